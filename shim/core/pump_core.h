@@ -1,0 +1,83 @@
+/* pump_core.h - what libpump_core.so offers to Python (read by cffi from here).
+ *
+ * The worker's side of the rings: batches in, commands out, bells. Plain data
+ * in columns, so that numpy can look at it without a copy. Nothing here decides.
+ */
+#ifndef PUMP_CORE_H
+#define PUMP_CORE_H
+
+#include "pump_abi.h"
+
+/* cffi: begin */
+
+/* One drained batch, as columns. Row i of an operation owns the uses
+ * [use_begin[i], use_begin[i+1]). ALLOC, FREE, SYNC and HINT are rows as well. */
+struct pump_batch {
+  uint32_t rows;
+  uint32_t uses;
+  uint32_t malformed; /* records that made no sense and were passed over */
+  uint32_t reserved;
+  uint64_t seq[4096];
+  uint64_t time_ns[4096];
+  uint64_t function[4096];
+  uint32_t stream[4096];
+  uint32_t device[4096];
+  uint16_t kind[4096];
+  uint32_t use_begin[4097];
+  /* per use */
+  uint32_t slot[65536];
+  uint32_t generation[65536];
+  uint64_t offset_bytes[65536];
+  uint64_t length_bytes[65536];
+  uint8_t access[65536];
+};
+
+/* A reaped command. */
+struct pump_outcome {
+  uint64_t ticket;
+  uint32_t result;
+  uint32_t duration_us;
+};
+
+/* Drains up to 4096 rows into `batch`. Returns the number of rows, or -EPROTO
+ * when the ring's indices make no sense: then the head jumps to the tail and
+ * the caller resynchronises from the range table. */
+int pump_core_drain(struct pump_shm *shm, struct pump_batch *batch);
+
+/* Records waiting in the event ring (clamped to its size). */
+uint32_t pump_core_backlog(struct pump_shm *shm);
+
+/* Jumps over everything that waits; returns how many records were passed over. */
+uint32_t pump_core_skip(struct pump_shm *shm);
+
+/* Consistent copy of one range record: 0, -EAGAIN while it keeps changing. */
+int pump_core_range(struct pump_shm *shm, uint32_t slot, struct pump_range *copy);
+
+/* Number of slots worth looking at, clamped to the table. */
+uint32_t pump_core_range_high(struct pump_shm *shm);
+
+/* Hands a command to the executors of (device, direction): 0, -EAGAIN when the
+ * ring is full, -EINVAL for a device or direction out of bounds. */
+int pump_core_submit(struct pump_shm *shm, uint32_t device, uint32_t direction,
+                     const struct pump_command *command);
+
+/* Collects finished commands of (device, direction) into `out`; returns how
+ * many, or -EINVAL. `*cursor` is the caller's position and starts at 0. */
+int pump_core_reap(struct pump_shm *shm, uint32_t device, uint32_t direction,
+                   uint64_t *cursor, struct pump_outcome *out, uint32_t max);
+
+/* Value of the activity counter: read it before a tick, pass it to the next wait. */
+uint64_t pump_core_activity(struct pump_shm *shm);
+
+/* Spins for `spin_ns`, then sleeps until the shim rings or `timeout_ns` passes.
+ * Returns 1 at once when an event is ready or the activity counter has moved on
+ * from `seen_activity`, 0 after the timeout. */
+int pump_core_wait(struct pump_shm *shm, uint64_t seen_activity, uint64_t spin_ns,
+                   uint64_t timeout_ns);
+
+/* CLOCK_MONOTONIC, as the shim's events carry it. */
+uint64_t pump_core_now_ns(void);
+
+/* cffi: end */
+
+#endif

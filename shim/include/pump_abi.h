@@ -1,0 +1,427 @@
+/* pump_abi.h - the contract between the shim (in the job) and its worker (in pumpd).
+ *
+ * One memfd per client holds one `struct pump_shm`. This file is the only
+ * definition of it: C includes it, Python reads the part between the "cffi"
+ * marks through pump/wire/abi.py. No enum, bool, size_t or pthread type; every
+ * offset is asserted below; what is reserved is written as zero.
+ *
+ * Glossary
+ *   client     one process that loaded the shim and passed cuInit
+ *   range      one live converted or managed allocation
+ *   block      a 2 MiB aligned slice of the address space
+ *   extent     the part of a range that an operation's argument is believed to reach
+ *   operation  kernel launch, copy or memset; numbered by `seq`, from 1, in issue order
+ *   window     operations issued but not yet executed
+ *
+ * Who writes what
+ *   shim         identity, devices, progress, shim_counters, ranges, events,
+ *                command state READY -> TAKEN -> DONE and the result
+ *   worker       worker_pid, heartbeat, worker_counters, event_head,
+ *                command contents and state EMPTY -> READY, DONE -> EMPTY
+ * Neither trusts the other: each index read from here is masked or checked
+ * against its bound before use. Memory ordering lives in pump_ring.h alone.
+ *
+ * An operation in the event ring (records of 128 bytes, 3 extents in each):
+ *
+ *   position p     kind=KERNEL seq=7 stream=2 extent_count=5 extents[0..2]
+ *   position p+1   kind=MORE   seq=7 stream=2 extent_count=5 extents[3..4]
+ *
+ * The records of one operation are consecutive and published last to first, so
+ * a consumer that sees the first record ready sees all of them.
+ */
+#ifndef PUMP_ABI_H
+#define PUMP_ABI_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* cffi: begin */
+#define PUMP_ABI_MAGIC 0x314d4853504d5550
+#define PUMP_HELLO_MAGIC 0x4f4c4c45484d5550
+#define PUMP_ABI_VERSION 1
+
+/* Bounds. All powers of two where a position is masked. */
+#define PUMP_BLOCK_BYTES 2097152
+#define PUMP_MAX_DEVICES 16
+#define PUMP_MAX_STREAMS 1024
+#define PUMP_MAX_RANGES 131072
+#define PUMP_USE_SLICES 8
+#define PUMP_EVENT_SLOTS 16384
+#define PUMP_EVENT_EXTENTS 3
+#define PUMP_MAX_EXTENTS 192
+#define PUMP_COMMAND_SLOTS 256
+#define PUMP_DIRECTIONS 2
+
+/* client_state */
+#define PUMP_CLIENT_STARTING 0
+#define PUMP_CLIENT_RUNNING 1
+#define PUMP_CLIENT_EXITING 2
+
+/* device_state: dormant while everything fits into the budget */
+#define PUMP_DEVICE_ABSENT 0
+#define PUMP_DEVICE_DORMANT 1
+#define PUMP_DEVICE_ACTIVE 2
+
+/* range_kind; FREE marks an unused slot */
+#define PUMP_RANGE_FREE 0
+#define PUMP_RANGE_CONVERTED 1
+#define PUMP_RANGE_MANAGED 2
+
+/* event kind */
+#define PUMP_EVENT_KERNEL 1
+#define PUMP_EVENT_COPY 2
+#define PUMP_EVENT_MEMSET 3
+#define PUMP_EVENT_MORE 4
+#define PUMP_EVENT_SYNC 5
+#define PUMP_EVENT_ALLOC 6
+#define PUMP_EVENT_FREE 7
+#define PUMP_EVENT_HINT 8
+
+/* extent access */
+#define PUMP_ACCESS_UNKNOWN 0
+#define PUMP_ACCESS_READ 1
+#define PUMP_ACCESS_WRITE 2
+#define PUMP_ACCESS_OVERWRITE 3
+
+/* command direction, also the index of its ring */
+#define PUMP_TO_GPU 0
+#define PUMP_TO_HOST 1
+
+/* command state */
+#define PUMP_COMMAND_EMPTY 0
+#define PUMP_COMMAND_READY 1
+#define PUMP_COMMAND_TAKEN 2
+#define PUMP_COMMAND_DONE 3
+
+/* command result */
+#define PUMP_RESULT_MOVED 0
+#define PUMP_RESULT_STALE 1
+#define PUMP_RESULT_LATE 2
+#define PUMP_RESULT_DEAD 3
+#define PUMP_RESULT_INVALID 4
+#define PUMP_RESULT_FAILED 5
+
+/* welcome status */
+#define PUMP_WELCOME_OK 0
+#define PUMP_WELCOME_VERSION 1
+#define PUMP_WELCOME_REFUSED 2
+#define PUMP_WELCOME_BUSY 3
+
+/* Shim -> pumpd, one datagram, the first on the socket. */
+struct pump_hello {
+  uint64_t magic;       /* PUMP_HELLO_MAGIC */
+  uint32_t abi_version; /* PUMP_ABI_VERSION of the shim */
+  uint32_t client_pid;  /* as the client sees it; peer credentials decide */
+  uint64_t shm_bytes;   /* sizeof(struct pump_shm) of the shim */
+  uint64_t reserved[5];
+};
+
+/* pumpd -> shim, one datagram; with PUMP_WELCOME_OK the sealed memfd rides along. */
+struct pump_welcome {
+  uint64_t magic;       /* PUMP_HELLO_MAGIC */
+  uint32_t abi_version; /* PUMP_ABI_VERSION of pumpd */
+  uint32_t status;      /* PUMP_WELCOME_* */
+  uint64_t shm_bytes;   /* size of the memfd */
+  uint64_t reserved[5];
+};
+
+struct pump_header {
+  uint64_t magic; /* PUMP_ABI_MAGIC, written last by pumpd */
+  uint32_t abi_version;
+  uint32_t header_bytes; /* sizeof(struct pump_header) */
+  uint64_t shm_bytes;    /* sizeof(struct pump_shm) */
+  uint32_t client_pid;
+  uint32_t worker_pid;
+  uint32_t client_state; /* PUMP_CLIENT_* */
+  uint32_t device_count;
+  uint64_t range_version;       /* bumped after every change of the range table */
+  uint64_t range_high;          /* slots at and above this one were never used */
+  uint64_t worker_heartbeat_ns; /* CLOCK_MONOTONIC of the worker's last tick */
+  uint64_t activity;            /* bumped at each completion and each advance of progress */
+  uint64_t reserved0[7];
+  /* one cache line for each word that others spin or sleep on */
+  uint64_t next_seq; /* next operation number */
+  uint64_t pad0[7];
+  uint64_t event_tail; /* next position producers reserve */
+  uint64_t pad1[7];
+  uint64_t event_head; /* next position the worker reads */
+  uint64_t pad2[7];
+  uint32_t worker_asleep; /* 1 while the worker waits on worker_bell */
+  uint32_t worker_bell;   /* futex */
+  uint64_t pad3[7];
+};
+
+struct pump_device {
+  uint8_t uuid[16];
+  uint64_t total_bytes;         /* the card's */
+  uint64_t free_at_start_bytes; /* what the first context found free */
+  uint64_t budget_bytes;        /* may stay resident */
+  uint64_t allocated_bytes;     /* live ranges, rounded up to blocks */
+  uint64_t plain_bytes;         /* live device memory that was not converted */
+  uint32_t device_state;        /* PUMP_DEVICE_* */
+  uint32_t emulated;            /* 1: budget lies below the card's memory by choice */
+  uint64_t reserved[8];
+};
+
+/* Progress of one stream. Slot 0 collects streams beyond the table. */
+struct pump_progress {
+  uint64_t issued_seq;   /* newest operation issued on it */
+  uint64_t executed_seq; /* every operation on it up to this one has executed */
+  uint32_t device;
+  uint32_t live; /* 1 while the program may still use the stream */
+  uint64_t reserved[5];
+};
+
+struct pump_range {
+  uint64_t version;    /* odd while the shim writes the record */
+  uint32_t generation; /* of this slot; never 0 for a live range */
+  uint32_t range_kind; /* PUMP_RANGE_* */
+  uint64_t base;
+  uint64_t length_bytes; /* as allocated: whole blocks for converted ranges */
+  uint32_t device;
+  uint32_t reserved0;
+  uint64_t alloc_seq;       /* value of next_seq when it was allocated */
+  uint64_t last_use_seq[8]; /* per eighth of the range, newest operation that uses it */
+  uint64_t reserved[2];
+};
+
+struct pump_extent {
+  uint32_t slot;
+  uint32_t generation;
+  uint64_t offset_bytes;  /* from the range's base */
+  uint64_t length_access; /* length_bytes << 2 | PUMP_ACCESS_* */
+};
+
+struct pump_event {
+  uint64_t turn;         /* position + 1 once the record may be read */
+  uint64_t seq;          /* operation number; 0 for ALLOC, FREE */
+  uint64_t time_ns;      /* CLOCK_MONOTONIC at issue */
+  uint64_t function;     /* KERNEL: handle; SYNC, HINT: 0; ALLOC, FREE: base */
+  uint16_t kind;         /* PUMP_EVENT_* */
+  uint16_t extent_count; /* of the whole operation */
+  uint32_t stream;       /* index into progress */
+  uint32_t device;
+  uint32_t extents_dropped; /* beyond PUMP_MAX_EXTENTS */
+  uint64_t reserved;
+  struct pump_extent extents[3];
+};
+
+struct pump_command {
+  uint64_t ticket;
+  uint32_t slot;
+  uint32_t generation;
+  uint64_t offset_bytes;
+  uint64_t length_bytes;
+  uint64_t observed_seq;  /* TO_HOST: newest operation the decision knew of */
+  uint64_t needed_by_seq; /* TO_GPU: drop once this operation has executed; 0: never */
+  uint32_t stream;        /* TO_GPU: stream of that operation */
+  uint32_t state;         /* PUMP_COMMAND_* */
+  uint32_t result;        /* PUMP_RESULT_* */
+  uint32_t duration_us;   /* from taking it to its completion */
+};
+
+struct pump_command_ring {
+  uint64_t tail; /* worker: commands ever submitted */
+  uint64_t pad0[7];
+  uint64_t head; /* executors: commands ever taken */
+  uint64_t pad1[7];
+  uint32_t executors_asleep;
+  uint32_t bell; /* futex */
+  uint64_t pad2[7];
+  struct pump_command commands[256];
+};
+
+struct pump_shim_counters {
+  uint64_t operations;     /* recorded while active */
+  uint64_t events_dropped; /* ring full */
+  uint64_t extents_dropped;
+  uint64_t ranges_untracked; /* table full */
+  uint64_t converted_bytes_peak;
+  uint64_t moved_to_gpu_bytes; /* asked of the driver by executors */
+  uint64_t moved_to_host_bytes;
+  uint64_t commands_stale;
+  uint64_t commands_late;
+  uint64_t commands_dead;
+  uint64_t commands_invalid;
+  uint64_t commands_failed;
+  uint64_t markers;
+  uint64_t populate_bytes;
+  uint64_t attaches;
+  uint64_t reserved[17];
+};
+
+struct pump_worker_counters {
+  uint64_t operations;     /* seen */
+  uint64_t operations_hit; /* every block was resident before it ran */
+  uint64_t blocks_used;    /* block uses of executed operations */
+  uint64_t blocks_hit;
+  uint64_t miss_late;    /* block on its way when the operation ran */
+  uint64_t miss_unseen;  /* operation ran before it could be decided on */
+  uint64_t miss_no_room; /* no victim was left */
+  uint64_t miss_policy;  /* the policy does not prefetch */
+  uint64_t resyncs;
+  uint64_t overshoot_bytes_peak; /* demand: residency above the budget */
+  uint64_t ticks;
+  uint64_t reserved[21];
+};
+
+struct pump_shm {
+  struct pump_header header;
+  struct pump_shim_counters shim_counters;
+  struct pump_worker_counters worker_counters;
+  struct pump_device devices[16];
+  struct pump_progress progress[1024];
+  struct pump_command_ring commands[16][2]; /* [device][direction] */
+  struct pump_event events[16384];
+  struct pump_range ranges[131072];
+};
+/* cffi: end */
+
+#define PUMP_ASSERT_SIZE(type, bytes)                                                      \
+  _Static_assert(sizeof(struct type) == (bytes), #type " has an unexpected size")
+#define PUMP_ASSERT_OFFSET(type, field, bytes)                                             \
+  _Static_assert(offsetof(struct type, field) == (bytes), #type "." #field " moved")
+
+PUMP_ASSERT_SIZE(pump_hello, 64);
+PUMP_ASSERT_OFFSET(pump_hello, abi_version, 8);
+PUMP_ASSERT_OFFSET(pump_hello, client_pid, 12);
+PUMP_ASSERT_OFFSET(pump_hello, shm_bytes, 16);
+PUMP_ASSERT_OFFSET(pump_hello, reserved, 24);
+
+PUMP_ASSERT_SIZE(pump_welcome, 64);
+PUMP_ASSERT_OFFSET(pump_welcome, abi_version, 8);
+PUMP_ASSERT_OFFSET(pump_welcome, status, 12);
+PUMP_ASSERT_OFFSET(pump_welcome, shm_bytes, 16);
+PUMP_ASSERT_OFFSET(pump_welcome, reserved, 24);
+
+PUMP_ASSERT_SIZE(pump_header, 384);
+PUMP_ASSERT_OFFSET(pump_header, abi_version, 8);
+PUMP_ASSERT_OFFSET(pump_header, header_bytes, 12);
+PUMP_ASSERT_OFFSET(pump_header, shm_bytes, 16);
+PUMP_ASSERT_OFFSET(pump_header, client_pid, 24);
+PUMP_ASSERT_OFFSET(pump_header, worker_pid, 28);
+PUMP_ASSERT_OFFSET(pump_header, client_state, 32);
+PUMP_ASSERT_OFFSET(pump_header, device_count, 36);
+PUMP_ASSERT_OFFSET(pump_header, range_version, 40);
+PUMP_ASSERT_OFFSET(pump_header, range_high, 48);
+PUMP_ASSERT_OFFSET(pump_header, worker_heartbeat_ns, 56);
+PUMP_ASSERT_OFFSET(pump_header, activity, 64);
+PUMP_ASSERT_OFFSET(pump_header, reserved0, 72);
+PUMP_ASSERT_OFFSET(pump_header, next_seq, 128);
+PUMP_ASSERT_OFFSET(pump_header, event_tail, 192);
+PUMP_ASSERT_OFFSET(pump_header, event_head, 256);
+PUMP_ASSERT_OFFSET(pump_header, worker_asleep, 320);
+PUMP_ASSERT_OFFSET(pump_header, worker_bell, 324);
+
+PUMP_ASSERT_SIZE(pump_device, 128);
+PUMP_ASSERT_OFFSET(pump_device, uuid, 0);
+PUMP_ASSERT_OFFSET(pump_device, total_bytes, 16);
+PUMP_ASSERT_OFFSET(pump_device, free_at_start_bytes, 24);
+PUMP_ASSERT_OFFSET(pump_device, budget_bytes, 32);
+PUMP_ASSERT_OFFSET(pump_device, allocated_bytes, 40);
+PUMP_ASSERT_OFFSET(pump_device, plain_bytes, 48);
+PUMP_ASSERT_OFFSET(pump_device, device_state, 56);
+PUMP_ASSERT_OFFSET(pump_device, emulated, 60);
+PUMP_ASSERT_OFFSET(pump_device, reserved, 64);
+
+PUMP_ASSERT_SIZE(pump_progress, 64);
+PUMP_ASSERT_OFFSET(pump_progress, issued_seq, 0);
+PUMP_ASSERT_OFFSET(pump_progress, executed_seq, 8);
+PUMP_ASSERT_OFFSET(pump_progress, device, 16);
+PUMP_ASSERT_OFFSET(pump_progress, live, 20);
+PUMP_ASSERT_OFFSET(pump_progress, reserved, 24);
+
+PUMP_ASSERT_SIZE(pump_range, 128);
+PUMP_ASSERT_OFFSET(pump_range, version, 0);
+PUMP_ASSERT_OFFSET(pump_range, generation, 8);
+PUMP_ASSERT_OFFSET(pump_range, range_kind, 12);
+PUMP_ASSERT_OFFSET(pump_range, base, 16);
+PUMP_ASSERT_OFFSET(pump_range, length_bytes, 24);
+PUMP_ASSERT_OFFSET(pump_range, device, 32);
+PUMP_ASSERT_OFFSET(pump_range, reserved0, 36);
+PUMP_ASSERT_OFFSET(pump_range, alloc_seq, 40);
+PUMP_ASSERT_OFFSET(pump_range, last_use_seq, 48);
+PUMP_ASSERT_OFFSET(pump_range, reserved, 112);
+
+PUMP_ASSERT_SIZE(pump_extent, 24);
+PUMP_ASSERT_OFFSET(pump_extent, slot, 0);
+PUMP_ASSERT_OFFSET(pump_extent, generation, 4);
+PUMP_ASSERT_OFFSET(pump_extent, offset_bytes, 8);
+PUMP_ASSERT_OFFSET(pump_extent, length_access, 16);
+
+PUMP_ASSERT_SIZE(pump_event, 128);
+PUMP_ASSERT_OFFSET(pump_event, turn, 0);
+PUMP_ASSERT_OFFSET(pump_event, seq, 8);
+PUMP_ASSERT_OFFSET(pump_event, time_ns, 16);
+PUMP_ASSERT_OFFSET(pump_event, function, 24);
+PUMP_ASSERT_OFFSET(pump_event, kind, 32);
+PUMP_ASSERT_OFFSET(pump_event, extent_count, 34);
+PUMP_ASSERT_OFFSET(pump_event, stream, 36);
+PUMP_ASSERT_OFFSET(pump_event, device, 40);
+PUMP_ASSERT_OFFSET(pump_event, extents_dropped, 44);
+PUMP_ASSERT_OFFSET(pump_event, reserved, 48);
+PUMP_ASSERT_OFFSET(pump_event, extents, 56);
+
+PUMP_ASSERT_SIZE(pump_command, 64);
+PUMP_ASSERT_OFFSET(pump_command, ticket, 0);
+PUMP_ASSERT_OFFSET(pump_command, slot, 8);
+PUMP_ASSERT_OFFSET(pump_command, generation, 12);
+PUMP_ASSERT_OFFSET(pump_command, offset_bytes, 16);
+PUMP_ASSERT_OFFSET(pump_command, length_bytes, 24);
+PUMP_ASSERT_OFFSET(pump_command, observed_seq, 32);
+PUMP_ASSERT_OFFSET(pump_command, needed_by_seq, 40);
+PUMP_ASSERT_OFFSET(pump_command, stream, 48);
+PUMP_ASSERT_OFFSET(pump_command, state, 52);
+PUMP_ASSERT_OFFSET(pump_command, result, 56);
+PUMP_ASSERT_OFFSET(pump_command, duration_us, 60);
+
+PUMP_ASSERT_SIZE(pump_command_ring, 16576);
+PUMP_ASSERT_OFFSET(pump_command_ring, tail, 0);
+PUMP_ASSERT_OFFSET(pump_command_ring, head, 64);
+PUMP_ASSERT_OFFSET(pump_command_ring, executors_asleep, 128);
+PUMP_ASSERT_OFFSET(pump_command_ring, bell, 132);
+PUMP_ASSERT_OFFSET(pump_command_ring, commands, 192);
+
+PUMP_ASSERT_SIZE(pump_shim_counters, 256);
+PUMP_ASSERT_OFFSET(pump_shim_counters, operations, 0);
+PUMP_ASSERT_OFFSET(pump_shim_counters, events_dropped, 8);
+PUMP_ASSERT_OFFSET(pump_shim_counters, extents_dropped, 16);
+PUMP_ASSERT_OFFSET(pump_shim_counters, ranges_untracked, 24);
+PUMP_ASSERT_OFFSET(pump_shim_counters, converted_bytes_peak, 32);
+PUMP_ASSERT_OFFSET(pump_shim_counters, moved_to_gpu_bytes, 40);
+PUMP_ASSERT_OFFSET(pump_shim_counters, moved_to_host_bytes, 48);
+PUMP_ASSERT_OFFSET(pump_shim_counters, commands_stale, 56);
+PUMP_ASSERT_OFFSET(pump_shim_counters, commands_late, 64);
+PUMP_ASSERT_OFFSET(pump_shim_counters, commands_dead, 72);
+PUMP_ASSERT_OFFSET(pump_shim_counters, commands_invalid, 80);
+PUMP_ASSERT_OFFSET(pump_shim_counters, commands_failed, 88);
+PUMP_ASSERT_OFFSET(pump_shim_counters, markers, 96);
+PUMP_ASSERT_OFFSET(pump_shim_counters, populate_bytes, 104);
+PUMP_ASSERT_OFFSET(pump_shim_counters, attaches, 112);
+PUMP_ASSERT_OFFSET(pump_shim_counters, reserved, 120);
+
+PUMP_ASSERT_SIZE(pump_worker_counters, 256);
+PUMP_ASSERT_OFFSET(pump_worker_counters, operations, 0);
+PUMP_ASSERT_OFFSET(pump_worker_counters, operations_hit, 8);
+PUMP_ASSERT_OFFSET(pump_worker_counters, blocks_used, 16);
+PUMP_ASSERT_OFFSET(pump_worker_counters, blocks_hit, 24);
+PUMP_ASSERT_OFFSET(pump_worker_counters, miss_late, 32);
+PUMP_ASSERT_OFFSET(pump_worker_counters, miss_unseen, 40);
+PUMP_ASSERT_OFFSET(pump_worker_counters, miss_no_room, 48);
+PUMP_ASSERT_OFFSET(pump_worker_counters, miss_policy, 56);
+PUMP_ASSERT_OFFSET(pump_worker_counters, resyncs, 64);
+PUMP_ASSERT_OFFSET(pump_worker_counters, overshoot_bytes_peak, 72);
+PUMP_ASSERT_OFFSET(pump_worker_counters, ticks, 80);
+PUMP_ASSERT_OFFSET(pump_worker_counters, reserved, 88);
+
+PUMP_ASSERT_SIZE(pump_shm, 19473280);
+PUMP_ASSERT_OFFSET(pump_shm, header, 0);
+PUMP_ASSERT_OFFSET(pump_shm, shim_counters, 384);
+PUMP_ASSERT_OFFSET(pump_shm, worker_counters, 640);
+PUMP_ASSERT_OFFSET(pump_shm, devices, 896);
+PUMP_ASSERT_OFFSET(pump_shm, progress, 2944);
+PUMP_ASSERT_OFFSET(pump_shm, commands, 68480);
+PUMP_ASSERT_OFFSET(pump_shm, events, 598912);
+PUMP_ASSERT_OFFSET(pump_shm, ranges, 2696064);
+
+#endif

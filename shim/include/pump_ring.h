@@ -1,0 +1,199 @@
+/* pump_ring.h - push, pop and every memory fence of the shared mapping.
+ *
+ * Nothing else in the project orders memory between shim and worker. Each
+ * fence says what the *other* side must be able to see. The mapping is written
+ * by a process that we do not trust, so every index is masked here.
+ *
+ * Event ring: many producers (application threads), one consumer (the worker).
+ * A producer never waits: no room means the event is dropped and the caller
+ * counts it. Positions grow without end; slot = position & (slots - 1). They go
+ * on where they were when a client attaches to a new mapping, so a late write
+ * of a producer that reserved in the old mapping can never look current.
+ *
+ * Command rings: one producer (the worker), several consumers (executors), one
+ * ring per device and direction; results return in the command itself.
+ */
+#ifndef PUMP_RING_H
+#define PUMP_RING_H
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <stdbool.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "pump_abi.h"
+
+_Static_assert((PUMP_EVENT_SLOTS & (PUMP_EVENT_SLOTS - 1)) == 0, "masked");
+_Static_assert((PUMP_COMMAND_SLOTS & (PUMP_COMMAND_SLOTS - 1)) == 0, "masked");
+
+#define PUMP_LOAD(p) __atomic_load_n((p), __ATOMIC_RELAXED)
+#define PUMP_STORE(p, v) __atomic_store_n((p), (v), __ATOMIC_RELAXED)
+#define PUMP_LOAD_ACQUIRE(p) __atomic_load_n((p), __ATOMIC_ACQUIRE)
+#define PUMP_STORE_RELEASE(p, v) __atomic_store_n((p), (v), __ATOMIC_RELEASE)
+#define PUMP_ADD(p, v) __atomic_fetch_add((p), (v), __ATOMIC_RELAXED)
+
+/* ---- bells: futex words in the mapping ---------------------------------- */
+
+static inline long pump_futex(uint32_t *word, int op, uint32_t value,
+                              const struct timespec *timeout) {
+  return syscall(SYS_futex, word, op, value, timeout, NULL, 0);
+}
+
+/* Wakes whoever sleeps on `bell`, if anybody said so. One load when nobody does. */
+static inline void pump_bell_ring(uint32_t *asleep, uint32_t *bell) {
+  /* The sleeper stores `asleep`, then looks at its queue once more; we filled
+   * the queue, then look at `asleep`. Both need the full fence: one of the two
+   * must see the other's store. */
+  __atomic_thread_fence(__ATOMIC_SEQ_CST);
+  if (PUMP_LOAD(asleep) == 0) return;
+  PUMP_STORE(asleep, 0);
+  __atomic_fetch_add(bell, 1, __ATOMIC_RELEASE);
+  pump_futex(bell, FUTEX_WAKE, INT32_MAX, NULL);
+}
+
+/* Call before looking at the queue for the last time; returns the ticket for
+ * pump_bell_wait. */
+static inline uint32_t pump_bell_prepare(uint32_t *asleep, const uint32_t *bell) {
+  uint32_t ticket = PUMP_LOAD_ACQUIRE(bell);
+  PUMP_STORE(asleep, 1);
+  __atomic_thread_fence(__ATOMIC_SEQ_CST); /* see pump_bell_ring */
+  return ticket;
+}
+
+static inline void pump_bell_wait(uint32_t *bell, uint32_t ticket, uint64_t timeout_ns) {
+  struct timespec t = {.tv_sec = (time_t)(timeout_ns / 1000000000u),
+                       .tv_nsec = (long)(timeout_ns % 1000000000u)};
+  pump_futex(bell, FUTEX_WAIT, ticket, &t);
+}
+
+/* ---- event ring --------------------------------------------------------- */
+
+static inline struct pump_event *pump_event_at(struct pump_shm *shm, uint64_t position) {
+  return &shm->events[position & (PUMP_EVENT_SLOTS - 1)];
+}
+
+/* Reserves `count` consecutive records. Returns false, having changed nothing,
+ * when there is no room. */
+static inline bool pump_event_reserve(struct pump_shm *shm, uint64_t count,
+                                      uint64_t *position) {
+  uint64_t tail = PUMP_LOAD(&shm->header.event_tail);
+  for (;;) {
+    /* Acquire: the worker's reads of a record happen before it moves the head,
+     * so what we write after this load cannot reach into its copy. */
+    uint64_t head = PUMP_LOAD_ACQUIRE(&shm->header.event_head);
+    if (tail + count - head > PUMP_EVENT_SLOTS) return false;
+    if (__atomic_compare_exchange_n(&shm->header.event_tail, &tail, tail + count, true,
+                                    __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+      *position = tail;
+      return true;
+    }
+  }
+}
+
+/* Hands one filled record to the worker. Publish the records of one operation
+ * last to first: the worker starts only at a first record. */
+static inline void pump_event_publish(struct pump_shm *shm, uint64_t position) {
+  PUMP_STORE_RELEASE(&pump_event_at(shm, position)->turn, position + 1);
+}
+
+/* The record at the worker's own head, or NULL while it is not ready. */
+static inline const struct pump_event *pump_event_peek(struct pump_shm *shm,
+                                                       uint64_t position) {
+  struct pump_event *event = pump_event_at(shm, position);
+  return PUMP_LOAD_ACQUIRE(&event->turn) == position + 1 ? event : NULL;
+}
+
+/* Gives records below `position` back to the producers. */
+static inline void pump_event_release(struct pump_shm *shm, uint64_t position) {
+  PUMP_STORE_RELEASE(&shm->header.event_head, position);
+}
+
+/* ---- range records: written under the shim's lock, read by seqlock ------- */
+
+static inline void pump_range_write_begin(struct pump_range *range) {
+  PUMP_STORE(&range->version, PUMP_LOAD(&range->version) + 1);
+  __atomic_thread_fence(__ATOMIC_RELEASE); /* odd version before the fields */
+}
+
+static inline void pump_range_write_end(struct pump_range *range) {
+  PUMP_STORE_RELEASE(&range->version, PUMP_LOAD(&range->version) + 1);
+}
+
+/* Copies a record that does not change meanwhile; false after 64 tries. */
+static inline bool pump_range_read(const struct pump_range *range,
+                                   struct pump_range *copy) {
+  for (int attempt = 0; attempt < 64; attempt++) {
+    uint64_t before = PUMP_LOAD_ACQUIRE(&range->version);
+    if (before & 1) continue;
+    const uint64_t *from = (const uint64_t *)range;
+    uint64_t *to = (uint64_t *)copy;
+    for (size_t i = 0; i < sizeof *copy / sizeof *to; i++) to[i] = PUMP_LOAD(&from[i]);
+    __atomic_thread_fence(__ATOMIC_ACQUIRE); /* fields before the second look */
+    if (PUMP_LOAD(&range->version) == before) return true;
+  }
+  return false;
+}
+
+/* ---- command rings ------------------------------------------------------ */
+
+static inline struct pump_command *pump_command_at(struct pump_command_ring *ring,
+                                                   uint64_t position) {
+  return &ring->commands[position & (PUMP_COMMAND_SLOTS - 1)];
+}
+
+/* Worker: true once `command` (everything but state) was handed over. */
+static inline bool pump_command_push(struct pump_command_ring *ring,
+                                     const struct pump_command *command) {
+  uint64_t tail = PUMP_LOAD(&ring->tail);
+  struct pump_command *slot = pump_command_at(ring, tail);
+  if (PUMP_LOAD_ACQUIRE(&slot->state) != PUMP_COMMAND_EMPTY) return false;
+  slot->ticket = command->ticket;
+  slot->slot = command->slot;
+  slot->generation = command->generation;
+  slot->offset_bytes = command->offset_bytes;
+  slot->length_bytes = command->length_bytes;
+  slot->observed_seq = command->observed_seq;
+  slot->needed_by_seq = command->needed_by_seq;
+  slot->stream = command->stream;
+  slot->result = 0;
+  slot->duration_us = 0;
+  /* An executor that sees READY sees the fields above. */
+  PUMP_STORE_RELEASE(&slot->state, PUMP_COMMAND_READY);
+  PUMP_STORE_RELEASE(&ring->tail, tail + 1);
+  return true;
+}
+
+/* Executor: takes the oldest command, copied into `command`; NULL when none is
+ * ready. The caller finishes it with pump_command_finish. */
+static inline struct pump_command *pump_command_take(struct pump_command_ring *ring,
+                                                     struct pump_command *command) {
+  uint64_t head = PUMP_LOAD(&ring->head);
+  while (head != PUMP_LOAD_ACQUIRE(&ring->tail)) {
+    struct pump_command *slot = pump_command_at(ring, head);
+    if (PUMP_LOAD_ACQUIRE(&slot->state) != PUMP_COMMAND_READY) {
+      uint64_t now = PUMP_LOAD(&ring->head);
+      if (now == head) return NULL; /* a worker that breaks the order: nothing to take */
+      head = now;
+      continue;
+    }
+    if (!__atomic_compare_exchange_n(&ring->head, &head, head + 1, false, __ATOMIC_ACQ_REL,
+                                     __ATOMIC_RELAXED))
+      continue;
+    *command = *slot;
+    PUMP_STORE(&slot->state, PUMP_COMMAND_TAKEN);
+    return slot;
+  }
+  return NULL;
+}
+
+static inline void pump_command_finish(struct pump_command *slot, uint32_t result,
+                                       uint32_t duration_us) {
+  slot->result = result;
+  slot->duration_us = duration_us;
+  /* A worker that sees DONE sees the result. */
+  PUMP_STORE_RELEASE(&slot->state, PUMP_COMMAND_DONE);
+}
+
+#endif
