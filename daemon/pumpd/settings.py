@@ -1,0 +1,22 @@
+"""What pumpd tells a worker about its job. Plain values; reading them is no I/O."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class WorkerSettings:
+    """Settings of one worker, the process that serves one client.
+
+    policy: name of the policy, as in `pump-run --policy`.
+    log_level: error, warning, info or debug.
+    log_file: absolute path to append to, or None for no log.
+    client_pid: process id of the client by peer credentials; 0 when the client
+        lives in a process namespace that pumpd cannot see.
+    """
+
+    policy: str
+    log_level: str
+    log_file: str | None
+    client_pid: int
