@@ -1,0 +1,111 @@
+/* act.h - what the act side of the shim offers to the observe side.
+ *
+ * Act = link to pumpd, executors, markers and progress, limit, log, summary.
+ * It hooks nothing and decides nothing: hooks call in here, the worker's
+ * commands are validated and carried out here. Every function may be called
+ * from any application thread under the recursion guard, leaves errno, the
+ * current context and the capture mode as it found them, and reports no error
+ * of its own to the program; -errno is returned where a caller must know.
+ *
+ * Order of calls
+ *   pump_act_start            the real cuInit has succeeded
+ *   pump_act_context_seen     a context exists on a device (again is fine)
+ *   pump_act_populate, pump_progress_issued   start the executors of the device
+ *   pump_act_context_gone     before the program destroys or resets the context
+ *   (exit)                    registered by pump_act_start: stops every thread
+ *                             within one second, prints the summary
+ */
+#ifndef PUMP_ACT_H
+#define PUMP_ACT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "pump_abi.h"
+#include "pump_cuda.h"
+
+/* ---- life ---------------------------------------------------------------- */
+
+/* After the real cuInit succeeded, in every process, a forked child that calls
+ * cuInit itself included. Starts the link thread, nothing heavier. Idempotent. */
+void pump_act_start(void);
+
+/* In the child of a fork (pthread_atfork): forgets every thread, lock and
+ * descriptor of the parent. The child is inert until its own pump_act_start. */
+void pump_act_fork_child(void);
+
+/* `context` exists on `device`. Remembered; executors start at the first
+ * populate or operation. Cheap when known already. */
+void pump_act_context_seen(CUdevice device, CUcontext context);
+
+/* Before `context` is destroyed or reset: its executors leave the driver and
+ * destroy their streams and events (bounded: at most the running slices). A
+ * later pump_act_context_seen starts them again. */
+void pump_act_context_gone(CUcontext context);
+
+/* ---- executors ----------------------------------------------------------- */
+
+/* A new range that shall become resident: queued for the in-threads of its
+ * device, carried out while everything fits into the budget. Never waits. */
+void pump_act_populate(uint32_t slot, uint32_t generation);
+
+/* After the range in `slot` was marked dead (its generation has changed in the
+ * table): returns once no slice runs on it. Queued commands are not waited for. */
+void pump_act_wait_slot(uint32_t slot);
+
+/* ---- limit --------------------------------------------------------------- */
+
+/* May `bytes` (whole blocks) more be converted? 0, or -ENOMEM after one line on
+ * stderr that names the limit and the remedy. Counted until returned. */
+int pump_limit_admit(uint32_t device, uint64_t bytes);
+void pump_limit_return(uint32_t device, uint64_t bytes);
+
+/* ---- progress ------------------------------------------------------------ */
+
+/* Index into pump_shm->progress of a stream handle as the program passed it:
+ * NULL means the legacy stream of the current context, or with
+ * `per_thread_default` (the _ptsz/_ptds twins) the calling thread's own. 0 when
+ * the table is full. The look-up takes no lock; the first sight of a stream does. */
+uint32_t pump_stream_index(CUstream stream, bool per_thread_default);
+
+/* After the program destroyed the stream. */
+void pump_stream_gone(CUstream stream);
+
+/* After operation `seq` was issued on `stream` (the handle as passed to the
+ * driver; NULL and the special handles included). Records a marker when one is
+ * due, never on a capturing stream; never waits. */
+void pump_progress_issued(uint32_t stream_index, CUstream stream, uint64_t seq,
+                          uint64_t now_ns);
+
+/* After a synchronising call of the program returned success. `seq_before` is a
+ * bound read before that call: header.next_seq - 1. Everything issued on the
+ * stream (on every stream of the current context) up to it has executed. */
+void pump_progress_stream_synced(uint32_t stream_index, uint64_t seq_before);
+void pump_progress_context_synced(uint64_t seq_before);
+
+/* The program recorded one of its own events behind operation `seq` of that
+ * stream; later it synchronised with it, or a query answered "complete". */
+void pump_progress_event_recorded(CUevent event, uint32_t stream_index, uint64_t seq);
+void pump_progress_event_synced(CUevent event);
+
+/* ---- log ----------------------------------------------------------------- */
+
+#define PUMP_LOG_ERROR 0
+#define PUMP_LOG_WARNING 1
+#define PUMP_LOG_INFO 2
+#define PUMP_LOG_DEBUG 3
+
+/* One line "pump: ..." to PUMP_LOG_FILE, else to stderr. No newline in `format`.
+ * Allocates nothing and keeps errno. */
+void pump_log(int level, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* The same, but only the first time for `*said` (a static word, initially 0);
+ * true when this call was the first. */
+bool pump_log_once(uint32_t *said, int level, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* One line on stderr when pump did anything; registered at exit by
+ * pump_act_start, callable once. */
+void pump_summary_print(void);
+
+#endif
