@@ -1,0 +1,201 @@
+/* batch.c - the worker's side of the rings, for Python.
+ *
+ * Turns event records into columns, carries commands the other way, sleeps and
+ * wakes. It trusts nothing in the mapping: the client may have scribbled over
+ * all of it, and then only nonsense, never a crash or an endless loop, may
+ * come out. Deciding happens in Python.
+ */
+#include "pump_core.h"
+
+#include <string.h>
+
+#include "pump_ring.h"
+
+#define EXPORT __attribute__((visibility("default")))
+
+#define BATCH_ROWS 4096u
+#define BATCH_USES 65536u
+_Static_assert(sizeof(((struct pump_batch *)0)->seq) == BATCH_ROWS * 8, "rows");
+_Static_assert(sizeof(((struct pump_batch *)0)->slot) == BATCH_USES * 4, "uses");
+
+/* Records that an operation with `extents` extents takes. */
+static uint32_t records_for(uint32_t extents) {
+  return extents == 0 ? 1 : (extents + PUMP_EVENT_EXTENTS - 1) / PUMP_EVENT_EXTENTS;
+}
+
+static bool take_extent(struct pump_batch *batch, const struct pump_extent *extent) {
+  uint32_t slot = PUMP_LOAD(&extent->slot);
+  uint64_t length_access = PUMP_LOAD(&extent->length_access);
+  if (slot >= PUMP_MAX_RANGES) return false;
+  uint32_t use = batch->uses++;
+  batch->slot[use] = slot;
+  batch->generation[use] = PUMP_LOAD(&extent->generation);
+  batch->offset_bytes[use] = PUMP_LOAD(&extent->offset_bytes);
+  batch->length_bytes[use] = length_access >> 2;
+  batch->access[use] = (uint8_t)(length_access & 3);
+  return true;
+}
+
+/* Decodes the operation that starts at `position`. Returns the number of
+ * records it occupies; 0 when it is not ready yet. */
+static uint32_t take_row(struct pump_shm *shm, uint64_t position,
+                         struct pump_batch *batch) {
+  const struct pump_event *first = pump_event_peek(shm, position);
+  if (first == NULL) return 0;
+  uint16_t kind = PUMP_LOAD(&first->kind);
+  uint16_t extents = PUMP_LOAD(&first->extent_count);
+  if (kind == PUMP_EVENT_MORE || kind == 0 || kind > PUMP_EVENT_HINT ||
+      extents > PUMP_MAX_EXTENTS) {
+    batch->malformed++;
+    return 1;
+  }
+  uint32_t records = records_for(extents);
+  uint32_t row = batch->rows;
+  uint32_t uses_before = batch->uses;
+  for (uint32_t i = 0; i < extents; i++) {
+    const struct pump_event *event =
+        pump_event_peek(shm, position + i / PUMP_EVENT_EXTENTS);
+    bool ready = event != NULL &&
+                 (i < PUMP_EVENT_EXTENTS || PUMP_LOAD(&event->kind) == PUMP_EVENT_MORE);
+    if (!ready || !take_extent(batch, &event->extents[i % PUMP_EVENT_EXTENTS])) {
+      batch->uses = uses_before;
+      batch->malformed++;
+      return 1;
+    }
+  }
+  batch->seq[row] = PUMP_LOAD(&first->seq);
+  batch->time_ns[row] = PUMP_LOAD(&first->time_ns);
+  batch->function[row] = PUMP_LOAD(&first->function);
+  batch->stream[row] = PUMP_LOAD(&first->stream) & (PUMP_MAX_STREAMS - 1);
+  batch->device[row] = PUMP_LOAD(&first->device) & (PUMP_MAX_DEVICES - 1);
+  batch->kind[row] = kind;
+  batch->rows = row + 1;
+  batch->use_begin[row + 1] = batch->uses;
+  return records;
+}
+
+EXPORT int pump_core_drain(struct pump_shm *shm, struct pump_batch *batch) {
+  batch->rows = 0;
+  batch->uses = 0;
+  batch->malformed = 0;
+  batch->use_begin[0] = 0;
+  uint64_t head = PUMP_LOAD(&shm->header.event_head);
+  uint64_t tail = PUMP_LOAD_ACQUIRE(&shm->header.event_tail);
+  if (tail - head > PUMP_EVENT_SLOTS) {
+    pump_event_release(shm, tail);
+    return -EPROTO;
+  }
+  while (head != tail && batch->rows < BATCH_ROWS &&
+         batch->uses + PUMP_MAX_EXTENTS <= BATCH_USES) {
+    uint32_t records = take_row(shm, head, batch);
+    if (records == 0) break;
+    head = tail - head < records ? tail : head + records;
+  }
+  pump_event_release(shm, head);
+  return (int)batch->rows;
+}
+
+EXPORT uint32_t pump_core_backlog(struct pump_shm *shm) {
+  uint64_t waiting =
+      PUMP_LOAD(&shm->header.event_tail) - PUMP_LOAD(&shm->header.event_head);
+  return waiting > PUMP_EVENT_SLOTS ? PUMP_EVENT_SLOTS : (uint32_t)waiting;
+}
+
+EXPORT uint32_t pump_core_skip(struct pump_shm *shm) {
+  uint32_t waiting = pump_core_backlog(shm);
+  pump_event_release(shm, PUMP_LOAD_ACQUIRE(&shm->header.event_tail));
+  return waiting;
+}
+
+EXPORT int pump_core_range(struct pump_shm *shm, uint32_t slot, struct pump_range *copy) {
+  if (slot >= PUMP_MAX_RANGES) return -EINVAL;
+  return pump_range_read(&shm->ranges[slot], copy) ? 0 : -EAGAIN;
+}
+
+EXPORT uint32_t pump_core_range_high(struct pump_shm *shm) {
+  uint64_t high = PUMP_LOAD_ACQUIRE(&shm->header.range_high);
+  return high > PUMP_MAX_RANGES ? PUMP_MAX_RANGES : (uint32_t)high;
+}
+
+static struct pump_command_ring *ring_of(struct pump_shm *shm, uint32_t device,
+                                         uint32_t direction) {
+  if (device >= PUMP_MAX_DEVICES || direction >= PUMP_DIRECTIONS) return NULL;
+  return &shm->commands[device][direction];
+}
+
+EXPORT int pump_core_submit(struct pump_shm *shm, uint32_t device, uint32_t direction,
+                            const struct pump_command *command) {
+  struct pump_command_ring *ring = ring_of(shm, device, direction);
+  if (ring == NULL) return -EINVAL;
+  if (!pump_command_push(ring, command)) return -EAGAIN;
+  pump_bell_ring(&ring->executors_asleep, &ring->bell);
+  return 0;
+}
+
+EXPORT int pump_core_reap(struct pump_shm *shm, uint32_t device, uint32_t direction,
+                          uint64_t *cursor, struct pump_outcome *out, uint32_t max) {
+  struct pump_command_ring *ring = ring_of(shm, device, direction);
+  if (ring == NULL) return -EINVAL;
+  uint64_t tail = PUMP_LOAD(&ring->tail);
+  if (tail - *cursor > PUMP_COMMAND_SLOTS) *cursor = tail - PUMP_COMMAND_SLOTS;
+  uint32_t reaped = 0;
+  bool all_before_empty = true;
+  for (uint64_t position = *cursor; position != tail && reaped < max; position++) {
+    struct pump_command *command = pump_command_at(ring, position);
+    uint32_t state = PUMP_LOAD_ACQUIRE(&command->state);
+    if (state == PUMP_COMMAND_DONE) {
+      out[reaped].ticket = PUMP_LOAD(&command->ticket);
+      out[reaped].result = PUMP_LOAD(&command->result);
+      out[reaped].duration_us = PUMP_LOAD(&command->duration_us);
+      reaped++;
+      PUMP_STORE_RELEASE(&command->state, PUMP_COMMAND_EMPTY);
+      state = PUMP_COMMAND_EMPTY;
+    }
+    all_before_empty = all_before_empty && state == PUMP_COMMAND_EMPTY;
+    if (all_before_empty) *cursor = position + 1;
+  }
+  return (int)reaped;
+}
+
+EXPORT uint64_t pump_core_activity(struct pump_shm *shm) {
+  return PUMP_LOAD_ACQUIRE(&shm->header.activity);
+}
+
+EXPORT uint64_t pump_core_now_ns(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* Tells the core that this is a spin loop. */
+static inline void relax(void) {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  __asm__ volatile("yield");
+#endif
+}
+
+static bool work_waits(struct pump_shm *shm, uint64_t seen_activity) {
+  if (pump_core_activity(shm) != seen_activity) return true;
+  uint64_t head = PUMP_LOAD(&shm->header.event_head);
+  return pump_event_peek(shm, head) != NULL;
+}
+
+EXPORT int pump_core_wait(struct pump_shm *shm, uint64_t seen_activity, uint64_t spin_ns,
+                          uint64_t timeout_ns) {
+  if (work_waits(shm, seen_activity)) return 1;
+  if (spin_ns > 0) {
+    uint64_t until_ns = pump_core_now_ns() + spin_ns;
+    do {
+      if (work_waits(shm, seen_activity)) return 1;
+      relax();
+    } while (pump_core_now_ns() < until_ns);
+  }
+  uint32_t *asleep = &shm->header.worker_asleep;
+  uint32_t *bell = &shm->header.worker_bell;
+  uint32_t ticket = pump_bell_prepare(asleep, bell);
+  if (!work_waits(shm, seen_activity)) pump_bell_wait(bell, ticket, timeout_ns);
+  PUMP_STORE(asleep, 0);
+  return work_waits(shm, seen_activity) ? 1 : 0;
+}
