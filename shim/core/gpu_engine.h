@@ -1,0 +1,330 @@
+/* gpu_engine.h - one modelled GPU: streams, events, engines and unified memory.
+ *
+ * The only interface of the model: the virtual driver calls it with a real
+ * clock, the simulator with a virtual one. Deterministic discrete events. No
+ * I/O, no threads, no locks, no clock, no allocation in here: the caller brings
+ * the memory, the time and a lock of its own around every call.
+ *
+ * Rules
+ *   - Every call that takes `now_ns` first carries out all that happens up to
+ *     then, in the order of virtual time. A time before the engine's own counts
+ *     as the engine's own. How often anybody calls has no effect on any
+ *     completion time; only submissions and their times have.
+ *   - A block is 2 MiB; its number is (address - arena base) >> 21 in the
+ *     caller's arena. A managed range owns consecutive blocks.
+ *   - `hooks` may be NULL, and so may each of its members. A hook must not call
+ *     the engine.
+ *   - The state holds no pointer; it may be copied or mapped elsewhere.
+ *   - Stream 0 is the legacy default stream and always exists.
+ *
+ * What is modelled and how: see the DESIGN block of gpu_engine.c and uvm_model.c.
+ */
+#ifndef PUMP_GPU_ENGINE_H
+#define PUMP_GPU_ENGINE_H
+
+#include "uvm_profile.h"
+
+#ifdef PUMP_CORE_EXPORT
+#pragma GCC visibility push(default)
+#endif
+/* cffi: begin */
+#define GPU_BLOCK_BYTES 2097152
+#define GPU_PAGES_PER_BLOCK 32 /* of 64 KiB */
+#define GPU_KERNEL_STEPS 16
+#define GPU_STREAM_QUEUE 1024
+#define GPU_MAX_STREAMS 1024
+#define GPU_PREFETCH_SLICE_BLOCKS 16
+#define GPU_NEVER 0xffffffffffffffff /* no time, no end in sight */
+
+/* Results */
+#define GPU_OK 0
+#define GPU_WAIT 1       /* launch queue full: try again at retry_ns */
+#define GPU_MORE 2       /* prefetch call has more slices */
+#define GPU_INVALID -1   /* an argument makes no sense */
+#define GPU_NO_MEMORY -2 /* the device's memory does not suffice */
+#define GPU_FULL -3      /* a capacity of the state is used up */
+
+/* Kinds of operation */
+#define GPU_KERNEL 1
+#define GPU_COPY_H2D 2
+#define GPU_COPY_D2H 3
+#define GPU_COPY_LOCAL 4 /* inside the device: takes duration_ns */
+#define GPU_MEMSET 5     /* takes duration_ns */
+#define GPU_PREFETCH_IN 6
+#define GPU_PREFETCH_OUT 7
+#define GPU_EVENT_RECORD 8
+#define GPU_EVENT_WAIT 9
+#define GPU_HOST 10    /* starts in stream order, ends by gpu_complete() */
+#define GPU_DISCARD 11 /* of the uses' blocks, in stream order */
+
+/* Access, as in PUMP_ACCESS_*: 0 counts as both */
+#define GPU_READ 1
+#define GPU_WRITE 2
+
+/* Kinds of discard (uvm.h, UvmDiscard). KEEP leaves the mapping: writes do not
+ * clear the state and are lost at eviction. UNMAP: the next access faults, and
+ * a write clears the state. */
+#define GPU_DISCARD_KEEP 1
+#define GPU_DISCARD_UNMAP 2
+
+/* Streams */
+#define GPU_STREAM_BLOCKING 0
+#define GPU_STREAM_NONBLOCKING 1
+
+/* Where a block is */
+#define GPU_BLOCK_UNPOPULATED 0
+#define GPU_BLOCK_HOST 1
+#define GPU_BLOCK_RESIDENT 2 /* in whole or in part: see gpu_pages */
+#define GPU_BLOCK_ARRIVING 3
+#define GPU_BLOCK_LEAVING 4
+
+/* Eviction lists */
+#define GPU_LIST_NONE 0
+#define GPU_LIST_UNUSED 1
+#define GPU_LIST_DISCARDED 2
+#define GPU_LIST_USED 3
+
+/* Last error: what went wrong in the caller's use of the model */
+#define GPU_ERROR_NONE 0
+#define GPU_ERROR_USE_OF_FREED 1     /* an operation touched a freed block */
+#define GPU_ERROR_COMMAND_ON_FREED 2 /* prefetch or discard of a freed block */
+#define GPU_ERROR_OUT_OF_BOUNDS 3    /* blocks beyond the arena */
+#define GPU_ERROR_DOUBLE_CREATE 4    /* a range over live blocks */
+#define GPU_ERROR_DOUBLE_FREE 5
+
+struct gpu_engine;
+
+struct gpu_capacity {
+  uint32_t blocks;  /* of the arena */
+  uint32_t streams; /* the legacy stream included, at most GPU_MAX_STREAMS */
+  uint32_t events;
+  uint32_t operations; /* pending at once, all streams together */
+  uint32_t uses;       /* of all pending operations together */
+};
+
+/* Called in model order while time goes on. `start`: the operation begins to
+ * execute; effects on data belong here. `finish`: it has ended (also for
+ * prefetches made through gpu_prefetch_step). `drop`: the block's contents are
+ * gone without a copy (it was discarded, then evicted or moved). */
+struct gpu_hooks {
+  void *context;
+  void (*start)(void *context, uint64_t cookie, uint64_t ticket, uint64_t time_ns);
+  void (*finish)(void *context, uint64_t cookie, uint64_t ticket, uint64_t start_ns,
+                 uint64_t end_ns);
+  void (*drop)(void *context, uint32_t block);
+};
+
+/* Consecutive blocks that an operation touches. `pages_per_block` is the number
+ * of 64 KiB pages touched in each block, 0 for all: a sweep has all, an
+ * irregular gather few. */
+struct gpu_use {
+  uint32_t first_block;
+  uint32_t block_count;
+  uint16_t pages_per_block;
+  uint16_t access;
+};
+
+struct gpu_operation {
+  uint32_t kind;
+  uint32_t use_count;
+  const struct gpu_use *uses; /* device-side managed memory only */
+  uint64_t duration_ns;       /* kernel, local copy, memset: time of computing */
+  uint64_t length_bytes;      /* copies over the link */
+  uint64_t cookie;            /* the caller's; given back to the hooks */
+  uint32_t event;             /* record and wait */
+  uint32_t discard_kind;      /* discard */
+};
+
+struct gpu_submitted {
+  uint64_t ticket;   /* of the operation: gpu_done(), gpu_complete() */
+  uint64_t retry_ns; /* GPU_WAIT: a submission may succeed then; GPU_NEVER when that
+                        depends on a gpu_complete() */
+};
+
+/* What a call of the host costs: its caller is busy until caller_free_ns, the
+ * effect is complete at complete_ns. */
+struct gpu_cost {
+  uint64_t caller_free_ns;
+  uint64_t complete_ns;
+};
+
+/* One call of cuMemPrefetchAsync, carried out by gpu_prefetch_step(). The caller
+ * fills the first part, zeroes the rest, and does not look at the last. */
+struct gpu_prefetch_call {
+  uint32_t stream;
+  uint32_t first_block;
+  uint32_t block_count;
+  uint32_t to_host; /* 1: to the CPU */
+  uint64_t cookie;
+  /* results */
+  struct gpu_cost cost; /* complete_ns only of the slices done so far */
+  uint64_t ticket;
+  uint64_t retry_ns;
+  /* the engine's */
+  uint32_t begun;
+  uint32_t blocks_done;
+};
+
+struct gpu_block_info {
+  uint32_t state;      /* GPU_BLOCK_* */
+  uint32_t list;       /* GPU_LIST_* */
+  uint32_t gpu_pages;  /* bit per 64 KiB page resident on the GPU */
+  uint32_t data_pages; /* bit per page that was ever populated, wherever it is */
+  uint32_t live;
+  uint32_t discarded; /* 0 or GPU_DISCARD_* */
+  uint32_t cpu_mapped;
+  uint32_t host_allocated;
+  uint64_t ready_ns; /* last arrival is complete */
+  uint64_t left_ns;  /* last departure is complete */
+};
+
+struct gpu_counters {
+  /* unified memory */
+  uint64_t fault_blocks; /* blocks serviced in fault batches */
+  uint64_t fault_pages;  /* faults: 64 KiB pages */
+  uint64_t fault_batches;
+  uint64_t nonreplayable_blocks; /* faults of copy engines */
+  uint64_t remote_blocks;        /* touched in host memory: no memory left to migrate to */
+  uint64_t h2d_demand_bytes;
+  uint64_t h2d_prefetch_bytes;
+  uint64_t h2d_copy_bytes;
+  uint64_t h2d_remote_bytes;
+  uint64_t d2h_evict_bytes;    /* the driver's own evictions */
+  uint64_t d2h_prefetch_bytes; /* prefetch to the CPU */
+  uint64_t d2h_cpu_bytes;      /* faults of the CPU */
+  uint64_t d2h_copy_bytes;
+  uint64_t populated_bytes; /* zeroed in place, no link */
+  uint64_t dropped_bytes;   /* resident and discarded: gone without a copy */
+  uint64_t freed_bytes;     /* resident when their range was freed */
+  uint64_t evictions_used;
+  uint64_t evictions_unused;
+  uint64_t evictions_discarded;
+  uint64_t prefetch_in_blocks;
+  uint64_t prefetch_out_blocks;
+  uint64_t prefetch_resident_blocks; /* had nothing to move: refreshed only */
+  uint64_t discarded_blocks;
+  uint64_t host_alloc_blocks;
+  /* engines; a compute stall is time a running kernel waited */
+  uint64_t kernels;
+  uint64_t copies;
+  uint64_t compute_busy_ns; /* computing, without stalls */
+  uint64_t stall_fault_ns;
+  uint64_t stall_arrival_ns; /* waiting for a prefetch that came late */
+  uint64_t copy_stall_ns;    /* copies and memsets waiting for memory */
+  uint64_t h2d_busy_ns;
+  uint64_t d2h_busy_ns;
+  uint64_t caller_ns; /* of prefetch calls */
+  /* misuse */
+  uint64_t errors;
+  uint32_t last_error; /* GPU_ERROR_* */
+  uint32_t last_error_block;
+};
+
+struct gpu_memory {
+  uint64_t total_bytes;
+  uint64_t plain_bytes;    /* cuMemAlloc */
+  uint64_t resident_bytes; /* blocks that hold memory of the GPU, and are not UNUSED */
+  uint64_t unused_bytes;   /* held, nothing resident: first victims */
+  uint64_t free_bytes;
+};
+
+/* Bytes that the state needs; 0 when a capacity is out of bounds. */
+size_t gpu_engine_bytes(const struct gpu_capacity *capacity);
+
+/* Builds the state in `memory` (8-byte aligned). NULL when it is too small.
+ * `memory_bytes` 0 means the profile's. The profile is copied. */
+struct gpu_engine *gpu_engine_create(void *memory, size_t bytes,
+                                     const struct gpu_capacity *capacity,
+                                     const struct uvm_profile *profile,
+                                     uint64_t memory_bytes, uint64_t now_ns);
+
+/* Carries out all that happens up to `now_ns`. */
+void gpu_advance(struct gpu_engine *engine, uint64_t now_ns, const struct gpu_hooks *hooks);
+
+/* When something happens next; GPU_NEVER when nothing will without a call. */
+uint64_t gpu_next_event_ns(const struct gpu_engine *engine);
+
+/* Time up to which the engine has advanced. */
+uint64_t gpu_now_ns(const struct gpu_engine *engine);
+
+/* Streams: returns a number from 1, or GPU_FULL. Destroying a busy stream lets
+ * its operations finish first. */
+int gpu_stream_create(struct gpu_engine *engine, uint32_t flags);
+int gpu_stream_destroy(struct gpu_engine *engine, uint32_t stream);
+
+/* 1: idle. 0: busy, and not idle before *earliest_ns (a sound lower bound, made
+ * for sleeping; GPU_NEVER when only gpu_complete() can end it). GPU_INVALID. */
+int gpu_stream_query(struct gpu_engine *engine, uint64_t now_ns,
+                     const struct gpu_hooks *hooks, uint32_t stream, uint64_t *earliest_ns);
+/* The same over all streams: cuCtxSynchronize. */
+int gpu_device_query(struct gpu_engine *engine, uint64_t now_ns,
+                     const struct gpu_hooks *hooks, uint64_t *earliest_ns);
+
+/* Events: returns a number from 0, or GPU_FULL. Recording and waiting are
+ * operations. A destroyed event keeps its place until pending ones are through. */
+int gpu_event_create(struct gpu_engine *engine);
+int gpu_event_destroy(struct gpu_engine *engine, uint32_t event);
+/* 1: the last record has completed (or there was none), at *time_ns (0 when there
+ * was none). 0: not yet, and not before *time_ns. GPU_INVALID. */
+int gpu_event_query(struct gpu_engine *engine, uint64_t now_ns,
+                    const struct gpu_hooks *hooks, uint32_t event, uint64_t *time_ns);
+
+/* Puts an operation into a stream: GPU_OK, GPU_WAIT, GPU_INVALID, GPU_FULL. A
+ * GPU_PREFETCH_* is carried out by the driver's deferred worker. */
+int gpu_submit(struct gpu_engine *engine, uint64_t now_ns, const struct gpu_hooks *hooks,
+               uint32_t stream, const struct gpu_operation *operation,
+               struct gpu_submitted *out);
+/* 1 when the operation of this ticket has ended. */
+int gpu_done(const struct gpu_engine *engine, uint64_t ticket);
+/* Ends a GPU_HOST operation that has started. */
+int gpu_complete(struct gpu_engine *engine, uint64_t now_ns, const struct gpu_hooks *hooks,
+                 uint64_t ticket);
+
+/* One slice of a prefetch call. On an idle stream the calling thread does the
+ * work: after GPU_MORE it sleeps until call->cost.caller_free_ns and calls again.
+ * On a busy stream the call is deferred and returns GPU_OK at once. After GPU_OK
+ * the caller sleeps until caller_free_ns too. Also GPU_WAIT, GPU_INVALID, GPU_FULL. */
+int gpu_prefetch_step(struct gpu_engine *engine, uint64_t now_ns,
+                      const struct gpu_hooks *hooks, struct gpu_prefetch_call *call);
+
+/* The CPU touches managed blocks: what is on the GPU comes back, the caller waits. */
+int gpu_cpu_access(struct gpu_engine *engine, uint64_t now_ns,
+                   const struct gpu_hooks *hooks, uint32_t first_block,
+                   uint32_t block_count, struct gpu_cost *cost);
+
+/* Managed ranges. Destroying one ends at cost->complete_ns, when transfers of its
+ * blocks that are under way have ended. */
+int gpu_range_create(struct gpu_engine *engine, uint64_t now_ns,
+                     const struct gpu_hooks *hooks, uint32_t first_block,
+                     uint32_t block_count);
+int gpu_range_destroy(struct gpu_engine *engine, uint64_t now_ns,
+                      const struct gpu_hooks *hooks, uint32_t first_block,
+                      uint32_t block_count, struct gpu_cost *cost);
+
+/* Plain device memory: evicts managed blocks if it has to. GPU_NO_MEMORY when
+ * even that does not suffice; then nothing has changed. */
+int gpu_plain_reserve(struct gpu_engine *engine, uint64_t now_ns,
+                      const struct gpu_hooks *hooks, uint64_t length_bytes,
+                      struct gpu_cost *cost);
+int gpu_plain_release(struct gpu_engine *engine, uint64_t now_ns,
+                      const struct gpu_hooks *hooks, uint64_t length_bytes);
+
+/* Another size of the memory: GPU_NO_MEMORY when plain allocations need more. */
+int gpu_memory_resize(struct gpu_engine *engine, uint64_t now_ns,
+                      const struct gpu_hooks *hooks, uint64_t memory_bytes,
+                      struct gpu_cost *cost);
+void gpu_memory_get(const struct gpu_engine *engine, struct gpu_memory *out);
+
+int gpu_block_get(const struct gpu_engine *engine, uint32_t block,
+                  struct gpu_block_info *out);
+void gpu_counters_get(const struct gpu_engine *engine, struct gpu_counters *out);
+
+/* Looks through the whole state: 0, or the number of the first invariant that is
+ * broken. For tests. */
+int gpu_check(const struct gpu_engine *engine);
+/* cffi: end */
+#ifdef PUMP_CORE_EXPORT
+#pragma GCC visibility pop
+#endif
+
+#endif
