@@ -24,8 +24,21 @@ typedef struct CUkern_st *CUkernel;
 typedef struct CUstream_st *CUstream;
 typedef struct CUevent_st *CUevent;
 typedef struct CUgraph_st *CUgraph;
+typedef struct CUgraphNode_st *CUgraphNode;
 typedef struct CUarray_st *CUarray;
+typedef struct CUgraphEdgeData_st CUgraphEdgeData;         /* passed through untouched */
+typedef struct CUexecAffinityParam_st CUexecAffinityParam; /* passed through untouched */
+typedef struct CUctxCreateParams_st CUctxCreateParams;     /* passed through untouched */
 typedef uint64_t cuuint64_t;
+
+/* Enums of cuda.h under its own names, so that signatures can be compared. */
+typedef int CUdevice_attribute;
+typedef int CUpointer_attribute;
+typedef int CUmem_advise;
+typedef int CUstreamCaptureMode;
+typedef int CUstreamCaptureStatus;
+typedef int CUdriverProcAddressQueryResult;
+
 typedef struct {
   char bytes[16];
 } CUuuid;

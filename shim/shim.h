@@ -1,0 +1,162 @@
+/* shim.h - inside of the shim: what the observe side offers to its own files and
+ * to the act side (whose offers are in act.h).
+ *
+ * Rules for every global below: written by the observe side only, unless said
+ * otherwise; a forked child starts from the initial values (observe_start.c).
+ */
+#ifndef PUMP_SHIM_H
+#define PUMP_SHIM_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "pump_abi.h"
+#include "pump_cuda.h"
+
+#define PUMP_LIKELY(x) __builtin_expect(!!(x), 1)
+#define PUMP_UNLIKELY(x) __builtin_expect(!!(x), 0)
+
+/* ---- resolution (resolve.c) ---------------------------------------------- */
+
+/* The driver's own functions. A hooked one is never NULL: before resolution it
+ * points to a stub that resolves, and where this driver lacks the function, to
+ * one that answers CUDA_ERROR_NOT_FOUND. One that is only called may be NULL.
+ * Filled once, never changed again, kept over fork. */
+struct pump_real {
+#define PUMP_HOOK(name, pfn, parameters, arguments) CUresult(*name) parameters;
+#define PUMP_CALL(name, pfn, parameters) CUresult(*name) parameters;
+#include "hook_list.h"
+};
+extern struct pump_real pump_real;
+
+/* Which of them this driver really has: PUMP_HAS(cuMemPrefetchAsync_v2). */
+struct pump_present {
+#define PUMP_HOOK(name, pfn, parameters, arguments) bool name;
+#define PUMP_CALL(name, pfn, parameters) bool name;
+#include "hook_list.h"
+};
+extern struct pump_present pump_present;
+#define PUMP_HAS(name) (pump_present.name)
+
+/* The wrappers, exported under the driver's names. */
+#define PUMP_HOOK(name, pfn, parameters, arguments)                                        \
+  __attribute__((visibility("default"))) CUresult name parameters;
+#include "hook_list.h"
+
+/* Fills pump_real from the loaded driver; false while none is loaded. Takes no
+ * lock of ours (a thread may hold the loader's lock and wait for ours). */
+bool pump_resolve(void);
+
+/* ---- guard ---------------------------------------------------------------- */
+
+/* true: every hook passes straight through. Initially true; false from the
+ * success of the real cuInit on; true again for good after an internal error. */
+extern bool pump_off;
+
+/* Number of devices that are ACTIVE; 0 while inert. What operation hooks test. */
+extern uint32_t pump_active;
+
+/* Recursion guard of this thread: while > 0 every hook passes straight through.
+ * Threads of the act side raise it once, for life. */
+extern __thread uint32_t pump_inside __attribute__((tls_model("initial-exec")));
+
+static inline bool pump_inert(void) {
+  return __atomic_load_n(&pump_off, __ATOMIC_ACQUIRE) || pump_inside != 0;
+}
+
+/* An operation is reported only on an active client. One branch when dormant. */
+static inline bool pump_quiet(void) {
+  return PUMP_LIKELY(__atomic_load_n(&pump_active, __ATOMIC_ACQUIRE) == 0) ||
+         pump_inside != 0;
+}
+
+static inline void pump_enter(void) {
+  pump_inside++;
+}
+static inline void pump_leave(void) {
+  pump_inside--;
+}
+
+/* An internal error: one line, then pass-through for the rest of the process.
+ * `reason` is a sentence without full stop. */
+void pump_give_up(const char *reason);
+
+/* Calls that came through our context and memory hooks since cuInit. A context
+ * that exists while this stays 0 means that the program found the driver behind
+ * our back. Written by all threads, relaxed. */
+extern uint64_t pump_calls_seen;
+
+/* Streams of the program that are being captured now, never too few. */
+extern uint32_t pump_captures;
+
+/* Brackets our own driver calls on an application thread: raises the guard, and
+ * while anything is captured lives in RELAXED capture mode. */
+struct pump_bracket {
+  bool exchanged;
+  CUstreamCaptureMode mode;
+};
+struct pump_bracket pump_bracket_open(void);
+void pump_bracket_close(struct pump_bracket bracket);
+
+uint64_t pump_now_ns(void); /* CLOCK_MONOTONIC */
+
+/* ---- the region (observe_start.c) ----------------------------------------- */
+
+/* One fixed address per process: anonymous at first, later the act side maps the
+ * memfd over it (and repeats MADV_DONTFORK). NULL before cuInit has succeeded. */
+extern struct pump_shm *pump_shm;
+
+/* ---- ranges (observe_range.c) --------------------------------------------- */
+
+/* Guards the range table, the device figures and the private mirrors of both.
+ * The act side holds it while it copies the region into another mapping. Never
+ * held across a driver call. Replaced by a fresh one in a forked child. */
+extern pthread_mutex_t pump_range_lock;
+
+struct pump_range_info {
+  uint64_t base;
+  uint64_t length_bytes;    /* as the driver gave it: whole blocks when converted */
+  uint64_t requested_bytes; /* what the program asked for */
+  uint32_t kind;            /* PUMP_RANGE_* */
+  uint32_t device;
+  uint32_t slot;
+  uint32_t generation;
+};
+
+/* What one address hits. */
+struct pump_hit {
+  uint32_t slot;
+  uint32_t generation;
+  uint32_t device;
+  uint32_t kind;
+  uint64_t base;
+  uint64_t length_bytes;
+  uint64_t requested_bytes;
+};
+
+/* Adds a live range of `info` (base, lengths, kind, device); fills slot and
+ * generation. Returns the slot, or -ENOSPC (table full), -EEXIST (its blocks are
+ * taken), -ERANGE (outside the 47-bit user address space), -ENOMEM (no leaf). */
+int pump_range_add(struct pump_range_info *info);
+
+/* Takes the range that begins exactly at `base` out of table and index: its
+ * generation changes. The slot is not used again before pump_range_release, so
+ * that a failed free can be undone by pump_range_restore. 0 or -ENOENT. */
+int pump_range_remove(uint64_t base, struct pump_range_info *info);
+void pump_range_release(uint32_t slot);
+void pump_range_restore(struct pump_range_info *info);
+
+/* The live range that `address` lies in. Lock-free; false when there is none, or
+ * when it goes away meanwhile. Only ranges that own whole blocks are found. */
+bool pump_range_lookup(uint64_t address, struct pump_hit *hit);
+
+/* Notes that operation `seq` uses these bytes of the range in `slot`. */
+void pump_range_touch(const struct pump_hit *hit, uint64_t offset_bytes,
+                      uint64_t length_bytes, uint64_t seq);
+
+/* Empties table, index and mirrors; nobody else may run (start of a process). */
+void pump_range_reset(void);
+
+#endif
