@@ -1,0 +1,106 @@
+"""Compiles kernels.cu into host functions for the virtual GPU's compute mode.
+
+    python examples/host_build.py [FOLDER]      prints the path of the library
+
+Only a C compiler is needed ($CC, else cc). The library is built once for each
+state of the sources, compiler and processor, and found again after that. It has
+nothing to do with a real GPU, where NVRTC compiles the same kernels.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+DEFAULT_FOLDER = HERE.parent / "build" / "examples"
+
+# Not -ffast-math: the order of every sum is the kernel's, so results are the
+# same bits in every run and every optimisation stays honest.
+FLAGS = ("-std=gnu11", "-O3", "-march=native", "-fno-math-errno", "-shared", "-fPIC")
+
+
+class BuildError(RuntimeError):
+    """The C compiler is missing or refused the kernels; the message says which."""
+
+
+def entry_points(source: str) -> str:
+    """C text of `pump_host_<kernel>` for each `KERNEL void name(...)` in `source`."""
+    out = []
+    for name, parameters in re.findall(r"^KERNEL void (\w+)\(([^)]*)\)", source, re.MULTILINE):
+        values = []
+        for i, parameter in enumerate(parameters.split(",")):
+            kind = re.sub(r"\w+\s*$", "", parameter.replace("__restrict__", " ")).strip()
+            values.append(f"*({' '.join(kind.split())} *)params[{i}]")
+        out.append(
+            f"void pump_host_{name}(void **params, const unsigned grid[3],"
+            f" const unsigned block[3]);\n"
+            f"void pump_host_{name}(void **params, const unsigned grid[3],"
+            f" const unsigned block[3]) {{\n"
+            f"  (void)grid;\n  (void)block;\n  {name}({', '.join(values)});\n}}\n"
+        )
+    return "\n".join(out)
+
+
+def _processor() -> str:
+    """What decides which code -march=native makes."""
+    text = Path("/proc/cpuinfo").read_text(errors="replace")
+    return "".join(line for line in text.splitlines() if line.startswith(("flags", "Features")))
+
+
+def _run(command: list[str]) -> str:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise BuildError(
+            f"the C compiler '{command[0]}' cannot be started ({error.strerror}): "
+            "install one (Debian: apt install gcc libc6-dev) or set CC"
+        ) from error
+    if done.returncode != 0:
+        raise BuildError(f"{shlex.join(command)} failed:\n{done.stderr}")
+    return done.stdout
+
+
+def build(folder: Path = DEFAULT_FOLDER) -> Path:
+    """Path of the library with the host kernels, built into `folder` if need be.
+
+    Raises BuildError.
+    """
+    kernels = (HERE / "kernels.cu").read_text()
+    header = (HERE / "host_kernels.h").read_text()
+    compiler = shlex.split(os.environ.get("CC", "cc"))
+    state = "\0".join((kernels, header, entry_points(kernels), *FLAGS))
+    state += _run([*compiler, "--version"]) + _processor()
+    name = f"host_kernels-{hashlib.sha256(state.encode()).hexdigest()[:16]}.so"
+    library = folder / name
+    if library.exists():
+        return library
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder) as work:
+        source = Path(work) / "kernels.c"
+        source.write_text(kernels + "\n" + entry_points(kernels))
+        made = Path(work) / name
+        include = ["-include", str(HERE / "host_kernels.h"), "-x", "c", str(source)]
+        _run([*compiler, *FLAGS, *include, "-o", str(made), "-lm"])
+        made.rename(library)  # whoever builds at the same time sees all of it or nothing
+    return library
+
+
+def main() -> int:
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else DEFAULT_FOLDER
+    try:
+        print(build(folder))
+    except BuildError as error:
+        print(f"host_build: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,209 @@
+"""Trains a deep perceptron on scikit-learn's digits, in plain cuda-python.
+
+An ordinary CUDA program: driver API, NVRTC, one allocation per tensor, Adam at
+the end of each iteration. It does not know pump. Its memory is about
+4 * layers * width * width * 4 bytes. Deterministic: the same options give the
+same bits, whatever moves its memory.
+
+    python examples/train_mlp.py --width 1024 --layers 8
+    pump-run python examples/train_mlp.py --width 16384 --layers 100
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import hashlib
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from mlp import SAMPLES, Argument, Late, Model, Operation, adam_scales
+
+KERNELS = Path(__file__).resolve().parent / "kernels.cu"
+
+
+class Trainer:
+    """A model in GPU memory, its launches packed once, and the loop over them."""
+
+    def __init__(self, model: Model, gpu: Any) -> None:
+        self._model = model
+        self._gpu = gpu
+        self._bytes = model.tensors()
+        self._address = {name: gpu.allocate(size) for name, size in self._bytes.items()}
+        # Shared by all launches: changing one value here changes all of them.
+        self._late: dict[Late, Any] = {
+            Late.IMAGES: ctypes.c_void_p(self._address["images"]),
+            Late.LABELS: ctypes.c_void_p(self._address["labels"]),
+            Late.MEAN_SCALE: ctypes.c_float(),
+            Late.SQUARE_SCALE: ctypes.c_float(),
+        }
+        self._upload_digits()
+        for operation in model.initialisation():
+            self._bind(operation)()
+        self._launches = [self._bind(operation) for operation in model.iteration()]
+        self._loss = (ctypes.c_float * model.batch)()
+
+    def _bind(self, operation: Operation) -> Any:
+        values = [self._value(argument) for argument in operation.arguments]
+        return self._gpu.launch(operation.kernel, values, operation.items)
+
+    def _value(self, argument: Argument) -> Any:
+        if isinstance(argument, Late):
+            return self._late[argument]
+        if isinstance(argument, str):
+            return ctypes.c_void_p(self._address[argument])
+        if isinstance(argument, int):
+            return ctypes.c_int(argument)
+        return ctypes.c_float(argument)
+
+    def _upload_digits(self) -> None:
+        import numpy as np
+        from sklearn.datasets import load_digits
+
+        images, labels = load_digits(return_X_y=True)
+        order = np.random.default_rng(0).permutation(SAMPLES)
+        for name, values in (
+            ("images", (images[order] / 16.0).astype(np.float32)),
+            ("labels", labels[order].astype(np.int32)),
+        ):
+            self._gpu.upload(self._address[name], values.ctypes.data, values.nbytes)
+
+    @property
+    def launches_per_iteration(self) -> int:
+        return len(self._launches)
+
+    def issue(self, iteration: int) -> None:
+        """Issues all launches of one iteration, counted from 0; waits for nothing."""
+        first = iteration % self._model.batches * self._model.batch
+        bytes_per_image = self._bytes["images"] // SAMPLES
+        self._late[Late.IMAGES].value = self._address["images"] + first * bytes_per_image
+        self._late[Late.LABELS].value = self._address["labels"] + first * 4
+        scales = adam_scales(iteration + 1)
+        self._late[Late.MEAN_SCALE].value, self._late[Late.SQUARE_SCALE].value = scales
+        for launch in self._launches:
+            launch()
+
+    def loss(self) -> float:
+        """Mean loss of the newest iteration; waits for it."""
+        size = self._bytes["loss"]
+        self._gpu.download(ctypes.addressof(self._loss), self._address["loss"], size)
+        return sum(self._loss) / self._model.batch
+
+    def weights_sha256(self) -> str:
+        """Hash of all weights and biases, in the optimiser's order."""
+        digest = hashlib.sha256()
+        largest = max(self._bytes[name] for name in self._model.values())
+        host = (ctypes.c_char * largest)()
+        for name in self._model.values():
+            size = self._bytes[name]
+            self._gpu.download(ctypes.addressof(host), self._address[name], size)
+            digest.update(memoryview(host)[:size])
+        return digest.hexdigest()
+
+
+def train(trainer: Trainer, gpu: Any, options: argparse.Namespace) -> dict[str, Any]:
+    """Runs all iterations; returns what --json writes about the loop."""
+    losses: dict[str, float] = {}
+    started = time.perf_counter()
+    for iteration in range(options.iterations):
+        if iteration == options.warm_up:
+            gpu.synchronise()
+            started = time.perf_counter()
+        trainer.issue(iteration)
+        done = iteration + 1
+        if options.sync_every and done % options.sync_every == 0:
+            gpu.synchronise()
+        if options.report_every and done % options.report_every == 0:
+            losses[str(done)] = trainer.loss()
+            print(f"iteration {done}: loss {losses[str(done)]:.6f}", file=sys.stderr, flush=True)
+    gpu.synchronise()
+    seconds = time.perf_counter() - started
+    losses[str(options.iterations)] = trainer.loss()
+    return {
+        "seconds": seconds,
+        "iterations": options.iterations,
+        "timed_iterations": options.iterations - options.warm_up,
+        "launches": trainer.launches_per_iteration * options.iterations,
+        "losses": losses,
+    }
+
+
+def parse(arguments: list[str] | None = None) -> tuple[argparse.Namespace, Model]:
+    """Options and the model they describe; exits with status 2 on a bad one."""
+    parser = argparse.ArgumentParser(description="Train a deep perceptron on digits.")
+    parser.add_argument("--width", type=int, default=1024, help="of the hidden layers")
+    parser.add_argument("--layers", type=int, default=8, help="hidden width x width layers")
+    parser.add_argument("--batch", type=int, default=64, help="images in an iteration")
+    parser.add_argument("--iterations", type=int, default=50, help="in all")
+    parser.add_argument("--warm-up", type=int, default=2, help="first iterations, not timed")
+    parser.add_argument("--rate", type=float, help="Adam's learning rate (default 0.2 / width)")
+    parser.add_argument(
+        "--report-every",
+        type=int,
+        default=10,
+        metavar="N",
+        help="read and print the loss every N iterations; 0: only at the end",
+    )
+    parser.add_argument(
+        "--sync-every",
+        type=int,
+        default=0,
+        metavar="N",
+        help="wait for the GPU every N iterations; 0: only to read the loss",
+    )
+    parser.add_argument(
+        "--managed", action="store_true", help="allocate Unified Memory (cuMemAllocManaged)"
+    )
+    parser.add_argument("--no-hash", action="store_true", help="do not hash the weights")
+    parser.add_argument("--json", metavar="FILE", help="write the result there; -: stdout")
+    parser.add_argument("--footprint", action="store_true",
+                        help="print the bytes it would allocate, and stop")  # fmt: skip
+    options = parser.parse_args(arguments)
+    if not 0 <= options.warm_up < options.iterations:
+        parser.error(f"--warm-up {options.warm_up} must be below --iterations and not negative")
+    if options.report_every < 0 or options.sync_every < 0:
+        parser.error("--report-every and --sync-every must not be negative")
+    try:
+        rate = 0.2 / options.width if options.rate is None and options.width else options.rate
+        model = Model(options.width, options.layers, options.batch, rate)
+    except ValueError as error:
+        parser.error(str(error))
+    return options, model
+
+
+def main() -> int:
+    options, model = parse()
+    footprint_bytes = sum(model.tensors().values())
+    if options.footprint:
+        print(footprint_bytes)
+        return 0
+    from gpu import Gpu, GpuError
+
+    try:
+        gpu = Gpu(KERNELS, options.managed)
+        trainer = Trainer(model, gpu)
+        result = train(trainer, gpu, options)
+        result["weights_sha256"] = None if options.no_hash else trainer.weights_sha256()
+        result |= {"gpu": gpu.name, "footprint_bytes": footprint_bytes, "managed": options.managed}
+        gpu.close()
+    except GpuError as error:
+        print(f"train_mlp: {error}", file=sys.stderr)
+        return 1
+    text = json.dumps(result, indent=1)
+    if options.json and options.json != "-":
+        Path(options.json).write_text(text + "\n")
+    elif options.json:
+        print(text)
+    else:
+        final = result["losses"][str(options.iterations)]
+        print(f"{options.iterations} iterations, final loss {final:.6f}, {result['seconds']:.3f} s"
+              f" for {result['timed_iterations']} timed ones")  # fmt: skip
+        print(f"weights sha256 {result['weights_sha256']}")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
