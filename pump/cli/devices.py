@@ -1,0 +1,93 @@
+"""Which GPUs a job may use, and whether there is a driver at all.
+
+Nothing here initialises CUDA. NVML is asked only when the user named a device.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+
+from pump.cli.lines import BadInputError
+
+DRIVER = "libcuda.so.1"
+LOADER_CACHE = "/etc/ld.so.cache"
+
+
+def driver_found(environ: Mapping[str, str], loader_cache: str = LOADER_CACHE) -> bool:
+    """True if the command would find the CUDA driver.
+
+    Two cheap looks first; the loader itself has the last word, because it also knows
+    default folders and hardware sub-folders.
+    """
+    for folder in environ.get("LD_LIBRARY_PATH", "").replace(";", ":").split(":"):
+        if folder and os.path.exists(os.path.join(folder, DRIVER)):
+            return True
+    try:
+        with open(loader_cache, "rb") as cache:
+            paths = re.findall(rb"/[^\0]*/" + re.escape(DRIVER.encode()) + rb"(?=\0)", cache.read())
+    except OSError:
+        paths = []
+    if any(os.path.exists(path) for path in paths):
+        return True
+    import ctypes  # slow to import and rarely needed
+
+    try:
+        ctypes.CDLL(DRIVER)
+    except OSError:
+        return False
+    return True
+
+
+def resolve(devices: list[str]) -> str:
+    """Value of CUDA_VISIBLE_DEVICES for `devices`: UUIDs, separated by commas.
+
+    Indices count as nvidia-smi does. A UUID may be shortened while it stays unique.
+    Raises BadInputError.
+    """
+    try:
+        import pynvml
+
+        pynvml.nvmlInit()
+    except Exception as error:  # ImportError, NVMLError_*, OSError: all end the same way
+        raise BadInputError(
+            f"--device: cannot ask NVML which GPUs there are ({error}); "
+            "leave --device out and set CUDA_VISIBLE_DEVICES"
+        ) from None
+    try:
+        uuids = [
+            _text(pynvml.nvmlDeviceGetUUID(pynvml.nvmlDeviceGetHandleByIndex(index)))
+            for index in range(pynvml.nvmlDeviceGetCount())
+        ]
+        slices = [name for name in devices if name.upper().startswith("MIG-")]
+        for name in slices:  # not in the list above, so NVML itself has to know them
+            pynvml.nvmlDeviceGetHandleByUUID(name.encode())
+    except pynvml.NVMLError as error:
+        raise BadInputError(f"--device: NVML refuses '{','.join(devices)}': {error}") from None
+    finally:
+        pynvml.nvmlShutdown()
+    chosen = [name if name in slices else _one(name, uuids) for name in devices]
+    if len(set(chosen)) != len(chosen):
+        raise BadInputError(f"--device: '{','.join(devices)}' names a GPU twice")
+    return ",".join(chosen)
+
+
+def _one(name: str, uuids: list[str]) -> str:
+    if name.isdigit():
+        if int(name) < len(uuids):
+            return uuids[int(name)]
+        count = f"{len(uuids)} GPU{'s' if len(uuids) != 1 else ''}"
+        raise BadInputError(
+            f"--device: there is no GPU {name}; this machine has {count}, from 0 on"
+        )
+    found = [uuid for uuid in uuids if uuid.lower().startswith(name.lower())]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise BadInputError(f"--device: '{name}' begins several UUIDs; write more of it")
+    raise BadInputError(f"--device: no GPU has the UUID '{name}'; nvidia-smi -L lists them")
+
+
+def _text(value: str | bytes) -> str:
+    return value if isinstance(value, str) else value.decode()

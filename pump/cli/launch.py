@@ -1,0 +1,149 @@
+"""Starts a job's pumpd beside the job: not as its child, not as its parent.
+
+DESIGN
+  pump-run becomes the job by exec, so a child of pump-run would be a child of the job,
+  and a program that waits for all its children would wait for pumpd. Hence the double
+  fork: the middle process ends at once and is waited for here; pumpd belongs to init.
+  (In a container where pump-run itself is process 1, init is the job: run it under
+  an init, e.g. docker run --init.)
+
+  The job must not wait for pumpd's imports. So pump-run binds the socket and hands it
+  over listening: a client may connect before pumpd has started, and is answered as soon
+  as it has. pumpd gets three things of us: the socket, a pidfd by which it sees the job
+  end, and /dev/null; every other descriptor is closed.
+
+  Whatever fails here costs the prefetching, never the job.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import signal
+import socket
+import sys
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from pump import paths
+from pump.cli import environment
+from pump.config.job import JobConfig
+
+BACKLOG = 64
+PUMPD_LISTENER_FD = 3
+PUMPD_JOB_FD = 4
+_SAFE_FD = 10
+
+
+class NoPumpdError(Exception):
+    """pumpd was not started; the text says why."""
+
+
+def start_pumpd(config: JobConfig, environ: Mapping[str, str]) -> str:
+    """Starts pumpd for the job that this process becomes; returns the socket's path.
+
+    Raises NoPumpdError. Leaves no descriptor, child or folder behind when it fails.
+    """
+    job_pid = os.getpid()
+    try:
+        directory = paths.make_job_directory(paths.runtime_base(), job_pid)
+    except paths.UnsafeDirectoryError as error:
+        raise NoPumpdError(str(error)) from None
+    path = os.path.join(directory, paths.SOCKET_NAME)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        listener.bind(path)
+        listener.listen(BACKLOG)
+        job_fd = _pidfd(job_pid)
+        command = _pumpd_command(config, path, job_pid, job_fd is not None)
+        _spawn(
+            _Descriptors(listener.fileno(), job_fd, config.log_file),
+            command,
+            _pumpd_environment(environ),
+        )
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+        with contextlib.suppress(OSError):
+            os.rmdir(directory)
+        raise NoPumpdError(f"{directory}: {error.strerror}") from None
+    finally:
+        listener.close()
+    if job_fd is not None:
+        os.close(job_fd)
+    return path
+
+
+def _pidfd(pid: int) -> int | None:
+    try:
+        return os.pidfd_open(pid)
+    except OSError:  # an old kernel or a sandbox: pumpd looks at /proc instead
+        return None
+
+
+def _pumpd_command(config: JobConfig, path: str, job_pid: int, with_pidfd: bool) -> list[str]:
+    # -P: the working folder is no place to import from.
+    command = [sys.executable, "-P", "-m", "pumpd", "job"]
+    command += ["--fd", str(PUMPD_LISTENER_FD), "--socket", path, "--job-pid", str(job_pid)]
+    if with_pidfd:
+        command += ["--job-pidfd", str(PUMPD_JOB_FD)]
+    command += ["--policy", config.policy, "--log-level", config.log_level]
+    if config.log_file:
+        command += ["--log-file", config.log_file]
+    return command
+
+
+def _pumpd_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    def holds_our_packages(folder: str) -> bool:
+        return any(
+            os.path.isfile(os.path.join(folder, package, "__init__.py"))
+            for package in ("pump", "pumpd")
+        )
+
+    return environment.for_pumpd(environ, holds_our_packages)
+
+
+class _Descriptors(NamedTuple):
+    """All that pumpd gets to hold: the listening socket, the job's pidfd, the log as stderr."""
+
+    listener: int
+    job: int | None
+    log_file: str
+
+
+def _spawn(descriptors: _Descriptors, command: list[str], environ: dict[str, str]) -> None:
+    middle = os.fork()
+    if middle == 0:
+        with contextlib.suppress(BaseException):
+            os.setsid()
+            if os.fork() == 0:
+                _become_pumpd(descriptors, command, environ)
+        os._exit(0)
+    # Where SIGCHLD is ignored the kernel has reaped it already.
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(middle, 0)
+
+
+def _become_pumpd(descriptors: _Descriptors, command: list[str], environ: dict[str, str]) -> None:
+    null = os.open("/dev/null", os.O_RDWR)
+    log = null
+    if descriptors.log_file:  # for what Python itself says when pumpd cannot even be imported
+        log = os.open(descriptors.log_file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+    wanted = [null, null, log, descriptors.listener]
+    if descriptors.job is not None:
+        wanted.append(descriptors.job)
+    # Up and out of the way first: with a closed stdin the listener may well be number 0.
+    for target, fd in enumerate([fcntl.fcntl(fd, fcntl.F_DUPFD, _SAFE_FD) for fd in wanted]):
+        os.dup2(fd, target)
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) >= len(wanted):
+            with contextlib.suppress(OSError):  # the listing's own descriptor is gone
+                os.close(int(name))
+    os.chdir("/")
+    os.umask(0o077)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    for number in signal.valid_signals():
+        with contextlib.suppress(OSError, ValueError):  # KILL, STOP and the C library's own
+            signal.signal(number, signal.SIG_DFL)
+    os.execve(command[0], command, environ)

@@ -1,0 +1,49 @@
+"""How the commands speak: one line on stderr. Standard output belongs to the job."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+from collections.abc import Callable
+from typing import NoReturn, TypeVar
+
+from pump.config.values import BadValueError
+
+T = TypeVar("T")
+
+
+class BadInputError(Exception):
+    """What was asked cannot be done. One line: the thing, then the remedy."""
+
+    def __init__(self, text: str, status: int = 2) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+class OneLineParser(argparse.ArgumentParser):
+    """argparse without its usage block: an error is a BadInputError, one line."""
+
+    def error(self, message: str) -> NoReturn:
+        raise BadInputError(message.removeprefix("argument "))
+
+
+def checked(convert: Callable[[str], T]) -> Callable[[str], T]:
+    """`convert` for use as argparse's `type`: the text of its BadValueError is kept."""
+
+    def converter(text: str) -> T:
+        try:
+            return convert(text)
+        except BadValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return converter
+
+
+def say(program: str, text: str) -> None:
+    """One line on stderr; nothing at all when stderr is closed."""
+    if sys.stderr is not None:
+        line = " ".join(text.split())  # a line break in a file name stays out of it
+        with contextlib.suppress(OSError, ValueError):
+            sys.stderr.write(f"{program}: {line}\n")
+            sys.stderr.flush()

@@ -1,0 +1,85 @@
+"""pump-run: checks what is asked, starts pumpd, sets the environment, becomes the command.
+
+Standard library only, and little of it: this runs before every command of a user who
+puts pump-run in front of a shell.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from pump import paths
+from pump.cli import command, devices, environment, options
+from pump.cli.lines import BadInputError, say
+from pump.config.job import JobConfig
+
+PROGRAM = "pump-run"
+
+
+def main() -> int:
+    """Entry point. Returns only with an error; otherwise this process is the job."""
+    command.restore_signals()
+    try:
+        _run(options.parse(sys.argv[1:]), dict(os.environ))
+    except BadInputError as error:
+        say(PROGRAM, str(error))
+        return error.status
+    raise AssertionError("unreachable: the command replaces this process")
+
+
+def _run(config: JobConfig, environ: dict[str, str]) -> None:
+    parts = _parts(config, environ)
+    program = command.find(config.command[0], environ)
+    environment.for_job(config, parts, environ)  # raises before anything has started
+    if parts.shim:
+        parts = parts._replace(socket_path=_pumpd(config, environ))
+    command.execute(program, config.command, environment.for_job(config, parts, environ))
+
+
+def _parts(config: JobConfig, environ: dict[str, str]) -> environment.Parts:
+    disabled = environment.disabled(environ)
+    try:
+        shim = None if disabled else paths.library(environment.SHIM)
+        driver = paths.library(f"virtual/{devices.DRIVER}") if config.virtual else None
+    except paths.MissingFileError as error:
+        raise BadInputError(str(error)) from None
+    if config.virtual is not None and driver is not None:
+        return environment.Parts(
+            shim,
+            virtual_folder=os.path.dirname(driver),
+            virtual_profile=_profile(config.virtual, config.virtual_settings),
+            visible_devices=_virtual_devices(config.devices),
+        )
+    if not disabled and not devices.driver_found(environ):
+        raise BadInputError(
+            f"no NVIDIA driver here ({devices.DRIVER} cannot be loaded); "
+            "to use the virtual GPU add --virtual PROFILE (pump profiles lists them)"
+        )
+    visible = devices.resolve(config.devices) if config.devices else None
+    return environment.Parts(shim, visible_devices=visible)
+
+
+def _virtual_devices(asked: list[str]) -> str | None:
+    if asked not in ([], ["0"]):
+        raise BadInputError(f"--device: the virtual GPU has one device, 0, not '{','.join(asked)}'")
+    return "0" if asked else None
+
+
+def _profile(name: str, settings: dict[str, str]) -> str:
+    from pump import profiles  # reads TOML, which a real GPU does not need
+
+    try:
+        return profiles.load(name).flatten(settings)
+    except profiles.ProfileError as error:
+        raise BadInputError(f"--virtual: {error}") from None
+
+
+def _pumpd(config: JobConfig, environ: dict[str, str]) -> str | None:
+    from pump.cli import launch
+
+    try:
+        return launch.start_pumpd(config, environ)
+    except launch.NoPumpdError as error:
+        say(PROGRAM, f"runs without prefetching, pumpd cannot start: {error}")
+        return None

@@ -1,0 +1,1 @@
+"""What a user may ask of a job, checked and brought into one form."""

@@ -1,0 +1,91 @@
+"""Sizes, shares and names as people write them, turned into what the shim reads.
+
+Every error is a BadValueError whose text names the value and the remedy in one line.
+"""
+
+from __future__ import annotations
+
+BLOCK_BYTES = 2 << 20
+BYTES_MAX = 1 << 62
+
+# K, M, G, T alone mean powers of 1024, as in most tools around jobs.
+UNIT_BYTES: dict[str, int] = {
+    "": 1,
+    "b": 1,
+    **{unit: 1024**power for power, unit in enumerate("kmgt", 1)},
+    **{f"{unit}ib": 1024**power for power, unit in enumerate("kmgt", 1)},
+    **{f"{unit}b": 1000**power for power, unit in enumerate("kmgt", 1)},
+}
+
+SIZE_HELP = "write bytes (4294967296), a size (4GiB, 512MiB, 1.5G)"
+
+
+class BadValueError(ValueError):
+    """One line: what is wrong with a value, and what to write instead."""
+
+
+def parse_size(text: str) -> int:
+    """Bytes of "4294967296", "4GiB", "1.5G", "800MB". Raises BadValueError."""
+    stripped = text.strip()
+    number = stripped.rstrip("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ").rstrip()
+    unit = stripped[len(number) :].strip().lower()
+    whole, dot, fraction = number.partition(".")
+    if not _digits(whole) or (dot and not _digits(fraction)):
+        raise BadValueError(f"'{text}' is not a size; {SIZE_HELP}")
+    if unit not in UNIT_BYTES:
+        raise BadValueError(
+            f"'{text}' has an unknown unit; use B, KiB, MiB, GiB, TiB, KB, MB, GB or TB"
+        )
+    if len(number) > 40:
+        raise BadValueError(f"'{text[:12]}...' has too many digits; {SIZE_HELP}")
+    # Whole numbers throughout: a float would round a large byte count.
+    scale: int = 10 ** len(fraction)
+    size_bytes = int(whole + fraction) * UNIT_BYTES[unit] // scale
+    if size_bytes >= BYTES_MAX:
+        raise BadValueError(f"'{text}' is more memory than any machine has")
+    return size_bytes
+
+
+def parse_share(text: str) -> str:
+    """A size or a whole percentage in the form the shim reads: decimal bytes or "80%".
+
+    Raises BadValueError for anything else, for less than one block and for percentages
+    outside 1 to 100.
+    """
+    stripped = text.strip()
+    if stripped.endswith("%"):
+        number = stripped[:-1].strip()
+        if not _digits(number):
+            raise BadValueError(f"'{text}' is not a percentage; write a whole number such as 80%")
+        percent = int(number[:9])
+        if not 1 <= percent <= 100:
+            raise BadValueError(f"'{text}' is out of bounds; write 1% to 100%")
+        return f"{percent}%"
+    try:
+        size_bytes = parse_size(text)
+    except BadValueError as error:
+        if SIZE_HELP in str(error):
+            raise BadValueError(f"{error} or a percentage (80%)") from None
+        raise
+    if size_bytes < BLOCK_BYTES:
+        raise BadValueError(f"'{text}' is less than one block; write at least 2MiB")
+    return str(size_bytes)
+
+
+def choose(text: str, names: list[str], what: str) -> str:
+    """`text` if it is one of `names`, else BadValueError with the nearest of them."""
+    if text in names:
+        return text
+    raise BadValueError(f"unknown {what} '{text}'{nearest(text, names)}; known: {', '.join(names)}")
+
+
+def nearest(text: str, names: list[str]) -> str:
+    """ " (did you mean 'x'?)", or nothing when no name is near."""
+    import difflib  # only on the way to an error: it is slow to import
+
+    found = difflib.get_close_matches(text.lower(), names, n=1)
+    return f" (did you mean '{found[0]}'?)" if found else ""
+
+
+def _digits(text: str) -> bool:
+    return text.isascii() and text.isdigit()

@@ -1,0 +1,93 @@
+"""Where pump's own files lie, and the private folder of a running job.
+
+Only look-ups and the creation of the folder; nothing here starts a process.
+Imported by pump-run, so it uses nothing that is slow to import.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+
+import pump
+
+# struct sockaddr_un holds 108 bytes, the closing zero included.
+SOCKET_PATH_BYTES_MAX = 107
+SOCKET_NAME = "socket"
+
+
+class MissingFileError(Exception):
+    """A file of the installation is not there; the text names it and the remedy."""
+
+
+class UnsafeDirectoryError(Exception):
+    """The runtime directory cannot be trusted or made; the text says why."""
+
+
+def library(name: str) -> str:
+    """Absolute path of a file below pump/_lib, e.g. "libpump.so" or "virtual/libcuda.so.1".
+
+    PUMP_LIB_DIR, for those who work on pump, names another folder than the installed
+    one. An editable installation has two folders called pump, so all are looked at.
+    Raises MissingFileError.
+    """
+    override = os.environ.get("PUMP_LIB_DIR")
+    folders = [override] if override else [os.path.join(p, "_lib") for p in pump.__path__]
+    for folder in folders:
+        path = os.path.abspath(os.path.join(folder, name))
+        if os.path.isfile(path):
+            return path
+    raise MissingFileError(
+        f"{name} is missing from {' and '.join(folders)}; install pump again (pip install .)"
+    )
+
+
+def runtime_base() -> str:
+    """The user's folder for sockets of jobs: the session's runtime folder, else below /tmp.
+
+    Not created here. XDG_RUNTIME_DIR counts only if it is a real folder of ours and
+    short enough for a socket's path.
+    """
+    session = os.environ.get("XDG_RUNTIME_DIR", "")
+    if session.startswith("/") and len(session) <= 60:
+        try:
+            status = os.stat(session)
+        except OSError:
+            status = None
+        if status and stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid():
+            return os.path.join(session, "pump")
+    return f"/tmp/pump-{os.geteuid()}"
+
+
+def make_job_directory(base: str, job_pid: int) -> str:
+    """Creates the private folder of one job (mode 0700) below `base` and returns it.
+
+    Its name starts with the job's process id, by which leftovers are recognised.
+    Raises UnsafeDirectoryError when `base` is a symbolic link, another's, open to others,
+    or cannot be made.
+    """
+    try:
+        _make_private(base)
+        directory = os.path.join(base, f"{job_pid}-{os.urandom(4).hex()}")
+        os.mkdir(directory, 0o700)
+    except OSError as error:
+        raise UnsafeDirectoryError(f"cannot make {base}: {error.strerror}") from None
+    if len(os.fsencode(os.path.join(directory, SOCKET_NAME))) > SOCKET_PATH_BYTES_MAX:
+        os.rmdir(directory)
+        raise UnsafeDirectoryError(f"{base} is too long a path for a socket")
+    return directory
+
+
+def _make_private(base: str) -> None:
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(base, 0o700)
+    status = os.lstat(base)  # lstat: a link planted by somebody else must not lead us away
+    if stat.S_ISLNK(status.st_mode):
+        raise UnsafeDirectoryError(f"{base} is a symbolic link; remove it")
+    if not stat.S_ISDIR(status.st_mode):
+        raise UnsafeDirectoryError(f"{base} is not a folder; remove it")
+    if status.st_uid != os.geteuid():
+        raise UnsafeDirectoryError(f"{base} belongs to user {status.st_uid}; have it removed")
+    if status.st_mode & 0o077:
+        raise UnsafeDirectoryError(f"{base} is open to others; run: chmod 700 {base}")
