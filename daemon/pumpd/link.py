@@ -1,0 +1,136 @@
+"""The first exchange between a client and pumpd: hello in, welcome and a sealed memfd out.
+
+The layouts are those of shim/include/pump_abi.h, written once more with `struct` so
+that the supervisor can answer while numpy and cffi are still being imported elsewhere;
+a test holds the two together. What a client sends is untrusted: `judge_hello` takes any
+bytes. No function here blocks.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import socket
+import struct
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+ABI_MAGIC = 0x314D4853504D5550
+HELLO_MAGIC = 0x4F4C4C45484D5550
+ABI_VERSION = 1
+HEADER_BYTES = 384
+SHM_BYTES = 19473280
+
+WELCOME_OK = 0
+WELCOME_VERSION = 1
+WELCOME_REFUSED = 2
+WELCOME_BUSY = 3
+
+# magic, abi_version, client_pid or status, shm_bytes, reserved[5]
+HELLO = struct.Struct("<QIIQ5Q")
+WELCOME = HELLO
+# magic, abi_version, header_bytes, shm_bytes, client_pid; the rest of the header is zero
+HEADER_START = struct.Struct("<QIIQI")
+HEARTBEAT_OFFSET = 56
+
+_CREDENTIALS = struct.Struct("3i")
+
+
+@dataclass(frozen=True)
+class Peer:
+    """Who is at the other end, by the kernel's word. pid is 0 if it is not visible here."""
+
+    pid: int
+    uid: int
+
+
+def peer_of(connection: socket.socket) -> Peer:
+    """The peer's credentials. Raises OSError."""
+    data = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    pid, uid, _gid = _CREDENTIALS.unpack(data)
+    return Peer(pid, uid)
+
+
+def judge_hello(data: bytes) -> tuple[int, str]:
+    """Welcome status for a client's first datagram, and the reason in words.
+
+    Anything that is no hello is WELCOME_REFUSED; a hello of another build, by version
+    or by the size of its mapping, is WELCOME_VERSION.
+    """
+    if len(data) != HELLO.size:
+        return WELCOME_REFUSED, f"hello of {len(data)} bytes, not {HELLO.size}"
+    magic, abi_version, _pid, shm_bytes, *reserved = HELLO.unpack(data)
+    if magic != HELLO_MAGIC:
+        return WELCOME_REFUSED, f"hello with magic {magic:#x}"
+    if abi_version != ABI_VERSION:
+        return WELCOME_VERSION, f"client speaks version {abi_version}, pumpd {ABI_VERSION}"
+    if shm_bytes != SHM_BYTES:
+        return WELCOME_VERSION, f"client maps {shm_bytes} bytes, pumpd {SHM_BYTES}"
+    if any(reserved):
+        return WELCOME_REFUSED, "hello with reserved fields set"
+    return WELCOME_OK, "ok"
+
+
+def pack_hello(client_pid: int) -> bytes:
+    """A hello as the shim sends it (for tests and tools)."""
+    return HELLO.pack(HELLO_MAGIC, ABI_VERSION, client_pid, SHM_BYTES, 0, 0, 0, 0, 0)
+
+
+def send_welcome(connection: socket.socket, status: int, memfd: int | None = None) -> None:
+    """Answers a hello. Raises OSError (BlockingIOError when the peer's buffer is full)."""
+    data = WELCOME.pack(HELLO_MAGIC, ABI_VERSION, status, SHM_BYTES, 0, 0, 0, 0, 0)
+    fds = [] if memfd is None else [memfd]
+    socket.send_fds(connection, [data], fds, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+
+
+def create_memfd(client_pid: int) -> int:
+    """A new mapping: SHM_BYTES long, its header filled in, its size sealed for good.
+
+    Sealed, because a peer that could shrink it would kill the other side by SIGBUS.
+    The heartbeat starts now: the worker has as long to begin as it later has between
+    two beats. Raises OSError.
+    """
+    memfd = os.memfd_create("pump", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        os.ftruncate(memfd, SHM_BYTES)
+        os.pwrite(memfd, time.monotonic_ns().to_bytes(8, "little"), HEARTBEAT_OFFSET)
+        start = HEADER_START.pack(ABI_MAGIC, ABI_VERSION, HEADER_BYTES, SHM_BYTES, client_pid)
+        os.pwrite(memfd, start, 0)
+        seals = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
+        fcntl.fcntl(memfd, fcntl.F_ADD_SEALS, seals)
+    except OSError:
+        os.close(memfd)
+        raise
+    return memfd
+
+
+def answers(path: str) -> bool:
+    """True if somebody listens on the socket at `path`."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
+        probe.setblocking(False)
+        try:
+            probe.connect(path)
+        except BlockingIOError:  # its backlog is full: somebody is there
+            return True
+        except OSError:
+            return False
+    return True
+
+
+def bind_listener(path: str, backlog: int) -> socket.socket:
+    """Listens on `path`, replacing a socket that nobody answers. Raises OSError."""
+    if answers(path):
+        raise FileExistsError(None, f"another pumpd answers on {path}; end it first")
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        place = Path(path)
+        if place.is_socket():
+            place.unlink()
+        listener.bind(path)
+        place.chmod(0o600)
+        listener.listen(backlog)
+    except OSError:
+        listener.close()
+        raise
+    return listener

@@ -1,0 +1,109 @@
+"""The command pumpd: `pumpd job` serves one job; pump-run starts it.
+
+By hand it takes the place of a pumpd that was killed: the job's clients find it by the
+same path and attach again.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+from argparse import Namespace
+from pathlib import Path
+
+import pump
+from pump.cli.lines import BadInputError, OneLineParser, checked, say
+from pump.config.job import DEFAULT_LOG_LEVEL, DEFAULT_POLICY, LOG_LEVELS, POLICIES
+from pump.config.values import choose
+from pumpd import link, warm
+from pumpd.jobwatch import JobWatch, start_time
+from pumpd.place import Place
+from pumpd.settings import WorkerSettings
+from pumpd.supervisor import Supervisor
+
+BACKLOG = 64
+
+log = logging.getLogger("pumpd")
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Entry point. Returns 0 after the job has ended, 2 for bad input."""
+    try:
+        asked = _parser().parse_args(argv)
+        return _job(asked)
+    except BadInputError as error:
+        say("pumpd", str(error))
+        return error.status
+
+
+def _parser() -> OneLineParser:
+    parser = OneLineParser(
+        prog="pumpd", description="Decides what a job's shim moves.", allow_abbrev=False
+    )
+    parser.add_argument("--version", action="version", version=f"pump {pump.__version__}")
+    verbs = parser.add_subparsers(metavar="VERB", required=True)
+    job = verbs.add_parser("job", help="serve one job until it ends", allow_abbrev=False)
+    add = job.add_argument
+    add("--socket", metavar="PATH", required=True, help="the job's socket (its PUMP_SOCKET)")
+    add("--fd", metavar="N", type=int, help="descriptor that listens on that socket already")
+    add("--job-pid", metavar="PID", type=int, required=True, help="the job's first process")
+    add("--job-pidfd", metavar="N", type=int, help="a pidfd of it")
+    add(
+        "--policy",
+        metavar="NAME",
+        default=DEFAULT_POLICY,
+        type=checked(lambda text: choose(text, POLICIES, "policy")),
+        help=f"{' or '.join(POLICIES)} (default: {DEFAULT_POLICY})",
+    )
+    add(
+        "--log-level",
+        metavar="LEVEL",
+        default=DEFAULT_LOG_LEVEL,
+        type=checked(lambda text: choose(text, LOG_LEVELS, "log level")),
+        help=f"{', '.join(LOG_LEVELS)} (default: {DEFAULT_LOG_LEVEL})",
+    )
+    add("--log-file", metavar="FILE", help="append log lines to FILE (default: no log)")
+    return parser
+
+
+def _job(asked: Namespace) -> int:
+    if asked.job_pidfd is None and start_time(asked.job_pid) is None:
+        raise BadInputError(f"--job-pid: there is no process {asked.job_pid}")
+    _start_log(asked.log_level, asked.log_file)
+    listener = _listener(asked.socket, asked.fd)
+    place = Place(asked.socket)
+    warm.name_process("pumpd")
+    log.info("serves job %d on %s, policy %s", asked.job_pid, asked.socket, asked.policy)
+    settings = WorkerSettings(asked.policy, asked.log_level, asked.log_file, client_pid=0)
+    try:
+        Supervisor(listener, JobWatch(asked.job_pid, asked.job_pidfd), settings).run()
+    finally:
+        place.leave()
+    return 0
+
+
+def _listener(path: str, fd: int | None) -> socket.socket:
+    try:
+        if fd is None:
+            return link.bind_listener(path, BACKLOG)
+        os.set_inheritable(fd, False)
+        return socket.socket(fileno=fd)
+    except OSError as error:
+        raise BadInputError(f"--socket {path}: {error.strerror}") from None
+
+
+def _start_log(level: str, file: str | None) -> None:
+    log.propagate = False
+    log.setLevel(level.upper())
+    if file is None:
+        log.addHandler(logging.NullHandler())
+        return
+    try:
+        handler = logging.FileHandler(Path(file).absolute())
+    except OSError as error:
+        raise BadInputError(f"--log-file {file}: {error.strerror}") from None
+    handler.setFormatter(
+        logging.Formatter("%(asctime)s pumpd[%(process)d] %(levelname)s %(message)s")
+    )
+    log.addHandler(handler)

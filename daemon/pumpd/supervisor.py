@@ -1,0 +1,336 @@
+"""The supervisor: answers clients at once and has a worker started for each.
+
+DESIGN
+  One thread, one selector, no call that blocks. It imports neither numpy nor cffi, so
+  that it answers within its first tens of milliseconds; the warm process does those
+  imports meanwhile, and requests wait for it in their socket.
+
+  The supervisor keeps nothing of a client but the read end of a pipe (warm.py), which
+  tells it when the worker is gone. It need not do anything about that: the client sees
+  its socket close and connects again.
+
+  It ends when the job's first process has ended and no client is left, or on SIGTERM;
+  then it removes the socket, and the job's folder if it is one of pump's.
+
+  Bounds: MAX_CLIENTS workers, MAX_HANDSHAKES connections that have not said hello, each
+  for HELLO_TIMEOUT_S, and a warm process that keeps dying is restarted ever more slowly.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import os
+import selectors
+import signal
+import socket
+import time
+from collections.abc import Callable
+
+from pumpd import link, warm
+from pumpd.jobwatch import POLL_INTERVAL_S, JobWatch
+from pumpd.settings import WorkerSettings
+
+MAX_CLIENTS = 64
+MAX_HANDSHAKES = 64
+ACCEPTS_AT_ONCE = 16
+HELLO_TIMEOUT_S = 2.0
+ACCEPT_PAUSE_S = 0.5
+"""Rest after accept ran out of descriptors or memory: the listener stays readable."""
+WARM_DELAY_MIN_S = 0.1
+WARM_DELAY_MAX_S = 30.0
+WARM_STEADY_S = 30.0
+"""A warm process that lived this long starts the delays from the minimum again."""
+
+log = logging.getLogger("pumpd")
+
+
+class Supervisor:
+    """Serves `listener` until the job has ended. Call run() once; it closes everything.
+
+    settings: what each worker gets, but for client_pid.
+    load: imports the worker loop, inside the warm process.
+    """
+
+    def __init__(
+        self,
+        listener: socket.socket,
+        job: JobWatch,
+        settings: WorkerSettings,
+        load: Callable[[], warm.WorkerRun] = warm.load_worker,
+    ) -> None:
+        self._listener = listener
+        self._job = job
+        self._settings = settings
+        self._load = load
+        self._selector = selectors.DefaultSelector()
+        self._handshakes: dict[socket.socket, float] = {}  # connection -> deadline
+        self._lifelines: dict[int, int] = {}  # read end -> client pid
+        self._warm: socket.socket | None = None
+        self._warm_pid = 0
+        self._warm_started = 0.0
+        self._warm_delay_s = WARM_DELAY_MIN_S
+        self._warm_due: float | None = None
+        self._accept_due: float | None = None
+        self._job_ended = False
+        self._stopped = False
+        self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+
+    def __repr__(self) -> str:
+        return (
+            f"<supervisor of {self._job!r}: {len(self._lifelines)} workers, "
+            f"{len(self._handshakes)} handshakes, warm process {self._warm_pid}>"
+        )
+
+    def run(self) -> None:
+        """Serves until the job has ended and its last client is gone, or until SIGTERM."""
+        self._listener.setblocking(False)
+        self._watch_signals()
+        self._watch(self._listener, self._accept)
+        if self._job.pidfd is not None:
+            self._watch(self._job.pidfd, self._job_has_ended)
+        try:
+            if not self._job.ended():  # `pump-run true` is over before pumpd has started
+                self._start_warm()
+            while not self._finished():
+                for key, _ in self._selector.select(self._timeout()):
+                    key.data()
+                self._on_time(time.monotonic())
+        finally:
+            log.info("ends: %r", self)
+            self._close()
+
+    # ---- the loop's parts ----
+
+    def _finished(self) -> bool:
+        idle = not self._lifelines and not self._handshakes
+        return self._stopped or (self._job_ended and idle)
+
+    def _timeout(self) -> float | None:
+        dues = [*self._handshakes.values(), self._warm_due, self._accept_due]
+        due = min((due for due in dues if due is not None), default=None)
+        timeout = None if due is None else max(0.0, due - time.monotonic())
+        if self._job.pidfd is None and not self._job_ended:
+            timeout = min(POLL_INTERVAL_S, timeout if timeout is not None else POLL_INTERVAL_S)
+        return timeout
+
+    def _on_time(self, now: float) -> None:
+        for connection, deadline in list(self._handshakes.items()):
+            if now >= deadline:
+                log.info("a connection said nothing for %.0f s", HELLO_TIMEOUT_S)
+                self._drop(connection)
+        if self._warm_due is not None and now >= self._warm_due:
+            self._start_warm()
+        if self._accept_due is not None and now >= self._accept_due:
+            self._accept_due = None
+            self._watch(self._listener, self._accept)
+        if self._job.pidfd is None and not self._job_ended and self._job.ended():
+            self._job_has_ended()
+
+    def _watch(self, source: socket.socket | int, callback: Callable[[], None]) -> None:
+        self._selector.register(source, selectors.EVENT_READ, callback)
+
+    def _watch_signals(self) -> None:
+        # Python runs a handler between two bytecodes and then goes on waiting; the byte
+        # that it writes to the pipe is what ends the wait.
+        signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, lambda *_: None)
+        self._watch(self._wake_read, self._signalled)
+
+    def _signalled(self) -> None:
+        log.info("ended by signal %d", os.read(self._wake_read, 1)[0])
+        self._stopped = True
+
+    def _job_has_ended(self) -> None:
+        self._job_ended = True
+        if self._job.pidfd is not None:
+            self._selector.unregister(self._job.pidfd)
+        log.info("job %d has ended, %d clients left", self._job.pid, len(self._lifelines))
+
+    # ---- clients ----
+
+    def _accept(self) -> None:
+        for _ in range(ACCEPTS_AT_ONCE):
+            try:
+                connection, _address = self._listener.accept()
+            except BlockingIOError:
+                return
+            except OSError as error:
+                if error.errno == errno.ECONNABORTED:
+                    continue
+                log.error("cannot accept: %s", error)
+                self._selector.unregister(self._listener)
+                self._accept_due = time.monotonic() + ACCEPT_PAUSE_S
+                return
+            connection.setblocking(False)
+            self._greet(connection)
+
+    def _greet(self, connection: socket.socket) -> None:
+        try:
+            peer = link.peer_of(connection)
+        except OSError:
+            connection.close()
+            return
+        if peer.uid != os.geteuid():
+            self._turn_away(connection, link.WELCOME_REFUSED, f"user {peer.uid} is not ours")
+        elif len(self._handshakes) >= MAX_HANDSHAKES:
+            self._turn_away(connection, link.WELCOME_BUSY, "too many unfinished handshakes")
+        else:
+            self._handshakes[connection] = time.monotonic() + HELLO_TIMEOUT_S
+            self._watch(connection, lambda: self._hear(connection, peer.pid))
+
+    def _hear(self, connection: socket.socket, client_pid: int) -> None:
+        try:
+            data = connection.recv(link.HELLO.size + 1)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        self._handshakes.pop(connection)
+        self._selector.unregister(connection)
+        if not data:
+            connection.close()
+            return
+        status, reason = link.judge_hello(data)
+        if status == link.WELCOME_OK and len(self._lifelines) >= MAX_CLIENTS:
+            status, reason = link.WELCOME_BUSY, f"{MAX_CLIENTS} clients already"
+        if status == link.WELCOME_OK and self._warm is None:
+            status, reason = link.WELCOME_BUSY, "no worker can be started at the moment"
+        if status == link.WELCOME_OK:
+            self._admit(connection, client_pid)
+        else:
+            self._turn_away(connection, status, reason)
+
+    def _admit(self, connection: socket.socket, client_pid: int) -> None:
+        """Welcomes a client and passes it on; keeps no copy of its socket or mapping."""
+        memfd = lifeline_read = lifeline_write = None
+        try:
+            memfd = link.create_memfd(client_pid)
+            lifeline_read, lifeline_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+            link.send_welcome(connection, link.WELCOME_OK, memfd)
+            assert self._warm is not None
+            warm.request_worker(self._warm, client_pid, memfd, connection.fileno(), lifeline_write)
+            self._lifelines[lifeline_read] = client_pid
+            self._watch_worker(lifeline_read)
+            lifeline_read = None
+            log.info("client %d is served", client_pid)
+        except OSError as error:
+            log.error("client %d cannot be served: %s", client_pid, error)
+        finally:
+            connection.close()
+            for fd in (memfd, lifeline_read, lifeline_write):
+                if fd is not None:
+                    os.close(fd)
+
+    def _watch_worker(self, lifeline: int) -> None:
+        self._watch(lifeline, lambda: self._worker_gone(lifeline))
+
+    def _worker_gone(self, lifeline: int) -> None:
+        with contextlib.suppress(BlockingIOError):
+            if os.read(lifeline, 64):
+                return  # no worker writes; but one that does is not gone
+        self._selector.unregister(lifeline)
+        os.close(lifeline)
+        log.info("the worker of client %d has ended", self._lifelines.pop(lifeline))
+
+    def _turn_away(self, connection: socket.socket, status: int, reason: str) -> None:
+        log.warning("client turned away (status %d): %s", status, reason)
+        with contextlib.suppress(OSError):
+            link.send_welcome(connection, status)
+        connection.close()
+
+    def _drop(self, connection: socket.socket) -> None:
+        self._handshakes.pop(connection)
+        self._selector.unregister(connection)
+        connection.close()
+
+    # ---- the warm process ----
+
+    def _start_warm(self) -> None:
+        self._warm_due = None
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            pid = os.fork()
+        except OSError as error:
+            log.error("cannot fork the warm process: %s", error)
+            ours.close()
+            theirs.close()
+            self._delay_warm()
+            return
+        if pid == 0:
+            self._become_warm(ours, theirs)
+        theirs.close()
+        ours.setblocking(False)
+        self._warm, self._warm_pid, self._warm_started = ours, pid, time.monotonic()
+        self._watch(ours, self._hear_warm)
+
+    def _become_warm(self, ours: socket.socket, theirs: socket.socket) -> None:
+        status = 1
+        try:
+            signal.set_wakeup_fd(-1)
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+                signal.signal(number, signal.SIG_DFL)
+            ours.close()
+            self._close_descriptors()
+            status = warm.serve(theirs, self._settings, self._load)
+        except BaseException:
+            log.exception("warm process failed")
+        finally:
+            logging.shutdown()
+            os._exit(status)
+
+    def _hear_warm(self) -> None:
+        assert self._warm is not None
+        try:
+            data = self._warm.recv(64)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if data:
+            took_s = time.monotonic() - self._warm_started
+            log.info("warm process %d is ready after %.2f s", self._warm_pid, took_s)
+            return
+        status = self._end_warm()
+        log.warning("the warm process has ended with status %d", status)
+        self._delay_warm()
+
+    def _delay_warm(self) -> None:
+        now = time.monotonic()
+        if now - self._warm_started > WARM_STEADY_S:
+            self._warm_delay_s = WARM_DELAY_MIN_S
+        self._warm_due = now + self._warm_delay_s
+        self._warm_delay_s = min(2 * self._warm_delay_s, WARM_DELAY_MAX_S)
+
+    def _end_warm(self) -> int:
+        """Ends the warm process, if it has not ended by itself; returns its wait status."""
+        if self._warm is None:
+            return 0
+        self._selector.unregister(self._warm)
+        self._warm.close()
+        self._warm = None
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self._warm_pid, signal.SIGKILL)
+        with contextlib.suppress(ChildProcessError):
+            return os.waitpid(self._warm_pid, 0)[1]
+        return 0
+
+    # ---- the end ----
+
+    def _close_descriptors(self) -> None:
+        """Closes all that the supervisor holds; in a forked child as well."""
+        self._selector.close()
+        self._listener.close()
+        for connection in self._handshakes:
+            connection.close()
+        if self._job.pidfd is not None:
+            os.close(self._job.pidfd)
+        for fd in (*self._lifelines, self._wake_read, self._wake_write):
+            os.close(fd)
+
+    def _close(self) -> None:
+        signal.set_wakeup_fd(-1)
+        self._end_warm()
+        self._close_descriptors()

@@ -1,0 +1,124 @@
+"""The warm process: has done a worker's imports, and forks one worker for each client.
+
+It is forked from the supervisor and owned by it; nothing else talks to it. A request is
+one datagram (the client's pid) with three descriptors:
+
+    memfd        the client's mapping
+    connection   the client's socket, non-blocking
+    lifeline     write end of a pipe that nobody writes to: the supervisor sees the
+                 worker end, however it ends, by end-of-file on the other side
+
+The worker is the only process that keeps them, so its death closes the client's socket.
+
+Who dies with whom: the warm process ends when its supervisor does. Workers end when
+their client does and outlive both supervisor and warm process until then: a client that
+is served well has no reason to notice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import gc
+import logging
+import os
+import signal
+import socket
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+from pumpd.settings import WorkerSettings
+
+WorkerRun = Callable[[int, socket.socket, WorkerSettings], None]
+
+REQUEST = struct.Struct("<I")  # client_pid
+REQUEST_DESCRIPTORS = 3
+READY = b"ready"
+
+log = logging.getLogger("pumpd")
+
+
+def load_worker() -> WorkerRun:
+    """The real worker loop. Imports numpy and cffi: a tenth of a second or more."""
+    from pumpd import worker
+
+    return worker.run
+
+
+def request_worker(
+    requests: socket.socket, client_pid: int, memfd: int, connection: int, lifeline: int
+) -> None:
+    """Supervisor's side: asks for a worker. Never blocks; raises OSError."""
+    data = REQUEST.pack(client_pid)
+    flags = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
+    socket.send_fds(requests, [data], [memfd, connection, lifeline], flags)
+
+
+def serve(requests: socket.socket, settings: WorkerSettings, load: Callable[[], WorkerRun]) -> int:
+    """Warm process's side: forks workers until the supervisor is gone. Returns an exit status."""
+    name_process("pumpd-warm")
+    # The job's cores are the job's; and a maths library's threads do not survive a fork.
+    for library in ("OPENBLAS", "OMP", "MKL"):
+        os.environ.setdefault(f"{library}_NUM_THREADS", "1")
+    try:
+        worker = load()
+    except Exception:
+        log.exception("cannot load the worker; clients go on without prefetching")
+        return 1
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # workers are reaped by the kernel
+    gc.collect()
+    gc.freeze()  # or a collection in a worker copies every page it shares with us
+    try:
+        requests.send(READY)
+        while True:
+            data, fds, _, _ = socket.recv_fds(requests, REQUEST.size, REQUEST_DESCRIPTORS)
+            if not data:
+                return 0
+            _start(worker, requests, data, fds, settings)
+    except OSError as error:
+        log.info("warm process ends: %s", error)
+        return 0
+
+
+def _start(
+    worker: WorkerRun,
+    requests: socket.socket,
+    data: bytes,
+    fds: list[int],
+    settings: WorkerSettings,
+) -> None:
+    try:
+        if len(data) != REQUEST.size or len(fds) != REQUEST_DESCRIPTORS:
+            log.error("request with %d bytes and %d descriptors", len(data), len(fds))
+            return
+        (client_pid,) = REQUEST.unpack(data)
+        if os.fork() == 0:
+            requests.close()
+            _work(worker, fds, dataclasses.replace(settings, client_pid=client_pid))
+    except OSError as error:  # no more processes or memory: the client is told by its socket
+        log.error("cannot fork a worker: %s", error)
+    finally:
+        for fd in fds:
+            os.close(fd)
+
+
+def _work(worker: WorkerRun, fds: list[int], settings: WorkerSettings) -> None:
+    status = 1
+    try:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        name_process("pumpd-worker")
+        memfd, connection, _lifeline = fds  # the lifeline stays open until the end
+        worker(memfd, socket.socket(fileno=connection), settings)
+        status = 0
+    except BaseException:
+        log.exception("worker of client %d failed", settings.client_pid)
+    finally:
+        logging.shutdown()
+        os._exit(status)
+
+
+def name_process(name: str) -> None:
+    """Sets the name that ps and top show (15 characters at most)."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/comm").write_text(name)
