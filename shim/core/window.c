@@ -125,7 +125,8 @@ static void set_state(struct pump_window *w, int64_t block, uint32_t state) {
   int64_t *counts = &w->table.counts[w->table.device[block] * PUMP_BLOCK_STATES];
   counts[*slot]--;
   counts[state]++;
-  if (state == PUMP_BLOCK_RESIDENT && *slot != PUMP_BLOCK_RESIDENT)
+  /* LEAVING -> RESIDENT is an eviction that did not happen: it moved nothing. */
+  if (state == PUMP_BLOCK_RESIDENT && *slot < PUMP_BLOCK_RESIDENT)
     w->table.migrated[block] = ++w->clock;
   *slot = (uint8_t)state;
   if (state == PUMP_BLOCK_HOST || state == PUMP_BLOCK_ABSENT || state == PUMP_BLOCK_LEAVING)
@@ -303,9 +304,15 @@ EXPORT void pump_window_retire(struct pump_window *w, uint32_t stream_index,
 
 /* ---- looking ahead ------------------------------------------------------- */
 
-/* Appends the missing blocks of one operation; false when `max` was reached. */
-static bool collect(struct pump_window *w, const struct op *op, uint32_t device,
-                    uint32_t max, int64_t *blocks, int64_t *need, uint32_t *found,
+/* Where missing blocks are collected: columns of at most `max` rows. */
+struct collection {
+  int64_t *blocks, *need;
+  uint32_t *stream;
+  uint32_t device, max, found;
+};
+
+/* Appends the missing blocks of one operation; false when there is no more space. */
+static bool collect(struct pump_window *w, const struct op *op, struct collection *out,
                     bool *complete) {
   for (uint32_t i = 0; i < op->uses; i++) {
     int64_t block = use_at(w, op->first_use + i)->block;
@@ -313,18 +320,20 @@ static bool collect(struct pump_window *w, const struct op *op, uint32_t device,
     uint8_t state = w->table.state[block];
     if (state == PUMP_BLOCK_RESIDENT || state == PUMP_BLOCK_ARRIVING) continue;
     *complete = false;
-    if (state == PUMP_BLOCK_LEAVING || w->table.device[block] != device) continue;
+    if (state == PUMP_BLOCK_LEAVING || w->table.device[block] != out->device) continue;
     if (w->seen[block] == w->look) continue;
-    if (*found == max) return false;
+    if (out->found == out->max) return false;
     w->seen[block] = w->look;
-    blocks[*found] = block;
-    need[*found] = (int64_t)op->seq;
-    (*found)++;
+    out->blocks[out->found] = block;
+    out->need[out->found] = (int64_t)op->seq;
+    out->stream[out->found] = op->stream;
+    out->found++;
   }
   return true;
 }
 
-/* Of all streams, the one whose cursor stands nearest to its head. */
+/* Of all streams, the one whose cursor stands nearest to its head; of equals, the
+ * one whose operation was issued first. */
 static uint32_t nearest(const struct pump_window *w, const int64_t *cursor) {
   uint32_t best = w->busy_count;
   uint64_t best_distance = UINT64_MAX;
@@ -333,7 +342,8 @@ static uint32_t nearest(const struct pump_window *w, const int64_t *cursor) {
     const struct stream *stream = &w->streams[w->busy[i]];
     uint64_t distance = w->ops[(uint64_t)cursor[i] & (OPS - 1)].rank -
                         w->ops[(uint64_t)stream->head & (OPS - 1)].rank;
-    if (distance < best_distance) {
+    if (distance < best_distance ||
+        (distance == best_distance && cursor[i] < cursor[best])) {
       best_distance = distance;
       best = i;
     }
@@ -355,9 +365,10 @@ static void drop_idle_streams(struct pump_window *w) {
 }
 
 EXPORT uint32_t pump_window_missing(struct pump_window *w, uint32_t device, uint32_t max,
-                                    int64_t *blocks, int64_t *need) {
+                                    int64_t *blocks, int64_t *need, uint32_t *stream) {
   int64_t cursor[PUMP_MAX_STREAMS];
-  uint32_t found = 0;
+  struct collection out = {
+      .blocks = blocks, .need = need, .stream = stream, .device = device, .max = max};
   if (++w->look == 0) { /* wrapped: forget what older looks marked */
     memset(w->seen, 0, w->table.capacity * sizeof *w->seen);
     w->look = 1;
@@ -366,12 +377,12 @@ EXPORT uint32_t pump_window_missing(struct pump_window *w, uint32_t device, uint
   for (uint32_t i = 0; i < w->busy_count; i++) cursor[i] = w->streams[w->busy[i]].frontier;
   for (;;) {
     uint32_t i = nearest(w, cursor);
-    if (i == w->busy_count) return found;
-    struct stream *stream = &w->streams[w->busy[i]];
+    if (i == w->busy_count) return out.found;
+    struct stream *nearby = &w->streams[w->busy[i]];
     struct op *op = op_at(w, cursor[i]);
     bool complete = true;
-    if (!collect(w, op, device, max, blocks, need, &found, &complete)) return found;
-    if (complete && stream->frontier == cursor[i]) stream->frontier = op->next;
+    if (!collect(w, op, &out, &complete)) return out.found;
+    if (complete && nearby->frontier == cursor[i]) nearby->frontier = op->next;
     cursor[i] = op->next;
   }
 }

@@ -68,10 +68,10 @@ void pump_window_retire(struct pump_window *window, uint32_t stream, uint64_t ex
                         struct pump_retired *out);
 
 /* Blocks of `device` that the window needs and that are ABSENT or HOST, nearest
- * to their stream's head first, each once. need[i] is the seq that needs it.
- * Returns how many of at most `max`. */
+ * to their stream's head first, each once. need[i] is the seq that needs it,
+ * stream[i] that operation's stream. Returns how many of at most `max`. */
 uint32_t pump_window_missing(struct pump_window *window, uint32_t device, uint32_t max,
-                             int64_t *blocks, int64_t *need);
+                             int64_t *blocks, int64_t *need, uint32_t *stream);
 
 /* Operations issued and not yet retired. */
 uint32_t pump_window_depth(const struct pump_window *window);

@@ -1,0 +1,1 @@
+"""What pumpd believes about a client: blocks, where they are, and the window."""

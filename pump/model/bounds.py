@@ -1,0 +1,22 @@
+"""Bounds of the worker's tables and queues, with their units, in one place."""
+
+from __future__ import annotations
+
+BLOCK_BYTES = 2 << 20
+"""Unit of migration (bytes); the driver's VA block."""
+
+MAX_BLOCKS = 1 << 18
+"""Blocks a worker keeps track of (512 GiB); memory beyond that is left to faults."""
+
+SLICE_BLOCKS = 4
+"""Blocks in one command at most (8 MiB): long enough to fill a link, short enough that a
+free, which waits for a running slice, waits well under a millisecond on PCIe 4."""
+
+IN_FLIGHT_BLOCKS = 32
+"""Blocks on their way in each direction at most (64 MiB)."""
+
+LOOKAHEAD_BLOCKS = 128
+"""Missing blocks shown to a policy in one view."""
+
+WATERMARK = 0.03
+"""Share of the budget that is kept free ahead of need."""

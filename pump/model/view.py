@@ -1,0 +1,75 @@
+"""What a policy sees of the model, and what it answers.
+
+All quantities count 2 MiB blocks; all orders are operation numbers (`seq`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+import numpy as np
+from numpy.typing import NDArray
+
+Blocks = NDArray[np.int64]
+NO_BLOCKS: Blocks = np.zeros(0, np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """One device of one client at one moment. Policies read it and keep nothing of it."""
+
+    budget: int
+    """Blocks that may take room on the device."""
+    emulated: bool
+    """The budget lies below what the card has, so its driver does not evict for us."""
+    resident: int
+    arriving: int
+    leaving: int
+    to_gpu_credit: int
+    """Blocks that may be sent to the GPU now (in-flight bound less what is in flight)."""
+    to_host_credit: int
+    missing: Blocks
+    """Blocks that the window needs and that are neither there nor on their way, soonest
+    first, a bounded number of them."""
+    missing_need: NDArray[np.int64]
+    """Operation that needs each of `missing`."""
+    missing_all: bool
+    """`missing` is everything the window misses, not only the start of it."""
+    candidates: Blocks
+    """Blocks resident on the device: what could leave."""
+    next_use: NDArray[np.int64]
+    """Per candidate: earliest operation of the window that needs it, or NOT_NEEDED."""
+    last_use: NDArray[np.int64]
+    """Per candidate: newest operation ever issued that uses it."""
+    migrated: NDArray[np.int64]
+    """Per candidate: order in which it became resident."""
+
+    @property
+    def occupied(self) -> int:
+        """Blocks that take room: resident, on their way in, or not yet gone."""
+        return self.resident + self.arriving + self.leaving
+
+    @property
+    def free(self) -> int:
+        """Blocks of room, negative after an overshoot."""
+        return self.budget - self.occupied
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What shall move now, in order of urgency."""
+
+    to_gpu: Blocks = field(default_factory=lambda: NO_BLOCKS)
+    """A leading part of `View.missing`."""
+    to_host: Blocks = field(default_factory=lambda: NO_BLOCKS)
+    short_of_room: bool = False
+    """Something needed was left out because nothing may leave for it."""
+
+
+def first_by(order: NDArray[np.int64], count: int) -> NDArray[np.intp]:
+    """Return the indices of the `count` smallest elements of `order`, smallest first."""
+    if count <= 0:
+        return np.zeros(0, np.intp)
+    if count < len(order):
+        nearest = np.argpartition(order, count)[:count]
+        return nearest[np.argsort(order[nearest], kind="stable")]
+    return np.argsort(order, kind="stable")

@@ -1,0 +1,45 @@
+"""The C contract, read from the very headers the shim was compiled from.
+
+`pump_abi.h`, `pump_core.h` and `window.h` mark the part that cffi can read; nothing
+of it is written down a second time here. Importing this module loads
+`libpump_core.so` (about 100 ms, mostly cffi's parser): workers do, pump-run does not.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import cffi
+
+from pump.paths import library
+
+HEADERS = ("pump_abi.h", "pump_core.h", "window.h")
+
+_BEGIN, _END = "/* cffi: begin */", "/* cffi: end */"
+
+
+def contract(header: Path) -> str:
+    """Return the part of `header` between the cffi marks.
+
+    Raises ValueError when the header has no such part.
+    """
+    text = header.read_text(encoding="utf-8")
+    _, begin, rest = text.partition(_BEGIN)
+    body, end, _ = rest.partition(_END)
+    if not begin or not end:
+        raise ValueError(f"{header}: no part between {_BEGIN!r} and {_END!r}")
+    return body
+
+
+def _load() -> tuple[Any, Any]:
+    ffi = cffi.FFI()
+    for name in HEADERS:
+        ffi.cdef(contract(Path(library(f"include/{name}"))))
+    return ffi, ffi.dlopen(library("libpump_core.so"))
+
+
+ffi, lib = _load()
+
+SHM_BYTES: int = ffi.sizeof("struct pump_shm")
+"""Size of a client's mapping in bytes."""

@@ -1,0 +1,114 @@
+"""A client made of Python: writes a mapping as the shim would, one thread, no CUDA.
+
+It plays program, executors and GPU for tests of the worker's side. What it does not
+show: concurrency, the real shim, real timing.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from pump.wire.abi import SHM_BYTES, ffi, lib
+from pump.wire.mapping import Mapping
+
+BLOCK = lib.PUMP_BLOCK_BYTES
+MASK = 2**64 - 1
+
+
+class FakeClient:
+    """One device; ranges lie one after the other."""
+
+    def __init__(self, budget_blocks: int, *, emulated: bool = False, capacity: int = 0) -> None:
+        self.fd = os.memfd_create("fake-client")
+        os.ftruncate(self.fd, SHM_BYTES)
+        self.mapping = Mapping(self.fd)
+        self.shm: Any = self.mapping.shm
+        header, device = self.shm.header, self.shm.devices[0]
+        header.magic, header.abi_version = lib.PUMP_ABI_MAGIC, lib.PUMP_ABI_VERSION
+        header.next_seq, header.event_tail, header.event_head = 1, 0, 0
+        device.budget_bytes = budget_blocks * BLOCK
+        device.free_at_start_bytes = (capacity or budget_blocks) * BLOCK
+        device.total_bytes = 1 << 40
+        device.device_state = lib.PUMP_DEVICE_ACTIVE
+        device.emulated = emulated
+        self._next_base = 1 << 40
+        self._next_slot = 0
+
+    def close(self) -> None:
+        del self.shm
+        self.mapping.close()
+        os.close(self.fd)
+
+    def push(
+        self, kind: int, seq: int, extents: list[tuple[int, int, int]], stream: int = 1
+    ) -> bool:
+        """Publish one event; extents are (slot, offset_bytes, length_bytes)."""
+        header = self.shm.header
+        records = max(1, -(-len(extents) // 3))
+        if (header.event_tail + records - header.event_head) & MASK > lib.PUMP_EVENT_SLOTS:
+            self.shm.shim_counters.events_dropped += 1
+            return False
+        position = header.event_tail
+        header.event_tail = (position + records) & MASK
+        for i in reversed(range(records)):
+            event = self.shm.events[(position + i) % lib.PUMP_EVENT_SLOTS]
+            event.kind = lib.PUMP_EVENT_MORE if i else kind
+            event.seq, event.stream, event.extent_count = seq, stream, len(extents)
+            for j, (slot, offset, length) in enumerate(extents[3 * i : 3 * i + 3]):
+                event.extents[j].slot = slot
+                event.extents[j].generation = self.shm.ranges[slot].generation
+                event.extents[j].offset_bytes = offset
+                event.extents[j].length_access = (length << 2) & MASK
+            event.turn = (position + i + 1) & MASK
+        return True
+
+    def alloc(self, blocks: int) -> int:
+        """Allocate a range; returns its slot."""
+        slot = self._next_slot
+        self._next_slot += 1
+        record = self.shm.ranges[slot]
+        record.generation += 1
+        record.range_kind = lib.PUMP_RANGE_CONVERTED
+        record.base, record.length_bytes = self._next_base, blocks * BLOCK
+        self._next_base += blocks * BLOCK
+        self.shm.header.range_high = self._next_slot
+        self.push(lib.PUMP_EVENT_ALLOC, 0, [(slot, 0, blocks * BLOCK)])
+        return slot
+
+    def free(self, slot: int) -> None:
+        self.shm.ranges[slot].range_kind = lib.PUMP_RANGE_FREE
+        self.push(lib.PUMP_EVENT_FREE, 0, [(slot, 0, BLOCK)])
+        self.shm.ranges[slot].generation += 1
+
+    def launch(self, slots: list[int], stream: int = 1) -> int:
+        """Issue a kernel that touches whole ranges; returns its seq."""
+        seq = int(self.shm.header.next_seq)
+        self.shm.header.next_seq = (seq + 1) & MASK
+        extents = [(slot, 0, int(self.shm.ranges[slot].length_bytes)) for slot in slots]
+        self.push(lib.PUMP_EVENT_KERNEL, seq, extents, stream)
+        return seq
+
+    def execute(self, seq: int, stream: int = 1) -> None:
+        """All operations of `stream` up to `seq` have executed."""
+        self.shm.progress[stream].executed_seq = seq
+        self.shm.header.activity += 1
+
+    def commands(self, direction: int) -> list[Any]:
+        """Take what the worker has submitted."""
+        ring, taken = self.shm.commands[0][direction], []
+        while ring.head != ring.tail:
+            command = ring.commands[ring.head % lib.PUMP_COMMAND_SLOTS]
+            assert command.state == lib.PUMP_COMMAND_READY
+            command.state = lib.PUMP_COMMAND_TAKEN
+            ring.head += 1
+            taken.append(command)
+        return taken
+
+    def finish(self, command: Any, result: int = lib.PUMP_RESULT_MOVED) -> None:
+        command.result = result
+        command.state = lib.PUMP_COMMAND_DONE
+        self.shm.header.activity += 1
+
+
+__all__ = ["BLOCK", "FakeClient", "ffi", "lib"]

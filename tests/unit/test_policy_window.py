@@ -1,0 +1,172 @@
+"""The window policy as a pure function: rules on single views, invariants on random ones."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from pump.model.blocks import NOT_NEEDED
+from pump.model.view import View
+from pump.policy import POLICIES, by_name
+from pump.policy.demand import Demand
+from pump.policy.window import Window
+
+
+def make_view(
+    *,
+    budget: int,
+    missing: dict[int, int] | None = None,
+    resident: dict[int, int] | None = None,
+    arriving: int = 0,
+    leaving: int = 0,
+    last_use: dict[int, int] | None = None,
+    **more: object,
+) -> View:
+    """`missing`: block -> operation that needs it; `resident`: block -> next use."""
+    missing, resident = missing or {}, resident or {}
+    order = sorted(missing, key=lambda block: missing[block])
+    candidates = np.array(sorted(resident), np.int64)
+    view = View(
+        budget=budget,
+        emulated=False,
+        resident=len(resident),
+        arriving=arriving,
+        leaving=leaving,
+        to_gpu_credit=32,
+        to_host_credit=32,
+        missing=np.array(order, np.int64),
+        missing_need=np.array([missing[block] for block in order], np.int64),
+        missing_all=True,
+        candidates=candidates,
+        next_use=np.array([resident[block] for block in candidates.tolist()], np.int64),
+        last_use=np.array([(last_use or {}).get(b, 0) for b in candidates.tolist()], np.int64),
+        migrated=candidates.copy(),
+    )
+    return replace(view, **more)  # type: ignore[arg-type]
+
+
+def test_what_is_missing_comes_in_while_there_is_room() -> None:
+    decision = Window().decide(make_view(budget=100, missing={7: 1, 3: 2, 9: 3}))
+    assert decision.to_gpu.tolist() == [7, 3, 9]
+    assert decision.to_host.tolist() == []
+
+
+def test_nothing_comes_in_before_room_is_there() -> None:
+    view = make_view(budget=2, missing={1: 1}, resident={2: 50, 3: 60})
+    decision = Window().decide(view)
+    assert decision.to_gpu.tolist() == []
+    assert decision.to_host.tolist() == [3], "the block that is needed last makes room"
+
+
+def test_a_block_needed_sooner_than_the_newcomer_never_leaves() -> None:
+    view = make_view(budget=2, missing={1: 70}, resident={2: 50, 3: 60})
+    decision = Window().decide(view)
+    assert decision.to_host.tolist() == []
+    assert decision.short_of_room
+
+
+def test_blocks_of_one_operation_do_not_push_each_other_out() -> None:
+    view = make_view(budget=2, missing={1: 5, 4: 5}, resident={2: 5, 3: 5})
+    assert Window().decide(view).to_host.tolist() == []
+
+
+def test_what_nothing_needs_leaves_first_and_the_longest_unused_of_it() -> None:
+    view = make_view(
+        budget=4,
+        missing={1: 5, 2: 6},
+        resident={10: 90, 11: NOT_NEEDED, 12: NOT_NEEDED, 13: 80},
+        last_use={11: 4, 12: 3},
+    )
+    assert Window().decide(view).to_host.tolist() == [12, 11]
+
+
+def test_room_that_is_about_to_come_free_is_counted() -> None:
+    view = make_view(budget=4, missing={1: 1, 2: 2}, resident={3: 9, 4: 8}, leaving=2)
+    assert Window().decide(view).to_host.tolist() == []
+
+
+def test_an_overshoot_is_removed_even_when_nothing_is_missing() -> None:
+    view = make_view(budget=2, resident={1: 10, 2: 20, 3: 30, 4: NOT_NEEDED})
+    assert Window().decide(view).to_host.tolist() == [4, 3]
+
+
+def test_a_watermark_is_kept_free_of_what_nothing_needs() -> None:
+    resident = {block: NOT_NEEDED for block in range(100)}
+    decision = Window().decide(make_view(budget=100, resident=resident))
+    assert len(decision.to_host) == 3
+    needed = {block: 7 for block in range(100)}
+    assert len(Window().decide(make_view(budget=100, resident=needed)).to_host) == 0
+
+
+def test_in_flight_bounds_are_kept() -> None:
+    view = make_view(
+        budget=40,
+        missing={block: block for block in range(30)},
+        resident={block: NOT_NEEDED for block in range(100, 140)},
+        to_gpu_credit=5,
+        to_host_credit=3,
+    )
+    decision = Window().decide(view)
+    assert len(decision.to_gpu) <= 5 and len(decision.to_host) == 3
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_every_eviction_of_a_random_view_serves_something_needed_sooner(seed: int) -> None:
+    random_ = random.Random(seed)
+    budget = random_.randrange(1, 60)
+    resident = {
+        block: random_.choice((NOT_NEEDED, random_.randrange(1, 99)))
+        for block in random_.sample(range(200), random_.randrange(0, budget + 5))
+    }
+    missing = {
+        block: random_.randrange(1, 99)
+        for block in random_.sample(range(200, 400), random_.randrange(0, 80))
+    }
+    view = make_view(
+        budget=budget,
+        missing=missing,
+        resident=resident,
+        arriving=random_.randrange(3),
+        leaving=random_.randrange(3),
+        to_gpu_credit=random_.randrange(33),
+        to_host_credit=random_.randrange(33),
+        missing_all=random_.random() < 0.5,
+    )
+    decision = Window().decide(view)
+    assert decision.to_gpu.tolist() == view.missing[: len(decision.to_gpu)].tolist()
+    assert len(decision.to_gpu) <= max(0, view.free)
+    assert len(decision.to_gpu) <= view.to_gpu_credit
+    leaving = decision.to_host.tolist()
+    assert len(set(leaving)) == len(leaving) <= view.to_host_credit
+    assert set(leaving) <= set(resident)
+    overshoot = max(0, -(view.free + view.leaving))
+    homeless = view.missing_need[max(0, view.free + view.leaving) :].tolist()
+    for index, block in enumerate(leaving[overshoot:]):
+        soonest = homeless[index] if index < len(homeless) else NOT_NEEDED - 1
+        assert resident[block] > soonest
+    stays = [use for block, use in resident.items() if block not in leaving]
+    if leaving and stays:
+        assert min(resident[block] for block in leaving) >= max(stays), "needed last goes first"
+
+
+def test_demand_leaves_an_unemulated_budget_to_the_driver() -> None:
+    view = make_view(budget=2, missing={9: 1}, resident={1: 1, 2: 2, 3: 3})
+    decision = Demand().decide(view)
+    assert decision.to_gpu.tolist() == decision.to_host.tolist() == []
+
+
+def test_demand_keeps_an_emulated_budget_in_the_order_of_migration() -> None:
+    view = make_view(budget=2, missing={9: 1}, resident={5: 1, 6: 2, 7: 3, 8: 4})
+    view = replace(view, emulated=True, migrated=np.array([40, 10, 30, 20]))
+    decision = Demand().decide(view)
+    assert decision.to_gpu.tolist() == []
+    assert decision.to_host.tolist() == [6, 8]
+
+
+def test_an_unknown_policy_is_answered_with_the_known_ones() -> None:
+    with pytest.raises(ValueError, match="unknown policy 'windw'; known policies: demand, window"):
+        by_name("windw")
+    assert sorted(POLICIES) == ["demand", "window"]

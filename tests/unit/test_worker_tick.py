@@ -1,0 +1,213 @@
+"""The worker's tick over a mapping: model, policy and rings together, without a shim."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable, Iterator
+
+import pytest
+from fake_client import BLOCK, FakeClient, lib
+from pumpd.worker import Worker
+
+from pump.model.blocks import ABSENT, ARRIVING, HOST, LEAVING, RESIDENT
+from pump.policy import by_name
+
+MakeClient = Callable[..., FakeClient]
+
+
+@pytest.fixture
+def make_client() -> Iterator[MakeClient]:
+    made: list[FakeClient] = []
+
+    def make(budget_blocks: int, **more: object) -> FakeClient:
+        made.append(FakeClient(budget_blocks, **more))  # type: ignore[arg-type]
+        return made[-1]
+
+    yield make
+    for client in made:
+        client.close()
+
+
+def run_training(
+    client: FakeClient, policy: str, *, layers: int, blocks: int, iterations: int, ahead: int
+) -> tuple[Worker, int]:
+    """A cyclic forward and backward pass, `ahead` operations issued before execution;
+    the transfers of a tick complete before the next operation executes."""
+    worker = Worker(client.mapping, by_name(policy))
+    weights = [client.alloc(blocks) for _ in range(layers)]
+    worker.tick()
+    order = [*range(layers), *reversed(range(layers))] * iterations
+    waiting: list[int] = []
+    moved = 0
+    for layer in [*order, *[-1] * ahead]:
+        if layer >= 0:
+            waiting.append(client.launch([weights[layer]]))
+        if len(waiting) > ahead or layer < 0:
+            for _ in range(4):
+                worker.tick()
+                for direction in (lib.PUMP_TO_HOST, lib.PUMP_TO_GPU):
+                    for command in client.commands(direction):
+                        moved += command.length_bytes // BLOCK
+                        client.finish(command)
+                counts = worker.model.table.counts[0]
+                occupied = counts[ARRIVING] + counts[RESIDENT] + counts[LEAVING]
+                if policy == "window":
+                    assert occupied <= client.shm.devices[0].budget_bytes // BLOCK
+            if waiting:
+                client.execute(waiting.pop(0))
+    worker.tick()
+    return worker, moved
+
+
+def test_a_window_of_a_whole_iteration_hits_nearly_every_block(make_client: MakeClient) -> None:
+    client = make_client(60)
+    worker, _ = run_training(client, "window", layers=10, blocks=9, iterations=6, ahead=10)
+    tally = worker.model.tally
+    assert tally.operations == 120
+    assert tally.blocks_hit / tally.blocks_used > 0.95, worker.model
+
+
+def test_demand_without_a_budget_of_its_own_moves_nothing(make_client: MakeClient) -> None:
+    worker, moved = run_training(
+        make_client(60), "demand", layers=10, blocks=9, iterations=3, ahead=10
+    )
+    assert moved == 0
+    assert worker.model.tally.blocks_hit < worker.model.tally.blocks_used
+
+
+def test_demand_under_an_emulated_budget_evicts_down_to_it(make_client: MakeClient) -> None:
+    client = make_client(60, emulated=True, capacity=1000)
+    worker, moved = run_training(client, "demand", layers=10, blocks=9, iterations=3, ahead=10)
+    assert moved > 0
+    assert worker.model.table.counts[0][RESIDENT] <= 60
+    assert worker.model.tally.overshoot_blocks_peak > 0
+
+
+def test_the_moves_of_a_window_that_sees_everything_are_near_the_least(
+    make_client: MakeClient,
+) -> None:
+    """Belady on this sequence at block granularity gives the least number of fetches."""
+    budget, layers, blocks, iterations = 60, 10, 9, 6
+    client = make_client(budget)
+    worker, moved = run_training(
+        client, "window", layers=layers, blocks=blocks, iterations=iterations, ahead=200
+    )
+    order = [*range(layers), *reversed(range(layers))] * iterations
+    uses = [layer * blocks + i for layer in order for i in range(blocks)]
+    least = belady_fetches(uses, budget)
+    assert moved <= 2 * least * 1.15 + budget
+
+
+def belady_fetches(uses: list[int], room: int) -> int:
+    """Fetches of an optimal demand cache that starts empty (Belady 1966)."""
+    upcoming: dict[int, list[int]] = {}
+    for position, block in reversed(list(enumerate(uses))):
+        upcoming.setdefault(block, []).append(position)
+    cached: set[int] = set()
+    fetches = 0
+    for block in uses:
+        upcoming[block].pop()
+        if block in cached:
+            continue
+        fetches += 1
+        if len(cached) == room:
+            cached.remove(max(cached, key=lambda b: upcoming[b][-1] if upcoming[b] else 10**9))
+        cached.add(block)
+    return fetches
+
+
+def test_results_of_commands_lead_to_the_right_belief(make_client: MakeClient) -> None:
+    client = make_client(4)
+    worker = Worker(client.mapping, by_name("window"))
+    worker.tick()
+    first, second = client.alloc(4), client.alloc(4)
+    worker.tick()
+    assert worker.model.table.state[:8].tolist() == [RESIDENT] * 4 + [ABSENT] * 4
+    client.launch([second])
+    worker.tick()
+    (out,) = client.commands(lib.PUMP_TO_HOST)
+    assert (out.slot, out.offset_bytes, out.length_bytes) == (first, 0, 4 * BLOCK)
+    assert out.observed_seq == 1
+    client.finish(out, lib.PUMP_RESULT_STALE)
+    worker.tick()  # the stale one is believed resident, and asked for again
+    (again,) = client.commands(lib.PUMP_TO_HOST)
+    client.finish(again)
+    worker.tick()
+    assert worker.model.table.state[:4].tolist() == [HOST] * 4
+    (to_gpu,) = client.commands(lib.PUMP_TO_GPU)
+    assert (to_gpu.slot, to_gpu.needed_by_seq, to_gpu.stream) == (second, 1, 1)
+    client.finish(to_gpu, lib.PUMP_RESULT_LATE)
+    worker.tick()
+    assert worker.model.table.state[4:8].tolist() == [RESIDENT] * 4
+
+
+def test_a_range_freed_under_a_transfer_leaves_no_trace_in_its_successor(
+    make_client: MakeClient,
+) -> None:
+    client = make_client(4)
+    worker = Worker(client.mapping, by_name("window"))
+    slot = client.alloc(4)
+    other = client.alloc(4)
+    worker.tick()
+    client.launch([other])
+    worker.tick()
+    (command,) = client.commands(lib.PUMP_TO_HOST)
+    client.free(slot)
+    client._next_slot = slot
+    again = client.alloc(4)
+    client._next_slot = 2
+    client.shm.header.range_high = 2
+    assert again == slot
+    worker.tick()
+    state = worker.model.table.state[worker.model.table.ranges[slot].first_block]
+    client.finish(command)
+    worker.tick()
+    after = worker.model.table.state[worker.model.table.ranges[slot].first_block]
+    assert state == after
+    assert worker.model.devices[0].in_flight[lib.PUMP_TO_HOST] in (0, 4)
+
+
+def test_lost_events_are_counted_and_the_ranges_read_from_the_table(
+    make_client: MakeClient,
+) -> None:
+    client = make_client(1000)
+    worker = Worker(client.mapping, by_name("window"))
+    worker.tick()
+    slot = client.alloc(1)
+    for _ in range(lib.PUMP_EVENT_SLOTS + 50):
+        client.launch([slot])
+    late = client.alloc(3)
+    assert client.shm.shim_counters.events_dropped > 0
+    before = worker.model.tally.resyncs
+    worker.tick()
+    assert worker.model.tally.resyncs == before + 1
+    assert late in worker.model.table.ranges
+    client.launch([late])
+    worker.tick()
+    assert worker.model.window_depth == 1
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_mapping_full_of_noise_neither_crashes_nor_stalls_a_tick(
+    make_client: MakeClient, seed: int
+) -> None:
+    client = make_client(50)
+    worker = Worker(client.mapping, by_name("window"))
+    slots = [client.alloc(5) for _ in range(20)]
+    worker.tick()
+    random_ = random.Random(seed)
+    for round_ in range(6):
+        for slot in slots:
+            client.launch([slot])
+        for _ in range(200):
+            where = random_.randrange(0, len(client.mapping._map) - 4096)
+            if random_.random() < 0.7:  # mostly the busy parts: header, progress, rings
+                where = random_.randrange(0, 700_000)
+            noise = os.urandom(random_.choice((1, 4, 8, 64, 512)))
+            client.mapping._map[where : where + len(noise)] = noise
+        if round_ == 3:
+            client.mapping._map[:] = random_.randbytes(1 << 20) * (
+                len(client.mapping._map) >> 20
+            ) + bytes(len(client.mapping._map) & ((1 << 20) - 1))
+        worker.tick()
