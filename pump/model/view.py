@@ -6,6 +6,7 @@ All quantities count 2 MiB blocks; all orders are operation numbers (`seq`).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+
 import numpy as np
 from numpy.typing import NDArray
 

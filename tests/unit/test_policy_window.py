@@ -94,10 +94,10 @@ def test_an_overshoot_is_removed_even_when_nothing_is_missing() -> None:
 
 
 def test_a_watermark_is_kept_free_of_what_nothing_needs() -> None:
-    resident = {block: NOT_NEEDED for block in range(100)}
+    resident = dict.fromkeys(range(100), NOT_NEEDED)
     decision = Window().decide(make_view(budget=100, resident=resident))
     assert len(decision.to_host) == 3
-    needed = {block: 7 for block in range(100)}
+    needed = dict.fromkeys(range(100), 7)
     assert len(Window().decide(make_view(budget=100, resident=needed)).to_host) == 0
 
 
@@ -105,7 +105,7 @@ def test_in_flight_bounds_are_kept() -> None:
     view = make_view(
         budget=40,
         missing={block: block for block in range(30)},
-        resident={block: NOT_NEEDED for block in range(100, 140)},
+        resident=dict.fromkeys(range(100, 140), NOT_NEEDED),
         to_gpu_credit=5,
         to_host_credit=3,
     )

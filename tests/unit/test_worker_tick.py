@@ -90,7 +90,7 @@ def test_the_moves_of_a_window_that_sees_everything_are_near_the_least(
     """Belady on this sequence at block granularity gives the least number of fetches."""
     budget, layers, blocks, iterations = 60, 10, 9, 6
     client = make_client(budget)
-    worker, moved = run_training(
+    _worker, moved = run_training(
         client, "window", layers=layers, blocks=blocks, iterations=iterations, ahead=200
     )
     order = [*range(layers), *reversed(range(layers))] * iterations
