@@ -44,6 +44,8 @@
 #define GPU_NO_MEMORY -2 /* the device's memory does not suffice */
 #define GPU_FULL -3      /* a capacity of the state is used up */
 
+#define GPU_NO_EVENT 0xffffffff /* a record that marks its place only */
+
 /* Kinds of operation */
 #define GPU_KERNEL 1
 #define GPU_COPY_H2D 2
@@ -136,9 +138,9 @@ struct gpu_operation {
 };
 
 struct gpu_submitted {
-  uint64_t ticket;   /* of the operation: gpu_done(), gpu_complete() */
-  uint64_t retry_ns; /* GPU_WAIT: a submission may succeed then; GPU_NEVER when that
-                        depends on a gpu_complete() */
+  uint64_t ticket;   /* of the operation: gpu_ticket_query(), gpu_complete() */
+  uint64_t retry_ns; /* GPU_WAIT: not before then; GPU_NEVER when that depends on a
+                        gpu_complete() */
 };
 
 /* What a call of the host costs: its caller is busy until caller_free_ns, the
@@ -274,8 +276,12 @@ int gpu_event_query(struct gpu_engine *engine, uint64_t now_ns,
 int gpu_submit(struct gpu_engine *engine, uint64_t now_ns, const struct gpu_hooks *hooks,
                uint32_t stream, const struct gpu_operation *operation,
                struct gpu_submitted *out);
-/* 1 when the operation of this ticket has ended. */
-int gpu_done(const struct gpu_engine *engine, uint64_t ticket);
+/* 1: the operation of this ticket has ended. 0: not yet, and not before
+ * *earliest_ns (a sound lower bound; GPU_NEVER when only gpu_complete() can end it).
+ * To wait for all that a stream holds now, submit a GPU_EVENT_RECORD with event
+ * GPU_NO_EVENT and wait for its ticket. */
+int gpu_ticket_query(struct gpu_engine *engine, uint64_t now_ns,
+                     const struct gpu_hooks *hooks, uint64_t ticket, uint64_t *earliest_ns);
 /* Ends a GPU_HOST operation that has started. */
 int gpu_complete(struct gpu_engine *engine, uint64_t now_ns, const struct gpu_hooks *hooks,
                  uint64_t ticket);
