@@ -1,0 +1,165 @@
+"""What scripts/quickstart says at the end: rows, table, JSON. Pure.
+
+Words of the table
+  slow-down   time against the same iterations with memory for everything
+  of floor    time against the least that any policy needs (quickstart_floor.py)
+  in, out     GiB moved to the GPU and to the host by the whole run
+  same        the weights have the bits of the run with memory for everything
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+UNLIMITED = "unlimited"
+NAIVE = "naive"
+DEMAND = "demand"
+WINDOW = "window"
+
+MEANING = {
+    UNLIMITED: "memory for everything, without pump",
+    NAIVE: "Unified Memory alone, without pump: the driver pages on demand",
+    DEMAND: "pump that prefetches nothing",
+    WINDOW: "pump that brings in what the issued operations need",
+}
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training run. A figure is None where this machine cannot tell it.
+
+    `oversubscription`: footprint / memory, 1.0 for unlimited. `seconds`: of the timed
+    iterations. Bytes and faults (batches): of the whole run.
+    """
+
+    policy: str
+    oversubscription: float
+    seconds: float
+    h2d_bytes: int | None
+    d2h_bytes: int | None
+    faults: int | None
+    weights_sha256: str | None
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Where the runs took place. `baseline` is the policy that speed-ups refer to.
+
+    `floors`: seconds of the floor by oversubscription; `remark`: what the baseline is.
+    """
+
+    gpu: str
+    virtual: bool
+    mode: str
+    time_scale: float
+    baseline: str
+    floors: Mapping[float, float]
+    remark: str
+
+
+def unlimited(runs: Sequence[Run]) -> Run:
+    """The run with memory for everything. Raises ValueError unless there is exactly one."""
+    found = [run for run in runs if run.policy == UNLIMITED]
+    if len(found) != 1:
+        raise ValueError(f"{len(found)} unlimited runs instead of one")
+    return found[0]
+
+
+def identical(runs: Sequence[Run]) -> bool:
+    """True if every run gave the weights of the unlimited one; a missing hash is a no."""
+    return all(_same(run, unlimited(runs)) for run in runs)
+
+
+def _same(run: Run, reference: Run) -> bool:
+    return run.weights_sha256 is not None and run.weights_sha256 == reference.weights_sha256
+
+
+def speedups(setting: Setting, runs: Sequence[Run]) -> dict[str, float]:
+    """baseline seconds / window seconds, by oversubscription written as "1.5"."""
+    seconds = {(run.policy, run.oversubscription): run.seconds for run in runs}
+    return {
+        f"{ratio:.1f}": round(seconds[setting.baseline, ratio] / seconds[WINDOW, ratio], 3)
+        for ratio in sorted({ratio for policy, ratio in seconds if policy == WINDOW})
+    }
+
+
+def as_json(setting: Setting, runs: Sequence[Run]) -> dict[str, Any]:
+    """The result in the form that --json writes."""
+    return {
+        "gpu": setting.gpu,
+        "virtual": setting.virtual,
+        "mode": setting.mode,
+        "time_scale": setting.time_scale,
+        "runs": [
+            {
+                "policy": run.policy,
+                "oversubscription": run.oversubscription,
+                "seconds": round(run.seconds, 4),
+                "slowdown": round(run.seconds / unlimited(runs).seconds, 3),
+                "of_floor": round(run.seconds / setting.floors[run.oversubscription], 3),
+                "h2d_bytes": run.h2d_bytes,
+                "d2h_bytes": run.d2h_bytes,
+                "faults": run.faults,
+                "weights_sha256": run.weights_sha256,
+            }
+            for run in runs
+        ],
+        "speedup": speedups(setting, runs),
+        "identical": identical(runs),
+    }
+
+
+COLUMNS = ("policy", "memory", "time", "slow-down", "of floor", "in", "out", "faults", "same")
+
+
+def table(setting: Setting, runs: Sequence[Run]) -> str:
+    """The result for people; every line of a virtual GPU's figures is below a label."""
+    reference = unlimited(runs)
+    rows = [COLUMNS]
+    for run in runs:
+        rows.append(
+            (
+                run.policy,
+                f"1/{run.oversubscription:.1f}" if run.policy != UNLIMITED else "all",
+                f"{run.seconds:.2f} s",
+                f"{run.seconds / reference.seconds:.2f}x",
+                f"{run.seconds / setting.floors[run.oversubscription]:.2f}x",
+                _gib(run.h2d_bytes),
+                _gib(run.d2h_bytes),
+                "-" if run.faults is None else f"{run.faults:,}",
+                "yes" if _same(run, reference) else "NO",
+            )
+        )
+    widths = [max(len(row[i]) for row in rows) for i in range(len(COLUMNS))]
+    lines = [_label(setting), ""]
+    for row in rows:
+        cells = [row[0].ljust(widths[0])]
+        cells += [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
+        lines.append("  " + "  ".join(cells))
+    lines.append("")
+    lines += [f"  {policy}: {MEANING[policy]}" for policy in dict.fromkeys(r.policy for r in runs)]
+    lines += ["", setting.remark]
+    for ratio, factor in speedups(setting, runs).items():
+        lines.append(f"Speed-up at {ratio}x{_virtual(setting)}: {factor:.2f}")
+    same = identical(runs)
+    lines.append(f"Results {'identical, bit for bit' if same else 'DIFFER: this is a bug'}.")
+    return "\n".join(lines)
+
+
+def _label(setting: Setting) -> str:
+    if not setting.virtual:
+        return f"{setting.gpu}, {setting.mode}"
+    return (
+        f"VIRTUAL GPU {setting.gpu}: times are those of a model, not of hardware "
+        f"(mode {setting.mode}, time scale {setting.time_scale:g})"
+    )
+
+
+def _virtual(setting: Setting) -> str:
+    return " (virtual)" if setting.virtual else ""
+
+
+def _gib(length_bytes: int | None) -> str:
+    return "-" if length_bytes is None else f"{length_bytes / 2**30:.1f} GiB"

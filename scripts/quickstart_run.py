@@ -1,0 +1,329 @@
+"""The main job of scripts/quickstart: train out of memory, with and without pump, compare.
+
+scripts/quickstart has installed pump into the Python that runs this. First the
+results: a small model computes under every policy and must give the same bits.
+Then the speed. On a real GPU one run shows both, and the GPU's memory is made
+small by a budget: nothing here oversubscribes a real card. On the virtual GPU the
+two are runs of their own (compute mode, timing mode).
+
+Exit status: 0; 1 when results differ or a run fails; 2 for a bad option.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "examples"))
+
+import quickstart_floor as floor  # noqa: E402
+import quickstart_report as report  # noqa: E402
+from host_build import BuildError, build  # noqa: E402
+from mlp import Model  # noqa: E402
+from quickstart_report import DEMAND, NAIVE, UNLIMITED, WINDOW, Run, Setting  # noqa: E402
+
+RATIOS = (1.5, 2.0)
+RUN_SECONDS_MAX = 180
+LOGS = ROOT / "build" / "quickstart"
+DEFAULT_PROFILE = "a100-pcie4"
+
+
+class RunError(Exception):
+    """A training run ended badly; the text says which and shows the end of its log."""
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Options of examples/train_mlp.py. `warm_up` of the iterations are not timed."""
+
+    model: Model
+    iterations: int
+    warm_up: int
+
+    def options(self) -> list[str]:
+        model = self.model
+        return [
+            *("--width", str(model.width), "--layers", str(model.layers)),
+            *("--batch", str(model.batch), "--rate", repr(model.rate)),
+            *("--iterations", str(self.iterations), "--warm-up", str(self.warm_up)),
+        ]
+
+    @property
+    def footprint_bytes(self) -> int:
+        """GPU memory of the whole model, in whole blocks where a tensor fills one."""
+        block = floor.BLOCK_BYTES
+        sizes = self.model.tensors().values()
+        return sum(-(-size // block) * block if size >= block else size for size in sizes)
+
+    def memory_bytes(self, ratio: float) -> int:
+        """Memory of which the footprint is `ratio` times as much, in whole blocks."""
+        return int(self.footprint_bytes / ratio) // floor.BLOCK_BYTES * floor.BLOCK_BYTES
+
+    def floor_seconds(self, ratio: float, compute_seconds: float, link: float) -> float:
+        """Floor of the timed iterations; `link` in bytes per second."""
+        blocks = floor.block_numbers(self.model.tensors())
+        touches = floor.touches(self.model.iteration(), blocks)
+        repeats = self.iterations - self.warm_up
+        least = floor.least_traffic(touches, repeats, self.memory_bytes(ratio))
+        return floor.floor_seconds(compute_seconds, least, link)
+
+
+# Small enough for two cores to compute, large enough that every layer is some blocks.
+RESULTS = Workload(Model(width=1024, layers=16, batch=16, rate=2e-4), iterations=15, warm_up=2)
+# About 4 GiB. A batch of 512 takes an A100 about 0.2 s with kernels as plain as these.
+SPEED = Workload(Model(width=4096, layers=16, batch=512, rate=5e-5), iterations=8, warm_up=2)
+
+
+@dataclass
+class Runner:
+    """Starts training runs one after another and tells how far it is."""
+
+    total: int
+    done: int = 0
+    started: float = field(default_factory=time.monotonic)
+
+    def __call__(self, title: str, command: Sequence[str], environ: dict[str, str]) -> Any:
+        """Result of one training run: what train_mlp.py writes. Raises RunError."""
+        self.done += 1
+        name = f"{self.done:02}-" + "".join(c if c.isalnum() else "-" for c in title)
+        log, result = LOGS / f"{name}.log", LOGS / f"{name}.json"
+        result.unlink(missing_ok=True)
+        print(f"[{self.done:2}/{self.total}] {title} ...", end="", flush=True)
+        began = time.monotonic()
+        with log.open("w") as stream:
+            try:
+                status: int | str = subprocess.run(
+                    [*command, "--json", str(result)],
+                    env={**os.environ, **environ},
+                    stdin=subprocess.DEVNULL,
+                    stdout=stream,
+                    stderr=stream,
+                    timeout=RUN_SECONDS_MAX,
+                    check=False,
+                ).returncode
+            except subprocess.TimeoutExpired:
+                status = f"none within {RUN_SECONDS_MAX} s"
+        if status != 0 or not result.exists():
+            print(" failed", flush=True)
+            tail = "".join(log.read_text(errors="replace").splitlines(keepends=True)[-15:])
+            raise RunError(f"{title}: exit status {status}\n{tail}(all of it: {log})")
+        found = json.loads(result.read_text())
+        print(f" {time.monotonic() - began:.1f} s", flush=True)
+        return found
+
+
+def tool(name: str) -> str:
+    """Path of a command that was installed beside this Python."""
+    return str(Path(sys.executable).parent / name)
+
+
+def training(workload: Workload, *more: str) -> list[str]:
+    return [sys.executable, str(ROOT / "examples" / "train_mlp.py"), *workload.options(), *more]
+
+
+def cases(policies: Sequence[str]) -> list[tuple[str, float]]:
+    """(policy, oversubscription) of every run, the unlimited one first."""
+    return [(UNLIMITED, 1.0), *((policy, ratio) for ratio in RATIOS for policy in policies)]
+
+
+def title(policy: str, ratio: float) -> str:
+    return policy if policy == UNLIMITED else f"{policy} at {ratio}x"
+
+
+# ---- virtual GPU ------------------------------------------------------------
+
+
+def virtual_run(
+    run: Runner, case: tuple[str, float], workload: Workload, mode: str, profile: str
+) -> tuple[Any, tuple[int, int, int]]:
+    """One run on the virtual GPU: its result and the driver's counters."""
+    policy, ratio = case
+    spare = 512 << 20
+    memory = (
+        workload.footprint_bytes + spare if policy == UNLIMITED else workload.memory_bytes(ratio)
+    )
+    command = [tool("pump-run"), "--virtual", profile]
+    command += ["--virtual-set", f"memory={memory}", "--virtual-set", f"mode={mode}"]
+    environ = {"PUMP_VIRTUAL_REPORT": str(LOGS / "driver.json")}
+    options = ["--no-hash", "--report-every", "0"] if mode == "timing" else []
+    if mode == "compute":
+        environ["PUMP_VIRTUAL_KERNELS"] = str(build())
+    if policy in (UNLIMITED, NAIVE):
+        environ["PUMP_DISABLE"] = "1"
+        options += ["--managed"] if policy == NAIVE else []
+    else:
+        command += ["--policy", policy]
+    (LOGS / "driver.json").unlink(missing_ok=True)
+    result = run(
+        f"{title(policy, ratio)}, virtual, {mode}",
+        [*command, "--", *training(workload, *options)],
+        environ,
+    )
+    return result, counters(json.loads((LOGS / "driver.json").read_text()))
+
+
+def counters(driver_report: dict[str, Any]) -> tuple[int, int, int]:
+    """Bytes to the GPU, to the host, and fault batches, of the virtual driver's report."""
+    found = driver_report["counters"]
+
+    def moved(direction: str) -> int:
+        return sum(n for key, n in found.items() if key.startswith(direction) and "bytes" in key)
+
+    return moved("h2d_"), moved("d2h_"), found["fault_batches"]
+
+
+def on_virtual(profile: str) -> tuple[Setting, list[Run]]:
+    """All runs on the virtual GPU. Raises RunError, BuildError."""
+    every = cases((NAIVE, DEMAND, WINDOW))
+    run = Runner(2 * len(every))
+    print("\nResults first: a small model computes on the virtual GPU.", flush=True)
+    hashes = {}
+    for case in every:
+        result, _ = virtual_run(run, case, RESULTS, "compute", profile)
+        hashes[case] = result["weights_sha256"]
+        if case[0] == UNLIMITED:
+            losses = list(result["losses"].values())
+            print(f"        loss {losses[0]:.3f} -> {losses[-1]:.3f}", flush=True)
+    print("\nThen the speed: a model of 4 GiB, kernels take modelled time.", flush=True)
+    runs, name = [], ""
+    for case in every:
+        result, moved = virtual_run(run, case, SPEED, "timing", profile)
+        name = result["gpu"]
+        runs.append(Run(*case, result["seconds"], *moved, hashes[case]))
+    link = link_bytes_per_second(profile)
+    return (
+        Setting(
+            gpu=f"{name} ({profile})",
+            virtual=True,
+            mode="timing",
+            time_scale=1.0,
+            baseline=NAIVE,
+            floors=floors(runs, link),
+            remark="Baseline of the speed-up: naive. Weights were compared in compute mode.",
+        ),
+        runs,
+    )
+
+
+def link_bytes_per_second(profile: str) -> float:
+    """Fastest that the profile's link brings bytes to the GPU."""
+    from pump import profiles
+
+    settings = dict(
+        entry.partition("=")[::2] for entry in profiles.load(profile).flatten({}).split(";")
+    )
+    return float(settings["link.copy_h2d_gbps"]) * 1e9
+
+
+def floors(runs: Sequence[Run], link: float) -> dict[float, float]:
+    compute = report.unlimited(runs).seconds
+    return {
+        ratio: SPEED.floor_seconds(ratio, compute, link)
+        for ratio in {run.oversubscription for run in runs}
+    }
+
+
+# ---- real GPU ---------------------------------------------------------------
+
+
+def find_gpu() -> dict[str, Any] | None:
+    """What quickstart_gpu.py tells about the real GPU, or None."""
+    asked = subprocess.run(
+        [sys.executable, str(ROOT / "scripts" / "quickstart_gpu.py")],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    return json.loads(asked.stdout) if asked.returncode == 0 else None
+
+
+def on_gpu(gpu: dict[str, Any]) -> tuple[Setting, list[Run]]:
+    """All runs on the real GPU, its memory made small by budgets. Raises RunError."""
+    if gpu["free_bytes"] < 1.25 * SPEED.footprint_bytes:
+        raise RunError(
+            f"{gpu['name']} has {gpu['free_bytes'] >> 20} MiB free, this needs "
+            f"{int(1.25 * SPEED.footprint_bytes) >> 20}: end other programs or add --virtual"
+        )
+    every = cases((DEMAND, WINDOW))
+    run = Runner(len(every))
+    print(f"\nTraining on {gpu['name']}; budgets stand in for a smaller card.", flush=True)
+    runs = []
+    for policy, ratio in every:
+        command = []
+        if policy != UNLIMITED:
+            budget = SPEED.memory_bytes(ratio)
+            command = [tool("pump-run"), "--budget", str(budget), "--policy", policy, "--"]
+        result = run(title(policy, ratio), [*command, *training(SPEED)], {})
+        sha256 = result["weights_sha256"]
+        runs.append(Run(policy, ratio, result["seconds"], None, None, None, sha256))
+    return (
+        Setting(
+            gpu=gpu["name"],
+            virtual=False,
+            mode="hardware",
+            time_scale=1.0,
+            baseline=DEMAND,
+            floors=floors(runs, gpu["link_bytes_per_second"]),
+            remark="Baseline of the speed-up: demand, naive Unified Memory EMULATED under the "
+            "same budget.",
+        ),
+        runs,
+    )
+
+
+# ---- command line -----------------------------------------------------------
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="scripts/quickstart",
+        description="Set pump up in .venv, train out of GPU memory with and without it, compare.",
+    )
+    parser.add_argument("--json", metavar="FILE", type=Path, help="write the result there as well")
+    parser.add_argument(
+        "--virtual",
+        nargs="?",
+        const=DEFAULT_PROFILE,
+        metavar="PROFILE",
+        help=f"use the virtual GPU even if there is a real one (default {DEFAULT_PROFILE})",
+    )
+    parser.add_argument("--check-options", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.json and not options.json.absolute().parent.is_dir():
+        parser.error(f"--json: there is no folder {options.json.absolute().parent}")
+    return options
+
+
+def main() -> int:
+    options = parse()
+    if options.check_options:
+        return 0
+    LOGS.mkdir(parents=True, exist_ok=True)
+    began = time.monotonic()
+    try:
+        gpu = None if options.virtual else find_gpu()
+        if gpu is None and options.virtual is None:
+            print("There is no NVIDIA GPU here, so this runs on the virtual one.", flush=True)
+        setting, runs = on_gpu(gpu) if gpu else on_virtual(options.virtual or DEFAULT_PROFILE)
+    except (RunError, BuildError) as error:
+        print(f"scripts/quickstart: {error}", file=sys.stderr)
+        return 1
+    print("\n" + report.table(setting, runs))
+    print(f"Took {time.monotonic() - began:.0f} s.")
+    if options.json:
+        options.json.write_text(json.dumps(report.as_json(setting, runs), indent=1) + "\n")
+    return 0 if report.identical(runs) else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
