@@ -125,7 +125,18 @@ class BlockTable:
     def set_state(self, blocks: NDArray[np.int64], state: int) -> None:
         """Move `blocks` to `state`; numbers that no range owns are passed over."""
         blocks = np.ascontiguousarray(blocks, np.int64)
-        lib.pump_window_set(self.window, _pointer(blocks), len(blocks), state)
+        lib.pump_window_set(self.window, ffi.from_buffer("int64_t[]", blocks), len(blocks), state)
+
+    def leavers(self, device: int, by: int, most: int) -> NDArray[np.int64]:
+        """Return resident blocks of `device` in the order PUMP_BY_*, at most `most`.
+
+        `most` is cut to 256; callers that need more call again after moving these.
+        """
+        blocks = np.empty(min(most, 256), np.int64)
+        found = lib.pump_window_leavers(
+            self.window, device, by, len(blocks), ffi.from_buffer("int64_t[]", blocks)
+        )
+        return blocks[:found]
 
     def occupied(self, device: int) -> int:
         """Return how many blocks take room on `device`, those on their way included."""
@@ -135,6 +146,5 @@ class BlockTable:
 
 def _pointer(array: NDArray[Any]) -> Any:
     """Return a C pointer to a contiguous array (kept alive by the caller)."""
-    kind = {"uint8": "uint8_t *", "int64": "int64_t *", "uint64": "uint64_t *"}
-    kind |= {"uint32": "uint32_t *"}
-    return ffi.cast(kind[array.dtype.name], array.ctypes.data)
+    kind = "uint8_t *" if array.dtype == np.uint8 else "int64_t *"
+    return ffi.cast(kind, array.ctypes.data)

@@ -18,5 +18,8 @@ IN_FLIGHT_BLOCKS = 32
 LOOKAHEAD_BLOCKS = 128
 """Missing blocks shown to a policy in one view."""
 
+LEAVERS_BLOCKS = 64
+"""Blocks that could leave shown to a policy in one view; above IN_FLIGHT_BLOCKS."""
+
 WATERMARK = 0.03
 """Share of the budget that is kept free ahead of need."""

@@ -21,16 +21,19 @@ from pump.model.blocks import (
     RESIDENT,
     BlockTable,
 )
-from pump.model.bounds import BLOCK_BYTES, IN_FLIGHT_BLOCKS, LOOKAHEAD_BLOCKS
+from pump.model.bounds import BLOCK_BYTES, IN_FLIGHT_BLOCKS, LEAVERS_BLOCKS, LOOKAHEAD_BLOCKS
 from pump.model.slices import Slice, cut
-from pump.model.view import Decision, View, first_by
+from pump.model.view import Decision, View
 from pump.wire.abi import ffi, lib
 from pump.wire.mapping import Batch, Outcome, Range
 
 TO_GPU: int = lib.PUMP_TO_GPU
 TO_HOST: int = lib.PUMP_TO_HOST
 
-_OPERATIONS = (lib.PUMP_EVENT_KERNEL, lib.PUMP_EVENT_COPY, lib.PUMP_EVENT_MEMSET)
+_IS_OPERATION: NDArray[np.bool_] = np.zeros(16, np.bool_)
+_IS_OPERATION[[lib.PUMP_EVENT_KERNEL, lib.PUMP_EVENT_COPY, lib.PUMP_EVENT_MEMSET]] = True
+_IS_CHANGE: NDArray[np.bool_] = np.zeros(16, np.bool_)
+_IS_CHANGE[[lib.PUMP_EVENT_ALLOC, lib.PUMP_EVENT_FREE]] = True
 
 ReadRange = Callable[[int], Range | None]
 
@@ -148,7 +151,7 @@ class ClientModel:
         """Apply the rows of a batch in order."""
         if len(batch) == 0:
             return
-        changes = np.isin(batch.kind, (lib.PUMP_EVENT_ALLOC, lib.PUMP_EVENT_FREE))
+        changes = _IS_CHANGE[batch.kind]
         begin = 0
         for row in np.flatnonzero(changes).tolist():
             self._append(batch, begin, row)
@@ -196,11 +199,8 @@ class ClientModel:
             ffi.from_buffer("int64_t[]", self._need),
             ffi.from_buffer("uint32_t[]", self._stream),
         )
-        resident = table.state[: table.high] == RESIDENT
-        if len(self.devices) > 1:
-            resident &= table.device[: table.high] == device
-        candidates = np.flatnonzero(resident)
         counts = table.counts[device]
+        leavers = table.leavers(device, lib.PUMP_BY_NEED, LEAVERS_BLOCKS)
         return View(
             budget=known.facts.budget,
             emulated=known.facts.emulated,
@@ -212,10 +212,9 @@ class ClientModel:
             missing=self._missing[:count],
             missing_need=self._need[:count],
             missing_all=count < LOOKAHEAD_BLOCKS,
-            candidates=candidates,
-            next_use=table.next_use[candidates],
-            last_use=table.last_use[candidates],
-            migrated=table.migrated[candidates],
+            leavers=leavers,
+            leavers_next_use=table.next_use[leavers],
+            oldest=table.leavers(device, lib.PUMP_BY_MIGRATION, LEAVERS_BLOCKS),
         )
 
     def carry_out(self, device: int, decision: Decision) -> list[Transfer]:
@@ -276,7 +275,7 @@ class ClientModel:
 
     def _append(self, batch: Batch, begin: int, end: int) -> None:
         """Add the operations among rows [begin, end) to the window."""
-        rows = begin + np.flatnonzero(np.isin(batch.kind[begin:end], _OPERATIONS))
+        rows = begin + np.flatnonzero(_IS_OPERATION[batch.kind[begin:end]])
         if len(rows) == 0:
             return
         table = self.table
@@ -300,7 +299,7 @@ class ClientModel:
         seq = np.ascontiguousarray(batch.seq[rows])
         stream = np.ascontiguousarray(batch.stream[rows])
         # Between two operations may stand a hint with uses of its own.
-        of_operation = np.isin(batch.kind, _OPERATIONS)
+        of_operation = _IS_OPERATION[batch.kind]
         known &= np.repeat(of_operation, np.diff(batch.use_begin))[low:high]
         borders = np.append(batch.use_begin[rows], batch.use_begin[rows[-1] + 1]) - low
         borders = np.ascontiguousarray(borders, np.uint32)
@@ -346,8 +345,4 @@ class ClientModel:
         excess = occupied - known.facts.capacity
         if excess <= 0:
             return
-        table = self.table
-        resident = (table.state[: table.high] == RESIDENT) & (table.device[: table.high] == device)
-        candidates = np.flatnonzero(resident)
-        oldest = first_by(table.migrated[candidates], min(excess, len(candidates)))
-        table.set_state(candidates[oldest], HOST)
+        self.table.set_state(self.table.leavers(device, lib.PUMP_BY_MIGRATION, excess), HOST)

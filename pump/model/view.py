@@ -35,14 +35,13 @@ class View:
     """Operation that needs each of `missing`."""
     missing_all: bool
     """`missing` is everything the window misses, not only the start of it."""
-    candidates: Blocks
-    """Blocks resident on the device: what could leave."""
-    next_use: NDArray[np.int64]
-    """Per candidate: earliest operation of the window that needs it, or NOT_NEEDED."""
-    last_use: NDArray[np.int64]
-    """Per candidate: newest operation ever issued that uses it."""
-    migrated: NDArray[np.int64]
-    """Per candidate: order in which it became resident."""
+    leavers: Blocks
+    """Resident blocks that would leave first, needed last first (of those that nothing
+    needs, the longest unused first), a bounded number of them."""
+    leavers_next_use: NDArray[np.int64]
+    """Per leaver: earliest operation of the window that needs it, or NOT_NEEDED."""
+    oldest: Blocks
+    """Resident blocks that the driver would evict first: migrated longest ago first."""
 
     @property
     def occupied(self) -> int:
@@ -64,13 +63,3 @@ class Decision:
     to_host: Blocks = field(default_factory=lambda: NO_BLOCKS)
     short_of_room: bool = False
     """Something needed was left out because nothing may leave for it."""
-
-
-def first_by(order: NDArray[np.int64], count: int) -> NDArray[np.intp]:
-    """Return the indices of the `count` smallest elements of `order`, smallest first."""
-    if count <= 0:
-        return np.zeros(0, np.intp)
-    if count < len(order):
-        nearest = np.argpartition(order, count)[:count]
-        return nearest[np.argsort(order[nearest], kind="stable")]
-    return np.argsort(order, kind="stable")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from pump.model.view import Decision, View, first_by
+from pump.model.view import Decision, View
 
 
 class Demand:
@@ -22,5 +22,4 @@ class Demand:
         excess = view.resident + view.arriving - view.budget
         if not view.emulated or excess <= 0:
             return Decision()
-        count = min(excess, view.to_host_credit)
-        return Decision(to_host=view.candidates[first_by(view.migrated, count)])
+        return Decision(to_host=view.oldest[: min(excess, view.to_host_credit)])

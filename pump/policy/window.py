@@ -11,10 +11,9 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pump.model.bounds import WATERMARK
-from pump.model.view import Blocks, Decision, View, first_by
+from pump.model.view import Blocks, Decision, View
 
 FAR_AWAY = np.int64(1) << 61
 """Above every operation number, below NOT_NEEDED."""
@@ -47,18 +46,8 @@ class Window:
         overshoot = max(0, -room)
         credit = view.to_host_credit - overshoot
         homeless = max(0, len(view.missing) - max(0, room))
-        wanted = min(overshoot + len(newcomers), view.to_host_credit, len(view.candidates))
-        order = first_by(_eviction_order(view), max(0, wanted))
-        worth = view.next_use[order[overshoot:]] > newcomers[: max(0, wanted - overshoot)]
+        wanted = max(0, min(overshoot + len(newcomers), view.to_host_credit))
+        uses = view.leavers_next_use[overshoot:wanted]
+        worth = uses > newcomers[: len(uses)]
         served = len(worth) if worth.all() else int(np.argmin(worth))
-        to_host = view.candidates[order[: overshoot + served]]
-        return to_host, served < min(homeless, credit)
-
-
-def _eviction_order(view: View) -> NDArray[np.int64]:
-    """Return a key that is smallest for the block to evict first.
-
-    Needed last goes first; of the blocks that nothing needs, the longest unused.
-    """
-    unneeded = view.next_use > FAR_AWAY
-    return np.where(unneeded, view.last_use - FAR_AWAY, -view.next_use)
+        return view.leavers[: min(overshoot, wanted) + served], served < min(homeless, credit)

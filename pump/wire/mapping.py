@@ -7,6 +7,7 @@ read here is range-checked in C or by the caller.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import mmap
 from dataclasses import dataclass
@@ -124,10 +125,8 @@ class Mapping:
         self._columns.clear()
         del self.executed_seq, self.shm
         ffi.release(self._buffer)
-        try:
+        with contextlib.suppress(BufferError):  # a view lives on: the mapping goes with it
             self._map.close()
-        except BufferError:  # a view is still alive: the mapping goes with it
-            pass
 
     def drain(self) -> Batch:
         """Return what has arrived. Raises ProtocolError for impossible indices."""

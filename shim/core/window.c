@@ -57,6 +57,7 @@ struct pump_window {
   uint32_t *seen; /* per block: the look that reported it last */
   uint32_t look;
   int64_t clock;
+  uint32_t high; /* blocks at and above this one were never created */
   int64_t op_head, op_tail;
   int64_t use_head, use_tail;
   struct op ops[OPS];
@@ -149,6 +150,7 @@ EXPORT void pump_window_set(struct pump_window *w, const int64_t *blocks, uint32
 EXPORT void pump_window_create(struct pump_window *w, int64_t first, int64_t count,
                                uint32_t device, uint32_t state) {
   if (!inside(w, first, count)) return;
+  if (first + count > w->high) w->high = (uint32_t)(first + count);
   for (int64_t b = first; b < first + count; b++) {
     w->table.counts[w->table.device[b] * PUMP_BLOCK_STATES + w->table.state[b]]--;
     w->table.device[b] = (uint8_t)(device & (PUMP_MAX_DEVICES - 1));
@@ -385,4 +387,60 @@ EXPORT uint32_t pump_window_missing(struct pump_window *w, uint32_t device, uint
     if (complete && nearby->frontier == cursor[i]) nearby->frontier = op->next;
     cursor[i] = op->next;
   }
+}
+
+/* ---- who would leave ----------------------------------------------------- */
+
+#define LEAVERS_MAX 256
+
+/* A block that leaves earlier has a smaller key. Needed blocks lie above all
+ * unneeded ones, and the later they are needed the lower. */
+static int64_t leaving_key(const struct pump_window *w, uint32_t by, size_t block) {
+  if (by == PUMP_BY_MIGRATION) return w->table.migrated[block];
+  int64_t next_use = w->table.next_use[block];
+  return next_use == PUMP_NOT_NEEDED ? w->table.last_use[block] - PUMP_NOT_NEEDED
+                                     : -next_use;
+}
+
+/* One step of a heap whose root is the largest key: the one to be replaced. */
+static void sift_down(int64_t *keys, int64_t *blocks, uint32_t count, uint32_t i) {
+  for (;;) {
+    uint32_t child = 2 * i + 1;
+    if (child >= count) return;
+    if (child + 1 < count && keys[child + 1] > keys[child]) child++;
+    if (keys[i] >= keys[child]) return;
+    int64_t key = keys[i], block = blocks[i];
+    keys[i] = keys[child], blocks[i] = blocks[child];
+    keys[child] = key, blocks[child] = block;
+    i = child;
+  }
+}
+
+EXPORT uint32_t pump_window_leavers(struct pump_window *w, uint32_t device, uint32_t by,
+                                    uint32_t max, int64_t *blocks) {
+  int64_t keys[LEAVERS_MAX];
+  uint32_t found = 0;
+  if (max > LEAVERS_MAX) max = LEAVERS_MAX;
+  if (max == 0) return 0;
+  for (size_t b = 0; b < w->high; b++) {
+    if (w->table.state[b] != PUMP_BLOCK_RESIDENT || w->table.device[b] != device) continue;
+    int64_t key = leaving_key(w, by, b);
+    if (found < max) {
+      keys[found] = key, blocks[found] = (int64_t)b;
+      if (++found == max)
+        for (uint32_t i = max / 2; i-- > 0;) sift_down(keys, blocks, max, i);
+    } else if (key < keys[0]) {
+      keys[0] = key, blocks[0] = (int64_t)b;
+      sift_down(keys, blocks, max, 0);
+    }
+  }
+  if (found < max)
+    for (uint32_t i = found / 2; i-- > 0;) sift_down(keys, blocks, found, i);
+  for (uint32_t left = found; left > 1; left--) { /* heap sort: smallest key first */
+    int64_t key = keys[left - 1], block = blocks[left - 1];
+    keys[left - 1] = keys[0], blocks[left - 1] = blocks[0];
+    keys[0] = key, blocks[0] = block;
+    sift_down(keys, blocks, left - 1, 0);
+  }
+  return found;
 }

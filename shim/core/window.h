@@ -73,6 +73,17 @@ void pump_window_retire(struct pump_window *window, uint32_t stream, uint64_t ex
 uint32_t pump_window_missing(struct pump_window *window, uint32_t device, uint32_t max,
                              int64_t *blocks, int64_t *need, uint32_t *stream);
 
+/* How pump_window_leavers orders blocks. */
+#define PUMP_BY_NEED 0
+#define PUMP_BY_MIGRATION 1
+
+/* At most `max` (<= 256) resident blocks of `device`, in the order in which they
+ * would leave. BY_NEED: needed last first; of those that nothing needs, the
+ * longest unused first. BY_MIGRATION: the driver's own order, migrated longest
+ * ago first. Returns how many. */
+uint32_t pump_window_leavers(struct pump_window *window, uint32_t device, uint32_t by,
+                             uint32_t max, int64_t *blocks);
+
 /* Operations issued and not yet retired. */
 uint32_t pump_window_depth(const struct pump_window *window);
 

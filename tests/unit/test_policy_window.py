@@ -28,7 +28,10 @@ def make_view(
     """`missing`: block -> operation that needs it; `resident`: block -> next use."""
     missing, resident = missing or {}, resident or {}
     order = sorted(missing, key=lambda block: missing[block])
-    candidates = np.array(sorted(resident), np.int64)
+    unused = last_use or {}
+    leavers = np.array(
+        sorted(resident, key=lambda block: (-resident[block], unused.get(block, 0))), np.int64
+    )
     view = View(
         budget=budget,
         emulated=False,
@@ -40,10 +43,9 @@ def make_view(
         missing=np.array(order, np.int64),
         missing_need=np.array([missing[block] for block in order], np.int64),
         missing_all=True,
-        candidates=candidates,
-        next_use=np.array([resident[block] for block in candidates.tolist()], np.int64),
-        last_use=np.array([(last_use or {}).get(b, 0) for b in candidates.tolist()], np.int64),
-        migrated=candidates.copy(),
+        leavers=leavers,
+        leavers_next_use=np.array([resident[block] for block in leavers.tolist()], np.int64),
+        oldest=np.array(sorted(resident), np.int64),
     )
     return replace(view, **more)  # type: ignore[arg-type]
 
@@ -160,7 +162,7 @@ def test_demand_leaves_an_unemulated_budget_to_the_driver() -> None:
 
 def test_demand_keeps_an_emulated_budget_in_the_order_of_migration() -> None:
     view = make_view(budget=2, missing={9: 1}, resident={5: 1, 6: 2, 7: 3, 8: 4})
-    view = replace(view, emulated=True, migrated=np.array([40, 10, 30, 20]))
+    view = replace(view, emulated=True, oldest=np.array([6, 8, 7, 5]))
     decision = Demand().decide(view)
     assert decision.to_gpu.tolist() == []
     assert decision.to_host.tolist() == [6, 8]

@@ -174,3 +174,29 @@ def test_numbers_of_freed_ranges_are_used_again_when_the_table_is_full() -> None
     table.remove(2)
     assert table.add(make_range(9, 16), ABSENT)
     assert table.ranges[9].first_block == 8
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_those_who_would_leave_come_in_the_order_asked_for(seed: int) -> None:
+    random_ = random.Random(seed)
+    table = BlockTable(600)
+    for slot in range(10):
+        table.add(make_range(slot, 50, device=slot % 2), random_.choice((HOST, RESIDENT)))
+    for seq in range(1, 100):
+        append(table, seq, 0, [(random_.randrange(500), random_.randrange(1, 9))])
+    lib.pump_window_retire(table.window, 0, 50, ffi.new("struct pump_retired *"))
+    for block in random_.sample(range(500), 200):
+        table.set_state(np.array([block]), random_.choice((HOST, ARRIVING, RESIDENT)))
+    here = [b for b in range(500) if table.state[b] == RESIDENT and table.device[b] == 1]
+
+    def by_need(block: int) -> tuple[int, int]:
+        use = int(table.next_use[block])
+        return (-use, int(table.last_use[block]) if use == NOT_NEEDED else 0)
+
+    for most in (1, 2, 7, 64, 256):
+        found = table.leavers(1, lib.PUMP_BY_NEED, most).tolist()
+        assert len(set(found)) == len(found) == min(most, len(here))
+        assert [by_need(b) for b in found] == sorted(map(by_need, here))[:most]
+        oldest = table.leavers(1, lib.PUMP_BY_MIGRATION, most).tolist()
+        expected = sorted(here, key=lambda b: int(table.migrated[b]))
+        assert [table.migrated[b] for b in oldest] == [table.migrated[b] for b in expected[:most]]
