@@ -1,0 +1,150 @@
+/* gpu_engine.c - the engine's state and the passing of time.
+ *
+ * DESIGN
+ * Only the head of a stream ever executes. So the whole future is: for each
+ * stream with operations, when its head does something next. advance() picks the
+ * earliest of these (the earlier submission where times are equal), sets the time
+ * to it, lets it act, and looks again, until the earliest lies beyond `now`.
+ * Nothing depends on when anybody looked: acting looks at model time alone.
+ *
+ *   compute   one kernel at a time; of those that are ready the one submitted first.
+ *             Real GPUs overlap kernels that leave room; this one does not.
+ *   copies    one each to the device, from it and inside it; a copy over the link
+ *             is booked in steps of 32 MiB, so that prefetches get between them
+ *   worker    the driver's thread for prefetches deferred by a busy stream
+ *   callers   threads that prefetch on an idle stream do the work themselves
+ *
+ * A kernel is a sweep over its uses in up to 16 steps: step k touches the k-th
+ * part of every use and computes the k-th part of its time. Blocks missing at a
+ * step are faulted in, in batches of up to 256 faults, blocks on their way are
+ * waited for; then the step computes undisturbed. What has been passed may be
+ * evicted without harm; so an operation larger than the memory gets through, and
+ * a kernel that touches a part again in a later use faults again. With all blocks
+ * there a kernel takes its duration, from launch_us after its submission at the
+ * earliest. Stalls and computing do not overlap within a kernel.
+ *
+ * Copies and memsets do the same; their faults are not replayable.
+ *
+ * The legacy default stream: an operation in it waits for all earlier operations
+ * of blocking streams, and those for its earlier ones. Order of submission is the
+ * `seq` of operations.
+ */
+#include "gpu_engine_state.h"
+
+#include <string.h>
+
+struct layout {
+  size_t streams, active, events, ops, uses, blocks, bytes;
+};
+
+static size_t place(size_t *at, size_t count, size_t each) {
+  size_t here = *at;
+  *at = (here + count * each + 15) & ~(size_t)15;
+  return here;
+}
+
+static bool plan_layout(const struct gpu_capacity *capacity, struct layout *out) {
+  const uint32_t most = 1u << 26;
+  if (capacity->blocks == 0 || capacity->streams == 0 || capacity->operations == 0 ||
+      capacity->uses == 0 || capacity->streams > GPU_MAX_STREAMS ||
+      capacity->blocks > most || capacity->events > most || capacity->operations > most ||
+      capacity->uses > most)
+    return false;
+  size_t at = (sizeof(struct gpu_engine) + 15) & ~(size_t)15;
+  out->streams = place(&at, capacity->streams, sizeof(struct gpu_stream));
+  out->active = place(&at, capacity->streams, sizeof(uint32_t));
+  out->events = place(&at, capacity->events, sizeof(struct gpu_event));
+  out->ops = place(&at, capacity->operations, sizeof(struct gpu_op));
+  out->uses = place(&at, capacity->uses, sizeof(struct gpu_use_node));
+  out->blocks = place(&at, capacity->blocks, sizeof(struct uvm_block));
+  out->bytes = at;
+  return true;
+}
+
+size_t gpu_engine_bytes(const struct gpu_capacity *capacity) {
+  struct layout layout;
+  return plan_layout(capacity, &layout) ? layout.bytes : 0;
+}
+
+struct gpu_engine *gpu_engine_create(void *memory, size_t bytes,
+                                     const struct gpu_capacity *capacity,
+                                     const struct uvm_profile *profile,
+                                     uint64_t memory_bytes, uint64_t now_ns) {
+  struct layout layout;
+  if (memory_bytes == 0) memory_bytes = profile->memory_bytes;
+  if (!memory || ((uintptr_t)memory & 7) != 0 || !plan_layout(capacity, &layout) ||
+      bytes < layout.bytes || memory_bytes < GPU_BLOCK_BYTES ||
+      memory_bytes / GPU_BLOCK_BYTES > UINT32_MAX / 2)
+    return NULL;
+  memset(memory, 0, layout.bytes);
+  struct gpu_engine *engine = memory;
+  engine->capacity = *capacity;
+  engine->bytes = layout.bytes;
+  engine->next_seq = 1;
+  engine->streams_offset = layout.streams;
+  engine->active_offset = layout.active;
+  engine->events_offset = layout.events;
+  engine->ops_offset = layout.ops;
+  engine->uses_offset = layout.uses;
+  for (uint32_t i = 0; i < GPU_SERVERS; i++) engine->running[i] = GPU_NONE;
+  for (uint32_t i = 0; i < capacity->streams; i++)
+    gpu_streams(engine)[i].head = gpu_streams(engine)[i].tail = GPU_NONE;
+  gpu_streams(engine)[0].state = GPU_STREAM_LIVE;
+  for (uint32_t i = 0; i < capacity->operations; i++) {
+    gpu_ops(engine)[i].next = i + 1 < capacity->operations ? i + 1 : GPU_NONE;
+    gpu_ops(engine)[i].generation = 1;
+  }
+  for (uint32_t i = 0; i < capacity->uses; i++)
+    gpu_uses(engine)[i].next = i + 1 < capacity->uses ? i + 1 : GPU_NONE;
+  engine->free_op_count = capacity->operations;
+  engine->free_use_count = capacity->uses;
+  uvm_init(&engine->uvm, profile, layout.blocks - offsetof(struct gpu_engine, uvm),
+           capacity->blocks, memory_bytes, now_ns);
+  return engine;
+}
+
+/* The stream whose head acts next, and when; GPU_NONE when none ever will. */
+static uint32_t next_stream(const struct gpu_engine *engine, uint64_t *time_ns) {
+  const uint32_t *active = gpu_active(engine);
+  uint32_t best = GPU_NONE;
+  uint64_t best_ns = GPU_NEVER, best_seq = 0;
+  for (uint32_t i = 0; i < engine->active_count; i++) {
+    uint64_t head_ns = gpu_head_time(engine, active[i]);
+    if (head_ns == GPU_NEVER || head_ns > best_ns) continue;
+    uint64_t seq = gpu_ops(engine)[gpu_streams(engine)[active[i]].head].seq;
+    if (head_ns == best_ns && seq > best_seq) continue;
+    best = active[i];
+    best_ns = head_ns;
+    best_seq = seq;
+  }
+  *time_ns = best_ns;
+  return best;
+}
+
+void gpu_advance(struct gpu_engine *engine, uint64_t now_ns,
+                 const struct gpu_hooks *hooks) {
+  for (;;) {
+    uint64_t time_ns;
+    uint32_t stream = next_stream(engine, &time_ns);
+    if (stream == GPU_NONE || time_ns > now_ns) break;
+    if (time_ns > engine->uvm.now_ns) engine->uvm.now_ns = time_ns;
+    gpu_head_run(engine, hooks, stream);
+  }
+  if (now_ns > engine->uvm.now_ns) engine->uvm.now_ns = now_ns;
+}
+
+uint64_t gpu_next_event_ns(const struct gpu_engine *engine) {
+  uint64_t time_ns;
+  (void)next_stream(engine, &time_ns);
+  return time_ns;
+}
+
+uint64_t gpu_now_ns(const struct gpu_engine *engine) {
+  return engine->uvm.now_ns;
+}
+
+void gpu_counters_get(const struct gpu_engine *engine, struct gpu_counters *out) {
+  *out = engine->uvm.counters;
+  out->h2d_busy_ns = engine->uvm.h2d.busy_ns;
+  out->d2h_busy_ns = engine->uvm.d2h.busy_ns;
+}

@@ -1,0 +1,148 @@
+/* gpu_engine_memory.c - the calls about memory: ranges, plain allocations, the
+ * CPU's accesses, what a block and the whole state look like. */
+#include "gpu_engine_state.h"
+
+bool gpu_blocks_valid(struct gpu_engine *engine, uint32_t first, uint32_t count) {
+  if (first <= engine->uvm.block_count && count <= engine->uvm.block_count - first)
+    return true;
+  uvm_error(&engine->uvm, GPU_ERROR_OUT_OF_BOUNDS, first);
+  return false;
+}
+
+bool gpu_blocks_live(struct gpu_engine *engine, uint32_t first, uint32_t count,
+                     uint32_t error) {
+  const struct uvm_block *blocks = uvm_blocks(&engine->uvm);
+  for (uint32_t i = first; i < first + count; i++)
+    if (!(blocks[i].flags & UVM_LIVE)) {
+      uvm_error(&engine->uvm, error, i);
+      return false;
+    }
+  return true;
+}
+
+int gpu_range_create(struct gpu_engine *engine, uint64_t now_ns,
+                     const struct gpu_hooks *hooks, uint32_t first_block,
+                     uint32_t block_count) {
+  gpu_advance(engine, now_ns, hooks);
+  if (block_count == 0 || !gpu_blocks_valid(engine, first_block, block_count))
+    return GPU_INVALID;
+  struct uvm_block *blocks = uvm_blocks(&engine->uvm);
+  for (uint32_t i = first_block; i < first_block + block_count; i++)
+    if (blocks[i].flags & UVM_LIVE) {
+      uvm_error(&engine->uvm, GPU_ERROR_DOUBLE_CREATE, i);
+      return GPU_INVALID;
+    }
+  for (uint32_t i = first_block; i < first_block + block_count; i++)
+    blocks[i].flags = UVM_LIVE;
+  return GPU_OK;
+}
+
+int gpu_range_destroy(struct gpu_engine *engine, uint64_t now_ns,
+                      const struct gpu_hooks *hooks, uint32_t first_block,
+                      uint32_t block_count, struct gpu_cost *cost) {
+  gpu_advance(engine, now_ns, hooks);
+  if (block_count == 0 || !gpu_blocks_valid(engine, first_block, block_count) ||
+      !gpu_blocks_live(engine, first_block, block_count, GPU_ERROR_DOUBLE_FREE))
+    return GPU_INVALID;
+  cost->caller_free_ns = cost->complete_ns = engine->uvm.now_ns;
+  for (uint32_t i = first_block; i < first_block + block_count; i++)
+    uvm_free_block(&engine->uvm, i, &cost->complete_ns);
+  return GPU_OK;
+}
+
+int gpu_cpu_access(struct gpu_engine *engine, uint64_t now_ns,
+                   const struct gpu_hooks *hooks, uint32_t first_block,
+                   uint32_t block_count, struct gpu_cost *cost) {
+  gpu_advance(engine, now_ns, hooks);
+  if (!gpu_blocks_valid(engine, first_block, block_count) ||
+      !gpu_blocks_live(engine, first_block, block_count, GPU_ERROR_USE_OF_FREED))
+    return GPU_INVALID;
+  uvm_cpu_access(&engine->uvm, hooks, first_block, block_count, cost);
+  return GPU_OK;
+}
+
+int gpu_plain_reserve(struct gpu_engine *engine, uint64_t now_ns,
+                      const struct gpu_hooks *hooks, uint64_t length_bytes,
+                      struct gpu_cost *cost) {
+  gpu_advance(engine, now_ns, hooks);
+  return uvm_plain_reserve(&engine->uvm, hooks, length_bytes, cost);
+}
+
+int gpu_plain_release(struct gpu_engine *engine, uint64_t now_ns,
+                      const struct gpu_hooks *hooks, uint64_t length_bytes) {
+  gpu_advance(engine, now_ns, hooks);
+  return uvm_plain_release(&engine->uvm, length_bytes);
+}
+
+int gpu_memory_resize(struct gpu_engine *engine, uint64_t now_ns,
+                      const struct gpu_hooks *hooks, uint64_t memory_bytes,
+                      struct gpu_cost *cost) {
+  gpu_advance(engine, now_ns, hooks);
+  return uvm_resize(&engine->uvm, hooks, memory_bytes, cost);
+}
+
+void gpu_memory_get(const struct gpu_engine *engine, struct gpu_memory *out) {
+  const struct uvm *uvm = &engine->uvm;
+  const uint64_t block_bytes = GPU_BLOCK_BYTES;
+  uint64_t in_use =
+      (uint64_t)uvm->lists[GPU_LIST_USED].count + uvm->lists[GPU_LIST_DISCARDED].count;
+  out->total_bytes = uvm->capacity_blocks * block_bytes;
+  out->plain_bytes = uvm->plain_bytes;
+  out->resident_bytes = in_use * block_bytes;
+  out->unused_bytes = uvm->lists[GPU_LIST_UNUSED].count * block_bytes;
+  out->free_bytes = uvm->free_blocks * block_bytes;
+}
+
+int gpu_block_get(const struct gpu_engine *engine, uint32_t block,
+                  struct gpu_block_info *out) {
+  if (block >= engine->uvm.block_count) return GPU_INVALID;
+  const struct uvm_block *b = &uvm_blocks(&engine->uvm)[block];
+  *out = (struct gpu_block_info){
+      .list = b->list,
+      .gpu_pages = b->gpu_pages,
+      .data_pages = b->data_pages,
+      .live = (b->flags & UVM_LIVE) != 0,
+      .discarded = b->discard,
+      .cpu_mapped = (b->flags & UVM_CPU_MAPPED) != 0,
+      .host_allocated = (b->flags & UVM_HOST_ALLOCATED) != 0,
+      .ready_ns = b->ready_ns,
+      .left_ns = b->left_ns,
+  };
+  if (b->gpu_pages != 0)
+    out->state = b->ready_ns > engine->uvm.now_ns ? GPU_BLOCK_ARRIVING : GPU_BLOCK_RESIDENT;
+  else if (b->left_ns > engine->uvm.now_ns)
+    out->state = GPU_BLOCK_LEAVING;
+  else
+    out->state = b->data_pages != 0 ? GPU_BLOCK_HOST : GPU_BLOCK_UNPOPULATED;
+  return GPU_OK;
+}
+
+/* Streams, operations and uses account for one another: 0, or what is broken. */
+static int check_queues(const struct gpu_engine *engine) {
+  const struct gpu_op *ops = gpu_ops(engine);
+  uint32_t pending = 0, uses = 0, active = 0;
+  for (uint32_t s = 0; s < engine->capacity.streams; s++) {
+    const struct gpu_stream *stream = &gpu_streams(engine)[s];
+    uint32_t length = 0;
+    for (uint32_t i = stream->head; i != GPU_NONE; i = ops[i].next) {
+      if (ops[i].stream != s || ++length > engine->capacity.operations) return 101;
+      for (uint32_t u = ops[i].first_use; u != GPU_NONE; u = gpu_uses(engine)[u].next)
+        if (++uses > engine->capacity.uses) return 102;
+    }
+    if (length != stream->pending) return 103;
+    if (length > 0 && (stream->active_at >= engine->active_count ||
+                       gpu_active(engine)[stream->active_at] != s))
+      return 104;
+    active += length > 0;
+    pending += length;
+  }
+  if (active != engine->active_count) return 105;
+  if (pending + engine->free_op_count != engine->capacity.operations) return 106;
+  if (uses + engine->free_use_count != engine->capacity.uses) return 107;
+  return 0;
+}
+
+int gpu_check(const struct gpu_engine *engine) {
+  int broken = uvm_check(&engine->uvm);
+  return broken != 0 ? broken : check_queues(engine);
+}

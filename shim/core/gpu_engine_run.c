@@ -1,0 +1,325 @@
+/* gpu_engine_run.c - how an operation executes, from event to event.
+ *
+ *   QUEUED -> SWEEP <-> (batches) -> STEP -> STEP_END -> SWEEP ... -> ended
+ *   QUEUED -> SLICE ... -> END -> ended             deferred prefetch
+ *   QUEUED -> OPEN  -> END -> ended                 host callback, caller's prefetch
+ *   QUEUED -> ended                                 record, wait, discard
+ */
+#include "gpu_engine_state.h"
+
+static uint32_t server_of(uint32_t kind) {
+  switch (kind) {
+  case GPU_KERNEL:
+    return GPU_SERVER_COMPUTE;
+  case GPU_COPY_H2D:
+    return GPU_SERVER_H2D;
+  case GPU_COPY_D2H:
+    return GPU_SERVER_D2H;
+  case GPU_COPY_LOCAL:
+  case GPU_MEMSET:
+    return GPU_SERVER_LOCAL;
+  case GPU_PREFETCH_IN:
+  case GPU_PREFETCH_OUT:
+    return GPU_SERVER_WORKER;
+  default:
+    return GPU_NONE;
+  }
+}
+
+/* Stream order beyond the stream itself: the legacy stream, events. */
+static bool may_start(const struct gpu_engine *engine, const struct gpu_op *op) {
+  const struct gpu_stream *streams = gpu_streams(engine);
+  const struct gpu_op *ops = gpu_ops(engine);
+  if (op->stream == 0) {
+    for (uint32_t i = 0; i < engine->active_count; i++) {
+      const struct gpu_stream *other = &streams[gpu_active(engine)[i]];
+      if (other != streams && other->flags != GPU_STREAM_NONBLOCKING &&
+          ops[other->head].seq < op->seq)
+        return false;
+    }
+  } else if (streams[op->stream].flags != GPU_STREAM_NONBLOCKING &&
+             streams[0].head != GPU_NONE && ops[streams[0].head].seq < op->seq) {
+    return false;
+  }
+  if (op->kind != GPU_EVENT_WAIT) return true;
+  return gpu_events(engine)[op->event].completed_version >= op->event_version;
+}
+
+uint64_t gpu_head_time(const struct gpu_engine *engine, uint32_t stream) {
+  const struct gpu_op *op = &gpu_ops(engine)[gpu_streams(engine)[stream].head];
+  if (op->phase == GPU_PHASE_OPEN) return GPU_NEVER;
+  if (op->phase != GPU_PHASE_QUEUED) return op->next_ns;
+  uint32_t server = server_of(op->kind);
+  if (server != GPU_NONE && engine->running[server] != GPU_NONE) return GPU_NEVER;
+  if (!may_start(engine, op)) return GPU_NEVER;
+  uint64_t ready_ns = op->submit_ns;
+  if (op->kind == GPU_KERNEL) ready_ns += uvm_ns(engine->uvm.profile.launch_us);
+  return uvm_max(ready_ns, engine->uvm.now_ns);
+}
+
+static void finish(struct gpu_engine *engine, const struct gpu_hooks *hooks,
+                   struct gpu_op *op) {
+  uint32_t index = (uint32_t)(op - gpu_ops(engine));
+  uint32_t server = server_of(op->kind);
+  if (server != GPU_NONE && engine->running[server] == index)
+    engine->running[server] = GPU_NONE;
+  uint64_t ticket = gpu_ticket(engine, index), cookie = op->cookie, start_ns = op->start_ns;
+  gpu_dequeue(engine, index);
+  if (hooks && hooks->finish)
+    hooks->finish(hooks->context, cookie, ticket, start_ns, engine->uvm.now_ns);
+}
+
+static struct gpu_use_node *cursor_node(const struct gpu_engine *engine,
+                                        const struct gpu_op *op) {
+  return op->cursor_use == GPU_NONE ? NULL : &gpu_uses(engine)[op->cursor_use];
+}
+
+/* First block (of a use) of step `step`; step `steps` is its end. */
+static uint32_t part_begin(const struct gpu_use *use, const struct gpu_op *op,
+                           uint32_t step) {
+  return (uint32_t)((uint64_t)use->block_count * step / op->steps);
+}
+
+static void begin_step(const struct gpu_engine *engine, struct gpu_op *op) {
+  op->cursor_use = op->first_use;
+  const struct gpu_use_node *node = cursor_node(engine, op);
+  op->cursor_block = node ? part_begin(&node->use, op, op->step) : 0;
+  op->arrival_ns = 0;
+}
+
+/* Looks at one block: true when it is there or on its way, else `miss` is filled. */
+static bool look(struct uvm *uvm, struct gpu_op *op, const struct gpu_use *use,
+                 uint32_t block, struct uvm_miss *miss) {
+  struct uvm_block *b = &uvm_blocks(uvm)[block];
+  if (!(b->flags & UVM_LIVE)) {
+    uvm_error(uvm, GPU_ERROR_USE_OF_FREED, block);
+    return true;
+  }
+  uint32_t pages = uvm_touched_pages(block, use->pages_per_block);
+  if ((pages & ~b->gpu_pages) != 0 || (b->flags & UVM_UNMAPPED)) {
+    *miss = (struct uvm_miss){.block = block, .pages = pages, .access = use->access};
+    return false;
+  }
+  if (b->ready_ns > op->arrival_ns) op->arrival_ns = b->ready_ns;
+  if (b->discard == GPU_DISCARD_UNMAP && use->access != GPU_READ) {
+    b->discard = 0; /* the write lands and clears the state */
+    uvm_list_refresh(uvm, block);
+  }
+  return true;
+}
+
+static bool in_batch(const struct uvm_miss *misses, uint32_t count, uint32_t block) {
+  for (uint32_t i = 0; i < count; i++)
+    if (misses[i].block == block) return true;
+  return false;
+}
+
+/* Goes on through the step's blocks until a batch of faults is full or all have
+ * been looked at; returns the number of misses. */
+static uint32_t collect(struct gpu_engine *engine, struct gpu_op *op,
+                        struct uvm_miss *misses) {
+  struct uvm *uvm = &engine->uvm;
+  uint32_t count = 0, faults = 0;
+  uint32_t most_blocks = op->kind == GPU_KERNEL ? UVM_BATCH_FAULTS : 1;
+  uint32_t pool = uvm->capacity_blocks - uvm->plain_blocks;
+  if (pool > 0 && pool < most_blocks) most_blocks = pool;
+  for (struct gpu_use_node *node; (node = cursor_node(engine, op)) != NULL;) {
+    const struct gpu_use *use = &node->use;
+    uint32_t end = part_begin(use, op, op->step + 1);
+    for (; op->cursor_block < end; op->cursor_block++) {
+      uint32_t block = use->first_block + op->cursor_block;
+      if (look(uvm, op, use, block, &misses[count])) continue;
+      if (in_batch(misses, count, block)) return count; /* two uses share it: next batch */
+      uint32_t missing = misses[count].pages & ~uvm_blocks(uvm)[block].gpu_pages;
+      faults += (uint32_t)__builtin_popcount(missing);
+      if (++count == most_blocks || faults >= UVM_BATCH_FAULTS) {
+        op->cursor_block++;
+        return count;
+      }
+    }
+    op->cursor_use = node->next;
+    node = cursor_node(engine, op);
+    op->cursor_block = node ? part_begin(&node->use, op, op->step) : 0;
+  }
+  return count;
+}
+
+static void sweep(struct gpu_engine *engine, const struct gpu_hooks *hooks,
+                  struct gpu_op *op) {
+  struct uvm_miss misses[UVM_BATCH_FAULTS];
+  struct uvm *uvm = &engine->uvm;
+  bool kernel = op->kind == GPU_KERNEL;
+  uint32_t count = collect(engine, op, misses);
+  if (count > 0) {
+    op->next_ns = uvm_fault_batch(uvm, hooks, misses, count, kernel);
+    uint64_t *stall_ns =
+        kernel ? &uvm->counters.stall_fault_ns : &uvm->counters.copy_stall_ns;
+    *stall_ns += op->next_ns - uvm->now_ns;
+    return; /* and on from the cursor, after the replay */
+  }
+  op->phase = GPU_PHASE_STEP;
+  op->next_ns = uvm_max(uvm->now_ns, op->arrival_ns);
+  uint64_t *stall_ns =
+      kernel ? &uvm->counters.stall_arrival_ns : &uvm->counters.copy_stall_ns;
+  *stall_ns += op->next_ns - uvm->now_ns;
+}
+
+/* The part of `whole` that belongs to this step; the parts add up exactly. */
+static uint64_t step_part(const struct gpu_op *op, uint64_t whole) {
+  uint64_t quotient = whole / op->steps, rest = whole % op->steps;
+  return quotient + (rest * (op->step + 1)) / op->steps - (rest * op->step) / op->steps;
+}
+
+static void compute_step(struct gpu_engine *engine, struct gpu_op *op) {
+  struct uvm *uvm = &engine->uvm;
+  const struct uvm_profile *profile = &uvm->profile;
+  op->phase = GPU_PHASE_STEP_END;
+  uint64_t length_bytes = step_part(op, op->length_bytes);
+  if (op->kind == GPU_COPY_H2D) {
+    op->next_ns =
+        uvm_link_book(&uvm->h2d, &uvm->d2h, uvm->now_ns, uvm->now_ns, length_bytes,
+                      profile->copy_h2d_gbps, profile->duplex_factor);
+    uvm->counters.h2d_copy_bytes += length_bytes;
+  } else if (op->kind == GPU_COPY_D2H) {
+    op->next_ns =
+        uvm_link_book(&uvm->d2h, &uvm->h2d, uvm->now_ns, uvm->now_ns, length_bytes,
+                      profile->copy_d2h_gbps, profile->duplex_factor);
+    uvm->counters.d2h_copy_bytes += length_bytes;
+  } else {
+    uint64_t part_ns = step_part(op, op->duration_ns);
+    op->next_ns = uvm->now_ns + part_ns;
+    if (op->kind == GPU_KERNEL) uvm->counters.compute_busy_ns += part_ns;
+  }
+}
+
+static void start_sweep(struct gpu_engine *engine, const struct gpu_hooks *hooks,
+                        struct gpu_op *op) {
+  uint32_t most = 1;
+  for (uint32_t n = op->first_use; n != GPU_NONE; n = gpu_uses(engine)[n].next)
+    if (gpu_uses(engine)[n].use.block_count > most)
+      most = gpu_uses(engine)[n].use.block_count;
+  op->steps = most < GPU_KERNEL_STEPS ? most : GPU_KERNEL_STEPS;
+  if (op->kind == GPU_COPY_H2D || op->kind == GPU_COPY_D2H)
+    op->steps = (uint32_t)(op->length_bytes / GPU_COPY_STEP_BYTES) + 1;
+  if (op->kind == GPU_KERNEL)
+    engine->uvm.counters.kernels++;
+  else
+    engine->uvm.counters.copies++;
+  op->phase = GPU_PHASE_SWEEP;
+  begin_step(engine, op);
+  sweep(engine, hooks, op);
+}
+
+/* The worker takes up to a slice of blocks of one use. */
+static void run_slice(struct gpu_engine *engine, const struct gpu_hooks *hooks,
+                      struct gpu_op *op) {
+  struct uvm *uvm = &engine->uvm;
+  struct gpu_use_node *node = cursor_node(engine, op);
+  while (node && op->cursor_block >= node->use.block_count) {
+    op->cursor_use = node->next;
+    op->cursor_block = 0;
+    node = cursor_node(engine, op);
+  }
+  if (!node) {
+    engine->running[GPU_SERVER_WORKER] = GPU_NONE; /* its copies may go on */
+    op->phase = GPU_PHASE_END;
+    op->next_ns = uvm_max(uvm->now_ns, op->complete_ns);
+    return;
+  }
+  uint32_t first = node->use.first_block + op->cursor_block;
+  uint32_t count = node->use.block_count - op->cursor_block;
+  if (count > GPU_PREFETCH_SLICE_BLOCKS) count = GPU_PREFETCH_SLICE_BLOCKS;
+  bool first_slice = op->cursor_use == op->first_use && op->cursor_block == 0;
+  op->cursor_block += count;
+  op->phase = GPU_PHASE_SLICE;
+  op->next_ns = uvm->now_ns;
+  if (!gpu_blocks_live(engine, first, count, GPU_ERROR_COMMAND_ON_FREED)) return;
+  struct gpu_cost cost;
+  if (op->kind == GPU_PREFETCH_IN)
+    uvm_prefetch_in(uvm, hooks, first, count, first_slice, op->blocks > 1, &cost);
+  else
+    uvm_prefetch_out(uvm, hooks, first, count, first_slice, op->blocks > 1, &cost);
+  op->next_ns = cost.caller_free_ns;
+  op->complete_ns = uvm_max(op->complete_ns, cost.complete_ns);
+}
+
+static void discard_uses(struct gpu_engine *engine, const struct gpu_op *op) {
+  for (uint32_t n = op->first_use; n != GPU_NONE; n = gpu_uses(engine)[n].next) {
+    const struct gpu_use *use = &gpu_uses(engine)[n].use;
+    if (!gpu_blocks_live(engine, use->first_block, use->block_count,
+                         GPU_ERROR_COMMAND_ON_FREED))
+      continue;
+    for (uint32_t i = 0; i < use->block_count; i++)
+      uvm_discard(&engine->uvm, use->first_block + i, op->discard_kind);
+  }
+}
+
+static void record_event(struct gpu_engine *engine, const struct gpu_op *op) {
+  if (op->event == GPU_NO_EVENT) return;
+  struct gpu_event *event = &gpu_events(engine)[op->event];
+  if (op->event_version <= event->completed_version) return; /* a later record was first */
+  event->completed_version = op->event_version;
+  event->time_ns = engine->uvm.now_ns;
+}
+
+static void start(struct gpu_engine *engine, const struct gpu_hooks *hooks,
+                  struct gpu_op *op) {
+  uint32_t index = (uint32_t)(op - gpu_ops(engine));
+  uint32_t server = server_of(op->kind);
+  if (server != GPU_NONE) engine->running[server] = index;
+  op->start_ns = op->next_ns = engine->uvm.now_ns;
+  if (hooks && hooks->start)
+    hooks->start(hooks->context, op->cookie, gpu_ticket(engine, index), op->start_ns);
+  switch (op->kind) {
+  case GPU_PREFETCH_IN:
+  case GPU_PREFETCH_OUT:
+    op->cursor_use = op->first_use;
+    run_slice(engine, hooks, op);
+    return;
+  case GPU_HOST:
+    op->phase = GPU_PHASE_OPEN;
+    return;
+  case GPU_EVENT_RECORD:
+    record_event(engine, op);
+    break;
+  case GPU_EVENT_WAIT:
+    break;
+  case GPU_DISCARD:
+    discard_uses(engine, op);
+    break;
+  default:
+    start_sweep(engine, hooks, op);
+    return;
+  }
+  finish(engine, hooks, op);
+}
+
+void gpu_head_run(struct gpu_engine *engine, const struct gpu_hooks *hooks,
+                  uint32_t stream) {
+  struct gpu_op *op = &gpu_ops(engine)[gpu_streams(engine)[stream].head];
+  switch (op->phase) {
+  case GPU_PHASE_QUEUED:
+    start(engine, hooks, op);
+    return;
+  case GPU_PHASE_SWEEP:
+    sweep(engine, hooks, op);
+    return;
+  case GPU_PHASE_STEP:
+    compute_step(engine, op);
+    return;
+  case GPU_PHASE_SLICE:
+    run_slice(engine, hooks, op);
+    return;
+  case GPU_PHASE_STEP_END:
+    if (++op->step < op->steps) {
+      op->phase = GPU_PHASE_SWEEP;
+      begin_step(engine, op);
+      sweep(engine, hooks, op);
+      return;
+    }
+    break;
+  default:
+    break; /* END */
+  }
+  finish(engine, hooks, op);
+}

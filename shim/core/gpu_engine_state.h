@@ -1,0 +1,151 @@
+/* gpu_engine_state.h - the state behind gpu_engine.h. Internal to the model.
+ *
+ * One block of memory: struct gpu_engine, then the tables at the offsets it holds.
+ * All links are indices; GPU_NONE ends a list.
+ */
+#ifndef PUMP_GPU_ENGINE_STATE_H
+#define PUMP_GPU_ENGINE_STATE_H
+
+#include "uvm_model.h"
+
+#define GPU_NONE 0xffffffffu
+#define GPU_COPY_STEP_BYTES 33554432u
+
+/* What executes operations, one at a time each. */
+#define GPU_SERVER_COMPUTE 0
+#define GPU_SERVER_H2D 1
+#define GPU_SERVER_D2H 2
+#define GPU_SERVER_LOCAL 3
+#define GPU_SERVER_WORKER 4 /* the driver's thread for deferred prefetches */
+#define GPU_SERVERS 5
+
+/* phase of an operation */
+#define GPU_PHASE_QUEUED 0
+#define GPU_PHASE_SWEEP 1    /* at next_ns: look on for missing blocks of this step */
+#define GPU_PHASE_STEP 2     /* at next_ns: the blocks of this step are there, compute */
+#define GPU_PHASE_STEP_END 3 /* at next_ns: the step has been computed */
+#define GPU_PHASE_SLICE 4    /* at next_ns: the worker takes the next slice */
+#define GPU_PHASE_OPEN 5     /* ends by a call from outside */
+#define GPU_PHASE_END 6      /* at next_ns: ends */
+
+#define GPU_STREAM_FREE 0
+#define GPU_STREAM_LIVE 1
+#define GPU_STREAM_DYING 2
+
+struct gpu_op {
+  uint32_t next; /* in its stream, or in the free list */
+  uint32_t generation;
+  uint32_t stream;
+  uint32_t kind;
+  uint32_t phase;
+  uint32_t event;
+  uint32_t event_version;
+  uint32_t discard_kind;
+  uint32_t first_use; /* list of use nodes */
+  uint32_t steps;
+  uint32_t step;
+  uint32_t cursor_use; /* where a sweep or a deferred prefetch has got to */
+  uint32_t cursor_block;
+  uint32_t blocks; /* of all uses */
+  uint64_t seq;
+  uint64_t cookie;
+  uint64_t submit_ns;
+  uint64_t start_ns;
+  uint64_t next_ns;
+  uint64_t duration_ns;
+  uint64_t length_bytes;
+  uint64_t arrival_ns;  /* of the latest block of this step that is on its way */
+  uint64_t complete_ns; /* of a prefetch: so far */
+  uint64_t bound_ns;    /* it takes at least so long */
+  uint64_t ahead_ns;    /* bounds of all operations of its stream up to and with it */
+};
+
+struct gpu_use_node {
+  struct gpu_use use;
+  uint32_t next;
+};
+
+struct gpu_stream {
+  uint32_t state;
+  uint32_t flags;
+  uint32_t head;
+  uint32_t tail;
+  uint32_t pending;
+  uint32_t active_at;    /* place in the list of streams with operations */
+  uint64_t submitted_ns; /* sums of bound_ns */
+  uint64_t finished_ns;
+};
+
+/* A version is one record of the event. Slots keep counting when reused. */
+struct gpu_event {
+  uint32_t live;
+  uint32_t pending; /* operations that refer to it */
+  uint32_t version;
+  uint32_t completed_version;
+  uint64_t time_ns;
+  uint64_t ticket;   /* of the latest record */
+  uint32_t recorded; /* since it was created */
+  uint32_t reserved;
+};
+
+struct gpu_engine {
+  struct gpu_capacity capacity;
+  uint32_t active_count;
+  uint64_t bytes;
+  uint64_t next_seq;
+  uint64_t streams_offset; /* all from this struct */
+  uint64_t active_offset;
+  uint64_t events_offset;
+  uint64_t ops_offset;
+  uint64_t uses_offset;
+  uint32_t running[GPU_SERVERS];
+  uint32_t free_op;
+  uint32_t free_op_count;
+  uint32_t free_use;
+  uint32_t free_use_count;
+  uint32_t event_hint; /* where the search for a free event starts */
+  struct uvm uvm;
+};
+
+#define GPU_TABLE(type, name, member)                                                      \
+  static inline type *name(const struct gpu_engine *engine) {                              \
+    return (type *)((uintptr_t)engine + (uintptr_t)engine->member);                        \
+  }
+GPU_TABLE(struct gpu_stream, gpu_streams, streams_offset)
+GPU_TABLE(uint32_t, gpu_active, active_offset)
+GPU_TABLE(struct gpu_event, gpu_events, events_offset)
+GPU_TABLE(struct gpu_op, gpu_ops, ops_offset)
+GPU_TABLE(struct gpu_use_node, gpu_uses, uses_offset)
+#undef GPU_TABLE
+
+static inline uint64_t gpu_ticket(const struct gpu_engine *engine, uint32_t op) {
+  return (uint64_t)gpu_ops(engine)[op].generation << 32 | op;
+}
+
+/* The operation of a ticket, or GPU_NONE when it has ended (or never was). */
+uint32_t gpu_op_of(const struct gpu_engine *engine, uint64_t ticket);
+
+/* gpu_engine_queue.c: operations into and out of streams */
+int gpu_enqueue(struct gpu_engine *engine, uint32_t stream,
+                const struct gpu_operation *operation, struct gpu_submitted *out);
+void gpu_dequeue(struct gpu_engine *engine, uint32_t op);
+/* Sound lower bound of the end of an operation. */
+uint64_t gpu_op_earliest(const struct gpu_engine *engine, uint32_t op);
+bool gpu_stream_usable(const struct gpu_engine *engine, uint32_t stream);
+/* No operation that a new one in this stream would wait for by stream order. */
+bool gpu_stream_clear(const struct gpu_engine *engine, uint32_t stream);
+
+/* gpu_engine_run.c: executing */
+/* When the head of the stream does something next, GPU_NEVER if it cannot. */
+uint64_t gpu_head_time(const struct gpu_engine *engine, uint32_t stream);
+/* Lets it do that; the engine's time is then. */
+void gpu_head_run(struct gpu_engine *engine, const struct gpu_hooks *hooks,
+                  uint32_t stream);
+
+/* gpu_engine_memory.c */
+bool gpu_blocks_valid(struct gpu_engine *engine, uint32_t first, uint32_t count);
+/* Like valid; counts an error and says no when one of them is not live. */
+bool gpu_blocks_live(struct gpu_engine *engine, uint32_t first, uint32_t count,
+                     uint32_t error);
+
+#endif

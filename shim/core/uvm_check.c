@@ -1,0 +1,55 @@
+/* uvm_check.c - the invariants of the unified memory model, looked through in full.
+ * For tests: it costs a walk over all blocks. */
+#include "uvm_model.h"
+
+/* Length of a list walked from its head, or block_count + 1 when it is broken. */
+static uint32_t walk(const struct uvm *uvm, uint32_t list_number) {
+  const struct uvm_block *blocks = uvm_blocks(uvm);
+  const struct uvm_list *list = &uvm->lists[list_number];
+  uint32_t broken = uvm->block_count + 1, length = 0, previous = UVM_NO_BLOCK;
+  for (uint32_t i = list->head; i != UVM_NO_BLOCK; i = blocks[i].next) {
+    if (i >= uvm->block_count || blocks[i].list != list_number) return broken;
+    if (blocks[i].previous != previous || ++length > uvm->block_count) return broken;
+    previous = i;
+  }
+  return previous == list->tail ? length : broken;
+}
+
+/* Of one block: 0 or the number of what is broken. */
+static int check_block(const struct uvm_block *b) {
+  bool chunk_in_use = b->list == GPU_LIST_USED || b->list == GPU_LIST_DISCARDED;
+  if ((b->gpu_pages != 0) != chunk_in_use) return 4;
+  if ((b->gpu_pages & ~b->data_pages) != 0) return 5;
+  if (chunk_in_use && (b->discard != 0) != (b->list == GPU_LIST_DISCARDED)) return 6;
+  if (!(b->flags & UVM_LIVE) && (b->list != 0 || b->data_pages != 0 || b->flags != 0))
+    return 7;
+  return 0;
+}
+
+int uvm_check(const struct uvm *uvm) {
+  const struct uvm_block *blocks = uvm_blocks(uvm);
+  uint64_t chunks = (uint64_t)uvm->free_blocks + uvm->plain_blocks;
+  for (uint32_t list = GPU_LIST_UNUSED; list <= GPU_LIST_USED; list++) {
+    if (walk(uvm, list) != uvm->lists[list].count) return 1;
+    chunks += uvm->lists[list].count;
+  }
+  if (chunks != uvm->capacity_blocks) return 2;
+
+  uint32_t found[UVM_LISTS] = {0};
+  uint64_t resident_bytes = 0;
+  for (uint32_t i = 0; i < uvm->block_count; i++) {
+    if (blocks[i].list >= UVM_LISTS) return 3;
+    found[blocks[i].list]++;
+    resident_bytes += uvm_pages_bytes(blocks[i].gpu_pages);
+    int broken = check_block(&blocks[i]);
+    if (broken != 0) return broken;
+  }
+  for (uint32_t list = GPU_LIST_UNUSED; list <= GPU_LIST_USED; list++)
+    if (found[list] != uvm->lists[list].count) return 8;
+
+  const struct gpu_counters *c = &uvm->counters;
+  uint64_t came = c->h2d_demand_bytes + c->h2d_prefetch_bytes + c->populated_bytes;
+  uint64_t went = c->d2h_evict_bytes + c->d2h_prefetch_bytes + c->d2h_cpu_bytes +
+                  c->dropped_bytes + c->freed_bytes;
+  return came == went + resident_bytes ? 0 : 9;
+}

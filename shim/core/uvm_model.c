@@ -1,0 +1,209 @@
+/* uvm_model.c - blocks, eviction lists and room on the GPU. See uvm_model.h. */
+#include "uvm_model.h"
+
+#include <string.h>
+
+void uvm_init(struct uvm *uvm, const struct uvm_profile *profile, uint64_t blocks_offset,
+              uint32_t block_count, uint64_t memory_bytes, uint64_t now_ns) {
+  uvm->profile = *profile;
+  uvm->blocks_offset = blocks_offset;
+  uvm->block_count = block_count;
+  uvm->capacity_blocks = (uint32_t)(memory_bytes / GPU_BLOCK_BYTES);
+  uvm->free_blocks = uvm->capacity_blocks;
+  uvm->now_ns = now_ns;
+  uvm->handler_free_ns = now_ns;
+  for (uint32_t list = 0; list < UVM_LISTS; list++)
+    uvm->lists[list].head = uvm->lists[list].tail = UVM_NO_BLOCK;
+  for (uint32_t i = 0; i < block_count; i++)
+    uvm_blocks(uvm)[i].previous = uvm_blocks(uvm)[i].next = UVM_NO_BLOCK;
+}
+
+void uvm_error(struct uvm *uvm, uint32_t error, uint32_t block) {
+  uvm->counters.errors++;
+  uvm->counters.last_error = error;
+  uvm->counters.last_error_block = block;
+}
+
+void uvm_list_remove(struct uvm *uvm, uint32_t block) {
+  struct uvm_block *blocks = uvm_blocks(uvm);
+  struct uvm_block *b = &blocks[block];
+  if (b->list == GPU_LIST_NONE) return;
+  struct uvm_list *list = &uvm->lists[b->list];
+  if (b->previous == UVM_NO_BLOCK)
+    list->head = b->next;
+  else
+    blocks[b->previous].next = b->next;
+  if (b->next == UVM_NO_BLOCK)
+    list->tail = b->previous;
+  else
+    blocks[b->next].previous = b->previous;
+  list->count--;
+  b->previous = b->next = UVM_NO_BLOCK;
+  b->list = GPU_LIST_NONE;
+}
+
+void uvm_list_push(struct uvm *uvm, uint32_t block, uint32_t list_number, bool front) {
+  struct uvm_block *blocks = uvm_blocks(uvm);
+  struct uvm_block *b = &blocks[block];
+  struct uvm_list *list = &uvm->lists[list_number];
+  b->list = (uint8_t)list_number;
+  b->previous = front ? UVM_NO_BLOCK : list->tail;
+  b->next = front ? list->head : UVM_NO_BLOCK;
+  if (b->previous == UVM_NO_BLOCK)
+    list->head = block;
+  else
+    blocks[b->previous].next = block;
+  if (b->next == UVM_NO_BLOCK)
+    list->tail = block;
+  else
+    blocks[b->next].previous = block;
+  list->count++;
+}
+
+void uvm_list_refresh(struct uvm *uvm, uint32_t block) {
+  uint32_t list = uvm_blocks(uvm)[block].discard != 0 ? GPU_LIST_DISCARDED : GPU_LIST_USED;
+  uvm_list_remove(uvm, block);
+  uvm_list_push(uvm, block, list, false);
+}
+
+uint64_t uvm_host_allocate(struct uvm *uvm, struct uvm_block *block) {
+  if (block->flags & UVM_HOST_ALLOCATED) return 0;
+  block->flags |= UVM_HOST_ALLOCATED;
+  uvm->counters.host_alloc_blocks++;
+  return uvm_ns(uvm->profile.host_alloc_us);
+}
+
+void uvm_drop(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t block) {
+  struct uvm_block *b = &uvm_blocks(uvm)[block];
+  uvm->counters.dropped_bytes += uvm_pages_bytes(b->gpu_pages);
+  b->gpu_pages = 0;
+  b->data_pages = 0;
+  b->discard = 0;
+  b->flags &= (uint8_t)~UVM_UNMAPPED;
+  if (hooks && hooks->drop) hooks->drop(hooks->context, block);
+}
+
+/* No dirty tracking: all pages of the head of USED go to the host. */
+static void evict_used(struct uvm *uvm, uint32_t block, struct uvm_victim *out) {
+  struct uvm_block *b = &uvm_blocks(uvm)[block];
+  out->pages = b->gpu_pages;
+  out->after_ns = b->ready_ns;
+  out->host_ns += uvm_host_allocate(uvm, b);
+  b->gpu_pages = 0;
+  uvm->counters.d2h_evict_bytes += uvm_pages_bytes(out->pages);
+  uvm->counters.evictions_used++;
+}
+
+bool uvm_take_chunk(struct uvm *uvm, const struct gpu_hooks *hooks,
+                    struct uvm_victim *out) {
+  memset(out, 0, sizeof *out);
+  out->block = UVM_NO_BLOCK;
+  if (uvm->free_blocks > 0) {
+    uvm->free_blocks--;
+    return true;
+  }
+  uint32_t list = GPU_LIST_UNUSED;
+  while (list <= GPU_LIST_USED && uvm->lists[list].count == 0) list++;
+  if (list > GPU_LIST_USED) return false;
+  uint32_t block = uvm->lists[list].head;
+  struct uvm_block *b = &uvm_blocks(uvm)[block];
+  out->block = block;
+  out->host_ns = uvm_ns(uvm->profile.evict_us);
+  uvm_list_remove(uvm, block);
+  if (list == GPU_LIST_USED) {
+    evict_used(uvm, block, out);
+  } else if (list == GPU_LIST_UNUSED) {
+    out->after_ns = b->left_ns;
+    uvm->counters.evictions_unused++;
+  } else {
+    out->after_ns = b->ready_ns;
+    uvm_drop(uvm, hooks, block);
+    uvm->counters.evictions_discarded++;
+  }
+  return true;
+}
+
+uint64_t uvm_victim_leaves(struct uvm *uvm, const struct uvm_victim *victim,
+                           uint64_t earliest_ns) {
+  if (victim->pages == 0) return uvm_max(victim->after_ns, earliest_ns);
+  uint64_t left_ns =
+      uvm_link_book(&uvm->d2h, &uvm->h2d, uvm->now_ns,
+                    uvm_max(earliest_ns, victim->after_ns), uvm_pages_bytes(victim->pages),
+                    uvm->profile.copy_d2h_gbps, uvm->profile.duplex_factor);
+  uvm_blocks(uvm)[victim->block].left_ns = left_ns;
+  return left_ns;
+}
+
+void uvm_discard(struct uvm *uvm, uint32_t block, uint32_t kind) {
+  struct uvm_block *b = &uvm_blocks(uvm)[block];
+  if (b->data_pages == 0) return; /* nothing there to be thrown away */
+  b->discard = (uint8_t)kind;
+  uvm->counters.discarded_blocks++;
+  if (b->gpu_pages == 0) return;
+  if (kind == GPU_DISCARD_UNMAP) b->flags |= UVM_UNMAPPED;
+  if (b->list != GPU_LIST_DISCARDED) uvm_list_refresh(uvm, block);
+}
+
+void uvm_free_block(struct uvm *uvm, uint32_t block, uint64_t *complete_ns) {
+  struct uvm_block *b = &uvm_blocks(uvm)[block];
+  *complete_ns = uvm_max(*complete_ns, uvm_max(b->ready_ns, b->left_ns));
+  if (b->list != GPU_LIST_NONE) {
+    uvm_list_remove(uvm, block);
+    uvm->free_blocks++;
+  }
+  uvm->counters.freed_bytes += uvm_pages_bytes(b->gpu_pages);
+  memset(b, 0, sizeof *b);
+  b->previous = b->next = UVM_NO_BLOCK;
+}
+
+/* Empties `count` chunks for something that is not a block. */
+static void take_chunks(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t count,
+                        struct gpu_cost *cost) {
+  cost->caller_free_ns = cost->complete_ns = uvm->now_ns;
+  for (uint32_t i = 0; i < count; i++) {
+    struct uvm_victim victim;
+    if (!uvm_take_chunk(uvm, hooks, &victim)) return; /* callers have counted: cannot be */
+    cost->caller_free_ns += victim.host_ns;
+    cost->complete_ns =
+        uvm_max(cost->complete_ns, uvm_victim_leaves(uvm, &victim, cost->caller_free_ns));
+  }
+  cost->complete_ns = uvm_max(cost->complete_ns, cost->caller_free_ns);
+}
+
+static uint32_t whole_blocks(uint64_t length_bytes) {
+  return (uint32_t)((length_bytes + GPU_BLOCK_BYTES - 1) / GPU_BLOCK_BYTES);
+}
+
+int uvm_plain_reserve(struct uvm *uvm, const struct gpu_hooks *hooks, uint64_t length_bytes,
+                      struct gpu_cost *cost) {
+  uint64_t capacity_bytes = (uint64_t)uvm->capacity_blocks * GPU_BLOCK_BYTES;
+  if (length_bytes > capacity_bytes - uvm->plain_bytes) return GPU_NO_MEMORY;
+  uint32_t plain_blocks = whole_blocks(uvm->plain_bytes + length_bytes);
+  take_chunks(uvm, hooks, plain_blocks - uvm->plain_blocks, cost);
+  uvm->plain_bytes += length_bytes;
+  uvm->plain_blocks = plain_blocks;
+  return GPU_OK;
+}
+
+int uvm_plain_release(struct uvm *uvm, uint64_t length_bytes) {
+  if (length_bytes > uvm->plain_bytes) return GPU_INVALID;
+  uvm->plain_bytes -= length_bytes;
+  uint32_t plain_blocks = whole_blocks(uvm->plain_bytes);
+  uvm->free_blocks += uvm->plain_blocks - plain_blocks;
+  uvm->plain_blocks = plain_blocks;
+  return GPU_OK;
+}
+
+int uvm_resize(struct uvm *uvm, const struct gpu_hooks *hooks, uint64_t memory_bytes,
+               struct gpu_cost *cost) {
+  uint64_t blocks = memory_bytes / GPU_BLOCK_BYTES;
+  if (blocks == 0 || blocks > UINT32_MAX / 2) return GPU_INVALID;
+  if (blocks < uvm->plain_blocks) return GPU_NO_MEMORY;
+  cost->caller_free_ns = cost->complete_ns = uvm->now_ns;
+  if (blocks < uvm->capacity_blocks)
+    take_chunks(uvm, hooks, uvm->capacity_blocks - (uint32_t)blocks, cost);
+  else
+    uvm->free_blocks += (uint32_t)blocks - uvm->capacity_blocks;
+  uvm->capacity_blocks = (uint32_t)blocks;
+  return GPU_OK;
+}

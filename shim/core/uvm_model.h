@@ -1,0 +1,167 @@
+/* uvm_model.h - unified memory of one GPU. Internal to the model: callers use
+ * gpu_engine.h.
+ *
+ * DESIGN
+ * State per 2 MiB block: which of its 64 KiB pages are on the GPU (gpu_pages),
+ * which exist at all (data_pages; those not on the GPU are on the host), and
+ * whether it holds a chunk of the GPU's memory, which is the same as being in one
+ * of the lists USED, DISCARDED, UNUSED. Movement is bookkeeping at once, with
+ * times beside it: ready_ns says when the last arrival is complete, left_ns when
+ * the last departure is. A chunk changes hands at once too; the newcomer's copy
+ * starts after the old contents have left.
+ *
+ *   chunks: free + UNUSED + DISCARDED + USED + plain = capacity, always
+ *   gpu_pages != 0  <=>  in USED or DISCARDED;  DISCARDED <=> the block is discarded
+ *   UNUSED: the contents went to the CPU by request, the chunk is first to be taken
+ *
+ * Room is taken in the driver's order: free, UNUSED, DISCARDED, head of USED.
+ * USED is in order of migration; accesses never touch it. There is no dirty
+ * tracking: what leaves USED is copied, page for page.
+ *
+ * Costs follow the table "cost model" of docs/uvm.md with the constants of the
+ * profile. Choices made here where that leaves room:
+ *   - host work of a batch comes before its copies; copies of a batch run in a
+ *     pipeline with the write-back of its victims
+ *   - evict_us is paid for every chunk that is taken from another block, also
+ *     from UNUSED and DISCARDED; only USED moves bytes
+ *   - faults are 64 KiB pages; inside a block the tree prefetcher completes every
+ *     aligned group of which more than 51 % is there or faulted
+ *   - a copy engine's faults are serviced one block a batch, plus nonreplayable_us
+ *   - where no chunk can be had at all (plain allocations hold everything) pages
+ *     are read over the link and stay where they are: "remote"
+ *   - discarding itself takes no time
+ */
+#ifndef PUMP_UVM_MODEL_H
+#define PUMP_UVM_MODEL_H
+
+#include <stdbool.h>
+
+#include "gpu_engine.h"
+#include "uvm_link.h"
+
+#define UVM_NO_BLOCK 0xffffffffu
+#define UVM_ALL_PAGES 0xffffffffu
+#define UVM_PAGE_BYTES 65536u
+#define UVM_BATCH_FAULTS 256u
+#define UVM_LISTS 4
+
+/* flags of a block */
+#define UVM_LIVE 1u
+#define UVM_CPU_MAPPED 2u
+#define UVM_HOST_ALLOCATED 4u
+#define UVM_UNMAPPED 8u /* from the GPU, by a discard: the next access faults */
+
+struct uvm_block {
+  uint64_t ready_ns;
+  uint64_t left_ns;
+  uint32_t gpu_pages;
+  uint32_t data_pages;
+  uint32_t previous;
+  uint32_t next;
+  uint8_t list;
+  uint8_t flags;
+  uint8_t discard;
+  uint8_t reserved[5];
+};
+
+struct uvm_list {
+  uint32_t head;
+  uint32_t tail;
+  uint32_t count;
+  uint32_t reserved;
+};
+
+struct uvm {
+  struct uvm_profile profile;
+  struct gpu_counters counters;
+  struct uvm_link h2d;
+  struct uvm_link d2h;
+  uint64_t now_ns;
+  uint64_t handler_free_ns; /* the serial fault handler */
+  uint64_t blocks_offset;   /* of the block table, from this struct */
+  uint64_t plain_bytes;
+  uint32_t block_count;
+  uint32_t capacity_blocks;
+  uint32_t plain_blocks;
+  uint32_t free_blocks;
+  struct uvm_list lists[UVM_LISTS]; /* [GPU_LIST_NONE] stays empty */
+};
+
+static inline struct uvm_block *uvm_blocks(const struct uvm *uvm) {
+  return (struct uvm_block *)((uintptr_t)uvm + (uintptr_t)uvm->blocks_offset);
+}
+
+static inline uint64_t uvm_ns(double time_us) {
+  return (uint64_t)(time_us * 1000 + 0.5);
+}
+
+static inline uint64_t uvm_pages_bytes(uint32_t pages) {
+  return (uint64_t)(uint32_t)__builtin_popcount(pages) * UVM_PAGE_BYTES;
+}
+
+static inline uint64_t uvm_max(uint64_t a, uint64_t b) {
+  return a > b ? a : b;
+}
+
+/* A chunk on its way from one block to another. */
+struct uvm_victim {
+  uint32_t block;    /* UVM_NO_BLOCK: it was free */
+  uint32_t pages;    /* to copy to the host */
+  uint64_t after_ns; /* its own traffic ends */
+  uint64_t host_ns;  /* work of the CPU for it */
+};
+
+/* A block that an operation misses, and the pages it wants. */
+struct uvm_miss {
+  uint32_t block;
+  uint32_t pages;
+  uint32_t access;
+};
+
+void uvm_init(struct uvm *uvm, const struct uvm_profile *profile, uint64_t blocks_offset,
+              uint32_t block_count, uint64_t memory_bytes, uint64_t now_ns);
+void uvm_error(struct uvm *uvm, uint32_t error, uint32_t block);
+
+/* uvm_model.c: lists and room */
+void uvm_list_remove(struct uvm *uvm, uint32_t block);
+void uvm_list_push(struct uvm *uvm, uint32_t block, uint32_t list, bool front);
+/* Puts a block with resident pages where it belongs: USED or DISCARDED, at the end. */
+void uvm_list_refresh(struct uvm *uvm, uint32_t block);
+/* Takes a chunk in the driver's order; false when there is none to take. */
+bool uvm_take_chunk(struct uvm *uvm, const struct gpu_hooks *hooks, struct uvm_victim *out);
+/* Books the victim's way out from `earliest_ns`; returns when its chunk is empty. */
+uint64_t uvm_victim_leaves(struct uvm *uvm, const struct uvm_victim *victim,
+                           uint64_t earliest_ns);
+/* Host pages for the block, at its first time: work of the CPU, else 0. */
+uint64_t uvm_host_allocate(struct uvm *uvm, struct uvm_block *block);
+/* The contents are worthless and forgotten. The chunk stays where it is. */
+void uvm_drop(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t block);
+void uvm_discard(struct uvm *uvm, uint32_t block, uint32_t kind);
+void uvm_free_block(struct uvm *uvm, uint32_t block, uint64_t *complete_ns);
+int uvm_plain_reserve(struct uvm *uvm, const struct gpu_hooks *hooks, uint64_t length_bytes,
+                      struct gpu_cost *cost);
+int uvm_plain_release(struct uvm *uvm, uint64_t length_bytes);
+int uvm_resize(struct uvm *uvm, const struct gpu_hooks *hooks, uint64_t memory_bytes,
+               struct gpu_cost *cost);
+
+/* uvm_move.c: what brings blocks in and out */
+/* Pages of `block` that a use with so many pages a block touches. */
+uint32_t uvm_touched_pages(uint32_t block, uint32_t pages_per_block);
+/* Services one batch of faults; returns the time of the replay. */
+uint64_t uvm_fault_batch(struct uvm *uvm, const struct gpu_hooks *hooks,
+                         const struct uvm_miss *misses, uint32_t count, bool replayable);
+/* Brings blocks onto the GPU; `first_slice` pays for the call, `two_passes` when
+ * the whole call has more than one block. */
+void uvm_prefetch_in(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t first,
+                     uint32_t count, bool first_slice, bool two_passes,
+                     struct gpu_cost *cost);
+void uvm_prefetch_out(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t first,
+                      uint32_t count, bool first_slice, bool two_passes,
+                      struct gpu_cost *cost);
+void uvm_cpu_access(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t first,
+                    uint32_t count, struct gpu_cost *cost);
+
+/* uvm_check.c: 0, or the number of the broken invariant */
+int uvm_check(const struct uvm *uvm);
+
+#endif

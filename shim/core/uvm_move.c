@@ -1,0 +1,252 @@
+/* uvm_move.c - demand faults, prefetches and the CPU's accesses: what they cost
+ * and what they move. See uvm_model.h. */
+#include "uvm_model.h"
+
+uint32_t uvm_touched_pages(uint32_t block, uint32_t pages_per_block) {
+  if (pages_per_block == 0 || pages_per_block >= GPU_PAGES_PER_BLOCK) return UVM_ALL_PAGES;
+  /* Spread over the block, from a page that depends on the block alone. */
+  uint32_t start = (block * 2654435761u) >> 27;
+  uint32_t stride = GPU_PAGES_PER_BLOCK / pages_per_block;
+  uint32_t pages = 0;
+  for (uint32_t i = 0; i < pages_per_block; i++)
+    pages |= 1u << ((start + i * stride) % GPU_PAGES_PER_BLOCK);
+  return pages;
+}
+
+/* The driver's tree prefetcher inside one block, bottom up. */
+static uint32_t complete_groups(uint32_t pages) {
+  for (uint32_t size = 2; size <= GPU_PAGES_PER_BLOCK; size *= 2) {
+    uint32_t group = size == 32 ? UVM_ALL_PAGES : (1u << size) - 1;
+    for (uint32_t at = 0; at < GPU_PAGES_PER_BLOCK; at += size) {
+      uint32_t mask = group << at;
+      if ((uint32_t)__builtin_popcount(pages & mask) * 100 > 51 * size) pages |= mask;
+    }
+  }
+  return pages;
+}
+
+static uint64_t book_in(struct uvm *uvm, uint64_t earliest_ns, uint32_t pages,
+                        double gbps) {
+  return uvm_link_book(&uvm->h2d, &uvm->d2h, uvm->now_ns, earliest_ns,
+                       uvm_pages_bytes(pages), gbps, uvm->profile.duplex_factor);
+}
+
+static uint64_t book_out(struct uvm *uvm, uint64_t earliest_ns, uint32_t pages) {
+  return uvm_link_book(&uvm->d2h, &uvm->h2d, uvm->now_ns, earliest_ns,
+                       uvm_pages_bytes(pages), uvm->profile.copy_d2h_gbps,
+                       uvm->profile.duplex_factor);
+}
+
+/* One block on its way in: who makes room, what is copied, what is zeroed. */
+struct arrival {
+  uint32_t block;
+  uint32_t copy_pages;
+  uint32_t populate_pages;
+  uint64_t host_ns; /* for room and unmapping */
+  struct uvm_victim victim;
+  bool remote; /* there is no room to be had */
+};
+
+/* Decides and books in the lists; times come later, by arrive(). */
+static void plan_arrival(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t block,
+                         uint32_t pages, struct arrival *out) {
+  struct uvm_block *b = &uvm_blocks(uvm)[block];
+  *out = (struct arrival){.block = block, .victim.block = UVM_NO_BLOCK};
+  if (b->discard != 0 && b->gpu_pages == 0) {
+    /* Discarded on the host: worthless there, so nothing is copied. The state
+     * itself survives a mere fault. */
+    uint8_t discard = b->discard;
+    uvm_drop(uvm, hooks, block);
+    b->discard = discard;
+  } else if (b->discard != 0) {
+    b->data_pages = b->gpu_pages;
+  }
+  uint32_t missing = pages & ~b->gpu_pages;
+  out->copy_pages = missing & b->data_pages;
+  out->populate_pages = missing & ~b->data_pages;
+  if (b->flags & UVM_CPU_MAPPED) {
+    out->host_ns += uvm_ns(uvm->profile.cpu_unmap_us);
+    b->flags &= (uint8_t)~UVM_CPU_MAPPED;
+  }
+  if (b->list == GPU_LIST_NONE) {
+    if (!uvm_take_chunk(uvm, hooks, &out->victim)) {
+      out->remote = true;
+      return;
+    }
+    out->host_ns += out->victim.host_ns;
+  }
+  b->gpu_pages |= missing;
+  b->data_pages |= missing;
+  b->flags &= (uint8_t)~UVM_UNMAPPED;
+  uvm->counters.populated_bytes += uvm_pages_bytes(out->populate_pages);
+  uvm_list_refresh(uvm, block);
+}
+
+/* Books the copies of a planned arrival from `earliest_ns` on; returns its end. */
+static uint64_t arrive(struct uvm *uvm, const struct arrival *arrival, uint64_t earliest_ns,
+                       double gbps) {
+  const struct uvm_block *b = &uvm_blocks(uvm)[arrival->block];
+  uint64_t room_ns = uvm_victim_leaves(uvm, &arrival->victim, earliest_ns);
+  uint64_t ready_ns = room_ns;
+  if (arrival->copy_pages != 0)
+    ready_ns = book_in(uvm, uvm_max(room_ns, b->left_ns), arrival->copy_pages, gbps);
+  if (arrival->populate_pages != 0) {
+    double zero_ns =
+        (double)uvm_pages_bytes(arrival->populate_pages) / uvm->profile.populate_gbps;
+    ready_ns = uvm_max(ready_ns, room_ns + (uint64_t)(zero_ns + 0.5));
+  }
+  return ready_ns;
+}
+
+static void written(struct uvm *uvm, uint32_t block) {
+  struct uvm_block *b = &uvm_blocks(uvm)[block];
+  if (b->discard != GPU_DISCARD_UNMAP || b->gpu_pages == 0) return;
+  b->discard = 0;
+  uvm_list_refresh(uvm, block);
+}
+
+uint64_t uvm_fault_batch(struct uvm *uvm, const struct gpu_hooks *hooks,
+                         const struct uvm_miss *misses, uint32_t count, bool replayable) {
+  const struct uvm_profile *profile = &uvm->profile;
+  struct arrival arrivals[UVM_BATCH_FAULTS];
+  uint64_t host_ns =
+      uvm_ns(profile->fault_base_us) + count * uvm_ns(profile->fault_block_us);
+  uint32_t moved_pages = 0;
+  for (uint32_t i = 0; i < count; i++) {
+    const struct uvm_miss *miss = &misses[i];
+    struct uvm_block *b = &uvm_blocks(uvm)[miss->block];
+    uint32_t faulted = miss->pages & ~b->gpu_pages;
+    uint32_t pages = faulted != 0 ? complete_groups(b->gpu_pages | faulted) : b->gpu_pages;
+    plan_arrival(uvm, hooks, miss->block, pages, &arrivals[i]);
+    host_ns += arrivals[i].host_ns;
+    uint32_t moved = arrivals[i].copy_pages | arrivals[i].populate_pages;
+    moved_pages += (uint32_t)__builtin_popcount(moved);
+    uvm->counters.fault_pages += (uint32_t)__builtin_popcount(faulted);
+    uint64_t copied_bytes = uvm_pages_bytes(arrivals[i].copy_pages);
+    if (arrivals[i].remote) {
+      uvm->counters.remote_blocks++;
+      uvm->counters.h2d_remote_bytes += copied_bytes;
+      continue;
+    }
+    uvm->counters.h2d_demand_bytes += copied_bytes;
+    if (miss->access != GPU_READ) written(uvm, miss->block);
+  }
+  host_ns += (uint64_t)((double)moved_pages * profile->fault_page_us * 1000 + 0.5);
+  if (!replayable) host_ns += count * uvm_ns(profile->nonreplayable_us);
+
+  uint64_t copies_ns = uvm_max(uvm->now_ns, uvm->handler_free_ns) + host_ns;
+  uint64_t end_ns = copies_ns;
+  for (uint32_t i = 0; i < count; i++)
+    end_ns = uvm_max(end_ns, arrive(uvm, &arrivals[i], copies_ns, profile->demand_gbps));
+  end_ns += uvm_ns(profile->fault_replay_us);
+  for (uint32_t i = 0; i < count; i++) {
+    struct uvm_block *b = &uvm_blocks(uvm)[misses[i].block];
+    if (!arrivals[i].remote) b->ready_ns = uvm_max(b->ready_ns, end_ns);
+  }
+  uvm->handler_free_ns = end_ns;
+  uvm->counters.fault_batches++;
+  uvm->counters.fault_blocks += count;
+  if (!replayable) uvm->counters.nonreplayable_blocks += count;
+  return end_ns;
+}
+
+static uint64_t second_pass_ns(const struct uvm *uvm, uint32_t count) {
+  const struct uvm_profile *profile = &uvm->profile;
+  return (uint64_t)((double)count * profile->prefetch_block_us *
+                        profile->prefetch_second_pass * 1000 +
+                    0.5);
+}
+
+void uvm_prefetch_in(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t first,
+                     uint32_t count, bool first_slice, bool two_passes,
+                     struct gpu_cost *cost) {
+  const struct uvm_profile *profile = &uvm->profile;
+  uint64_t host_ns = uvm->now_ns + (first_slice ? uvm_ns(profile->prefetch_call_us) : 0);
+  uint64_t complete_ns = host_ns;
+  for (uint32_t block = first; block < first + count; block++) {
+    struct uvm_block *b = &uvm_blocks(uvm)[block];
+    struct arrival arrival;
+    host_ns += uvm_ns(profile->prefetch_block_us);
+    plan_arrival(uvm, hooks, block, UVM_ALL_PAGES, &arrival);
+    b->discard = 0; /* an explicit migration clears the state */
+    uvm->counters.prefetch_in_blocks++;
+    if (arrival.remote) continue; /* stays where it is */
+    uvm_list_refresh(uvm, block);
+    host_ns += arrival.host_ns;
+    if ((arrival.copy_pages | arrival.populate_pages) == 0) {
+      uvm->counters.prefetch_resident_blocks++;
+    } else {
+      uvm->counters.h2d_prefetch_bytes += uvm_pages_bytes(arrival.copy_pages);
+      uint64_t ready_ns = arrive(uvm, &arrival, host_ns, profile->prefetch_h2d_gbps);
+      b->ready_ns = uvm_max(b->ready_ns, ready_ns);
+    }
+    complete_ns = uvm_max(complete_ns, b->ready_ns);
+  }
+  if (two_passes) host_ns += second_pass_ns(uvm, count);
+  cost->caller_free_ns = host_ns;
+  cost->complete_ns = uvm_max(complete_ns, host_ns);
+  uvm->counters.caller_ns += host_ns - uvm->now_ns;
+}
+
+/* A block goes to the host by request; its chunk becomes the first victim.
+ * Returns the end of the copy. */
+static uint64_t depart(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t block,
+                       uint64_t earliest_ns, uint64_t *copied_bytes) {
+  struct uvm_block *b = &uvm_blocks(uvm)[block];
+  uint64_t end_ns = earliest_ns;
+  if (b->discard != 0) uvm_drop(uvm, hooks, block);
+  if (b->gpu_pages != 0) {
+    end_ns = book_out(uvm, uvm_max(earliest_ns, b->ready_ns), b->gpu_pages);
+    *copied_bytes += uvm_pages_bytes(b->gpu_pages);
+    b->left_ns = end_ns;
+    b->gpu_pages = 0;
+  } else {
+    end_ns = uvm_max(end_ns, b->left_ns);
+  }
+  b->data_pages = UVM_ALL_PAGES; /* what was never there is zeroed on the host */
+  b->flags |= UVM_CPU_MAPPED;
+  if (b->list == GPU_LIST_USED || b->list == GPU_LIST_DISCARDED) {
+    uvm_list_remove(uvm, block);
+    uvm_list_push(uvm, block, GPU_LIST_UNUSED, true);
+  }
+  return end_ns;
+}
+
+void uvm_prefetch_out(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t first,
+                      uint32_t count, bool first_slice, bool two_passes,
+                      struct gpu_cost *cost) {
+  const struct uvm_profile *profile = &uvm->profile;
+  uint64_t host_ns = uvm->now_ns + (first_slice ? uvm_ns(profile->prefetch_call_us) : 0);
+  uint64_t copied_ns = host_ns, copied_bytes = 0;
+  uint32_t newly_mapped = 0;
+  for (uint32_t block = first; block < first + count; block++) {
+    struct uvm_block *b = &uvm_blocks(uvm)[block];
+    host_ns += uvm_ns(profile->prefetch_block_us) + uvm_host_allocate(uvm, b);
+    if (!(b->flags & UVM_CPU_MAPPED) || b->gpu_pages != 0) newly_mapped++;
+    copied_ns = uvm_max(copied_ns, depart(uvm, hooks, block, host_ns, &copied_bytes));
+    uvm->counters.prefetch_out_blocks++;
+  }
+  if (two_passes) host_ns += second_pass_ns(uvm, count);
+  uvm->counters.d2h_prefetch_bytes += copied_bytes;
+  /* The caller is blocked to the end of the copies, then maps the pages. */
+  uint64_t end_ns =
+      uvm_max(host_ns, copied_ns) + newly_mapped * uvm_ns(512 * profile->cpu_pte_us);
+  cost->caller_free_ns = cost->complete_ns = end_ns;
+  uvm->counters.caller_ns += end_ns - uvm->now_ns;
+}
+
+void uvm_cpu_access(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t first,
+                    uint32_t count, struct gpu_cost *cost) {
+  const struct uvm_profile *profile = &uvm->profile;
+  uint64_t time_ns = uvm->now_ns;
+  for (uint32_t block = first; block < first + count; block++) {
+    struct uvm_block *b = &uvm_blocks(uvm)[block];
+    if ((b->flags & UVM_CPU_MAPPED) && b->gpu_pages == 0) continue;
+    uint64_t copied_bytes = 0;
+    time_ns += uvm_ns(profile->fault_block_us) + uvm_host_allocate(uvm, b);
+    time_ns = depart(uvm, hooks, block, time_ns, &copied_bytes);
+    time_ns += uvm_ns(512 * profile->cpu_pte_us);
+    uvm->counters.d2h_cpu_bytes += copied_bytes;
+  }
+  cost->caller_free_ns = cost->complete_ns = time_ns;
+}

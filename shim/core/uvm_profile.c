@@ -1,0 +1,253 @@
+/* uvm_profile.c - reads a flattened device profile; times of kernels and fills.
+ *
+ * The table below is the list of keys; pump/profiles/__init__.py has the same
+ * list for the TOML side, and a test holds the two against each other.
+ */
+#include "uvm_profile.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum kind { KIND_NAME, KIND_U32, KIND_U64, KIND_DOUBLE, KIND_VERSION };
+
+struct key {
+  const char *name;
+  enum kind kind;
+  size_t offset;
+  double minimum;
+  double maximum;
+};
+
+#define FIELD(member) offsetof(struct uvm_profile, member)
+#define MAX_GBPS 100000.0
+#define MAX_US 1000000.0
+
+static const struct key keys[] = {
+    {"name", KIND_NAME, FIELD(name), 0, 0},
+    {"device.name", KIND_NAME, FIELD(device_name), 0, 0},
+    {"device.compute_capability", KIND_VERSION, FIELD(compute_major), 0, 0},
+    {"device.memory_bytes", KIND_U64, FIELD(memory_bytes), 2097152, 1e15},
+    {"device.l2_cache_bytes", KIND_U64, FIELD(l2_cache_bytes), 0, 1e12},
+    {"device.shared_bytes_per_block", KIND_U64, FIELD(shared_bytes_per_block), 0, 1e9},
+    {"device.shared_bytes_per_block_optin", KIND_U64, FIELD(shared_bytes_per_block_optin),
+     0, 1e9},
+    {"device.shared_bytes_per_multiprocessor", KIND_U64,
+     FIELD(shared_bytes_per_multiprocessor), 0, 1e9},
+    {"device.multiprocessors", KIND_U32, FIELD(multiprocessors), 1, 100000},
+    {"device.threads_per_multiprocessor", KIND_U32, FIELD(threads_per_multiprocessor), 32,
+     65536},
+    {"device.registers_per_block", KIND_U32, FIELD(registers_per_block), 1, 1e7},
+    {"device.clock_khz", KIND_U32, FIELD(clock_khz), 1, 1e8},
+    {"device.memory_clock_khz", KIND_U32, FIELD(memory_clock_khz), 1, 1e8},
+    {"device.memory_bus_bits", KIND_U32, FIELD(memory_bus_bits), 1, 1e6},
+    {"device.pci_device", KIND_U32, FIELD(pci_device), 0, 65535},
+    {"link.prefetch_h2d_gbps", KIND_DOUBLE, FIELD(prefetch_h2d_gbps), 0.001, MAX_GBPS},
+    {"link.copy_h2d_gbps", KIND_DOUBLE, FIELD(copy_h2d_gbps), 0.001, MAX_GBPS},
+    {"link.copy_d2h_gbps", KIND_DOUBLE, FIELD(copy_d2h_gbps), 0.001, MAX_GBPS},
+    {"link.demand_gbps", KIND_DOUBLE, FIELD(demand_gbps), 0.001, MAX_GBPS},
+    {"link.duplex_factor", KIND_DOUBLE, FIELD(duplex_factor), 0.1, 1},
+    {"uvm.populate_gbps", KIND_DOUBLE, FIELD(populate_gbps), 0.001, MAX_GBPS},
+    {"uvm.fault_base_us", KIND_DOUBLE, FIELD(fault_base_us), 0, MAX_US},
+    {"uvm.fault_replay_us", KIND_DOUBLE, FIELD(fault_replay_us), 0, MAX_US},
+    {"uvm.fault_block_us", KIND_DOUBLE, FIELD(fault_block_us), 0, MAX_US},
+    {"uvm.fault_page_us", KIND_DOUBLE, FIELD(fault_page_us), 0, MAX_US},
+    {"uvm.evict_us", KIND_DOUBLE, FIELD(evict_us), 0, MAX_US},
+    {"uvm.prefetch_call_us", KIND_DOUBLE, FIELD(prefetch_call_us), 0, MAX_US},
+    {"uvm.prefetch_block_us", KIND_DOUBLE, FIELD(prefetch_block_us), 0, MAX_US},
+    {"uvm.prefetch_second_pass", KIND_DOUBLE, FIELD(prefetch_second_pass), 0, 10},
+    {"uvm.cpu_pte_us", KIND_DOUBLE, FIELD(cpu_pte_us), 0, MAX_US},
+    {"uvm.cpu_unmap_us", KIND_DOUBLE, FIELD(cpu_unmap_us), 0, MAX_US},
+    {"uvm.host_alloc_us", KIND_DOUBLE, FIELD(host_alloc_us), 0, MAX_US},
+    {"uvm.nonreplayable_us", KIND_DOUBLE, FIELD(nonreplayable_us), 0, MAX_US},
+    {"kernels.default_gbps", KIND_DOUBLE, FIELD(kernel_gbps), 0.001, MAX_GBPS},
+    {"kernels.min_us", KIND_DOUBLE, FIELD(kernel_min_us), 0, MAX_US},
+    {"kernels.launch_us", KIND_DOUBLE, FIELD(launch_us), 0, MAX_US},
+};
+#define KEYS (sizeof(keys) / sizeof(keys[0]))
+
+struct parser {
+  struct uvm_profile *out;
+  char *error;
+  size_t error_bytes;
+  bool seen[KEYS];
+};
+
+static int fail(struct parser *parser, const char *what, const char *key, int key_length) {
+  if (parser->error_bytes > 0)
+    (void)snprintf(parser->error, parser->error_bytes, "device profile: %s '%.*s'", what,
+                   key_length, key);
+  return -1;
+}
+
+/* strtod is at the mercy of the locale: a profile is not. Plain decimals with an
+ * optional exponent, as Python's repr writes them. */
+static bool read_number(const char *text, size_t length, double *out) {
+  double value = 0, scale = 1;
+  size_t i = 0, digits = 0;
+  for (; i < length && text[i] >= '0' && text[i] <= '9'; i++, digits++)
+    value = value * 10 + (text[i] - '0');
+  if (i < length && text[i] == '.')
+    for (i++; i < length && text[i] >= '0' && text[i] <= '9'; i++, digits++) {
+      value = value * 10 + (text[i] - '0');
+      scale *= 10;
+    }
+  if (digits == 0) return false;
+  int exponent = 0;
+  if (i < length && (text[i] == 'e' || text[i] == 'E')) {
+    int sign = 1;
+    i++;
+    if (i < length && (text[i] == '+' || text[i] == '-')) sign = text[i++] == '-' ? -1 : 1;
+    if (i == length) return false;
+    for (; i < length && text[i] >= '0' && text[i] <= '9' && exponent < 400; i++)
+      exponent = exponent * 10 + (text[i] - '0');
+    exponent *= sign;
+  }
+  if (i != length) return false;
+  *out = value / scale * pow(10, exponent);
+  return true;
+}
+
+static bool copy_name(char *out, const char *text, size_t length) {
+  if (length == 0 || length >= UVM_PROFILE_NAME_BYTES) return false;
+  memcpy(out, text, length);
+  out[length] = 0;
+  return true;
+}
+
+static bool read_version(const char *text, size_t length, uint32_t *major_minor) {
+  const char *dot = memchr(text, '.', length);
+  double major, minor;
+  if (!dot || !read_number(text, (size_t)(dot - text), &major) ||
+      !read_number(dot + 1, length - (size_t)(dot - text) - 1, &minor))
+    return false;
+  if (major > 99 || minor > 9 || major != floor(major) || minor != floor(minor))
+    return false;
+  major_minor[0] = (uint32_t)major;
+  major_minor[1] = (uint32_t)minor;
+  return true;
+}
+
+/* False when the text is not a value of that kind, or out of the key's bounds. */
+static bool store(struct uvm_profile *out, const struct key *key, const char *text,
+                  size_t length) {
+  char *field = (char *)out + key->offset;
+  if (key->kind == KIND_NAME) return copy_name(field, text, length);
+  if (key->kind == KIND_VERSION)
+    return read_version(text, length, (uint32_t *)(void *)field);
+  double value;
+  if (!read_number(text, length, &value)) return false;
+  if (!(value >= key->minimum && value <= key->maximum)) return false;
+  if (key->kind == KIND_DOUBLE) {
+    memcpy(field, &value, sizeof value);
+    return true;
+  }
+  if (value != floor(value)) return false;
+  if (key->kind == KIND_U64) {
+    uint64_t whole = (uint64_t)value;
+    memcpy(field, &whole, sizeof whole);
+  } else {
+    uint32_t whole = (uint32_t)value;
+    memcpy(field, &whole, sizeof whole);
+  }
+  return true;
+}
+
+/* kernel.NAME.gbps and kernel.NAME.min_us; NAME may contain dots. */
+static int store_kernel(struct parser *parser, const char *key, size_t key_length,
+                        const char *value, size_t value_length) {
+  static const char prefix[] = "kernel.";
+  const char *name = key + sizeof(prefix) - 1;
+  const char *dot = NULL;
+  for (const char *c = name; c < key + key_length; c++)
+    if (*c == '.') dot = c;
+  if (!dot) return fail(parser, "unknown key", key, (int)key_length);
+  size_t suffix_length = key_length - (size_t)(dot + 1 - key);
+  bool gbps = suffix_length == 4 && memcmp(dot + 1, "gbps", 4) == 0;
+  bool min_us = suffix_length == 6 && memcmp(dot + 1, "min_us", 6) == 0;
+  char kernel[UVM_PROFILE_NAME_BYTES];
+  if ((!gbps && !min_us) || !copy_name(kernel, name, (size_t)(dot - name)))
+    return fail(parser, "unknown key", key, (int)key_length);
+  double number;
+  if (!read_number(value, value_length, &number) || number > MAX_US ||
+      (gbps && number < 0.001))
+    return fail(parser, "bad value of key", key, (int)key_length);
+
+  struct uvm_profile *out = parser->out;
+  uint32_t i = 0;
+  while (i < out->kernel_count && strcmp(out->kernels[i].name, kernel) != 0) i++;
+  if (i == UVM_PROFILE_MAX_KERNELS)
+    return fail(parser, "too many kernels, no room for", key, (int)key_length);
+  struct uvm_kernel_timing *timing = &out->kernels[i];
+  if (i == out->kernel_count) {
+    memcpy(timing->name, kernel, sizeof kernel);
+    timing->gbps = timing->min_us = -1; /* the default, filled in at the end */
+    out->kernel_count++;
+  }
+  double *field = gbps ? &timing->gbps : &timing->min_us;
+  if (*field >= 0) return fail(parser, "key given twice:", key, (int)key_length);
+  *field = number;
+  return 0;
+}
+
+static int store_entry(struct parser *parser, const char *entry, size_t length) {
+  const char *equals = memchr(entry, '=', length);
+  if (!equals) return fail(parser, "no '=' in", entry, (int)length);
+  size_t key_length = (size_t)(equals - entry);
+  const char *value = equals + 1;
+  size_t value_length = length - key_length - 1;
+  if (key_length > 7 && memcmp(entry, "kernel.", 7) == 0)
+    return store_kernel(parser, entry, key_length, value, value_length);
+  for (size_t i = 0; i < KEYS; i++) {
+    if (strlen(keys[i].name) != key_length || memcmp(keys[i].name, entry, key_length) != 0)
+      continue;
+    if (parser->seen[i]) return fail(parser, "key given twice:", entry, (int)key_length);
+    parser->seen[i] = true;
+    if (!store(parser->out, &keys[i], value, value_length))
+      return fail(parser, "bad value of key", entry, (int)key_length);
+    return 0;
+  }
+  return fail(parser, "unknown key", entry, (int)key_length);
+}
+
+int uvm_profile_parse(const char *text, struct uvm_profile *out, char *error,
+                      size_t error_bytes) {
+  struct parser parser = {.out = out, .error = error, .error_bytes = error_bytes};
+  if (error_bytes > 0) error[0] = 0;
+  memset(out, 0, sizeof *out);
+  while (*text) {
+    size_t length = strcspn(text, ";");
+    if (length > 0 && store_entry(&parser, text, length) != 0) return -1;
+    text += length;
+    if (*text == ';') text++;
+  }
+  for (size_t i = 0; i < KEYS; i++)
+    if (!parser.seen[i])
+      return fail(&parser, "missing key", keys[i].name, (int)strlen(keys[i].name));
+  for (uint32_t i = 0; i < out->kernel_count; i++) {
+    if (out->kernels[i].gbps < 0) out->kernels[i].gbps = out->kernel_gbps;
+    if (out->kernels[i].min_us < 0) out->kernels[i].min_us = out->kernel_min_us;
+  }
+  return 0;
+}
+
+uint64_t uvm_profile_kernel_ns(const struct uvm_profile *profile, const char *name,
+                               uint64_t touched_bytes) {
+  double gbps = profile->kernel_gbps, min_us = profile->kernel_min_us;
+  for (uint32_t i = 0; i < profile->kernel_count; i++)
+    if (strcmp(profile->kernels[i].name, name) == 0) {
+      gbps = profile->kernels[i].gbps;
+      min_us = profile->kernels[i].min_us;
+    }
+  double time_ns = (double)touched_bytes / gbps;
+  if (time_ns < min_us * 1000) time_ns = min_us * 1000;
+  return (uint64_t)(time_ns + 0.5);
+}
+
+uint64_t uvm_profile_fill_ns(const struct uvm_profile *profile, uint64_t length_bytes) {
+  double time_ns = (double)length_bytes / profile->populate_gbps;
+  if (time_ns < profile->kernel_min_us * 1000) time_ns = profile->kernel_min_us * 1000;
+  return (uint64_t)(time_ns + 0.5);
+}
