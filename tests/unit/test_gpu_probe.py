@@ -1,0 +1,332 @@
+"""scripts/gpu_probe without a GPU: arguments, guard, statistics, profile, watchdog.
+
+Nothing here calls a driver; that the questions are right can only be seen on a card.
+"""
+
+from __future__ import annotations
+
+import importlib.machinery
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "gpu_probe"
+
+
+def load_probe() -> ModuleType:
+    loader = importlib.machinery.SourceFileLoader("gpu_probe", str(SCRIPT))
+    spec = importlib.util.spec_from_loader("gpu_probe", loader)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["gpu_probe"] = module  # dataclasses look their module up
+    loader.exec_module(module)
+    return module
+
+
+probe: Any = load_probe()
+
+
+def run(*args: str, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(SCRIPT), *args],
+        capture_output=True, text=True, timeout=30, env=os.environ | env, check=False,
+    )
+
+
+# ---- arguments
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (("--only", "no_such_question"), "no_such_question"),
+        (("--skip", "no_such_question"), "no_such_question"),
+        (("--max-managed", "5G"), "hard cap"),
+        (("--max-managed", "lots"), "'lots' is no size"),
+        (("--max-managed", "0"), "'0' is no size"),
+        (("--max-managed", ""), "'' is no size"),
+        (("--out", "/no/such/folder/x.json"), "/no/such/folder/x.json"),
+        (("--nonsense",), "--nonsense"),
+    ],
+)
+def test_bad_arguments_are_named_and_end_with_two(arguments: tuple[str, ...], named: str) -> None:
+    ended = run(*arguments)
+    assert ended.returncode == 2
+    assert named in ended.stderr
+    assert ended.stdout == ""
+
+
+def test_sizes_are_read_with_their_suffixes() -> None:
+    assert [probe.parse_size(text) for text in ("4096", "8K", "512m", "4G")] == [
+        4096, 8192, 512 << 20, 4 << 30,
+    ]
+
+
+def test_the_list_needs_no_driver_and_names_every_question_once() -> None:
+    ended = run("--list", LD_LIBRARY_PATH="")
+    assert ended.returncode == 0
+    assert [line.split()[0] for line in ended.stdout.splitlines()] == list(probe.QUESTIONS)
+
+
+def test_without_a_driver_there_is_one_clear_line_and_exit_three(tmp_path: Path) -> None:
+    # A file that is no library, first on the search path, stands for a missing driver everywhere.
+    (tmp_path / "libcuda.so.1").write_bytes(b"not a library")
+    out = tmp_path / "report.json"
+    ended = run("--out", str(out), LD_LIBRARY_PATH=str(tmp_path))
+    assert ended.returncode == 3
+    assert len(ended.stderr.splitlines()) == 1
+    assert "libcuda.so.1" in ended.stderr
+    assert not out.exists()
+
+
+# ---- registry
+
+
+def test_the_registry_bounds_and_explains_every_question() -> None:
+    for name, asked in probe.QUESTIONS.items():
+        assert name == asked.name
+        assert len(asked.decides) > 10
+        assert asked.not_asked or 0 < asked.limit_s <= 75
+    assert next(iter(probe.QUESTIONS)) == "machine"
+    asked_names = [name for name, asked in probe.QUESTIONS.items() if not asked.not_asked]
+    assert asked_names[-1] == "discard", "the only question that destroys data comes last"
+    assert probe.TOTAL_LIMIT_S + probe.KILL_GRACE_S < 360
+
+
+def test_what_needs_oversubscription_is_never_asked() -> None:
+    for name in ("eviction_order", "eviction_cost"):
+        assert "oversubscription" in probe.QUESTIONS[name].not_asked
+
+
+def test_only_and_skip_choose_but_the_machine_is_always_asked() -> None:
+    def chosen(only: list[str] | None, skip: list[str]) -> set[str]:
+        return {asked.name for asked, yes in probe.selected(only, skip) if yes}
+
+    assert chosen(["faults"], []) == {"machine", "faults"}
+    assert chosen(["faults", "duplex"], ["faults", "machine"]) == {"machine", "duplex"}
+    assert chosen(None, ["faults"]) == set(probe.QUESTIONS) - {"faults"}
+
+
+def test_every_driver_call_of_the_script_has_a_signature() -> None:
+    import re
+
+    text = SCRIPT.read_text()
+    used = re.findall(r'\b(?:call|timed|native|handle_of)\(\s*"(cu\w+)"', text)
+    assert used and set(used) <= set(probe.SIGNATURES)
+
+
+def test_kernels_are_compiled_or_their_absence_is_explained() -> None:
+    try:
+        cubin, ptx = probe.compile_kernels(80)
+    except probe.UnsupportedError as error:
+        pytest.skip(f"no NVRTC here: {error}")
+    for name in ("probe_empty", "probe_fill", "probe_chain", "probe_struct"):
+        assert f".entry {name}".encode() in ptx
+        assert name.encode() in cubin
+    assert cubin[:4] == b"\x7fELF"
+
+
+# ---- memory guard
+
+
+GIB = 1 << 30
+
+
+def test_the_guard_allows_what_stays_below_cap_and_free_memory() -> None:
+    assert probe.managed_refusal(GIB, 0, 80 * GIB, 4 * GIB) is None
+    assert probe.managed_refusal(GIB, 3 * GIB, 80 * GIB, 4 * GIB) is None
+    assert probe.managed_refusal(900, 0, 1000, 4 * GIB) is None
+
+
+@pytest.mark.parametrize(
+    ("asked", "held", "free", "cap", "why"),
+    [
+        (GIB + 1, 3 * GIB, 80 * GIB, 4 * GIB, "cap"),
+        (5 * GIB, 0, 80 * GIB, 100 * GIB, "cap"),  # the hard cap holds whatever is asked for
+        (GIB, 0, 80 * GIB, GIB - 1, "cap"),
+        (901, 0, 1000, 4 * GIB, "90 %"),
+        (1, 900, 1000, 4 * GIB, "90 %"),
+        (1, 0, 0, 4 * GIB, "90 %"),
+        (0, 0, GIB, GIB, "no sense"),
+        (-5, 0, GIB, GIB, "no sense"),
+    ],
+)
+def test_the_guard_refuses(asked: int, held: int, free: int, cap: int, why: str) -> None:
+    assert why in (probe.managed_refusal(asked, held, free, cap) or "")
+
+
+def test_managed_memory_is_only_allocated_behind_the_guard(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_call(name: str, *_: Any) -> int:
+        raise AssertionError(f"{name} was called although the guard must refuse")
+
+    gpu = object.__new__(probe.Gpu)
+    gpu.held, gpu.managed_cap = {1: GIB}, 2 * GIB
+    monkeypatch.setattr(probe, "handle_of", no_call)
+    monkeypatch.setattr(probe, "call", no_call)
+    gpu.memory_info = lambda: (100 * GIB, 141 * GIB)
+    with pytest.raises(probe.GuardError, match="cap"):
+        gpu.managed(GIB + 1)
+    gpu.memory_info = lambda: (2 * GIB, 141 * GIB)
+    with pytest.raises(probe.GuardError, match="90 %"):
+        gpu.managed(GIB)
+    with pytest.raises(probe.GuardError, match="leave too little"):
+        gpu.plain(GIB)
+
+
+# ---- statistics
+
+
+def test_percentiles_interpolate_between_samples() -> None:
+    assert probe.percentile([1.0, 2.0, 3.0, 4.0], 0.5) == 2.5
+    assert probe.percentile([7.0], 0.99) == 7.0
+    assert probe.percentile(list(range(101)), 0.9) == 90
+    with pytest.raises(ValueError, match="nothing"):
+        probe.percentile([], 0.5)
+
+
+def test_a_summary_is_sorted_scaled_and_complete() -> None:
+    found = probe.us([3000, 1000, 2000])
+    assert found == {"n": 3, "median": 2.0, "p10": 1.2, "p90": 2.8, "p99": 2.98,
+                     "min": 1.0, "max": 3.0}
+    assert probe.us([]) == {"n": 0}
+
+
+def test_a_line_is_recovered_from_its_points() -> None:
+    fixed, per_block = probe.line_fit([(x, 8 + 6 * x) for x in (1, 2, 64, 128)])
+    assert fixed == pytest.approx(8)
+    assert per_block == pytest.approx(6)
+    for points in ([], [(1, 2)], [(3, 1), (3, 2)]):
+        with pytest.raises(ValueError, match="two different x"):
+            probe.line_fit(points)
+
+
+def test_overlapping_transfers_yield_the_share_kept_while_both_run() -> None:
+    # 1000 bytes at 1 byte/ns alone. Over (0, 1200) with company during (0, 1000): the last
+    # 200 ns moved 200 bytes, so 800 bytes in the shared 1000 ns.
+    assert probe.overlap_rate((0, 1200), (0, 1000), 1000, 1.0) == pytest.approx(0.8)
+    assert probe.overlap_rate((0, 1000), (0, 1000), 1000, 1.0) == 1.0
+    assert probe.overlap_rate((0, 1000), (1000, 2000), 1000, 1.0) == 0.0
+    assert probe.overlap_rate((0, 1000), (0, 1000), 1000, 0.0) == 0.0
+
+
+def test_only_changes_of_an_answer_are_kept_in_the_symbol_table() -> None:
+    rows = {"0": {"13000": "b", "3020": "a", "8000": "a", "12020": "b"}}
+    assert probe.compress(rows) == {"0": {"3020": "a", "12020": "b"}}
+
+
+# ---- profile
+
+
+def test_the_profile_undoes_the_cost_model() -> None:
+    answers = {
+        "copy_engine": {"d2h_gbps": 25.0, "h2d_gbps": 26.0},
+        "prefetch_idle": {
+            "256_mib": {"in": {"gbps": 23.0}},
+            "fit_in_caller": {"fixed_us": 8.0, "per_block_us": 28.0},
+            # copying a block takes 2 MiB / 25 GB/s = 83.886 us; 512 pages at 0.25 us on top
+            "fit_out_caller": {"fixed_us": 9.0, "per_block_us": 83.886 + 128},
+        },
+        "populate": {"fit_prefetch_caller": {"fixed_us": 8.0, "per_block_us": 8.0}},
+        "faults": {
+            "serial_fault_us": {"median": 40.5},
+            "fit_one_page_a_block": {"fixed_us": 30.0, "per_block_us": 10.5},
+            "1_slots_of_64_kib_in_one_block_us": {"median": 40.5},
+            "32_slots_of_64_kib_in_one_block_us": {"median": 56.0},
+        },
+        "duplex": {"one_out_thread_delta_in": {"median": 0.9},
+                   "one_out_thread_delta_out": {"median": 0.8}},
+    }
+    found = probe.derive_profile({name: {"result": result} for name, result in answers.items()})
+    assert found["t_cpupte_us"] == pytest.approx(0.25, rel=1e-3)
+    assert found["t_cpuunmap_us"] == 20
+    assert found["t_pg_us"] == 0.5
+    assert found["t_blk_us"] == 10
+    assert found["t0_replay_us"] == 30
+    assert found["delta"] == 0.8
+    assert found["copy_h2d_gbps"] == 26
+    assert found["t_ev_us"] is None, "only oversubscription could tell"
+    assert found["bw_memset_gbps"] is None, "kernel_speed was not asked"
+
+
+def test_a_profile_of_nothing_is_all_unknown() -> None:
+    found = probe.derive_profile({"faults": {"status": "skipped"}})
+    assert found and set(found.values()) == {None}
+
+
+# ---- children and the watchdog
+
+
+def question_of(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, body: str) -> Any:
+    """A question whose child runs `body` instead of asking a card."""
+    script = tmp_path / "child"
+    script.write_text("import os, sys, time\n" + body)
+    monkeypatch.setattr(probe, "__file__", str(script))
+    return probe.Question("faults", "a question of this test", 20, probe.never, True)
+
+
+NOTE = """print('@@probe {"note": "a", "value": 1}', flush=True)\n"""
+
+
+def test_a_hanging_question_is_killed_and_keeps_what_it_had_noted(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked = question_of(monkeypatch, tmp_path, NOTE + "time.sleep(60)")
+    begin = time.monotonic()
+    answer = probe.ask_in_child(asked, 1.0, GIB)
+    assert time.monotonic() - begin < 10
+    assert answer["status"] == "timeout"
+    assert "within 1 s" in answer["reason"]
+    assert answer["result"] == {"a": 1}
+
+
+def test_a_crashing_question_is_a_failure_with_its_reason_and_its_notes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    body = NOTE + "sys.stderr.write('boom'); sys.stderr.flush(); os.kill(os.getpid(), 11)"
+    answer = probe.ask_in_child(question_of(monkeypatch, tmp_path, body), 20.0, GIB)
+    assert answer["status"] == "failed"
+    assert "-11" in answer["reason"]
+    assert answer["stderr"] == "boom"
+    assert answer["result"] == {"a": 1}
+
+
+def test_a_finished_question_is_read_through_foreign_output(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    body = "print('a driver talks')\n" + NOTE + (
+        """print('@@probe {"note": "cut')\n"""
+        """print('@@probe {"status": "unsupported", "reason": "no such call"}')\n"""
+    )
+    answer = probe.ask_in_child(question_of(monkeypatch, tmp_path, body), 20.0, GIB)
+    assert (answer["status"], answer["reason"]) == ("unsupported", "no such call")
+    assert answer["result"] == {"a": 1}
+
+
+def test_a_stuck_child_ends_the_questions_but_not_the_report(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked_names = []
+
+    def answer(asked: Any, limit_s: float, cap: int) -> dict[str, Any]:
+        asked_names.append(asked.name)
+        base = {"status": "ok", "reason": "", "seconds": 0.1, "result": {"host": {"k": 1}}}
+        return base if asked.name == "machine" else base | {"status": "timeout", "stuck": True}
+
+    monkeypatch.setattr(probe, "ask_in_child", answer)
+    out = tmp_path / "report.json"
+    assert probe.probe(probe.parse_arguments(["--out", str(out)])) == 0
+    assert asked_names == ["machine", "symbols"]
+    report = json.loads(out.read_text())
+    assert list(report["questions"]) == list(probe.QUESTIONS)
+    assert report["host"] == {"k": 1}
+    assert "could not be killed" in report["questions"]["faults"]["reason"]
+    assert report["questions"]["eviction_order"]["status"] == "skipped"
+    assert report["schema"] == 1 and set(report["profile"].values()) == {None}
