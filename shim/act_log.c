@@ -1,0 +1,149 @@
+/* act_log.c - one line per message, to PUMP_LOG_FILE or to stderr.
+ *
+ * It is not a logging framework: no buffer, no thread, no allocation, one write
+ * per line, so that a line survives _exit and lines of several processes do not
+ * mix.
+ *
+ * DESIGN. The process is the program's, not ours: it may close descriptor 2 or
+ * give its number to a data file. So stderr is used only while descriptor 2 is
+ * still the file it was when this library was loaded (device and inode), and the
+ * log file is opened for each message instead of keeping a descriptor that the
+ * program could close and reuse. Settings are copied at load because programs
+ * rewrite their environment.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "act.h"
+#include "act_private.h"
+
+#define LINE_BYTES 1024
+
+/* Written once by the constructor, before any thread exists; kept over fork. */
+static int log_level = PUMP_LOG_WARNING;
+static char log_file[4096];
+static dev_t stderr_device;
+static ino_t stderr_inode;
+static bool stderr_known;
+
+static int level_from(const char *text) {
+  static const char *const names[] = {"error", "warning", "info", "debug"};
+  for (int i = 0; text != NULL && i < 4; i++)
+    if (strcmp(text, names[i]) == 0) return i;
+  return PUMP_LOG_WARNING;
+}
+
+__attribute__((constructor)) static void log_load(void) {
+  int saved = errno;
+  struct stat st;
+  if (fstat(STDERR_FILENO, &st) == 0) {
+    stderr_device = st.st_dev;
+    stderr_inode = st.st_ino;
+    stderr_known = true;
+  }
+  log_level = level_from(getenv("PUMP_LOG_LEVEL"));
+  const char *file = getenv("PUMP_LOG_FILE");
+  if (file != NULL && strlen(file) < sizeof log_file) strcpy(log_file, file);
+  errno = saved;
+}
+
+/* Never blocks and never raises SIGPIPE in the program: where nobody reads, or
+ * not fast enough, the line is lost and the program goes on. A line fits into
+ * PIPE_BUF, so a pipe that polls writable takes it whole. */
+static void write_line(int descriptor, const char *line, size_t length) {
+  struct pollfd ready = {.fd = descriptor, .events = POLLOUT};
+  if (poll(&ready, 1, 0) != 1 || (ready.revents & POLLOUT) == 0) return;
+  sigset_t pipe_signal, before, pending;
+  sigemptyset(&pipe_signal);
+  sigaddset(&pipe_signal, SIGPIPE);
+  sigpending(&pending);
+  if (pthread_sigmask(SIG_BLOCK, &pipe_signal, &before) != 0) return;
+  ssize_t n = write(descriptor, line, length);
+  if (n < 0 && errno == EPIPE && !sigismember(&pending, SIGPIPE)) {
+    struct timespec at_once = {0};
+    sigtimedwait(&pipe_signal, NULL, &at_once);
+  }
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+static void to_stderr(const char *line, size_t length) {
+  struct stat st;
+  if (!stderr_known || fstat(STDERR_FILENO, &st) != 0) return;
+  if (st.st_dev != stderr_device || st.st_ino != stderr_inode) return;
+  write_line(STDERR_FILENO, line, length);
+}
+
+static bool to_file(const char *line, size_t length) {
+  if (log_file[0] == '\0') return false;
+  int file = open(log_file,
+                  O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0644);
+  if (file < 0) return false;
+  write_line(file, line, length);
+  close(file);
+  return true;
+}
+
+/* Formats into `line`, newline and "pump: " included; returns its length. */
+static size_t format_line(char line[LINE_BYTES], const char *format, va_list arguments) {
+  static const char prefix[] = "pump: ";
+  memcpy(line, prefix, sizeof prefix - 1);
+  size_t used = sizeof prefix - 1, room = LINE_BYTES - used - 1;
+  int n = vsnprintf(line + used, room, format, arguments);
+  if (n > 0) used += (size_t)n < room ? (size_t)n : room - 1;
+  for (size_t i = 0; i < used; i++)
+    if (line[i] == '\n') line[i] = ' ';
+  line[used++] = '\n';
+  return used;
+}
+
+static void say(int level, bool stderr_too, const char *format, va_list arguments) {
+  if (level > log_level) return;
+  int saved = errno;
+  char line[LINE_BYTES];
+  size_t length = format_line(line, format, arguments);
+  bool filed = to_file(line, length);
+  if (!filed || stderr_too) to_stderr(line, length);
+  errno = saved;
+}
+
+void pump_log(int level, const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  say(level, false, format, arguments);
+  va_end(arguments);
+}
+
+bool pump_log_once(uint32_t *said, int level, const char *format, ...) {
+  if (__atomic_exchange_n(said, 1, __ATOMIC_RELAXED) != 0) return false;
+  va_list arguments;
+  va_start(arguments, format);
+  say(level, false, format, arguments);
+  va_end(arguments);
+  return true;
+}
+
+void pump_say(const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  say(PUMP_LOG_ERROR, true, format, arguments);
+  va_end(arguments);
+}
+
+size_t pump_bytes_text(char *text, size_t room, uint64_t bytes) {
+  const uint64_t mib = 1u << 20;
+  int n = bytes < 10240 * mib
+              ? snprintf(text, room, "%llu MiB", (unsigned long long)(bytes / mib))
+              : snprintf(text, room, "%llu.%llu GiB", (unsigned long long)(bytes >> 30),
+                         (unsigned long long)((bytes & ((1u << 30) - 1)) * 10 >> 30));
+  return n < 0 ? 0 : (size_t)n;
+}

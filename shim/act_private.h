@@ -1,0 +1,177 @@
+/* act_private.h - what the files of the act side share among themselves.
+ *
+ * Threads of the act side, all started with every signal blocked and the
+ * recursion guard raised for life, all detached and counted:
+ *
+ *   pump-link      act_link.c      one a process: connection, attach, heartbeat
+ *   pump-in-D      act_executor.c  two a device: prefetch to the GPU, populate
+ *   pump-out-D     act_executor.c  three a device: prefetch to the host
+ *   pump-mark-D    act_marker.c    one a device: marker pool, polling, progress
+ */
+#ifndef PUMP_ACT_PRIVATE_H
+#define PUMP_ACT_PRIVATE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "pump_abi.h"
+#include "pump_cuda.h"
+#include "pump_ring.h"
+#include "shim.h"
+
+/* One command or populate slice moves at most this much: a migration holds the
+ * process's mmap lock, and a free waits for the slice that runs. */
+#define PUMP_SLICE_BYTES (32u << 20)
+
+/* ---- small tools --------------------------------------------------------- */
+
+/* Starts a detached thread named `name` (at most 15 characters); 0 or -errno. */
+int pump_thread_start(const char *name, void *(*body)(void *), void *argument);
+
+static inline void pump_futex_sleep(uint32_t *word, uint32_t value, uint64_t timeout_ns) {
+  pump_bell_wait(word, value, timeout_ns);
+}
+static inline void pump_futex_wake(uint32_t *word) {
+  pump_futex(word, FUTEX_WAKE, INT32_MAX, NULL);
+}
+
+static inline void pump_raise(uint64_t *word, uint64_t value) {
+  uint64_t seen = PUMP_LOAD(word);
+  while (seen < value && !__atomic_compare_exchange_n(word, &seen, value, true,
+                                                      __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+  }
+}
+
+/* Something has completed: the worker shall look. */
+static inline void pump_tell_worker(void) {
+  PUMP_ADD(&pump_shm->header.activity, 1);
+  pump_bell_ring(&pump_shm->header.worker_asleep, &pump_shm->header.worker_bell);
+}
+
+/* An error line on stderr and in the log, whatever the level (act_log.c). */
+void pump_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* "512 MiB", "23.4 GiB"; returns the length. */
+size_t pump_bytes_text(char *text, size_t room, uint64_t bytes);
+
+/* ---- host memory (act_host_memory.c) -------------------------------------- */
+
+struct pump_host_memory {
+  uint64_t headroom_bytes; /* may still be taken, reserve deducted; UINT64_MAX: unknown */
+  uint64_t total_bytes;    /* of the level that is tightest; 0: unknown */
+  uint64_t reserve_bytes;  /* what was deducted */
+  char cgroup[1024];       /* its directory; "" when it is the host itself */
+};
+void pump_host_memory_read(struct pump_host_memory *memory);
+
+/* ---- the mapping (act_attach.c) ---------------------------------------------------- */
+
+/* Brackets every access to a command ring. False while another mapping is being
+ * put under the region: stay away and come again. Never held across a driver call
+ * or a sleep. `*epoch` tells whether it is still the mapping of an earlier visit. */
+bool pump_mapping_enter(uint64_t *epoch);
+void pump_mapping_leave(void);
+
+/* Replaces the region's memory by `memory`, a memfd of pumpd's, and carries its
+ * state over. False when it is not what was agreed on; the caller closes it. */
+bool pump_attach(int memory);
+void pump_attach_fork_child(void);
+
+/* ---- link (act_link.c) ---------------------------------------------------- */
+
+/* Starts the thread where PUMP_SOCKET names a socket; once. */
+void pump_link_start(void);
+/* How often the worker was lost, for the summary. */
+uint32_t pump_link_losses(void);
+/* Ends the thread and the connection; does not wait. */
+void pump_link_stop(void);
+void pump_link_fork_child(void);
+
+/* ---- executors of a device (act_executor.c, act_context.c) ---------------- */
+
+enum { PUMP_SET_OFF, PUMP_SET_RUNNING, PUMP_SET_BROKEN };
+
+/* One per device, static. `state`, `life` and `context` change under the lock of
+ * act_context.c; the threads only read them. A thread belongs to the life it was
+ * started in and ends when `life` moves on. */
+struct pump_set {
+  uint32_t device;
+  uint32_t state;     /* PUMP_SET_* */
+  uint32_t life;      /* bumped to end all threads */
+  uint32_t alive;     /* threads that may still be in the driver; futex */
+  uint32_t failures;  /* consecutive driver errors */
+  uint32_t give_up;   /* 1 after too many: commands are answered FAILED unasked */
+  uint32_t mark_bell; /* futex of the marker thread, process-private */
+  uint32_t mark_asleep;
+  CUcontext context;
+};
+struct pump_set *pump_set_of(uint32_t device);
+
+/* What a thread of a set is started with. */
+struct pump_thread_role {
+  struct pump_set *set;
+  uint32_t life;
+  uint32_t direction; /* PUMP_TO_GPU, PUMP_TO_HOST */
+  CUcontext context;
+};
+
+static inline bool pump_set_lives(const struct pump_thread_role *role) {
+  return PUMP_LOAD_ACQUIRE(&role->set->life) == role->life;
+}
+
+/* Starts the executors of `device` unless they run; cheap when they do. */
+void pump_set_need(uint32_t device);
+/* Common first and last steps of a thread of a set. */
+bool pump_set_thread_begin(const struct pump_thread_role *role);
+void pump_set_thread_end(const struct pump_thread_role *role);
+/* Wakes every thread of the set. */
+void pump_set_wake(struct pump_set *set);
+/* Notes the outcome of a driver call; false when the thread must end now. */
+bool pump_set_note(struct pump_set *set, CUresult result, const char *call);
+
+/* Device of a context seen before, or -1; `*index` (may be NULL) its small number. */
+int pump_context_device(CUcontext context, uint32_t *index);
+
+void *pump_mover_thread(void *role);
+void *pump_marker_thread(void *role);
+
+void pump_context_fork_child(void);
+void pump_executor_fork_child(void);
+/* Ends all threads of all sets; waits until `deadline_ns`. Takes no lock. */
+void pump_sets_stop(uint64_t deadline_ns);
+
+/* ---- populate (act_populate.c) -------------------------------------------- */
+
+struct pump_populate_slice {
+  uint32_t slot, generation;
+  uint64_t offset_bytes, length_bytes;
+};
+/* Next slice for `device`; false when there is none or all must fit no more. */
+bool pump_populate_waits(uint32_t device);
+bool pump_populate_next(uint32_t device, struct pump_populate_slice *slice);
+void pump_populate_fork_child(void);
+
+/* ---- progress (act_progress.c) and markers (act_marker.c) ------------------ */
+
+/* Everything issued on the stream up to `seq` has executed. */
+void pump_progress_advance(uint32_t stream_index, uint64_t seq);
+/* After an attach: writes our own knowledge into the new mapping. */
+void pump_progress_republish(void);
+/* The context is gone: nothing of its streams will be heard of again. */
+void pump_progress_context_gone(CUcontext context);
+void pump_progress_fork_child(void);
+
+/* Records a marker for `seq` on `stream`; false when it was skipped. */
+bool pump_marker_record(uint32_t device, CUcontext context, uint32_t stream_index,
+                        CUstream stream, uint64_t seq);
+uint64_t pump_markers_skipped(void);
+/* Before the first life of the set; under the lock of act_context.c. */
+void pump_marker_prepare(uint32_t device);
+void pump_marker_fork_child(void);
+
+/* ---- the rest ---------------------------------------------------------------- */
+
+void pump_limit_fork_child(void);
+
+#endif
