@@ -1,0 +1,261 @@
+/* act_context.c - contexts of the program, and the life of each device's threads.
+ *
+ * It starts and ends executor threads; what they do is in act_executor.c and
+ * act_marker.c. It creates no context: the threads live in the program's own,
+ * because managed memory is migrated within the process that owns it and a
+ * context of our own would cost some hundred MiB.
+ *
+ * DESIGN. Before the program destroys a context, our threads must have left the
+ * driver and destroyed their streams and events: cuCtxDestroy under a running
+ * prefetch is undefined. So a set of threads has a `life`; bumping it makes every
+ * thread finish its slice, clean up and count itself out of `alive`. Threads are
+ * never cancelled. If they do not come back within QUIESCE_NS the driver is stuck
+ * anyway: the set is broken for good, the program goes on.
+ *
+ * The lock is held while waiting for threads; application threads that only
+ * want executors try it and come again later. The exit path takes no lock,
+ * because exit() may be called where a lock of ours is held.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "act.h"
+#include "act_private.h"
+
+#define MAX_CONTEXTS 64
+#define IN_THREADS 2
+#define OUT_THREADS 3
+#define SET_THREADS (IN_THREADS + OUT_THREADS + 1)
+#define QUIESCE_NS 5000000000u
+#define FAILURES_MAX 16
+
+/* All process-wide; contexts and sets change under `lock`, readers take none;
+ * a forked child starts from empty ones. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct {
+  CUcontext context; /* NULL: unused; stored last */
+  CUdevice device;
+} contexts[MAX_CONTEXTS];
+static struct pump_set sets[PUMP_MAX_DEVICES];
+static struct pump_thread_role roles[PUMP_MAX_DEVICES][SET_THREADS];
+static bool stopping; /* the process exits: start nothing more */
+
+struct pump_set *pump_set_of(uint32_t device) {
+  return &sets[device];
+}
+
+/* ---- threads -------------------------------------------------------------- */
+
+int pump_thread_start(const char *name, void *(*body)(void *), void *argument) {
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_attr_t attributes;
+  if (pthread_attr_init(&attributes) != 0) return -ENOMEM;
+  pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+  /* The new thread inherits the mask: no signal of the program is ever handled on it. */
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  pthread_t thread;
+  int error = pthread_create(&thread, &attributes, body, argument);
+  if (error == 0) pthread_setname_np(thread, name);
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  pthread_attr_destroy(&attributes);
+  return -error;
+}
+
+bool pump_set_thread_begin(const struct pump_thread_role *role) {
+  pump_enter();
+  if (pump_real.cuThreadExchangeStreamCaptureMode != NULL) {
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    pump_real.cuThreadExchangeStreamCaptureMode(&mode);
+  }
+  if (pump_real.cuCtxSetCurrent == NULL) return false;
+  CUresult result = pump_real.cuCtxSetCurrent(role->context);
+  pump_set_note(role->set, result, "cuCtxSetCurrent");
+  return result == CUDA_SUCCESS;
+}
+
+void pump_set_thread_end(const struct pump_thread_role *role) {
+  struct pump_set *set = role->set; /* `role` may be reused once we are counted out */
+  if (pump_real.cuCtxSetCurrent != NULL) pump_real.cuCtxSetCurrent(NULL);
+  __atomic_fetch_sub(&set->alive, 1, __ATOMIC_RELEASE);
+  pump_futex_wake(&set->alive);
+}
+
+bool pump_set_note(struct pump_set *set, CUresult result, const char *call) {
+  static uint8_t said[1024]; /* per error code: 1 once it was logged */
+  if (result == CUDA_SUCCESS) {
+    PUMP_STORE(&set->failures, 0);
+    return true;
+  }
+  /* The program tears its context or the driver down: not worth a word. */
+  if (result == CUDA_ERROR_DEINITIALIZED || result == CUDA_ERROR_CONTEXT_IS_DESTROYED ||
+      result == CUDA_ERROR_INVALID_CONTEXT)
+    return false;
+  if (__atomic_exchange_n(&said[(unsigned)result & 1023], 1, __ATOMIC_RELAXED) == 0)
+    pump_log(PUMP_LOG_WARNING, "%s on device %u failed with CUDA error %d; the job goes on",
+             call, set->device, result);
+  if (PUMP_ADD(&set->failures, 1) + 1 >= FAILURES_MAX &&
+      __atomic_exchange_n(&set->give_up, 1, __ATOMIC_RELAXED) == 0)
+    pump_log(
+        PUMP_LOG_WARNING,
+        "%d driver errors in a row on device %u (the last: %d): no more prefetches there, "
+        "demand paging goes on",
+        FAILURES_MAX, set->device, result);
+  return true;
+}
+
+void pump_set_wake(struct pump_set *set) {
+  for (int direction = 0; direction < PUMP_DIRECTIONS; direction++) {
+    struct pump_command_ring *ring = &pump_shm->commands[set->device][direction];
+    __atomic_fetch_add(&ring->bell, 1, __ATOMIC_RELEASE);
+    pump_futex_wake(&ring->bell);
+  }
+  __atomic_fetch_add(&set->mark_bell, 1, __ATOMIC_RELEASE);
+  pump_futex_wake(&set->mark_bell);
+}
+
+/* Waits until no thread of the set is left, or until `deadline_ns`. */
+static bool wait_for_threads(struct pump_set *set, uint64_t deadline_ns) {
+  for (;;) {
+    uint32_t alive = PUMP_LOAD_ACQUIRE(&set->alive);
+    if (alive == 0) return true;
+    uint64_t now_ns = pump_now_ns();
+    if (now_ns >= deadline_ns) return false;
+    uint64_t left_ns = deadline_ns - now_ns;
+    pump_set_wake(set);
+    pump_futex_sleep(&set->alive, alive, left_ns < 20000000 ? left_ns : 20000000);
+  }
+}
+
+/* Under the lock. */
+static void start_set(struct pump_set *set) {
+  static const char *const kinds[] = {"in", "out", "mark"};
+  uint32_t life = __atomic_add_fetch(&set->life, 1, __ATOMIC_ACQ_REL);
+  PUMP_STORE(&set->failures, 0);
+  PUMP_STORE(&set->give_up, 0);
+  pump_marker_prepare(set->device);
+  PUMP_STORE_RELEASE(&set->state, PUMP_SET_RUNNING);
+  __atomic_fetch_add(&set->alive, SET_THREADS, __ATOMIC_ACQ_REL);
+  for (uint32_t i = 0; i < SET_THREADS; i++) {
+    uint32_t kind = i < IN_THREADS ? 0 : i < IN_THREADS + OUT_THREADS ? 1 : 2;
+    struct pump_thread_role *role = &roles[set->device][i];
+    *role = (struct pump_thread_role){.set = set,
+                                      .life = life,
+                                      .direction = kind == 0 ? PUMP_TO_GPU : PUMP_TO_HOST,
+                                      .context = set->context};
+    char name[16];
+    snprintf(name, sizeof name, "pump-%s-%u", kinds[kind], set->device & 15);
+    int error =
+        pump_thread_start(name, kind == 2 ? pump_marker_thread : pump_mover_thread, role);
+    if (error == 0) continue;
+    static uint32_t said;
+    pump_log_once(&said, PUMP_LOG_WARNING,
+                  "cannot start thread %s: %s; prefetching will be slower or absent", name,
+                  strerror(-error));
+    __atomic_fetch_sub(&set->alive, 1, __ATOMIC_ACQ_REL);
+  }
+  pump_log(PUMP_LOG_DEBUG, "executors of device %u started", set->device);
+}
+
+void pump_set_need(uint32_t device) {
+  if (device >= PUMP_MAX_DEVICES) return;
+  struct pump_set *set = &sets[device];
+  if (PUMP_LIKELY(PUMP_LOAD_ACQUIRE(&set->state) != PUMP_SET_OFF)) return;
+  if (__atomic_load_n(&set->context, __ATOMIC_RELAXED) == NULL) return;
+  if (pthread_mutex_trylock(&lock) != 0) return; /* the next call comes soon */
+  if (!__atomic_load_n(&stopping, __ATOMIC_ACQUIRE) && set->state == PUMP_SET_OFF &&
+      set->context != NULL)
+    start_set(set);
+  pthread_mutex_unlock(&lock);
+}
+
+/* ---- contexts ------------------------------------------------------------- */
+
+int pump_context_device(CUcontext context, uint32_t *index) {
+  if (context == NULL) return -1;
+  for (uint32_t i = 0; i < MAX_CONTEXTS; i++)
+    if (__atomic_load_n(&contexts[i].context, __ATOMIC_ACQUIRE) == context) {
+      if (index != NULL) *index = i;
+      return PUMP_LOAD(&contexts[i].device);
+    }
+  return -1;
+}
+
+void pump_act_context_seen(CUdevice device, CUcontext context) {
+  if (context == NULL || device < 0 || device >= PUMP_MAX_DEVICES) return;
+  if (pump_context_device(context, NULL) == device) return;
+  int saved = errno;
+  pthread_mutex_lock(&lock);
+  uint32_t at = MAX_CONTEXTS;
+  for (uint32_t i = MAX_CONTEXTS; i-- > 0;) {
+    if (contexts[i].context == context) { /* destroyed behind our back, made anew */
+      at = i;
+      break;
+    }
+    if (contexts[i].context == NULL) at = i;
+  }
+  if (at < MAX_CONTEXTS) {
+    PUMP_STORE(&contexts[at].device, device);
+    __atomic_store_n(&contexts[at].context, context, __ATOMIC_RELEASE);
+  }
+  struct pump_set *set = &sets[device];
+  set->device = (uint32_t)device;
+  if (set->context == NULL) __atomic_store_n(&set->context, context, __ATOMIC_RELEASE);
+  pthread_mutex_unlock(&lock);
+  errno = saved;
+}
+
+/* Under the lock: ends the threads of a set that live in `context`. */
+static void quiesce(struct pump_set *set, CUcontext context) {
+  if (set->context != context) return;
+  if (set->state == PUMP_SET_RUNNING) {
+    __atomic_store_n(&set->state, PUMP_SET_OFF, __ATOMIC_RELEASE);
+    __atomic_fetch_add(&set->life, 1, __ATOMIC_ACQ_REL);
+    if (!wait_for_threads(set, pump_now_ns() + QUIESCE_NS)) {
+      __atomic_store_n(&set->state, PUMP_SET_BROKEN, __ATOMIC_RELEASE);
+      pump_log(
+          PUMP_LOG_WARNING,
+          "executors of device %u did not leave the driver in time: no more prefetches "
+          "there, demand paging goes on",
+          set->device);
+    }
+  }
+  CUcontext other = NULL; /* another context of this device serves as well */
+  for (int i = 0; i < MAX_CONTEXTS; i++)
+    if (contexts[i].context != NULL && contexts[i].device == (CUdevice)set->device)
+      other = contexts[i].context;
+  __atomic_store_n(&set->context, other, __ATOMIC_RELEASE);
+}
+
+void pump_act_context_gone(CUcontext context) {
+  if (context == NULL) return;
+  int saved = errno;
+  pthread_mutex_lock(&lock);
+  for (int i = 0; i < MAX_CONTEXTS; i++)
+    if (contexts[i].context == context)
+      __atomic_store_n(&contexts[i].context, NULL, __ATOMIC_RELEASE);
+  for (int d = 0; d < PUMP_MAX_DEVICES; d++) quiesce(&sets[d], context);
+  pthread_mutex_unlock(&lock);
+  pump_progress_context_gone(context);
+  errno = saved;
+}
+
+void pump_sets_stop(uint64_t deadline_ns) {
+  __atomic_store_n(&stopping, true, __ATOMIC_SEQ_CST);
+  for (int d = 0; d < PUMP_MAX_DEVICES; d++)
+    if (PUMP_LOAD(&sets[d].alive) != 0)
+      __atomic_fetch_add(&sets[d].life, 1, __ATOMIC_ACQ_REL);
+  for (int d = 0; d < PUMP_MAX_DEVICES; d++)
+    if (!wait_for_threads(&sets[d], deadline_ns))
+      pump_log(PUMP_LOG_DEBUG, "threads of device %d are still in the driver at exit", d);
+}
+
+void pump_context_fork_child(void) {
+  pthread_mutex_init(&lock, NULL);
+  memset(contexts, 0, sizeof contexts);
+  memset(sets, 0, sizeof sets);
+  stopping = false;
+}
