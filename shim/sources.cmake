@@ -15,10 +15,16 @@ set(PUMP_OBSERVE_SOURCES
   observe_copy.c
   observe_stream.c)
 set(PUMP_ACT_SOURCES
+  act_start.c
   act_link.c
+  act_attach.c
+  act_context.c
   act_executor.c
+  act_populate.c
   act_progress.c
+  act_marker.c
   act_limit.c
+  act_host_memory.c
   act_log.c
   act_summary.c)
 

@@ -1,0 +1,55 @@
+/* act_start.c - begin and end of the act side in a process, and across fork.
+ *
+ * At exit everything of ours has to be out of the driver before the driver's own
+ * tear-down runs. Exit handlers run in the reverse order of registration, and
+ * ours is registered after the real cuInit: so it runs first. It takes no lock:
+ * exit() may be called by a signal handler on top of any of our functions.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "act.h"
+#include "act_private.h"
+
+#define EXIT_NS 1000000000u
+
+/* The process that started the act side; 0: none. Not inherited as a right: a
+ * forked child has another pid and is inert until its own start. */
+static pid_t owner;
+static bool registered; /* atexit registrations are inherited by fork */
+
+static void act_exit(void) {
+  if (owner != getpid() || pump_shm == NULL) return;
+  int saved = errno;
+  pump_enter();
+  PUMP_STORE_RELEASE(&pump_shm->header.client_state, PUMP_CLIENT_EXITING);
+  pump_tell_worker();
+  pump_sets_stop(pump_now_ns() + EXIT_NS);
+  pump_link_stop();
+  pump_summary_print();
+  pump_leave();
+  errno = saved;
+}
+
+void pump_act_start(void) {
+  if (owner == getpid()) return;
+  int saved = errno;
+  owner = getpid();
+  if (!registered) registered = atexit(act_exit) == 0;
+  pump_link_start();
+  errno = saved;
+}
+
+void pump_act_fork_child(void) {
+  int saved = errno;
+  pump_link_fork_child();
+  pump_attach_fork_child();
+  pump_context_fork_child();
+  pump_executor_fork_child();
+  pump_populate_fork_child();
+  pump_progress_fork_child();
+  pump_marker_fork_child();
+  pump_limit_fork_child();
+  errno = saved;
+}

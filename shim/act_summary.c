@@ -1,0 +1,91 @@
+/* act_summary.c - one line at exit: what pump did, and why it was not faster.
+ *
+ * Nothing when it did nothing (every device stayed dormant). It reads counters
+ * only; the worker's are written by another process and are not trusted.
+ */
+#include <stdio.h>
+
+#include "act.h"
+#include "act_private.h"
+
+static bool did_anything(void) {
+  for (int d = 0; d < PUMP_MAX_DEVICES; d++)
+    if (PUMP_LOAD(&pump_shm->devices[d].device_state) == PUMP_DEVICE_ACTIVE) return true;
+  return PUMP_LOAD(&pump_shm->shim_counters.operations) != 0;
+}
+
+/* Budgets of the devices on which executors ever ran. */
+static uint64_t budget_of_used_devices(void) {
+  uint64_t sum = 0;
+  for (uint32_t d = 0; d < PUMP_MAX_DEVICES; d++)
+    if (PUMP_LOAD(&pump_set_of(d)->life) != 0)
+      sum += PUMP_LOAD(&pump_shm->devices[d].budget_bytes);
+  return sum;
+}
+
+static const char *main_cause(const struct pump_worker_counters *counters) {
+  const struct {
+    uint64_t count;
+    const char *words;
+  } causes[] = {
+      {PUMP_LOAD(&counters->miss_late), "blocks were still on their way"},
+      {PUMP_LOAD(&counters->miss_unseen), "operations ran before they could be decided on"},
+      {PUMP_LOAD(&counters->miss_no_room),
+       "the budget left no room to bring blocks in early"},
+      {PUMP_LOAD(&counters->miss_policy), "the policy does not prefetch"},
+  };
+  const char *words = "none";
+  uint64_t most = 0;
+  for (size_t i = 0; i < sizeof causes / sizeof causes[0]; i++)
+    if (causes[i].count > most) {
+      most = causes[i].count;
+      words = causes[i].words;
+    }
+  return words;
+}
+
+/* "93.4 % of block uses found their block on the GPU; main cause of stall: ..." */
+static void hits_text(char *text, size_t room) {
+  const struct pump_worker_counters *counters = &pump_shm->worker_counters;
+  uint64_t used = PUMP_LOAD(&counters->blocks_used), hit = PUMP_LOAD(&counters->blocks_hit);
+  if (PUMP_LOAD(&pump_shm->shim_counters.attaches) == 0)
+    snprintf(text, room, "no pumpd: demand paging only");
+  else if (used == 0)
+    snprintf(text, room, "no operation was followed to its end");
+  else
+    snprintf(text, room, "hit rate %.1f %%, main cause of stall: %s",
+             hit < used ? 100.0 * (double)hit / (double)used : 100.0, main_cause(counters));
+}
+
+void pump_summary_print(void) {
+  static uint32_t printed;
+  if (pump_shm == NULL || !did_anything()) return;
+  if (__atomic_exchange_n(&printed, 1, __ATOMIC_RELAXED) != 0) return;
+  const struct pump_shim_counters *counters = &pump_shm->shim_counters;
+  uint64_t peak = PUMP_LOAD(&counters->converted_bytes_peak);
+  uint64_t budget = budget_of_used_devices();
+  char peak_text[32], budget_text[32], in_text[32], out_text[32], hits[160], ratio[32] = "";
+  pump_bytes_text(peak_text, sizeof peak_text, peak);
+  pump_bytes_text(budget_text, sizeof budget_text, budget);
+  pump_bytes_text(in_text, sizeof in_text, PUMP_LOAD(&counters->moved_to_gpu_bytes));
+  pump_bytes_text(out_text, sizeof out_text, PUMP_LOAD(&counters->moved_to_host_bytes));
+  if (budget != 0) snprintf(ratio, sizeof ratio, " (%.2fx)", (double)peak / (double)budget);
+  hits_text(hits, sizeof hits);
+  uint32_t losses = pump_link_losses();
+  char lost[48] = "";
+  if (losses != 0) snprintf(lost, sizeof lost, "; worker lost %u time(s)", losses);
+  pump_say("peak %s on a budget of %s%s; %s; prefetched %s in, %s out%s", peak_text,
+           budget_text, ratio, hits, in_text, out_text, lost);
+  pump_log(
+      PUMP_LOG_DEBUG,
+      "commands stale %llu, late %llu, dead %llu, invalid %llu, failed %llu; markers %llu, "
+      "skipped %llu; events dropped %llu",
+      (unsigned long long)PUMP_LOAD(&counters->commands_stale),
+      (unsigned long long)PUMP_LOAD(&counters->commands_late),
+      (unsigned long long)PUMP_LOAD(&counters->commands_dead),
+      (unsigned long long)PUMP_LOAD(&counters->commands_invalid),
+      (unsigned long long)PUMP_LOAD(&counters->commands_failed),
+      (unsigned long long)PUMP_LOAD(&counters->markers),
+      (unsigned long long)pump_markers_skipped(),
+      (unsigned long long)PUMP_LOAD(&counters->events_dropped));
+}
