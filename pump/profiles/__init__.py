@@ -1,0 +1,244 @@
+"""Device profiles: the constants of a modelled GPU, from TOML to "key=value;...".
+
+A profile's keys are listed here and in shim/core/uvm_profile.c, which parses the
+flattened form; a test holds the two lists against each other. "gbps" means 10^9
+bytes a second. Standard library only: pump-run passes through here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pump.config.values import BadValueError, nearest, parse_size
+
+FOLDER = Path(__file__).parent
+MODES = ("timing", "compute")
+MAX_KERNELS = 128
+MAX_NAME_BYTES = 127
+
+Value = str | int | float
+
+
+class ProfileError(ValueError):
+    """One line that names the profile and the key, and says what to write instead."""
+
+
+@dataclass(frozen=True)
+class Key:
+    """Kind of a value and its bounds (inclusive)."""
+
+    kind: type
+    minimum: float = 0
+    maximum: float = 0
+
+
+_NAME = Key(str)
+_GBPS = Key(float, 0.001, 100_000)
+_US = Key(float, 0, 1_000_000)
+_BYTES = Key(int, 0, 10**9)
+
+KEYS: dict[str, Key] = {
+    "name": _NAME,
+    "device.name": _NAME,
+    "device.compute_capability": _NAME,
+    "device.memory_bytes": Key(int, 2 << 20, 10**15),
+    "device.multiprocessors": Key(int, 1, 100_000),
+    "device.threads_per_multiprocessor": Key(int, 32, 65_536),
+    "device.registers_per_block": Key(int, 1, 10**7),
+    "device.shared_bytes_per_block": _BYTES,
+    "device.shared_bytes_per_block_optin": _BYTES,
+    "device.shared_bytes_per_multiprocessor": _BYTES,
+    "device.l2_cache_bytes": Key(int, 0, 10**12),
+    "device.clock_khz": Key(int, 1, 10**8),
+    "device.memory_clock_khz": Key(int, 1, 10**8),
+    "device.memory_bus_bits": Key(int, 1, 10**6),
+    "device.pci_device": Key(int, 0, 65_535),
+    "link.prefetch_h2d_gbps": _GBPS,
+    "link.copy_h2d_gbps": _GBPS,
+    "link.copy_d2h_gbps": _GBPS,
+    "link.demand_gbps": _GBPS,
+    "link.duplex_factor": Key(float, 0.1, 1),
+    "uvm.populate_gbps": _GBPS,
+    "uvm.fault_base_us": _US,
+    "uvm.fault_replay_us": _US,
+    "uvm.fault_block_us": _US,
+    "uvm.fault_page_us": _US,
+    "uvm.evict_us": _US,
+    "uvm.prefetch_call_us": _US,
+    "uvm.prefetch_block_us": _US,
+    "uvm.prefetch_second_pass": Key(float, 0, 10),
+    "uvm.cpu_pte_us": _US,
+    "uvm.cpu_unmap_us": _US,
+    "uvm.host_alloc_us": _US,
+    "uvm.nonreplayable_us": _US,
+    "kernels.default_gbps": _GBPS,
+    "kernels.min_us": _US,
+    "kernels.launch_us": _US,
+}
+KERNEL_KEYS: dict[str, Key] = {"gbps": _GBPS, "min_us": _US}
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A valid profile. `values` maps flattened keys (KEYS and kernel.NAME.KEY) to values."""
+
+    name: str
+    values: Mapping[str, Value]
+
+    def __repr__(self) -> str:
+        return f"Profile({self.name} {self.hash()})"
+
+    def changed(self, settings: Mapping[str, str]) -> Profile:
+        """This profile with other values, given as text under their flattened keys.
+
+        "memory" stands for device.memory_bytes and may carry a unit (8GiB); it is
+        rounded down to whole blocks. Raises ProfileError.
+        """
+        values = dict(self.values)
+        for key, text in settings.items():
+            if key == "memory":
+                values["device.memory_bytes"] = _memory_bytes(self.name, text)
+                continue
+            rule = _rule(key)
+            if rule is None:
+                known = [*KEYS, "memory", "mode"]
+                raise ProfileError(f"{self.name}: unknown key '{key}'{nearest(key, known)}")
+            values[key] = _checked(self.name, key, rule, _read(rule, text))
+        return _complete(self.name, values)
+
+    def flatten(self, settings: Mapping[str, str] | None = None) -> str:
+        """The virtual driver's "key=value;key=value", with `settings` applied.
+
+        Beside what changed() knows, "mode" (timing or compute) is passed on to the
+        driver. Raises ProfileError.
+        """
+        changes = dict(settings or {})
+        mode = changes.pop("mode", None)
+        if mode is not None and mode not in MODES:
+            raise ProfileError(f"{self.name}: mode is '{mode}'; write {' or '.join(MODES)}")
+        profile = self.changed(changes) if changes else self
+        entries = [f"{key}={value}" for key, value in profile.values.items()]
+        return ";".join(entries if mode is None else [*entries, f"mode={mode}"])
+
+    def hash(self) -> str:
+        """12 hexadecimal digits that stand for all values; goes with every figure."""
+        return hashlib.sha256(self.flatten().encode()).hexdigest()[:12]
+
+
+def names() -> list[str]:
+    """Names of the profiles that come with pump."""
+    return sorted(path.stem for path in FOLDER.glob("*.toml"))
+
+
+def load(name: str) -> Profile:
+    """The profile of that name, or from a file when `name` ends in .toml.
+
+    Raises ProfileError, also when the file is missing or a value is bad.
+    """
+    path = Path(name) if name.endswith(".toml") else FOLDER / f"{name}.toml"
+    if not name.endswith(".toml") and name not in names():
+        raise ProfileError(
+            f"no profile '{name}'{nearest(name, names())}; known: {', '.join(names())}, "
+            "or the path of a .toml file"
+        )
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ProfileError(f"cannot read '{name}': {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ProfileError(f"'{name}' is not TOML: {error}") from None
+    return validate(name, table)
+
+
+def validate(source: str, table: Mapping[str, Any]) -> Profile:
+    """A profile from parsed TOML; `source` names it in errors. Raises ProfileError."""
+    values: dict[str, Value] = {}
+    for section, content in table.items():
+        if not isinstance(content, dict):
+            _take(source, values, section, content)
+            continue
+        for key, value in content.items():
+            if section == "kernels" and isinstance(value, dict):
+                for kernel_key, number in value.items():
+                    _take(source, values, f"kernel.{key}.{kernel_key}", number)
+            else:
+                _take(source, values, f"{section}.{key}", value)
+    return _complete(source, values)
+
+
+def _take(source: str, values: dict[str, Value], key: str, value: object) -> None:
+    rule = _rule(key)
+    if rule is None:
+        raise ProfileError(f"{source}: unknown key '{key}'{nearest(key, list(KEYS))}")
+    values[key] = _checked(source, key, rule, value)
+
+
+def _rule(key: str) -> Key | None:
+    if not key.startswith("kernel."):
+        return KEYS.get(key)
+    kernel, _, kernel_key = key.removeprefix("kernel.").rpartition(".")
+    if not kernel or len(kernel.encode()) > MAX_NAME_BYTES or set(kernel) & set(";="):
+        return None
+    return KERNEL_KEYS.get(kernel_key)
+
+
+def _read(rule: Key, text: str) -> object:
+    """Text as a value of the rule's kind; the text itself when it is none."""
+    if rule.kind is str:
+        return text
+    try:
+        return int(text, 0) if rule.kind is int else float(text)
+    except ValueError:
+        return text
+
+
+def _checked(source: str, key: str, rule: Key, value: object) -> Value:
+    if rule.kind is str:
+        text_bytes = len(value.encode()) if isinstance(value, str) else 0
+        if not isinstance(value, str) or not 1 <= text_bytes <= MAX_NAME_BYTES:
+            raise ProfileError(f"{source}: {key} must be a text of 1 to {MAX_NAME_BYTES} bytes")
+        if set(value) & set(";=\n"):
+            raise ProfileError(f"{source}: {key} must not contain ';', '=' or line breaks")
+        if key == "device.compute_capability":
+            _check_capability(source, value)
+        return value
+    allowed = (int,) if rule.kind is int else (int, float)
+    if isinstance(value, bool) or not isinstance(value, allowed):
+        what = "a whole number" if rule.kind is int else "a number"
+        raise ProfileError(f"{source}: {key} is {value!r}; it must be {what}")
+    if not rule.minimum <= value <= rule.maximum:
+        raise ProfileError(
+            f"{source}: {key} is {value}; it must lie in {rule.minimum:g} to {rule.maximum:g}"
+        )
+    return rule.kind(value)  # type: ignore[no-any-return]
+
+
+def _check_capability(source: str, text: str) -> None:
+    major, dot, minor = text.partition(".")
+    if not (dot and major.isdecimal() and minor.isdecimal() and len(minor) == 1):
+        raise ProfileError(f"{source}: device.compute_capability is '{text}'; write e.g. \"8.0\"")
+
+
+def _memory_bytes(source: str, text: str) -> int:
+    try:
+        size_bytes = parse_size(text)
+    except BadValueError as error:
+        raise ProfileError(f"{source}: memory: {error}") from None
+    whole = size_bytes - size_bytes % (2 << 20)
+    return int(_checked(source, "device.memory_bytes", KEYS["device.memory_bytes"], whole))
+
+
+def _complete(source: str, values: dict[str, Value]) -> Profile:
+    missing = [key for key in KEYS if key not in values]
+    if missing:
+        raise ProfileError(f"{source}: missing key '{missing[0]}'; every key must be there")
+    kernels = sorted(key for key in values if key not in KEYS)
+    if len({key.rpartition(".")[0] for key in kernels}) > MAX_KERNELS:
+        raise ProfileError(f"{source}: more than {MAX_KERNELS} kernels")
+    ordered = {key: values[key] for key in [*KEYS, *kernels]}
+    return Profile(str(values["name"]), ordered)
