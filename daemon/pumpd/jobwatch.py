@@ -30,7 +30,7 @@ class JobWatch:
 def _open_pidfd(pid: int) -> int | None:
     try:
         return os.pidfd_open(pid)
-    except OSError:  # gone already, or no pidfds here: /proc tells which
+    except (OSError, AttributeError):  # gone already, or no pidfds here: /proc tells which
         return None
 
 

@@ -29,8 +29,10 @@ def driver_found(environ: Mapping[str, str], loader_cache: str = LOADER_CACHE) -
             paths = re.findall(rb"/[^\0]*/" + re.escape(DRIVER.encode()) + rb"(?=\0)", cache.read())
     except OSError:
         paths = []
-    if any(os.path.exists(path) for path in paths):
-        return True
+    return any(os.path.exists(path) for path in paths) or _loads()
+
+
+def _loads() -> bool:
     import ctypes  # slow to import and rarely needed
 
     try:

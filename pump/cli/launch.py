@@ -78,7 +78,7 @@ def start_pumpd(config: JobConfig, environ: Mapping[str, str]) -> str:
 def _pidfd(pid: int) -> int | None:
     try:
         return os.pidfd_open(pid)
-    except OSError:  # an old kernel or a sandbox: pumpd looks at /proc instead
+    except (OSError, AttributeError):  # an old kernel: pumpd looks at /proc instead
         return None
 
 

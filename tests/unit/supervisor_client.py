@@ -1,0 +1,132 @@
+"""For the supervisor's tests: a client in Python, a stand-in worker, and a supervisor
+around it that runs as a process of its own (this file as a script).
+
+The stand-in writes its process id into the header, as the real worker does, and serves
+until its client's socket closes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import mmap
+import os
+import select
+import socket
+import struct
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from pumpd import link, supervisor, warm
+from pumpd.jobwatch import JobWatch
+from pumpd.settings import WorkerSettings
+
+CLIENT_PID_OFFSET = 24
+WORKER_PID_OFFSET = 28
+PATIENCE_S = 15.0
+
+
+def eventually(condition: Callable[[], object], what: str) -> None:
+    """Waits until `condition()` holds; fails the test after PATIENCE_S."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {PATIENCE_S:.0f} s: {what}"
+        time.sleep(0.01)
+
+
+def alive(pid: int) -> bool:
+    """False for a process that is gone or a zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+class Client:
+    """One connection to pumpd, after the handshake."""
+
+    def __init__(self, path: str | Path, hello: bytes | None = None) -> None:
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.socket.settimeout(PATIENCE_S)
+        self.socket.connect(str(path))
+        self.socket.send(link.pack_hello(os.getpid()) if hello is None else hello)
+        data, fds, _, _ = socket.recv_fds(self.socket, 256, 4)
+        assert len(data) == link.WELCOME.size, f"a welcome of {len(data)} bytes"
+        self.magic, self.version, self.status, self.shm_bytes, *_ = link.WELCOME.unpack(data)
+        self.memfd = fds[0] if fds else None
+        self.fds = fds
+        self._map = mmap.mmap(fds[0], link.SHM_BYTES) if fds else None
+
+    def word(self, offset: int) -> int:
+        assert self._map is not None
+        return int(struct.unpack_from("<I", self._map, offset)[0])
+
+    def worker_pid(self) -> int:
+        """Process id of this client's worker, once it has started."""
+        eventually(lambda: self.word(WORKER_PID_OFFSET), "a worker for this client")
+        return self.word(WORKER_PID_OFFSET)
+
+    def closed(self) -> bool:
+        """True once the other side has closed the socket."""
+        return bool(select.select([self.socket], [], [], 0)[0]) and self.socket.recv(1) == b""
+
+    def close(self) -> None:
+        self.socket.close()
+        if self._map is not None:
+            self._map.close()
+        for fd in self.fds:
+            os.close(fd)
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def stand_in(memfd: int, connection: socket.socket, settings: WorkerSettings) -> None:
+    """Serves one client by doing nothing."""
+    with mmap.mmap(memfd, link.SHM_BYTES) as mapping:
+        os.close(memfd)
+        assert settings.client_pid > 0
+        struct.pack_into("<I", mapping, WORKER_PID_OFFSET, os.getpid())
+        while True:
+            select.select([connection], [], [])
+            if not connection.recv(64):
+                return
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("socket")
+    parser.add_argument("job_pid", type=int)
+    parser.add_argument("--log", required=True)
+    parser.add_argument("--load-s", type=float, default=0.0)
+    parser.add_argument("--broken", action="store_true")
+    parser.add_argument("--max-clients", type=int, default=supervisor.MAX_CLIENTS)
+    parser.add_argument("--max-handshakes", type=int, default=supervisor.MAX_HANDSHAKES)
+    parser.add_argument("--no-pidfd", action="store_true")
+    asked = parser.parse_args()
+    supervisor.MAX_CLIENTS = asked.max_clients
+    supervisor.MAX_HANDSHAKES = asked.max_handshakes
+    if asked.no_pidfd:
+        del os.pidfd_open
+    logging.basicConfig(filename=asked.log, level="DEBUG", format="%(process)d %(message)s")
+
+    def load() -> warm.WorkerRun:
+        logging.info("loading")
+        time.sleep(asked.load_s)
+        if asked.broken:
+            raise ImportError("broken on purpose")
+        return stand_in
+
+    listener = link.bind_listener(asked.socket, 64)
+    settings = WorkerSettings("window", "debug", asked.log, 0)
+    supervisor.Supervisor(listener, JobWatch(asked.job_pid), settings, load).run()
+    Path(asked.socket).unlink()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,85 @@
+"""The environments that pump-run makes for the job and for its pumpd."""
+
+import pytest
+
+from pump.cli.environment import Parts, disabled, for_job, for_pumpd
+from pump.cli.lines import BadInputError
+from pump.config.job import JobConfig
+
+CONFIG = JobConfig(command=["job"], budget="80%", limit="4096", log_level="info", log_file="/l")
+SHIM = "/opt/pump/libpump.so"
+
+
+def test_the_shim_is_told_everything_and_preloaded_first() -> None:
+    job = for_job(
+        CONFIG, Parts(SHIM, socket_path="/s"), {"HOME": "/h", "LD_PRELOAD": "/a.so /b.so"}
+    )
+    assert job == {
+        "HOME": "/h",
+        "LD_PRELOAD": f"{SHIM}:/a.so:/b.so",
+        "PUMP_SOCKET": "/s",
+        "PUMP_BUDGET": "80%",
+        "PUMP_LIMIT": "4096",
+        "PUMP_LOG_LEVEL": "info",
+        "PUMP_LOG_FILE": "/l",
+    }
+
+
+def test_a_pump_run_inside_another_preloads_one_shim_and_forgets_the_outer_socket() -> None:
+    outer = for_job(CONFIG, Parts("/elsewhere/libpump.so", socket_path="/outer"), {"A": "1"})
+    inner = for_job(CONFIG, Parts(SHIM), outer)
+    assert inner["LD_PRELOAD"] == SHIM
+    assert "PUMP_SOCKET" not in inner
+
+
+def test_the_kill_switch_removes_an_outer_shim_as_well() -> None:
+    outer = for_job(CONFIG, Parts(SHIM, socket_path="/outer"), {"PUMP_DISABLE": "1"})
+    inner = for_job(CONFIG, Parts(None), outer)
+    assert inner == {"PUMP_DISABLE": "1"}
+
+
+def test_the_virtual_driver_comes_first_and_once() -> None:
+    parts = Parts(None, virtual_folder="/v", virtual_profile="memory=1")
+    job = for_job(CONFIG, parts, {"LD_LIBRARY_PATH": "/x::/v:/y"})
+    assert job == {"LD_LIBRARY_PATH": "/v:/x:/y", "PUMP_VIRTUAL_PROFILE": "memory=1"}
+
+
+def test_without_virtual_the_library_path_is_the_users() -> None:
+    environ = {"LD_LIBRARY_PATH": "::/x:", "CUDA_VISIBLE_DEVICES": "3"}
+    assert for_job(CONFIG, Parts(None), environ) == environ
+
+
+def test_chosen_devices_replace_the_visible_ones() -> None:
+    job = for_job(CONFIG, Parts(None, visible_devices="GPU-1"), {"CUDA_VISIBLE_DEVICES": "3"})
+    assert job == {"CUDA_VISIBLE_DEVICES": "GPU-1"}
+
+
+@pytest.mark.parametrize("path", ["/with blank/libpump.so", "/with:colon/libpump.so"])
+def test_a_path_that_the_loader_would_split_is_refused(path: str) -> None:
+    with pytest.raises(BadInputError, match="cannot stand in LD_PRELOAD"):
+        for_job(CONFIG, Parts(path), {})
+
+
+@pytest.mark.parametrize(("value", "off"), [("1", True), ("yes", True), ("0", False), ("", False)])
+def test_the_kill_switch_is_any_value_but_nothing_and_0(value: str, off: bool) -> None:
+    assert disabled({"PUMP_DISABLE": value}) is off
+    assert not disabled({})
+
+
+def test_pumpd_sees_nothing_of_the_job_that_could_reach_into_it() -> None:
+    environ = {
+        "PATH": "/bin",
+        "LD_PRELOAD": "/a.so",
+        "LD_LIBRARY_PATH": "/python/lib",
+        "PUMP_VIRTUAL_PROFILE": "x",
+        "PUMP_SOCKET": "/s",
+        "PYTHONSTARTUP": "/x.py",
+        "PYTHONHOME": "/python",
+        "PYTHONPATH": "/theirs:/ours:",
+    }
+    assert for_pumpd(environ, lambda folder: folder == "/ours") == {
+        "PATH": "/bin",
+        "LD_LIBRARY_PATH": "/python/lib",
+        "PYTHONHOME": "/python",
+        "PYTHONPATH": "/ours",
+    }

@@ -1,0 +1,90 @@
+"""pump-run's command line, parsed in this process."""
+
+from pathlib import Path
+
+import pytest
+
+from pump.cli.lines import BadInputError
+from pump.cli.options import parse
+from pump.config.job import JobConfig
+
+
+def test_without_options_everything_has_its_default() -> None:
+    assert parse(["train"]) == JobConfig(command=["train"])
+
+
+def test_options_end_where_the_command_begins() -> None:
+    config = parse(["--budget", "4GiB", "python", "--policy", "x", "--help", "--", "-v"])
+    assert config.command == ["python", "--policy", "x", "--help", "--", "-v"]
+    assert config.budget == str(4 << 30)
+    assert config.policy == "window"
+
+
+def test_two_dashes_end_the_options_and_are_not_passed_on() -> None:
+    assert parse(["-v", "--", "--odd-name", "--"]).command == ["--odd-name", "--"]
+    assert parse(["--budget=80%", "--", "x"]).budget == "80%"
+
+
+def test_every_option_reaches_the_configuration(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    gpu = "--virtual a100-pcie4 --virtual-set memory=8GiB --virtual-set mode=compute"
+    rest = f"--policy demand --device 0,GPU-1a --log-file {log} --log-level debug job"
+    config = parse(f"--budget=1G --limit 50% {gpu} {rest}".split())
+    assert config == JobConfig(
+        command=["job"],
+        budget=str(1 << 30),
+        limit="50%",
+        policy="demand",
+        devices=["0", "GPU-1a"],
+        virtual="a100-pcie4",
+        virtual_settings={"memory": "8GiB", "mode": "compute"},
+        log_level="debug",
+        log_file=str(log),
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "level"), [(["-v"], "info"), (["-vv"], "debug"), ([], "warning")]
+)
+def test_v_raises_the_log_level(options: list[str], level: str) -> None:
+    assert parse([*options, "job"]).log_level == level
+
+
+def test_a_spelled_out_log_level_wins_over_v() -> None:
+    assert parse(["-v", "--log-level", "error", "job"]).log_level == "error"
+
+
+@pytest.mark.parametrize(
+    ("argv", "expected"),
+    [
+        ([], "no command given"),
+        (["--"], "no command given"),
+        (["-v"], "no command given"),
+        (["--", ""], "the command is an empty word"),
+        (["--bugdet", "4GiB", "job"], "'--bugdet' (did you mean '--budget'?)"),
+        (["--bugdet=4GiB", "job"], "'--bugdet' (did you mean '--budget'?)"),
+        (["--budge", "4GiB", "job"], "'--budge' (did you mean '--budget'?)"),
+        (["-x", "job"], "unknown option '-x'"),
+        (["--budget"], "--budget: expected one argument"),
+        (["--budget", "lots", "job"], "--budget: 'lots' is not a size"),
+        (["--limit", "0", "job"], "--limit: '0' is less than one block"),
+        (["--policy", "demnad", "job"], "(did you mean 'demand'?)"),
+        (["--device", "gpu0", "job"], "'gpu0' is no device"),
+        (["--device", "0,", "job"], "'' is no device"),
+        (["--device", "1,1", "job"], "names a device twice"),
+        (["--log-level", "loud", "job"], "unknown log level 'loud'"),
+        (["--log-file", "/nonexistent/log", "job"], "cannot write to '/nonexistent/log'"),
+        (["--virtual", "", "job"], "--virtual: the name is empty"),
+        (["--virtual", "p", "--virtual-set", "memory", "job"], "'memory' is not KEY=VALUE"),
+        (["--virtual-set", "memory=1G", "job"], "--virtual-set needs a virtual GPU"),
+        (["--version=3", "job"], "--version"),
+    ],
+)
+def test_bad_input_names_the_thing_and_the_remedy_in_one_line(
+    argv: list[str], expected: str
+) -> None:
+    with pytest.raises(BadInputError) as caught:
+        parse(argv)
+    assert expected in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert caught.value.status == 2
