@@ -123,6 +123,8 @@ struct pump_range_info {
   uint32_t device;
   uint32_t slot;
   uint32_t generation;
+  CUcontext context;        /* whose end is the range's end; not in the shared table */
+  uint64_t displaced_bytes; /* out, pump_range_add: converted bytes it forgot */
 };
 
 /* What one address hits. */
@@ -136,9 +138,10 @@ struct pump_hit {
   uint64_t requested_bytes;
 };
 
-/* Adds a live range of `info` (base, lengths, kind, device); fills slot and
- * generation. Returns the slot, or -ENOSPC (table full), -EEXIST (its blocks are
- * taken), -ERANGE (outside the 47-bit user address space), -ENOMEM (no leaf). */
+/* Adds a live range of `info` (base, lengths, kind, device, context); fills slot
+ * and generation. Whatever else held its blocks is forgotten (displaced_bytes): the
+ * driver has given them out again. Returns the slot, or -ENOSPC (table full), -ERANGE (owns
+ * no whole block of the 47-bit user address space), -ENOMEM (no leaf of the index). */
 int pump_range_add(struct pump_range_info *info);
 
 /* Takes the range that begins exactly at `base` out of table and index: its
@@ -148,13 +151,24 @@ int pump_range_remove(uint64_t base, struct pump_range_info *info);
 void pump_range_release(uint32_t slot);
 void pump_range_restore(struct pump_range_info *info);
 
+/* Takes one range of `context` out, as pump_range_remove does, slots from `*cursor`
+ * on (0 at first); false when there is none left. */
+bool pump_range_remove_next(CUcontext context, uint32_t *cursor,
+                            struct pump_range_info *info);
+
 /* The live range that `address` lies in. Lock-free; false when there is none, or
  * when it goes away meanwhile. Only ranges that own whole blocks are found. */
 bool pump_range_lookup(uint64_t address, struct pump_hit *hit);
 
-/* Notes that operation `seq` uses these bytes of the range in `slot`. */
-void pump_range_touch(const struct pump_hit *hit, uint64_t offset_bytes,
-                      uint64_t length_bytes, uint64_t seq);
+/* Which of the PUMP_USE_SLICES words of last_use_seq an offset belongs to. */
+static inline uint32_t pump_use_slice(uint64_t range_bytes, uint64_t offset_bytes) {
+  uint64_t slice_bytes = (range_bytes + PUMP_USE_SLICES - 1) / PUMP_USE_SLICES;
+  uint64_t slice = slice_bytes == 0 ? 0 : offset_bytes / slice_bytes;
+  return slice < PUMP_USE_SLICES ? (uint32_t)slice : PUMP_USE_SLICES - 1;
+}
+
+/* Notes that operation `seq` uses the bytes of `extent`, if its range still lives. */
+void pump_range_touch(const struct pump_extent *extent, uint64_t seq);
 
 /* Empties table, index and mirrors; nobody else may run (start of a process). */
 void pump_range_reset(void);

@@ -15,17 +15,17 @@ set(PUMP_OBSERVE_SOURCES
   observe_copy.c
   observe_stream.c)
 set(PUMP_ACT_SOURCES
-  act_start.c
-  act_link.c
   act_attach.c
   act_context.c
   act_executor.c
+  act_host_memory.c
+  act_limit.c
+  act_link.c
+  act_log.c
+  act_marker.c
   act_populate.c
   act_progress.c
-  act_marker.c
-  act_limit.c
-  act_host_memory.c
-  act_log.c
+  act_start.c
   act_summary.c)
 
 # Until every file of both sides is there.
@@ -40,6 +40,8 @@ if(PUMP_COMPLETE)
   add_library(pump SHARED ${PUMP_OBSERVE_SOURCES} ${PUMP_ACT_SOURCES})
   target_link_libraries(pump PRIVATE pump_flags Threads::Threads ${CMAKE_DL_LIBS})
   target_compile_options(pump PRIVATE -ftls-model=initial-exec)
+  # Our own references to exported names mean our own functions.
+  target_link_options(pump PRIVATE -Wl,-Bsymbolic-functions)
   set_target_properties(pump PROPERTIES
     LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/${PUMP_LIB_DIR})
   install(TARGETS pump LIBRARY DESTINATION ${PUMP_LIB_DIR})

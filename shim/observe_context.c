@@ -1,0 +1,186 @@
+/* observe_context.c - hooks of the calls that make and end contexts.
+ *
+ * The act side works inside the program's contexts, so it is told before one goes
+ * away; and memory that was allocated in a context ends with it.
+ */
+#include <errno.h>
+
+#include "act.h"
+#include "observe.h"
+#include "pump_ring.h"
+
+/* Raised whenever a context goes away: its handle may come back as another's, so
+ * threads must not trust what they remember. Starts at 1, `noted` at 0. */
+static uint32_t epoch = 1;
+
+static __thread struct {
+  CUcontext context;
+  uint32_t epoch;
+  int device;
+} noted __attribute__((tls_model("initial-exec")));
+
+/* The primary context of each device and how often it was retained through us. */
+static pthread_mutex_t primary_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct {
+  CUcontext context;
+  uint32_t retained;
+} primaries[PUMP_MAX_DEVICES];
+
+int pump_current_device(CUcontext *context) {
+  CUcontext current = NULL;
+  if (!PUMP_HAS(cuCtxGetCurrent) || !PUMP_HAS(cuCtxGetDevice)) return -1;
+  if (pump_real.cuCtxGetCurrent(&current) != CUDA_SUCCESS || current == NULL) return -1;
+  if (context != NULL) *context = current;
+  uint32_t now = PUMP_LOAD_ACQUIRE(&epoch);
+  if (PUMP_LIKELY(noted.context == current && noted.epoch == now)) return noted.device;
+  CUdevice device;
+  if (pump_real.cuCtxGetDevice(&device) != CUDA_SUCCESS) return -1;
+  bool ready = pump_device_prepare(device);
+  if (ready) {
+    pump_enter();
+    pump_act_context_seen(device, current);
+    pump_leave();
+    noted.context = current;
+    noted.epoch = now;
+    noted.device = device;
+  }
+  return ready ? device : -1;
+}
+
+void pump_context_reset(void) {
+  pthread_mutex_init(&primary_lock, NULL);
+  for (int i = 0; i < PUMP_MAX_DEVICES; i++) {
+    primaries[i].context = NULL;
+    primaries[i].retained = 0;
+  }
+}
+
+/* Before the real call. */
+static void going(CUcontext context) {
+  PUMP_ADD(&pump_calls_seen, 1);
+  PUMP_ADD(&epoch, 1);
+  if (context == NULL) return;
+  pump_enter();
+  pump_act_context_gone(context);
+  pump_leave();
+}
+
+/* After it succeeded: the driver has freed what was allocated there. */
+static void gone(CUcontext context) {
+  struct pump_range_info info;
+  uint32_t cursor = 0;
+  PUMP_ADD(&epoch, 1);
+  while (context != NULL && pump_range_remove_next(context, &cursor, &info)) {
+    pump_event_range(PUMP_EVENT_FREE, &info);
+    pump_act_wait_slot(info.slot);
+    if (info.kind == PUMP_RANGE_CONVERTED)
+      pump_limit_return(info.device, info.length_bytes);
+    pump_range_release(info.slot);
+  }
+}
+
+/* After a successful creation, which has made the context current. */
+static void created(void) {
+  int saved = errno;
+  PUMP_ADD(&pump_calls_seen, 1);
+  pump_current_device(NULL);
+  errno = saved;
+}
+
+#define HOOK_CREATE(name, parameters, arguments)                                           \
+  CUresult name parameters {                                                               \
+    if (pump_inert()) return pump_real.name arguments;                                     \
+    CUresult result = pump_real.name arguments;                                            \
+    if (result == CUDA_SUCCESS) created();                                                 \
+    return result;                                                                         \
+  }
+
+HOOK_CREATE(cuCtxCreate_v2, (CUcontext * context, unsigned int flags, CUdevice device),
+            (context, flags, device))
+HOOK_CREATE(cuCtxCreate_v3,
+            (CUcontext * context, CUexecAffinityParam *params, int count,
+             unsigned int flags, CUdevice device),
+            (context, params, count, flags, device))
+HOOK_CREATE(cuCtxCreate_v4,
+            (CUcontext * context, CUctxCreateParams *params, unsigned int flags,
+             CUdevice device),
+            (context, params, flags, device))
+
+#define HOOK_DESTROY(name)                                                                 \
+  CUresult name(CUcontext context) {                                                       \
+    if (pump_inert()) return pump_real.name(context);                                      \
+    int saved = errno;                                                                     \
+    going(context);                                                                        \
+    CUresult result = pump_real.name(context);                                             \
+    if (result == CUDA_SUCCESS) gone(context);                                             \
+    errno = saved;                                                                         \
+    return result;                                                                         \
+  }
+
+HOOK_DESTROY(cuCtxDestroy)
+HOOK_DESTROY(cuCtxDestroy_v2)
+
+/* ---- primary contexts ----------------------------------------------------- */
+
+static bool in_bounds(CUdevice device) {
+  return device >= 0 && device < PUMP_MAX_DEVICES;
+}
+
+CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
+  CUresult result = pump_real.cuDevicePrimaryCtxRetain(context, device);
+  if (pump_inert() || result != CUDA_SUCCESS || context == NULL || !in_bounds(device))
+    return result;
+  int saved = errno;
+  PUMP_ADD(&pump_calls_seen, 1);
+  pthread_mutex_lock(&primary_lock);
+  primaries[device].context = *context;
+  primaries[device].retained++;
+  pthread_mutex_unlock(&primary_lock);
+  errno = saved;
+  return result;
+}
+
+/* The primary context if this call may end it, else NULL. */
+static CUcontext primary_ending(CUdevice device, bool reset) {
+  if (!in_bounds(device)) return NULL;
+  pthread_mutex_lock(&primary_lock);
+  bool last = reset || primaries[device].retained <= 1;
+  CUcontext context = last ? primaries[device].context : NULL;
+  pthread_mutex_unlock(&primary_lock);
+  return context;
+}
+
+static bool primary_is_active(CUdevice device) {
+  unsigned int flags;
+  int active = 0;
+  return PUMP_HAS(cuDevicePrimaryCtxGetState) &&
+         pump_real.cuDevicePrimaryCtxGetState(device, &flags, &active) == CUDA_SUCCESS &&
+         active != 0;
+}
+
+/* A reset keeps the references that were retained, a release gives one back; the
+ * context is gone when the driver says that it is no longer active. */
+static void primary_ended(CUdevice device, CUcontext context, bool reset) {
+  if (!in_bounds(device)) return;
+  pthread_mutex_lock(&primary_lock);
+  if (!reset && primaries[device].retained > 0) primaries[device].retained--;
+  pthread_mutex_unlock(&primary_lock);
+  if (context != NULL && !primary_is_active(device)) gone(context);
+}
+
+#define HOOK_PRIMARY_END(name, reset)                                                      \
+  CUresult name(CUdevice device) {                                                         \
+    if (pump_inert()) return pump_real.name(device);                                       \
+    int saved = errno;                                                                     \
+    CUcontext context = primary_ending(device, reset);                                     \
+    going(context);                                                                        \
+    CUresult result = pump_real.name(device);                                              \
+    if (result == CUDA_SUCCESS) primary_ended(device, context, reset);                     \
+    errno = saved;                                                                         \
+    return result;                                                                         \
+  }
+
+HOOK_PRIMARY_END(cuDevicePrimaryCtxRelease, false)
+HOOK_PRIMARY_END(cuDevicePrimaryCtxRelease_v2, false)
+HOOK_PRIMARY_END(cuDevicePrimaryCtxReset, true)
+HOOK_PRIMARY_END(cuDevicePrimaryCtxReset_v2, true)

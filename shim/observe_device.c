@@ -1,0 +1,181 @@
+/* observe_device.c - what each device has, may use and does use.
+ *
+ * A device is prepared at the first sight of a context on it: that is the moment
+ * at which its free memory tells what this process may count on. From then on the
+ * figures here are the truth; pump_shm->devices is the worker's copy of them.
+ *
+ * The budget: PUMP_BUDGET as bytes or as a share of the card, else what the first
+ * context found free less 3 % (at least 64 MiB). It is never more than that, and
+ * `emulated` when it was chosen to be less. The device becomes ACTIVE, for good,
+ * when live memory outgrows the budget or with PUMP_ACTIVE=always.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "act.h"
+#include "observe.h"
+#include "pump_ring.h"
+
+#define CONCURRENT_MANAGED_ACCESS ((CUdevice_attribute)89)
+#define MIB (1ull << 20)
+
+enum { UNSEEN, READY };
+
+/* `state` and `converts` are written under prepare_lock, everything else under
+ * pump_range_lock. */
+static struct device {
+  uint32_t state;
+  bool converts;
+  uint64_t total_bytes, budget_bytes, allocated_bytes, plain_bytes;
+  bool active;
+} devices[PUMP_MAX_DEVICES];
+static uint64_t live_bytes; /* of ranges, on all devices; under pump_range_lock */
+
+static pthread_mutex_t prepare_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* Parses "", "123456" or "80%" of `whole_bytes`: false when it is neither. */
+static bool parse_bytes(const char *text, uint64_t whole_bytes, uint64_t *bytes) {
+  char *end;
+  if (text[0] < '0' || text[0] > '9') return false;
+  if (strchr(text, '%') != NULL) {
+    double percent = strtod(text, &end);
+    if (strcmp(end, "%") != 0 || percent > 1e6) return false;
+    *bytes = (uint64_t)((double)whole_bytes * percent / 100);
+    return true;
+  }
+  *bytes = strtoull(text, &end, 10);
+  return *end == '\0';
+}
+
+static uint64_t choose_budget(uint64_t total_bytes, uint64_t free_bytes, bool *emulated) {
+  uint64_t margin = free_bytes / 100 * 3;
+  if (margin < 64 * MIB) margin = 64 * MIB;
+  uint64_t most = free_bytes > margin ? free_bytes - margin : 0, chosen = most;
+  const char *text = getenv("PUMP_BUDGET");
+  static uint32_t said;
+  if (text != NULL && text[0] != '\0' && !parse_bytes(text, total_bytes, &chosen)) {
+    pump_log_once(&said, PUMP_LOG_ERROR,
+                  "PUMP_BUDGET=\"%s\" is neither bytes nor a percentage such as 80%%; "
+                  "going on with the memory that is free",
+                  text);
+    chosen = most;
+  }
+  *emulated = chosen < most;
+  if (chosen > most) chosen = most;
+  return chosen / PUMP_BLOCK_BYTES * PUMP_BLOCK_BYTES;
+}
+
+/* Under pump_range_lock. */
+static void become_active(uint32_t index) {
+  if (devices[index].active) return;
+  devices[index].active = true;
+  PUMP_STORE(&pump_shm->devices[index].device_state, PUMP_DEVICE_ACTIVE);
+  if (!__atomic_load_n(&pump_off, __ATOMIC_RELAXED))
+    __atomic_fetch_add(&pump_active, 1, __ATOMIC_RELEASE);
+  pump_bell_ring(&pump_shm->header.worker_asleep, &pump_shm->header.worker_bell);
+}
+
+static void judge(uint32_t index) {
+  const struct device *d = &devices[index];
+  if (d->state == READY && d->allocated_bytes + d->plain_bytes > d->budget_bytes)
+    become_active(index);
+}
+
+void pump_device_account(uint32_t device, int64_t range_bytes, int64_t plain_bytes) {
+  struct device *d = &devices[device];
+  d->allocated_bytes += (uint64_t)range_bytes;
+  d->plain_bytes += (uint64_t)plain_bytes;
+  live_bytes += (uint64_t)range_bytes;
+  PUMP_STORE(&pump_shm->devices[device].allocated_bytes, d->allocated_bytes);
+  PUMP_STORE(&pump_shm->devices[device].plain_bytes, d->plain_bytes);
+  uint64_t *peak = &pump_shm->shim_counters.converted_bytes_peak;
+  if (live_bytes > PUMP_LOAD(peak)) PUMP_STORE(peak, live_bytes);
+  judge(device);
+}
+
+static void copy_uuid(CUdevice device, uint8_t uuid[16]) {
+  CUuuid answer = {{0}};
+  if (PUMP_HAS(cuDeviceGetUuid_v2))
+    pump_real.cuDeviceGetUuid_v2(&answer, device);
+  else if (PUMP_HAS(cuDeviceGetUuid))
+    pump_real.cuDeviceGetUuid(&answer, device);
+  memcpy(uuid, answer.bytes, 16);
+}
+
+static bool device_converts(CUdevice device) {
+  int concurrent = 0;
+  if (PUMP_HAS(cuDeviceGetAttribute))
+    pump_real.cuDeviceGetAttribute(&concurrent, CONCURRENT_MANAGED_ACCESS, device);
+  if (concurrent == 0)
+    pump_log(PUMP_LOG_WARNING,
+             "device %d cannot page its memory (concurrentManagedAccess is 0, as under "
+             "WSL and on some virtual GPUs): pump only watches there, and the program "
+             "has no more memory than without pump",
+             device);
+  return concurrent != 0;
+}
+
+/* Under prepare_lock, in a bracket, with a context of the device current. */
+static void prepare(CUdevice device) {
+  size_t free_bytes, total_bytes;
+  if (pump_real.cuMemGetInfo_v2(&free_bytes, &total_bytes) != CUDA_SUCCESS) return;
+  struct device *d = &devices[device];
+  struct pump_device *shared = &pump_shm->devices[device];
+  uint8_t uuid[16];
+  copy_uuid(device, uuid);
+  bool emulated, converts = device_converts(device);
+  uint64_t budget = choose_budget(total_bytes, free_bytes, &emulated);
+  const char *always = getenv("PUMP_ACTIVE");
+  pthread_mutex_lock(&pump_range_lock);
+  d->converts = converts;
+  d->total_bytes = total_bytes;
+  d->budget_bytes = budget;
+  memcpy(shared->uuid, uuid, sizeof uuid);
+  PUMP_STORE(&shared->total_bytes, total_bytes);
+  PUMP_STORE(&shared->free_at_start_bytes, free_bytes);
+  PUMP_STORE(&shared->budget_bytes, budget);
+  PUMP_STORE(&shared->emulated, emulated);
+  PUMP_STORE(&shared->device_state, PUMP_DEVICE_DORMANT);
+  PUMP_STORE_RELEASE(&d->state, READY);
+  judge((uint32_t)device);
+  if (always != NULL && strcmp(always, "always") == 0) become_active((uint32_t)device);
+  pthread_mutex_unlock(&pump_range_lock);
+}
+
+bool pump_device_prepare(CUdevice device) {
+  static uint32_t said;
+  if (device < 0 || device >= PUMP_MAX_DEVICES) {
+    pump_log_once(&said, PUMP_LOG_WARNING,
+                  "device %d is left alone: pump looks after the first %d", device,
+                  PUMP_MAX_DEVICES);
+    return false;
+  }
+  uint32_t state = PUMP_LOAD_ACQUIRE(&devices[device].state);
+  if (PUMP_LIKELY(state != UNSEEN)) return state == READY;
+  struct pump_bracket bracket = pump_bracket_open();
+  pthread_mutex_lock(&prepare_lock);
+  if (devices[device].state == UNSEEN) prepare(device);
+  pthread_mutex_unlock(&prepare_lock);
+  pump_bracket_close(bracket);
+  return PUMP_LOAD_ACQUIRE(&devices[device].state) == READY;
+}
+
+bool pump_device_converts(uint32_t device) {
+  return devices[device].converts;
+}
+
+uint64_t pump_device_free_bytes(uint32_t device, uint64_t real_free_bytes) {
+  pthread_mutex_lock(&pump_range_lock);
+  const struct device *d = &devices[device];
+  uint64_t taken = d->allocated_bytes + d->plain_bytes;
+  uint64_t left = d->budget_bytes > taken ? d->budget_bytes - taken : 0;
+  pthread_mutex_unlock(&pump_range_lock);
+  return left < real_free_bytes ? left : real_free_bytes;
+}
+
+void pump_device_reset(void) {
+  memset(devices, 0, sizeof devices);
+  live_bytes = 0;
+  pthread_mutex_init(&prepare_lock, NULL);
+  pthread_mutex_init(&pump_range_lock, NULL);
+}

@@ -1,0 +1,275 @@
+/* observe_range.c - the table of live ranges and the index from address to range.
+ *
+ * It is not an allocator and calls no driver function.
+ *
+ * DESIGN. The table in the shared region is for the worker; the shim itself
+ * decides from `mirrors`, private memory with the same slots, because the other
+ * side can write to the region. Both change under pump_range_lock only.
+ *
+ * The index maps a block number (address / 2 MiB) to slot + 1. Converted ranges
+ * are whole, aligned blocks, so one block belongs to at most one range; a managed
+ * range is entered with the blocks that it wholly owns. 47 bits of user address
+ * space are 2^26 blocks: a top table of 2^13 pointers to leaves of 2^13 words.
+ * Leaves are never given back, so a reader can hold on to one without a lock.
+ *
+ * Readers (every hook) take no lock. They read a mirror between two looks at its
+ * `state`, which changes at every add and remove; the generation in it makes a
+ * slot that was freed and taken again look different. So a look-up that races
+ * with a free finds either the range as it was, or nothing.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "observe.h"
+#include "pump_ring.h"
+
+#define BLOCK_SHIFT 21
+#define LEAF_BITS 13
+#define LEAF_WORDS (1u << LEAF_BITS)
+#define TOP_WORDS (1u << 13)
+#define ADDRESS_END (1ull << 47)
+#define NO_SLOT UINT32_MAX
+
+_Static_assert(PUMP_BLOCK_BYTES == 1 << BLOCK_SHIFT, "the index counts blocks");
+
+struct mirror {
+  uint64_t state; /* generation << 32 | kind; kind 0: no live range */
+  uint64_t base;
+  uint64_t length_bytes;
+  uint64_t requested_bytes;
+  uint32_t device;
+  /* under the lock only: */
+  uint32_t next_free;
+  CUcontext context;
+};
+
+pthread_mutex_t pump_range_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* All three change under pump_range_lock; leaves and mirrors are read without. */
+static uint32_t *top[TOP_WORDS];
+static struct mirror mirrors[PUMP_MAX_RANGES];
+static uint32_t slots_used, first_free = NO_SLOT;
+
+static uint32_t *index_word(uint64_t block) {
+  uint32_t *leaf = PUMP_LOAD_ACQUIRE(&top[block >> LEAF_BITS]);
+  return leaf == NULL ? NULL : &leaf[block & (LEAF_WORDS - 1)];
+}
+
+/* The blocks that the bytes wholly own: [*first, *end). */
+static void owned_blocks(uint64_t base, uint64_t length, uint64_t *first, uint64_t *end) {
+  *first = (base + PUMP_BLOCK_BYTES - 1) >> BLOCK_SHIFT;
+  *end = (base + length) >> BLOCK_SHIFT;
+}
+
+/* Makes sure that every block has a leaf: 0 or -ENOMEM. */
+static int index_prepare(uint64_t first, uint64_t end) {
+  for (uint64_t i = first >> LEAF_BITS; i <= (end - 1) >> LEAF_BITS; i++) {
+    if (top[i] != NULL) continue;
+    void *leaf = mmap(NULL, LEAF_WORDS * sizeof(uint32_t), PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (leaf == MAP_FAILED) return -ENOMEM;
+    PUMP_STORE_RELEASE(&top[i], leaf);
+  }
+  return 0;
+}
+
+static void index_fill(uint64_t first, uint64_t end, uint32_t value) {
+  for (uint64_t block = first; block < end; block++)
+    PUMP_STORE_RELEASE(index_word(block), value);
+}
+
+/* Writes the worker's copy of a slot and tells it that the table has changed. */
+static void publish(const struct pump_range_info *info, uint32_t generation,
+                    uint32_t kind) {
+  struct pump_header *header = &pump_shm->header;
+  struct pump_range *range = &pump_shm->ranges[info->slot];
+  pump_range_write_begin(range);
+  PUMP_STORE(&range->generation, generation);
+  PUMP_STORE(&range->range_kind, kind);
+  PUMP_STORE(&range->base, info->base);
+  PUMP_STORE(&range->length_bytes, info->length_bytes);
+  PUMP_STORE(&range->device, info->device);
+  if (kind != PUMP_RANGE_FREE) {
+    uint64_t now = PUMP_LOAD(&header->next_seq);
+    PUMP_STORE(&range->alloc_seq, now);
+    for (int i = 0; i < PUMP_USE_SLICES; i++) PUMP_STORE(&range->last_use_seq[i], 0);
+  }
+  pump_range_write_end(range);
+  if (PUMP_LOAD(&header->range_high) < slots_used)
+    PUMP_STORE_RELEASE(&header->range_high, slots_used);
+  PUMP_STORE_RELEASE(&header->range_version, PUMP_LOAD(&header->range_version) + 1);
+}
+
+/* Brings the range to life in info->slot, whose generation is already a new one. */
+static void enliven(struct pump_range_info *info, uint64_t first, uint64_t end) {
+  struct mirror *mirror = &mirrors[info->slot];
+  uint64_t generation = PUMP_LOAD(&mirror->state) >> 32;
+  if (generation == 0) generation = 1;
+  info->generation = (uint32_t)generation;
+  /* Release: who reads one of these reads, after it, at least the dead state. */
+  PUMP_STORE_RELEASE(&mirror->base, info->base);
+  PUMP_STORE_RELEASE(&mirror->length_bytes, info->length_bytes);
+  PUMP_STORE_RELEASE(&mirror->requested_bytes, info->requested_bytes);
+  PUMP_STORE_RELEASE(&mirror->device, info->device);
+  mirror->context = info->context;
+  PUMP_STORE_RELEASE(&mirror->state, generation << 32 | info->kind);
+  index_fill(first, end, info->slot + 1);
+  publish(info, info->generation, info->kind);
+  pump_device_account(info->device, (int64_t)((end - first) << BLOCK_SHIFT), 0);
+}
+
+/* Takes the range in `slot` out of index and table; the slot stays taken. */
+static void retire(uint32_t slot, struct pump_range_info *info) {
+  struct mirror *mirror = &mirrors[slot];
+  *info = (struct pump_range_info){.base = mirror->base,
+                                   .length_bytes = mirror->length_bytes,
+                                   .requested_bytes = mirror->requested_bytes,
+                                   .kind = (uint32_t)mirror->state,
+                                   .device = mirror->device,
+                                   .slot = slot,
+                                   .generation = (uint32_t)(mirror->state >> 32),
+                                   .context = mirror->context};
+  uint64_t first, end;
+  owned_blocks(info->base, info->length_bytes, &first, &end);
+  uint32_t next = info->generation + 1 == 0 ? 1 : info->generation + 1;
+  index_fill(first, end, 0);
+  PUMP_STORE_RELEASE(&mirror->state, (uint64_t)next << 32);
+  publish(info, next, PUMP_RANGE_FREE);
+  pump_device_account(info->device, -(int64_t)((end - first) << BLOCK_SHIFT), 0);
+}
+
+static void give_back(uint32_t slot) {
+  mirrors[slot].next_free = first_free;
+  first_free = slot;
+}
+
+/* Returns the converted bytes among them. */
+static uint64_t displace(uint64_t first, uint64_t end) {
+  struct pump_range_info gone;
+  uint64_t converted_bytes = 0;
+  for (uint64_t block = first; block < end; block++) {
+    uint32_t value = PUMP_LOAD(index_word(block));
+    if (value == 0) continue;
+    retire(value - 1, &gone);
+    give_back(value - 1);
+    if (gone.kind == PUMP_RANGE_CONVERTED) converted_bytes += gone.length_bytes;
+  }
+  return converted_bytes;
+}
+
+int pump_range_add(struct pump_range_info *info) {
+  uint64_t first, end;
+  if (info->base >= ADDRESS_END || info->length_bytes > ADDRESS_END - info->base)
+    return -ERANGE;
+  owned_blocks(info->base, info->length_bytes, &first, &end);
+  if (first >= end) return -ERANGE;
+  info->displaced_bytes = 0;
+  pthread_mutex_lock(&pump_range_lock);
+  int result = index_prepare(first, end);
+  if (result == 0) {
+    info->displaced_bytes = displace(first, end);
+    if (first_free != NO_SLOT) {
+      info->slot = first_free;
+      first_free = mirrors[info->slot].next_free;
+    } else if (slots_used < PUMP_MAX_RANGES) {
+      info->slot = slots_used++;
+    } else {
+      result = -ENOSPC;
+      PUMP_ADD(&pump_shm->shim_counters.ranges_untracked, 1);
+    }
+  }
+  if (result == 0) {
+    enliven(info, first, end);
+    result = (int)info->slot;
+  }
+  pthread_mutex_unlock(&pump_range_lock);
+  return result;
+}
+
+int pump_range_remove(uint64_t base, struct pump_range_info *info) {
+  if (base >= ADDRESS_END - PUMP_BLOCK_BYTES) return -ENOENT;
+  const uint32_t *word = index_word((base + PUMP_BLOCK_BYTES - 1) >> BLOCK_SHIFT);
+  if (word == NULL || PUMP_LOAD(word) == 0) return -ENOENT; /* not ours: no lock */
+  pthread_mutex_lock(&pump_range_lock);
+  uint32_t value = PUMP_LOAD(word);
+  bool found = value != 0 && mirrors[value - 1].base == base;
+  if (found) retire(value - 1, info);
+  pthread_mutex_unlock(&pump_range_lock);
+  return found ? 0 : -ENOENT;
+}
+
+bool pump_range_remove_next(CUcontext context, uint32_t *cursor,
+                            struct pump_range_info *info) {
+  bool found = false;
+  pthread_mutex_lock(&pump_range_lock);
+  for (; !found && *cursor < slots_used; ++*cursor) {
+    const struct mirror *mirror = &mirrors[*cursor];
+    found = (uint32_t)mirror->state != PUMP_RANGE_FREE && mirror->context == context;
+    if (found) retire(*cursor, info);
+  }
+  pthread_mutex_unlock(&pump_range_lock);
+  return found;
+}
+
+void pump_range_release(uint32_t slot) {
+  pthread_mutex_lock(&pump_range_lock);
+  give_back(slot);
+  pthread_mutex_unlock(&pump_range_lock);
+}
+
+/* The driver refused the free, so nobody else can have been given these blocks. */
+void pump_range_restore(struct pump_range_info *info) {
+  uint64_t first, end;
+  owned_blocks(info->base, info->length_bytes, &first, &end);
+  pthread_mutex_lock(&pump_range_lock);
+  enliven(info, first, end);
+  pthread_mutex_unlock(&pump_range_lock);
+}
+
+bool pump_range_lookup(uint64_t address, struct pump_hit *hit) {
+  if (address >= ADDRESS_END) return false;
+  const uint32_t *word = index_word(address >> BLOCK_SHIFT);
+  if (word == NULL) return false;
+  uint32_t value = PUMP_LOAD_ACQUIRE(word);
+  if (value == 0) return false;
+  const struct mirror *mirror = &mirrors[value - 1];
+  uint64_t state = PUMP_LOAD_ACQUIRE(&mirror->state);
+  /* Acquire, each: the second look at the state comes after all of them. */
+  uint64_t base = PUMP_LOAD_ACQUIRE(&mirror->base);
+  uint64_t length = PUMP_LOAD_ACQUIRE(&mirror->length_bytes);
+  uint64_t requested = PUMP_LOAD_ACQUIRE(&mirror->requested_bytes);
+  uint32_t device = PUMP_LOAD_ACQUIRE(&mirror->device);
+  if (PUMP_LOAD(&mirror->state) != state || (uint32_t)state == PUMP_RANGE_FREE)
+    return false;
+  if (address < base || address - base >= length) return false;
+  *hit = (struct pump_hit){.slot = value - 1,
+                           .generation = (uint32_t)(state >> 32),
+                           .device = device,
+                           .kind = (uint32_t)state,
+                           .base = base,
+                           .length_bytes = length,
+                           .requested_bytes = requested};
+  return true;
+}
+
+void pump_range_touch(const struct pump_extent *extent, uint64_t seq) {
+  const struct mirror *mirror = &mirrors[extent->slot];
+  if (PUMP_LOAD_ACQUIRE(&mirror->state) >> 32 != extent->generation) return;
+  uint64_t range_bytes = PUMP_LOAD(&mirror->length_bytes);
+  uint64_t bytes = extent->length_access >> 2;
+  if (bytes == 0) return;
+  uint32_t first = pump_use_slice(range_bytes, extent->offset_bytes);
+  uint32_t last = pump_use_slice(range_bytes, extent->offset_bytes + bytes - 1);
+  uint64_t *use = pump_shm->ranges[extent->slot].last_use_seq;
+  for (uint32_t i = first; i <= last; i++) PUMP_STORE(&use[i], seq);
+}
+
+void pump_range_reset(void) {
+  for (uint32_t i = 0; i < TOP_WORDS; i++)
+    if (top[i] != NULL) memset(top[i], 0, LEAF_WORDS * sizeof(uint32_t));
+  memset(mirrors, 0, slots_used * sizeof mirrors[0]);
+  slots_used = 0;
+  first_free = NO_SLOT;
+}

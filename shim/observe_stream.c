@@ -1,0 +1,177 @@
+/* observe_stream.c - hooks of streams, events, synchronisation and capture.
+ *
+ * What the program itself waited for, or asked about and found complete, is
+ * progress for free. Before such a call the newest operation's number is read:
+ * nothing issued later is covered by it.
+ */
+#include <errno.h>
+
+#include "act.h"
+#include "observe.h"
+#include "pump_ring.h"
+
+/* Capture ended by these answers as well. */
+#define CAPTURE_UNJOINED 904
+
+static void stream_done(struct pump_at at, uint64_t seq, bool waited) {
+  int saved = errno;
+  struct pump_bracket bracket = pump_bracket_open();
+  uint32_t index = pump_stream_index(at.given, at.per_thread);
+  pump_progress_stream_synced(index, seq);
+  if (waited) pump_event_sync(index, seq);
+  pump_bracket_close(bracket);
+  errno = saved;
+}
+
+#define HOOK_STREAM_DONE(name, per_thread, waited)                                         \
+  CUresult name(CUstream stream) {                                                         \
+    if (pump_quiet()) return pump_real.name(stream);                                       \
+    uint64_t seq = pump_newest_seq();                                                      \
+    CUresult result = pump_real.name(stream);                                              \
+    if (result == CUDA_SUCCESS) stream_done(pump_at(stream, per_thread), seq, waited);     \
+    return result;                                                                         \
+  }
+
+HOOK_STREAM_DONE(cuStreamSynchronize, false, true)
+HOOK_STREAM_DONE(cuStreamSynchronize_ptsz, true, true)
+HOOK_STREAM_DONE(cuStreamQuery, false, false)
+HOOK_STREAM_DONE(cuStreamQuery_ptsz, true, false)
+
+static void context_done(uint64_t seq) {
+  int saved = errno;
+  struct pump_bracket bracket = pump_bracket_open();
+  pump_progress_context_synced(seq);
+  pump_event_sync(0, seq);
+  pump_bracket_close(bracket);
+  errno = saved;
+}
+
+CUresult cuCtxSynchronize(void) {
+  if (pump_quiet()) return pump_real.cuCtxSynchronize();
+  uint64_t seq = pump_newest_seq();
+  CUresult result = pump_real.cuCtxSynchronize();
+  if (result == CUDA_SUCCESS) context_done(seq);
+  return result;
+}
+
+/* Names its context; what it says about streams holds for the current one only. */
+CUresult cuCtxSynchronize_v2(CUcontext context) {
+  if (pump_quiet()) return pump_real.cuCtxSynchronize_v2(context);
+  uint64_t seq = pump_newest_seq();
+  CUresult result = pump_real.cuCtxSynchronize_v2(context);
+  CUcontext current = NULL;
+  if (result == CUDA_SUCCESS && pump_current_device(&current) >= 0 &&
+      (context == NULL || context == current))
+    context_done(seq);
+  return result;
+}
+
+/* ---- events --------------------------------------------------------------- */
+
+static void recorded(CUevent event, struct pump_at at, uint64_t seq) {
+  int saved = errno;
+  struct pump_bracket bracket = pump_bracket_open();
+  pump_progress_event_recorded(event, pump_stream_index(at.given, at.per_thread), seq);
+  pump_bracket_close(bracket);
+  errno = saved;
+}
+
+#define HOOK_RECORD(name, per_thread, parameters, arguments)                               \
+  CUresult name parameters {                                                               \
+    if (pump_quiet()) return pump_real.name arguments;                                     \
+    uint64_t seq = pump_newest_seq();                                                      \
+    CUresult result = pump_real.name arguments;                                            \
+    if (result == CUDA_SUCCESS) recorded(event, pump_at(stream, per_thread), seq);         \
+    return result;                                                                         \
+  }
+
+HOOK_RECORD(cuEventRecord, false, (CUevent event, CUstream stream), (event, stream))
+HOOK_RECORD(cuEventRecord_ptsz, true, (CUevent event, CUstream stream), (event, stream))
+HOOK_RECORD(cuEventRecordWithFlags, false,
+            (CUevent event, CUstream stream, unsigned int flags), (event, stream, flags))
+HOOK_RECORD(cuEventRecordWithFlags_ptsz, true,
+            (CUevent event, CUstream stream, unsigned int flags), (event, stream, flags))
+
+static void event_done(CUevent event) {
+  int saved = errno;
+  struct pump_bracket bracket = pump_bracket_open();
+  pump_progress_event_synced(event);
+  pump_bracket_close(bracket);
+  errno = saved;
+}
+
+#define HOOK_EVENT_DONE(name)                                                              \
+  CUresult name(CUevent event) {                                                           \
+    if (pump_quiet()) return pump_real.name(event);                                        \
+    CUresult result = pump_real.name(event);                                               \
+    if (result == CUDA_SUCCESS) event_done(event);                                         \
+    return result;                                                                         \
+  }
+
+HOOK_EVENT_DONE(cuEventSynchronize)
+HOOK_EVENT_DONE(cuEventQuery)
+
+/* ---- the end of a stream -------------------------------------------------- */
+
+#define HOOK_STREAM_DESTROY(name)                                                          \
+  CUresult name(CUstream stream) {                                                         \
+    CUresult result = pump_real.name(stream);                                              \
+    if (result != CUDA_SUCCESS || pump_inert()) return result;                             \
+    int saved = errno;                                                                     \
+    pump_enter();                                                                          \
+    pump_stream_gone(stream);                                                              \
+    pump_leave();                                                                          \
+    errno = saved;                                                                         \
+    return result;                                                                         \
+  }
+
+HOOK_STREAM_DESTROY(cuStreamDestroy)
+HOOK_STREAM_DESTROY(cuStreamDestroy_v2)
+
+/* ---- capture -------------------------------------------------------------- */
+
+/* Counted from before the begin to after the end: too high costs a question per
+ * operation, too low would put a marker into the program's graph. */
+static void capture_ended(CUresult result) {
+  if (result != CUDA_SUCCESS && result != CUDA_ERROR_STREAM_CAPTURE_INVALIDATED &&
+      result != CAPTURE_UNJOINED)
+    return;
+  uint32_t captures = PUMP_LOAD(&pump_captures);
+  while (captures != 0 &&
+         !__atomic_compare_exchange_n(&pump_captures, &captures, captures - 1, true,
+                                      __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+}
+
+#define HOOK_CAPTURE_BEGIN(name, parameters, arguments)                                    \
+  CUresult name parameters {                                                               \
+    if (pump_inert()) return pump_real.name arguments;                                     \
+    PUMP_ADD(&pump_captures, 1);                                                           \
+    CUresult result = pump_real.name arguments;                                            \
+    if (result != CUDA_SUCCESS) capture_ended(CUDA_SUCCESS);                               \
+    return result;                                                                         \
+  }
+
+#define BEGIN_TO_GRAPH                                                                     \
+  (CUstream stream, CUgraph graph, const CUgraphNode *dependencies,                        \
+   const CUgraphEdgeData *edges, size_t count, CUstreamCaptureMode mode)
+
+HOOK_CAPTURE_BEGIN(cuStreamBeginCapture, (CUstream stream), (stream))
+HOOK_CAPTURE_BEGIN(cuStreamBeginCapture_ptsz, (CUstream stream), (stream))
+HOOK_CAPTURE_BEGIN(cuStreamBeginCapture_v2, (CUstream stream, CUstreamCaptureMode mode),
+                   (stream, mode))
+HOOK_CAPTURE_BEGIN(cuStreamBeginCapture_v2_ptsz,
+                   (CUstream stream, CUstreamCaptureMode mode), (stream, mode))
+HOOK_CAPTURE_BEGIN(cuStreamBeginCaptureToGraph, BEGIN_TO_GRAPH,
+                   (stream, graph, dependencies, edges, count, mode))
+HOOK_CAPTURE_BEGIN(cuStreamBeginCaptureToGraph_ptsz, BEGIN_TO_GRAPH,
+                   (stream, graph, dependencies, edges, count, mode))
+
+#define HOOK_CAPTURE_END(name)                                                             \
+  CUresult name(CUstream stream, CUgraph *graph) {                                         \
+    CUresult result = pump_real.name(stream, graph);                                       \
+    if (!pump_inert()) capture_ended(result);                                              \
+    return result;                                                                         \
+  }
+
+HOOK_CAPTURE_END(cuStreamEndCapture)
+HOOK_CAPTURE_END(cuStreamEndCapture_ptsz)

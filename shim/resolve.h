@@ -1,0 +1,22 @@
+/* resolve.h - between resolve.c and resolve_dlsym.c only. */
+#ifndef PUMP_RESOLVE_H
+#define PUMP_RESOLVE_H
+
+#include <stdbool.h>
+
+/* libc's dlsym, or that of the next interposer. Set by pump_dlsym_ready, which
+ * every look-up calls first; never changes afterwards. */
+extern void *(*pump_real_dlsym)(void *handle, const char *name);
+void pump_dlsym_ready(void);
+
+/* PUMP_DISABLE=1, as the environment said at the first look-up. */
+bool pump_disabled(void);
+
+/* The wrapper of the driver function `name`, or NULL when it is not hooked. */
+void *pump_wrapper_named(const char *name);
+
+/* true when `address` is a function of the driver that pump_real was filled from;
+ * a driver seen for the first time is taken for that purpose. */
+bool pump_is_driver(const void *address);
+
+#endif
