@@ -1,0 +1,67 @@
+"""The command pump: one verb, one file of this folder.
+
+A verb's module has HELP (one line), `options(parser)` and `run(asked) -> exit status`.
+Only the module of the verb that was asked for is imported, unless help is wanted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from typing import Protocol, cast
+
+import pump
+from pump.cli.lines import BadInputError, OneLineParser, say
+from pump.config.values import nearest
+
+PROGRAM = "pump"
+VERBS = {"profiles": "pump.cli.profiles"}
+
+
+class Verb(Protocol):
+    """A module of this folder that holds a verb."""
+
+    HELP: str
+
+    def options(self, parser: argparse.ArgumentParser) -> None: ...
+
+    def run(self, asked: argparse.Namespace) -> int: ...
+
+
+def main() -> int:
+    """Entry point. Exit status 2 for bad input, else the verb's."""
+    try:
+        return _run(sys.argv[1:])
+    except BadInputError as error:
+        say(PROGRAM, str(error))
+        return error.status
+
+
+def _run(words: list[str]) -> int:
+    wants_help = bool({"-h", "--help"} & set(words[:1]))
+    lines = [f"  {name:<12}{_module(name).HELP}" for name in VERBS if wants_help]
+    parser = OneLineParser(
+        prog=PROGRAM,
+        usage="pump [-h] [--version] verb [argument ...]",
+        description="What there is around pump-run.",
+        epilog="\n".join(["verbs:", *lines]),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"pump {pump.__version__}")
+    if not words or words[0].startswith("-"):
+        parser.parse_args(words)
+        raise BadInputError(f"no verb given; known: {', '.join(VERBS)}")
+    name = words[0]
+    if name not in VERBS:
+        hint = nearest(name, list(VERBS))
+        raise BadInputError(f"unknown verb '{name}'{hint}; known: {', '.join(VERBS)}")
+    verb = _module(name)
+    verb_parser = OneLineParser(prog=f"{PROGRAM} {name}", description=verb.HELP, allow_abbrev=False)
+    verb.options(verb_parser)
+    return verb.run(verb_parser.parse_args(words[1:]))
+
+
+def _module(name: str) -> Verb:
+    return cast(Verb, importlib.import_module(VERBS[name]))

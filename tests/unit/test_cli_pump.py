@@ -1,0 +1,63 @@
+"""The command pump and its verbs."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import pump
+from pump import profiles
+
+CODE = "import sys; from pump.cli.main import main; sys.exit(main())"
+
+
+def run(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", CODE, *words],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_every_profile_is_listed_with_its_memory_and_hash() -> None:
+    done = run("profiles")
+    lines = done.stdout.splitlines()
+    assert [line.split()[0] for line in lines] == profiles.names()
+    for line in lines:
+        profile = profiles.load(line.split()[0])
+        assert profile.hash() in line
+        assert f"{int(profile.values['device.memory_bytes']) / 2**30:.1f} GiB" in line
+
+
+def test_the_version_is_the_packages() -> None:
+    assert run("--version").stdout == f"pump {pump.__version__}\n"
+    pyproject = (Path(__file__).parents[2] / "pyproject.toml").read_text()
+    found = re.search(r'^version = "(.*)"', pyproject, re.MULTILINE)
+    assert found
+    assert found[1] == pump.__version__
+
+
+def test_help_names_every_verb() -> None:
+    done = run("--help")
+    assert done.returncode == 0
+    assert re.search(r"^  profiles +list", done.stdout, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ([], "no verb given"),
+        (["profile"], "did you mean 'profiles'"),
+        (["--wrong"], "--wrong"),
+        (["profiles", "x"], "unrecognized arguments: x"),
+    ],
+)
+def test_bad_input_gets_one_line_and_status_2(words: list[str], expected: str) -> None:
+    done = run(*words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.count("\n") == 1
+    assert expected in done.stderr
