@@ -1,0 +1,90 @@
+"""Jobs under pump-run on the virtual GPU, in fresh processes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+MIB = 1 << 20
+BIN = Path(sys.executable).parent
+
+
+@pytest.fixture(scope="session")
+def kernels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The host kernels of job.py as a shared library."""
+    library = tmp_path_factory.mktemp("kernels") / "mix.so"
+    source = HERE / "mix_kernels.c"
+    subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", library, source], check=True)
+    return library
+
+
+class Job:
+    """Builds and runs `pump-run ... job.py ...` on a virtual card of `memory_mib`."""
+
+    def __init__(self, kernels: Path, folder: Path) -> None:
+        self.kernels = kernels
+        self.folder = folder
+        self.report = folder / "report.json"
+        self.log = folder / "pump.log"
+
+    def command(
+        self, *job: str, memory_mib: int = 64, run: tuple[str, ...] = (), mode: str = "compute"
+    ) -> list[str]:
+        settings = [f"memory_bytes={memory_mib * MIB}", f"mode={mode}"]
+        virtual = [word for setting in settings for word in ("--virtual-set", setting)]
+        log = ["--log-level", "info", "--log-file", str(self.log)]
+        script = str(HERE / "job.py")
+        options = ["--virtual", "a100-pcie4", *virtual, *log, *run]
+        return [str(BIN / "pump-run"), *options, "--", sys.executable, script, *job]
+
+    def environment(self, **more: str) -> dict[str, str]:
+        return {
+            **os.environ,
+            "PUMP_VIRTUAL_KERNELS": str(self.kernels),
+            "PUMP_VIRTUAL_REPORT": str(self.report),
+            **more,
+        }
+
+    def start(
+        self,
+        *job: str,
+        memory_mib: int = 64,
+        run: tuple[str, ...] = (),
+        mode: str = "compute",
+        env: dict[str, str] | None = None,
+    ) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            self.command(*job, memory_mib=memory_mib, run=run, mode=mode),
+            env=self.environment(**(env or {})),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(
+        self,
+        *job: str,
+        memory_mib: int = 64,
+        run: tuple[str, ...] = (),
+        mode: str = "compute",
+        env: dict[str, str] | None = None,
+        timeout: float = 60,
+    ) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            self.command(*job, memory_mib=memory_mib, run=run, mode=mode),
+            env=self.environment(**(env or {})),
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
+
+
+@pytest.fixture
+def job(kernels: Path, tmp_path: Path) -> Job:
+    return Job(kernels, tmp_path)

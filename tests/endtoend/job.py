@@ -1,0 +1,194 @@
+"""A small CUDA program whose result anybody can compute: the guinea pig of the end-to-end tests.
+
+Plain cuda-python, driver API. It fills buffers, runs a random sequence of `mix` kernels
+(a = a * K + b + seed, on two of the buffers) over several streams, and prints the
+sha256 of everything. `expected()` computes the same with numpy.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import random
+import signal
+import sys
+import time
+from typing import Any
+
+import numpy as np
+
+MULTIPLIER = np.uint64(6364136223846793005)
+
+PTX = """
+.version 7.0
+.target sm_80
+.address_size 64
+.visible .entry mix(.param .u64 mix_param_0, .param .u64 mix_param_1,
+                    .param .u64 mix_param_2, .param .u64 mix_param_3)
+{
+  ret;
+}
+"""
+
+
+def plan(buffers: int, steps: int, seed: int) -> list[tuple[int, int, int]]:
+    """(target, source, seed) of every step."""
+    random_ = random.Random(seed)
+    return [
+        (random_.randrange(buffers), random_.randrange(buffers), random_.randrange(1 << 32))
+        for _ in range(steps)
+    ]
+
+
+def start_values(index: int, words: int) -> np.ndarray:
+    return np.arange(words, dtype=np.uint64) + np.uint64(index * 1_000_003)
+
+
+def expected(buffers: int, mib: int, steps: int, seed: int) -> str:
+    """The sha256 that the job must print."""
+    words = mib * (1 << 20) // 8
+    values = [start_values(index, words) for index in range(buffers)]
+    for target, source, number in plan(buffers, steps, seed):
+        values[target] = values[target] * MULTIPLIER + values[source] + np.uint64(number)
+    digest = hashlib.sha256()
+    for value in values:
+        digest.update(value.tobytes())
+    return digest.hexdigest()
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--buffers", type=int, default=24)
+    parser.add_argument("--mib", type=int, default=4)
+    parser.add_argument("--steps", type=int, default=300)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--sync-every", type=int, default=0)
+    parser.add_argument("--sleep-ms", type=float, default=0.0, help="after each step")
+    parser.add_argument("--close-descriptors", action="store_true")
+    parser.add_argument("--block-signals", action="store_true")
+    parser.add_argument("--fork-every", type=int, default=0)
+    parser.add_argument("--wait-any", action="store_true", help="expect no child but our own")
+    parser.add_argument("--churn", action="store_true", help="free and allocate while running")
+    parser.add_argument("--managed", action="store_true")
+    parser.add_argument("--exit-signal", type=int, default=0)
+    return parser.parse_args()
+
+
+def check(result: tuple[Any, ...]) -> Any:
+    code, *rest = result
+    if int(code) != 0:
+        print(f"error {code.name}", flush=True)
+        sys.exit(9)
+    return rest[0] if rest else None
+
+
+class Program:
+    """The device side: context, kernel, stream, buffers."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        from cuda.bindings import driver
+
+        self.driver = driver
+        self.options = options
+        self.size = options.mib << 20
+        check(driver.cuInit(0))
+        device = check(driver.cuDeviceGet(0))
+        check(driver.cuCtxSetCurrent(check(driver.cuDevicePrimaryCtxRetain(device))))
+        module = check(driver.cuModuleLoadData(PTX.encode() + b"\0"))
+        self.function = check(driver.cuModuleGetFunction(module, b"mix"))
+        non_blocking = driver.CUstream_flags.CU_STREAM_NON_BLOCKING
+        self.stream = check(driver.cuStreamCreate(non_blocking))
+        self.pointers: list[Any] = []
+        for index in range(options.buffers):
+            self.pointers.append(self.allocate())
+            values = start_values(index, self.size // 8)
+            check(driver.cuMemcpyHtoD(self.pointers[-1], values, self.size))
+
+    def allocate(self) -> Any:
+        if self.options.managed:
+            attach = self.driver.CUmemAttach_flags.CU_MEM_ATTACH_GLOBAL
+            return check(self.driver.cuMemAllocManaged(self.size, attach.value))
+        return check(self.driver.cuMemAlloc(self.size))
+
+    def mix(self, target: int, source: int, number: int) -> None:
+        words = [self.pointers[target], self.pointers[source], self.size // 8, number]
+        values = np.array([int(word) for word in words], np.uint64)
+        addresses = values.ctypes.data + 8 * np.arange(len(values), dtype=np.uint64)
+        launch = (self.function, 64, 1, 1, 256, 1, 1, 0, self.stream, addresses.ctypes.data, 0)
+        check(self.driver.cuLaunchKernel(*launch))
+
+    def synchronise(self) -> None:
+        check(self.driver.cuStreamSynchronize(self.stream))
+
+    def read(self, index: int) -> np.ndarray:
+        values = np.empty(self.size // 8, np.uint64)
+        check(self.driver.cuMemcpyDtoH(values, self.pointers[index], self.size))
+        return values
+
+    def replace(self, index: int) -> None:
+        """Free a buffer and allocate it again with the same contents."""
+        self.synchronise()
+        values = self.read(index)
+        check(self.driver.cuMemFree(self.pointers[index]))
+        self.pointers[index] = self.allocate()
+        check(self.driver.cuMemcpyHtoD(self.pointers[index], values, self.size))
+
+    def digest(self) -> str:
+        """Hash and free everything."""
+        self.synchronise()
+        digest = hashlib.sha256()
+        for index in range(len(self.pointers)):
+            digest.update(self.read(index).tobytes())
+            check(self.driver.cuMemFree(self.pointers[index]))
+        return digest.hexdigest()
+
+
+def fork_a_child() -> None:
+    child = os.fork()
+    if child == 0:
+        os._exit(7)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+
+
+def run_steps(program: Program, options: argparse.Namespace) -> None:
+    steps = plan(options.buffers, options.steps, options.seed)
+    for step, (target, source, number) in enumerate(steps):
+        program.mix(target, source, number)
+        if options.sync_every and step % options.sync_every == 0:
+            program.synchronise()
+        if options.sleep_ms:
+            time.sleep(options.sleep_ms / 1000)
+        if options.churn and step % 10 == 5:
+            program.replace(target)
+        if options.fork_every and step % options.fork_every == 0:
+            fork_a_child()
+
+
+def main() -> None:
+    options = parse()
+    if options.block_signals:
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    program = Program(options)
+    files: list[int] = []
+    if options.close_descriptors:
+        os.closerange(3, 4096)
+        # What used to be a connection to pumpd is now a file of the program's.
+        files = [os.open("/dev/null", os.O_WRONLY) for _ in range(20)]
+    print("running", flush=True)
+    run_steps(program, options)
+    digest = program.digest()
+    for file in files:
+        os.write(file, b"still mine")
+    if options.wait_any:
+        try:
+            print("stranger", os.waitpid(-1, 0), flush=True)
+        except ChildProcessError:
+            print("no strangers", flush=True)
+    print(digest, flush=True)
+    if options.exit_signal:
+        os.kill(os.getpid(), options.exit_signal)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,77 @@
+"""Finds the processes of a job's pumpd from outside."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+
+@dataclass
+class Pumpd:
+    """Process ids of one job's pumpd at one moment; 0 for what is not there."""
+
+    supervisor: int = 0
+    warm: int = 0
+    workers: list[int] = field(default_factory=list)
+    command: list[str] = field(default_factory=list)
+
+
+def of_job(job_pid: int) -> Pumpd:
+    """What runs now for the job whose first process is `job_pid`."""
+    found: dict[int, psutil.Process] = {}
+    for process in psutil.process_iter():
+        try:
+            command = process.cmdline()
+            if "pumpd" in command and str(job_pid) in command:
+                found[process.pid] = process
+        except psutil.Error:
+            continue
+    seen = Pumpd()
+    for pid, process in found.items():
+        try:
+            parent = process.ppid()
+            if parent not in found:
+                if "--job-pid" in process.cmdline() and not _orphan(process, found):
+                    seen.supervisor, seen.command = pid, process.cmdline()
+            elif found[parent].ppid() in found:
+                seen.workers.append(pid)
+            else:
+                seen.warm = pid
+        except psutil.Error:
+            continue
+    return seen
+
+
+def _orphan(process: psutil.Process, found: dict[int, psutil.Process]) -> bool:
+    """A worker or warm process whose supervisor was killed has become init's child."""
+    return process.name() in ("pumpd-warm", "pumpd-worker") and process.ppid() not in found
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 10.0) -> bool:
+    """Poll until `condition()` or the time is up; returns the last answer."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if condition():
+            return True
+        time.sleep(0.02)
+    return condition()
+
+
+def kill(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def socket_of(pid: int) -> Path:
+    """PUMP_SOCKET of a running job."""
+    for entry in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+        if entry.startswith(b"PUMP_SOCKET="):
+            return Path(os.fsdecode(entry.partition(b"=")[2]))
+    raise LookupError(f"process {pid} has no PUMP_SOCKET")

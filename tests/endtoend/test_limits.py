@@ -1,0 +1,79 @@
+"""Invariants 3 and 8: only out-of-memory is ours, and the message names the limit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from conftest import Job
+
+MIB = 1 << 20
+
+
+def fake_host(
+    folder: Path, *, available_mib: int, cgroup: str, files: dict[str, str]
+) -> dict[str, str]:
+    """Roots with /proc/meminfo, /proc/self/cgroup and cgroup files of our own."""
+    proc, group = folder / "proc", folder / "cgroup"
+    (proc / "self").mkdir(parents=True)
+    (proc / "meminfo").write_text(
+        f"MemTotal: {64 << 20} kB\nMemFree: 1 kB\nMemAvailable: {available_mib << 10} kB\n"
+    )
+    (proc / "self" / "cgroup").write_text(cgroup)
+    for name, text in files.items():
+        path = group / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return {"PUMP_PROC_ROOT": str(proc), "PUMP_CGROUP_ROOT": str(group)}
+
+
+def test_a_limit_of_the_job_refuses_and_says_so(job: Job) -> None:
+    done = job.run(run=("--limit", "40MiB"))
+    assert done.returncode == 9
+    assert "CUDA_ERROR_OUT_OF_MEMORY" in done.stdout
+    (line,) = [line for line in done.stderr.splitlines() if "limit" in line.lower()][:1]
+    assert "--limit" in line or "PUMP_LIMIT" in line
+    assert "40" in line
+
+
+def test_a_cgroup_v2_limit_refuses_and_names_the_group(job: Job, tmp_path: Path) -> None:
+    env = fake_host(
+        tmp_path,
+        available_mib=60_000,
+        cgroup="0::/user/job7\n",
+        files={
+            "user/memory.max": "max\n",
+            "user/memory.current": "0\n",
+            "user/job7/memory.max": f"{560 * MIB}\n",
+            "user/job7/memory.current": f"{8 * MIB}\n",
+            "user/job7/memory.stat": "inactive_file 0\n",
+        },
+    )
+    done = job.run(env=env)
+    assert done.returncode == 9
+    assert "CUDA_ERROR_OUT_OF_MEMORY" in done.stdout
+    assert "job7" in done.stderr
+
+
+def test_a_cgroup_v1_limit_refuses_and_names_the_group(job: Job, tmp_path: Path) -> None:
+    env = fake_host(
+        tmp_path,
+        available_mib=60_000,
+        cgroup="4:memory:/slurm/job_12\n0::/\n",
+        files={
+            "memory/slurm/job_12/memory.limit_in_bytes": f"{560 * MIB}\n",
+            "memory/slurm/job_12/memory.usage_in_bytes": f"{8 * MIB}\n",
+            "memory/slurm/job_12/memory.stat": "total_inactive_file 0\n",
+        },
+    )
+    done = job.run(env=env)
+    assert done.returncode == 9
+    assert "CUDA_ERROR_OUT_OF_MEMORY" in done.stdout
+    assert "job_12" in done.stderr
+
+
+def test_a_host_without_memory_refuses_and_says_so(job: Job, tmp_path: Path) -> None:
+    env = fake_host(tmp_path, available_mib=3_300, cgroup="0::/\n", files={})
+    done = job.run(env=env)
+    assert done.returncode == 9
+    assert "CUDA_ERROR_OUT_OF_MEMORY" in done.stdout
+    assert "memory" in done.stderr

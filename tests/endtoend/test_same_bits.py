@@ -1,0 +1,68 @@
+"""Invariant 1: a program's results do not depend on pump, its policy, or its absence."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from conftest import Job
+from job import expected
+
+SHAPE = {"buffers": 24, "mib": 4, "steps": 300, "seed": 1}
+WORDS = [f"--{name}={value}" for name, value in SHAPE.items()]
+
+
+@pytest.fixture(scope="module")
+def right() -> str:
+    return expected(**SHAPE)
+
+
+@pytest.mark.parametrize("policy", ["window", "demand"])
+@pytest.mark.parametrize("memory_mib", [48, 64, 512])
+def test_every_policy_gives_the_same_bits(
+    job: Job, right: str, policy: str, memory_mib: int
+) -> None:
+    done = job.run(*WORDS, memory_mib=memory_mib, run=("--policy", policy))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["running", right]
+
+
+def test_naive_unified_memory_without_pump_gives_the_same_bits(job: Job, right: str) -> None:
+    done = job.run(*WORDS, "--managed", env={"PUMP_DISABLE": "1"})
+    assert done.stdout.split() == ["running", right]
+    report = json.loads(job.report.read_text())
+    assert report["faults"] > 0, "the driver pages on its own"
+    assert not job.log.exists(), "pump is not there"
+
+
+def test_a_program_of_its_own_managed_memory_gives_the_same_bits(job: Job, right: str) -> None:
+    done = job.run(*WORDS, "--managed")
+    assert done.stdout.split() == ["running", right], done.stderr
+
+
+def test_without_pump_the_program_runs_out_of_memory(job: Job) -> None:
+    done = job.run(*WORDS, env={"PUMP_DISABLE": "1"})
+    assert done.returncode == 9
+    assert "CUDA_ERROR_OUT_OF_MEMORY" in done.stdout
+
+
+def test_an_emulated_budget_on_a_large_card_gives_the_same_bits(job: Job, right: str) -> None:
+    for policy in ("demand", "window"):
+        done = job.run(*WORDS, memory_mib=512, run=("--budget", "60MiB", "--policy", policy))
+        assert done.stdout.split() == ["running", right], done.stderr
+
+
+def test_memory_freed_and_allocated_while_running_gives_the_same_bits(job: Job, right: str) -> None:
+    done = job.run(*WORDS, "--churn")
+    assert done.stdout.split() == ["running", right], done.stderr
+
+
+def test_the_window_policy_prefetches_what_demand_faults(job: Job) -> None:
+    faults = {}
+    for policy in ("demand", "window"):
+        done = job.run(*WORDS, "--sleep-ms=1", run=("--policy", policy))
+        assert done.returncode == 0, done.stderr
+        report = json.loads(job.report.read_text())
+        faults[policy] = report["faults"]
+        assert report["violations"] == 0, report
+    assert faults["window"] < 0.5 * faults["demand"]
