@@ -218,10 +218,7 @@ def link_bytes_per_second(profile: str) -> float:
     """Fastest that the profile's link brings bytes to the GPU."""
     from pump import profiles
 
-    settings = dict(
-        entry.partition("=")[::2] for entry in profiles.load(profile).flatten({}).split(";")
-    )
-    return float(settings["link.copy_h2d_gbps"]) * 1e9
+    return float(profiles.load(profile).values["link.copy_h2d_gbps"]) * 1e9
 
 
 def floors(runs: Sequence[Run], link: float) -> dict[float, float]:
