@@ -1,0 +1,252 @@
+"""Facts about unified memory that the model has to show, the bad ones included.
+
+The facts and their sources: docs/uvm.md. Constants are the profile's, so that an
+expected time is worked out here from the same numbers as in the profile.
+"""
+
+from __future__ import annotations
+
+import pytest
+from gpu_model import BLOCK, gpu_with
+
+MS = 1_000_000
+
+
+# ---- demand faults
+
+
+def test_a_batch_of_faults_costs_what_the_table_says() -> None:
+    gpu = gpu_with(100)
+    gpu.on_host(0, 4)
+    p = gpu.profile
+    taken = gpu.run_kernel([(0, 4)], us=100)
+    host_us = p.fault_base_us + 4 * (p.fault_block_us + p.cpu_unmap_us) + 4 * 32 * p.fault_page_us
+    copy_us = 4 * BLOCK / p.demand_gbps / 1000
+    expected = 100 + 4 * (p.fault_replay_us + p.fault_base_us)  # four steps of one block each
+    expected += host_us - p.fault_base_us + copy_us
+    assert taken == pytest.approx(expected * 1000, abs=20)
+    assert gpu.counters().fault_batches == 4
+
+
+def test_a_batch_holds_at_most_256_faults() -> None:
+    gpu = gpu_with(4000)
+    gpu.on_host(0, 1600)
+    gpu.run_kernel([(0, 1600)])
+    counters = gpu.counters()
+    assert counters.fault_pages == 1600 * 32
+    # 16 steps of 100 blocks; a batch of 256 faults is 8 whole blocks
+    assert counters.fault_batches == 16 * 13
+
+
+def test_demand_paging_reaches_a_quarter_to_a_half_of_the_speed_of_a_copy() -> None:
+    gpu = gpu_with(1000)
+    gpu.on_host(0, 800)
+    taken = gpu.run_kernel([(0, 800)], us=1)
+    speed = 800 * BLOCK / taken
+    assert 0.25 < speed / gpu.profile.copy_h2d_gbps < 0.5
+
+
+def test_a_kernel_whose_blocks_are_all_resident_takes_exactly_its_time() -> None:
+    gpu = gpu_with(100)
+    gpu.create(0, 90)
+    gpu.run_kernel([(0, 90)])
+    gpu.advance(gpu.now + MS)
+    submitted = gpu.now
+    kernel = gpu.kernel([(0, 90)], us=1234.567)
+    gpu.run()
+    start, end = gpu.finished[kernel]
+    assert start == submitted + round(gpu.profile.launch_us * 1000)
+    assert end - start == 1_234_567
+
+
+def test_the_first_touch_by_the_gpu_populates_and_moves_nothing_over_the_link() -> None:
+    gpu = gpu_with(100)
+    gpu.create(0, 50)
+    gpu.run_kernel([(0, 50)])
+    counters = gpu.counters()
+    assert counters.populated_bytes == 50 * BLOCK
+    assert (counters.h2d_demand_bytes, counters.h2d_busy_ns, counters.d2h_busy_ns) == (0, 0, 0)
+
+
+def test_the_tree_prefetcher_completes_a_block_of_which_more_than_51_percent_is_wanted() -> None:
+    gpu = gpu_with(100)
+    gpu.on_host(0, 2)
+    gpu.run_kernel([(0, 1, 16)])  # 16 of 32 pages, spread: not more than half of any group
+    gpu.run_kernel([(1, 1, 17)])
+    assert gpu.block(0).gpu_pages.bit_count() == 16
+    assert gpu.block(1).gpu_pages.bit_count() == 32
+
+
+def test_an_irregular_gather_is_far_worse_per_byte_than_a_sweep() -> None:
+    gpu = gpu_with(400)
+    gpu.on_host(0, 800)
+    gpu.run_kernel([(0, 800)], us=1)
+    sweep = gpu.run_kernel([(0, 800)], us=1) / (800 * 32)
+    gather = gpu.run_kernel([(0, 800, 1)], us=1) / 800
+    assert gather > 5 * sweep
+
+
+def test_faults_of_a_copy_engine_cost_more_than_faults_of_a_kernel() -> None:
+    kernel, copy = gpu_with(200), gpu_with(200)
+    for gpu in (kernel, copy):
+        gpu.on_host(0, 64)
+    faulted = kernel.run_kernel([(0, 64)], us=1000)
+    copied = copy.time_of(
+        copy.submit(copy.lib.GPU_MEMSET, [(0, 64)], duration_ns=1_000_000),
+    )
+    assert copied > faulted
+    assert copy.counters().nonreplayable_blocks == 64
+    assert copy.counters().fault_batches == 64
+
+
+# ---- eviction
+
+
+def test_a_cyclic_sweep_ten_percent_larger_than_memory_faults_on_everything() -> None:
+    gpu = gpu_with(200)
+    gpu.on_host(0, 220)
+    gpu.run_kernel([(0, 220)])
+    for _ in range(3):
+        before = gpu.counters().fault_blocks
+        gpu.run_kernel([(0, 220)])
+        assert gpu.counters().fault_blocks - before == 220
+
+
+def test_accesses_do_not_refresh_the_order_of_eviction() -> None:
+    gpu = gpu_with(10)
+    gpu.on_host(0, 12)
+    gpu.run_kernel([(0, 10)])
+    for _ in range(5):
+        gpu.run_kernel([(0, 1)])  # block 0 is hot, but migrated first
+    gpu.run_kernel([(10, 1)])
+    assert gpu.resident(0, 12) == list(range(1, 11))
+
+
+def test_prefetching_a_resident_block_again_refreshes_it_at_host_cost_only() -> None:
+    gpu = gpu_with(10)
+    gpu.on_host(0, 12)
+    gpu.run_kernel([(0, 10)])
+    moved = gpu.counters().h2d_busy_ns
+    began = gpu.now
+    gpu.prefetch(0, 1)
+    p = gpu.profile
+    assert gpu.now - began == round((p.prefetch_call_us + p.prefetch_block_us) * 1000)
+    assert gpu.counters().h2d_busy_ns == moved
+    gpu.run_kernel([(10, 1)])
+    assert gpu.resident(0, 12) == [0, *range(2, 11)]
+
+
+def test_everything_evicted_is_copied_back_even_if_it_was_only_read() -> None:
+    gpu = gpu_with(100)
+    gpu.on_host(0, 200)
+    gpu.run_kernel([(0, 100, 0, gpu.lib.GPU_READ)])
+    gpu.run_kernel([(100, 100, 0, gpu.lib.GPU_READ)])
+    assert gpu.counters().d2h_evict_bytes == 100 * BLOCK
+
+
+def test_unused_chunks_are_taken_before_used_ones() -> None:
+    gpu = gpu_with(10)
+    gpu.on_host(0, 12)
+    gpu.run_kernel([(0, 10)])
+    gpu.evict(7, 1)
+    assert gpu.block(7).list == gpu.lib.GPU_LIST_UNUSED
+    gpu.run_kernel([(10, 1)])
+    assert gpu.resident(0, 12) == [0, 1, 2, 3, 4, 5, 6, 8, 9, 10]
+    counters = gpu.counters()
+    assert (counters.evictions_unused, counters.evictions_used) == (1, 0)
+    assert counters.d2h_evict_bytes == 0
+
+
+def test_discarded_blocks_are_evicted_before_used_ones_and_without_a_copy() -> None:
+    gpu = gpu_with(10)
+    gpu.on_host(0, 12)
+    gpu.run_kernel([(0, 10)])
+    gpu.discard(5, 1, gpu.lib.GPU_DISCARD_KEEP)
+    gpu.run_kernel([(10, 1)])
+    counters = gpu.counters()
+    assert gpu.resident(0, 12) == [0, 1, 2, 3, 4, 6, 7, 8, 9, 10]
+    assert (counters.evictions_discarded, counters.d2h_evict_bytes) == (1, 0)
+    assert gpu.dropped == [5]
+    assert gpu.block(5).data_pages == 0
+
+
+def test_the_first_eviction_of_a_block_pays_for_host_pages_and_the_next_does_not() -> None:
+    gpu = gpu_with(1)
+    gpu.create(0, 2)
+    gpu.run_kernel([(0, 1)])
+    first = gpu.run_kernel([(1, 1)])  # evicts 0
+    gpu.run_kernel([(0, 1)])  # evicts 1, which has none either
+    assert gpu.counters().host_alloc_blocks == 2
+    later = gpu.run_kernel([(1, 1)])
+    copy_us = BLOCK / gpu.profile.demand_gbps / 1000 - BLOCK / gpu.profile.populate_gbps / 1000
+    assert first - later == pytest.approx((gpu.profile.host_alloc_us - copy_us) * 1000, abs=20)
+
+
+def test_plain_allocations_shrink_the_memory_for_managed_blocks() -> None:
+    gpu = gpu_with(100)
+    gpu.create(0, 100)
+    gpu.run_kernel([(0, 100)])
+    cost = gpu.ffi.new("struct gpu_cost *")
+    lib = gpu.lib
+    assert lib.gpu_plain_reserve(gpu.engine, gpu.now, gpu.hooks, 40 * BLOCK + 1, cost) == 0
+    assert gpu.counters().evictions_used == 41
+    assert cost.complete_ns > gpu.now
+    state = gpu.memory_state()
+    assert (state.resident_bytes, state.free_bytes) == (59 * BLOCK, 0)
+    assert (
+        lib.gpu_plain_reserve(gpu.engine, gpu.now, gpu.hooks, 60 * BLOCK, cost) == lib.GPU_NO_MEMORY
+    )
+    assert lib.gpu_plain_release(gpu.engine, gpu.now, gpu.hooks, 40 * BLOCK + 1) == 0
+    assert gpu.memory_state().free_bytes == 41 * BLOCK
+    gpu.check()
+
+
+def test_an_operation_larger_than_the_memory_gets_through() -> None:
+    gpu = gpu_with(3)
+    gpu.on_host(0, 500)
+    gpu.run_kernel([(0, 500)])
+    assert gpu.counters().fault_blocks == 500
+    gpu.check()
+
+
+def test_with_no_memory_left_for_managed_blocks_they_are_read_over_the_link() -> None:
+    gpu = gpu_with(10)
+    gpu.on_host(0, 20)
+    cost = gpu.ffi.new("struct gpu_cost *")
+    gpu.lib.gpu_plain_reserve(gpu.engine, gpu.now, gpu.hooks, 10 * BLOCK, cost)
+    gpu.run_kernel([(0, 20)])
+    counters = gpu.counters()
+    assert (counters.remote_blocks, counters.h2d_remote_bytes) == (20, 20 * BLOCK)
+    assert gpu.resident(0, 20) == []
+
+
+# ---- misuse
+
+
+def test_touching_or_commanding_freed_blocks_is_counted() -> None:
+    gpu = gpu_with(10)
+    gpu.create(0, 4)
+    kernel = gpu.kernel([(0, 4)], us=10)
+    cost = gpu.ffi.new("struct gpu_cost *")
+    lib = gpu.lib
+    assert lib.gpu_range_destroy(gpu.engine, gpu.now, gpu.hooks, 0, 4, cost) == 0
+    gpu.run()
+    assert kernel in gpu.finished
+    assert gpu.counters().errors == 4
+    assert gpu.counters().last_error == lib.GPU_ERROR_USE_OF_FREED
+    call = gpu.ffi.new("struct gpu_prefetch_call *", {"stream": 1, "block_count": 4})
+    assert lib.gpu_prefetch_step(gpu.engine, gpu.now, gpu.hooks, call) == lib.GPU_INVALID
+    assert gpu.counters().last_error == lib.GPU_ERROR_COMMAND_ON_FREED
+    assert lib.gpu_range_destroy(gpu.engine, gpu.now, gpu.hooks, 0, 4, cost) == lib.GPU_INVALID
+    assert gpu.counters().last_error == lib.GPU_ERROR_DOUBLE_FREE
+
+
+def test_a_range_whose_copies_are_under_way_is_free_when_they_have_ended() -> None:
+    gpu = gpu_with(64)
+    gpu.on_host(0, 64)
+    complete = gpu.prefetch(0, 64)
+    cost = gpu.ffi.new("struct gpu_cost *")
+    assert gpu.now < complete
+    assert gpu.lib.gpu_range_destroy(gpu.engine, gpu.now, gpu.hooks, 0, 64, cost) == 0
+    assert cost.complete_ns == complete
+    assert gpu.memory_state().free_bytes == 64 * BLOCK

@@ -1,0 +1,250 @@
+"""Facts about prefetch, explicit eviction, discard and whole iterations of training.
+
+The facts and their sources: docs/uvm.md. See test_uvm_model.py for demand paging.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from gpu_model import BLOCK, Gpu, gpu_with
+
+# ---- prefetch
+
+
+def test_a_prefetch_runs_at_the_speed_of_the_link_and_its_caller_pays_for_each_block() -> None:
+    gpu = gpu_with(1000)
+    gpu.create(0, 400)
+    gpu.prefetch(0, 400, to_host=True)
+    gpu.prefetch(0, 400)
+    gpu.run()
+    gpu.evict(0, 400)
+    began = gpu.now
+    complete = gpu.prefetch(0, 400)
+    p = gpu.profile
+    # On the way back each block is unmapped from the CPU.
+    host_us = p.prefetch_call_us + 400 * (p.prefetch_block_us * 1.3 + p.cpu_unmap_us)
+    assert gpu.now - began == pytest.approx(host_us * 1000, rel=0.001)
+    copy_ns = 400 * BLOCK / p.prefetch_h2d_gbps
+    assert complete - began == pytest.approx(copy_ns, rel=0.01)
+
+
+def test_populating_by_prefetch_moves_nothing_over_the_link() -> None:
+    gpu = gpu_with(100)
+    gpu.create(0, 100)
+    began = gpu.now
+    complete = gpu.prefetch(0, 100)
+    counters = gpu.counters()
+    assert counters.populated_bytes == 100 * BLOCK
+    assert (counters.h2d_prefetch_bytes, counters.h2d_busy_ns) == (0, 0)
+    assert complete - began < 100 * BLOCK / gpu.profile.prefetch_h2d_gbps / 4
+
+
+def test_a_prefetch_to_the_cpu_blocks_its_caller_until_it_is_done() -> None:
+    gpu = gpu_with(100)
+    gpu.create(0, 16)
+    gpu.prefetch(0, 16)
+    gpu.run()
+    began = gpu.now
+    complete = gpu.evict(0, 16)
+    p = gpu.profile
+    # Blocks go out behind one another; allocating host pages is slower than the link.
+    host_us = p.prefetch_call_us + 16 * (p.prefetch_block_us + p.host_alloc_us)
+    expected_us = host_us + BLOCK / p.copy_d2h_gbps / 1000 + 16 * 512 * p.cpu_pte_us
+    assert gpu.now == complete
+    assert gpu.now - began == pytest.approx(expected_us * 1000, rel=0.001)
+
+
+def test_one_thread_moves_10_to_16_gigabytes_a_second_to_the_cpu() -> None:
+    gpu = gpu_with(1000)
+    gpu.on_host(0, 512)
+    gpu.prefetch(0, 512)
+    gpu.run()
+    began = gpu.now
+    gpu.evict(0, 512)
+    assert 9 < 512 * BLOCK / (gpu.now - began) < 16
+
+
+@pytest.mark.parametrize(("how", "share"), [("demand", 0.95), ("prefetch", 0.9)])
+def test_explicit_early_eviction_takes_the_write_back_out_of_the_critical_path(
+    how: str, share: float
+) -> None:
+    waited = []
+    for early in (False, True):
+        gpu = gpu_with(64)
+        gpu.create(0, 128)
+        gpu.cpu_access(64, 64)
+        gpu.prefetch(0, 64)
+        gpu.run()
+        if early:
+            gpu.evict(0, 64)
+        began = gpu.run()
+        if how == "prefetch":
+            gpu.prefetch(64, 64)
+        else:
+            gpu.run_kernel([(64, 64)], us=10)
+        waited.append(gpu.run() - began)
+        assert gpu.counters().d2h_evict_bytes == (0 if early else 64 * BLOCK)
+    assert waited[1] < share * waited[0]
+
+
+def test_a_block_that_is_wanted_while_it_leaves_waits_until_it_has_left() -> None:
+    gpu = gpu_with(1)
+    gpu.on_host(0, 2)
+    gpu.run_kernel([(0, 1)])
+    gpu.prefetch(1, 1)  # pushes 0 out
+    left = gpu.block(0).left_ns
+    assert left > gpu.now
+    assert gpu.block(0).state == gpu.lib.GPU_BLOCK_LEAVING
+    assert gpu.block(1).ready_ns >= left + BLOCK / gpu.profile.prefetch_h2d_gbps
+
+
+def test_a_kernel_waits_for_a_prefetch_that_comes_late_and_does_not_fault() -> None:
+    gpu = gpu_with(100)
+    gpu.on_host(0, 64)
+    gpu.prefetch(0, 64)
+    gpu.run_kernel([(0, 64)], us=10)
+    counters = gpu.counters()
+    assert counters.fault_blocks == 0
+    assert counters.stall_arrival_ns > 0
+
+
+def test_prefetching_everything_without_control_loses_to_naive_paging() -> None:
+    """Two phases, each fits: what runs ahead throws out what the running phase needs."""
+
+    def iteration(prefetch: bool) -> int:
+        gpu = gpu_with(120)
+        gpu.on_host(0, 200)
+        for _ in range(3):
+            began = gpu.run()
+            uses = [(0, 100)] * 20 + [(100, 100)] * 20
+            for use in uses:
+                gpu.kernel([use], us=5000)
+            for use in uses if prefetch else ():  # everything issued, in order, at once
+                gpu.prefetch(*use)
+            gpu.run()
+        return gpu.now - began
+
+    assert iteration(prefetch=True) > 1.02 * iteration(prefetch=False)
+
+
+def test_both_directions_at_once_slow_each_other_by_the_duplex_factor() -> None:
+    def transfer(gpu: Gpu, kinds: list[int]) -> int:
+        length = 1 << 30
+        cookies = [
+            gpu.submit(kind, stream=i + 1, length_bytes=length) for i, kind in enumerate(kinds)
+        ]
+        gpu.run()
+        return max(gpu.finished[cookie][1] for cookie in cookies)
+
+    gpu = gpu_with(100)
+    alone = transfer(gpu, [gpu.lib.GPU_COPY_H2D])
+    gpu = gpu_with(100)
+    both = transfer(gpu, [gpu.lib.GPU_COPY_H2D, gpu.lib.GPU_COPY_D2H])
+    factor = alone / both
+    assert gpu.profile.duplex_factor - 0.01 <= factor <= gpu.profile.duplex_factor + 0.1
+
+
+def test_links_serve_one_transfer_at_a_time() -> None:
+    gpu = gpu_with(1000)
+    gpu.on_host(0, 64)
+    gpu.prefetch(0, 64)
+    arrivals = sorted(int(gpu.block(i).ready_ns) for i in range(64))
+    least = BLOCK / gpu.profile.prefetch_h2d_gbps
+    assert all(b - a >= least - 1 for a, b in pairwise(arrivals))
+
+
+# ---- discard
+
+
+def test_a_write_does_not_clear_a_discard_that_kept_the_mapping() -> None:
+    gpu = gpu_with(10)
+    gpu.on_host(0, 10)
+    gpu.run_kernel([(0, 10)])
+    faults = gpu.counters().fault_blocks
+    gpu.discard(3, 1, gpu.lib.GPU_DISCARD_KEEP)
+    gpu.run_kernel([(3, 1, 0, gpu.lib.GPU_WRITE)])
+    assert gpu.block(3).discarded == gpu.lib.GPU_DISCARD_KEEP
+    assert gpu.counters().fault_blocks == faults
+    gpu.create(20, 1)
+    gpu.run_kernel([(20, 1)])
+    assert gpu.dropped == [3]  # what the write left is lost
+
+
+def test_a_write_after_a_discard_that_unmaps_faults_and_clears_the_state() -> None:
+    gpu = gpu_with(10)
+    gpu.on_host(0, 10)
+    gpu.run_kernel([(0, 10)])
+    faults, moved = gpu.counters().fault_blocks, gpu.counters().h2d_demand_bytes
+    gpu.discard(3, 1, gpu.lib.GPU_DISCARD_UNMAP)
+    gpu.run_kernel([(3, 1, 0, gpu.lib.GPU_WRITE)])
+    assert gpu.block(3).discarded == 0
+    assert gpu.block(3).list == gpu.lib.GPU_LIST_USED
+    assert gpu.counters().fault_blocks == faults + 1
+    assert gpu.counters().h2d_demand_bytes == moved
+    assert gpu.dropped == []
+
+
+def test_an_explicit_migration_clears_a_discard() -> None:
+    gpu = gpu_with(10)
+    gpu.on_host(0, 10)
+    gpu.run_kernel([(0, 10)])
+    for kind in (gpu.lib.GPU_DISCARD_KEEP, gpu.lib.GPU_DISCARD_UNMAP):
+        gpu.discard(3, 1, kind)
+        gpu.prefetch(3, 1)
+        assert gpu.block(3).discarded == 0
+        assert gpu.block(3).list == gpu.lib.GPU_LIST_USED
+
+
+def test_a_block_discarded_on_the_host_comes_back_without_a_copy() -> None:
+    gpu = gpu_with(10)
+    gpu.on_host(0, 4)
+    gpu.discard(0, 4, gpu.lib.GPU_DISCARD_KEEP)
+    gpu.prefetch(0, 4)
+    counters = gpu.counters()
+    assert (counters.h2d_prefetch_bytes, counters.populated_bytes) == (0, 4 * BLOCK)
+    assert gpu.dropped == [0, 1, 2, 3]
+
+
+# ---- training
+
+
+TENSORS = [(at, 16) for at in range(0, 480, 16)]
+KERNEL_US = 2000
+
+
+def streamed(number: int) -> bool:
+    """Two of five tensors pass through two places; the others stay."""
+    return number % 5 in (1, 3)
+
+
+def training(blocks: int, planned: bool) -> int:
+    """Time of the last of four cyclic sweeps, naive or by a plan that knows them."""
+    gpu = gpu_with(blocks)
+    gpu.on_host(0, 480)
+    present: list[tuple[int, int]] = []  # (streamed tensor, its last kernel)
+    for _ in range(4):
+        began = gpu.run()
+        kernels = [gpu.kernel([use], us=KERNEL_US) for use in TENSORS]
+        for number in filter(streamed, range(len(TENSORS) if planned else 0)):
+            if len(present) == 2:
+                old, last_use = present.pop(0)
+                while last_use not in gpu.finished:
+                    gpu.advance(gpu.next_event())
+                gpu.evict(*TENSORS[old])
+            gpu.prefetch(*TENSORS[number])
+            present.append((number, kernels[number]))
+        gpu.run()
+    gpu.check()
+    return gpu.now - began
+
+
+def test_naive_cyclic_training_is_3_to_5_times_slower_than_unlimited_memory() -> None:
+    assert 3 < training(320, planned=False) / training(600, planned=False) < 5
+
+
+def test_with_a_perfect_order_of_prefetches_training_is_close_to_the_floor() -> None:
+    link_ns = (480 - 320) * BLOCK / Gpu(1).profile.prefetch_h2d_gbps
+    floor = max(training(600, planned=False), link_ns)
+    assert training(320, planned=True) < 1.1 * floor
