@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -100,17 +101,12 @@ class Bench:
 
 
 @pytest.fixture
-def bench(tmp_path: Path, libraries: Path) -> Iterator[Bench]:
-    # Below /tmp and short: a socket's path has to fit into 107 bytes.
-    made = Bench(tmp_path if len(str(tmp_path)) <= 60 else short_folder(), libraries)
-    yield made
-    eventually(lambda: not made.pumpds(), "every pumpd to end with its job")
-
-
-def short_folder() -> Path:
-    folder = Path(f"/tmp/pump-test-{os.urandom(4).hex()}")
-    folder.mkdir(mode=0o700)
-    return folder
+def bench(libraries: Path) -> Iterator[Bench]:
+    # Not pytest's own folder: a socket's path has to fit into 107 bytes.
+    with tempfile.TemporaryDirectory(prefix="pump-test-", dir="/tmp") as folder:
+        made = Bench(Path(folder), libraries)
+        yield made
+        eventually(lambda: not made.pumpds(), "every pumpd to end with its job")
 
 
 # ---- bad input ----
@@ -270,11 +266,13 @@ time.sleep({seconds})
 
 
 def test_pumpd_stands_beside_the_job_and_ends_with_it(bench: Bench) -> None:
+    inherited, far_end = os.pipe()  # as a shell's 5>file or a make's job server
     job = subprocess.Popen(
         [*PUMP_RUN, sys.executable, "-c", SHOW.format(seconds=60)],
         env=bench.environ | {"LD_PRELOAD": ""},
         stdout=subprocess.PIPE,
         text=True,
+        pass_fds=[inherited],
     )
     try:
         assert job.stdout is not None
@@ -291,14 +289,18 @@ def test_pumpd_stands_beside_the_job_and_ends_with_it(bench: Bench) -> None:
         assert Path(f"/proc/{pid}/cwd").readlink() == Path("/")
         assert b"LD_PRELOAD" not in Path(f"/proc/{pid}/environ").read_bytes()
         assert b"PUMP_SOCKET" not in Path(f"/proc/{pid}/environ").read_bytes()
+        jobs_pipe = f"pipe:[{os.fstat(inherited).st_ino}]"
         for entry in Path(f"/proc/{pid}/fd").iterdir():
             target = str(entry.readlink())
+            assert target != jobs_pipe
             assert target == "/dev/null" or target.startswith(("socket:", "pipe:", "anon_inode:"))
         standard = [str(Path(f"/proc/{pid}/fd/{fd}").readlink()) for fd in (0, 1, 2)]
         assert standard == ["/dev/null"] * 3
     finally:
         job.kill()
         job.communicate()
+        os.close(inherited)
+        os.close(far_end)
     eventually(lambda: not alive(pid), "pumpd to end with the job")
     eventually(lambda: not path.parent.exists(), "the job's folder to be removed")
 
