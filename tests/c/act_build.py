@@ -1,0 +1,71 @@
+"""Builds the act side's sources together with the fake driver, once per sanitizer.
+
+Not a test. The program takes the name of a scenario; see act_harness.h.
+"""
+
+import functools
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+SANITIZERS = ("thread", "address,undefined")
+WARNINGS = (
+    "-Wall -Wextra -Wconversion -Wshadow -Wstrict-prototypes -Wmissing-prototypes "
+    "-Werror -Wno-tsan"
+).split()
+
+
+@functools.cache
+def build(sanitizer: str) -> Path:
+    """Compiles everything under `sanitizer`; returns the program."""
+    folder = Path(tempfile.mkdtemp(prefix="pump-act-"))
+    program = folder / "act"
+    sources = sorted((ROOT / "shim").glob("act_*.c")) + sorted(
+        (ROOT / "tests" / "c").glob("act_*.c")
+    )
+    command = [
+        os.environ.get("CC", "cc"),
+        "-std=gnu11",
+        "-O1",
+        "-g",
+        "-D_GNU_SOURCE",
+        "-fno-strict-aliasing",
+        "-fno-omit-frame-pointer",
+        f"-fsanitize={sanitizer}",
+        *WARNINGS,
+        f"-I{ROOT / 'shim'}",
+        f"-I{ROOT / 'shim' / 'include'}",
+        *map(str, sources),
+        "-pthread",
+        "-o",
+        str(program),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return program
+
+
+def run(
+    sanitizer: str, scenario: str, env: dict[str, str] | None = None, timeout: float = 60
+) -> subprocess.CompletedProcess[str]:
+    """Runs one scenario to its end; fails on a failed check, a sanitizer's report or a hang."""
+    command = [str(build(sanitizer)), scenario]
+    # ThreadSanitizer of older compilers cannot place its shadow under full ASLR.
+    if setarch := shutil.which("setarch"):
+        command = [setarch, platform.machine(), "-R", *command]
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("PUMP_")}
+    environment |= {
+        "TSAN_OPTIONS": "halt_on_error=1 exitcode=66",
+        "ASAN_OPTIONS": "detect_leaks=0",
+        "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1",
+    }
+    environment |= env or {}
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, env=environment, timeout=timeout
+    )
+    assert done.returncode == 0, f"{scenario}: exit {done.returncode}\n{done.stderr[-6000:]}"
+    return done

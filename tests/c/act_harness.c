@@ -1,0 +1,333 @@
+/* act_harness.c - see act_harness.h. */
+#include "act_harness.h"
+
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define ARENA_BYTES ((uint64_t)1 << 40)
+
+struct pump_real pump_real;
+struct pump_present pump_present;
+bool pump_off;
+uint32_t pump_active;
+__thread uint32_t pump_inside __attribute__((tls_model("initial-exec")));
+uint64_t pump_calls_seen;
+uint32_t pump_captures;
+struct pump_shm *pump_shm;
+pthread_mutex_t pump_range_lock = PTHREAD_MUTEX_INITIALIZER;
+struct fake fake;
+
+uint64_t pump_now_ns(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+void harness_sleep_us(uint64_t us) {
+  struct timespec t = {.tv_sec = (time_t)(us / 1000000),
+                       .tv_nsec = (long)(us % 1000000) * 1000};
+  nanosleep(&t, NULL);
+}
+
+uint32_t harness_random(void) {
+  static __thread uint64_t state;
+  static uint64_t seeds = 1;
+  if (state == 0) state = PUMP_ADD(&seeds, 1) * 0x9e3779b97f4a7c15u;
+  state = state * 6364136223846793005u + 1442695040888963407u;
+  return (uint32_t)(state >> 33);
+}
+
+/* ---- the fake driver ------------------------------------------------------------ */
+
+struct fake_context {
+  CUdevice device;
+  uint32_t destroyed;
+  uint32_t inside; /* calls and objects that need it */
+  uint32_t padding[12];
+};
+struct fake_event {
+  CUcontext context;
+  struct fake_stream *stream;
+  uint64_t position;
+};
+
+static __thread CUcontext current;
+static __thread CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+
+/* Freed bytes of the arena, one mark a block of the first 1 TiB. */
+static uint8_t freed[ARENA_BYTES / PUMP_BLOCK_BYTES];
+static uint64_t arena_next = PUMP_BLOCK_BYTES;
+
+static struct fake_context *context_of(CUcontext context) {
+  return (struct fake_context *)(void *)context;
+}
+
+static CUresult fake_ctx_set_current(CUcontext context) {
+  CHECK(context == NULL || !PUMP_LOAD(&context_of(context)->destroyed));
+  current = context;
+  return CUDA_SUCCESS;
+}
+static CUresult fake_ctx_get_current(CUcontext *context) {
+  *context = current;
+  return CUDA_SUCCESS;
+}
+static CUresult fake_ctx_get_device(CUdevice *device) {
+  if (current == NULL) return CUDA_ERROR_INVALID_CONTEXT;
+  *device = context_of(current)->device;
+  return CUDA_SUCCESS;
+}
+static CUresult fake_exchange(CUstreamCaptureMode *exchanged) {
+  CUstreamCaptureMode before = mode;
+  mode = *exchanged;
+  *exchanged = before;
+  return CUDA_SUCCESS;
+}
+
+static CUresult fake_stream_make(CUstream *stream, unsigned int flags) {
+  CHECK(flags == CU_STREAM_NON_BLOCKING && current != NULL);
+  uint32_t error = PUMP_LOAD(&fake.create_error);
+  if (error != 0) return (CUresult)error;
+  struct fake_stream *made = calloc(1, sizeof *made);
+  made->context = current;
+  made->executor = true;
+  PUMP_ADD(&context_of(current)->inside, 1);
+  PUMP_ADD(&fake.streams_alive, 1);
+  *stream = (CUstream)(void *)made;
+  return CUDA_SUCCESS;
+}
+static CUresult fake_stream_destroy(CUstream stream) {
+  struct fake_stream *gone = (struct fake_stream *)(void *)stream;
+  CHECK(!PUMP_LOAD(&context_of(gone->context)->destroyed));
+  __atomic_fetch_sub(&context_of(gone->context)->inside, 1, __ATOMIC_RELEASE);
+  __atomic_fetch_sub(&fake.streams_alive, 1, __ATOMIC_RELAXED);
+  free(gone);
+  return CUDA_SUCCESS;
+}
+static CUresult fake_is_capturing(CUstream stream, CUstreamCaptureStatus *status) {
+  (void)stream;
+  *status = PUMP_LOAD(&fake.capturing) != 0 ? CU_STREAM_CAPTURE_STATUS_ACTIVE
+                                            : CU_STREAM_CAPTURE_STATUS_NONE;
+  return CUDA_SUCCESS;
+}
+
+static CUresult fake_event_create(CUevent *event, unsigned int flags) {
+  CHECK((flags & CU_EVENT_DISABLE_TIMING) != 0 && current != NULL);
+  uint32_t error = PUMP_LOAD(&fake.create_error);
+  if (error != 0) return (CUresult)error;
+  struct fake_event *made = calloc(1, sizeof *made);
+  made->context = current;
+  PUMP_ADD(&context_of(current)->inside, 1);
+  PUMP_ADD(&fake.events_alive, 1);
+  *event = (CUevent)(void *)made;
+  return CUDA_SUCCESS;
+}
+static CUresult fake_event_destroy(CUevent event) {
+  struct fake_event *gone = (struct fake_event *)(void *)event;
+  CHECK(!PUMP_LOAD(&context_of(gone->context)->destroyed));
+  __atomic_fetch_sub(&context_of(gone->context)->inside, 1, __ATOMIC_RELEASE);
+  __atomic_fetch_sub(&fake.events_alive, 1, __ATOMIC_RELAXED);
+  free(gone);
+  return CUDA_SUCCESS;
+}
+static CUresult fake_event_record(CUevent event, CUstream stream) {
+  struct fake_event *recorded = (struct fake_event *)(void *)event;
+  struct fake_stream *on = (struct fake_stream *)(void *)stream;
+  CHECK(on->context == recorded->context);
+  CHECK(on->executor || !PUMP_LOAD(&fake.capturing));
+  if (!on->executor) PUMP_ADD(&fake.records, 1);
+  if (mode != CU_STREAM_CAPTURE_MODE_RELAXED) PUMP_ADD(&fake.not_relaxed, 1);
+  recorded->stream = on;
+  recorded->position = PUMP_LOAD(&on->issued);
+  return CUDA_SUCCESS;
+}
+static CUresult fake_event_query(CUevent event) {
+  const struct fake_event *asked = (struct fake_event *)(void *)event;
+  CHECK(!PUMP_LOAD(&context_of(asked->context)->destroyed));
+  uint32_t error = PUMP_LOAD(&fake.query_error);
+  if (error != 0) return (CUresult)error;
+  return PUMP_LOAD(&asked->stream->executed) >= asked->position ? CUDA_SUCCESS
+                                                                : CUDA_ERROR_NOT_READY;
+}
+static CUresult fake_event_synchronize(CUevent event) {
+  CHECK(((struct fake_event *)(void *)event)->stream->executor);
+  return CUDA_SUCCESS;
+}
+
+static CUresult fake_prefetch(CUdeviceptr address, size_t bytes, CUmemLocation location,
+                              unsigned int flags, CUstream stream) {
+  const struct fake_stream *on = (struct fake_stream *)(void *)stream;
+  struct fake_context *context = context_of(on->context);
+  CHECK(flags == 0 && bytes <= PUMP_SLICE_BYTES && current == on->context);
+  if (mode != CU_STREAM_CAPTURE_MODE_RELAXED) PUMP_ADD(&fake.not_relaxed, 1);
+  uint32_t running = PUMP_ADD(&fake.running, 1) + 1;
+  PUMP_ADD(&fake.prefetches, 1);
+  if (running > PUMP_LOAD(&fake.running_peak)) PUMP_STORE(&fake.running_peak, running);
+  PUMP_ADD(&context->inside, 1);
+  uint64_t slow = PUMP_LOAD(&fake.prefetch_us);
+  if (slow != 0) harness_sleep_us(harness_random() % (2 * slow));
+  while (PUMP_LOAD(&fake.hold) != 0) harness_sleep_us(100);
+  /* From the first moment to the last the memory must have been the program's. */
+  for (uint64_t at = address; at < address + bytes; at += PUMP_BLOCK_BYTES)
+    CHECK(!PUMP_LOAD(&freed[at / PUMP_BLOCK_BYTES]));
+  CHECK(!PUMP_LOAD(&context->destroyed));
+  uint32_t error = PUMP_LOAD(&fake.prefetch_error);
+  if (error == 0)
+    PUMP_ADD(location.type == CU_MEM_LOCATION_TYPE_DEVICE ? &fake.to_gpu_bytes
+                                                          : &fake.to_host_bytes,
+             bytes);
+  __atomic_fetch_sub(&context->inside, 1, __ATOMIC_RELEASE);
+  __atomic_fetch_sub(&fake.running, 1, __ATOMIC_RELAXED);
+  return (CUresult)error;
+}
+
+CUcontext fake_context_create(CUdevice device) {
+  struct fake_context *made = calloc(1, sizeof *made);
+  made->device = device;
+  current = (CUcontext)(void *)made;
+  return current;
+}
+void fake_context_destroy(CUcontext context) {
+  CHECK(__atomic_load_n(&context_of(context)->inside, __ATOMIC_ACQUIRE) == 0);
+  PUMP_STORE(&context_of(context)->destroyed, 1); /* kept: late use shall be noticed */
+}
+CUstream fake_stream_create(CUcontext context) {
+  struct fake_stream *made = calloc(1, sizeof *made);
+  made->context = context;
+  return (CUstream)(void *)made;
+}
+void fake_execute(CUstream stream, uint64_t operations) {
+  PUMP_ADD(&((struct fake_stream *)(void *)stream)->executed, operations);
+}
+
+struct pump_bracket pump_bracket_open(void) {
+  struct pump_bracket bracket = {.exchanged = true, .mode = CU_STREAM_CAPTURE_MODE_RELAXED};
+  pump_enter();
+  fake_exchange(&bracket.mode);
+  return bracket;
+}
+void pump_bracket_close(struct pump_bracket bracket) {
+  fake_exchange(&bracket.mode);
+  pump_leave();
+}
+
+/* ---- ranges --------------------------------------------------------------------- */
+
+static uint32_t slots_used;
+
+uint32_t harness_allocate(uint32_t device, uint64_t blocks) {
+  pthread_mutex_lock(&pump_range_lock);
+  uint32_t slot = slots_used++;
+  CHECK(slot < PUMP_MAX_RANGES);
+  struct pump_range *range = &pump_shm->ranges[slot];
+  uint64_t base = PUMP_ADD(&arena_next, blocks * PUMP_BLOCK_BYTES);
+  CHECK(base + blocks * PUMP_BLOCK_BYTES < ARENA_BYTES);
+  pump_range_write_begin(range);
+  PUMP_STORE(&range->generation, 1);
+  PUMP_STORE(&range->range_kind, PUMP_RANGE_CONVERTED);
+  PUMP_STORE(&range->base, base);
+  PUMP_STORE(&range->length_bytes, blocks * PUMP_BLOCK_BYTES);
+  PUMP_STORE(&range->device, device);
+  pump_range_write_end(range);
+  PUMP_ADD(&pump_shm->devices[device].allocated_bytes, blocks * PUMP_BLOCK_BYTES);
+  PUMP_STORE(&pump_shm->header.range_high, slots_used);
+  pthread_mutex_unlock(&pump_range_lock);
+  return slot;
+}
+
+uint32_t harness_generation(uint32_t slot) {
+  return PUMP_LOAD(&pump_shm->ranges[slot].generation);
+}
+
+void harness_free(uint32_t slot) {
+  struct pump_range *range = &pump_shm->ranges[slot];
+  pthread_mutex_lock(&pump_range_lock);
+  uint64_t base = PUMP_LOAD(&range->base), length = PUMP_LOAD(&range->length_bytes);
+  pump_range_write_begin(range);
+  PUMP_STORE(&range->generation, PUMP_LOAD(&range->generation) + 1);
+  PUMP_STORE(&range->range_kind, PUMP_RANGE_FREE);
+  pump_range_write_end(range);
+  pthread_mutex_unlock(&pump_range_lock);
+  pump_act_wait_slot(slot);
+  for (uint64_t at = base; at < base + length; at += PUMP_BLOCK_BYTES)
+    PUMP_STORE(&freed[at / PUMP_BLOCK_BYTES], 1);
+}
+
+/* ---- the worker's side ------------------------------------------------------------- */
+
+static uint64_t reaped[PUMP_MAX_DEVICES][PUMP_DIRECTIONS];
+
+bool worker_submit(uint32_t device, uint32_t direction, struct pump_command command) {
+  struct pump_command_ring *ring = &pump_shm->commands[device][direction];
+  if (!pump_command_push(ring, &command)) return false;
+  pump_bell_ring(&ring->executors_asleep, &ring->bell);
+  return true;
+}
+
+int worker_try_reap(uint32_t device, uint32_t direction, uint64_t *ticket) {
+  struct pump_command *command =
+      pump_command_at(&pump_shm->commands[device][direction], reaped[device][direction]);
+  if (PUMP_LOAD_ACQUIRE(&command->state) != PUMP_COMMAND_DONE) return -1;
+  int result = (int)command->result;
+  if (ticket != NULL) *ticket = command->ticket;
+  PUMP_STORE_RELEASE(&command->state, PUMP_COMMAND_EMPTY);
+  reaped[device][direction]++;
+  return result;
+}
+
+uint32_t worker_reap(uint32_t device, uint32_t direction) {
+  int result;
+  EVENTUALLY((result = worker_try_reap(device, direction, NULL)) >= 0);
+  return (uint32_t)result;
+}
+
+void worker_forget(void) {
+  memset(reaped, 0, sizeof reaped);
+}
+
+/* ---- main ---------------------------------------------------------------------------- */
+
+static struct {
+  const char *name;
+  void (*run)(void);
+} scenarios[64];
+static int scenario_count;
+
+void harness_register(const char *name, void (*run)(void)) {
+  scenarios[scenario_count].name = name;
+  scenarios[scenario_count++].run = run;
+}
+
+static void fill_driver(void) {
+  pump_real.cuCtxSetCurrent = fake_ctx_set_current;
+  pump_real.cuCtxGetCurrent = fake_ctx_get_current;
+  pump_real.cuCtxGetDevice = fake_ctx_get_device;
+  pump_real.cuThreadExchangeStreamCaptureMode = fake_exchange;
+  pump_real.cuStreamCreate = fake_stream_make;
+  pump_real.cuStreamDestroy_v2 = fake_stream_destroy;
+  pump_real.cuStreamIsCapturing = fake_is_capturing;
+  pump_real.cuEventCreate = fake_event_create;
+  pump_real.cuEventDestroy_v2 = fake_event_destroy;
+  pump_real.cuEventRecord = fake_event_record;
+  pump_real.cuEventQuery = fake_event_query;
+  pump_real.cuEventSynchronize = fake_event_synchronize;
+  pump_real.cuMemPrefetchAsync_v2 = fake_prefetch;
+  pump_present.cuMemPrefetchAsync_v2 = true;
+}
+
+int main(int argc, char **argv) {
+  pump_shm = mmap(NULL, sizeof *pump_shm, PROT_READ | PROT_WRITE,
+                  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  CHECK(pump_shm != MAP_FAILED);
+  pump_shm->header.next_seq = 1;
+  pump_shm->devices[0].budget_bytes = (uint64_t)1 << 40;
+  pump_shm->devices[0].device_state = PUMP_DEVICE_DORMANT;
+  fill_driver();
+  for (int i = 0; i < scenario_count; i++)
+    if (argc > 1 && strcmp(argv[1], scenarios[i].name) == 0) {
+      scenarios[i].run();
+      return 0;
+    }
+  for (int i = 0; i < scenario_count; i++) puts(scenarios[i].name);
+  return argc > 1 ? 2 : 0;
+}

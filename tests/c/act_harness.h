@@ -1,0 +1,96 @@
+/* act_harness.h - a fake driver and a test worker around the act side's sources.
+ *
+ * The sources are linked directly (no preload), so that sanitizers can watch. The
+ * fake driver keeps the books that the tests are about: which memory is freed,
+ * which context is destroyed, which stream and event belongs to whom; a call that
+ * the real driver could not survive is a failed check. Everything the observe side
+ * would define is defined here in its simplest form.
+ */
+#ifndef ACT_HARNESS_H
+#define ACT_HARNESS_H
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "act.h"
+#include "act_private.h"
+
+#define CHECK(condition)                                                                   \
+  do {                                                                                     \
+    if (!(condition)) {                                                                    \
+      fprintf(stderr, "%s:%d: check failed: %s\n", __FILE__, __LINE__, #condition);        \
+      abort();                                                                             \
+    }                                                                                      \
+  } while (0)
+
+/* Waits for a condition that other threads bring about; fails after 10 s. */
+#define EVENTUALLY(condition)                                                              \
+  do {                                                                                     \
+    uint64_t until_ = pump_now_ns() + 10000000000u;                                        \
+    while (!(condition)) {                                                                 \
+      if (pump_now_ns() > until_) CHECK(condition);                                        \
+      harness_sleep_us(200);                                                               \
+    }                                                                                      \
+  } while (0)
+
+#define SCENARIO(name)                                                                     \
+  static void run_##name(void);                                                            \
+  __attribute__((constructor)) static void register_##name(void) {                         \
+    harness_register(#name, run_##name);                                                   \
+  }                                                                                        \
+  static void run_##name(void)
+
+void harness_register(const char *name, void (*run)(void));
+void harness_sleep_us(uint64_t us);
+uint32_t harness_random(void);
+
+/* ---- the fake driver --------------------------------------------------------- */
+
+/* What it does next; atomic words that tests set. */
+extern struct fake {
+  uint32_t prefetch_us;    /* a prefetch takes up to twice this long, at random */
+  uint32_t prefetch_error; /* CUresult of every prefetch */
+  uint32_t query_error;    /* CUresult of every cuEventQuery */
+  uint32_t create_error;   /* CUresult of every cuStreamCreate and cuEventCreate */
+  uint32_t capturing;      /* cuStreamIsCapturing says so */
+  uint32_t hold;           /* 1: prefetches wait until it is 0 again */
+  uint32_t running;        /* prefetches in the driver now */
+  uint32_t running_peak;
+  uint32_t prefetches; /* ever */
+  uint32_t records;    /* events recorded on streams of the program */
+  uint32_t events_alive, streams_alive;
+  uint32_t not_relaxed; /* prefetches or records outside RELAXED capture mode */
+  uint64_t to_gpu_bytes, to_host_bytes;
+} fake;
+
+/* A stream of the program: operations are issued and executed by the test. */
+struct fake_stream {
+  CUcontext context;
+  bool executor; /* of the shim: events on it are complete at once */
+  uint64_t issued, executed;
+};
+
+CUcontext fake_context_create(CUdevice device);
+/* Fails the test if anything of the context is alive or in the driver. */
+void fake_context_destroy(CUcontext context);
+CUstream fake_stream_create(CUcontext context);
+void fake_execute(CUstream stream, uint64_t operations);
+
+/* ---- ranges, as the observe side would keep them ------------------------------ */
+
+/* A live converted range of `blocks` blocks; its slot. */
+uint32_t harness_allocate(uint32_t device, uint64_t blocks);
+/* Generation changes, pump_act_wait_slot, then the memory is freed in the driver. */
+void harness_free(uint32_t slot);
+uint32_t harness_generation(uint32_t slot);
+
+/* ---- the worker's side --------------------------------------------------------- */
+
+bool worker_submit(uint32_t device, uint32_t direction, struct pump_command command);
+/* Result of the oldest unreaped command of the ring; waits for it, then frees it. */
+uint32_t worker_reap(uint32_t device, uint32_t direction);
+/* The same without waiting: -1 when it is not done yet. */
+int worker_try_reap(uint32_t device, uint32_t direction, uint64_t *ticket);
+void worker_forget(void); /* a new mapping: start at the beginning of its rings */
+
+#endif
