@@ -6,8 +6,10 @@ checks no fact itself.
 
 from __future__ import annotations
 
+import atexit
 import functools
 import re
+import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterable, Sequence
@@ -31,19 +33,26 @@ def sources() -> list[Path]:
 
 
 @functools.cache
+def build() -> Path:
+    """The model as a shared library, built once per test run by the system's C compiler."""
+    folder = Path(tempfile.mkdtemp(prefix="pump-gpu-model-"))
+    atexit.register(shutil.rmtree, folder)
+    target = folder / "gpu_model.so"
+    command = ["cc", *FLAGS, *SANITIZE, "-o", str(target), *map(str, sources()), "-lm"]
+    subprocess.run(command, check=True, timeout=120)
+    return target
+
+
+@functools.cache
 def library() -> tuple[cffi.FFI, Any]:
-    """(ffi, library), built once per test run by the system's C compiler."""
+    """(ffi, library) of the model's public interface."""
     ffi = cffi.FFI()
     for header in HEADERS:
         text = (CORE / header).read_text()
-        ffi.cdef(re.search(r"/\* cffi: begin \*/(.*)/\* cffi: end \*/", text, re.S)[1])
-    folder = tempfile.TemporaryDirectory(prefix="pump-gpu-model-")
-    target = Path(folder.name) / "gpu_model.so"
-    command = ["cc", *FLAGS, *SANITIZE, "-o", str(target), *map(str, sources()), "-lm"]
-    subprocess.run(command, check=True, timeout=120)
-    loaded = ffi.dlopen(str(target))
-    folder.cleanup()
-    return ffi, loaded
+        public = re.search(r"/\* cffi: begin \*/(.*)/\* cffi: end \*/", text, re.DOTALL)
+        assert public, f"{header} lacks its cffi marks"
+        ffi.cdef(public[1])
+    return ffi, ffi.dlopen(str(build()))
 
 
 def parse(text: str) -> Any:
@@ -63,11 +72,9 @@ class Gpu:
         blocks: int,
         profile: str = "a100-pcie4",
         arena_blocks: int = 4096,
-        **settings: float | int | str,
     ) -> None:
         self.ffi, self.lib = library()
-        keys = {key.replace("__", "."): str(value) for key, value in settings.items()}
-        self.profile = parse(profiles.load(profile).flatten(keys))
+        self.profile = parse(profiles.load(profile).flatten())
         capacity = self.ffi.new(
             "struct gpu_capacity *",
             {
@@ -113,7 +120,7 @@ class Gpu:
         self.lib.gpu_advance(self.engine, self.now, self.hooks)
 
     def next_event(self) -> int:
-        return self.lib.gpu_next_event_ns(self.engine)
+        return int(self.lib.gpu_next_event_ns(self.engine))
 
     def run(self) -> int:
         """Lets time pass until nothing happens any more; returns the time then."""
@@ -233,8 +240,8 @@ class Gpu:
         assert self.lib.gpu_check(self.engine) == 0
 
 
-def gpu_with(blocks: int, **settings: float | int | str) -> Gpu:
+def gpu_with(blocks: int) -> Gpu:
     """A GPU with an in-stream (1) and an out-stream (2) for prefetches."""
-    gpu = Gpu(blocks, **settings)
+    gpu = Gpu(blocks)
     assert [gpu.stream(), gpu.stream()] == [1, 2]
     return gpu

@@ -131,7 +131,7 @@ def test_a_profile_may_come_from_a_file_and_bad_files_are_named(tmp_path: Path) 
         profiles.load(str(path))
     with pytest.raises(profiles.ProfileError, match="cannot read"):
         profiles.load(str(tmp_path / "none.toml"))
-    with pytest.raises(profiles.ProfileError, match="no profile 'a100'.*a100-pcie4"):
+    with pytest.raises(profiles.ProfileError, match=r"no profile 'a100'.*a100-pcie4"):
         profiles.load("a100")
 
 
