@@ -1,0 +1,75 @@
+"""Imports go one way: pumpd uses pump; cli uses everything; policy, model, wire in a row.
+
+What decides does no I/O: model and policy import nothing that could.
+"""
+
+from __future__ import annotations
+
+import pytest
+from tidy_sources import imports, name, python_files
+
+# Each layer and the layers of pump that it may import. What is not named here may not be
+# imported; a new folder has to be given its place.
+LAYERS: dict[str, set[str]] = {
+    "config": set(),
+    "paths": set(),
+    "wire": {"paths"},
+    "profiles": {"config"},
+    "model": {"wire"},
+    "policy": {"model", "wire"},
+    "sim": {"policy", "model", "wire", "profiles", "config"},
+    "trace": {"wire", "model"},
+    "report": {"trace", "model", "config"},
+    "frameworks": {"config"},
+}
+
+IO_MODULES = {
+    *("os", "io", "sys", "socket", "select", "selectors", "subprocess", "threading", "signal"),
+    *("multiprocessing", "asyncio", "concurrent", "time", "mmap", "ctypes", "cffi", "fcntl"),
+    *("pathlib", "shutil", "tempfile", "logging", "struct", "random", "secrets", "psutil"),
+    *("pynvml", "cuda"),
+}
+
+
+def layer_of(module: str) -> str | None:
+    parts = module.split(".")
+    return parts[1] if parts[0] == "pump" and len(parts) > 1 else None
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_each_layer_imports_only_what_lies_below_it(layer: str) -> None:
+    allowed = LAYERS[layer] | {layer, "__version__"}
+    for path in python_files(f"pump/{layer}/", f"pump/{layer}.py"):
+        used = {layer_of(module) for module in imports(path)} - {None}
+        assert used <= allowed, f"{name(path)} imports pump.{', pump.'.join(used - allowed)}"
+
+
+def test_every_folder_of_pump_has_its_layer() -> None:
+    folders = {name(path).split("/")[1].removesuffix(".py") for path in python_files("pump/")}
+    assert folders - {"__init__", "cli"} <= set(LAYERS)
+
+
+@pytest.mark.parametrize("layer", ["model", "policy"])
+def test_what_decides_imports_no_io(layer: str) -> None:
+    for path in python_files(f"pump/{layer}/"):
+        used = {module.split(".")[0] for module in imports(path)} & IO_MODULES
+        assert not used, f"{name(path)} imports {', '.join(sorted(used))}"
+
+
+def test_pump_never_imports_its_daemon() -> None:
+    for path in python_files("pump/"):
+        used = {module for module in imports(path) if module.split(".")[0] == "pumpd"}
+        assert not used, f"{name(path)} imports {used}"
+
+
+def test_product_code_imports_no_test_tools_and_tests_no_scripts() -> None:
+    for path in python_files("pump/", "daemon/"):
+        assert {"pytest", "unittest"}.isdisjoint(imports(path)), name(path)
+
+
+def test_only_workers_import_numpy_or_cffi_in_pumpd() -> None:
+    for path in python_files("daemon/pumpd/"):
+        if name(path) not in {"daemon/pumpd/worker.py", "daemon/pumpd/warm.py"}:
+            heavy = {m for m in imports(path) if m.split(".")[0] in {"numpy", "cffi"}}
+            assert not heavy, f"{name(path)} imports {heavy}"
+            assert "pump.wire.abi" not in imports(path), name(path)

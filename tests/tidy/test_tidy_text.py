@@ -1,0 +1,115 @@
+"""House rules about the text of every file."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from tidy_sources import ROOT, files, name, python_files, text
+
+LINES_MAX = 600
+# One file by its nature: copied alone to a machine with a card.
+LONG_BY_PURPOSE = {"scripts/gpu_probe"}
+CODE = {".py", ".c", ".h", ".S", ""}
+
+
+def test_there_is_something_to_check() -> None:
+    names = {name(path) for path in files()}
+    assert {
+        "pyproject.toml",
+        "shim/include/pump_abi.h",
+        "pump/__init__.py",
+        "scripts/test",
+    } <= names
+    assert ROOT / "scripts/test" not in python_files()
+
+
+def test_no_source_file_is_too_long_to_hold_in_the_head() -> None:
+    long = {
+        name(path): lines
+        for path in files()
+        if path.suffix in CODE
+        and not name(path).startswith("tests/")
+        and name(path) not in LONG_BY_PURPOSE
+        and (lines := text(path).count("\n")) > LINES_MAX
+    }
+    assert not long, f"longer than {LINES_MAX} lines: {long}"
+
+
+def test_every_source_file_begins_by_saying_what_it_is() -> None:
+    silent = []
+    for path in files():
+        start = text(path).removeprefix("#!/usr/bin/env bash\n").removeprefix("#!/bin/sh\n")
+        if not start:
+            continue
+        if path in python_files():
+            spoken = ast.get_docstring(ast.parse(text(path))) is not None
+        elif path.suffix in {".c", ".h", ".S"}:
+            spoken = start.startswith(("/*", "//"))
+        elif path.suffix == "" and text(path).startswith("#!"):
+            spoken = start.startswith("# ")
+        else:
+            continue
+        if not spoken:
+            silent.append(name(path))
+    assert not silent, f"no opening comment: {silent}"
+
+
+def test_nothing_names_a_place_on_somebodys_machine() -> None:
+    place = re.compile(r"(?<![\w.<}$*-])/(home|root|Users|work|mnt)/\w|/tmp/dev\b")
+    found = [
+        f"{name(path)}:{number}"
+        for path in files()
+        if path.name != "test_tidy_text.py"
+        for number, line in enumerate(text(path).splitlines(), 1)
+        if place.search(line)
+    ]
+    assert not found, f"machine paths: {found}"
+
+
+def test_whoever_leaves_something_undone_signs_it() -> None:
+    unsigned = re.compile(r"\b(TODO|FIXME|XXX)\b(?!\([a-z])")
+    found = [
+        f"{name(path)}:{number}"
+        for path in files()
+        if path.name not in {"test_tidy_text.py", "CONTRIBUTING.md"}
+        for number, line in enumerate(text(path).splitlines(), 1)
+        if unsigned.search(line)
+    ]
+    assert not found, f"TODO without an owner, write TODO(name): {found}"
+
+
+def test_text_is_plain_no_tabs_no_trailing_blanks_one_line_break_at_the_end() -> None:
+    blanks = re.compile(r"[\t\r]| +$", re.MULTILINE)
+    found = [
+        name(path)
+        for path in files()
+        if (content := text(path))
+        and (blanks.search(content) or not content.endswith("\n") or content.endswith("\n\n"))
+    ]
+    assert not found, f"tabs, trailing blanks or a ragged end: {found}"
+
+
+def test_scripts_can_be_executed() -> None:
+    for path in files():
+        if path.suffix == "" and text(path).startswith("#!"):
+            assert path.stat().st_mode & 0o111, f"chmod +x {name(path)}"
+
+
+def test_test_names_are_sentences() -> None:
+    short = [
+        f"{name(path)}: {node.name}"
+        for path in python_files("tests/")
+        for node in ast.walk(ast.parse(text(path)))
+        if isinstance(node, ast.FunctionDef)
+        and node.name.startswith("test_")
+        and len(node.name.split("_")) < 4
+    ]
+    assert not short, f"say what holds: {short}"
+
+
+def test_test_files_have_names_of_their_own() -> None:
+    # pytest imports them by their bare name.
+    names = [path.name for path in python_files("tests/") if path.name != "conftest.py"]
+    twice = {one for one in names if names.count(one) > 1}
+    assert not twice, f"two files with one name: {twice}"

@@ -1,0 +1,61 @@
+"""The project's own source files, for the tests of this folder."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+SKIPPED = {"build", "dist", "node_modules", "__pycache__", "results"}
+TEXT = {".py", ".c", ".h", ".S", ".cu", ".md", ".toml", ".cmake", ".txt", ".yml", ".map", ""}
+
+
+def _walk(folder: Path) -> Iterator[Path]:
+    for path in sorted(folder.iterdir()):
+        hidden = path.name.startswith(".") and path.name != ".ci"
+        if hidden or path.name in SKIPPED or path.name.endswith(".egg-info"):
+            continue
+        if path.is_dir():
+            yield from _walk(path)
+        elif path.suffix in TEXT:
+            yield path
+
+
+@cache
+def files() -> list[Path]:
+    """Every text file of the project, but for what is built or measured."""
+    return list(_walk(ROOT))
+
+
+def name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+@cache
+def text(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+def python_files(*folders: str) -> list[Path]:
+    """Python sources, scripts without an ending included; below `folders` if given."""
+    return [
+        path
+        for path in files()
+        if (path.suffix == ".py" or (not path.suffix and "python" in text(path)[:64]))
+        and (not folders or name(path).startswith(folders))
+    ]
+
+
+def imports(path: Path) -> set[str]:
+    """Full names of all modules that a file imports, wherever in it."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(text(path))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{name(path)}: write imports in full, not relative"
+            module = node.module or ""
+            found |= {module} | {f"{module}.{alias.name}" for alias in node.names}
+    return found
