@@ -1,0 +1,104 @@
+"""Builds libpump.so, the fake driver and the client programs of this folder.
+
+Not a test. Everything is compiled with the C compiler at hand into one temporary
+folder per test session; programs run in fresh processes.
+"""
+
+import functools
+import os
+import re
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+HERE = Path(__file__).parent
+SHIM = HERE.parents[1] / "shim"
+INCLUDES = [f"-I{SHIM}", f"-I{SHIM / 'include'}"]
+
+
+def compile_c(output: Path, *arguments: str | Path) -> Path:
+    """Runs the C compiler; returns `output`."""
+    command = [os.environ.get("CC", "cc"), "-std=gnu11", "-D_GNU_SOURCE", "-O1", "-g1"]
+    command += [*INCLUDES, *map(str, arguments), "-o", str(output)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return output
+
+
+def shim_sources() -> list[Path]:
+    """The sources of libpump.so, as the build lists them."""
+    listed = re.findall(r"^\s+(\w+\.c)\)?$", (SHIM / "sources.cmake").read_text(), re.M)
+    assert len(listed) > 20, listed
+    return [SHIM / name for name in listed]
+
+
+@functools.cache
+def built() -> Path:
+    """The folder with everything in it."""
+    folder = Path(tempfile.mkdtemp(prefix="pump-loader-"))
+    library = ["-shared", "-fPIC", "-fvisibility=hidden"]
+    compile_c(
+        folder / "libpump.so",
+        *library,
+        "-fno-strict-aliasing",
+        "-ftls-model=initial-exec",
+        "-Wl,--no-undefined",
+        "-Wl,-z,now",
+        "-Wl,-Bsymbolic-functions",
+        *shim_sources(),
+        "-lpthread",
+        "-ldl",
+    )
+    (folder / "driver").mkdir()
+    driver = compile_c(
+        folder / "driver" / "libcuda.so.1",
+        *library,
+        "-Wl,-soname,libcuda.so.1",
+        "-Wl,-Bsymbolic",  # its table holds its own functions, not our exports
+        HERE / "fake_driver.c",
+        HERE / "fake_work.c",
+    )
+    compile_c(folder / "plugin.so", *library, HERE / "plugin.c", "-ldl")
+    compile_c(folder / "constructor.so", *library, "-DCONSTRUCT", HERE / "plugin.c", "-ldl")
+    compile_c(folder / "interposer.so", *library, HERE / "interposer.c", "-ldl")
+    compile_c(folder / "client_routes", HERE / "client_routes.c", "-ldl")
+    compile_c(folder / "client_direct", "-w", "-DDIRECT", HERE / "client_routes.c", driver, "-ldl")
+    compile_c(folder / "client_life", HERE / "client_life.c", "-ldl", "-pthread")
+    compile_c(folder / "client_next", HERE / "client_next.c", driver)
+    compile_c(folder / "client_memory", HERE / "client_memory.c", driver)
+    return folder
+
+
+def environment(
+    extra: Mapping[str, str],
+    *,
+    pump: bool = True,
+    driver: bool = True,
+    preload: tuple[str, ...] = (),
+) -> dict[str, str]:
+    """Environment of a client: with or without the shim and the driver."""
+    folder = built()
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("PUMP_", "LD_", "FAKE_"))}
+    before = [name for name in preload if name.startswith("<")]
+    after = [name for name in preload if not name.startswith("<")]
+    names = [n[1:] for n in before] + (["libpump.so"] if pump else []) + after
+    env["LD_PRELOAD"] = " ".join(str(folder / name) for name in names)
+    if driver:
+        env["LD_LIBRARY_PATH"] = str(folder / "driver")
+    env["PLUGIN"] = str(folder / "plugin.so")
+    return env | extra
+
+
+def run_client(
+    name: str, *arguments: str, env: Mapping[str, str] | None = None, timeout_s: float = 30
+) -> subprocess.CompletedProcess[str]:
+    """Runs a client to its end; `env` as environment() made it."""
+    return subprocess.run(
+        [built() / name, *arguments],
+        env=environment({}) if env is None else env,
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        check=False,
+    )

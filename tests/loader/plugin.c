@@ -1,0 +1,36 @@
+/* plugin.c - a library that looks for the driver by itself, and, built with
+ * -DCONSTRUCT, does so in its constructor, while the loader's lock is held.
+ */
+#include <dlfcn.h>
+#include <stddef.h>
+
+#include "pump_cuda.h"
+
+__attribute__((visibility("default"))) int plugin_run(void);
+
+static int result = 1;
+
+static int run(void) {
+  void *driver = dlopen("libcuda.so.1", RTLD_NOW);
+  if (driver == NULL) return 10;
+  CUresult (*cuInit)(unsigned int) = dlsym(driver, "cuInit");
+  CUresult (*look_up)(const char *, void **, int, cuuint64_t, int *) =
+      dlsym(driver, "cuGetProcAddress_v2");
+  void *alloc = NULL;
+  if (cuInit(0) != CUDA_SUCCESS) return 11;
+  if (look_up("cuMemAlloc", &alloc, 12000, 0, NULL) != CUDA_SUCCESS) return 12;
+  return alloc == NULL ? 13 : 0;
+}
+
+#ifdef CONSTRUCT
+__attribute__((constructor)) static void construct(void) {
+  result = run();
+}
+int plugin_run(void) {
+  return result;
+}
+#else
+int plugin_run(void) {
+  return result = run();
+}
+#endif
