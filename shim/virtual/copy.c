@@ -1,0 +1,256 @@
+/* copy.c - copies and memsets of one dimension, synchronous and in streams.
+ *
+ * Every copy becomes one operation of the model and one effect on data. Pageable
+ * host memory: what an asynchronous copy reads is staged at the call (or the call
+ * waits, when it is long); a copy into it waits. So the program may reuse its
+ * buffer when the call returns, as with a real driver.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "driver.h"
+
+#define STAGED_BYTES (1 << 20) /* longer pageable copies wait instead */
+
+/* The blocks of managed memory in [address, +length): 1 and *use, or 0. */
+uint32_t vd_uses_of(uint64_t address, uint64_t length_bytes, uint16_t access,
+                    struct gpu_use *use) {
+  const struct vd_memory *memory = vd_range_find(&vd.managed, address);
+  if (memory == NULL || length_bytes == 0) return 0;
+  uint64_t end = memory->base + memory->reserved_bytes;
+  uint64_t last = length_bytes > end - address ? end - 1 : address + length_bytes - 1;
+  uint32_t first = vd_memory_block(memory, address);
+  *use = (struct gpu_use){.first_block = first,
+                          .block_count = vd_memory_block(memory, last) - first + 1,
+                          .access = access};
+  return 1;
+}
+
+/* Submits, or puts into the graph of a capturing stream. Consumes `action`. */
+CUresult vd_work_locked(struct vd_stream *stream, struct gpu_operation *operation,
+                        struct vd_action *action, int node_type) {
+  bool captured = false;
+  CUresult result = vd_capture_take_locked(stream, operation, action, node_type, &captured);
+  if (captured) return result;
+  if (result != CUDA_SUCCESS) {
+    vd_action_free(action);
+    return result;
+  }
+  return vd_submit_locked(stream, operation, action);
+}
+
+/* What a copy needs to know of one end. */
+struct end {
+  const struct vd_memory *memory; /* NULL: pageable host memory */
+  bool device;
+};
+
+/* False: a device pointer of ours that is not live, or too short. */
+static bool end_of(uint64_t address, uint64_t length_bytes, struct end *end) {
+  end->memory = vd_memory_at(address);
+  end->device = end->memory != NULL && end->memory->kind >= VD_PLAIN;
+  if (end->memory == NULL)
+    return (address < vd.managed.base || address >= vd.managed.end) &&
+           (address < vd.plain.base || address >= vd.plain.end) && address != 0;
+  return !end->device ||
+         length_bytes <= end->memory->base + end->memory->length_bytes - address;
+}
+
+static uint64_t span(const struct vd_copy *copy, size_t pitch, size_t slice) {
+  return (copy->depth - 1) * slice + (copy->height - 1) * pitch + copy->width_bytes;
+}
+
+/* Takes a copy of pageable source memory into the action. */
+static bool stage(struct vd_action *action, uint64_t length_bytes) {
+  action->staged = malloc(length_bytes);
+  if (action->staged == NULL) return false;
+  memcpy(action->staged, (const void *)action->copy.source, length_bytes);
+  action->copy.source = (uint64_t)action->staged;
+  return true;
+}
+
+CUresult vd_copy_locked(struct vd_stream *stream, const struct vd_copy *copy, bool wait) {
+  if (copy->width_bytes == 0 || copy->height == 0 || copy->depth == 0) return CUDA_SUCCESS;
+  uint64_t to_bytes = span(copy, copy->destination_pitch, copy->destination_slice);
+  uint64_t from_bytes = span(copy, copy->source_pitch, copy->source_slice);
+  struct end to, from;
+  if (!end_of(copy->destination, to_bytes, &to) ||
+      !end_of(copy->source, from_bytes, &from)) {
+    vd_log("copy of %llu bytes from 0x%llx to 0x%llx: not live memory, or too short",
+           (unsigned long long)from_bytes, (unsigned long long)copy->source,
+           (unsigned long long)copy->destination);
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  struct gpu_use uses[2];
+  struct gpu_operation operation = {.kind = GPU_COPY_LOCAL, .uses = uses};
+  operation.use_count = vd_uses_of(copy->source, from_bytes, GPU_READ, &uses[0]);
+  operation.use_count +=
+      vd_uses_of(copy->destination, to_bytes, GPU_WRITE, &uses[operation.use_count]);
+  operation.length_bytes = copy->width_bytes * copy->height * copy->depth;
+  if (to.device && !from.device) operation.kind = GPU_COPY_H2D;
+  if (!to.device && from.device) operation.kind = GPU_COPY_D2H;
+  if (operation.kind == GPU_COPY_LOCAL)
+    operation.duration_ns = uvm_profile_fill_ns(&vd.profile, operation.length_bytes);
+
+  struct vd_action *action = vd_action_new(VD_ACTION_COPY);
+  if (action == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
+  action->copy = *copy;
+  if (stream->capture == NULL) {
+    bool pageable = from.memory == NULL && !wait;
+    if (pageable && (from_bytes > STAGED_BYTES || !stage(action, from_bytes))) wait = true;
+    if (to.memory == NULL) wait = true;
+  }
+  bool capturing = stream->capture != NULL;
+  CUresult result = vd_work_locked(stream, &operation, action, CU_GRAPH_NODE_TYPE_MEMCPY);
+  if (result == CUDA_SUCCESS && wait && !capturing) result = vd_wait_stream_locked(stream);
+  return result;
+}
+
+CUresult vd_copy(CUstream handle, const struct vd_copy *copy, bool synchronous,
+                 const char *what) {
+  vd_lock();
+  struct vd_stream *stream = vd_stream_of_locked(handle);
+  CUresult result = stream == NULL ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
+  if (result == CUDA_SUCCESS && synchronous) result = vd_capture_unsafe_locked(what);
+  if (result == CUDA_SUCCESS) result = vd_copy_locked(stream, copy, synchronous);
+  vd_unlock();
+  return result;
+}
+
+static CUresult linear(CUstream stream, uint64_t destination, uint64_t source,
+                       size_t length_bytes, bool synchronous, const char *what) {
+  struct vd_copy copy = {.destination = destination,
+                         .source = source,
+                         .width_bytes = length_bytes,
+                         .height = 1,
+                         .depth = 1};
+  return vd_copy(stream, &copy, synchronous, what);
+}
+
+CUresult vd_cuMemcpy(CUstream stream, CUdeviceptr to, CUdeviceptr from, size_t bytes) {
+  return linear(stream, to, from, bytes, true, "cuMemcpy");
+}
+CUresult vd_cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
+  return linear(stream, to, from, bytes, false, "cuMemcpyAsync");
+}
+CUresult vd_cuMemcpyPeer(CUstream stream, CUdeviceptr to, CUcontext to_context,
+                         CUdeviceptr from, CUcontext from_context, size_t bytes) {
+  (void)to_context, (void)from_context; /* one device */
+  return linear(stream, to, from, bytes, true, "cuMemcpyPeer");
+}
+CUresult vd_cuMemcpyPeerAsync(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
+                              CUcontext from_context, size_t bytes, CUstream stream) {
+  (void)to_context, (void)from_context;
+  return linear(stream, to, from, bytes, false, "cuMemcpyPeerAsync");
+}
+CUresult vd_cuMemcpyHtoD_v2(CUstream stream, CUdeviceptr to, const void *from,
+                            size_t bytes) {
+  return linear(stream, to, (uint64_t)from, bytes, true, "cuMemcpyHtoD");
+}
+CUresult vd_cuMemcpyDtoH_v2(CUstream stream, void *to, CUdeviceptr from, size_t bytes) {
+  return linear(stream, (uint64_t)to, from, bytes, true, "cuMemcpyDtoH");
+}
+/* The real one does not wait either: both ends are in stream order. */
+CUresult vd_cuMemcpyDtoD_v2(CUstream stream, CUdeviceptr to, CUdeviceptr from,
+                            size_t bytes) {
+  return linear(stream, to, from, bytes, false, "cuMemcpyDtoD");
+}
+CUresult vd_cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t bytes,
+                                 CUstream stream) {
+  return linear(stream, to, (uint64_t)from, bytes, false, "cuMemcpyHtoDAsync");
+}
+CUresult vd_cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t bytes,
+                                 CUstream stream) {
+  return linear(stream, (uint64_t)to, from, bytes, false, "cuMemcpyDtoHAsync");
+}
+CUresult vd_cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes,
+                                 CUstream stream) {
+  return linear(stream, to, from, bytes, false, "cuMemcpyDtoDAsync");
+}
+
+CUresult vd_cuMemcpyBatchAsync_v2(CUdeviceptr *to, CUdeviceptr *from, size_t *bytes,
+                                  size_t count, CUmemcpyAttributes *attributes,
+                                  size_t *attribute_indices, size_t attribute_count,
+                                  CUstream stream) {
+  (void)attributes, (void)attribute_indices, (void)attribute_count;
+  if (count == 0 || to == NULL || from == NULL || bytes == NULL)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (stream == NULL || stream == CU_STREAM_LEGACY) return CUDA_ERROR_INVALID_HANDLE;
+  for (size_t i = 0; i < count; i++) {
+    CUresult result = linear(stream, to[i], from[i], bytes[i], false, "cuMemcpyBatchAsync");
+    if (result != CUDA_SUCCESS) return result;
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult vd_cuMemcpyBatchAsync(CUdeviceptr *to, CUdeviceptr *from, size_t *bytes,
+                               size_t count, CUmemcpyAttributes *attributes,
+                               size_t *attribute_indices, size_t attribute_count,
+                               size_t *failed, CUstream stream) {
+  CUresult result = vd_cuMemcpyBatchAsync_v2(to, from, bytes, count, attributes,
+                                             attribute_indices, attribute_count, stream);
+  if (result != CUDA_SUCCESS && failed != NULL) *failed = SIZE_MAX;
+  return result;
+}
+
+/* -- memset -- */
+
+static CUresult set(CUstream handle, const struct vd_set *what, bool synchronous,
+                    const char *name) {
+  if (what->width == 0 || what->height == 0) return CUDA_SUCCESS;
+  uint64_t row = what->width * what->element_bytes, total;
+  if (what->destination % what->element_bytes != 0 ||
+      (what->height > 1 && what->pitch < row) ||
+      __builtin_mul_overflow(what->height - 1, what->pitch, &total) ||
+      __builtin_add_overflow(total, row, &total))
+    return CUDA_ERROR_INVALID_VALUE;
+  vd_lock();
+  struct vd_stream *stream = vd_stream_of_locked(handle);
+  CUresult result = stream == NULL ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
+  if (result == CUDA_SUCCESS && synchronous) result = vd_capture_unsafe_locked(name);
+  struct end end;
+  struct vd_action *action = NULL;
+  if (result == CUDA_SUCCESS &&
+      (!end_of(what->destination, total, &end) || end.memory == NULL))
+    result = CUDA_ERROR_INVALID_VALUE;
+  if (result == CUDA_SUCCESS && (action = vd_action_new(VD_ACTION_SET)) == NULL)
+    result = CUDA_ERROR_OUT_OF_MEMORY;
+  if (result == CUDA_SUCCESS) {
+    struct gpu_use use;
+    struct gpu_operation operation = {.kind = GPU_MEMSET, .uses = &use};
+    operation.use_count = vd_uses_of(what->destination, total, GPU_WRITE, &use);
+    operation.length_bytes = row * what->height;
+    operation.duration_ns = uvm_profile_fill_ns(&vd.profile, operation.length_bytes);
+    action->set = *what;
+    result = vd_work_locked(stream, &operation, action, CU_GRAPH_NODE_TYPE_MEMSET);
+  }
+  vd_unlock();
+  return result;
+}
+
+#define SET(address, elements, rows, row_pitch, number, bytes)                             \
+  (&(struct vd_set){address, elements, rows, row_pitch, number, bytes})
+
+#define SETS(suffix, type, bytes)                                                          \
+  CUresult vd_cuMemset##suffix##_v2(CUstream stream, CUdeviceptr address, type value,      \
+                                    size_t count) {                                        \
+    return set(stream, SET(address, count, 1, 0, value, bytes), true, "cuMemset" #suffix); \
+  }                                                                                        \
+  CUresult vd_cuMemset##suffix##Async(CUdeviceptr address, type value, size_t count,       \
+                                      CUstream stream) {                                   \
+    return set(stream, SET(address, count, 1, 0, value, bytes), false, "cuMemsetAsync");   \
+  }                                                                                        \
+  CUresult vd_cuMemsetD2##suffix##_v2(CUstream stream, CUdeviceptr address, size_t pitch,  \
+                                      type value, size_t width, size_t height) {           \
+    return set(stream, SET(address, width, height, pitch, value, bytes), true,             \
+               "cuMemsetD2" #suffix);                                                      \
+  }                                                                                        \
+  CUresult vd_cuMemsetD2##suffix##Async(CUdeviceptr address, size_t pitch, type value,     \
+                                        size_t width, size_t height, CUstream stream) {    \
+    return set(stream, SET(address, width, height, pitch, value, bytes), false,            \
+               "cuMemsetD2Async");                                                         \
+  }
+
+SETS(D8, unsigned char, 1)
+SETS(D16, unsigned short, 2)
+SETS(D32, unsigned int, 4)

@@ -1,0 +1,405 @@
+/* driver.h - what the files of the virtual driver share.
+ *
+ * DESIGN
+ *   exports.c        wrappers of every exported function: counted, checked, failed
+ *                    on request, then vd_<symbol>() is called
+ *   timeline.c       the model of the GPU under one lock and the real clock
+ *   actions.c        the effects on data, carried out in the model's order
+ *   memory, copy, managed, pool, stream, event, capture, graph, launch, module,
+ *   library, function, device, context: the vd_ functions by family
+ *   image_*.c        parsers of PTX, cubin and fat binary
+ *
+ * One lock (`vd.lock`) guards everything except what is constant after cuInit and
+ * what says otherwise. It is never held while the program's functions or a host
+ * kernel run, nor while a thread sleeps.
+ *
+ * Handles are pointers to objects (object.c) that are recycled but never unmapped
+ * and carry a magic number, so that a stale handle gives an error.
+ */
+#ifndef PUMP_VIRTUAL_DRIVER_H
+#define PUMP_VIRTUAL_DRIVER_H
+
+#include <pthread.h>
+#include <stdbool.h>
+
+#include "../core/gpu_engine.h"
+#include "driver_types.h"
+#include "image.h"
+
+#define VD_DRIVER_VERSION 13000
+#define VD_MAX_CONTEXTS 64
+#define VD_LIMITS 12
+
+enum vd_state { VD_COLD = 0, VD_READY = 1, VD_FORKED = 2, VD_EXITED = 3 };
+enum vd_mode { VD_TIMING = 0, VD_COMPUTE = 1 };
+
+enum vd_magic {
+  VD_FREE_OBJECT = 0,
+  VD_CONTEXT = 0x43545800,
+  VD_STREAM,
+  VD_EVENT,
+  VD_MODULE,
+  VD_LIBRARY,
+  VD_FUNCTION,
+  VD_GRAPH,
+  VD_GRAPH_EXEC,
+  VD_POOL,
+};
+
+enum vd_memory_kind { VD_HOST_PINNED, VD_HOST_REGISTERED, VD_PLAIN, VD_MANAGED };
+
+/* One live allocation. */
+struct vd_memory {
+  uint64_t base;
+  uint64_t length_bytes;   /* as asked for */
+  uint64_t reserved_bytes; /* as taken from arena and card */
+  enum vd_memory_kind kind;
+  unsigned int flags;
+  uint64_t id;
+  struct vd_context *context;
+  struct vd_pool *pool;
+  CUmemLocation preferred, last_prefetch, accessed_by;
+  bool read_mostly, prefetched, device_accesses;
+};
+
+struct vd_range_entry {
+  uint64_t base, end;
+  struct vd_memory *memory;
+};
+
+/* Live allocations of one address range, sorted by address. */
+struct vd_range_set {
+  uint64_t base, end; /* 0, 0: addresses chosen elsewhere */
+  struct vd_range_entry *entries;
+  size_t count, room;
+};
+
+struct vd_context {
+  uint32_t magic;
+  uint32_t references; /* of the primary context: retains */
+  uint64_t id;
+  bool primary, alive;
+  unsigned int flags, api_version;
+  int cache_config, shared_config;
+  size_t limits[VD_LIMITS];
+};
+
+struct vd_capture;
+
+struct vd_stream {
+  uint32_t magic;
+  uint32_t number; /* in the engine */
+  uint64_t id;
+  struct vd_context *context;
+  unsigned int flags;
+  int priority;
+  uint64_t last_ticket; /* newest submission */
+  struct vd_capture *capture;
+  bool capture_dirty; /* has captured work that nobody joined yet */
+  struct vd_stream *next, **link;
+};
+
+struct vd_event {
+  uint32_t magic;
+  uint32_t number; /* in the engine */
+  unsigned int flags;
+  bool recorded;
+  uint64_t ticket;  /* of the last record */
+  uint64_t actions; /* actions emitted before the last record ended */
+  struct vd_context *context;
+  struct vd_capture *capture; /* recorded in a capturing stream */
+  struct vd_stream *capture_stream;
+};
+
+struct vd_pool {
+  uint32_t magic;
+  bool is_default;
+  uint64_t release_threshold, used_bytes, used_high_bytes;
+  uint64_t settings[4];
+};
+
+/* CUfunction and CUkernel alike. */
+struct vd_function {
+  uint32_t magic;
+  bool is_kernel; /* belongs to `library`, else to `module` */
+  struct vd_module *module;
+  struct vd_library *library;
+  const struct image_kernel *kernel;
+  int attributes[CU_FUNC_ATTRIBUTE_COUNT];
+  uint64_t set_attributes; /* bits of those that the program has set */
+  void (*host)(void **params, const unsigned grid[3], const unsigned block[3]);
+  uint64_t *count; /* launches of all kernels of this name */
+};
+
+struct vd_kernel_count {
+  struct vd_kernel_count *next;
+  uint64_t launches;
+  char name[];
+};
+extern struct vd_kernel_count *vd_kernel_counts;
+
+struct vd_module {
+  uint32_t magic;
+  struct image *image;
+  struct vd_library *library;     /* owns the image when not NULL */
+  struct vd_function **functions; /* one per kernel of the image */
+  struct vd_memory **globals;     /* one per global; created on first use */
+};
+
+struct vd_library {
+  uint32_t magic;
+  struct image *image;
+  struct vd_function **kernels;
+  struct vd_module *module; /* created on first use */
+};
+
+/* Effects on data (actions.c). */
+enum vd_action_kind {
+  VD_ACTION_KERNEL,
+  VD_ACTION_COPY,
+  VD_ACTION_SET,
+  VD_ACTION_HOST_FUNCTION,
+  VD_ACTION_CALLBACK,
+  VD_ACTION_WRITE_VALUE,
+  VD_ACTION_WAIT_VALUE,
+  VD_ACTION_FREE,
+  VD_ACTION_POISON,
+};
+
+/* Up to three dimensions; a plain copy has height = depth = 1. */
+struct vd_copy {
+  uint64_t destination, source;
+  size_t width_bytes, height, depth;
+  size_t destination_pitch, destination_slice, source_pitch, source_slice;
+};
+
+struct vd_set {
+  uint64_t destination;
+  size_t width, height, pitch; /* elements, rows, bytes */
+  uint32_t value;
+  uint32_t element_bytes; /* 1, 2 or 4 */
+};
+
+struct vd_kernel_call {
+  struct vd_function *function;
+  unsigned grid[3], block[3];
+  uint8_t *parameters; /* a copy of the parameter buffer */
+};
+
+struct vd_action {
+  enum vd_action_kind kind;
+  bool ends_operation; /* of kind GPU_HOST: gpu_complete() after it */
+  bool from_graph;     /* payload belongs to a graph */
+  uint64_t ticket;
+  void *staged; /* owned copy of pageable memory */
+  struct vd_action *next;
+  union {
+    struct vd_kernel_call kernel;
+    struct vd_copy copy;
+    struct vd_set set;
+    struct {
+      CUhostFn function;
+      CUstreamCallback callback;
+      void *user_data;
+      CUstream stream;
+    } host;
+    struct {
+      uint64_t address, value;
+      uint32_t bytes, flags;
+    } word;
+    uint64_t address; /* free, poison */
+  };
+};
+
+/* Violations of the rules, counted for the report (checks.c). */
+struct vd_checks {
+  uint64_t prefetch_unknown;
+  uint64_t discard_unknown;
+  uint64_t free_unknown;
+  uint64_t capture_invalidated;
+  uint64_t managed_stream_operations;
+  uint64_t calls_failed_on_request;
+};
+
+/* The driver. Writer: the thread in cuInit; afterwards under `lock`. After a fork
+ * `state` alone is looked at. */
+struct vd_driver {
+  int state; /* enum vd_state, atomic */
+  pthread_mutex_t lock;
+  pthread_cond_t changed; /* CLOCK_MONOTONIC: an action ended, gpu_complete() */
+  enum vd_mode mode;
+  uint32_t discard_kind;
+  struct uvm_profile profile;
+  uint64_t profile_hash;
+  struct gpu_engine *engine;
+  struct vd_range_set managed, plain, host;
+  struct vd_context primary;
+  struct vd_context *contexts[VD_MAX_CONTEXTS];
+  struct vd_stream *streams; /* all live ones */
+  struct vd_stream legacy;
+  struct vd_pool pool, *current_pool;
+  struct vd_checks checks;
+  uint64_t next_id;
+};
+extern struct vd_driver vd;
+
+/* Thread's own. */
+#define VD_CONTEXT_DEPTH 64
+struct vd_thread {
+  struct vd_context *stack[VD_CONTEXT_DEPTH];
+  uint32_t depth;
+  int capture_mode;                 /* CU_STREAM_CAPTURE_MODE_* */
+  struct vd_stream *default_stream; /* per-thread default stream */
+  uint64_t random;
+};
+extern __thread struct vd_thread vd_thread;
+
+static inline struct vd_context *vd_current(void) {
+  return vd_thread.depth ? vd_thread.stack[vd_thread.depth - 1] : NULL;
+}
+static inline void vd_lock(void) {
+  pthread_mutex_lock(&vd.lock);
+}
+static inline void vd_unlock(void) {
+  pthread_mutex_unlock(&vd.lock);
+}
+
+/* diagnose.c */
+void vd_log_open(void);
+bool vd_log_enabled(void); /* PUMP_VIRTUAL_LOG is set */
+void vd_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void vd_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
+const char *vd_result_name(CUresult result);
+
+/* exports.c */
+#define X(level, twin, symbol, ...) VD_CALL_##symbol,
+enum vd_call {
+#include "driver_list.h"
+  VD_CALLS
+};
+#undef X
+struct vd_export {
+  const char *name, *symbol, *twin_symbol;
+  int version;
+  void *function, *twin;
+};
+extern const struct vd_export vd_exports[VD_CALLS];
+extern uint64_t vd_call_counts[VD_CALLS];
+int vd_inject_setup(void); /* 0, or -1 after a log line */
+
+/* Implementations, declared from the list: DS and EZ take the default stream. */
+#define VD_PARAMETERS(...) __VA_ARGS__
+#define VD_DECLARE_NONE(symbol, parameters) CUresult vd_##symbol parameters;
+#define VD_DECLARE_SZ VD_DECLARE_NONE
+#define VD_DECLARE_DS(symbol, parameters)                                                  \
+  CUresult vd_##symbol(CUstream stream, VD_PARAMETERS parameters);
+#define VD_DECLARE_EZ VD_DECLARE_DS
+#define X(level, twin, symbol, name, version, parameters, arguments)                       \
+  VD_DECLARE_##twin(symbol, parameters)
+#include "driver_list.h"
+#undef X
+
+/* object.c: zeroed objects of at most VD_OBJECT_BYTES, under the lock */
+#define VD_OBJECT_BYTES 256
+void *vd_object_new(enum vd_magic magic);
+void vd_object_free(void *object);
+static inline bool vd_is(const void *object, enum vd_magic magic) {
+  return object != NULL && *(const uint32_t *)object == (uint32_t)magic;
+}
+
+/* ranges.c */
+struct vd_memory *vd_range_find(const struct vd_range_set *set, uint64_t address);
+uint64_t vd_range_gap(const struct vd_range_set *set, uint64_t length_bytes,
+                      uint64_t alignment);
+int vd_range_add(struct vd_range_set *set, struct vd_memory *memory);
+bool vd_range_remove(struct vd_range_set *set, struct vd_memory *memory);
+struct vd_memory *vd_memory_at(uint64_t address); /* in any set */
+
+/* memory.c, with the lock */
+CUresult vd_memory_new(enum vd_memory_kind kind, uint64_t length_bytes,
+                       struct vd_memory **out);
+uint64_t vd_memory_release(struct vd_memory *memory); /* without waiting */
+uint32_t vd_memory_block(const struct vd_memory *memory, uint64_t address);
+
+/* timeline.c. *_locked run with the lock; waits release it meanwhile. */
+CUresult vd_timeline_start(void);
+uint64_t vd_now_ns(void);
+extern const struct gpu_hooks vd_hooks;
+/* Submits; waits while the launch queue is full. `action` may be NULL. */
+CUresult vd_submit_locked(struct vd_stream *stream, struct gpu_operation *operation,
+                          struct vd_action *action);
+CUresult vd_wait_stream_locked(struct vd_stream *stream);
+CUresult vd_wait_device_locked(void); /* all that was submitted before */
+CUresult vd_wait_event_locked(struct vd_event *event);
+bool vd_stream_idle_locked(struct vd_stream *stream);
+bool vd_event_done_locked(struct vd_event *event, uint64_t *time_ns);
+void vd_sleep_until(uint64_t deadline_ns); /* exact, without the lock */
+void vd_pay_locked(uint64_t deadline_ns);  /* the caller is busy until then */
+void vd_changed_locked(void);
+uint64_t vd_peak_resident_bytes(void);
+
+/* actions.c, with the lock */
+struct vd_action *vd_action_new(enum vd_action_kind kind);
+void vd_action_free(struct vd_action *action);
+struct vd_action *vd_action_copy(const struct vd_action *action); /* for graphs */
+void vd_action_emit(struct vd_action *action);
+void vd_action_pending(int change); /* submitted, not yet started */
+bool vd_actions_wanted(void);
+/* Runs what is due; `helper` leaves the program's functions to the driver's thread.
+ * Returns whether anything ran. */
+bool vd_actions_run_locked(bool helper);
+uint64_t vd_actions_emitted(void);
+bool vd_actions_done(uint64_t emitted);
+bool vd_actions_polling(void);
+void vd_actions_poll_locked(uint64_t now_ns);
+
+/* stream.c */
+struct vd_stream *vd_stream_of_locked(CUstream handle); /* NULL: invalid */
+struct vd_stream *vd_stream_new_locked(unsigned int flags, int priority);
+void vd_streams_drop_context_locked(struct vd_context *context);
+
+/* capture.c */
+/* An API call that a capture forbids: CUDA_SUCCESS, or the error to return. */
+CUresult vd_capture_unsafe_locked(const char *what);
+/* Work for `stream`: when it captures, `operation` and `action` become a node (the
+ * action is consumed) and *captured is true. */
+CUresult vd_capture_take_locked(struct vd_stream *stream,
+                                const struct gpu_operation *operation,
+                                struct vd_action *action, int node_type, bool *captured);
+CUresult vd_capture_record_event_locked(struct vd_stream *stream, struct vd_event *event,
+                                        bool *captured);
+CUresult vd_capture_wait_event_locked(struct vd_stream *stream, struct vd_event *event,
+                                      bool *captured);
+CUresult vd_capture_refuse_locked(struct vd_stream *stream, const char *what);
+void vd_capture_forget_stream_locked(struct vd_stream *stream);
+
+/* copy.c: submits or captures work with an effect on data */
+CUresult vd_work_locked(struct vd_stream *stream, struct gpu_operation *operation,
+                        struct vd_action *action, int node_type);
+CUresult vd_copy_locked(struct vd_stream *stream, const struct vd_copy *copy, bool wait);
+CUresult vd_copy(CUstream handle, const struct vd_copy *copy, bool synchronous,
+                 const char *what);
+uint32_t vd_uses_of(uint64_t address, uint64_t length_bytes, uint16_t access,
+                    struct gpu_use *use);
+
+/* function.c */
+struct vd_function *vd_function_new(const struct image_kernel *kernel,
+                                    struct vd_module *module, struct vd_library *library);
+void vd_host_kernels_open(void);
+
+/* module.c */
+CUresult vd_image_load(const void *image, size_t length_bytes, struct image **out);
+CUresult vd_image_load_file(const char *path, struct image **out);
+CUresult vd_module_from(struct image *image, struct vd_library *library,
+                        struct vd_module **out);
+void vd_module_free_locked(struct vd_module *module);
+CUresult vd_module_global_locked(struct vd_module *module, const char *name, bool managed,
+                                 CUdeviceptr *address, size_t *length_bytes);
+
+/* context.c */
+bool vd_context_alive(const struct vd_context *context);
+
+/* report.c */
+void vd_report_write(void);
+
+#endif

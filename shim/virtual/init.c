@@ -1,0 +1,156 @@
+/* init.c - cuInit, what it reads from the environment, fork and exit.
+ *
+ * Without PUMP_VIRTUAL_PROFILE there is no device: pump-run --virtual is the only
+ * way in, so that nobody takes modelled figures for real ones by accident.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "driver.h"
+
+#define MAX_PROFILE_BYTES 65536
+
+struct vd_driver vd = {.lock = PTHREAD_MUTEX_INITIALIZER};
+__thread struct vd_thread vd_thread;
+
+static pthread_mutex_t init_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* The child of a fork has the parent's memory but none of its threads: a driver
+ * that was initialised is unusable there, one that was not starts afresh. */
+static void forked_prepare(void) {
+  pthread_mutex_lock(&init_lock);
+}
+static void forked_parent(void) {
+  pthread_mutex_unlock(&init_lock);
+}
+static void forked_child(void) {
+  if (vd.state != VD_COLD) __atomic_store_n(&vd.state, VD_FORKED, __ATOMIC_RELEASE);
+  memset(vd_call_counts, 0, sizeof vd_call_counts);
+  memset(&vd_thread, 0, sizeof vd_thread);
+  pthread_mutex_unlock(&init_lock);
+}
+
+__attribute__((constructor)) static void loaded(void) {
+  pthread_atfork(forked_prepare, forked_parent, forked_child);
+}
+
+__attribute__((destructor)) static void unloaded(void) {
+  if (__atomic_load_n(&vd.state, __ATOMIC_ACQUIRE) != VD_READY) return;
+  vd_report_write();
+  __atomic_store_n(&vd.state, VD_EXITED, __ATOMIC_RELEASE);
+}
+
+static uint64_t hash_of(const char *text) { /* FNV-1a */
+  uint64_t hash = 0xcbf29ce484222325u;
+  for (; *text; text++) hash = (hash ^ (uint8_t)*text) * 0x100000001b3u;
+  return hash;
+}
+
+/* The driver's own key `mode` is taken out; the rest is the model's profile. */
+static int split_mode(const char *text, char *rest) {
+  char *end = rest;
+  while (*text) {
+    size_t length = strcspn(text, ";");
+    if (strncmp(text, "mode=", 5) == 0) {
+      if (length == 11 && strncmp(text + 5, "timing", 6) == 0)
+        vd.mode = VD_TIMING;
+      else if (length == 12 && strncmp(text + 5, "compute", 7) == 0)
+        vd.mode = VD_COMPUTE;
+      else {
+        vd_error("profile: mode must be timing or compute, not \"%.*s\"", (int)length - 5,
+                 text + 5);
+        return -1;
+      }
+    } else if (length > 0) {
+      if (end != rest) *end++ = ';';
+      memcpy(end, text, length);
+      end += length;
+    }
+    text += length + (text[length] == ';');
+  }
+  *end = 0;
+  return 0;
+}
+
+static int read_profile(void) {
+  const char *text = getenv("PUMP_VIRTUAL_PROFILE");
+  char error[256] = "";
+  if (text == NULL || *text == 0) {
+    vd_error("no profile: this libcuda.so.1 models a GPU and works only under "
+             "\"pump-run --virtual PROFILE command\"");
+    return -1;
+  }
+  size_t length = strlen(text);
+  if (length > MAX_PROFILE_BYTES) {
+    vd_error("profile: PUMP_VIRTUAL_PROFILE is longer than %d bytes", MAX_PROFILE_BYTES);
+    return -1;
+  }
+  char *rest = malloc(length + 1);
+  if (rest == NULL) return -1;
+  int result = split_mode(text, rest);
+  if (result == 0 && uvm_profile_parse(rest, &vd.profile, error, sizeof error) != 0) {
+    vd_error("profile: %s", error);
+    result = -1;
+  }
+  vd.profile_hash = hash_of(rest);
+  free(rest);
+  return result;
+}
+
+static int read_discard_kind(void) {
+  const char *text = getenv("PUMP_VIRTUAL_DISCARD");
+  vd.discard_kind = GPU_DISCARD_UNMAP;
+  if (text == NULL || strcmp(text, "unmap") == 0) return 0;
+  if (strcmp(text, "keep") == 0) {
+    vd.discard_kind = GPU_DISCARD_KEEP;
+    return 0;
+  }
+  vd_error("PUMP_VIRTUAL_DISCARD must be unmap or keep, not \"%s\"", text);
+  return -1;
+}
+
+static CUresult initialise(void) {
+  if (read_profile() != 0) return CUDA_ERROR_NO_DEVICE;
+  if (read_discard_kind() != 0 || vd_inject_setup() != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (vd.mode == VD_COMPUTE) vd_host_kernels_open();
+  vd.primary = (struct vd_context){.magic = VD_CONTEXT, .primary = true, .id = 1};
+  vd.contexts[0] = &vd.primary;
+  vd.next_id = 2;
+  vd.pool = (struct vd_pool){.magic = VD_POOL, .is_default = true};
+  vd.current_pool = &vd.pool;
+  vd.legacy.magic = VD_STREAM;
+  vd.legacy.id = vd.next_id++;
+  CUresult result = vd_timeline_start();
+  if (result != CUDA_SUCCESS) return result;
+  __atomic_store_n(&vd.state, VD_READY, __ATOMIC_RELEASE);
+  vd_log("device \"%s\" (%s), %.1f GiB, %s mode", vd.profile.device_name, vd.profile.name,
+         (double)vd.profile.memory_bytes / (1 << 30),
+         vd.mode == VD_COMPUTE ? "compute" : "timing");
+  return CUDA_SUCCESS;
+}
+
+CUresult vd_cuInit(unsigned int flags) {
+  if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  pthread_mutex_lock(&init_lock);
+  int state = __atomic_load_n(&vd.state, __ATOMIC_ACQUIRE);
+  CUresult result = CUDA_SUCCESS;
+  if (state == VD_COLD) result = initialise();
+  if (state == VD_FORKED) result = CUDA_ERROR_NOT_INITIALIZED;
+  if (state == VD_EXITED) result = CUDA_ERROR_DEINITIALIZED;
+  pthread_mutex_unlock(&init_lock);
+  return result;
+}
+
+CUresult vd_cuDriverGetVersion(int *version) {
+  if (version == NULL) return CUDA_ERROR_INVALID_VALUE;
+  *version = VD_DRIVER_VERSION;
+  return CUDA_SUCCESS;
+}
+
+CUresult vd_cuProfilerStart(void) {
+  return CUDA_SUCCESS;
+}
+CUresult vd_cuProfilerStop(void) {
+  return CUDA_SUCCESS;
+}

@@ -1,0 +1,274 @@
+/* managed.c - the program's hints on managed memory: prefetch, discard, advice.
+ *
+ * Prefetches go through the model's call of the same shape, whose caller is busy as
+ * long as a real one would be. Discards are operations in stream order. Advice is
+ * stored and given back; the model's driver ignores it.
+ */
+#include <string.h>
+
+#include "driver.h"
+
+/* Blocks of [address, +length), which has to lie in one live managed range. */
+static struct vd_memory *blocks_of(uint64_t address, size_t length_bytes, bool whole,
+                                   uint32_t *first, uint32_t *count) {
+  struct vd_memory *memory = vd_range_find(&vd.managed, address);
+  if (memory == NULL || length_bytes == 0) return NULL;
+  uint64_t limit = memory->base + memory->reserved_bytes;
+  if (length_bytes > limit - address) return NULL;
+  uint64_t begin = address, end = address + length_bytes;
+  if (whole) { /* only blocks that lie inside altogether */
+    if (end == memory->base + memory->length_bytes) end = limit;
+    begin = (begin + GPU_BLOCK_BYTES - 1) & ~(GPU_BLOCK_BYTES - 1ull);
+    end &= ~(GPU_BLOCK_BYTES - 1ull);
+  }
+  *first = vd_memory_block(memory, begin);
+  *count = end > begin ? vd_memory_block(memory, end - 1) - *first + 1 : 0;
+  return memory;
+}
+
+static CUresult prefetch_locked(struct vd_stream *stream, uint64_t address,
+                                size_t length_bytes, CUmemLocation location) {
+  struct gpu_prefetch_call call = {.stream = stream->number};
+  struct vd_memory *memory =
+      blocks_of(address, length_bytes, false, &call.first_block, &call.block_count);
+  if (memory == NULL) {
+    vd.checks.prefetch_unknown++;
+    vd_log("prefetch of 0x%llx, %zu bytes: not live managed memory",
+           (unsigned long long)address, length_bytes);
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  bool to_device = location.type == CU_MEM_LOCATION_TYPE_DEVICE && location.id == 0;
+  bool to_host = location.type >= CU_MEM_LOCATION_TYPE_HOST &&
+                 location.type <= CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT;
+  if (!to_device && !to_host) return CUDA_ERROR_INVALID_DEVICE;
+  CUresult result = vd_capture_refuse_locked(stream, "cuMemPrefetchAsync");
+  if (result != CUDA_SUCCESS) return result;
+  memory->last_prefetch = location;
+  memory->prefetched = true;
+  call.to_host = to_host;
+  for (;;) {
+    int step = gpu_prefetch_step(vd.engine, vd_now_ns(), &vd_hooks, &call);
+    if (step == GPU_OK) break;
+    if (step == GPU_MORE)
+      vd_pay_locked(call.cost.caller_free_ns);
+    else if (step == GPU_WAIT || step == GPU_FULL)
+      vd_pay_locked(step == GPU_WAIT && call.retry_ns != GPU_NEVER ? call.retry_ns
+                                                                   : vd_now_ns() + 100000);
+    else
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (call.ticket != 0) stream->last_ticket = call.ticket;
+  vd_pay_locked(call.cost.caller_free_ns);
+  return CUDA_SUCCESS;
+}
+
+static CUresult discard_locked(struct vd_stream *stream, uint64_t address,
+                               size_t length_bytes) {
+  struct gpu_use use = {.access = GPU_WRITE};
+  if (blocks_of(address, length_bytes, true, &use.first_block, &use.block_count) == NULL) {
+    vd.checks.discard_unknown++;
+    vd_log("discard of 0x%llx, %zu bytes: not live managed memory",
+           (unsigned long long)address, length_bytes);
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  CUresult result = vd_capture_refuse_locked(stream, "cuMemDiscardBatchAsync");
+  if (result != CUDA_SUCCESS || use.block_count == 0) return result;
+  struct gpu_operation operation = {
+      .kind = GPU_DISCARD, .use_count = 1, .uses = &use, .discard_kind = vd.discard_kind};
+  return vd_submit_locked(stream, &operation, NULL);
+}
+
+static CUresult prefetch(CUstream handle, uint64_t address, size_t length_bytes,
+                         CUmemLocation location) {
+  vd_lock();
+  struct vd_stream *stream = vd_stream_of_locked(handle);
+  CUresult result = stream == NULL
+                        ? CUDA_ERROR_INVALID_HANDLE
+                        : prefetch_locked(stream, address, length_bytes, location);
+  vd_unlock();
+  return result;
+}
+
+static CUmemLocation location_of(CUdevice device) {
+  if (device == CU_DEVICE_CPU) return (CUmemLocation){CU_MEM_LOCATION_TYPE_HOST, 0};
+  return (CUmemLocation){CU_MEM_LOCATION_TYPE_DEVICE, device};
+}
+
+CUresult vd_cuMemPrefetchAsync(CUdeviceptr address, size_t length_bytes, CUdevice device,
+                               CUstream stream) {
+  return prefetch(stream, address, length_bytes, location_of(device));
+}
+
+CUresult vd_cuMemPrefetchAsync_v2(CUdeviceptr address, size_t length_bytes,
+                                  CUmemLocation location, unsigned int flags,
+                                  CUstream stream) {
+  if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  return prefetch(stream, address, length_bytes, location);
+}
+
+/* One walk over a batch: discard first, then prefetch, as the call asks. */
+static CUresult batch(CUstream handle, CUdeviceptr *addresses, size_t *lengths,
+                      size_t count, const CUmemLocation *locations,
+                      const size_t *location_indices, size_t location_count,
+                      unsigned long long flags, bool discards, bool prefetches) {
+  if (addresses == NULL || lengths == NULL || count == 0 || flags != 0)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (prefetches && (locations == NULL || location_indices == NULL || location_count == 0 ||
+                     location_count > count || location_indices[0] != 0))
+    return CUDA_ERROR_INVALID_VALUE;
+  if (handle == NULL || handle == CU_STREAM_LEGACY) return CUDA_ERROR_INVALID_HANDLE;
+  vd_lock();
+  struct vd_stream *stream = vd_stream_of_locked(handle);
+  CUresult result = stream == NULL ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
+  size_t location = 0;
+  for (size_t i = 0; i < count && result == CUDA_SUCCESS; i++) {
+    if (discards) result = discard_locked(stream, addresses[i], lengths[i]);
+    if (result != CUDA_SUCCESS || !prefetches) continue;
+    if (location + 1 < location_count && location_indices[location + 1] <= i) location++;
+    result = prefetch_locked(stream, addresses[i], lengths[i], locations[location]);
+  }
+  vd_unlock();
+  return result;
+}
+
+CUresult vd_cuMemPrefetchBatchAsync(CUdeviceptr *addresses, size_t *lengths, size_t count,
+                                    CUmemLocation *locations, size_t *location_indices,
+                                    size_t location_count, unsigned long long flags,
+                                    CUstream stream) {
+  return batch(stream, addresses, lengths, count, locations, location_indices,
+               location_count, flags, false, true);
+}
+
+CUresult vd_cuMemDiscardBatchAsync(CUdeviceptr *addresses, size_t *lengths, size_t count,
+                                   unsigned long long flags, CUstream stream) {
+  return batch(stream, addresses, lengths, count, NULL, NULL, 0, flags, true, false);
+}
+
+CUresult vd_cuMemDiscardAndPrefetchBatchAsync(CUdeviceptr *addresses, size_t *lengths,
+                                              size_t count, CUmemLocation *locations,
+                                              size_t *location_indices,
+                                              size_t location_count,
+                                              unsigned long long flags, CUstream stream) {
+  return batch(stream, addresses, lengths, count, locations, location_indices,
+               location_count, flags, true, true);
+}
+
+/* -- advice and attributes: per allocation, not per byte -- */
+
+CUresult vd_cuMemAdvise_v2(CUdeviceptr address, size_t length_bytes, int advice,
+                           CUmemLocation location) {
+  if (advice < CU_MEM_ADVISE_SET_READ_MOSTLY || advice > CU_MEM_ADVISE_UNSET_ACCESSED_BY)
+    return CUDA_ERROR_INVALID_VALUE;
+  uint32_t first, count;
+  vd_lock();
+  struct vd_memory *memory = blocks_of(address, length_bytes, false, &first, &count);
+  if (memory != NULL) {
+    const CUmemLocation nowhere = {0, 0};
+    switch (advice) {
+    case CU_MEM_ADVISE_SET_READ_MOSTLY:
+      memory->read_mostly = true;
+      break;
+    case CU_MEM_ADVISE_UNSET_READ_MOSTLY:
+      memory->read_mostly = false;
+      break;
+    case CU_MEM_ADVISE_SET_PREFERRED_LOCATION:
+      memory->preferred = location;
+      break;
+    case CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION:
+      memory->preferred = nowhere;
+      break;
+    case CU_MEM_ADVISE_SET_ACCESSED_BY:
+      memory->accessed_by = location;
+      break;
+    default:
+      memory->accessed_by = nowhere;
+      break;
+    }
+  }
+  vd_unlock();
+  return memory != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult vd_cuMemAdvise(CUdeviceptr address, size_t length_bytes, int advice,
+                        CUdevice device) {
+  return vd_cuMemAdvise_v2(address, length_bytes, advice, location_of(device));
+}
+
+static int device_of(CUmemLocation location) {
+  if (location.type == 0) return CU_DEVICE_INVALID;
+  return location.type == CU_MEM_LOCATION_TYPE_DEVICE ? location.id : CU_DEVICE_CPU;
+}
+
+CUresult vd_cuMemRangeGetAttribute(void *data, size_t data_bytes, int attribute,
+                                   CUdeviceptr address, size_t length_bytes) {
+  uint32_t first, count;
+  if (data == NULL || data_bytes < 4 || data_bytes % 4 != 0)
+    return CUDA_ERROR_INVALID_VALUE;
+  vd_lock();
+  const struct vd_memory *memory = blocks_of(address, length_bytes, false, &first, &count);
+  CUresult result = memory == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+  int value = 0;
+  if (memory != NULL) {
+    const CUmemLocation last = memory->last_prefetch;
+    switch (attribute) {
+    case CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY:
+      value = memory->read_mostly;
+      break;
+    case CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION:
+      value = device_of(memory->preferred);
+      break;
+    case CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY:
+      memset(data, 0xff, data_bytes);
+      for (size_t i = 0; i < data_bytes / 4; i++) ((int *)data)[i] = CU_DEVICE_INVALID;
+      value = device_of(memory->accessed_by);
+      break;
+    case CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION:
+      value = device_of(last);
+      break;
+    case CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_TYPE:
+      value = memory->preferred.type;
+      break;
+    case CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_ID:
+      value = memory->preferred.id;
+      break;
+    case CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_TYPE:
+      value = last.type;
+      break;
+    case CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_ID:
+      value = last.id;
+      break;
+    default:
+      result = CUDA_ERROR_INVALID_VALUE;
+    }
+  }
+  vd_unlock();
+  if (result == CUDA_SUCCESS) memcpy(data, &value, sizeof value);
+  return result;
+}
+
+CUresult vd_cuMemRangeGetAttributes(void **data, size_t *data_bytes, int *attributes,
+                                    size_t count, CUdeviceptr address,
+                                    size_t length_bytes) {
+  if (data == NULL || data_bytes == NULL || attributes == NULL || count == 0)
+    return CUDA_ERROR_INVALID_VALUE;
+  for (size_t i = 0; i < count; i++) {
+    CUresult result = vd_cuMemRangeGetAttribute(data[i], data_bytes[i], attributes[i],
+                                                address, length_bytes);
+    if (result != CUDA_SUCCESS) return result;
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult vd_cuStreamAttachMemAsync(CUstream handle, CUdeviceptr address,
+                                   size_t length_bytes, unsigned int flags) {
+  (void)length_bytes;
+  if (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST &&
+      flags != CU_MEM_ATTACH_SINGLE)
+    return CUDA_ERROR_INVALID_VALUE;
+  vd_lock();
+  bool known = vd_range_find(&vd.managed, address) != NULL;
+  bool stream = vd_stream_of_locked(handle) != NULL;
+  vd_unlock();
+  if (!stream) return CUDA_ERROR_INVALID_HANDLE;
+  return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}

@@ -1,0 +1,221 @@
+/* module.c - modules: images loaded into the context, their functions and globals.
+ *
+ * All kernels of an image get their handles at once. A global gets device memory on
+ * first use; its initial value is copied then.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "driver.h"
+
+enum { JIT_ERROR_LOG_BUFFER = 5, JIT_ERROR_LOG_BUFFER_BYTES = 6 };
+
+static int compute_capability(void) {
+  return (int)(10 * vd.profile.compute_major + vd.profile.compute_minor);
+}
+
+static CUresult parse(const void *bytes, size_t length_bytes, struct image **out,
+                      char *error, size_t error_bytes) {
+  CUresult result =
+      image_parse(bytes, length_bytes, compute_capability(), out, error, error_bytes);
+  if (result != CUDA_SUCCESS) vd_log("module image: %s", error);
+  return result;
+}
+
+CUresult vd_image_load(const void *bytes, size_t length_bytes, struct image **out) {
+  char error[256] = "";
+  return parse(bytes, length_bytes, out, error, sizeof error);
+}
+
+CUresult vd_image_load_file(const char *path, struct image **out) {
+  FILE *file = fopen(path, "rbe");
+  if (file == NULL) {
+    vd_log("module image %s: %s", path, strerror(errno));
+    return errno == ENOENT ? CUDA_ERROR_FILE_NOT_FOUND : CUDA_ERROR_OPERATING_SYSTEM;
+  }
+  char *bytes = NULL;
+  size_t length = 0, room = 0, got;
+  do {
+    if (length + 65536 + 1 > room) {
+      char *grown = realloc(bytes, room = 2 * room + 131072);
+      if (grown == NULL) break;
+      bytes = grown;
+    }
+    got = fread(bytes + length, 1, 65536, file);
+    length += got;
+  } while (got > 0);
+  fclose(file);
+  CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+  if (bytes != NULL) {
+    bytes[length] = 0; /* PTX is text */
+    result = vd_image_load(bytes, length, out);
+  }
+  free(bytes);
+  return result;
+}
+
+/* A module takes the image over, unless a library owns it. */
+CUresult vd_module_from(struct image *image, struct vd_library *library,
+                        struct vd_module **out) {
+  struct vd_module *module = vd_object_new(VD_MODULE);
+  if (module == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
+  module->image = image;
+  module->library = library;
+  module->functions = calloc(image->kernel_count + 1, sizeof *module->functions);
+  module->globals = calloc(image->global_count + 1, sizeof *module->globals);
+  bool complete = module->functions != NULL && module->globals != NULL;
+  for (size_t i = 0; complete && i < image->kernel_count; i++) {
+    module->functions[i] = vd_function_new(&image->kernels[i], module, NULL);
+    complete = module->functions[i] != NULL;
+  }
+  if (!complete) {
+    module->library = module->library ? module->library : (void *)module; /* keep image */
+    vd_module_free_locked(module);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  *out = module;
+  return CUDA_SUCCESS;
+}
+
+void vd_module_free_locked(struct vd_module *module) {
+  for (size_t i = 0; module->functions && i < module->image->kernel_count; i++)
+    if (module->functions[i] != NULL) vd_object_free(module->functions[i]);
+  for (size_t i = 0; module->globals && i < module->image->global_count; i++)
+    if (module->globals[i] != NULL) vd_memory_release(module->globals[i]);
+  free(module->functions);
+  free(module->globals);
+  if (module->library == NULL) image_free(module->image);
+  vd_object_free(module);
+}
+
+static CUresult load(CUmodule *out, struct image *image) {
+  struct vd_module *module;
+  vd_lock();
+  CUresult result = vd_module_from(image, NULL, &module);
+  vd_unlock();
+  if (result == CUDA_SUCCESS)
+    *out = (CUmodule)(void *)module;
+  else
+    image_free(image);
+  return result;
+}
+
+CUresult vd_cuModuleLoadDataEx(CUmodule *out, const void *bytes, unsigned int option_count,
+                               int *options, void **values) {
+  struct image *image;
+  char error[256] = "", *log = NULL;
+  size_t log_bytes = 0;
+  if (out == NULL || bytes == NULL) return CUDA_ERROR_INVALID_VALUE;
+  if (option_count > 0 && (options == NULL || values == NULL))
+    return CUDA_ERROR_INVALID_VALUE;
+  for (unsigned int i = 0; i < option_count; i++) {
+    if (options[i] == JIT_ERROR_LOG_BUFFER) log = values[i];
+    if (options[i] == JIT_ERROR_LOG_BUFFER_BYTES) log_bytes = (size_t)values[i];
+  }
+  CUresult result = parse(bytes, SIZE_MAX, &image, error, sizeof error);
+  if (log != NULL && log_bytes > 0) snprintf(log, log_bytes, "%s", error);
+  return result == CUDA_SUCCESS ? load(out, image) : result;
+}
+
+CUresult vd_cuModuleLoadData(CUmodule *out, const void *bytes) {
+  return vd_cuModuleLoadDataEx(out, bytes, 0, NULL, NULL);
+}
+
+CUresult vd_cuModuleLoadFatBinary(CUmodule *out, const void *bytes) {
+  return vd_cuModuleLoadDataEx(out, bytes, 0, NULL, NULL);
+}
+
+CUresult vd_cuModuleLoad(CUmodule *out, const char *path) {
+  struct image *image;
+  if (out == NULL || path == NULL) return CUDA_ERROR_INVALID_VALUE;
+  CUresult result = vd_image_load_file(path, &image);
+  return result == CUDA_SUCCESS ? load(out, image) : result;
+}
+
+static struct vd_module *module_of(CUmodule handle) {
+  struct vd_module *module = (void *)handle;
+  return vd_is(module, VD_MODULE) ? module : NULL;
+}
+
+CUresult vd_cuModuleUnload(CUmodule handle) {
+  vd_lock();
+  struct vd_module *module = module_of(handle);
+  bool own = module != NULL && module->library == NULL;
+  if (own) vd_wait_device_locked(); /* its kernels may still run */
+  own = own && vd_is(module, VD_MODULE);
+  if (own) vd_module_free_locked(module);
+  vd_unlock();
+  return own ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult vd_cuModuleGetLoadingMode(int *mode) {
+  if (mode == NULL) return CUDA_ERROR_INVALID_VALUE;
+  *mode = 1; /* eager */
+  return CUDA_SUCCESS;
+}
+
+CUresult vd_cuModuleGetFunction(CUfunction *out, CUmodule handle, const char *name) {
+  const struct vd_module *module = module_of(handle);
+  if (out == NULL || name == NULL) return CUDA_ERROR_INVALID_VALUE;
+  if (module == NULL) return CUDA_ERROR_INVALID_HANDLE;
+  for (size_t i = 0; i < module->image->kernel_count; i++) {
+    if (strcmp(module->image->kernels[i].name, name) != 0) continue;
+    *out = (CUfunction)(void *)module->functions[i];
+    return CUDA_SUCCESS;
+  }
+  vd_log("cuModuleGetFunction: no kernel \"%s\"", name);
+  return CUDA_ERROR_NOT_FOUND;
+}
+
+CUresult vd_cuModuleGetFunctionCount(unsigned int *count, CUmodule handle) {
+  const struct vd_module *module = module_of(handle);
+  if (count == NULL) return CUDA_ERROR_INVALID_VALUE;
+  if (module == NULL) return CUDA_ERROR_INVALID_HANDLE;
+  *count = (unsigned int)module->image->kernel_count;
+  return CUDA_SUCCESS;
+}
+
+CUresult vd_cuModuleEnumerateFunctions(CUfunction *out, unsigned int count,
+                                       CUmodule handle) {
+  const struct vd_module *module = module_of(handle);
+  if (out == NULL) return CUDA_ERROR_INVALID_VALUE;
+  if (module == NULL) return CUDA_ERROR_INVALID_HANDLE;
+  for (unsigned int i = 0; i < count && i < module->image->kernel_count; i++)
+    out[i] = (CUfunction)(void *)module->functions[i];
+  return CUDA_SUCCESS;
+}
+
+CUresult vd_module_global_locked(struct vd_module *module, const char *name, bool managed,
+                                 CUdeviceptr *address, size_t *length_bytes) {
+  for (size_t i = 0; i < module->image->global_count; i++) {
+    const struct image_global *global = &module->image->globals[i];
+    if (strcmp(global->name, name) != 0) continue;
+    if (managed && !global->managed) return CUDA_ERROR_NOT_FOUND;
+    if (module->globals[i] == NULL) {
+      CUresult result = vd_memory_new(global->managed ? VD_MANAGED : VD_PLAIN,
+                                      global->length_bytes, &module->globals[i]);
+      if (result != CUDA_SUCCESS) return result;
+      module->globals[i]->flags = CU_MEM_ATTACH_GLOBAL;
+      if (global->initial != NULL)
+        memcpy((void *)module->globals[i]->base, global->initial, global->initial_bytes);
+    }
+    if (address != NULL) *address = module->globals[i]->base;
+    if (length_bytes != NULL) *length_bytes = global->length_bytes;
+    return CUDA_SUCCESS;
+  }
+  return CUDA_ERROR_NOT_FOUND;
+}
+
+CUresult vd_cuModuleGetGlobal_v2(CUdeviceptr *address, size_t *length_bytes,
+                                 CUmodule handle, const char *name) {
+  if (name == NULL) return CUDA_ERROR_INVALID_VALUE;
+  vd_lock();
+  struct vd_module *module = module_of(handle);
+  CUresult result = CUDA_ERROR_INVALID_HANDLE;
+  if (module != NULL)
+    result = vd_module_global_locked(module, name, false, address, length_bytes);
+  vd_unlock();
+  return result;
+}

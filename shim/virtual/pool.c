@@ -1,0 +1,192 @@
+/* pool.c - stream-ordered allocation: plain device memory, freed in stream order.
+ *
+ * Nothing is cached: a free gives the memory back to the card when the stream gets
+ * there. The pools keep settings and statistics only.
+ */
+#include <string.h>
+
+#include "driver.h"
+
+static struct vd_pool *pool_of(CUmemoryPool handle) {
+  struct vd_pool *pool = (void *)handle;
+  return vd_is(pool, VD_POOL) ? pool : NULL;
+}
+
+static CUresult allocate(CUdeviceptr *out, size_t length_bytes, struct vd_pool *pool,
+                         CUstream handle) {
+  if (out == NULL || pool == NULL) return CUDA_ERROR_INVALID_VALUE;
+  vd_lock();
+  struct vd_stream *stream = vd_stream_of_locked(handle);
+  CUresult result = stream == NULL ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
+  if (result == CUDA_SUCCESS) result = vd_capture_refuse_locked(stream, "cuMemAllocAsync");
+  struct vd_memory *memory = NULL;
+  if (result == CUDA_SUCCESS) {
+    result = vd_memory_new(VD_PLAIN, length_bytes, &memory);
+    /* what is freed in stream order may be on its way: wait for it once */
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && length_bytes > 0) {
+      vd_wait_device_locked();
+      result = vd_memory_new(VD_PLAIN, length_bytes, &memory);
+    }
+  }
+  if (result == CUDA_SUCCESS) {
+    memory->pool = pool;
+    pool->used_bytes += memory->reserved_bytes;
+    if (pool->used_bytes > pool->used_high_bytes) pool->used_high_bytes = pool->used_bytes;
+    *out = memory->base;
+  }
+  vd_unlock();
+  return result;
+}
+
+CUresult vd_cuMemAllocAsync(CUdeviceptr *out, size_t length_bytes, CUstream stream) {
+  return allocate(out, length_bytes, vd.current_pool, stream);
+}
+
+CUresult vd_cuMemAllocFromPoolAsync(CUdeviceptr *out, size_t length_bytes,
+                                    CUmemoryPool pool, CUstream stream) {
+  return allocate(out, length_bytes, pool_of(pool), stream);
+}
+
+CUresult vd_cuMemFreeAsync(CUdeviceptr address, CUstream handle) {
+  if (address == 0) return CUDA_SUCCESS;
+  vd_lock();
+  struct vd_stream *stream = vd_stream_of_locked(handle);
+  CUresult result = stream == NULL ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
+  if (result == CUDA_SUCCESS) result = vd_capture_refuse_locked(stream, "cuMemFreeAsync");
+  const struct vd_memory *memory = vd_range_find(&vd.plain, address);
+  if (result == CUDA_SUCCESS && (memory == NULL || memory->base != address)) {
+    vd.checks.free_unknown++;
+    result = CUDA_ERROR_INVALID_VALUE;
+  }
+  if (result == CUDA_SUCCESS) {
+    struct vd_action *action = vd_action_new(VD_ACTION_FREE);
+    struct gpu_operation operation = {.kind = GPU_COPY_LOCAL};
+    if (action == NULL) {
+      result = CUDA_ERROR_OUT_OF_MEMORY;
+    } else {
+      action->address = address;
+      result = vd_submit_locked(stream, &operation, action);
+    }
+  }
+  vd_unlock();
+  return result;
+}
+
+static CUresult give_pool(CUmemoryPool *out, CUdevice device, struct vd_pool *pool) {
+  if (out == NULL) return CUDA_ERROR_INVALID_VALUE;
+  if (device != 0) return CUDA_ERROR_INVALID_DEVICE;
+  *out = (CUmemoryPool)(void *)pool;
+  return CUDA_SUCCESS;
+}
+
+CUresult vd_cuDeviceGetDefaultMemPool(CUmemoryPool *out, CUdevice device) {
+  return give_pool(out, device, &vd.pool);
+}
+
+CUresult vd_cuDeviceGetMemPool(CUmemoryPool *out, CUdevice device) {
+  return give_pool(out, device, vd.current_pool);
+}
+
+CUresult vd_cuDeviceSetMemPool(CUdevice device, CUmemoryPool handle) {
+  struct vd_pool *pool = pool_of(handle);
+  if (device != 0) return CUDA_ERROR_INVALID_DEVICE;
+  if (pool == NULL) return CUDA_ERROR_INVALID_VALUE;
+  vd.current_pool = pool;
+  return CUDA_SUCCESS;
+}
+
+CUresult vd_cuMemPoolCreate(CUmemoryPool *out, const CUmemPoolProps *properties) {
+  if (out == NULL || properties == NULL) return CUDA_ERROR_INVALID_VALUE;
+  if (properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
+      properties->location.id != 0 || properties->allocType != 1 /* pinned */)
+    return CUDA_ERROR_NOT_SUPPORTED;
+  vd_lock();
+  struct vd_pool *pool = vd_object_new(VD_POOL);
+  vd_unlock();
+  if (pool == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
+  *out = (CUmemoryPool)(void *)pool;
+  return CUDA_SUCCESS;
+}
+
+CUresult vd_cuMemPoolDestroy(CUmemoryPool handle) {
+  struct vd_pool *pool = pool_of(handle);
+  if (pool == NULL || pool->is_default) return CUDA_ERROR_INVALID_VALUE;
+  vd_lock();
+  for (size_t i = 0; i < vd.plain.count; i++)
+    if (vd.plain.entries[i].memory->pool == pool) vd.plain.entries[i].memory->pool = NULL;
+  if (vd.current_pool == pool) vd.current_pool = &vd.pool;
+  vd_object_free(pool);
+  vd_unlock();
+  return CUDA_SUCCESS;
+}
+
+CUresult vd_cuMemPoolTrimTo(CUmemoryPool handle, size_t keep_bytes) {
+  (void)keep_bytes; /* nothing is kept anyway */
+  return pool_of(handle) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult vd_cuMemPoolSetAttribute(CUmemoryPool handle, int attribute, void *value) {
+  struct vd_pool *pool = pool_of(handle);
+  if (pool == NULL || value == NULL) return CUDA_ERROR_INVALID_VALUE;
+  int flag;
+  switch (attribute) {
+  case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
+  case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
+  case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
+    memcpy(&flag, value, sizeof flag);
+    pool->settings[attribute] = flag != 0;
+    return CUDA_SUCCESS;
+  case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
+    memcpy(&pool->release_threshold, value, 8);
+    return CUDA_SUCCESS;
+  case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+  case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
+    pool->used_high_bytes = pool->used_bytes;
+    return 0;
+  default:
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+}
+
+CUresult vd_cuMemPoolGetAttribute(CUmemoryPool handle, int attribute, void *value) {
+  const struct vd_pool *pool = pool_of(handle);
+  if (pool == NULL || value == NULL) return CUDA_ERROR_INVALID_VALUE;
+  int flag;
+  switch (attribute) {
+  case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
+  case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
+  case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
+    flag = (int)pool->settings[attribute];
+    memcpy(value, &flag, sizeof flag);
+    return CUDA_SUCCESS;
+  case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
+    memcpy(value, &pool->release_threshold, 8);
+    return CUDA_SUCCESS;
+  case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
+  case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
+    memcpy(value, &pool->used_bytes, 8);
+    return 0;
+  case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+  case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
+    memcpy(value, &pool->used_high_bytes, 8);
+    return 0;
+  default:
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+}
+
+CUresult vd_cuMemPoolSetAccess(CUmemoryPool handle, const CUmemAccessDesc *accesses,
+                               size_t count) {
+  if (pool_of(handle) == NULL || (count > 0 && accesses == NULL))
+    return CUDA_ERROR_INVALID_VALUE;
+  for (size_t i = 0; i < count; i++)
+    if (accesses[i].location.id != 0) return CUDA_ERROR_INVALID_DEVICE;
+  return CUDA_SUCCESS;
+}
+
+CUresult vd_cuMemPoolGetAccess(int *flags, CUmemoryPool handle, CUmemLocation *location) {
+  if (flags == NULL || location == NULL || pool_of(handle) == NULL)
+    return CUDA_ERROR_INVALID_VALUE;
+  *flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  return CUDA_SUCCESS;
+}

@@ -1,0 +1,64 @@
+/* proc_address.c - cuGetProcAddress: name, version and flags to an address.
+ *
+ * Answers the newest ABI of a name that is not newer than the version asked for.
+ * Names that this driver does not know are logged, because an unknown name is the
+ * usual reason why a program does not get on with it.
+ */
+#include <string.h>
+
+#include "driver.h"
+
+/* Since 12.0 cuda.h spells cuGraphInstantiate for cuGraphInstantiateWithFlags. */
+static const struct {
+  const char *name;
+  int version;
+  const char *symbol;
+} renamed[] = {{"cuGraphInstantiate", 12000, "cuGraphInstantiateWithFlags"}};
+
+static const struct vd_export *find(const char *name, int version, bool *known) {
+  const struct vd_export *best = NULL;
+  for (size_t i = 0; i < sizeof renamed / sizeof *renamed; i++)
+    if (version >= renamed[i].version && strcmp(renamed[i].name, name) == 0)
+      name = renamed[i].symbol;
+  for (size_t i = 0; i < VD_CALLS; i++) {
+    const struct vd_export *row = &vd_exports[i];
+    if (strcmp(row->name, name) != 0) continue;
+    *known = true;
+    if (row->version <= version && (best == NULL || row->version > best->version))
+      best = row;
+  }
+  return best;
+}
+
+CUresult vd_cuGetProcAddress_v2(const char *name, void **function, int version,
+                                uint64_t flags, int *status) {
+  bool known = false;
+  if (function != NULL) *function = NULL;
+  if (status != NULL) *status = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+  if (name == NULL || function == NULL) return CUDA_ERROR_INVALID_VALUE;
+  if (flags > CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM)
+    return CUDA_ERROR_INVALID_VALUE;
+  const struct vd_export *row = find(name, version, &known);
+  if (row == NULL) {
+    if (known && status != NULL) *status = CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT;
+    vd_log("cuGetProcAddress: no \"%s\" for version %d%s", name, version,
+           known ? " (newer versions exist)" : "");
+    return CUDA_ERROR_NOT_FOUND;
+  }
+  bool per_thread = flags == CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
+  *function = per_thread && row->twin != NULL ? row->twin : row->function;
+  if (status != NULL) *status = CU_GET_PROC_ADDRESS_SUCCESS;
+  return CUDA_SUCCESS;
+}
+
+CUresult vd_cuGetProcAddress(const char *name, void **function, int version,
+                             uint64_t flags) {
+  return vd_cuGetProcAddress_v2(name, function, version, flags, NULL);
+}
+
+/* Private tables authenticate the driver: none, ever (see README.md). */
+CUresult vd_cuGetExportTable(const void **table, const CUuuid *id) {
+  (void)id;
+  if (table != NULL) *table = NULL;
+  return CUDA_ERROR_NOT_FOUND;
+}

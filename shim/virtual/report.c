@@ -1,0 +1,156 @@
+/* report.c - PUMP_VIRTUAL_REPORT: one JSON object when the process ends.
+ *
+ * Written next to its final name and renamed, so that nobody reads half of one.
+ * "%p" in the name stands for the process id.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "driver.h"
+
+static void put_string(FILE *file, const char *text) {
+  fputc('"', file);
+  for (; *text; text++) {
+    unsigned char c = (unsigned char)*text;
+    if (c == '"' || c == '\\')
+      fprintf(file, "\\%c", c);
+    else if (c < 0x20)
+      fprintf(file, "\\u%04x", c);
+    else
+      fputc(c, file);
+  }
+  fputc('"', file);
+}
+
+static void put(FILE *file, const char *key, uint64_t value, const char *separator) {
+  fprintf(file, "\"%s\": %llu%s", key, (unsigned long long)value, separator);
+}
+
+static void put_calls(FILE *file) {
+  const char *separator = "";
+  fputs("  \"calls\": {", file);
+  for (uint32_t i = 0; i < VD_CALLS; i++) {
+    uint64_t count = __atomic_load_n(&vd_call_counts[i], __ATOMIC_RELAXED);
+    if (count == 0) continue;
+    fprintf(file, "%s\"%s\": %llu", separator, vd_exports[i].symbol,
+            (unsigned long long)count);
+    separator = ", ";
+  }
+  fputs("},\n  \"kernels\": {", file);
+  separator = "";
+  for (const struct vd_kernel_count *k = vd_kernel_counts; k != NULL; k = k->next) {
+    if (k->launches == 0) continue;
+    fputs(separator, file);
+    put_string(file, k->name);
+    fprintf(file, ": %llu", (unsigned long long)k->launches);
+    separator = ", ";
+  }
+  fputs("},\n", file);
+}
+
+/* Every counter of the model under its own name (gpu_engine.h). */
+static void put_raw_counters(FILE *file, const struct gpu_counters *c) {
+#define COUNTERS(C)                                                                        \
+  C(fault_blocks)                                                                          \
+  C(fault_pages) C(fault_batches) C(nonreplayable_blocks) C(remote_blocks)                 \
+      C(h2d_demand_bytes) C(h2d_prefetch_bytes) C(h2d_copy_bytes) C(h2d_remote_bytes)      \
+          C(d2h_evict_bytes) C(d2h_prefetch_bytes) C(d2h_cpu_bytes) C(d2h_copy_bytes)      \
+              C(populated_bytes) C(dropped_bytes) C(freed_bytes) C(evictions_used)         \
+                  C(evictions_unused) C(evictions_discarded) C(prefetch_in_blocks)         \
+                      C(prefetch_out_blocks) C(prefetch_resident_blocks)                   \
+                          C(discarded_blocks) C(host_alloc_blocks) C(kernels) C(copies)    \
+                              C(compute_busy_ns) C(stall_fault_ns) C(stall_arrival_ns)     \
+                                  C(copy_stall_ns) C(h2d_busy_ns) C(d2h_busy_ns)           \
+                                      C(caller_ns) C(errors)
+#define PUT(name) put(file, #name, c->name, ", ");
+  fputs("  \"counters\": {", file);
+  COUNTERS(PUT)
+#undef PUT
+  put(file, "last_error", c->last_error, "},\n");
+}
+
+static void put_totals(FILE *file, const struct gpu_counters *c) {
+  fputs("  ", file);
+  put(file, "operations", c->kernels + c->copies, ", ");
+  put(file, "faults", c->fault_pages, ", ");
+  put(file, "fault_batches", c->fault_batches, ",\n  ");
+  put(file, "h2d_bytes",
+      c->h2d_demand_bytes + c->h2d_prefetch_bytes + c->h2d_copy_bytes + c->h2d_remote_bytes,
+      ", ");
+  put(file, "d2h_bytes",
+      c->d2h_evict_bytes + c->d2h_prefetch_bytes + c->d2h_cpu_bytes + c->d2h_copy_bytes,
+      ", ");
+  put(file, "evictions", c->evictions_used + c->evictions_unused + c->evictions_discarded,
+      ",\n  ");
+  put(file, "stall_ns", c->stall_fault_ns + c->stall_arrival_ns + c->copy_stall_ns, ", ");
+  put(file, "compute_busy_ns", c->compute_busy_ns, ", ");
+  put(file, "peak_resident_bytes", vd_peak_resident_bytes(), ",\n");
+}
+
+static void put_checks(FILE *file, const struct gpu_counters *c) {
+  const struct vd_checks *v = &vd.checks;
+  fputs("  ", file);
+  put(file, "violations",
+      v->prefetch_unknown + v->discard_unknown + v->free_unknown + v->capture_invalidated +
+          v->managed_stream_operations + c->errors,
+      ",\n  ");
+  fputs("\"violations_by_check\": {", file);
+  put(file, "prefetch_unknown", v->prefetch_unknown, ", ");
+  put(file, "discard_unknown", v->discard_unknown, ", ");
+  put(file, "free_unknown", v->free_unknown, ", ");
+  put(file, "capture_invalidated", v->capture_invalidated, ", ");
+  put(file, "managed_stream_operations", v->managed_stream_operations, ", ");
+  put(file, "model_errors", c->errors, "},\n  ");
+  put(file, "calls_failed_on_request", v->calls_failed_on_request, "\n");
+}
+
+static void write_report(FILE *file) {
+  struct gpu_counters counters;
+  gpu_advance(vd.engine, vd_now_ns(), NULL); /* what has happened, no effects any more */
+  gpu_counters_get(vd.engine, &counters);
+  fputs("{\n  \"virtual\": true, \"mode\": ", file);
+  put_string(file, vd.mode == VD_COMPUTE ? "compute" : "timing");
+  fputs(", \"time_scale\": 1,\n  \"profile\": ", file);
+  put_string(file, vd.profile.name);
+  fprintf(file, ", \"profile_hash\": \"%016llx\",\n  ",
+          (unsigned long long)vd.profile_hash);
+  put(file, "memory_bytes", vd.profile.memory_bytes, ", ");
+  put(file, "pid", (uint64_t)getpid(), ",\n");
+  put_calls(file);
+  put_totals(file, &counters);
+  put_raw_counters(file, &counters);
+  put_checks(file, &counters);
+  fputs("}\n", file);
+}
+
+void vd_report_write(void) {
+  const char *name = getenv("PUMP_VIRTUAL_REPORT");
+  char path[4096], partial[4200];
+  if (name == NULL || *name == 0) return;
+  const char *mark = strstr(name, "%p");
+  int length = mark == NULL ? snprintf(path, sizeof path, "%s", name)
+                            : snprintf(path, sizeof path, "%.*s%d%s", (int)(mark - name),
+                                       name, (int)getpid(), mark + 2);
+  if (length < 0 || (size_t)length >= sizeof path) return;
+  snprintf(partial, sizeof partial, "%s.%d.part", path, (int)getpid());
+  /* A thread that never lets go of the lock must not keep the process from ending. */
+  struct timespec patience;
+  clock_gettime(CLOCK_REALTIME, &patience);
+  patience.tv_sec += 1;
+  if (pthread_mutex_timedlock(&vd.lock, &patience) != 0) {
+    vd_error("no report: the driver's lock is held");
+    return;
+  }
+  FILE *file = fopen(partial, "we");
+  if (file != NULL) {
+    write_report(file);
+    if (fclose(file) != 0 || rename(partial, path) != 0)
+      vd_error("PUMP_VIRTUAL_REPORT %s: %s", path, strerror(errno));
+  } else {
+    vd_error("PUMP_VIRTUAL_REPORT %s: %s", path, strerror(errno));
+  }
+  pthread_mutex_unlock(&vd.lock);
+}

@@ -1,0 +1,258 @@
+/* stream.c - streams, host functions in them, stream memory operations.
+ *
+ * The legacy default stream is the model's stream 0, of all contexts together. The
+ * per-thread default stream is an ordinary blocking stream made on first use.
+ */
+#include <string.h>
+
+#include "driver.h"
+
+struct vd_stream *vd_stream_new_locked(unsigned int flags, int priority) {
+  uint32_t kind =
+      flags & CU_STREAM_NON_BLOCKING ? GPU_STREAM_NONBLOCKING : GPU_STREAM_BLOCKING;
+  int number = gpu_stream_create(vd.engine, kind);
+  if (number < 0) {
+    vd_log("more than %d streams", GPU_MAX_STREAMS);
+    return NULL;
+  }
+  struct vd_stream *stream = vd_object_new(VD_STREAM);
+  if (stream == NULL) {
+    gpu_stream_destroy(vd.engine, (uint32_t)number);
+    return NULL;
+  }
+  stream->number = (uint32_t)number;
+  stream->id = vd.next_id++;
+  stream->context = vd_current();
+  stream->flags = flags;
+  stream->priority = priority;
+  stream->next = vd.streams;
+  stream->link = &vd.streams;
+  if (vd.streams != NULL) vd.streams->link = &stream->next;
+  vd.streams = stream;
+  return stream;
+}
+
+static void destroy_locked(struct vd_stream *stream) {
+  vd_capture_forget_stream_locked(stream);
+  gpu_stream_destroy(vd.engine, stream->number);
+  *stream->link = stream->next;
+  if (stream->next != NULL) stream->next->link = stream->link;
+  vd_object_free(stream);
+}
+
+void vd_streams_drop_context_locked(struct vd_context *context) {
+  for (struct vd_stream *stream = vd.streams, *next; stream != NULL; stream = next) {
+    next = stream->next;
+    if (stream->context == context) destroy_locked(stream);
+  }
+}
+
+struct vd_stream *vd_stream_of_locked(CUstream handle) {
+  if (handle == NULL || handle == CU_STREAM_LEGACY) return &vd.legacy;
+  if (handle == CU_STREAM_PER_THREAD) {
+    struct vd_stream *stream = vd_thread.default_stream;
+    if (!vd_is(stream, VD_STREAM) || stream->context != vd_current())
+      vd_thread.default_stream = vd_stream_new_locked(CU_STREAM_DEFAULT, 0);
+    return vd_thread.default_stream;
+  }
+  struct vd_stream *stream = (void *)handle;
+  return vd_is(stream, VD_STREAM) ? stream : NULL;
+}
+
+CUresult vd_cuStreamCreateWithPriority(CUstream *out, unsigned int flags, int priority) {
+  if (out == NULL || flags > CU_STREAM_NON_BLOCKING) return CUDA_ERROR_INVALID_VALUE;
+  if (priority > 0) priority = 0;
+  if (priority < -5) priority = -5;
+  vd_lock();
+  struct vd_stream *stream = vd_stream_new_locked(flags, priority);
+  vd_unlock();
+  if (stream == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
+  *out = (CUstream)(void *)stream;
+  return CUDA_SUCCESS;
+}
+
+CUresult vd_cuStreamCreate(CUstream *out, unsigned int flags) {
+  return vd_cuStreamCreateWithPriority(out, flags, 0);
+}
+
+/* Its work finishes first, without anybody waiting for it. */
+CUresult vd_cuStreamDestroy_v2(CUstream handle) {
+  vd_lock();
+  struct vd_stream *stream = (void *)handle;
+  bool own = handle != NULL && handle != CU_STREAM_LEGACY &&
+             handle != CU_STREAM_PER_THREAD && vd_is(stream, VD_STREAM);
+  if (own) destroy_locked(stream);
+  vd_unlock();
+  return own ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+/* -- what a stream says about itself -- */
+
+#define STREAM_QUERY(symbol, type, field)                                                  \
+  CUresult vd_##symbol(CUstream handle, type *out) {                                       \
+    if (out == NULL) return CUDA_ERROR_INVALID_VALUE;                                      \
+    vd_lock();                                                                             \
+    const struct vd_stream *stream = vd_stream_of_locked(handle);                          \
+    if (stream != NULL) *out = (type)stream->field;                                        \
+    vd_unlock();                                                                           \
+    return stream != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;                      \
+  }
+STREAM_QUERY(cuStreamGetPriority, int, priority)
+STREAM_QUERY(cuStreamGetFlags, unsigned int, flags)
+STREAM_QUERY(cuStreamGetId, unsigned long long, id)
+
+CUresult vd_cuStreamGetCtx(CUstream handle, CUcontext *out) {
+  if (out == NULL) return CUDA_ERROR_INVALID_VALUE;
+  vd_lock();
+  const struct vd_stream *stream = vd_stream_of_locked(handle);
+  if (stream != NULL)
+    *out = (CUcontext)(void *)(stream == &vd.legacy ? vd_current() : stream->context);
+  vd_unlock();
+  return stream != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult vd_cuStreamGetDevice(CUstream handle, CUdevice *out) {
+  CUcontext context;
+  if (out == NULL) return CUDA_ERROR_INVALID_VALUE;
+  *out = 0;
+  return vd_cuStreamGetCtx(handle, &context);
+}
+
+CUresult vd_cuStreamQuery(CUstream handle) {
+  vd_lock();
+  struct vd_stream *stream = vd_stream_of_locked(handle);
+  CUresult result = stream == NULL ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
+  if (result == CUDA_SUCCESS) result = vd_capture_refuse_locked(stream, "cuStreamQuery");
+  if (result == CUDA_SUCCESS && !vd_stream_idle_locked(stream))
+    result = CUDA_ERROR_NOT_READY;
+  vd_unlock();
+  return result;
+}
+
+CUresult vd_cuStreamSynchronize(CUstream handle) {
+  vd_lock();
+  struct vd_stream *stream = vd_stream_of_locked(handle);
+  CUresult result = stream == NULL ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
+  if (result == CUDA_SUCCESS)
+    result = vd_capture_refuse_locked(stream, "cuStreamSynchronize");
+  if (result == CUDA_SUCCESS) result = vd_wait_stream_locked(stream);
+  vd_unlock();
+  return result;
+}
+
+/* -- operations that end when the CPU says so -- */
+
+static CUresult host_operation(CUstream handle, struct vd_action prototype) {
+  vd_lock();
+  struct vd_stream *stream = vd_stream_of_locked(handle);
+  CUresult result = stream == NULL ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
+  struct vd_action *action = NULL;
+  if (result == CUDA_SUCCESS && prototype.kind != VD_ACTION_HOST_FUNCTION)
+    result = vd_capture_refuse_locked(stream, "a callback or memory operation");
+  if (result == CUDA_SUCCESS && (action = vd_action_new(prototype.kind)) == NULL)
+    result = CUDA_ERROR_OUT_OF_MEMORY;
+  if (result == CUDA_SUCCESS) {
+    struct gpu_operation operation = {.kind = GPU_HOST};
+    *action = prototype;
+    action->ends_operation = true;
+    result = vd_work_locked(stream, &operation, action, CU_GRAPH_NODE_TYPE_HOST);
+  }
+  vd_unlock();
+  return result;
+}
+
+CUresult vd_cuLaunchHostFunc(CUstream handle, CUhostFn function, void *user_data) {
+  if (function == NULL) return CUDA_ERROR_INVALID_VALUE;
+  struct vd_action action = {.kind = VD_ACTION_HOST_FUNCTION};
+  action.host.function = function;
+  action.host.user_data = user_data;
+  return host_operation(handle, action);
+}
+
+CUresult vd_cuStreamAddCallback(CUstream handle, CUstreamCallback callback, void *user_data,
+                                unsigned int flags) {
+  if (callback == NULL || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  struct vd_action action = {.kind = VD_ACTION_CALLBACK};
+  action.host.callback = callback;
+  action.host.user_data = user_data;
+  action.host.stream = handle;
+  return host_operation(handle, action);
+}
+
+static CUresult word_operation(CUstream handle, enum vd_action_kind kind, uint64_t address,
+                               uint64_t value, uint32_t bytes, unsigned int flags) {
+  if (address % bytes != 0) return CUDA_ERROR_INVALID_VALUE;
+  vd_lock();
+  const struct vd_memory *memory = vd_memory_at(address);
+  bool managed = memory != NULL && memory->kind == VD_MANAGED;
+  if (managed) vd.checks.managed_stream_operations++;
+  vd_unlock();
+  if (managed) /* cuda.h: these do not accept pointers to managed memory */
+    vd_log("stream memory operation on managed memory 0x%llx", (unsigned long long)address);
+  if (memory == NULL || managed) return CUDA_ERROR_INVALID_VALUE;
+  struct vd_action action = {.kind = kind};
+  action.word.address = address;
+  action.word.value = value;
+  action.word.bytes = bytes;
+  action.word.flags = flags;
+  return host_operation(handle, action);
+}
+
+#define WORD_OPERATIONS(suffix)                                                            \
+  CUresult vd_cuStreamWaitValue32##suffix(CUstream s, CUdeviceptr a, uint32_t v,           \
+                                          unsigned int f) {                                \
+    return word_operation(s, VD_ACTION_WAIT_VALUE, a, v, 4, f);                            \
+  }                                                                                        \
+  CUresult vd_cuStreamWaitValue64##suffix(CUstream s, CUdeviceptr a, uint64_t v,           \
+                                          unsigned int f) {                                \
+    return word_operation(s, VD_ACTION_WAIT_VALUE, a, v, 8, f);                            \
+  }                                                                                        \
+  CUresult vd_cuStreamWriteValue32##suffix(CUstream s, CUdeviceptr a, uint32_t v,          \
+                                           unsigned int f) {                               \
+    return word_operation(s, VD_ACTION_WRITE_VALUE, a, v, 4, f);                           \
+  }                                                                                        \
+  CUresult vd_cuStreamWriteValue64##suffix(CUstream s, CUdeviceptr a, uint64_t v,          \
+                                           unsigned int f) {                               \
+    return word_operation(s, VD_ACTION_WRITE_VALUE, a, v, 8, f);                           \
+  }
+WORD_OPERATIONS()
+WORD_OPERATIONS(_v2)
+
+CUresult vd_cuStreamBatchMemOp_v2(CUstream stream, unsigned int count,
+                                  CUstreamBatchMemOpParams *parameters,
+                                  unsigned int flags) {
+  if (count > 256 || (count > 0 && parameters == NULL) || flags != 0)
+    return CUDA_ERROR_INVALID_VALUE;
+  for (unsigned int i = 0; i < count; i++) {
+    const CUstreamBatchMemOpParams *p = &parameters[i];
+    CUresult result = CUDA_SUCCESS;
+    uint64_t a = p->value_op.address, v = p->value_op.value;
+    unsigned int f = p->value_op.flags;
+    switch (p->operation) {
+    case CU_STREAM_MEM_OP_WAIT_VALUE_32:
+      result = word_operation(stream, VD_ACTION_WAIT_VALUE, a, (uint32_t)v, 4, f);
+      break;
+    case CU_STREAM_MEM_OP_WAIT_VALUE_64:
+      result = word_operation(stream, VD_ACTION_WAIT_VALUE, a, v, 8, f);
+      break;
+    case CU_STREAM_MEM_OP_WRITE_VALUE_32:
+      result = word_operation(stream, VD_ACTION_WRITE_VALUE, a, (uint32_t)v, 4, f);
+      break;
+    case CU_STREAM_MEM_OP_WRITE_VALUE_64:
+      result = word_operation(stream, VD_ACTION_WRITE_VALUE, a, v, 8, f);
+      break;
+    case CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES:
+    case CU_STREAM_MEM_OP_BARRIER:
+      break; /* one memory: nothing to flush */
+    default:
+      result = CUDA_ERROR_INVALID_VALUE;
+    }
+    if (result != CUDA_SUCCESS) return result;
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult vd_cuStreamBatchMemOp(CUstream stream, unsigned int count,
+                               CUstreamBatchMemOpParams *parameters, unsigned int flags) {
+  return vd_cuStreamBatchMemOp_v2(stream, count, parameters, flags);
+}

@@ -1,0 +1,326 @@
+/* timeline.c - the model of the GPU under the driver's lock and the real clock.
+ *
+ * DESIGN
+ * The model advances only when somebody calls it; its answers do not depend on how
+ * often. So no thread has to run for kernels alone: a thread that waits asks the
+ * model until when nothing can happen, sleeps, and asks again. Completion times are
+ * computed deadlines; a late wake-up never moves them.
+ *
+ * Effects on data have to happen without anybody calling (a pinned word, a host
+ * function, a host kernel). For those there is one thread, created with the first
+ * of them. It looks every STEP_NS while such work is pending, which bounds its cost
+ * and the delay of an effect nobody waits for; waiting threads are exact, since
+ * they carry out effects themselves.
+ *
+ * A sleeping thread wakes EARLY_NS before its deadline and spins through the rest:
+ * timers of ordinary threads have a slack of 50 us. Only threads inside a
+ * synchronising call spin.
+ */
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#include "driver.h"
+
+#define STEP_NS 200000
+#define POLL_NS 50000
+#define EARLY_NS 70000
+#define PATIENCE_NS 1000000 /* between looks when no time is known */
+#define MANAGED_ARENA_BYTES (256ull << 30)
+#define MOST_ACTIONS 4096 /* started and not carried out: submitters wait */
+
+static const struct gpu_capacity capacity_limits = {
+    .streams = GPU_MAX_STREAMS, .events = 65536, .operations = 65536, .uses = 262144};
+
+static pthread_cond_t worker_bell;
+static bool worker_started, worker_idle;
+static uint64_t peak_resident_bytes;
+
+uint64_t vd_now_ns(void) {
+  struct timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+}
+
+static struct timespec timespec_of(uint64_t ns) {
+  return (struct timespec){(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
+}
+
+void vd_sleep_until(uint64_t deadline_ns) {
+  uint64_t now_ns = vd_now_ns();
+  if (deadline_ns > now_ns + 2 * EARLY_NS) {
+    struct timespec time = timespec_of(deadline_ns - EARLY_NS);
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &time, NULL) == EINTR) continue;
+  }
+  while (vd_now_ns() < deadline_ns) sched_yield();
+}
+
+void vd_pay_locked(uint64_t deadline_ns) {
+  if (deadline_ns <= vd_now_ns()) return;
+  vd_unlock();
+  vd_sleep_until(deadline_ns);
+  vd_lock();
+}
+
+void vd_changed_locked(void) {
+  pthread_cond_broadcast(&vd.changed);
+}
+
+static void sample_locked(void) {
+  struct gpu_memory memory;
+  gpu_memory_get(vd.engine, &memory);
+  uint64_t bytes = memory.plain_bytes + memory.resident_bytes;
+  if (bytes > peak_resident_bytes) peak_resident_bytes = bytes;
+}
+
+uint64_t vd_peak_resident_bytes(void) {
+  sample_locked();
+  return peak_resident_bytes;
+}
+
+/* -- hooks of the model: the cookie is an action, or an event with bit 0 set -- */
+
+static void on_start(void *context, uint64_t cookie, uint64_t ticket, uint64_t time_ns) {
+  (void)context, (void)time_ns;
+  if (cookie == 0) return;
+  if (cookie & 1) {
+    struct vd_event *event = (struct vd_event *)(cookie & ~1ull);
+    if (vd_is(event, VD_EVENT)) event->actions = vd_actions_emitted();
+    return;
+  }
+  struct vd_action *action = (struct vd_action *)cookie;
+  action->ticket = ticket;
+  vd_action_pending(-1);
+  vd_action_emit(action);
+}
+
+/* The model dropped a discarded block: a program that still reads it must see that. */
+static void on_drop(void *context, uint32_t block) {
+  (void)context;
+  if (vd.mode != VD_COMPUTE) return;
+  struct vd_action *action = vd_action_new(VD_ACTION_POISON);
+  if (action == NULL) return;
+  action->address = vd.managed.base + (uint64_t)block * GPU_BLOCK_BYTES;
+  vd_action_emit(action);
+}
+
+const struct gpu_hooks vd_hooks = {.start = on_start, .drop = on_drop};
+
+/* -- the driver's own thread -- */
+
+static void ring_worker_locked(void) {
+  pthread_cond_signal(&worker_bell);
+}
+
+static void *work(void *unused) {
+  (void)unused;
+  vd_lock();
+  for (;;) {
+    while (!vd_actions_wanted() && !vd_actions_polling()) {
+      worker_idle = true;
+      pthread_cond_wait(&worker_bell, &vd.lock);
+      worker_idle = false;
+    }
+    uint64_t now_ns = vd_now_ns();
+    gpu_advance(vd.engine, now_ns, &vd_hooks);
+    vd_actions_run_locked(false);
+    vd_actions_poll_locked(vd_now_ns());
+    now_ns = vd_now_ns();
+    uint64_t next_ns = gpu_next_event_ns(vd.engine);
+    uint64_t until_ns = now_ns + (vd_actions_polling() ? POLL_NS : STEP_NS);
+    if (!vd_actions_polling() && next_ns > until_ns) until_ns = next_ns;
+    if (until_ns > now_ns + 1000 * PATIENCE_NS) until_ns = now_ns + 1000 * PATIENCE_NS;
+    struct timespec time = timespec_of(until_ns);
+    pthread_cond_timedwait(&worker_bell, &vd.lock, &time);
+  }
+  return NULL;
+}
+
+static int start_worker_locked(void) {
+  if (worker_started) return 0;
+  pthread_attr_t attributes;
+  pthread_t thread;
+  sigset_t all, old;
+  sigfillset(&all);
+  pthread_attr_init(&attributes);
+  pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+  pthread_sigmask(SIG_SETMASK, &all, &old);
+  int error = pthread_create(&thread, &attributes, work, NULL);
+  pthread_sigmask(SIG_SETMASK, &old, NULL);
+  pthread_attr_destroy(&attributes);
+  if (error != 0) {
+    vd_error("no thread for the device's effects (error %d)", error);
+    return -1;
+  }
+  worker_started = true;
+  return 0;
+}
+
+/* -- waiting -- */
+
+/* Sleeps, without the lock, until the model may have news: `earliest_ns`, or
+ * something has changed. */
+static void pause_locked(uint64_t earliest_ns) {
+  uint64_t now_ns = vd_now_ns();
+  if (vd_actions_wanted()) ring_worker_locked();
+  if (earliest_ns == GPU_NEVER || earliest_ns <= now_ns) {
+    struct timespec time = timespec_of(now_ns + PATIENCE_NS);
+    pthread_cond_timedwait(&vd.changed, &vd.lock, &time);
+  } else if (earliest_ns > now_ns + 2 * EARLY_NS) {
+    struct timespec time = timespec_of(earliest_ns - EARLY_NS);
+    pthread_cond_timedwait(&vd.changed, &vd.lock, &time);
+  } else {
+    vd_unlock();
+    while (vd_now_ns() < earliest_ns) sched_yield();
+    vd_lock();
+  }
+}
+
+/* After the model said "ended": waits for the effects started until then. */
+static void wait_actions_locked(void) {
+  uint64_t until = vd_actions_emitted();
+  vd_actions_run_locked(true);
+  while (!vd_actions_done(until)) {
+    pause_locked(GPU_NEVER);
+    vd_actions_run_locked(true);
+  }
+}
+
+static void wait_ticket_locked(uint64_t ticket) {
+  uint64_t earliest_ns;
+  while (gpu_ticket_query(vd.engine, vd_now_ns(), &vd_hooks, ticket, &earliest_ns) == 0)
+    if (!vd_actions_run_locked(true)) pause_locked(earliest_ns);
+}
+
+CUresult vd_wait_stream_locked(struct vd_stream *stream) {
+  if (stream->last_ticket != 0) wait_ticket_locked(stream->last_ticket);
+  wait_actions_locked();
+  sample_locked();
+  return CUDA_SUCCESS;
+}
+
+CUresult vd_wait_device_locked(void) {
+  uint64_t tickets[GPU_MAX_STREAMS];
+  uint32_t count = 0;
+  tickets[count++] = vd.legacy.last_ticket;
+  for (struct vd_stream *s = vd.streams; s != NULL && count < GPU_MAX_STREAMS; s = s->next)
+    tickets[count++] = s->last_ticket;
+  for (uint32_t i = 0; i < count; i++)
+    if (tickets[i] != 0) wait_ticket_locked(tickets[i]);
+  wait_actions_locked();
+  sample_locked();
+  return CUDA_SUCCESS;
+}
+
+bool vd_stream_idle_locked(struct vd_stream *stream) {
+  uint64_t earliest_ns;
+  int idle =
+      gpu_stream_query(vd.engine, vd_now_ns(), &vd_hooks, stream->number, &earliest_ns);
+  if (idle != 1) return false;
+  if (vd_actions_done(vd_actions_emitted())) return true;
+  ring_worker_locked();
+  return false;
+}
+
+bool vd_event_done_locked(struct vd_event *event, uint64_t *time_ns) {
+  int done = gpu_event_query(vd.engine, vd_now_ns(), &vd_hooks, event->number, time_ns);
+  if (done != 1) return false;
+  if (vd_actions_done(event->actions)) return true;
+  ring_worker_locked();
+  *time_ns = GPU_NEVER;
+  return false;
+}
+
+CUresult vd_wait_event_locked(struct vd_event *event) {
+  uint64_t time_ns;
+  while (vd_is(event, VD_EVENT) && !vd_event_done_locked(event, &time_ns))
+    if (!vd_actions_run_locked(true)) pause_locked(time_ns);
+  return CUDA_SUCCESS;
+}
+
+/* -- submitting -- */
+
+CUresult vd_submit_locked(struct vd_stream *stream, struct gpu_operation *operation,
+                          struct vd_action *action) {
+  struct gpu_submitted submitted;
+  if (action != NULL) {
+    if (start_worker_locked() != 0) {
+      vd_action_free(action);
+      return CUDA_ERROR_OPERATING_SYSTEM;
+    }
+    while (vd_actions_emitted() > MOST_ACTIONS &&
+           !vd_actions_done(vd_actions_emitted() - MOST_ACTIONS))
+      if (!vd_actions_run_locked(true)) pause_locked(GPU_NEVER);
+    operation->cookie = (uint64_t)action;
+    vd_action_pending(1);
+  }
+  int result;
+  for (;;) {
+    submitted.retry_ns = GPU_NEVER;
+    result = gpu_submit(vd.engine, vd_now_ns(), &vd_hooks, stream->number, operation,
+                        &submitted);
+    if (result != GPU_WAIT && result != GPU_FULL) break;
+    if (result == GPU_FULL) submitted.retry_ns = gpu_next_event_ns(vd.engine);
+    if (!vd_actions_run_locked(true)) pause_locked(submitted.retry_ns);
+  }
+  if (result != GPU_OK) {
+    if (action != NULL) {
+      vd_action_pending(-1);
+      vd_action_free(action);
+    }
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  stream->last_ticket = submitted.ticket;
+  sample_locked();
+  if (action != NULL && worker_idle) ring_worker_locked();
+  return CUDA_SUCCESS;
+}
+
+/* -- start -- */
+
+static void *arena(uint64_t length_bytes) {
+  uint8_t *start = mmap(NULL, length_bytes + GPU_BLOCK_BYTES, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (start == MAP_FAILED) return NULL;
+  madvise(start, length_bytes + GPU_BLOCK_BYTES, MADV_DONTFORK);
+  uint64_t aligned = ((uint64_t)start + GPU_BLOCK_BYTES - 1) & ~(GPU_BLOCK_BYTES - 1ull);
+  return (void *)aligned;
+}
+
+CUresult vd_timeline_start(void) {
+  pthread_condattr_t attributes;
+  pthread_condattr_init(&attributes);
+  pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+  pthread_cond_init(&vd.changed, &attributes);
+  pthread_cond_init(&worker_bell, &attributes);
+  pthread_condattr_destroy(&attributes);
+
+  uint64_t managed_bytes = MANAGED_ARENA_BYTES, memory_bytes = vd.profile.memory_bytes;
+  if (managed_bytes < 4 * memory_bytes) managed_bytes = 4 * memory_bytes;
+  managed_bytes = (managed_bytes + GPU_BLOCK_BYTES - 1) & ~(GPU_BLOCK_BYTES - 1ull);
+  uint64_t plain_bytes = 2 * memory_bytes + GPU_BLOCK_BYTES; /* twice: it fragments */
+  struct gpu_capacity capacity = capacity_limits;
+  capacity.blocks = (uint32_t)(managed_bytes / GPU_BLOCK_BYTES);
+  size_t state_bytes = gpu_engine_bytes(&capacity);
+  vd.managed.base = (uint64_t)arena(managed_bytes);
+  vd.plain.base = (uint64_t)arena(plain_bytes);
+  void *state = state_bytes ? arena(state_bytes) : NULL;
+  if (vd.managed.base == 0 || vd.plain.base == 0 || state == NULL) {
+    vd_error(
+        "cannot reserve %.0f GiB of address space (overcommit switched off, or a limit "
+        "of RLIMIT_AS?)",
+        (double)(managed_bytes + plain_bytes) / (1 << 30));
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  vd.managed.end = vd.managed.base + managed_bytes;
+  vd.plain.end = vd.plain.base + plain_bytes;
+  vd.engine = gpu_engine_create(state, state_bytes, &capacity, &vd.profile, 0, vd_now_ns());
+  if (vd.engine == NULL) {
+    vd_error("profile \"%s\": the model of the GPU could not be built", vd.profile.name);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  return CUDA_SUCCESS;
+}
