@@ -1,0 +1,126 @@
+"""Our own CUDA declarations agree with NVIDIA's cuda.h and cudaTypedefs.h.
+
+The headers come with the nvidia-cuda-runtime wheel; without it these tests are left out.
+"""
+
+import importlib.util
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+SHIM = Path(__file__).resolve().parents[2] / "shim"
+
+
+def cuda_include() -> Path:
+    """The folder that holds cuda.h, in whichever NVIDIA wheel brought it."""
+    spec = importlib.util.find_spec("nvidia")
+    for location in spec.submodule_search_locations if spec else ():
+        for header in Path(location).glob("*/include/cudaTypedefs.h"):
+            return header.parent
+    pytest.skip("no cuda.h: the nvidia-cuda-runtime wheel is not installed")
+
+
+def compile_check(tmp_path: Path, text: str, *arguments: str) -> str:
+    """Compiles without linking; returns the compiler's complaints."""
+    source = tmp_path / "check.c"
+    source.write_text(text)
+    command = [os.environ.get("CC", "cc"), "-std=gnu11", "-fsyntax-only", *arguments, str(source)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.stderr if done.returncode else ""
+
+
+SIGNATURES = """
+#include <cuda.h>
+#include <cudaTypedefs.h>
+#define CHECK(pfn, parameters)                                                \\
+  _Static_assert(__builtin_types_compatible_p(CUresult(*) parameters, PFN_##pfn), #pfn);
+#define PUMP_HOOK(name, pfn, parameters, arguments) CHECK(pfn, parameters)
+#define PUMP_CALL(name, pfn, parameters) CHECK(pfn, parameters)
+#include "hook_list.h"
+"""
+
+
+def test_every_hooked_function_has_the_signature_of_the_real_header(tmp_path: Path) -> None:
+    complaints = compile_check(
+        tmp_path, SIGNATURES, f"-I{cuda_include()}", f"-I{SHIM}", "-D__CUDA_API_VERSION_INTERNAL"
+    )
+    assert complaints == ""
+
+
+def test_a_wrong_signature_would_be_noticed(tmp_path: Path) -> None:
+    wrong = SIGNATURES + "CHECK(cuMemFree_v3020, (unsigned int address))\n"
+    complaints = compile_check(
+        tmp_path, wrong, f"-I{cuda_include()}", f"-I{SHIM}", "-D__CUDA_API_VERSION_INTERNAL"
+    )
+    assert "cuMemFree_v3020" in complaints
+
+
+def elf_name(signature: str, exported: str) -> bool:
+    """cuMemAlloc_v3020 belongs to cuMemAlloc_v2, cuMemset_v7000_ptds to cuMemset_ptds."""
+    base, _, rest = re.match(r"(\w+?)_v(\d+)(\w*)$", signature).groups()  # type: ignore[union-attr]
+    twin = rest
+    return bool(re.fullmatch(rf"{base}(_v\d)?{twin}", exported))
+
+
+def test_each_elf_name_belongs_to_its_signature() -> None:
+    text = (SHIM / "hook_list.h").read_text()
+    hooks = re.findall(r"^PUMP_(?:HOOK|CALL)\((\w+),\s+(\w+),", text, re.M)
+    for name, suffix, pfn, twin in re.findall(
+        r"^PUMP_TWINS\((\w+), (\w+),\s+(\w+),\s+(\w+),", text, re.M
+    ):
+        hooks += [(name, pfn), (name + suffix, twin)]
+    assert len(hooks) > 100
+    wrong = [(name, pfn) for name, pfn in hooks if not elf_name(pfn, name)]
+    assert wrong == []
+    assert len({name for name, _ in hooks}) == len(hooks)
+
+
+def test_every_constant_has_the_value_of_the_real_header(tmp_path: Path) -> None:
+    text = (SHIM / "include" / "pump_cuda.h").read_text()
+    constants = re.findall(r"\b(CU\w+) = (-?\d+)", text)
+    assert len(constants) > 50
+    checks = "".join(f'_Static_assert((int){n} == {v}, "{n}");\n' for n, v in constants)
+    checks += "".join(
+        f'_Static_assert({n} == {v}, "{n}");\n'
+        for n, v in re.findall(r"#define (CU_STREAM_\w+) \(\(CUstream\)(\w+)\)", text)
+        if not n.endswith(("LEGACY", "PER_THREAD"))
+    )
+    assert compile_check(tmp_path, f"#include <cuda.h>\n{checks}", f"-I{cuda_include()}") == ""
+
+
+LAYOUT = """
+#include <stddef.h>
+#include {header}
+const unsigned long values[] = {{
+  sizeof(CUresult), sizeof(CUdevice), sizeof(CUdeviceptr), sizeof(CUstream), sizeof(CUuuid),
+  sizeof(CUmemLocation), sizeof(CUlaunchConfig), sizeof(cuuint64_t),
+  sizeof(CUpointer_attribute), sizeof(CUmem_advise), sizeof(CUstreamCaptureMode),
+  sizeof(CUstreamCaptureStatus), sizeof(CUdriverProcAddressQueryResult),
+  offsetof(CUmemLocation, type), offsetof(CUmemLocation, id),
+  offsetof(CUlaunchConfig, gridDimX), offsetof(CUlaunchConfig, blockDimX),
+  offsetof(CUlaunchConfig, sharedMemBytes), offsetof(CUlaunchConfig, hStream),
+  offsetof(CUlaunchConfig, attrs), offsetof(CUlaunchConfig, numAttrs),
+  (unsigned long)CU_STREAM_LEGACY, (unsigned long)CU_STREAM_PER_THREAD,
+  (unsigned long)CU_LAUNCH_PARAM_END, (unsigned long)CU_LAUNCH_PARAM_BUFFER_POINTER,
+  (unsigned long)CU_LAUNCH_PARAM_BUFFER_SIZE,
+}};
+#include <stdio.h>
+int main(void) {{
+  for (unsigned i = 0; i < sizeof values / sizeof *values; i++) printf("%lu ", values[i]);
+  return 0;
+}}
+"""
+
+
+def test_types_have_the_layout_of_the_real_header(tmp_path: Path) -> None:
+    seen = []
+    for header, folder in (("<cuda.h>", cuda_include()), ('"pump_cuda.h"', SHIM / "include")):
+        source, program = tmp_path / "layout.c", tmp_path / "layout"
+        source.write_text(LAYOUT.format(header=header))
+        command = [os.environ.get("CC", "cc"), "-std=gnu11", f"-I{folder}", str(source)]
+        subprocess.run([*command, "-o", str(program)], check=True)
+        seen.append(subprocess.run([program], capture_output=True, check=True).stdout)
+    assert seen[0] == seen[1]
