@@ -100,6 +100,34 @@ def test_a_block_that_is_wanted_while_it_leaves_waits_until_it_has_left() -> Non
     assert gpu.block(1).ready_ns >= left + BLOCK / gpu.profile.prefetch_h2d_gbps
 
 
+def test_a_block_evicted_while_it_arrives_leaves_only_when_it_has_arrived() -> None:
+    gpu = gpu_with(100)
+    gpu.on_host(0, 101)
+    gpu.prefetch(0, 100)
+    gpu.prefetch(0, 99, stream=2)  # refreshed: now the last one, 99, is first in the order
+    arrived = int(gpu.block(99).ready_ns)
+    gpu.prefetch(100, 1, stream=gpu.stream())
+    assert gpu.now < arrived
+    left_ns = int(gpu.block(99).left_ns)
+    assert left_ns >= arrived + BLOCK / gpu.profile.copy_d2h_gbps - 1
+    assert gpu.block(100).ready_ns > left_ns
+
+
+def test_a_newcomer_in_an_unused_chunk_waits_for_what_still_leaves_it() -> None:
+    gpu = gpu_with(16)
+    gpu.on_host(0, 32)
+    gpu.prefetch(0, 16)
+    gpu.run()
+    out = gpu.submit(gpu.lib.GPU_PREFETCH_OUT, [(0, 16)], stream=2)  # by the driver's worker
+    gpu.advance(gpu.now + 1)
+    gpu.prefetch(16, 1)
+    leaving = gpu.block(15)  # the last to go is the first to be taken
+    assert leaving.state == gpu.lib.GPU_BLOCK_LEAVING
+    assert gpu.block(16).ready_ns > leaving.left_ns
+    gpu.run()
+    assert out in gpu.finished
+
+
 def test_a_kernel_waits_for_a_prefetch_that_comes_late_and_does_not_fault() -> None:
     gpu = gpu_with(100)
     gpu.on_host(0, 64)
