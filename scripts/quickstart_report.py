@@ -31,7 +31,7 @@ class Run:
     """One training run. A figure is None where this machine cannot tell it.
 
     `oversubscription`: footprint / memory, 1.0 for unlimited. `seconds`: of the timed
-    iterations. Bytes and faults (batches): of the whole run.
+    iterations. Bytes and faults: of the whole run.
     """
 
     policy: str

@@ -145,7 +145,7 @@ def title(policy: str, ratio: float) -> str:
 def virtual_run(
     run: Runner, case: tuple[str, float], workload: Workload, mode: str, profile: str
 ) -> tuple[Any, tuple[int, int, int]]:
-    """One run on the virtual GPU: its result and the driver's counters."""
+    """One run on the virtual GPU: its result, and what moved() tells."""
     policy, ratio = case
     spare = 512 << 20
     memory = (
@@ -168,17 +168,17 @@ def virtual_run(
         [*command, "--", *training(workload, *options)],
         environ,
     )
-    return result, counters(json.loads((LOGS / "driver.json").read_text()))
+    return result, moved(json.loads((LOGS / "driver.json").read_text()))
 
 
-def counters(driver_report: dict[str, Any]) -> tuple[int, int, int]:
-    """Bytes to the GPU, to the host, and fault batches, of the virtual driver's report."""
-    found = driver_report["counters"]
+def moved(driver_report: dict[str, Any]) -> tuple[int, int, int]:
+    """Bytes to the GPU, to the host, and faults, of the virtual driver's report.
 
-    def moved(direction: str) -> int:
-        return sum(n for key, n in found.items() if key.startswith(direction) and "bytes" in key)
-
-    return moved("h2d_"), moved("d2h_"), found["fault_batches"]
+    Raises RunError when the driver saw a rule broken, such as a command on freed memory.
+    """
+    if driver_report["violations"]:
+        raise RunError(f"the virtual driver saw {driver_report['violations_by_check']}")
+    return driver_report["h2d_bytes"], driver_report["d2h_bytes"], driver_report["faults"]
 
 
 def on_virtual(profile: str) -> tuple[Setting, list[Run]]:
@@ -196,9 +196,9 @@ def on_virtual(profile: str) -> tuple[Setting, list[Run]]:
     print("\nThen the speed: a model of 4 GiB, kernels take modelled time.", flush=True)
     runs, name = [], ""
     for case in every:
-        result, moved = virtual_run(run, case, SPEED, "timing", profile)
+        result, figures = virtual_run(run, case, SPEED, "timing", profile)
         name = result["gpu"]
-        runs.append(Run(*case, result["seconds"], *moved, hashes[case]))
+        runs.append(Run(*case, result["seconds"], *figures, hashes[case]))
     link = link_bytes_per_second(profile)
     return (
         Setting(

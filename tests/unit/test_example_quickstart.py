@@ -215,17 +215,12 @@ def test_the_real_gpu_is_asked_for_a_few_gib_only():
     assert 3 << 30 < quickstart.SPEED.footprint_bytes < 6 << 30
 
 
-def test_bytes_each_way_are_the_sums_of_the_virtual_drivers_counters():
-    found = {
-        "fault_batches": 7,
-        "fault_pages": 99,
-        "h2d_demand_bytes": 1,
-        "h2d_prefetch_bytes": 2,
-        "h2d_busy_ns": 1000,
-        "d2h_evict_bytes": 30,
-        "d2h_cpu_bytes": 40,
-    }
-    assert quickstart.counters({"counters": found}) == (3, 70, 7)
+def test_a_run_in_which_the_driver_saw_a_rule_broken_is_a_failure():
+    found = {"h2d_bytes": 3, "d2h_bytes": 70, "faults": 7, "violations": 0}
+    assert quickstart.moved(found) == (3, 70, 7)
+    found |= {"violations": 1, "violations_by_check": {"free_unknown": 1}}
+    with pytest.raises(quickstart.RunError, match="free_unknown"):
+        quickstart.moved(found)
 
 
 def test_a_run_that_fails_is_named_with_the_end_of_its_log(tmp_path, monkeypatch, capsys):
