@@ -189,7 +189,7 @@ int pump_range_add(struct pump_range_info *info) {
 }
 
 int pump_range_remove(uint64_t base, struct pump_range_info *info) {
-  if (base >= ADDRESS_END - PUMP_BLOCK_BYTES) return -ENOENT;
+  if (base > ADDRESS_END - PUMP_BLOCK_BYTES) return -ENOENT;
   const uint32_t *word = index_word((base + PUMP_BLOCK_BYTES - 1) >> BLOCK_SHIFT);
   if (word == NULL || PUMP_LOAD(word) == 0) return -ENOENT; /* not ours: no lock */
   pthread_mutex_lock(&pump_range_lock);

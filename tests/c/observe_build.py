@@ -1,0 +1,42 @@
+"""Builds a test program of the observe side once per sanitizer, sources linked directly.
+
+Not a test. A sanitizer cannot sit under an interposed dlsym, so nothing is preloaded here.
+"""
+
+import functools
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+SANITIZERS = ("thread", "address,undefined")
+WARNINGS = ["-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Wstrict-prototypes"]
+WARNINGS += ["-Wmissing-prototypes", "-Werror", "-Wno-tsan"]
+
+
+@functools.cache
+def build(sanitizer: str, program: str, *shim_sources: str) -> Path:
+    """Compiles tests/c/<program>.c and the named files of shim/; returns the program."""
+    output = Path(tempfile.mkdtemp(prefix="pump-observe-")) / program
+    sources = [ROOT / "tests" / "c" / f"{program}.c"] + [ROOT / "shim" / s for s in shim_sources]
+    command = [os.environ.get("CC", "cc"), "-std=gnu11", "-O1", "-g", "-D_GNU_SOURCE"]
+    command += ["-fno-strict-aliasing", "-fno-omit-frame-pointer", f"-fsanitize={sanitizer}"]
+    command += [*WARNINGS, f"-I{ROOT / 'shim'}", f"-I{ROOT / 'shim' / 'include'}"]
+    command += [*map(str, sources), "-pthread", "-o", str(output)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return output
+
+
+def run(program: Path, *arguments: str, timeout_s: float = 120) -> str:
+    """Runs to the end; fails on a failed check, a sanitizer's report or a hang."""
+    command = [str(program), *arguments]
+    # ThreadSanitizer of older compilers cannot place its shadow under full ASLR.
+    if setarch := shutil.which("setarch"):
+        command = [setarch, platform.machine(), "-R", *command]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
+    assert done.returncode == 0, f"{arguments}: {done.stdout[-2000:]}{done.stderr[-4000:]}"
+    return done.stdout
