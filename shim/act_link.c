@@ -34,7 +34,7 @@
 /* Why an attempt or a connection ended. */
 enum end { NOBODY, NO_ANSWER, WRONG_VERSION, REFUSED, BAD_MEMORY, WORKER_GONE, STOPPED };
 
-/* Written by the link thread; `stop` and `socket_number` also read at exit. */
+/* Written by the link thread, but for `stop`. */
 static struct {
   uint32_t stop; /* futex */
   uint32_t losses;
@@ -276,9 +276,7 @@ void pump_link_start(void) {
 
 void pump_link_stop(void) {
   PUMP_STORE_RELEASE(&link_state.stop, 1);
-  pump_futex_wake(&link_state.stop);
-  int number = own_socket();
-  if (number >= 0) shutdown(number, SHUT_RDWR); /* ends a poll; the worker sees the end */
+  pump_futex_wake(&link_state.stop); /* a poll ends by itself or with the process */
 }
 
 void pump_link_fork_child(void) {

@@ -84,7 +84,9 @@ void pump_attach_fork_child(void);
 void pump_link_start(void);
 /* How often the worker was lost, for the summary. */
 uint32_t pump_link_losses(void);
-/* Ends the thread and the connection; does not wait. */
+/* The thread shall do nothing more; does not wait for it. The connection ends with
+ * the process: only the link thread touches the descriptor, so nobody can be
+ * between checking and using it when it is closed. */
 void pump_link_stop(void);
 void pump_link_fork_child(void);
 

@@ -136,6 +136,19 @@ SCENARIO(a_command_for_a_freed_range_is_dead) {
   CHECK(PUMP_LOAD(&pump_shm->shim_counters.commands_dead) == 2);
 }
 
+SCENARIO(a_command_for_an_earlier_range_of_the_slot_is_dead) {
+  uint32_t slot = begin_with_range(4);
+  struct pump_command command = slice(slot, 0, 1);
+  struct pump_range *range = &pump_shm->ranges[slot];
+  pump_range_write_begin(range);
+  PUMP_STORE(&range->generation,
+             command.generation + 1); /* the same place, another owner */
+  pump_range_write_end(range);
+  CHECK(ask(PUMP_TO_GPU, command) == PUMP_RESULT_DEAD);
+  command.generation++;
+  CHECK(ask(PUMP_TO_GPU, command) == PUMP_RESULT_MOVED);
+}
+
 SCENARIO(a_free_waits_for_the_running_slice_and_for_nothing_else) {
   uint32_t slot = begin_with_range(16), other = harness_allocate(0, 16);
   PUMP_STORE(&fake.hold, 1);

@@ -86,6 +86,7 @@ uint32_t harness_generation(uint32_t slot);
 
 /* ---- the worker's side --------------------------------------------------------- */
 
+extern struct pump_shm *worker_shm; /* its own mapping; the region itself at first */
 bool worker_submit(uint32_t device, uint32_t direction, struct pump_command command);
 /* Result of the oldest unreaped command of the ring; waits for it, then frees it. */
 uint32_t worker_reap(uint32_t device, uint32_t direction);

@@ -12,6 +12,7 @@ SCENARIOS = [
     "an_eviction_of_bytes_used_since_the_decision_is_stale",
     "a_prefetch_whose_operation_has_executed_is_late",
     "a_command_for_a_freed_range_is_dead",
+    "a_command_for_an_earlier_range_of_the_slot_is_dead",
     "a_free_waits_for_the_running_slice_and_for_nothing_else",
     "frees_against_commands_in_flight_never_meet_a_running_slice",
     "a_full_ring_is_worked_off_in_parallel_and_in_bounds",

@@ -1,0 +1,132 @@
+/* act_case_limit.c - scenarios of limit, log and summary. */
+#include <fcntl.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "act_harness.h"
+
+/* Follows a script on stdin, one answer a line on stdout:
+ *   admit BYTES | return BYTES | active 0/1 | sleep MS | write PATH TEXT */
+SCENARIO(limit_script) {
+  char line[2048], path[1024], text[1024];
+  unsigned long long value;
+  while (fgets(line, sizeof line, stdin) != NULL) {
+    if (sscanf(line, "admit %llu", &value) == 1) {
+      printf("%d\n", pump_limit_admit(0, value));
+    } else if (sscanf(line, "return %llu", &value) == 1) {
+      pump_limit_return(0, value);
+    } else if (sscanf(line, "active %llu", &value) == 1) {
+      pump_shm->devices[0].device_state = value ? PUMP_DEVICE_ACTIVE : PUMP_DEVICE_DORMANT;
+    } else if (sscanf(line, "sleep %llu", &value) == 1) {
+      harness_sleep_us(value * 1000);
+    } else if (sscanf(line, "write %1023s %1023[^\n]", path, text) == 2) {
+      FILE *file = fopen(path, "w");
+      CHECK(file != NULL && fprintf(file, "%s\n", text) > 0 && fclose(file) == 0);
+    } else {
+      CHECK(!"a line of the script that makes sense");
+    }
+  }
+  printf("peak %llu\n",
+         (unsigned long long)PUMP_LOAD(&pump_shm->shim_counters.converted_bytes_peak));
+}
+
+static void *admit_and_return(void *admitted) {
+  for (int i = 0; i < 2000; i++) {
+    if (pump_limit_admit(0, PUMP_BLOCK_BYTES) != 0) continue;
+    uint64_t now = PUMP_ADD((uint64_t *)admitted, PUMP_BLOCK_BYTES) + PUMP_BLOCK_BYTES;
+    CHECK(now <= 8 * PUMP_BLOCK_BYTES);
+    PUMP_ADD((uint64_t *)admitted, 0ull - PUMP_BLOCK_BYTES);
+    pump_limit_return(0, PUMP_BLOCK_BYTES);
+  }
+  return NULL;
+}
+
+SCENARIO(threads_never_exceed_the_limit_together) {
+  setenv("PUMP_LIMIT", "16777216", 1);
+  pthread_t threads[12];
+  uint64_t admitted = 0;
+  for (int i = 0; i < 12; i++)
+    CHECK(pthread_create(&threads[i], NULL, admit_and_return, &admitted) == 0);
+  for (int i = 0; i < 12; i++) pthread_join(threads[i], NULL);
+  CHECK(pump_limit_admit(0, 8 * PUMP_BLOCK_BYTES) == 0); /* all of it came back */
+}
+
+SCENARIO(the_log_levels_are_respected) {
+  pump_log(PUMP_LOG_ERROR, "this is %s", "an error");
+  pump_log(PUMP_LOG_WARNING, "this is a warning");
+  pump_log(PUMP_LOG_INFO, "this is information\nof two lines");
+  pump_log(PUMP_LOG_DEBUG, "this is detail");
+  uint32_t said = 0;
+  CHECK(pump_log_once(&said, PUMP_LOG_ERROR, "once"));
+  CHECK(!pump_log_once(&said, PUMP_LOG_ERROR, "once"));
+  static char text[5000];
+  memset(text, 'x', sizeof text - 1);
+  pump_log(PUMP_LOG_ERROR, "%s", text); /* is cut, not overrun */
+}
+
+/* The program gave descriptor 2 to a file of its own: nothing of ours may land there. */
+SCENARIO(a_descriptor_two_that_is_no_longer_stderr_is_not_written) {
+  char path[] = "/tmp/pump-act-data-XXXXXX";
+  int data = mkstemp(path), before = dup(2);
+  CHECK(data >= 0 && before >= 0 && dup2(data, 2) == 2);
+  pump_log(PUMP_LOG_ERROR, "must not be seen");
+  CHECK(lseek(data, 0, SEEK_END) == 0);
+  close(2);
+  pump_log(PUMP_LOG_ERROR, "must not be seen");
+  CHECK(dup2(before, 2) == 2);
+  pump_log(PUMP_LOG_ERROR, "stderr is back");
+  unlink(path);
+}
+
+SCENARIO(a_reader_that_left_raises_no_signal) {
+  harness_sleep_us(300000); /* the test closes the pipe meanwhile */
+  for (int i = 0; i < 1000; i++) pump_log(PUMP_LOG_ERROR, "nobody reads this");
+  puts("alive");
+}
+
+SCENARIO(a_reader_that_does_not_read_blocks_nobody) {
+  for (int i = 0; i < 5000; i++)
+    pump_log(PUMP_LOG_ERROR, "a line that fills the pipe %d", i);
+  puts("alive");
+}
+
+static void active_job(void) {
+  CUcontext context = fake_context_create(0);
+  pump_act_start();
+  pump_act_context_seen(0, context);
+  pump_set_need(0);
+  pump_shm->devices[0].budget_bytes = 1024ull << 20;
+  pump_shm->devices[0].device_state = PUMP_DEVICE_ACTIVE;
+  pump_shm->shim_counters.converted_bytes_peak = 1536ull << 20;
+  pump_shm->shim_counters.moved_to_gpu_bytes = 30ull << 30;
+  pump_shm->shim_counters.moved_to_host_bytes = 20ull << 30;
+  pump_shm->shim_counters.attaches = 1;
+  pump_shm->worker_counters.blocks_used = 1000;
+  pump_shm->worker_counters.blocks_hit = 934;
+  pump_shm->worker_counters.miss_late = 10;
+  pump_shm->worker_counters.miss_no_room = 56;
+}
+
+SCENARIO(the_summary_of_an_active_job) {
+  active_job();
+}
+
+SCENARIO(the_summary_of_an_active_job_that_forks) {
+  active_job();
+  pid_t child = fork();
+  CHECK(child >= 0);
+  if (child == 0) {
+    pump_act_fork_child();
+    exit(0);
+  }
+  int status;
+  CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) &&
+        WEXITSTATUS(status) == 0);
+}
+
+SCENARIO(the_summary_of_a_dormant_job) {
+  active_job();
+  pump_shm->devices[0].device_state = PUMP_DEVICE_DORMANT;
+}

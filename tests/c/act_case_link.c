@@ -1,0 +1,374 @@
+/* act_case_link.c - scenarios of hello, attach, death of the worker, and again.
+ *
+ * pumpd is played by a thread that serves one connection at a time.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "act_harness.h"
+
+static struct pumpd {
+  int listener, connection;
+  char path[100];
+  struct pump_shm *shm; /* its own mapping of the present memfd */
+  struct pump_hello hello;
+  uint32_t abi_version, status;
+  int seals;
+  uint64_t size;
+  uint64_t magic;
+} pumpd;
+
+static void pumpd_start(void) {
+  pumpd = (struct pumpd){.connection = -1,
+                         .abi_version = PUMP_ABI_VERSION,
+                         .seals = F_SEAL_SHRINK | F_SEAL_GROW,
+                         .size = sizeof(struct pump_shm),
+                         .magic = PUMP_ABI_MAGIC};
+  struct sockaddr_un address = {.sun_family = AF_UNIX};
+  snprintf(pumpd.path, sizeof pumpd.path, "/tmp/pump-act-%d.sock", (int)getpid());
+  strcpy(address.sun_path, pumpd.path);
+  unlink(pumpd.path);
+  pumpd.listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+  CHECK(bind(pumpd.listener, (struct sockaddr *)&address, sizeof address) == 0);
+  CHECK(listen(pumpd.listener, 8) == 0);
+  setenv("PUMP_SOCKET", pumpd.path, 1);
+}
+
+static void pumpd_end(void) {
+  close(pumpd.listener);
+  unlink(pumpd.path);
+}
+
+static int pumpd_memory(void) {
+  int memory = memfd_create("pump", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  CHECK(memory >= 0 && ftruncate(memory, (off_t)pumpd.size) == 0);
+  if (pumpd.seals != 0) CHECK(fcntl(memory, F_ADD_SEALS, pumpd.seals) == 0);
+  struct pump_shm *shm =
+      mmap(NULL, pumpd.size, PROT_READ | PROT_WRITE, MAP_SHARED, memory, 0);
+  CHECK(shm != MAP_FAILED);
+  shm->header.abi_version = PUMP_ABI_VERSION;
+  shm->header.header_bytes = sizeof(struct pump_header);
+  shm->header.shm_bytes = sizeof(struct pump_shm);
+  shm->header.magic = pumpd.magic;
+  pumpd.shm = shm;
+  return memory;
+}
+
+/* Waits for a client, takes its hello and answers as configured. */
+static void pumpd_accept(void) {
+  struct pollfd ready = {.fd = pumpd.listener, .events = POLLIN};
+  CHECK(poll(&ready, 1, 10000) == 1);
+  pumpd.connection = accept4(pumpd.listener, NULL, NULL, SOCK_CLOEXEC);
+  CHECK(pumpd.connection >= 0);
+  CHECK(recv(pumpd.connection, &pumpd.hello, sizeof pumpd.hello, 0) == sizeof pumpd.hello);
+  struct pump_welcome welcome = {.magic = PUMP_HELLO_MAGIC,
+                                 .abi_version = pumpd.abi_version,
+                                 .status = pumpd.status,
+                                 .shm_bytes = sizeof(struct pump_shm)};
+  struct iovec part = {.iov_base = &welcome, .iov_len = sizeof welcome};
+  _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {0};
+  struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+  int memory = -1;
+  if (pumpd.status == PUMP_WELCOME_OK) {
+    memory = pumpd_memory();
+    message.msg_control = control;
+    message.msg_controllen = sizeof control;
+    struct cmsghdr *rights = CMSG_FIRSTHDR(&message);
+    rights->cmsg_level = SOL_SOCKET;
+    rights->cmsg_type = SCM_RIGHTS;
+    rights->cmsg_len = CMSG_LEN(sizeof(int));
+    memcpy(CMSG_DATA(rights), &memory, sizeof memory);
+  }
+  CHECK(sendmsg(pumpd.connection, &message, MSG_NOSIGNAL) == (ssize_t)sizeof welcome);
+  if (memory >= 0) close(memory);
+}
+
+/* Accepts, and waits until the client works in the new mapping. */
+static void pumpd_accept_and_attach(uint64_t attaches) {
+  pumpd_accept();
+  EVENTUALLY(PUMP_LOAD(&pumpd.shm->shim_counters.attaches) == attaches);
+  EVENTUALLY(PUMP_LOAD(&pump_shm->header.shm_bytes) == sizeof(struct pump_shm));
+  uint64_t mark = 1000 + attaches;
+  PUMP_STORE(&pumpd.shm->worker_counters.ticks, mark);
+  EVENTUALLY(PUMP_LOAD(&pump_shm->worker_counters.ticks) == mark);
+  worker_shm = pumpd.shm;
+  worker_forget();
+}
+
+static void pumpd_die(void) {
+  close(pumpd.connection);
+  pumpd.connection = -1;
+}
+
+/* Number of the client's socket: the only one at 900 or above. */
+static int client_socket(void) {
+  for (int number = 900; number < 1000; number++)
+    if (fcntl(number, F_GETFD) >= 0) return number;
+  return -1;
+}
+
+SCENARIO(attach_carries_ranges_devices_and_counters_over) {
+  CUcontext context = fake_context_create(0);
+  uint32_t slots[3] = {harness_allocate(0, 4), harness_allocate(0, 8),
+                       harness_allocate(0, 16)};
+  harness_free(slots[1]);
+  PUMP_STORE(&pump_shm->ranges[slots[2]].last_use_seq[3], 77);
+  PUMP_STORE(&pump_shm->header.next_seq, 500);
+  PUMP_STORE(&pump_shm->header.event_tail, 123);
+  PUMP_STORE(&pump_shm->header.device_count, 1);
+  PUMP_STORE(&pump_shm->shim_counters.extents_dropped, 9);
+  pumpd_start();
+  pump_act_start();
+  pump_act_context_seen(0, context);
+  uint32_t stream = pump_stream_index(fake_stream_create(context), false);
+  pump_progress_issued(stream, NULL, 42, 1000000000);
+  pumpd_accept_and_attach(1);
+  CHECK(pumpd.hello.magic == PUMP_HELLO_MAGIC &&
+        pumpd.hello.abi_version == PUMP_ABI_VERSION);
+  CHECK(pumpd.hello.client_pid == (uint32_t)getpid());
+  CHECK(pumpd.hello.shm_bytes == sizeof(struct pump_shm));
+  const struct pump_shm *seen = pumpd.shm;
+  CHECK(seen->header.range_high == 3 && seen->header.device_count == 1);
+  CHECK(seen->header.client_pid == (uint32_t)getpid());
+  CHECK(seen->header.client_state == PUMP_CLIENT_RUNNING);
+  CHECK(seen->ranges[slots[0]].range_kind == PUMP_RANGE_CONVERTED);
+  CHECK(seen->ranges[slots[0]].length_bytes == 4 * PUMP_BLOCK_BYTES);
+  CHECK(seen->ranges[slots[1]].range_kind == PUMP_RANGE_FREE);
+  CHECK(seen->ranges[slots[1]].generation == 2);
+  CHECK(seen->ranges[slots[2]].last_use_seq[3] == 77);
+  CHECK(seen->devices[0].allocated_bytes == 28 * PUMP_BLOCK_BYTES);
+  CHECK(seen->shim_counters.extents_dropped == 9);
+  CHECK(seen->header.event_head == 123 + PUMP_EVENT_SLOTS);
+  CHECK(seen->header.event_tail == seen->header.event_head);
+  CHECK(PUMP_LOAD(&seen->header.next_seq) > 500);
+  CHECK(PUMP_LOAD(&seen->progress[stream].issued_seq) == 42);
+  CHECK(PUMP_LOAD(&seen->progress[stream].live) == 1);
+  uint32_t later = harness_allocate(0, 2); /* hooks now write into pumpd's memory */
+  CHECK(PUMP_LOAD(&seen->ranges[later].length_bytes) == 2 * PUMP_BLOCK_BYTES);
+  int number = client_socket();
+  CHECK(number >= 900 && (fcntl(number, F_GETFD) & FD_CLOEXEC) != 0);
+  pumpd_end();
+}
+
+SCENARIO(commands_of_the_daemon_are_carried_out_and_a_dead_worker_is_replaced) {
+  CUcontext context = fake_context_create(0);
+  pumpd_start();
+  pump_act_start();
+  pump_act_context_seen(0, context);
+  uint32_t slot = harness_allocate(0, 16);
+  pump_act_populate(slot, 1);
+  pumpd_accept_and_attach(1);
+  for (uint64_t life = 1; life <= 3; life++) {
+    struct pump_command command = {.slot = slot,
+                                   .generation = 1,
+                                   .length_bytes = PUMP_BLOCK_BYTES,
+                                   .observed_seq = UINT64_MAX,
+                                   .ticket = life};
+    CHECK(worker_submit(0, PUMP_TO_HOST, command));
+    CHECK(worker_reap(0, PUMP_TO_HOST) == PUMP_RESULT_MOVED);
+    /* One that is under way when the worker dies must not show up in the next ring. */
+    PUMP_STORE(&fake.hold, 1);
+    CHECK(worker_submit(0, PUMP_TO_HOST, command));
+    EVENTUALLY(PUMP_LOAD(&fake.running) == 1);
+    pumpd_die();
+    pumpd_accept_and_attach(life + 1);
+    PUMP_STORE(&fake.hold, 0);
+    EVENTUALLY(PUMP_LOAD(&fake.running) == 0);
+    harness_sleep_us(5000);
+    for (int i = 0; i < PUMP_COMMAND_SLOTS; i++)
+      CHECK(PUMP_LOAD(&pumpd.shm->commands[0][PUMP_TO_HOST].commands[i].state) ==
+            PUMP_COMMAND_EMPTY);
+    CHECK(PUMP_LOAD(&pumpd.shm->ranges[slot].generation) == 1);
+  }
+  pumpd_die();
+  EVENTUALLY(pump_link_losses() == 4);
+  harness_free(slot);
+  pumpd_end();
+}
+
+SCENARIO(a_pumpd_of_another_version_is_named_once) {
+  fake_context_create(0);
+  pumpd_start();
+  pumpd.abi_version = 7;
+  pumpd.status = PUMP_WELCOME_VERSION;
+  pump_act_start();
+  pumpd_accept();
+  EVENTUALLY(recv(pumpd.connection, &pumpd.hello, 1, MSG_DONTWAIT) == 0); /* it hung up */
+  CHECK(PUMP_LOAD(&pump_shm->shim_counters.attaches) == 0);
+  pumpd_end();
+}
+
+SCENARIO(memory_that_is_not_as_agreed_is_not_attached) {
+  fake_context_create(0);
+  pumpd_start();
+  pump_act_start();
+  for (int fault = 0; fault < 4; fault++) {
+    pumpd.seals = fault == 0 ? 0 : fault == 1 ? F_SEAL_GROW : F_SEAL_SHRINK | F_SEAL_GROW;
+    pumpd.size = fault == 2 ? sizeof(struct pump_shm) - 4096 : sizeof(struct pump_shm);
+    pumpd.magic = fault == 3 ? 1 : PUMP_ABI_MAGIC;
+    pumpd_accept();
+    char byte;
+    EVENTUALLY(recv(pumpd.connection, &byte, 1, MSG_DONTWAIT) == 0);
+    pumpd_die();
+    CHECK(PUMP_LOAD(&pump_shm->shim_counters.attaches) == 0);
+  }
+  pumpd.magic = PUMP_ABI_MAGIC;
+  pumpd_accept_and_attach(1);
+  pumpd_end();
+}
+
+SCENARIO(a_worker_that_stops_beating_is_left_for_a_new_one) {
+  fake_context_create(0);
+  pumpd_start();
+  pump_act_start();
+  pumpd_accept_and_attach(1);
+  uint64_t begin_ns = pump_now_ns();
+  while (pump_now_ns() - begin_ns < 3500000000u) { /* beats: stays */
+    PUMP_STORE(&pumpd.shm->header.worker_heartbeat_ns, pump_now_ns());
+    CHECK(pump_link_losses() == 0);
+    harness_sleep_us(100000);
+  }
+  EVENTUALLY(pump_link_losses() == 1); /* silent, the socket still open */
+  CHECK(pump_now_ns() - begin_ns > 6000000000u);
+  int old = pumpd.connection;
+  pumpd_accept_and_attach(2);
+  close(old);
+  pumpd_end();
+}
+
+SCENARIO(a_descriptor_that_the_program_took_over_is_left_alone) {
+  fake_context_create(0);
+  pumpd_start();
+  pump_act_start();
+  pumpd_accept_and_attach(1);
+  int number = client_socket();
+  CHECK(number >= 900);
+  int own[2];
+  CHECK(pipe(own) == 0);
+  CHECK(dup2(own[0], number) == number); /* closes ours, like any daemonize() */
+  pumpd_die();
+  pumpd_accept_and_attach(2);
+  struct stat mine, theirs;
+  CHECK(fstat(own[0], &mine) == 0 && fstat(number, &theirs) == 0);
+  CHECK(mine.st_ino == theirs.st_ino);
+  CHECK(write(own[1], "x", 1) == 1);
+  char byte = 0;
+  CHECK(read(number, &byte, 1) == 1 && byte == 'x'); /* nobody of us has read from it */
+  close(number);
+  pumpd_die();
+  pumpd_accept_and_attach(3);
+  pumpd_end();
+}
+
+SCENARIO(without_a_daemon_the_job_goes_on_and_says_so_once) {
+  CUcontext context = fake_context_create(0);
+  setenv("PUMP_SOCKET", "/nonexistent/pumpd.sock", 1);
+  pump_act_start();
+  pump_act_context_seen(0, context);
+  uint32_t slot = harness_allocate(0, 4);
+  pump_act_populate(slot, 1);
+  EVENTUALLY(PUMP_LOAD(&pump_shm->shim_counters.populate_bytes) == 4 * PUMP_BLOCK_BYTES);
+  harness_sleep_us(4000000);
+}
+
+SCENARIO(a_daemon_that_never_answers_holds_nobody_up) {
+  fake_context_create(0);
+  pumpd_start();
+  uint64_t begin_ns = pump_now_ns();
+  pump_act_start();
+  struct pollfd ready = {.fd = pumpd.listener, .events = POLLIN};
+  CHECK(poll(&ready, 1, 5000) == 1);
+  pumpd.connection = accept4(pumpd.listener, NULL, NULL, SOCK_CLOEXEC);
+  harness_free(harness_allocate(0, 1));
+  CHECK(pump_now_ns() - begin_ns < 1000000000u);
+  pumpd_end();
+} /* and exit is prompt */
+
+SCENARIO(a_forked_child_gives_the_socket_and_the_mapping_up) {
+  fake_context_create(0);
+  pumpd_start();
+  pump_act_start();
+  pumpd_accept_and_attach(1);
+  int number = client_socket();
+  pid_t child = fork();
+  CHECK(child >= 0);
+  if (child == 0) {
+    pump_act_fork_child();
+    unsigned char resident;
+    int gone = mincore(pump_shm, 4096, &resident) != 0 && errno == ENOMEM;
+    _exit(gone && fcntl(number, F_GETFD) < 0 ? 7 : 1);
+  }
+  int status;
+  CHECK(waitpid(child, &status, 0) == child && WEXITSTATUS(status) == 7);
+  CHECK(fcntl(number, F_GETFD) >= 0); /* the parent keeps its own */
+  CHECK(pump_link_losses() == 0);
+  pumpd_end();
+}
+
+/* Hooks and executors work on while one worker after the other dies. */
+static uint32_t hammering;
+static void *hammer(void *context) {
+  pump_real.cuCtxSetCurrent(context);
+  uint64_t last = 0;
+  while (__atomic_load_n(&hammering, __ATOMIC_ACQUIRE) != 0) {
+    uint64_t seq = PUMP_ADD(&pump_shm->header.next_seq, 1);
+    CHECK(seq > last); /* numbers never go back */
+    last = seq;
+    pump_progress_issued(pump_stream_index(NULL, true), NULL, seq, pump_now_ns());
+    pump_progress_stream_synced(pump_stream_index(NULL, true), seq);
+    uint64_t position;
+    if (pump_event_reserve(pump_shm, 1, &position)) pump_event_publish(pump_shm, position);
+    uint32_t slot = harness_allocate(0, 1);
+    pump_act_populate(slot, 1);
+    harness_sleep_us(200);
+    harness_free(slot);
+  }
+  return NULL;
+}
+
+SCENARIO(workers_may_die_at_any_moment_under_load) {
+  CUcontext context = fake_context_create(0);
+  pumpd_start();
+  pump_act_start();
+  pump_act_context_seen(0, context);
+  PUMP_STORE(&fake.prefetch_us, 50);
+  uint32_t slot = harness_allocate(0, 256);
+  pthread_t threads[2];
+  hammering = 1;
+  for (int i = 0; i < 2; i++)
+    CHECK(pthread_create(&threads[i], NULL, hammer, context) == 0);
+  for (uint64_t life = 1; life <= 12; life++) {
+    pumpd_accept_and_attach(life);
+    uint32_t answered = 0;
+    for (uint32_t i = 0; i < 200; i++) {
+      struct pump_command command = {.ticket = i,
+                                     .slot = slot,
+                                     .generation = 1,
+                                     .offset_bytes = i * PUMP_BLOCK_BYTES,
+                                     .length_bytes = PUMP_BLOCK_BYTES,
+                                     .observed_seq = UINT64_MAX};
+      worker_submit(0, i & 1, command);
+      uint64_t ticket;
+      int result = worker_try_reap(0, i & 1, &ticket);
+      CHECK(result == -1 || (result == PUMP_RESULT_MOVED && ticket <= i));
+      answered += result == PUMP_RESULT_MOVED;
+      if (answered > 20 && harness_random() % 16 == 0) break;
+      harness_sleep_us(harness_random() % 100);
+    }
+    CHECK(answered > 0);
+    pumpd_die();
+  }
+  __atomic_store_n(&hammering, 0, __ATOMIC_RELEASE);
+  for (int i = 0; i < 2; i++) pthread_join(threads[i], NULL);
+  harness_free(slot);
+  pumpd_end();
+}

@@ -1,0 +1,63 @@
+"""Hello, attach, the worker's death and return; pumpd is played by the test itself."""
+
+import time
+from pathlib import Path
+
+import pytest
+from act_build import SANITIZERS, run
+
+SCENARIOS = [
+    "attach_carries_ranges_devices_and_counters_over",
+    "commands_of_the_daemon_are_carried_out_and_a_dead_worker_is_replaced",
+    "memory_that_is_not_as_agreed_is_not_attached",
+    "a_descriptor_that_the_program_took_over_is_left_alone",
+    "workers_may_die_at_any_moment_under_load",
+]
+
+
+def lines_of(text: str) -> list[str]:
+    return [line for line in text.splitlines() if line.startswith("pump: ")]
+
+
+@pytest.mark.parametrize("sanitizer", SANITIZERS)
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_the_link_keeps_its_promises(scenario: str, sanitizer: str) -> None:
+    run(sanitizer, scenario)
+
+
+def test_a_worker_that_stops_beating_is_left_for_a_new_one() -> None:
+    done = run(
+        "address,undefined",
+        "a_worker_that_stops_beating_is_left_for_a_new_one",
+        {"PUMP_LOG_LEVEL": "info"},
+    )
+    assert sum("worker is gone" in line for line in lines_of(done.stderr)) == 1
+
+
+def test_a_forked_child_gives_the_socket_and_the_mapping_up() -> None:
+    run("address,undefined", "a_forked_child_gives_the_socket_and_the_mapping_up")
+
+
+def test_a_pumpd_of_another_version_is_named_once_with_both_versions() -> None:
+    done = run("address,undefined", "a_pumpd_of_another_version_is_named_once")
+    (line,) = lines_of(done.stderr)
+    assert "version 1" in line and "version 7" in line and "same release" in line
+
+
+def test_without_a_daemon_the_job_goes_on_and_says_so_once(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    done = run(
+        "address,undefined",
+        "without_a_daemon_the_job_goes_on_and_says_so_once",
+        {"PUMP_LOG_FILE": str(log)},
+    )
+    assert done.stderr == "" and done.stdout == ""
+    (line,) = lines_of(log.read_text())
+    assert "no pumpd answers at /nonexistent/pumpd.sock" in line
+
+
+def test_a_daemon_that_never_answers_holds_neither_the_program_nor_its_exit_up() -> None:
+    run("address,undefined", "a_daemon_that_never_answers_holds_nobody_up")
+    begin = time.monotonic()
+    run("address,undefined", "a_daemon_that_never_answers_holds_nobody_up")
+    assert time.monotonic() - begin < 1.5
