@@ -249,11 +249,13 @@ def test_the_job_does_not_wait_for_pumpd_to_start(bench: Bench) -> None:
     # A pumpd that never starts: its Python is told to import for ever.
     hook = bench.runtime / "pumpd"
     hook.mkdir()
-    (hook / "__init__.py").write_text("import time; time.sleep(5)\n")
+    (hook / "__init__.py").write_text("import time; time.sleep(30)\n")
     start = time.monotonic()
     path = f"{bench.runtime}:{bench.environ.get('PYTHONPATH', '')}"
     assert bench.run("true", PYTHONPATH=path).returncode == 0
-    assert time.monotonic() - start < 4
+    assert time.monotonic() - start < 20
+    for pid in bench.pumpds():
+        os.kill(pid, signal.SIGKILL)
 
 
 # ---- pumpd ----

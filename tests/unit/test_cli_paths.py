@@ -1,0 +1,76 @@
+"""The job's private folder, and where the libraries are looked for."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+import pump
+from pump import paths
+
+
+def test_the_sessions_runtime_folder_is_used_if_it_is_ours_and_short(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fallback = f"/tmp/pump-{os.geteuid()}"
+    good = "/proc/self/cwd"  # a short name for a folder of ours
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", good)
+    assert paths.runtime_base() == f"{good}/pump"
+    for bad in ("", "relative", "/nonexistent", "/etc/passwd", f"{good}/{'./' * 40}"):
+        monkeypatch.setenv("XDG_RUNTIME_DIR", bad)
+        assert paths.runtime_base() == fallback
+    monkeypatch.delenv("XDG_RUNTIME_DIR")
+    assert paths.runtime_base() == fallback
+
+
+def test_a_jobs_folder_is_private_and_new_each_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = "/proc/self/cwd/base"
+    monkeypatch.chdir(tmp_path)
+    first, second = (Path(paths.make_job_directory(base, 77)) for _ in range(2))
+    assert first != second
+    for folder in (first, second, first.parent):
+        assert folder.stat().st_mode & 0o777 == 0o700
+    assert first.name.startswith("77-")
+
+
+def test_a_base_that_others_could_reach_into_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "link").symlink_to(tmp_path)
+    (tmp_path / "file").touch()
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o750)
+    (tmp_path / "mine").mkdir(mode=0o700)
+    for name, reason in (
+        ("link", "symbolic link"),
+        ("file", "not a folder"),
+        ("open", "chmod 700"),
+        ("missing/base", "No such file"),
+    ):
+        with pytest.raises(paths.UnsafeDirectoryError, match=reason):
+            paths.make_job_directory(str(tmp_path / name), 1)
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    with pytest.raises(paths.UnsafeDirectoryError, match="belongs to user"):
+        paths.make_job_directory(str(tmp_path / "mine"), 1)
+
+
+def test_a_path_too_long_for_a_socket_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
+    base = tmp_path / ("x" * 100)
+    with pytest.raises(paths.UnsafeDirectoryError, match="too long"):
+        paths.make_job_directory(str(base), 1)
+    assert list(base.iterdir()) == []
+
+
+def test_all_folders_of_an_editable_installation_are_searched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PUMP_LIB_DIR", raising=False)
+    monkeypatch.setattr(pump, "__path__", [str(tmp_path / "source"), str(tmp_path / "site")])
+    with pytest.raises(paths.MissingFileError, match=r"libpump\.so is missing.*install pump again"):
+        paths.library("libpump.so")
+    (tmp_path / "site/_lib").mkdir(parents=True)
+    (tmp_path / "site/_lib/libpump.so").touch()
+    assert paths.library("libpump.so") == str(tmp_path / "site/_lib/libpump.so")
