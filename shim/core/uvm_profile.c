@@ -5,10 +5,8 @@
  */
 #include "uvm_profile.h"
 
-#include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum kind { KIND_NAME, KIND_U32, KIND_U64, KIND_DOUBLE, KIND_VERSION };
@@ -106,8 +104,16 @@ static bool read_number(const char *text, size_t length, double *out) {
     exponent *= sign;
   }
   if (i != length) return false;
-  *out = value / scale * pow(10, exponent);
+  value /= scale;
+  for (; exponent > 0; exponent--) value *= 10;
+  for (; exponent < 0; exponent++) value /= 10;
+  *out = value;
   return true;
+}
+
+/* For values of the table's bounds: they fit. */
+static bool is_whole(double value) {
+  return value == (double)(uint64_t)value;
 }
 
 static bool copy_name(char *out, const char *text, size_t length) {
@@ -144,7 +150,7 @@ static bool store(struct uvm_profile *out, const struct key *key, const char *te
     memcpy(field, &value, sizeof value);
     return true;
   }
-  if (value != floor(value)) return false;
+  if (!is_whole(value)) return false;
   if (key->kind == KIND_U64) {
     uint64_t whole = (uint64_t)value;
     memcpy(field, &whole, sizeof whole);
