@@ -129,8 +129,7 @@ static bool read_version(const char *text, size_t length, uint32_t *major_minor)
   if (!dot || !read_number(text, (size_t)(dot - text), &major) ||
       !read_number(dot + 1, length - (size_t)(dot - text) - 1, &minor))
     return false;
-  if (major > 99 || minor > 9 || major != floor(major) || minor != floor(minor))
-    return false;
+  if (major > 99 || minor > 9 || !is_whole(major) || !is_whole(minor)) return false;
   major_minor[0] = (uint32_t)major;
   major_minor[1] = (uint32_t)minor;
   return true;
