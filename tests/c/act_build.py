@@ -3,6 +3,7 @@
 Not a test. The program takes the name of a scenario; see act_harness.h.
 """
 
+import atexit
 import functools
 import os
 import platform
@@ -29,6 +30,7 @@ WARNINGS = [
 def build(sanitizer: str) -> Path:
     """Compiles everything under `sanitizer`; returns the program."""
     folder = Path(tempfile.mkdtemp(prefix="pump-act-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     program = folder / "act"
     sources = sorted((ROOT / "shim").glob("act_*.c")) + sorted(
         (ROOT / "tests" / "c").glob("act_*.c")
