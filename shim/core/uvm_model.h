@@ -18,8 +18,20 @@
  * USED is in order of migration; accesses never touch it. There is no dirty
  * tracking: what leaves USED is copied, page for page.
  *
- * Costs follow the table "cost model" of docs/uvm.md with the constants of the
- * profile. Choices made here where that leaves room:
+ * Costs, with the constants of the profile (t_x is x_us, bw_x is x_gbps):
+ *
+ *   fault batch  fault_base + blocks * fault_block + 64 KiB pages * fault_page
+ *                + room + copies at demand_gbps + fault_replay; one at a time
+ *   prefetch in  caller: prefetch_call + blocks * prefetch_block (* 1.3 when more
+ *                than one) + room; copies at prefetch_h2d_gbps behind it
+ *   prefetch out caller: the same without room, host_alloc at a block's first
+ *                time, then until the copies have ended, then 512 * cpu_pte a block
+ *   room         evict_us for each chunk taken from a block, its copy at
+ *                copy_d2h_gbps before the newcomer's, host_alloc at its first time
+ *   way back     cpu_unmap for each block that was mapped for the CPU
+ *   populate     bytes / populate_gbps, no link
+ *
+ * Choices made here:
  *   - host work of a batch comes before its copies; copies of a batch run in a
  *     pipeline with the write-back of its victims
  *   - evict_us is paid for every chunk that is taken from another block, also
