@@ -84,7 +84,12 @@ class Bench:
         return self.run(*options, sys.executable, "-c", code, **changes)
 
     def pumpds(self) -> list[int]:
-        """Process ids of the pumpds of this bench's jobs."""
+        """Process ids of the supervisors of this bench's jobs."""
+        everyone = self.processes()
+        return [pid for pid in everyone if parent_of(pid) not in everyone]
+
+    def processes(self) -> list[int]:
+        """Process ids of pumpds and of what they forked: the command line is the same."""
         found = []
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit() and alive(int(entry.name)):
@@ -100,13 +105,21 @@ class Bench:
         return not (self.runtime / "pump").exists()
 
 
+def parent_of(pid: int) -> int:
+    """0 if the process is gone."""
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0
+
+
 @pytest.fixture
 def bench(libraries: Path) -> Iterator[Bench]:
     # Not pytest's own folder: a socket's path has to fit into 107 bytes.
     with tempfile.TemporaryDirectory(prefix="pump-test-", dir="/tmp") as folder:
         made = Bench(Path(folder), libraries)
         yield made
-        eventually(lambda: not made.pumpds(), "every pumpd to end with its job")
+        eventually(lambda: not made.processes(), "every pumpd to end with its job")
 
 
 # ---- bad input ----
