@@ -34,7 +34,8 @@ struct part {
 
 struct layout {
   CUfunction function;
-  uint32_t epoch; /* raised when it was found unchanged */
+  struct layout *older; /* what it replaced: a reader may still be in there */
+  uint32_t epoch;       /* raised when it was found unchanged */
   uint32_t count;
   struct part parts[];
 };
@@ -86,6 +87,7 @@ static struct layout *learn(CUfunction function, uint32_t now) {
   struct layout *layout = malloc(sizeof *layout + count * sizeof parts[0]);
   if (layout == NULL) return NULL;
   layout->function = function;
+  layout->older = NULL;
   layout->epoch = now;
   layout->count = count;
   memcpy(layout->parts, parts, count * sizeof parts[0]);
@@ -109,6 +111,7 @@ static struct layout *keep(struct layout *fresh, bool *owned) {
   } else if (layouts_kept < MAX_KEPT && (known != NULL || entries_used < MAX_USED)) {
     layouts_kept++;
     if (known == NULL) entries_used++;
+    fresh->older = known;
     PUMP_STORE_RELEASE(entry, fresh);
   } else {
     *owned = true;
