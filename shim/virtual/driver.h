@@ -29,6 +29,7 @@
 #define VD_DRIVER_VERSION 13000
 #define VD_MAX_CONTEXTS 64
 #define VD_LIMITS 12
+#define VD_FUNCTION_ATTRIBUTES 16
 
 enum vd_state { VD_COLD = 0, VD_READY = 1, VD_FORKED = 2, VD_EXITED = 3 };
 enum vd_mode { VD_TIMING = 0, VD_COMPUTE = 1 };
@@ -125,7 +126,7 @@ struct vd_function {
   struct vd_module *module;
   struct vd_library *library;
   const struct image_kernel *kernel;
-  int attributes[CU_FUNC_ATTRIBUTE_COUNT];
+  int attributes[VD_FUNCTION_ATTRIBUTES];
   uint64_t set_attributes; /* bits of those that the program has set */
   void (*host)(void **params, const unsigned grid[3], const unsigned block[3]);
   uint64_t *count; /* launches of all kernels of this name */
@@ -230,7 +231,7 @@ struct vd_driver {
   enum vd_mode mode;
   uint32_t discard_kind;
   struct uvm_profile profile;
-  uint64_t profile_hash;
+  char profile_hash[13]; /* as pump.profiles.Profile.hash() */
   struct gpu_engine *engine;
   struct vd_range_set managed, plain, host;
   struct vd_context primary;

@@ -73,7 +73,7 @@ static struct vd_function *function_of(const void *handle) {
 /* -- attributes -- */
 
 static CUresult get_attribute(int *value, int attribute, const struct vd_function *f) {
-  if (value == NULL || attribute < 0 || attribute >= CU_FUNC_ATTRIBUTE_COUNT)
+  if (value == NULL || attribute < 0 || attribute >= VD_FUNCTION_ATTRIBUTES)
     return CUDA_ERROR_INVALID_VALUE;
   if (f == NULL) return CUDA_ERROR_INVALID_HANDLE;
   if (f->set_attributes >> attribute & 1) {
@@ -115,7 +115,7 @@ static CUresult get_attribute(int *value, int attribute, const struct vd_functio
 static CUresult set_attribute(struct vd_function *f, int attribute, int value) {
   if (f == NULL) return CUDA_ERROR_INVALID_HANDLE;
   if (attribute < CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES ||
-      attribute >= CU_FUNC_ATTRIBUTE_COUNT)
+      attribute >= VD_FUNCTION_ATTRIBUTES)
     return CUDA_ERROR_INVALID_VALUE;
   if (attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES &&
       (value < 0 ||

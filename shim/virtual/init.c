@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "driver.h"
+#include "sha256.h"
 
 #define MAX_PROFILE_BYTES 65536
 
@@ -39,12 +40,6 @@ __attribute__((destructor)) static void unloaded(void) {
   if (__atomic_load_n(&vd.state, __ATOMIC_ACQUIRE) != VD_READY) return;
   vd_report_write();
   __atomic_store_n(&vd.state, VD_EXITED, __ATOMIC_RELEASE);
-}
-
-static uint64_t hash_of(const char *text) { /* FNV-1a */
-  uint64_t hash = 0xcbf29ce484222325u;
-  for (; *text; text++) hash = (hash ^ (uint8_t)*text) * 0x100000001b3u;
-  return hash;
 }
 
 /* The driver's own key `mode` is taken out; the rest is the model's profile. */
@@ -93,7 +88,9 @@ static int read_profile(void) {
     vd_error("profile: %s", error);
     result = -1;
   }
-  vd.profile_hash = hash_of(rest);
+  char hex[65];
+  sha256_hex(rest, hex);
+  memcpy(vd.profile_hash, hex, sizeof vd.profile_hash - 1);
   free(rest);
   return result;
 }

@@ -28,6 +28,7 @@
 #define STEP_NS 200000
 #define POLL_NS 50000
 #define EARLY_NS 70000
+#define DOZE_NS 100000
 #define PATIENCE_NS 1000000 /* between looks when no time is known */
 #define MANAGED_ARENA_BYTES (256ull << 30)
 #define MOST_ACTIONS 4096 /* started and not carried out: submitters wait */
@@ -179,6 +180,16 @@ static void pause_locked(uint64_t earliest_ns) {
   }
 }
 
+/* A full launch queue has work for long: sleep without spinning. */
+static void doze_locked(uint64_t until_ns) {
+  uint64_t now_ns = vd_now_ns();
+  if (vd_actions_wanted()) ring_worker_locked();
+  if (until_ns < now_ns + DOZE_NS) until_ns = now_ns + DOZE_NS;
+  if (until_ns > now_ns + PATIENCE_NS) until_ns = now_ns + PATIENCE_NS;
+  struct timespec time = timespec_of(until_ns);
+  pthread_cond_timedwait(&vd.changed, &vd.lock, &time);
+}
+
 /* After the model said "ended": waits for the effects started until then. */
 static void wait_actions_locked(void) {
   uint64_t until = vd_actions_emitted();
@@ -253,7 +264,7 @@ CUresult vd_submit_locked(struct vd_stream *stream, struct gpu_operation *operat
     }
     while (vd_actions_emitted() > MOST_ACTIONS &&
            !vd_actions_done(vd_actions_emitted() - MOST_ACTIONS))
-      if (!vd_actions_run_locked(true)) pause_locked(GPU_NEVER);
+      if (!vd_actions_run_locked(true)) doze_locked(GPU_NEVER);
     operation->cookie = (uint64_t)action;
     vd_action_pending(1);
   }
@@ -264,7 +275,7 @@ CUresult vd_submit_locked(struct vd_stream *stream, struct gpu_operation *operat
                         &submitted);
     if (result != GPU_WAIT && result != GPU_FULL) break;
     if (result == GPU_FULL) submitted.retry_ns = gpu_next_event_ns(vd.engine);
-    if (!vd_actions_run_locked(true)) pause_locked(submitted.retry_ns);
+    if (!vd_actions_run_locked(true)) doze_locked(submitted.retry_ns);
   }
   if (result != GPU_OK) {
     if (action != NULL) {

@@ -1,0 +1,248 @@
+"""The virtual driver under cuda-python and NVRTC, in fresh processes."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+
+import pytest
+from virtual_driver import GIB, MIB, run
+
+pytest.importorskip("cuda.bindings.nvrtc")
+
+UNSUPPORTED, INVALIDATED, UNJOINED = 900, 901, 904
+LAYOUT_OF_ADD = [[0, 8], [8, 8], [16, 8], [24, 4]]
+
+
+# -- kernels and modules --
+
+
+@pytest.mark.parametrize("kind", ["ptx", "cubin"])
+def test_in_compute_mode_kernels_really_compute(kind: str) -> None:
+    assert run("vector_add", kind, mode="compute").found is True
+
+
+def test_a_kernel_with_no_host_function_fails_and_is_named() -> None:
+    outcome = run("missing_kernel", mode="compute", env={"PUMP_VIRTUAL_KERNELS": ""})
+    assert outcome.found == 500
+    assert "pump_host_scale" in outcome.stderr
+
+
+@pytest.mark.parametrize("kind", ["ptx", "cubin"])
+def test_parameter_layouts_are_the_same_for_functions_and_kernels(kind: str) -> None:
+    found = run("parameters", kind).found
+    assert found["add"] == LAYOUT_OF_ADD
+    assert found["through_struct"] == [[0, 24], [24, 1]]
+    assert found["max_threads"] == 256
+    assert found["shared_bytes"] == 256
+    assert found["kernels"] == ["add", "scale", "through_struct"]
+    assert found["missing"] == 500
+
+
+@pytest.mark.parametrize("kind", ["ptx", "cubin"])
+def test_globals_have_their_initial_values(kind: str) -> None:
+    found = run("globals_of_module", kind).found
+    assert found == {"counter": [7, 4], "table_bytes": 400, "managed": 1, "missing": 500}
+
+
+def test_a_kernel_handle_launches_and_pointers_in_structs_arrive() -> None:
+    assert run("kernel_handle_launch", mode="compute").found is True
+
+
+def test_images_that_make_no_sense_are_refused_with_the_right_code() -> None:
+    invalid_image, invalid_ptx, no_binary, no_file = 200, 218, 209, 301
+    assert run("bad_images").found == [
+        invalid_image, invalid_ptx, invalid_ptx, invalid_image, no_binary, no_file,
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("packed", ["", "liblz4.so.1", "libzstd.so.1"])
+def test_fat_binaries_give_the_entry_that_fits_the_device(packed: str) -> None:
+    if packed:
+        try:
+            ctypes.CDLL(packed)
+        except OSError:
+            pytest.skip(f"needs {packed}")
+    found = run("fat_binary", packed).found
+    assert found == {"ptx": 3, "cubin": 3, "foreign": -209, "broken": -200, "short": -200}
+
+
+# -- memory --
+
+
+def test_plain_memory_is_limited_by_the_card_and_managed_memory_is_not() -> None:
+    found = run("memory_limit", memory_bytes=256 * MIB).found
+    assert found["total"] == 256 * MIB
+    assert found["free"] == 256 * MIB
+    assert found["codes"] == [2, 0, 0]
+
+
+def test_oversubscription_costs_faults_and_time_and_fitting_does_not() -> None:
+    fits = run("oversubscribed", "16", "3", memory_bytes=256 * MIB)
+    over = run("oversubscribed", "48", "3", memory_bytes=256 * MIB)
+    assert fits.report["evictions"] == 0
+    assert over.report["evictions"] > 100
+    assert over.report["faults"] > 3 * fits.report["faults"]
+    assert over.found["event_ms"] > 10 * fits.found["event_ms"]
+    assert over.report["peak_resident_bytes"] <= 256 * MIB
+    assert over.report["violations"] == 0
+
+
+def test_the_time_that_passes_is_the_time_that_the_model_says() -> None:
+    found = run("oversubscribed", "48", "3", memory_bytes=256 * MIB).found
+    assert found["event_ms"] / 1e3 == pytest.approx(found["seconds"], rel=0.25)
+
+
+def test_model_time_is_the_same_in_every_run() -> None:
+    runs = [run("oversubscribed", "48", "3", memory_bytes=256 * MIB) for _ in range(2)]
+    times = [one.found["event_ms"] for one in runs]
+    assert times[0] == pytest.approx(times[1], rel=0.02)
+    assert runs[0].report["h2d_bytes"] == runs[1].report["h2d_bytes"]
+
+
+@pytest.mark.parametrize(("where", "last"), [("host", -1), ("device", 0)])
+def test_prefetches_move_and_freed_memory_refuses_them(where: str, last: int) -> None:
+    outcome = run("prefetch", where)
+    assert outcome.found == {"last": last, "batch": 0, "freed": 1}
+    assert outcome.report["violations_by_check"]["prefetch_unknown"] == 1
+    key = "prefetch_out_blocks" if where == "host" else "prefetch_resident_blocks"
+    assert outcome.report["counters"][key] >= 8
+
+
+def test_what_was_discarded_and_evicted_reads_as_garbage_in_compute_mode() -> None:
+    outcome = run("discarded", mode="compute", memory_bytes=64 * MIB)
+    assert outcome.report["evictions"] > 0
+    assert outcome.found == {"kept": 1.0, "dead_is_ones": False}
+
+
+# -- order --
+
+
+def test_events_order_work_of_two_streams() -> None:
+    assert run("stream_order").found == 0
+
+
+def test_pageable_memory_may_be_reused_when_the_call_returns() -> None:
+    assert run("pageable_source").found == 0
+
+
+def test_copies_of_two_and_three_dimensions_respect_pitches() -> None:
+    assert run("copies_2d_3d").found is True
+
+
+def test_host_functions_run_in_order_on_a_thread_of_the_driver() -> None:
+    assert run("host_function").found == {"values": [3, 4], "elsewhere": True}
+
+
+def test_effects_happen_although_nobody_calls_the_driver() -> None:
+    assert run("effect_without_a_call").found == 17
+
+
+def test_a_stream_waits_for_a_word_and_managed_words_are_refused() -> None:
+    outcome = run("wait_value")
+    assert outcome.found == {"before": [600, 600], "refused": 1}
+    assert outcome.report["violations_by_check"]["managed_stream_operations"] == 1
+
+
+# -- capture --
+
+
+def test_captured_work_runs_at_replay_and_not_before() -> None:
+    found = run("capture", mode="compute").found
+    assert found == {"status": 1, "untouched": 1.0, "value": 22.0}
+
+
+def test_unsafe_calls_end_the_captures_that_concern_the_thread() -> None:
+    found = run("capture_rules").found
+    ended, fine = [UNSUPPORTED, INVALIDATED], [0, 0]
+    assert found["alloc"] == ended
+    assert found["managed"] == ended
+    assert found["relaxed"] == fine
+    assert found["other_thread_global"] == ended
+    assert found["other_thread_local"] == fine
+    assert found["synchronize"] == ended
+
+
+def test_a_stream_that_joined_a_capture_must_be_joined_back() -> None:
+    assert run("forked_capture").found == [0, UNJOINED]
+
+
+# -- handles, threads, processes --
+
+
+def test_stale_handles_answer_invalid_handle() -> None:
+    assert run("handles").found == [400, 400, 400, 400]
+
+
+def test_contexts_are_checked_call_by_call() -> None:
+    found = run("contexts").found
+    assert found == {
+        "none": 0, "without": 201, "inactive": 0, "same": True, "version": True, "destroyed": 201,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("mode", ["compute", "timing"])
+def test_many_threads_get_their_own_results(mode: str) -> None:
+    outcome = run("many_threads", mode=mode, env={"PUMP_VIRTUAL_DELAY_US": "200:7"})
+    assert outcome.found == [8, 0]
+
+
+def test_after_a_fork_an_initialised_driver_is_unusable_in_the_child() -> None:
+    assert run("fork_after_init").found == 0
+
+
+def test_a_child_may_initialise_what_its_parent_never_did() -> None:
+    assert run("fork_before_init", mode="compute").found == [0, True]
+
+
+def test_a_process_ends_although_its_streams_never_will() -> None:
+    outcome = run("exit_while_busy", timeout=20)
+    assert outcome.found == "ended"
+    assert outcome.report["kernels"] == {"scale": 500}
+
+
+# -- environment and report --
+
+
+def test_without_a_profile_there_is_no_device_and_the_way_in_is_named() -> None:
+    outcome = run("init_only", env={"PUMP_VIRTUAL_PROFILE": ""})
+    assert outcome.found == 100
+    assert "pump-run --virtual" in outcome.stderr
+    assert outcome.report == {}
+
+
+def test_a_profile_that_makes_no_sense_is_named() -> None:
+    outcome = run("init_only", env={"PUMP_VIRTUAL_PROFILE": "name=x;wrong=1"})
+    assert outcome.found == 100
+    assert "wrong" in outcome.stderr
+
+
+def test_a_process_that_never_initialised_writes_no_report() -> None:
+    outcome = run("version_only")
+    assert outcome.found == 13000
+    assert outcome.report == {}
+
+
+def test_the_report_carries_mode_scale_and_the_hash_of_the_profile() -> None:
+    from pump import profiles
+
+    report = run("allocate", "3", memory_bytes=GIB).report
+    assert report["virtual"] is True
+    assert report["mode"] == "timing"
+    assert report["time_scale"] == 1
+    changed = profiles.load("a100-pcie4").changed({"memory": str(GIB)})
+    assert report["profile"] == "a100-pcie4"
+    assert report["profile_hash"] == changed.hash()
+    assert report["calls"]["cuMemAlloc_v2"] == 3
+
+
+def test_any_call_fails_on_request() -> None:
+    outcome = run("allocate", "4", env={"PUMP_VIRTUAL_FAIL": "cuMemAlloc_v2:2:2"})
+    assert outcome.found == [0, 2, 0, 0]
+    assert outcome.report["calls_failed_on_request"] == 1
+
+
+def test_a_request_for_failure_that_makes_no_sense_is_refused() -> None:
+    outcome = run("init_only", env={"PUMP_VIRTUAL_FAIL": "cuNoSuchCall:1:2"})
+    assert outcome.found == 1
+    assert re.search(r'PUMP_VIRTUAL_FAIL: "cuNoSuchCall:1:2" is not', outcome.stderr)
