@@ -66,14 +66,15 @@ def code_of(answer: tuple[Any, ...]) -> int:
 
 
 def compiled(kind: str, arch: int = 80) -> bytes:
+    """PTX or cubin of SOURCE for sm_`arch`."""
     program = ask(nvrtc.nvrtcCreateProgram(SOURCE, b"programs.cu", 0, [], []))
     flag = b"compute" if kind == "ptx" else b"sm"
     ask(nvrtc.nvrtcCompileProgram(program, 1, [b"--gpu-architecture=%s_%d" % (flag, arch)]))
     if kind == "ptx":
-        text = b" " * ask(nvrtc.nvrtcGetPTXSize(program))
+        text = b" " * int(ask(nvrtc.nvrtcGetPTXSize(program)))
         ask(nvrtc.nvrtcGetPTX(program, text))
     else:
-        text = b" " * ask(nvrtc.nvrtcGetCUBINSize(program))
+        text = b" " * int(ask(nvrtc.nvrtcGetCUBINSize(program)))
         ask(nvrtc.nvrtcGetCUBIN(program, text))
     return text
 
@@ -140,16 +141,16 @@ def parameters(kind: str) -> Any:
     """Layouts of parameters as function and kernel handles tell them."""
     gpu = Gpu(kind)
     library = ask(cu.cuLibraryLoadData(compiled(kind), [], [], 0, [], [], 0))
-    found = {}
+    found: dict[str, Any] = {}
     for name in ("add", "through_struct"):
         kernel = ask(cu.cuLibraryGetKernel(library, name.encode()))
         layouts: list[list[list[int]]] = []
-        for asker in (
-            lambda i: cu.cuFuncGetParamInfo(gpu.function(name), i),  # noqa: B023
-            lambda i: cu.cuKernelGetParamInfo(kernel, i),  # noqa: B023
+        for asker, handle in (
+            (cu.cuFuncGetParamInfo, gpu.function(name)),
+            (cu.cuKernelGetParamInfo, kernel),
         ):
             layout: list[list[int]] = []
-            while int((answer := asker(len(layout)))[0]) == 0:
+            while int((answer := asker(handle, len(layout)))[0]) == 0:
                 layout.append([int(value) for value in answer[1:]])
             assert int(answer[0]) == 1
             layouts.append(layout)
@@ -305,13 +306,12 @@ def host_function() -> Any:
     pinned = int(ask(cu.cuMemHostAlloc(4, 0)))
     word = ctypes.c_uint32.from_address(pinned)
     device = int(ask(cu.cuMemAlloc(4)))
-    kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
-    @kind
     def look(_: Any) -> None:
         seen.append((word.value, threading.get_native_id()))
 
-    function = cu.CUhostFn(ctypes.cast(look, ctypes.c_void_p).value)
+    callback = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(look)
+    function = cu.CUhostFn(ctypes.cast(callback, ctypes.c_void_p).value)
     for value in (3, 4):
         ask(cu.cuMemsetD32Async(device, value, 1, gpu.stream))
         ask(cu.cuMemcpyDtoHAsync(pinned, device, 4, gpu.stream))
@@ -390,7 +390,7 @@ def capture_rules() -> Any:
         return [code, code_of(cu.cuStreamEndCapture(gpu.stream))]
 
     def elsewhere() -> tuple[Any, ...]:
-        answers: list[Any] = []
+        answers: list[tuple[Any, ...]] = []
 
         def allocate() -> None:
             ask(cu.cuCtxSetCurrent(gpu.context))
