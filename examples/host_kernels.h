@@ -25,6 +25,7 @@
 struct host_index {
   unsigned x;
 };
-static const struct host_index blockIdx = {0}, threadIdx = {0}, gridDim = {1}, blockDim = {1};
+static const struct host_index blockIdx = {0}, threadIdx = {0}, gridDim = {1},
+                               blockDim = {1};
 
 #endif

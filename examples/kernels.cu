@@ -27,8 +27,8 @@
 #define ROWS 8 /* train_mlp.py checks its shapes against it */
 
 /* The work items of this thread. */
-#define FOR_EACH_ITEM(item, count)                                                       \
-  for (unsigned item = blockIdx.x * blockDim.x + threadIdx.x; item < (unsigned)(count);  \
+#define FOR_EACH_ITEM(item, count)                                                         \
+  for (unsigned item = blockIdx.x * blockDim.x + threadIdx.x; item < (unsigned)(count);    \
        item += gridDim.x * blockDim.x)
 
 /* sum[r][c] = sum over j of a[r * row_step + j * inner_step] * b[j][column + c] */
@@ -49,15 +49,15 @@ DEVICE void multiply_tile(float sum[ROWS][TILE], const float *__restrict__ a, in
 
 /* y = x * weights + bias, then max(0, y) where relu is not 0 */
 KERNEL void dense_forward(float *__restrict__ y, const float *__restrict__ x,
-                          const float *__restrict__ weights,
-                          const float *__restrict__ bias, int batch, int inputs,
-                          int outputs, int relu) {
+                          const float *__restrict__ weights, const float *__restrict__ bias,
+                          int batch, int inputs, int outputs, int relu) {
   const int tiles = (outputs + TILE - 1) / TILE;
   FOR_EACH_ITEM(item, batch / ROWS * tiles) {
     const int row = (int)(item / tiles) * ROWS, column = (int)(item % tiles) * TILE;
     const int width = TILE_WIDTH(outputs - column);
     float sum[ROWS][TILE];
-    multiply_tile(sum, x + (size_t)row * inputs, inputs, 1, weights, inputs, outputs, column);
+    multiply_tile(sum, x + (size_t)row * inputs, inputs, 1, weights, inputs, outputs,
+                  column);
     for (int r = 0; r < ROWS; r++)
       for (int c = 0; c < width; c++) {
         const float value = sum[r][c] + bias[column + c];
