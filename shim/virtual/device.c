@@ -6,10 +6,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "driver.h"
 
 #define PCI_BUS_ID "0000:01:00.0"
+/* Stable over processes and machines, and no real card's: it spells its name. */
+#define UUID "pump-virtual-000"
 
 struct attribute {
   int attribute, value;
@@ -126,11 +129,24 @@ CUresult vd_cuDeviceGet(CUdevice *device, int ordinal) {
   return CUDA_SUCCESS;
 }
 
+/* CUDA_VISIBLE_DEVICES can hide the one device, as it would a real one. */
+bool vd_device_visible(void) {
+  const char *text = getenv("CUDA_VISIBLE_DEVICES");
+  char uuid[64];
+  const uint8_t *u = (const uint8_t *)UUID;
+  if (text == NULL) return true;
+  size_t length = strcspn(text, ",");
+  if (length == 1 && *text == '0') return true;
+  int at = snprintf(uuid, sizeof uuid, "GPU-");
+  for (size_t i = 0; i < 16; i++)
+    at += snprintf(uuid + at, sizeof uuid - (size_t)at, "%s%02x",
+                   i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", u[i]);
+  return length >= 4 && strncasecmp(text, uuid, length) == 0;
+}
+
 CUresult vd_cuDeviceGetCount(int *count) {
   if (count == NULL) return CUDA_ERROR_INVALID_VALUE;
-  /* CUDA_VISIBLE_DEVICES hides the one device there is as it would a real one. */
-  const char *visible = getenv("CUDA_VISIBLE_DEVICES");
-  *count = visible == NULL || *visible == '0' || *visible == 'G' ? 1 : 0;
+  *count = 1;
   return CUDA_SUCCESS;
 }
 
@@ -141,11 +157,10 @@ CUresult vd_cuDeviceGetName(char *name, int length, CUdevice device) {
   return CUDA_SUCCESS;
 }
 
-/* Stable over processes and machines, and no real card's: it spells its name. */
 CUresult vd_cuDeviceGetUuid(CUuuid *uuid, CUdevice device) {
   if (uuid == NULL) return CUDA_ERROR_INVALID_VALUE;
   if (device != 0) return CUDA_ERROR_INVALID_DEVICE;
-  memcpy(uuid->bytes, "pump-virtual-000", sizeof uuid->bytes);
+  memcpy(uuid->bytes, UUID, sizeof uuid->bytes);
   return CUDA_SUCCESS;
 }
 

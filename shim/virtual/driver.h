@@ -354,7 +354,11 @@ bool vd_actions_done(uint64_t emitted);
 bool vd_actions_polling(void);
 void vd_actions_poll_locked(uint64_t now_ns);
 
+/* device.c */
+bool vd_device_visible(void);
+
 /* stream.c */
+CUresult vd_streams_start(void);
 struct vd_stream *vd_stream_of_locked(CUstream handle); /* NULL: invalid */
 struct vd_stream *vd_stream_new_locked(unsigned int flags, int priority);
 void vd_streams_drop_context_locked(struct vd_context *context);

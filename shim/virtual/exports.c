@@ -122,8 +122,10 @@ static inline CUresult enter(uint32_t call, enum level level) {
   return vd_context_alive(context) ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 
-static inline CUresult leave(const char *symbol, CUresult result) {
-  if (__builtin_expect(result != CUDA_SUCCESS, 0) && result != CUDA_ERROR_NOT_READY)
+/* Look-ups log their misses themselves. */
+static inline CUresult leave(const char *symbol, enum level level, CUresult result) {
+  if (__builtin_expect(result != CUDA_SUCCESS, 0) && result != CUDA_ERROR_NOT_READY &&
+      level != ANY)
     vd_log("%s: %s", symbol, vd_result_name(result));
   return result;
 }
@@ -140,7 +142,7 @@ static inline CUstream per_thread(CUstream stream) {
     prologue;                                                                              \
     CUresult result = enter(VD_CALL_##symbol, level);                                      \
     if (result == CUDA_SUCCESS) result = vd_##symbol arguments;                            \
-    return leave(#exported, result);                                                       \
+    return leave(#exported, level, result);                                                \
   }
 
 #define WRAP_NONE(level, symbol, p, a) WRAPPER(level, symbol, symbol, p, a, (void)0)

@@ -109,6 +109,11 @@ static int read_discard_kind(void) {
 
 static CUresult initialise(void) {
   if (read_profile() != 0) return CUDA_ERROR_NO_DEVICE;
+  if (!vd_device_visible()) {
+    vd_error("CUDA_VISIBLE_DEVICES=%s hides the virtual GPU, which is device 0",
+             getenv("CUDA_VISIBLE_DEVICES"));
+    return CUDA_ERROR_NO_DEVICE;
+  }
   if (read_discard_kind() != 0 || vd_inject_setup() != 0) return CUDA_ERROR_INVALID_VALUE;
   if (vd.mode == VD_COMPUTE) vd_host_kernels_open();
   vd.primary = (struct vd_context){.magic = VD_CONTEXT, .primary = true, .id = 1};
@@ -118,7 +123,8 @@ static CUresult initialise(void) {
   vd.current_pool = &vd.pool;
   vd.legacy.magic = VD_STREAM;
   vd.legacy.id = vd.next_id++;
-  CUresult result = vd_timeline_start();
+  CUresult result = vd_streams_start();
+  if (result == CUDA_SUCCESS) result = vd_timeline_start();
   if (result != CUDA_SUCCESS) return result;
   __atomic_store_n(&vd.state, VD_READY, __ATOMIC_RELEASE);
   vd_log("device \"%s\" (%s), %.1f GiB, %s mode", vd.profile.device_name, vd.profile.name,

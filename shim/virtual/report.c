@@ -56,15 +56,17 @@ static void put_raw_counters(FILE *file, const struct gpu_counters *c) {
 #define COUNTERS(C)                                                                        \
   C(fault_blocks)                                                                          \
   C(fault_pages)                                                                           \
-  C(fault_batches) C(nonreplayable_blocks) C(remote_blocks) C(h2d_demand_bytes)            \
-      C(h2d_prefetch_bytes) C(h2d_copy_bytes) C(h2d_remote_bytes) C(d2h_evict_bytes)       \
-          C(d2h_prefetch_bytes) C(d2h_cpu_bytes) C(d2h_copy_bytes) C(populated_bytes)      \
-              C(dropped_bytes) C(freed_bytes) C(evictions_used) C(evictions_unused)        \
-                  C(evictions_discarded) C(prefetch_in_blocks) C(prefetch_out_blocks)      \
-                      C(prefetch_resident_blocks) C(discarded_blocks) C(host_alloc_blocks) \
-                          C(kernels) C(copies) C(compute_busy_ns) C(stall_fault_ns)        \
-                              C(stall_arrival_ns) C(copy_stall_ns) C(h2d_busy_ns)          \
-                                  C(d2h_busy_ns) C(caller_ns) C(errors)
+  C(fault_batches)                                                                         \
+  C(nonreplayable_blocks)                                                                  \
+  C(remote_blocks) C(h2d_demand_bytes) C(h2d_prefetch_bytes) C(h2d_copy_bytes)             \
+      C(h2d_remote_bytes) C(d2h_evict_bytes) C(d2h_prefetch_bytes) C(d2h_cpu_bytes)        \
+          C(d2h_copy_bytes) C(populated_bytes) C(dropped_bytes) C(freed_bytes)             \
+              C(evictions_used) C(evictions_unused) C(evictions_discarded)                 \
+                  C(prefetch_in_blocks) C(prefetch_out_blocks) C(prefetch_resident_blocks) \
+                      C(discarded_blocks) C(host_alloc_blocks) C(kernels) C(copies)        \
+                          C(compute_busy_ns) C(stall_fault_ns) C(stall_arrival_ns)         \
+                              C(copy_stall_ns) C(h2d_busy_ns) C(d2h_busy_ns) C(caller_ns)  \
+                                  C(errors)
 #define PUT(name) put(file, #name, c->name, ", ");
   fputs("  \"counters\": {", file);
   COUNTERS(PUT)

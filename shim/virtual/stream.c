@@ -47,14 +47,34 @@ void vd_streams_drop_context_locked(struct vd_context *context) {
   }
 }
 
+/* A thread that ends takes its default stream with it. */
+static pthread_key_t default_stream_key;
+
+static void thread_ended(void *stream) {
+  if (__atomic_load_n(&vd.state, __ATOMIC_ACQUIRE) != VD_READY) return;
+  vd_lock();
+  if (vd_is(stream, VD_STREAM)) destroy_locked(stream);
+  vd_unlock();
+}
+
+CUresult vd_streams_start(void) {
+  if (pthread_key_create(&default_stream_key, thread_ended) == 0) return CUDA_SUCCESS;
+  vd_error("no thread-specific key left for per-thread default streams");
+  return CUDA_ERROR_OPERATING_SYSTEM;
+}
+
+static struct vd_stream *default_stream_locked(void) {
+  struct vd_stream *stream = vd_thread.default_stream;
+  if (vd_is(stream, VD_STREAM) && stream->context == vd_current()) return stream;
+  stream = vd_stream_new_locked(CU_STREAM_DEFAULT, 0);
+  vd_thread.default_stream = stream;
+  if (stream != NULL) pthread_setspecific(default_stream_key, stream);
+  return stream;
+}
+
 struct vd_stream *vd_stream_of_locked(CUstream handle) {
   if (handle == NULL || handle == CU_STREAM_LEGACY) return &vd.legacy;
-  if (handle == CU_STREAM_PER_THREAD) {
-    struct vd_stream *stream = vd_thread.default_stream;
-    if (!vd_is(stream, VD_STREAM) || stream->context != vd_current())
-      vd_thread.default_stream = vd_stream_new_locked(CU_STREAM_DEFAULT, 0);
-    return vd_thread.default_stream;
-  }
+  if (handle == CU_STREAM_PER_THREAD) return default_stream_locked();
   struct vd_stream *stream = (void *)handle;
   return vd_is(stream, VD_STREAM) ? stream : NULL;
 }

@@ -38,6 +38,7 @@ static const struct gpu_capacity capacity_limits = {
 
 static pthread_cond_t worker_bell;
 static bool worker_started, worker_idle;
+static uint64_t worker_until_ns; /* it sleeps until then, if not idle */
 static uint64_t peak_resident_bytes;
 
 uint64_t vd_now_ns(void) {
@@ -135,7 +136,9 @@ static void *work(void *unused) {
     if (!vd_actions_polling() && next_ns > until_ns) until_ns = next_ns;
     if (until_ns > now_ns + 1000 * PATIENCE_NS) until_ns = now_ns + 1000 * PATIENCE_NS;
     struct timespec time = timespec_of(until_ns);
+    worker_until_ns = until_ns;
     pthread_cond_timedwait(&worker_bell, &vd.lock, &time);
+    worker_until_ns = 0;
   }
   return NULL;
 }
@@ -286,7 +289,7 @@ CUresult vd_submit_locked(struct vd_stream *stream, struct gpu_operation *operat
   }
   stream->last_ticket = submitted.ticket;
   sample_locked();
-  if (action != NULL && worker_idle) ring_worker_locked();
+  stir_worker_locked();
   return CUDA_SUCCESS;
 }
 

@@ -335,6 +335,27 @@ def effect_without_a_call() -> Any:
     return word.value
 
 
+def effect_beside_a_long_wait() -> Any:
+    """A word changes in one stream while another has work for a second; milliseconds."""
+    gpu = Gpu()
+    other = ask(cu.cuStreamCreate(1))
+    pinned = int(ask(cu.cuMemHostAlloc(8, 0)))
+    word = ctypes.c_uint32.from_address(pinned)
+    data = int(ask(cu.cuMemAllocManaged(512 * MIB, 1)))
+    event = ask(cu.cuEventCreate(2))
+    for _ in range(1000):
+        gpu.launch("scale", (data, 1.0, 1), SCALE)
+    ask(cu.cuStreamWriteValue32(gpu.stream, pinned + 4, 1, 0))
+    time.sleep(0.01)
+    began = time.monotonic()
+    ask(cu.cuStreamWaitEvent(other, event, 0))
+    ask(cu.cuStreamWriteValue32(other, pinned, 17, 0))
+    while word.value != 17 and time.monotonic() < began + 5:
+        time.sleep(0.0001)
+    taken = 1e3 * (time.monotonic() - began)
+    return {"ms": taken, "busy": code_of(cu.cuStreamQuery(gpu.stream))}
+
+
 def wait_value() -> Any:
     """A stream waits for a word; managed words are refused."""
     gpu = Gpu()
@@ -598,6 +619,27 @@ def many_threads() -> Any:
     for thread in threads:
         thread.start()
     for thread in threads:
+        thread.join()
+    return [len(wrong), sum(wrong)]
+
+
+def default_streams() -> Any:
+    """More threads one after another than streams exist, each with its default stream."""
+    gpu = Gpu()
+    data = int(ask(cu.cuMemAlloc(4096)))
+    wrong: list[int] = []
+
+    def work(number: int) -> None:
+        ask(cu.cuCtxSetCurrent(gpu.context))
+        ask(cu.cuMemsetD32Async(data, number, 1024, 2))
+        ask(cu.cuStreamSynchronize(2))
+        seen = np.zeros(1024, np.uint32)
+        ask(cu.cuMemcpyDtoH(seen.ctypes.data, data, 4096))
+        wrong.append(int(np.count_nonzero(seen != number)))
+
+    for number in range(1200):
+        thread = threading.Thread(target=work, args=(number,))
+        thread.start()
         thread.join()
     return [len(wrong), sum(wrong)]
 

@@ -138,6 +138,12 @@ def test_effects_happen_although_nobody_calls_the_driver() -> None:
     assert run("effect_without_a_call").found == 17
 
 
+def test_effects_in_one_stream_do_not_wait_for_long_work_in_another() -> None:
+    found = run("effect_beside_a_long_wait").found
+    assert found["busy"] == 600, "the other stream still works"
+    assert found["ms"] < 100
+
+
 def test_a_stream_waits_for_a_word_and_managed_words_are_refused() -> None:
     outcome = run("wait_value")
     assert outcome.found == {"before": [600, 600], "refused": 1}
@@ -187,6 +193,10 @@ def test_many_threads_get_their_own_results(mode: str) -> None:
     assert outcome.found == [8, 0]
 
 
+def test_threads_that_end_give_their_default_streams_back() -> None:
+    assert run("default_streams").found == [1200, 0]
+
+
 def test_after_a_fork_an_initialised_driver_is_unusable_in_the_child() -> None:
     assert run("fork_after_init").found == 0
 
@@ -215,6 +225,16 @@ def test_a_profile_that_makes_no_sense_is_named() -> None:
     outcome = run("init_only", env={"PUMP_VIRTUAL_PROFILE": "name=x;wrong=1"})
     assert outcome.found == 100
     assert "wrong" in outcome.stderr
+
+
+@pytest.mark.parametrize(
+    ("visible", "code"),
+    [("0", 0), ("GPU-70756d70-2d76", 0), ("", 100), ("1", 100), ("-1", 100), ("GPU-12345678", 100)],
+)
+def test_visible_devices_can_hide_the_device(visible: str, code: int) -> None:
+    outcome = run("init_only", env={"CUDA_VISIBLE_DEVICES": visible})
+    assert outcome.found == code
+    assert ("CUDA_VISIBLE_DEVICES" in outcome.stderr) == (code != 0)
 
 
 def test_a_process_that_never_initialised_writes_no_report() -> None:
