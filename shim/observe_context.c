@@ -48,6 +48,7 @@ int pump_current_device(CUcontext *context) {
 }
 
 void pump_context_reset(void) {
+  PUMP_ADD(&epoch, 1); /* what this thread noted before a fork is void */
   pthread_mutex_init(&primary_lock, NULL);
   for (int i = 0; i < PUMP_MAX_DEVICES; i++) {
     primaries[i].context = NULL;

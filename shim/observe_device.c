@@ -5,7 +5,7 @@
  * figures here are the truth; pump_shm->devices is the worker's copy of them.
  *
  * The budget: PUMP_BUDGET as bytes or as a share of the card, else what the first
- * context found free less 3 % (at least 64 MiB). It is never more than that, and
+ * context found free less 3 %. It is never more than that, and
  * `emulated` when it was chosen to be less. The device becomes ACTIVE, for good,
  * when live memory outgrows the budget or with PUMP_ACTIVE=always.
  */
@@ -17,7 +17,6 @@
 #include "pump_ring.h"
 
 #define CONCURRENT_MANAGED_ACCESS ((CUdevice_attribute)89)
-#define MIB (1ull << 20)
 
 enum { UNSEEN, READY };
 
@@ -48,9 +47,7 @@ static bool parse_bytes(const char *text, uint64_t whole_bytes, uint64_t *bytes)
 }
 
 static uint64_t choose_budget(uint64_t total_bytes, uint64_t free_bytes, bool *emulated) {
-  uint64_t margin = free_bytes / 100 * 3;
-  if (margin < 64 * MIB) margin = 64 * MIB;
-  uint64_t most = free_bytes > margin ? free_bytes - margin : 0, chosen = most;
+  uint64_t most = free_bytes - free_bytes / 100 * 3, chosen = most;
   const char *text = getenv("PUMP_BUDGET");
   static uint32_t said;
   if (text != NULL && text[0] != '\0' && !parse_bytes(text, total_bytes, &chosen)) {
@@ -77,7 +74,8 @@ static void become_active(uint32_t index) {
 
 static void judge(uint32_t index) {
   const struct device *d = &devices[index];
-  if (d->state == READY && d->allocated_bytes + d->plain_bytes > d->budget_bytes)
+  if (d->state == READY && d->converts &&
+      d->allocated_bytes + d->plain_bytes > d->budget_bytes)
     become_active(index);
 }
 

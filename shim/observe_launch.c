@@ -18,54 +18,49 @@ static void record(CUfunction function, struct pump_at at, void **params, void *
   errno = saved;
 }
 
-#define HOOK_LAUNCH(name, per_thread)                                                      \
-  CUresult name(CUfunction function, unsigned int grid_x, unsigned int grid_y,             \
-                unsigned int grid_z, unsigned int block_x, unsigned int block_y,           \
-                unsigned int block_z, unsigned int shared_bytes, CUstream stream,          \
-                void **params, void **extra) {                                             \
-    if (pump_quiet())                                                                      \
-      return pump_real.name(function, grid_x, grid_y, grid_z, block_x, block_y, block_z,   \
-                            shared_bytes, stream, params, extra);                          \
-    CUresult result = pump_real.name(function, grid_x, grid_y, grid_z, block_x, block_y,   \
-                                     block_z, shared_bytes, stream, params, extra);        \
-    if (result == CUDA_SUCCESS)                                                            \
-      record(function, pump_at(stream, per_thread), params, extra);                        \
+/* The dormant path is a branch and a jump: what an active client does stands in a
+ * function of its own, so that no register has to be saved for it. */
+#define HOOK_LAUNCH(name, at, parameters, arguments, params, extra)                        \
+  static __attribute__((noinline)) CUresult active_##name parameters {                     \
+    CUresult result = pump_real.name arguments;                                            \
+    if (result == CUDA_SUCCESS && pump_inside == 0) record(function, at, params, extra);   \
     return result;                                                                         \
+  }                                                                                        \
+  CUresult name parameters {                                                               \
+    if (PUMP_LIKELY(pump_dormant())) return pump_real.name arguments;                      \
+    return active_##name arguments;                                                        \
   }
 
-HOOK_LAUNCH(cuLaunchKernel, false)
-HOOK_LAUNCH(cuLaunchKernel_ptsz, true)
+#define KERNEL                                                                             \
+  (CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,     \
+   unsigned int block_x, unsigned int block_y, unsigned int block_z,                       \
+   unsigned int shared_bytes, CUstream stream, void **params, void **extra)
+#define KERNEL_ARGUMENTS                                                                   \
+  (function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream,      \
+   params, extra)
+HOOK_LAUNCH(cuLaunchKernel, pump_at(stream, false), KERNEL, KERNEL_ARGUMENTS, params, extra)
+HOOK_LAUNCH(cuLaunchKernel_ptsz, pump_at(stream, true), KERNEL, KERNEL_ARGUMENTS, params,
+            extra)
 
-#define HOOK_LAUNCH_EX(name, per_thread)                                                   \
-  CUresult name(const CUlaunchConfig *config, CUfunction function, void **params,          \
-                void **extra) {                                                            \
-    if (pump_quiet()) return pump_real.name(config, function, params, extra);              \
-    CUresult result = pump_real.name(config, function, params, extra);                     \
-    if (result == CUDA_SUCCESS)                                                            \
-      record(function, pump_at(config->hStream, per_thread), params, extra);               \
-    return result;                                                                         \
-  }
+#define KERNEL_EX                                                                          \
+  (const CUlaunchConfig *config, CUfunction function, void **params, void **extra)
+#define KERNEL_EX_ARGUMENTS (config, function, params, extra)
+HOOK_LAUNCH(cuLaunchKernelEx, pump_at(config->hStream, false), KERNEL_EX,
+            KERNEL_EX_ARGUMENTS, params, extra)
+HOOK_LAUNCH(cuLaunchKernelEx_ptsz, pump_at(config->hStream, true), KERNEL_EX,
+            KERNEL_EX_ARGUMENTS, params, extra)
 
-HOOK_LAUNCH_EX(cuLaunchKernelEx, false)
-HOOK_LAUNCH_EX(cuLaunchKernelEx_ptsz, true)
-
-#define HOOK_COOPERATIVE(name, per_thread)                                                 \
-  CUresult name(CUfunction function, unsigned int grid_x, unsigned int grid_y,             \
-                unsigned int grid_z, unsigned int block_x, unsigned int block_y,           \
-                unsigned int block_z, unsigned int shared_bytes, CUstream stream,          \
-                void **params) {                                                           \
-    if (pump_quiet())                                                                      \
-      return pump_real.name(function, grid_x, grid_y, grid_z, block_x, block_y, block_z,   \
-                            shared_bytes, stream, params);                                 \
-    CUresult result = pump_real.name(function, grid_x, grid_y, grid_z, block_x, block_y,   \
-                                     block_z, shared_bytes, stream, params);               \
-    if (result == CUDA_SUCCESS)                                                            \
-      record(function, pump_at(stream, per_thread), params, NULL);                         \
-    return result;                                                                         \
-  }
-
-HOOK_COOPERATIVE(cuLaunchCooperativeKernel, false)
-HOOK_COOPERATIVE(cuLaunchCooperativeKernel_ptsz, true)
+#define COOPERATIVE                                                                        \
+  (CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,     \
+   unsigned int block_x, unsigned int block_y, unsigned int block_z,                       \
+   unsigned int shared_bytes, CUstream stream, void **params)
+#define COOPERATIVE_ARGUMENTS                                                              \
+  (function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream,      \
+   params)
+HOOK_LAUNCH(cuLaunchCooperativeKernel, pump_at(stream, false), COOPERATIVE,
+            COOPERATIVE_ARGUMENTS, params, NULL)
+HOOK_LAUNCH(cuLaunchCooperativeKernel_ptsz, pump_at(stream, true), COOPERATIVE,
+            COOPERATIVE_ARGUMENTS, params, NULL)
 
 /* ---- modules and libraries: their handles may be used again --------------- */
 

@@ -27,7 +27,9 @@ __thread uint32_t pump_inside __attribute__((tls_model("initial-exec")));
 
 /* Guarded by start_lock; `started` returns to false in a forked child. */
 static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
-static bool started, fork_handled;
+static bool started, handlers_set;
+/* cuInit came through us here or in an ancestor: kept over fork. */
+static bool ever_started;
 
 uint64_t pump_now_ns(void) {
   struct timespec now;
@@ -74,6 +76,27 @@ static void fork_child(void) {
   pump_act_fork_child();
 }
 
+static void say_bypassed(void) {
+  pump_log(PUMP_LOG_ERROR,
+           "not intercepted: this program reached the CUDA driver without passing "
+           "pump, which a library loaded with RTLD_DEEPBIND does; its memory was not "
+           "made pageable. Load that library without RTLD_DEEPBIND");
+}
+
+/* At exit, before the driver's own handlers because registered after them: a context
+ * that came into being although none of our context and memory hooks was called. */
+static void notice_unseen(void) {
+  if (!started || pump_calls_seen != 0 || !PUMP_HAS(cuDevicePrimaryCtxGetState)) return;
+  for (CUdevice i = 0; i < (CUdevice)pump_shm->header.device_count; i++) {
+    unsigned int flags;
+    int active = 0;
+    pump_real.cuDevicePrimaryCtxGetState(i, &flags, &active);
+    if (active == 0) continue;
+    say_bypassed();
+    return;
+  }
+}
+
 static struct pump_shm *map_region(void) {
   void *region = mmap(NULL, sizeof(struct pump_shm), PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -84,7 +107,7 @@ static struct pump_shm *map_region(void) {
 
 /* Under start_lock. */
 static void start(void) {
-  started = true;
+  started = ever_started = true;
   struct pump_shm *region = map_region();
   if (region == NULL) {
     pump_give_up("no address space for pump's tables");
@@ -103,7 +126,9 @@ static void start(void) {
   pump_device_reset();
   pump_context_reset();
   pump_params_reset();
-  if (!fork_handled) fork_handled = pthread_atfork(NULL, NULL, fork_child) == 0;
+  if (!handlers_set)
+    handlers_set =
+        pthread_atfork(NULL, NULL, fork_child) == 0 && atexit(notice_unseen) == 0;
   pump_act_start();
   __atomic_store_n(&pump_off, false, __ATOMIC_RELEASE);
 }
@@ -121,16 +146,13 @@ CUresult cuInit(unsigned int flags) {
   return result;
 }
 
-/* The last chance to notice that the driver was used behind our back, for instance
- * by a library loaded with RTLD_DEEPBIND, whose dlsym is libc's own. */
+/* The last chance to notice that even cuInit went behind our back, for instance in a
+ * library loaded with RTLD_DEEPBIND, whose dlsym is libc's own. */
 __attribute__((destructor)) static void notice_bypass(void) {
-  if (started || pump_disabled() || getenv("PUMP_SOCKET") == NULL) return;
+  if (ever_started || pump_disabled() || getenv("PUMP_SOCKET") == NULL) return;
   if (!pump_resolve() || !PUMP_HAS(cuDeviceGetCount)) return;
   int devices;
   CUresult result = pump_real.cuDeviceGetCount(&devices);
   if (result != CUDA_SUCCESS && result != CUDA_ERROR_DEINITIALIZED) return;
-  pump_log(PUMP_LOG_ERROR,
-           "not intercepted: this program reached the CUDA driver without passing "
-           "pump, which a library loaded with RTLD_DEEPBIND does; its memory was not "
-           "made pageable. Load that library without RTLD_DEEPBIND");
+  say_bypassed();
 }

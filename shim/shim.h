@@ -66,10 +66,13 @@ static inline bool pump_inert(void) {
   return __atomic_load_n(&pump_off, __ATOMIC_ACQUIRE) || pump_inside != 0;
 }
 
-/* An operation is reported only on an active client. One branch when dormant. */
+/* While everything fits into the budgets, and while inert, operations are not
+ * reported: one predictable branch. */
+static inline bool pump_dormant(void) {
+  return __atomic_load_n(&pump_active, __ATOMIC_ACQUIRE) == 0;
+}
 static inline bool pump_quiet(void) {
-  return PUMP_LIKELY(__atomic_load_n(&pump_active, __ATOMIC_ACQUIRE) == 0) ||
-         pump_inside != 0;
+  return PUMP_LIKELY(pump_dormant()) || pump_inside != 0;
 }
 
 static inline void pump_enter(void) {

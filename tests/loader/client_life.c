@@ -120,6 +120,7 @@ static int use(void) {
   CHECK(create(&context, 0, 0) == CUDA_SUCCESS);
   CHECK(alloc(&address, 8 << 20) == CUDA_SUCCESS);
   CHECK(info(&free_bytes, &total_bytes) == CUDA_SUCCESS);
+  CHECK(free_bytes > total_bytes / 2 && free_bytes % (2 << 20) == 0);
   CHECK(release(address) == CUDA_SUCCESS);
   CHECK(release(address) != CUDA_SUCCESS);
   return 0;
@@ -158,6 +159,16 @@ static int forks(void) {
   return use();
 }
 
+/* A child that ends by exit, handlers and all. */
+static int fork_exit(void) {
+  CHECK(init() == CUDA_SUCCESS && use() == 0);
+  pid_t child = fork();
+  if (child == 0) exit(0);
+  int status;
+  CHECK(waitpid(child, &status, 0) == child && status == 0);
+  return 0;
+}
+
 static int exec_self(void) {
   CHECK(init() == CUDA_SUCCESS && use() == 0);
   fflush(stdout);
@@ -186,6 +197,17 @@ static int no_deepbind(void) {
   return plugin(0);
 }
 
+/* cuInit passes pump, the library's own work does not. */
+static int init_then_deepbind(void) {
+  CHECK(init() == CUDA_SUCCESS);
+  return plugin(RTLD_DEEPBIND);
+}
+
+static int init_then_plugin(void) {
+  CHECK(init() == CUDA_SUCCESS);
+  return plugin(0);
+}
+
 /* In a pipeline: what is written arrives, and the end of it too. */
 static int chatter(void) {
   CHECK(init() == CUDA_SUCCESS && use() == 0);
@@ -197,10 +219,19 @@ int main(int argc, char **argv) {
   static const struct {
     const char *name;
     int (*run)(void);
-  } commands[] = {{"empty", empty_name}, {"missing", missing},   {"traces", traces},
-                  {"threads", threads},  {"forks", forks},       {"exec", exec_self},
-                  {"use", init_and_use}, {"deepbind", deepbind}, {"plugin", no_deepbind},
-                  {"chatter", chatter}};
+  } commands[] = {{"empty", empty_name},
+                  {"missing", missing},
+                  {"traces", traces},
+                  {"threads", threads},
+                  {"forks", forks},
+                  {"exec", exec_self},
+                  {"use", init_and_use},
+                  {"deepbind", deepbind},
+                  {"plugin", no_deepbind},
+                  {"chatter", chatter},
+                  {"fork_exit", fork_exit},
+                  {"init_deepbind", init_then_deepbind},
+                  {"init_plugin", init_then_plugin}};
   self = argv[0];
   for (size_t i = 0; argc > 1 && i < sizeof commands / sizeof *commands; i++) {
     if (strcmp(argv[1], commands[i].name) != 0) continue;

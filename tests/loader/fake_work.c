@@ -83,6 +83,25 @@ EXPORT CUresult cuCtxDestroy_v2(CUcontext context) {
   return result;
 }
 
+static int primary_active;
+
+EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
+  (void)device;
+  CODE(cuDevicePrimaryCtxRetain)
+  *context = (CUcontext)0x2000;
+  primary_active = 1;
+  return result;
+}
+
+EXPORT CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned int *flags,
+                                           int *active) {
+  (void)device;
+  CODE(cuDevicePrimaryCtxGetState)
+  *flags = 0;
+  *active = primary_active;
+  return result;
+}
+
 EXPORT CUresult cuCtxGetCurrent(CUcontext *context) {
   if (context == NULL) return fake_answer("cuCtxGetCurrent", code_cuCtxGetCurrent);
   *context = current;

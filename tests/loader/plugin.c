@@ -3,6 +3,7 @@
  */
 #include <dlfcn.h>
 #include <stddef.h>
+#include <stdlib.h>
 
 #include "pump_cuda.h"
 
@@ -19,7 +20,11 @@ static int run(void) {
   void *alloc = NULL;
   if (cuInit(0) != CUDA_SUCCESS) return 11;
   if (look_up("cuMemAlloc", &alloc, 12000, 0, NULL) != CUDA_SUCCESS) return 12;
-  return alloc == NULL ? 13 : 0;
+  if (alloc == NULL) return 13;
+  if (getenv("PLUGIN_RETAINS") == NULL) return 0;
+  CUcontext context;
+  CUresult (*retain)(CUcontext *, CUdevice) = dlsym(driver, "cuDevicePrimaryCtxRetain");
+  return retain(&context, 0);
 }
 
 #ifdef CONSTRUCT

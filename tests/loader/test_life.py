@@ -38,6 +38,11 @@ def test_children_before_and_after_init_work_and_so_does_a_second_init(active: s
     check("forks", environment(WORK | {"PUMP_ACTIVE": active}))
 
 
+def test_a_child_that_exits_is_not_taken_for_one_that_bypassed_pump() -> None:
+    done = check("fork_exit", environment(WORK | {"PUMP_SOCKET": "/nonexistent/socket"}))
+    assert "not intercepted" not in done.stderr
+
+
 def test_a_program_may_replace_itself() -> None:
     check("exec", environment(WORK))
 
@@ -57,6 +62,13 @@ def test_a_library_behind_deepbind_works_and_pump_says_that_it_was_bypassed() ->
     assert len(done.stderr.splitlines()) == 1
     done = check("plugin", environment(WORK | {"PUMP_SOCKET": "/nonexistent/socket"}))
     assert "not intercepted" not in done.stderr
+
+
+def test_a_context_made_behind_deepbind_after_our_init_is_noticed_too() -> None:
+    env = environment(WORK | {"PLUGIN_RETAINS": "1"})
+    done = check("init_deepbind", env)
+    assert done.stderr.count("not intercepted") == 1
+    assert "not intercepted" not in check("init_plugin", env).stderr
 
 
 @pytest.mark.parametrize("order", ["<interposer.so", "interposer.so"])
