@@ -67,10 +67,6 @@ void vd_pay_locked(uint64_t deadline_ns) {
   vd_lock();
 }
 
-void vd_changed_locked(void) {
-  pthread_cond_broadcast(&vd.changed);
-}
-
 static void sample_locked(void) {
   struct gpu_memory memory;
   gpu_memory_get(vd.engine, &memory);
@@ -115,6 +111,18 @@ const struct gpu_hooks vd_hooks = {.start = on_start, .drop = on_drop};
 
 static void ring_worker_locked(void) {
   pthread_cond_signal(&worker_bell);
+}
+
+/* What the thread sleeps for may come earlier now. */
+static void stir_worker_locked(void) {
+  if (!worker_started || (!vd_actions_wanted() && !vd_actions_polling())) return;
+  if (worker_idle || worker_until_ns > gpu_now_ns(vd.engine) + STEP_NS)
+    ring_worker_locked();
+}
+
+void vd_changed_locked(void) {
+  pthread_cond_broadcast(&vd.changed);
+  stir_worker_locked();
 }
 
 static void *work(void *unused) {
