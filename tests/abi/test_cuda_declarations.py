@@ -17,7 +17,7 @@ SHIM = Path(__file__).resolve().parents[2] / "shim"
 def cuda_include() -> Path:
     """The folder that holds cuda.h, in whichever NVIDIA wheel brought it."""
     spec = importlib.util.find_spec("nvidia")
-    for location in spec.submodule_search_locations if spec else ():
+    for location in (spec.submodule_search_locations if spec else None) or ():
         for header in Path(location).glob("*/include/cudaTypedefs.h"):
             return header.parent
     pytest.skip("no cuda.h: the nvidia-cuda-runtime wheel is not installed")

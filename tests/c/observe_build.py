@@ -3,6 +3,7 @@
 Not a test. A sanitizer cannot sit under an interposed dlsym, so nothing is preloaded here.
 """
 
+import atexit
 import functools
 import os
 import platform
@@ -20,7 +21,9 @@ WARNINGS += ["-Wmissing-prototypes", "-Werror", "-Wno-tsan"]
 @functools.cache
 def build(sanitizer: str, program: str, *shim_sources: str) -> Path:
     """Compiles tests/c/<program>.c and the named files of shim/; returns the program."""
-    output = Path(tempfile.mkdtemp(prefix="pump-observe-")) / program
+    folder = Path(tempfile.mkdtemp(prefix="pump-observe-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    output = folder / program
     sources = [ROOT / "tests" / "c" / f"{program}.c"] + [ROOT / "shim" / s for s in shim_sources]
     command = [os.environ.get("CC", "cc"), "-std=gnu11", "-O1", "-g", "-D_GNU_SOURCE"]
     command += ["-fno-strict-aliasing", "-fno-omit-frame-pointer", f"-fsanitize={sanitizer}"]

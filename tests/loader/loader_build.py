@@ -4,12 +4,13 @@ Not a test. Everything is compiled with the C compiler at hand into one temporar
 folder per test session; programs run in fresh processes.
 """
 
+import atexit
 import functools
 import os
 import re
+import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -37,6 +38,7 @@ def shim_sources() -> list[Path]:
 def built() -> Path:
     """The folder with everything in it."""
     folder = Path(tempfile.mkdtemp(prefix="pump-loader-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     library = ["-shared", "-fPIC", "-fvisibility=hidden"]
     compile_c(
         folder / "libpump.so",
@@ -71,7 +73,7 @@ def built() -> Path:
 
 
 def environment(
-    extra: Mapping[str, str],
+    extra: dict[str, str],
     *,
     pump: bool = True,
     driver: bool = True,
@@ -91,7 +93,7 @@ def environment(
 
 
 def run_client(
-    name: str, *arguments: str, env: Mapping[str, str] | None = None, timeout_s: float = 30
+    name: str, *arguments: str, env: dict[str, str] | None = None, timeout_s: float = 30
 ) -> subprocess.CompletedProcess[str]:
     """Runs a client to its end; `env` as environment() made it."""
     return subprocess.run(
