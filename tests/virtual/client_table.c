@@ -19,8 +19,8 @@ static void question(get_v2 get, const char *name, int version, uint64_t flags) 
   Dl_info found = {0};
   const char *library = "-", *symbol = "-";
   if (result == 0 && dladdr(address, &found) && found.dli_sname != NULL) {
-    library = strrchr(found.dli_fname, '/') ? strrchr(found.dli_fname, '/') + 1
-                                            : found.dli_fname;
+    library =
+        strrchr(found.dli_fname, '/') ? strrchr(found.dli_fname, '/') + 1 : found.dli_fname;
     symbol = found.dli_sname;
   }
   printf("%s/%d/%d %d %d %s %s\n", *name ? name : "(empty)", version, (int)flags, result,

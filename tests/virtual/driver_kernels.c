@@ -32,3 +32,8 @@ void pump_host_through_struct(void **p, dim3 grid, dim3 block) {
   char bias = *(const char *)p[1];
   for (int i = 0; i < two.n; i++) two.out[i] = two.in[i] + (float)bias;
 }
+
+void pump_host_touch(void **p, dim3 grid, dim3 block);
+void pump_host_touch(void **p, dim3 grid, dim3 block) {
+  (void)p, (void)grid, (void)block;
+}

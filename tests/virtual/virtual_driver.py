@@ -51,17 +51,21 @@ def compile_c(target: Path, *arguments: str | Path) -> Path:
     return target
 
 
+def sources() -> list[Path]:
+    """The driver's sources, as the build lists them, and the model's."""
+    listed = re.findall(r"^  (\w+\.c)$", (DRIVER / "CMakeLists.txt").read_text(), re.MULTILINE)
+    assert {f"{name}.c" for name in ("init", "exports", "timeline")} <= set(listed)
+    core = SHIM / "core"
+    model = sorted([*core.glob("uvm_*.c"), *core.glob("gpu_engine*.c")])
+    return [*(DRIVER / name for name in listed), *model]
+
+
 @functools.cache
 def build() -> Path:
     """Folder with libcuda.so.1, built once per test run."""
     where = folder() / "driver"
     where.mkdir()
-    listed = re.findall(r"^  (\w+\.c)$", (DRIVER / "CMakeLists.txt").read_text(), re.MULTILINE)
-    assert {f"{name}.c" for name in ("init", "exports", "timeline")} <= set(listed)
-    core = SHIM / "core"
-    model = sorted([*core.glob("uvm_*.c"), *core.glob("gpu_engine*.c")])
-    sources = [*(DRIVER / name for name in listed), *model]
-    compile_c(where / "libcuda.so.1", *FLAGS, f"-I{SHIM / 'include'}", *sources, *LINK)
+    compile_c(where / "libcuda.so.1", *FLAGS, f"-I{SHIM / 'include'}", *sources(), *LINK)
     return where
 
 
