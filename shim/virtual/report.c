@@ -52,25 +52,54 @@ static void put_calls(FILE *file) {
 }
 
 /* Every counter of the model under its own name (gpu_engine.h). */
+#define COUNTER(name) {#name, offsetof(struct gpu_counters, name)}
+static const struct {
+  const char *name;
+  size_t offset;
+} counters_by_name[] = {
+    COUNTER(fault_blocks),
+    COUNTER(fault_pages),
+    COUNTER(fault_batches),
+    COUNTER(nonreplayable_blocks),
+    COUNTER(remote_blocks),
+    COUNTER(h2d_demand_bytes),
+    COUNTER(h2d_prefetch_bytes),
+    COUNTER(h2d_copy_bytes),
+    COUNTER(h2d_remote_bytes),
+    COUNTER(d2h_evict_bytes),
+    COUNTER(d2h_prefetch_bytes),
+    COUNTER(d2h_cpu_bytes),
+    COUNTER(d2h_copy_bytes),
+    COUNTER(populated_bytes),
+    COUNTER(dropped_bytes),
+    COUNTER(freed_bytes),
+    COUNTER(evictions_used),
+    COUNTER(evictions_unused),
+    COUNTER(evictions_discarded),
+    COUNTER(prefetch_in_blocks),
+    COUNTER(prefetch_out_blocks),
+    COUNTER(prefetch_resident_blocks),
+    COUNTER(discarded_blocks),
+    COUNTER(host_alloc_blocks),
+    COUNTER(kernels),
+    COUNTER(copies),
+    COUNTER(compute_busy_ns),
+    COUNTER(stall_fault_ns),
+    COUNTER(stall_arrival_ns),
+    COUNTER(copy_stall_ns),
+    COUNTER(h2d_busy_ns),
+    COUNTER(d2h_busy_ns),
+    COUNTER(caller_ns),
+    COUNTER(errors),
+};
+
 static void put_raw_counters(FILE *file, const struct gpu_counters *c) {
-#define COUNTERS(C)                                                                        \
-  C(fault_blocks)                                                                          \
-  C(fault_pages)                                                                           \
-  C(fault_batches)                                                                         \
-  C(nonreplayable_blocks)                                                                  \
-  C(remote_blocks) C(h2d_demand_bytes) C(h2d_prefetch_bytes) C(h2d_copy_bytes)             \
-      C(h2d_remote_bytes) C(d2h_evict_bytes) C(d2h_prefetch_bytes) C(d2h_cpu_bytes)        \
-          C(d2h_copy_bytes) C(populated_bytes) C(dropped_bytes) C(freed_bytes)             \
-              C(evictions_used) C(evictions_unused) C(evictions_discarded)                 \
-                  C(prefetch_in_blocks) C(prefetch_out_blocks) C(prefetch_resident_blocks) \
-                      C(discarded_blocks) C(host_alloc_blocks) C(kernels) C(copies)        \
-                          C(compute_busy_ns) C(stall_fault_ns) C(stall_arrival_ns)         \
-                              C(copy_stall_ns) C(h2d_busy_ns) C(d2h_busy_ns) C(caller_ns)  \
-                                  C(errors)
-#define PUT(name) put(file, #name, c->name, ", ");
   fputs("  \"counters\": {", file);
-  COUNTERS(PUT)
-#undef PUT
+  for (size_t i = 0; i < sizeof counters_by_name / sizeof *counters_by_name; i++) {
+    uint64_t value;
+    memcpy(&value, (const char *)c + counters_by_name[i].offset, sizeof value);
+    put(file, counters_by_name[i].name, value, ", ");
+  }
   put(file, "last_error", c->last_error, "},\n");
 }
 
