@@ -49,7 +49,8 @@ class Worker:
         self.policy = policy
         self.counters = mapping.shm.worker_counters
         self._dropped = 0
-        self._lost = True
+        self._stale = True
+        """The ranges have to be read from the table: at the start, and after a loss."""
         self._spin_ns = 0
         self._ticks = 0
 
@@ -82,20 +83,27 @@ class Worker:
             if state == lib.PUMP_DEVICE_ABSENT:
                 continue
             facts = DeviceFacts(
-                budget=min(record.budget_bytes // BLOCK_BYTES, 1 << 30),
-                capacity=min(record.free_at_start_bytes // BLOCK_BYTES, 1 << 30),
+                budget=_blocks(record.budget_bytes, record.plain_bytes),
+                capacity=_blocks(record.free_at_start_bytes, record.plain_bytes),
                 emulated=bool(record.emulated),
                 active=state == lib.PUMP_DEVICE_ACTIVE,
             )
+            known = self.model.devices.get(index)
+            if facts.active and not (known and known.facts.active):
+                self._stale = True  # a dormant client reports no allocations
             self.model.set_device(index, facts)
 
     def _read_events(self) -> None:
         dropped = self.mapping.shm.shim_counters.events_dropped
-        if dropped != self._dropped or self.mapping.backlog() > FAR_BEHIND:
+        if dropped != self._dropped:
             self._dropped = dropped
-            self._lost = True
-        if self._lost:
-            self._resync()
+            self._stale = True
+        if self.mapping.backlog() > FAR_BEHIND:
+            log.info("skipped %d records to catch up", self.mapping.skip())
+            self.model.forget_window()
+            self._stale = True
+        if self._stale:
+            self._read_ranges()
         try:
             for _ in range(BATCHES_AT_ONCE):
                 batch = self.mapping.drain()
@@ -103,20 +111,19 @@ class Worker:
                 if self.mapping.backlog() == 0:
                     break
         except ProtocolError:
-            self._lost = True
+            self._stale = True
 
-    def _resync(self) -> None:
-        """Read the state instead of the events that led to it."""
-        self._lost = False
-        self.mapping.skip()
-        seq = max(0, self.mapping.shm.header.next_seq - 1)
+    def _read_ranges(self) -> None:
+        """Read the state instead of the events that led to it. Events that still wait may
+        tell some of it again; that changes nothing."""
+        self._stale = False
         records: list[Range] = []
         for slot in self.mapping.range_slots():
             record = self.mapping.read_range(slot)
             if record is not None:
                 records.append(record)
-        self.model.resync(records, min(seq, 2**62))
-        log.info("resynchronised: %d ranges, operation %d", len(records), seq)
+        self.model.resync(records)
+        log.info("read the range table: %d ranges", len(records))
 
     def _reap(self) -> None:
         for device in self.model.devices:
@@ -163,6 +170,11 @@ class Worker:
         counters.resyncs = tally.resyncs
         counters.overshoot_bytes_peak = max(0, tally.overshoot_blocks_peak) * BLOCK_BYTES
         self.mapping.shm.header.worker_heartbeat_ns = lib.pump_core_now_ns()
+
+
+def _blocks(whole_bytes: int, taken_bytes: int) -> int:
+    """Return the blocks in what is left, within what the tables can count."""
+    return min(max(0, whole_bytes - taken_bytes) // BLOCK_BYTES, 1 << 30)
 
 
 class Liveness:
@@ -220,4 +232,4 @@ def run(fd_memfd: int, connection: socket.socket, settings: WorkerSettings) -> N
         seen = mapping.activity()
         worker.tick()
         worker.wait(seen)
-    log.info("client %d left: %r", settings.client_pid, worker.model)
+    log.info("client %d left: %r, %r", settings.client_pid, worker.model, worker.model.tally)

@@ -22,6 +22,7 @@ HOST: int = lib.PUMP_BLOCK_HOST
 ARRIVING: int = lib.PUMP_BLOCK_ARRIVING
 RESIDENT: int = lib.PUMP_BLOCK_RESIDENT
 LEAVING: int = lib.PUMP_BLOCK_LEAVING
+DOUBTED: int = lib.PUMP_BLOCK_DOUBTED
 NOT_NEEDED: int = lib.PUMP_NOT_NEEDED
 
 
@@ -139,9 +140,9 @@ class BlockTable:
         return blocks[:found]
 
     def occupied(self, device: int) -> int:
-        """Return how many blocks take room on `device`, those on their way included."""
+        """Return how many blocks take room on `device`, those on their way or in doubt included."""
         counts = self.counts[device]
-        return int(counts[ARRIVING] + counts[RESIDENT] + counts[LEAVING])
+        return int(counts[[ARRIVING, RESIDENT, LEAVING, DOUBTED]].sum())
 
 
 def _pointer(array: NDArray[Any]) -> Any:

@@ -16,12 +16,21 @@ from numpy.typing import NDArray
 from pump.model.blocks import (
     ABSENT,
     ARRIVING,
+    DOUBTED,
     HOST,
     LEAVING,
     RESIDENT,
     BlockTable,
 )
-from pump.model.bounds import BLOCK_BYTES, IN_FLIGHT_BLOCKS, LEAVERS_BLOCKS, LOOKAHEAD_BLOCKS
+from pump.model.bounds import (
+    BLOCK_BYTES,
+    DOUBTS_PER_FAULT,
+    IN_FLIGHT_BLOCKS,
+    IN_FLIGHT_SHARE,
+    LEAVERS_BLOCKS,
+    LOOKAHEAD_BLOCKS,
+    SLICE_BLOCKS,
+)
 from pump.model.slices import Slice, cut
 from pump.model.view import Decision, View
 from pump.wire.abi import ffi, lib
@@ -128,11 +137,10 @@ class ClientModel:
         else:
             known.facts = facts
 
-    def resync(self, records: list[Range], observed_seq: int) -> None:
+    def resync(self, records: list[Range]) -> None:
         """Make the ranges those of `records`: at the start, and after events were lost.
 
-        Ranges that are known stay as they are. The window is emptied: operations that
-        were lost cannot be told from those that were not.
+        Ranges that are known stay as they are.
         """
         self.tally.resyncs += 1
         live = {record.slot: record for record in records}
@@ -143,9 +151,11 @@ class ClientModel:
         for record in records:
             if record.slot not in self.table.ranges:
                 self._add(record, fresh=False)
+
+    def forget_window(self) -> None:
+        """Empty the window: what follows it in the ring was passed over."""
         for stream in self.streams:
             self._retire(stream, 2**63)
-        self.observed_seq = max(self.observed_seq, observed_seq)
 
     def apply(self, batch: Batch, read_range: ReadRange) -> None:
         """Apply the rows of a batch in order."""
@@ -199,18 +209,22 @@ class ClientModel:
             ffi.from_buffer("int64_t[]", self._need),
             ffi.from_buffer("uint32_t[]", self._stream),
         )
+        missing = self._missing[:count].copy()
         counts = table.counts[device]
+        share = max(SLICE_BLOCKS, known.facts.budget // IN_FLIGHT_SHARE)
+        in_flight = min(IN_FLIGHT_BLOCKS, share)
         leavers = table.leavers(device, lib.PUMP_BY_NEED, LEAVERS_BLOCKS)
         return View(
             budget=known.facts.budget,
             emulated=known.facts.emulated,
-            resident=int(counts[RESIDENT]),
+            resident=int(counts[RESIDENT] + counts[DOUBTED]),
             arriving=int(counts[ARRIVING]),
             leaving=int(counts[LEAVING]),
-            to_gpu_credit=max(0, IN_FLIGHT_BLOCKS - known.in_flight[TO_GPU]),
-            to_host_credit=max(0, IN_FLIGHT_BLOCKS - known.in_flight[TO_HOST]),
-            missing=self._missing[:count],
-            missing_need=self._need[:count],
+            to_gpu_credit=max(0, in_flight - known.in_flight[TO_GPU]),
+            to_host_credit=max(0, in_flight - known.in_flight[TO_HOST]),
+            missing=missing,
+            missing_takes_room=table.state[missing] != DOUBTED,
+            missing_need=self._need[:count].copy(),
             missing_all=count < LOOKAHEAD_BLOCKS,
             leavers=leavers,
             leavers_next_use=table.next_use[leavers],
@@ -266,12 +280,15 @@ class ClientModel:
 
     def _add(self, record: Range, *, fresh: bool) -> None:
         """Track a range. The shim populates a fresh one while everything fits; one that
-        was there before us is believed resident as far as the budget goes."""
+        was there before us may be resident as far as the budget goes."""
         known = self.devices.get(record.device)
         blocks = -(-record.length_bytes // BLOCK_BYTES)
         room = known.facts.budget - self.table.occupied(record.device) if known else 0
-        elsewhere = ABSENT if fresh else HOST
-        self.table.add(record, RESIDENT if room >= blocks else elsewhere)
+        if fresh:
+            state = RESIDENT if room >= blocks else ABSENT
+        else:
+            state = DOUBTED if room >= blocks else HOST
+        self.table.add(record, state)
 
     def _append(self, batch: Batch, begin: int, end: int) -> None:
         """Add the operations among rows [begin, end) to the window."""
@@ -332,6 +349,17 @@ class ClientModel:
             tally.miss_unseen += out.blocks_missing
         for device, known in self.devices.items():
             self._settle(device, known)
+            self._doubt(device, DOUBTS_PER_FAULT * out.blocks_missing)
+
+    def _doubt(self, device: int, count: int) -> None:
+        """Faults found room somewhere, at times by the driver's own eviction, before we
+        knew of them. Which blocks went nobody tells; prefetching them again tells."""
+        while count > 0:
+            oldest = self.table.leavers(device, lib.PUMP_BY_MIGRATION_SURE, count)
+            if len(oldest) == 0:
+                return
+            self.table.set_state(oldest, DOUBTED)
+            count -= len(oldest)
 
     def _settle(self, device: int, known: _Device) -> None:
         """Faults brought in more than fits: believe what the driver then did.

@@ -23,14 +23,18 @@ class View:
     emulated: bool
     """The budget lies below what the card has, so its driver does not evict for us."""
     resident: int
+    """Believed there, those in doubt included."""
     arriving: int
     leaving: int
     to_gpu_credit: int
     """Blocks that may be sent to the GPU now (in-flight bound less what is in flight)."""
     to_host_credit: int
     missing: Blocks
-    """Blocks that the window needs and that are neither there nor on their way, soonest
-    first, a bounded number of them."""
+    """Blocks that the window needs and that are neither surely there nor on their way,
+    soonest first, a bounded number of them."""
+    missing_takes_room: NDArray[np.bool_]
+    """Per block of `missing`: False for one in doubt. It was resident, the driver may have
+    evicted it since, its room is counted; prefetching it costs little if it is there."""
     missing_need: NDArray[np.int64]
     """Operation that needs each of `missing`."""
     missing_all: bool

@@ -26,8 +26,9 @@ class Window:
 
     def decide(self, view: View) -> Decision:
         """Return a leading part of what is missing, and what makes room for the rest."""
-        fits = max(0, view.free)
-        to_gpu = view.missing[: min(fits, view.to_gpu_credit)]
+        room_taken = np.cumsum(view.missing_takes_room)
+        fitting = int(np.searchsorted(room_taken, max(0, view.free), side="right"))
+        to_gpu = view.missing[: min(fitting, view.to_gpu_credit)]
         to_host, short = self._make_room(view)
         return Decision(to_gpu=to_gpu, to_host=to_host, short_of_room=short)
 
@@ -38,14 +39,15 @@ class Window:
         stops where the victim is needed no later than its newcomer.
         """
         room = view.free + view.leaving
-        newcomers = view.missing_need[max(0, room) :]
+        arrivals = view.missing_need[view.missing_takes_room]
+        newcomers = arrivals[max(0, room) :]
+        homeless = len(newcomers)
         if view.missing_all:
             # Behind the last known newcomer only what nothing needs may make way.
-            spare = int(view.budget * WATERMARK) - max(0, room - len(view.missing))
+            spare = int(view.budget * WATERMARK) - max(0, room - len(arrivals))
             newcomers = np.append(newcomers, np.full(max(0, spare), FAR_AWAY))
         overshoot = max(0, -room)
         credit = view.to_host_credit - overshoot
-        homeless = max(0, len(view.missing) - max(0, room))
         wanted = max(0, min(overshoot + len(newcomers), view.to_host_credit))
         uses = view.leavers_next_use[overshoot:wanted]
         worth = uses > newcomers[: len(uses)]

@@ -126,11 +126,12 @@ static void set_state(struct pump_window *w, int64_t block, uint32_t state) {
   int64_t *counts = &w->table.counts[w->table.device[block] * PUMP_BLOCK_STATES];
   counts[*slot]--;
   counts[state]++;
-  /* LEAVING -> RESIDENT is an eviction that did not happen: it moved nothing. */
-  if (state == PUMP_BLOCK_RESIDENT && *slot < PUMP_BLOCK_RESIDENT)
+  /* LEAVING -> RESIDENT is an eviction that did not happen: it moved nothing. Prefetching
+   * a resident block, on the other hand, makes it the newest of the driver's list. */
+  if (state == PUMP_BLOCK_RESIDENT && *slot != PUMP_BLOCK_LEAVING)
     w->table.migrated[block] = ++w->clock;
   *slot = (uint8_t)state;
-  if (state == PUMP_BLOCK_HOST || state == PUMP_BLOCK_ABSENT || state == PUMP_BLOCK_LEAVING)
+  if (state != PUMP_BLOCK_RESIDENT && state != PUMP_BLOCK_ARRIVING)
     lower_frontier(w, block);
 }
 
@@ -270,7 +271,7 @@ static void retire_op(struct pump_window *w, struct op *op, struct pump_retired 
     if (block == NONE) continue;
     uint8_t state = w->table.state[block];
     out->blocks++;
-    if (state == PUMP_BLOCK_RESIDENT) {
+    if (state == PUMP_BLOCK_RESIDENT || state == PUMP_BLOCK_DOUBTED) {
       out->blocks_hit++;
     } else {
       hit = false;
@@ -396,7 +397,7 @@ EXPORT uint32_t pump_window_missing(struct pump_window *w, uint32_t device, uint
 /* A block that leaves earlier has a smaller key. Needed blocks lie above all
  * unneeded ones, and the later they are needed the lower. */
 static int64_t leaving_key(const struct pump_window *w, uint32_t by, size_t block) {
-  if (by == PUMP_BY_MIGRATION) return w->table.migrated[block];
+  if (by != PUMP_BY_NEED) return w->table.migrated[block];
   int64_t next_use = w->table.next_use[block];
   return next_use == PUMP_NOT_NEEDED ? w->table.last_use[block] - PUMP_NOT_NEEDED
                                      : -next_use;
@@ -423,7 +424,10 @@ EXPORT uint32_t pump_window_leavers(struct pump_window *w, uint32_t device, uint
   if (max > LEAVERS_MAX) max = LEAVERS_MAX;
   if (max == 0) return 0;
   for (size_t b = 0; b < w->high; b++) {
-    if (w->table.state[b] != PUMP_BLOCK_RESIDENT || w->table.device[b] != device) continue;
+    uint8_t state = w->table.state[b];
+    bool doubted = state == PUMP_BLOCK_DOUBTED && by != PUMP_BY_MIGRATION_SURE;
+    if (state != PUMP_BLOCK_RESIDENT && !doubted) continue;
+    if (w->table.device[b] != device) continue;
     int64_t key = leaving_key(w, by, b);
     if (found < max) {
       keys[found] = key, blocks[found] = (int64_t)b;

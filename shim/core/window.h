@@ -19,7 +19,8 @@
 #define PUMP_BLOCK_ARRIVING 3
 #define PUMP_BLOCK_RESIDENT 4
 #define PUMP_BLOCK_LEAVING 5
-#define PUMP_BLOCK_STATES 6
+#define PUMP_BLOCK_DOUBTED 6 /* was resident; the driver may have evicted it since */
+#define PUMP_BLOCK_STATES 7
 
 /* Value of next_use for a block that the window does not need. */
 #define PUMP_NOT_NEEDED 0x3fffffffffffffff
@@ -67,20 +68,22 @@ uint32_t pump_window_append(struct pump_window *window, uint32_t operations,
 void pump_window_retire(struct pump_window *window, uint32_t stream, uint64_t executed_seq,
                         struct pump_retired *out);
 
-/* Blocks of `device` that the window needs and that are ABSENT or HOST, nearest
+/* Blocks of `device` that the window needs and that are not surely there, nearest
  * to their stream's head first, each once. need[i] is the seq that needs it,
- * stream[i] that operation's stream. Returns how many of at most `max`. */
+ * stream[i] that operation's stream. DOUBTED blocks are among them. Returns how many
+ * of at most `max`. */
 uint32_t pump_window_missing(struct pump_window *window, uint32_t device, uint32_t max,
                              int64_t *blocks, int64_t *need, uint32_t *stream);
 
 /* How pump_window_leavers orders blocks. */
 #define PUMP_BY_NEED 0
 #define PUMP_BY_MIGRATION 1
+#define PUMP_BY_MIGRATION_SURE 2
 
-/* At most `max` (<= 256) resident blocks of `device`, in the order in which they
+/* At most `max` (<= 256) resident or doubted blocks of `device`, in the order in which they
  * would leave. BY_NEED: needed last first; of those that nothing needs, the
  * longest unused first. BY_MIGRATION: the driver's own order, migrated longest
- * ago first. Returns how many. */
+ * ago first; the SURE ones only: not the doubted. Returns how many. */
 uint32_t pump_window_leavers(struct pump_window *window, uint32_t device, uint32_t by,
                              uint32_t max, int64_t *blocks);
 

