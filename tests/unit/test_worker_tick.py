@@ -42,7 +42,7 @@ def run_training(
     order = [*range(layers), *reversed(range(layers))] * iterations
     waiting: list[int] = []
     moved = 0
-    for layer in [*order, *[-1] * ahead]:
+    for layer in [*order, *[-1] * (ahead + 1)]:
         if layer >= 0:
             waiting.append(client.launch([weights[layer]]))
         if len(waiting) > ahead or layer < 0:
@@ -81,8 +81,7 @@ def test_demand_under_an_emulated_budget_evicts_down_to_it(make_client: MakeClie
     client = make_client(60, emulated=True, capacity=1000)
     worker, moved = run_training(client, "demand", layers=10, blocks=9, iterations=3, ahead=10)
     assert moved > 0
-    table = worker.model.table
-    assert table.occupied(0) - table.counts[0][LEAVING] <= 60
+    assert worker.model.table.occupied(0) <= 60
     assert worker.model.tally.overshoot_blocks_peak > 0
 
 
@@ -197,7 +196,7 @@ def test_a_range_freed_under_a_transfer_leaves_no_trace_in_its_successor(
     assert again == slot
     worker.tick()
     tracked = worker.model.table.ranges[slot]
-    assert tracked.record.generation == 2
+    assert tracked.record.generation > 1
     client.finish(command)
     worker.tick()
     mine = worker.model.table.state[tracked.first_block : tracked.first_block + 4]
