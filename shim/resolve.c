@@ -49,10 +49,21 @@ static const struct hook calls[] = {
 
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
 
+/* Someone calls a driver function and no driver is loaded: a library with stubs of
+ * its own, which would have loaded it, but our exports stand in front of them. */
+static bool resolve_or_load(void) {
+  if (pump_resolve()) return true;
+  int saved = errno;
+  void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
+  if (driver == NULL) dlerror(); /* ours, not the program's */
+  errno = saved;
+  return driver != NULL && pump_resolve();
+}
+
 /* Until resolution: resolve, then go where the pointer leads now. */
 #define PUMP_HOOK(name, pfn, parameters, arguments)                                        \
   static CUresult first_##name parameters {                                                \
-    return pump_resolve() ? pump_real.name arguments : CUDA_ERROR_NOT_FOUND;               \
+    return resolve_or_load() ? pump_real.name arguments : CUDA_ERROR_NOT_FOUND;            \
   }
 #include "hook_list.h"
 

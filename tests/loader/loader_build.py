@@ -63,6 +63,7 @@ def built() -> Path:
     )
     compile_c(folder / "plugin.so", *library, HERE / "plugin.c", "-ldl")
     compile_c(folder / "constructor.so", *library, "-DCONSTRUCT", HERE / "plugin.c", "-ldl")
+    compile_c(folder / "stubs.so", *library, "-DSTUBS", HERE / "plugin.c", "-ldl")
     compile_c(folder / "interposer.so", *library, HERE / "interposer.c", "-ldl")
     compile_c(folder / "client_routes", HERE / "client_routes.c", "-ldl")
     compile_c(folder / "client_direct", "-w", "-DDIRECT", HERE / "client_routes.c", driver, "-ldl")

@@ -1,5 +1,7 @@
 /* plugin.c - a library that looks for the driver by itself, and, built with
- * -DCONSTRUCT, does so in its constructor, while the loader's lock is held.
+ * -DCONSTRUCT, does so in its constructor, while the loader's lock is held. With
+ * -DSTUBS it has stubs of driver functions of its own that load the driver when they
+ * are called; pump's exports stand in front of them.
  */
 #include <dlfcn.h>
 #include <stddef.h>
@@ -27,7 +29,16 @@ static int run(void) {
   return retain(&context, 0);
 }
 
-#ifdef CONSTRUCT
+#ifdef STUBS
+__attribute__((visibility("default"))) CUresult cuInit(unsigned int flags) {
+  void *driver = dlopen("libcuda.so.1", RTLD_NOW);
+  CUresult (*real)(unsigned int) = driver == NULL ? NULL : dlsym(driver, "cuInit");
+  return real == NULL ? CUDA_ERROR_NO_DEVICE : real(flags);
+}
+int plugin_run(void) {
+  return cuInit(0) == CUDA_SUCCESS ? run() : 20;
+}
+#elif defined(CONSTRUCT)
 __attribute__((constructor)) static void construct(void) {
   result = run();
 }

@@ -55,6 +55,13 @@ def test_a_library_constructor_may_reach_the_driver() -> None:
     check("plugin", environment(WORK) | {"PLUGIN": str(built() / "constructor.so")})
 
 
+def test_a_library_with_driver_stubs_of_its_own_finds_the_driver() -> None:
+    env = environment(WORK | {"PLUGIN": str(built() / "stubs.so")})
+    check("plugin", env)
+    without = environment(WORK | {"PLUGIN": str(built() / "stubs.so")}, driver=False)
+    assert run_client("client_life", "plugin", env=without).returncode == 1
+
+
 def test_a_library_behind_deepbind_works_and_pump_says_that_it_was_bypassed() -> None:
     done = check("deepbind", environment(WORK | {"PUMP_SOCKET": "/nonexistent/socket"}))
     assert "not intercepted" in done.stderr
