@@ -72,10 +72,11 @@ uint32_t pump_stream_index(CUstream stream, bool per_thread_default);
 void pump_stream_gone(CUstream stream);
 
 /* After operation `seq` was issued on `stream` (the handle as passed to the
- * driver; NULL and the special handles included). Records a marker when one is
- * due, never on a capturing stream; never waits. */
+ * driver; NULL and the special handles included), which is believed to touch
+ * `touched_bytes` of ranges. Records a marker when one is due, never on a
+ * capturing stream; never waits. */
 void pump_progress_issued(uint32_t stream_index, CUstream stream, uint64_t seq,
-                          uint64_t now_ns);
+                          uint64_t now_ns, uint64_t touched_bytes);
 
 /* After a synchronising call of the program returned success. `seq_before` is a
  * bound read before that call: header.next_seq - 1. Everything issued on the

@@ -21,7 +21,9 @@
 #include "act.h"
 #include "act_private.h"
 
-#define POOL 1024 /* markers a device: about 16,000 operations of run-ahead */
+#define POOL                                                                               \
+  4096 /* markers a device: one for each operation of four full launch queues              \
+        */
 #define GROWTH 64
 #define POLL_MIN_NS 50000
 #define POLL_MAX_NS 100000
@@ -35,17 +37,17 @@ struct marker {
   uint32_t held; /* 1 while an application thread has it */
 };
 
-/* What queues hold: number | life << 10. */
+/* What queues hold: number | life << 12. */
 static uint32_t ticket_of(uint32_t number, uint32_t life) {
-  return number | life << 10;
+  return number | life << 12;
 }
 static uint32_t number_of(uint32_t ticket) {
   return ticket % POOL;
 }
 static bool of_life(uint32_t ticket, uint32_t life) {
-  return ticket >> 10 == (life & 0x3fffff);
+  return ticket >> 12 == (life & 0xfffff);
 }
-_Static_assert(POOL == 1024, "a number has 10 bits in a ticket");
+_Static_assert(POOL == 4096, "a number has 12 bits in a ticket");
 
 /* Bounded queue of tickets, many producers and consumers: a cell's turn
  * says whether it is empty for position p (turn == p) or filled (turn == p + 1). */

@@ -33,8 +33,13 @@
 #define KEY_GONE 4 /* no stream has it: handles are aligned, special keys end in 1 or 2 */
 #define NO_CONTEXT 63
 
+/* A marker is due after that many operations, that much time of issue, or that
+ * many bytes touched on a stream: until it is known that operations have executed,
+ * their blocks cannot make way for others, so the bytes behind a stale head have to
+ * stay few beside a budget. */
 #define MARKER_OPERATIONS 16
 #define MARKER_NS 200000
+#define MARKER_BYTES (16u * PUMP_BLOCK_BYTES)
 
 #define EVENT_SLOTS 4096 /* newest record per program's event, lossy */
 #define EVENT_BUSY 1
@@ -45,8 +50,9 @@ static uint64_t keys[PUMP_MAX_STREAMS];
 static struct stream {
   CUcontext context;
   uint64_t issued, executed;
-  uint64_t marked_ns;    /* when the last marker was recorded */
-  uint32_t since_marker; /* operations issued since then */
+  uint64_t marked_ns;     /* when the last marker was recorded */
+  uint64_t touched_bytes; /* by operations issued since then */
+  uint32_t since_marker;  /* how many those are */
   uint32_t device;
 } streams[PUMP_MAX_STREAMS];
 static pthread_mutex_t insert_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -211,14 +217,17 @@ void pump_progress_advance(uint32_t stream_index, uint64_t seq) {
 }
 
 void pump_progress_issued(uint32_t stream_index, CUstream stream, uint64_t seq,
-                          uint64_t now_ns) {
+                          uint64_t now_ns, uint64_t touched_bytes) {
   if (stream_index >= PUMP_MAX_STREAMS) return;
   struct stream *mine = &streams[stream_index];
   pump_raise(&mine->issued, seq);
   pump_raise(&pump_shm->progress[stream_index].issued_seq, seq);
   uint32_t since = PUMP_ADD(&mine->since_marker, 1) + 1;
   if (stream_index == 0) return;
-  if (since < MARKER_OPERATIONS && now_ns - PUMP_LOAD(&mine->marked_ns) < MARKER_NS) return;
+  uint64_t touched = PUMP_ADD(&mine->touched_bytes, touched_bytes) + touched_bytes;
+  if (since < MARKER_OPERATIONS && touched < MARKER_BYTES &&
+      now_ns - PUMP_LOAD(&mine->marked_ns) < MARKER_NS)
+    return;
   uint32_t device = PUMP_LOAD(&mine->device);
   pump_set_need(device);
   if ((uintptr_t)stream <= 2) /* record on exactly the stream that the key names */
@@ -228,6 +237,7 @@ void pump_progress_issued(uint32_t stream_index, CUstream stream, uint64_t seq,
   if (!pump_marker_record(device, context, stream_index, stream, seq)) return;
   PUMP_STORE(&mine->marked_ns, now_ns);
   PUMP_STORE(&mine->since_marker, 0);
+  PUMP_STORE(&mine->touched_bytes, 0);
 }
 
 void pump_progress_stream_synced(uint32_t stream_index, uint64_t seq_before) {

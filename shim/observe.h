@@ -85,7 +85,7 @@ void pump_op_bytes(struct pump_op *op, uint64_t address, uint64_t bytes, uint32_
 
 /* A reported operation; seq 0: nothing was reported. */
 struct pump_token {
-  uint64_t seq, time_ns;
+  uint64_t seq, time_ns, touched_bytes;
   uint32_t stream_index;
 };
 

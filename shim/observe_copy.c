@@ -32,7 +32,7 @@ static void copied(uint64_t to, uint64_t from, size_t bytes, struct pump_at at) 
 static struct pump_token copying(uint64_t to, uint64_t from, size_t bytes,
                                  struct pump_at at) {
   struct pump_op op;
-  struct pump_token none = {0, 0, 0};
+  struct pump_token none = {0, 0, 0, 0};
   copy_extents(&op, to, from, bytes);
   return op.count == 0 ? none : pump_op_announce(&op, PUMP_EVENT_COPY, 0, at);
 }
@@ -42,7 +42,8 @@ static void arrived(struct pump_token token, struct pump_at at) {
   if (token.seq == 0) return;
   int saved = errno;
   struct pump_bracket bracket = pump_bracket_open();
-  pump_progress_issued(token.stream_index, at.stream, token.seq, token.time_ns);
+  pump_progress_issued(token.stream_index, at.stream, token.seq, token.time_ns,
+                       token.touched_bytes);
   pump_progress_stream_synced(token.stream_index, token.seq);
   pump_bracket_close(bracket);
   errno = saved;

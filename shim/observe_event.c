@@ -133,13 +133,16 @@ static bool capturing(CUstream stream) {
 /* Inside a bracket. */
 static struct pump_token announce(struct pump_op *op, uint32_t kind, uint64_t function,
                                   struct pump_at at) {
-  struct pump_token token = {0, 0, 0};
+  struct pump_token token = {0, 0, 0, 0};
   if (capturing(at.stream)) return token;
   int device = pump_current_device(NULL);
   token.time_ns = pump_now_ns();
   token.stream_index = pump_stream_index(at.given, at.per_thread);
   token.seq = PUMP_ADD(&pump_shm->header.next_seq, 1);
-  for (uint32_t i = 0; i < op->count; i++) pump_range_touch(&op->extents[i], token.seq);
+  for (uint32_t i = 0; i < op->count; i++) {
+    pump_range_touch(&op->extents[i], token.seq);
+    token.touched_bytes += op->extents[i].length_access >> 2;
+  }
   struct pump_event head = {.seq = token.seq,
                             .time_ns = token.time_ns,
                             .function = function,
@@ -156,7 +159,8 @@ static struct pump_token announce(struct pump_op *op, uint32_t kind, uint64_t fu
 
 static void issued(struct pump_token token, struct pump_at at) {
   if (token.seq != 0)
-    pump_progress_issued(token.stream_index, at.stream, token.seq, token.time_ns);
+    pump_progress_issued(token.stream_index, at.stream, token.seq, token.time_ns,
+                         token.touched_bytes);
 }
 
 void pump_op_report(struct pump_op *op, uint32_t kind, uint64_t function,
@@ -188,12 +192,8 @@ void pump_op_issued(struct pump_token token, struct pump_at at) {
 
 /* ---- other events --------------------------------------------------------- */
 
-static bool dormant(void) {
-  return __atomic_load_n(&pump_active, __ATOMIC_ACQUIRE) == 0;
-}
-
 void pump_event_range(uint32_t kind, const struct pump_range_info *info) {
-  if (dormant()) return;
+  if (pump_dormant()) return;
   struct pump_extent whole = {.slot = info->slot,
                               .generation = info->generation,
                               .length_access = info->length_bytes << 2};

@@ -130,7 +130,7 @@ SCENARIO(attach_carries_ranges_devices_and_counters_over) {
   pump_act_start();
   pump_act_context_seen(0, context);
   uint32_t stream = pump_stream_index(fake_stream_create(context), false);
-  pump_progress_issued(stream, NULL, 42, 1000000000);
+  pump_progress_issued(stream, NULL, 42, 1000000000, 0);
   pumpd_accept_and_attach(1);
   CHECK(pumpd.hello.magic == PUMP_HELLO_MAGIC &&
         pumpd.hello.abi_version == PUMP_ABI_VERSION);
@@ -323,7 +323,7 @@ static void *hammer(void *context) {
     uint64_t seq = PUMP_ADD(&pump_shm->header.next_seq, 1);
     CHECK(seq > last); /* numbers never go back */
     last = seq;
-    pump_progress_issued(pump_stream_index(NULL, true), NULL, seq, pump_now_ns());
+    pump_progress_issued(pump_stream_index(NULL, true), NULL, seq, pump_now_ns(), 0);
     pump_progress_stream_synced(pump_stream_index(NULL, true), seq);
     uint64_t position;
     if (pump_event_reserve(pump_shm, 1, &position)) pump_event_publish(pump_shm, position);

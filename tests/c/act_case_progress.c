@@ -22,8 +22,22 @@ static uint64_t issue(CUstream stream, uint64_t now_ns) {
   uint32_t index = pump_stream_index(stream, false);
   uint64_t seq = PUMP_ADD(&pump_shm->header.next_seq, 1);
   if ((uintptr_t)stream > 2) PUMP_ADD(&((struct fake_stream *)(void *)stream)->issued, 1);
-  pump_progress_issued(index, stream, seq, now_ns);
+  pump_progress_issued(index, stream, seq, now_ns, 0);
   return seq;
+}
+
+SCENARIO(an_operation_that_touches_many_bytes_gets_a_marker_of_its_own) {
+  CUstream stream = fake_stream_create(begin());
+  uint32_t index = pump_stream_index(stream, false);
+  issue(stream, 1000000000); /* the first one */
+  for (uint64_t i = 0; i < 3; i++) {
+    uint64_t seq = PUMP_ADD(&pump_shm->header.next_seq, 1);
+    pump_progress_issued(index, stream, seq, 1000000000, 16u * PUMP_BLOCK_BYTES);
+    CHECK(PUMP_LOAD(&fake.records) == 2 + i);
+  }
+  uint64_t seq = PUMP_ADD(&pump_shm->header.next_seq, 1);
+  pump_progress_issued(index, stream, seq, 1000000000, 15u * PUMP_BLOCK_BYTES);
+  CHECK(PUMP_LOAD(&fake.records) == 4); /* not yet */
 }
 
 SCENARIO(a_marker_goes_every_sixteen_operations_or_two_hundred_microseconds) {

@@ -35,7 +35,7 @@ uint32_t pump_active = 1, pump_captures;
 uint64_t pump_calls_seen;
 __thread uint32_t pump_inside __attribute__((tls_model("initial-exec")));
 
-static uint64_t issued_seq, synced_seq, context_seq, event_seq;
+static uint64_t issued_seq, touched_bytes, synced_seq, context_seq, event_seq;
 static CUstream issued_stream;
 static int gone, issues;
 
@@ -68,9 +68,11 @@ void pump_stream_gone(CUstream stream) {
   (void)stream;
   gone++;
 }
-void pump_progress_issued(uint32_t index, CUstream stream, uint64_t seq, uint64_t now_ns) {
+void pump_progress_issued(uint32_t index, CUstream stream, uint64_t seq, uint64_t now_ns,
+                          uint64_t touched) {
   (void)index;
   CHECK(now_ns == 4711);
+  touched_bytes = touched;
   issued_seq = seq;
   issued_stream = stream;
   issues++;
@@ -198,6 +200,7 @@ static void a_launch_reports_the_ranges_that_its_pointers_reach(void) {
   CHECK(extent_is(0, &a, 4096, a.length_bytes - 4096, PUMP_ACCESS_UNKNOWN));
   CHECK(extent_is(1, &b, 0, b.length_bytes, PUMP_ACCESS_UNKNOWN));
   CHECK(issued_seq == 1 && issued_stream == (CUstream)0x42);
+  CHECK(touched_bytes == a.length_bytes - 4096 + b.length_bytes);
   CHECK(pump_shm->ranges[a.slot].last_use_seq[0] == 1);
   CHECK(pump_shm->ranges[a.slot].last_use_seq[7] == 1);
   CHECK(pump_shm->shim_counters.operations == 1 && pump_inside == 0);

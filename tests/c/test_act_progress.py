@@ -4,6 +4,7 @@ import pytest
 from act_build import SANITIZERS, run
 
 SCENARIOS = [
+    "an_operation_that_touches_many_bytes_gets_a_marker_of_its_own",
     "a_marker_goes_every_sixteen_operations_or_two_hundred_microseconds",
     "executed_follows_the_stream_and_never_runs_ahead_or_back",
     "a_stream_that_is_stuck_does_not_hold_up_another_one",
