@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from pump.config.job import POLICIES as OFFERED
 from pump.model.blocks import NOT_NEEDED
 from pump.model.view import View
 from pump.policy import POLICIES, by_name
@@ -181,3 +182,7 @@ def test_a_block_in_doubt_is_asked_for_without_room_and_pushes_nothing_out() -> 
     decision = Window().decide(view)
     assert decision.to_gpu.tolist() == [1, 2]
     assert decision.to_host.tolist() == []
+
+
+def test_the_policies_that_pump_run_offers_are_those_there_are() -> None:
+    assert set(OFFERED) == set(POLICIES)
