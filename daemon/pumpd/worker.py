@@ -117,12 +117,13 @@ class Worker:
         """Read the state instead of the events that led to it. Events that still wait may
         tell some of it again; that changes nothing."""
         self._stale = False
+        newest_seq = max(0, self.mapping.shm.header.next_seq - 1)
         records: list[Range] = []
         for slot in self.mapping.range_slots():
             record = self.mapping.read_range(slot)
             if record is not None:
                 records.append(record)
-        self.model.resync(records)
+        self.model.resync(records, newest_seq)
         log.info("read the range table: %d ranges", len(records))
 
     def _reap(self) -> None:

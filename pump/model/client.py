@@ -44,6 +44,8 @@ _IS_OPERATION[[lib.PUMP_EVENT_KERNEL, lib.PUMP_EVENT_COPY, lib.PUMP_EVENT_MEMSET
 _IS_CHANGE: NDArray[np.bool_] = np.zeros(16, np.bool_)
 _IS_CHANGE[[lib.PUMP_EVENT_ALLOC, lib.PUMP_EVENT_FREE]] = True
 
+_REFUSED = (lib.PUMP_RESULT_STALE, lib.PUMP_RESULT_INVALID, lib.PUMP_RESULT_FAILED)
+
 ReadRange = Callable[[int], Range | None]
 
 
@@ -92,6 +94,9 @@ class _Device:
     facts: DeviceFacts
     short_of_room: bool = False
     in_flight: list[int] = field(default_factory=lambda: [0, 0])
+    held_at: list[int] = field(default_factory=lambda: [-1, -1])
+    """Per direction: what had been observed when a command was refused (stale, failed).
+    Until more has been read, deciding again would only repeat it."""
 
 
 class ClientModel:
@@ -137,11 +142,13 @@ class ClientModel:
         else:
             known.facts = facts
 
-    def resync(self, records: list[Range]) -> None:
+    def resync(self, records: list[Range], newest_seq: int) -> None:
         """Make the ranges those of `records`: at the start, and after events were lost.
 
-        Ranges that are known stay as they are.
+        Ranges that are known stay as they are. `newest_seq`: newest operation issued;
+        operations up to it that have not been read never will be.
         """
+        self.observed_seq = max(self.observed_seq, newest_seq)
         self.tally.resyncs += 1
         live = {record.slot: record for record in records}
         for slot, tracked in list(self.table.ranges.items()):
@@ -181,7 +188,11 @@ class ClientModel:
         if transfer is None:
             return None
         moved = transfer.slice
-        self.devices[transfer.device].in_flight[transfer.direction] -= len(moved.blocks)
+        known = self.devices[transfer.device]
+        known.in_flight[transfer.direction] -= len(moved.blocks)
+        if outcome.result in _REFUSED:
+            held = known.held_at[transfer.direction]
+            known.held_at[transfer.direction] = max(held, transfer.observed_seq)
         tracked = self.table.ranges.get(moved.slot)
         if tracked is None or tracked.record.generation != moved.generation:
             return transfer  # the range died meanwhile: its numbers belong to others
@@ -213,6 +224,12 @@ class ClientModel:
         counts = table.counts[device]
         share = max(SLICE_BLOCKS, known.facts.budget // IN_FLIGHT_SHARE)
         in_flight = min(IN_FLIGHT_BLOCKS, share)
+        credit = [
+            max(0, in_flight - known.in_flight[way])
+            if known.held_at[way] < self.observed_seq
+            else 0
+            for way in (TO_GPU, TO_HOST)
+        ]
         leavers = table.leavers(device, lib.PUMP_BY_NEED, LEAVERS_BLOCKS)
         return View(
             budget=known.facts.budget,
@@ -220,8 +237,8 @@ class ClientModel:
             resident=int(counts[RESIDENT] + counts[DOUBTED]),
             arriving=int(counts[ARRIVING]),
             leaving=int(counts[LEAVING]),
-            to_gpu_credit=max(0, in_flight - known.in_flight[TO_GPU]),
-            to_host_credit=max(0, in_flight - known.in_flight[TO_HOST]),
+            to_gpu_credit=credit[TO_GPU],
+            to_host_credit=credit[TO_HOST],
             missing=missing,
             missing_takes_room=table.state[missing] != DOUBTED,
             missing_need=self._need[:count].copy(),
@@ -245,8 +262,7 @@ class ClientModel:
 
     def take_back(self, transfer: Transfer) -> None:
         """A transfer could not be handed over (the ring is full): as if never started."""
-        result = lib.PUMP_RESULT_STALE
-        self.finish(Outcome(ticket=transfer.ticket, result=result, duration_us=0))
+        self.finish(Outcome(transfer.ticket, lib.PUMP_RESULT_DEAD, duration_us=0))
 
     # ---- inside ----------------------------------------------------------------------
 

@@ -37,7 +37,11 @@ probe: Any = load_probe()
 def run(*args: str, **env: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, str(SCRIPT), *args],
-        capture_output=True, text=True, timeout=30, env=os.environ | env, check=False,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        env=os.environ | env,
+        check=False,
     )
 
 
@@ -66,7 +70,10 @@ def test_bad_arguments_are_named_and_end_with_two(arguments: tuple[str, ...], na
 
 def test_sizes_are_read_with_their_suffixes() -> None:
     assert [probe.parse_size(text) for text in ("4096", "8K", "512m", "4G")] == [
-        4096, 8192, 512 << 20, 4 << 30,
+        4096,
+        8192,
+        512 << 20,
+        4 << 30,
     ]
 
 
@@ -194,8 +201,15 @@ def test_percentiles_interpolate_between_samples() -> None:
 
 def test_a_summary_is_sorted_scaled_and_complete() -> None:
     found = probe.us([3000, 1000, 2000])
-    assert found == {"n": 3, "median": 2.0, "p10": 1.2, "p90": 2.8, "p99": 2.98,
-                     "min": 1.0, "max": 3.0}
+    assert found == {
+        "n": 3,
+        "median": 2.0,
+        "p10": 1.2,
+        "p90": 2.8,
+        "p99": 2.98,
+        "min": 1.0,
+        "max": 3.0,
+    }
     assert probe.us([]) == {"n": 0}
 
 
@@ -244,8 +258,10 @@ def test_the_profile_undoes_the_cost_model() -> None:
             "1_slots_of_64_kib_in_one_block_us": {"median": 40.5},
             "32_slots_of_64_kib_in_one_block_us": {"median": 56.0},
         },
-        "duplex": {"one_out_thread_delta_in": {"median": 0.9},
-                   "one_out_thread_delta_out": {"median": 0.8}},
+        "duplex": {
+            "one_out_thread_delta_in": {"median": 0.9},
+            "one_out_thread_delta_out": {"median": 0.8},
+        },
     }
     found = probe.derive_profile({name: {"result": result} for name, result in answers.items()})
     assert found["t_cpupte_us"] == pytest.approx(0.25, rel=1e-3)
@@ -305,9 +321,13 @@ def test_a_crashing_question_is_a_failure_with_its_reason_and_its_notes(
 def test_a_finished_question_is_read_through_foreign_output(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    body = "print('a driver talks')\n" + NOTE + (
-        """print('@@probe {"note": "cut')\n"""
-        """print('@@probe {"status": "unsupported", "reason": "no such call"}')\n"""
+    body = (
+        "print('a driver talks')\n"
+        + NOTE
+        + (
+            """print('@@probe {"note": "cut')\n"""
+            """print('@@probe {"status": "unsupported", "reason": "no such call"}')\n"""
+        )
     )
     answer = probe.ask_in_child(question_of(monkeypatch, tmp_path, body), 20.0, GIB)
     assert (answer["status"], answer["reason"]) == ("unsupported", "no such call")

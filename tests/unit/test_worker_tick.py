@@ -165,7 +165,11 @@ def test_results_of_commands_lead_to_the_right_belief(make_client: MakeClient) -
     assert (out.slot, out.offset_bytes, out.length_bytes) == (first, 0, 4 * BLOCK)
     assert out.observed_seq == 1
     client.finish(out, lib.PUMP_RESULT_STALE)
-    worker.tick()  # the stale one is believed resident, and asked for again
+    worker.tick()
+    assert worker.model.table.state[:4].tolist() == [RESIDENT] * 4
+    assert client.commands(lib.PUMP_TO_HOST) == [], "not again before more has been read"
+    client.launch([second])
+    worker.tick()
     (again,) = client.commands(lib.PUMP_TO_HOST)
     client.finish(again)
     worker.tick()
@@ -175,6 +179,25 @@ def test_results_of_commands_lead_to_the_right_belief(make_client: MakeClient) -
     client.finish(to_gpu, lib.PUMP_RESULT_LATE)
     worker.tick()
     assert worker.model.table.state[4:8].tolist() == [RESIDENT] * 4
+
+
+def test_executors_that_refuse_everything_are_not_asked_over_and_over(
+    make_client: MakeClient,
+) -> None:
+    client = make_client(32)
+    worker = Worker(client.mapping, by_name("window"))
+    worker.tick()
+    slots = [client.alloc(16) for _ in range(4)]
+    client.launch(slots[2:])
+    asked = 0
+    for _ in range(100):
+        worker.tick()
+        for direction in (lib.PUMP_TO_HOST, lib.PUMP_TO_GPU):
+            for command in client.commands(direction):
+                asked += 1
+                client.finish(command, lib.PUMP_RESULT_FAILED)
+    assert 0 < asked < 20
+    assert worker.model.under_way == {}
 
 
 def test_a_range_freed_under_a_transfer_leaves_no_trace_in_its_successor(
