@@ -8,6 +8,10 @@
  * closed. So there is one, moved out of the way (900 and up), its device and inode
  * are compared before each use, and a number that is no longer ours is neither
  * used nor closed.
+ *
+ * Two pauses, each doubling: one between attempts that nobody answers, one after
+ * workers that died young. A worker that dies of this very client would otherwise
+ * be forked, attached and lost again as fast as pumpd can fork.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -28,6 +32,8 @@
 #define HEARTBEAT_NS 3000000000u
 #define BACKOFF_MIN_NS 50000000u
 #define BACKOFF_MAX_NS 2000000000u
+#define YOUNG_NS 5000000000u /* a worker that dies sooner died young */
+#define YOUNG_BACKOFF_MAX_NS 5000000000u
 #define PATIENCE_NS 400000000u /* about 0.8 s of attempts */
 #define BACKOFF_VERSION_NS 30000000000u
 
@@ -233,22 +239,42 @@ static void pause_before_retry(uint64_t pause_ns) {
     pump_futex_sleep(&link_state.stop, 0, until_ns - now_ns);
 }
 
+static uint64_t doubled(uint64_t pause_ns, uint64_t most_ns) {
+  return pause_ns * 2 < most_ns ? pause_ns * 2 : most_ns;
+}
+
+/* The pause after an attached worker that served for `served_ns`. */
+static uint64_t pause_after_worker(uint64_t *young_ns, uint64_t served_ns) {
+  static uint32_t said;
+  if (served_ns >= YOUNG_NS) *young_ns = BACKOFF_MIN_NS;
+  uint64_t pause_ns = *young_ns;
+  *young_ns = doubled(pause_ns, YOUNG_BACKOFF_MAX_NS);
+  if (pause_ns == YOUNG_BACKOFF_MAX_NS)
+    pump_log_once(&said, PUMP_LOG_WARNING,
+                  "pumpd's workers for this process keep dying: it mostly runs on demand "
+                  "paging (see pumpd's log)");
+  return pause_ns;
+}
+
 static void *link_thread(void *nothing) {
   (void)nothing;
   pump_enter();
-  uint64_t backoff_ns = BACKOFF_MIN_NS;
+  uint64_t backoff_ns = BACKOFF_MIN_NS, young_ns = BACKOFF_MIN_NS;
   while (!stopped()) {
     enum end end = join_worker();
+    uint64_t pause_ns = end == WRONG_VERSION ? BACKOFF_VERSION_NS : backoff_ns;
     if (end == WORKER_GONE) {
       pump_log(PUMP_LOG_DEBUG, "attached to a worker");
+      uint64_t attached_ns = pump_now_ns();
+      end = watch_worker(attached_ns);
+      pause_ns = pause_after_worker(&young_ns, pump_now_ns() - attached_ns);
       backoff_ns = BACKOFF_MIN_NS;
-      end = watch_worker(pump_now_ns());
     }
     drop_socket();
     if (end == STOPPED || stopped()) break;
     say_end(end, backoff_ns);
-    pause_before_retry(end == WRONG_VERSION ? BACKOFF_VERSION_NS : backoff_ns);
-    backoff_ns = backoff_ns * 2 < BACKOFF_MAX_NS ? backoff_ns * 2 : BACKOFF_MAX_NS;
+    pause_before_retry(pause_ns);
+    if (end != WORKER_GONE) backoff_ns = doubled(backoff_ns, BACKOFF_MAX_NS);
   }
   drop_socket();
   return NULL;

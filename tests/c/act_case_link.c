@@ -314,6 +314,34 @@ SCENARIO(a_forked_child_gives_the_socket_and_the_mapping_up) {
   pumpd_end();
 }
 
+/* From the death of the worker to the client's next hello. */
+static uint64_t pause_ns(uint64_t attaches) {
+  uint64_t begin_ns = pump_now_ns();
+  pumpd_die();
+  pumpd_accept_and_attach(attaches);
+  return pump_now_ns() - begin_ns;
+}
+
+SCENARIO(workers_that_die_young_are_asked_for_ever_more_rarely) {
+  const uint64_t ms = 1000000, slack = 400 * ms; /* sanitizers and a busy machine */
+  fake_context_create(0);
+  pumpd_start();
+  pump_act_start();
+  pumpd_accept_and_attach(1);
+  for (uint64_t life = 2, least = 50 * ms; life <= 7; life++, least *= 2) {
+    uint64_t pause = pause_ns(life);
+    CHECK(pause >= least && pause < least + slack);
+  }
+  uint64_t begin_ns = pump_now_ns();
+  while (pump_now_ns() - begin_ns < 5100 * ms) { /* this one serves for long */
+    PUMP_STORE(&pumpd.shm->header.worker_heartbeat_ns, pump_now_ns());
+    harness_sleep_us(100000);
+  }
+  CHECK(pump_link_losses() == 6);
+  CHECK(pause_ns(8) < 50 * ms + slack);
+  pumpd_end();
+}
+
 /* Hooks and executors work on while one worker after the other dies. */
 static uint32_t hammering;
 static void *hammer(void *context) {
@@ -346,7 +374,7 @@ SCENARIO(workers_may_die_at_any_moment_under_load) {
   hammering = 1;
   for (int i = 0; i < 2; i++)
     CHECK(pthread_create(&threads[i], NULL, hammer, context) == 0);
-  for (uint64_t life = 1; life <= 12; life++) {
+  for (uint64_t life = 1; life <= 8; life++) {
     pumpd_accept_and_attach(life);
     uint32_t answered = 0;
     for (uint32_t i = 0; i < 200; i++) {

@@ -34,6 +34,10 @@ def test_a_worker_that_stops_beating_is_left_for_a_new_one() -> None:
     assert sum("worker is gone" in line for line in lines_of(done.stderr)) == 1
 
 
+def test_workers_that_die_young_are_asked_for_ever_more_rarely() -> None:
+    run("address,undefined", "workers_that_die_young_are_asked_for_ever_more_rarely")
+
+
 def test_a_forked_child_gives_the_socket_and_the_mapping_up() -> None:
     run("address,undefined", "a_forked_child_gives_the_socket_and_the_mapping_up")
 
