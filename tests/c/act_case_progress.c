@@ -95,11 +95,11 @@ SCENARIO(an_empty_pool_costs_a_marker_and_nothing_else) {
   CUstream stream = fake_stream_create(context);
   uint64_t now_ns = 1000000000, last = 0;
   uint64_t begin_ns = pump_now_ns();
-  for (int i = 0; i < 4000; i++) last = issue(stream, now_ns += 300000); /* each is due */
+  for (int i = 0; i < 9000; i++) last = issue(stream, now_ns += 300000); /* each is due */
   CHECK(pump_now_ns() - begin_ns < 5000000000u);
   CHECK(pump_markers_skipped() > 0);
-  CHECK(PUMP_LOAD(&fake.events_alive) <= 1024 + 5);
-  fake_execute(stream, 4000);
+  CHECK(PUMP_LOAD(&fake.events_alive) <= 4096 + 5);
+  fake_execute(stream, 9000);
   EVENTUALLY(executed(pump_stream_index(stream, false)) > 0);
   EVENTUALLY((last = issue(stream, now_ns += 300000)) && (fake_execute(stream, 1), 1) &&
              executed(pump_stream_index(stream, false)) + 50 > last);

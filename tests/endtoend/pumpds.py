@@ -29,7 +29,7 @@ def of_job(job_pid: int) -> Pumpd:
     for process in psutil.process_iter():
         try:
             command = process.cmdline()
-            if "pumpd" in command and str(job_pid) in command:
+            if "pumpd" in map(os.path.basename, command) and str(job_pid) in command:
                 found[process.pid] = process
         except psutil.Error:
             continue

@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import random
 import subprocess
-import sys
 
 import pumpds
 import pytest
-from conftest import Job
+from conftest import BIN, Job
 from job import expected
 
 SHAPE = {"buffers": 24, "mib": 4, "steps": 700, "seed": 5}
@@ -59,19 +58,9 @@ def test_a_killed_pumpd_leaves_the_job_right_and_a_new_one_is_found(
     for pid in (everything.supervisor, everything.warm, *everything.workers):
         pumpds.kill(pid)
     socket = pumpds.socket_of(process.pid)
+    where = ["--socket", str(socket), "--job-pid", str(process.pid)]
     again = subprocess.Popen(
-        [
-            sys.executable,
-            "-m",
-            "pumpd",
-            "job",
-            "--socket",
-            str(socket),
-            "--job-pid",
-            str(process.pid),
-            "--policy",
-            "window",
-        ],
+        [str(BIN / "pumpd"), "job", *where, "--policy", "window"],
         stdin=subprocess.DEVNULL,
     )
     try:

@@ -8,13 +8,13 @@ import random
 import socket
 import struct
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pumpds
 import pytest
+from conftest import BIN
 
 from pump.wire.abi import SHM_BYTES, lib
 
@@ -27,7 +27,7 @@ def pumpd(tmp_path: Path) -> Iterator[Path]:
     """A pumpd whose job is this test; yields its socket."""
     path = tmp_path / "socket"
     log = (tmp_path / "pumpd.log").open("w")
-    command = [sys.executable, "-m", "pumpd", "job", "--socket", str(path)]
+    command = [str(BIN / "pumpd"), "job", "--socket", str(path)]
     process = subprocess.Popen(
         [*command, "--job-pid", str(os.getpid()), "--log-level", "debug"],
         stdin=subprocess.DEVNULL,
