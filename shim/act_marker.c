@@ -173,7 +173,7 @@ struct poller {
   uint32_t blocked[PUMP_MAX_STREAMS]; /* pass in which a stream's oldest was not ready */
   bool over;
 };
-static struct poller pollers[PUMP_MAX_DEVICES]; /* 8 KiB each: not on a stack */
+static struct poller pollers[PUMP_MAX_DEVICES]; /* 20 KiB each: not on a stack */
 
 static bool note(struct poller *poller, CUresult result, const char *call) {
   if (!pump_set_note(poller->role.set, result, call)) poller->over = true;
