@@ -1,7 +1,7 @@
 /* context.c - contexts, the thread's stack of them, their settings.
  *
- * All contexts share the one device, its memory and the model. What they own are
- * streams (destroyed with them) and settings that are stored and given back.
+ * All contexts share the one device, its memory and the model. What they own
+ * ends with them: streams, modules, memory; settings are stored and given back.
  */
 #include <string.h>
 
@@ -26,6 +26,14 @@ static void defaults(struct vd_context *context, unsigned int flags, unsigned in
   __atomic_store_n(&context->alive, true, __ATOMIC_RELEASE);
 }
 
+/* Its work has ended: what it owns goes with it. */
+static void drop_locked(struct vd_context *context) {
+  vd_streams_drop_context_locked(context);
+  vd_modules_drop_context_locked(context);
+  vd_memory_drop_context_locked(context);
+  __atomic_store_n(&context->alive, false, __ATOMIC_RELEASE);
+}
+
 /* -- the primary context -- */
 
 CUresult vd_cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice device) {
@@ -44,8 +52,7 @@ CUresult vd_cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice device) {
 static CUresult primary_end_locked(void) {
   if (!vd.primary.alive) return CUDA_SUCCESS;
   CUresult result = vd_wait_device_locked();
-  vd_streams_drop_context_locked(&vd.primary);
-  __atomic_store_n(&vd.primary.alive, false, __ATOMIC_RELEASE);
+  drop_locked(&vd.primary);
   return result;
 }
 
@@ -149,8 +156,7 @@ CUresult vd_cuCtxDestroy_v2(CUcontext handle) {
   if (!vd_context_alive(context) || context->primary) return CUDA_ERROR_INVALID_CONTEXT;
   vd_lock();
   CUresult result = vd_wait_device_locked();
-  vd_streams_drop_context_locked(context);
-  __atomic_store_n(&context->alive, false, __ATOMIC_RELEASE);
+  drop_locked(context);
   for (uint32_t i = 0; i < VD_MAX_CONTEXTS; i++)
     if (vd.contexts[i] == context) vd.contexts[i] = NULL;
   vd_object_free(context);

@@ -143,6 +143,8 @@ struct vd_module {
   uint32_t magic;
   struct image *image;
   struct vd_library *library;     /* owns the image when not NULL */
+  struct vd_context *context;     /* with which it ends, unless it is a library's */
+  struct vd_module *next, **link; /* of all that are no library's */
   struct vd_function **functions; /* one per kernel of the image */
   struct vd_memory **globals;     /* one per global; created on first use */
 };
@@ -251,6 +253,7 @@ struct vd_thread {
   uint32_t depth;
   int capture_mode;                 /* CU_STREAM_CAPTURE_MODE_* */
   struct vd_stream *default_stream; /* per-thread default stream */
+  uint64_t default_stream_id;       /* of it while it lives */
   uint64_t random;
 };
 extern __thread struct vd_thread vd_thread;
@@ -320,6 +323,7 @@ struct vd_memory *vd_memory_at(uint64_t address); /* in any set */
 CUresult vd_memory_new(enum vd_memory_kind kind, uint64_t length_bytes,
                        struct vd_memory **out);
 uint64_t vd_memory_release(struct vd_memory *memory); /* without waiting */
+void vd_memory_drop_context_locked(const struct vd_context *context);
 uint32_t vd_memory_block(const struct vd_memory *memory, uint64_t address);
 
 /* timeline.c. *_locked run with the lock; waits release it meanwhile. */
@@ -398,6 +402,7 @@ CUresult vd_image_load_file(const char *path, struct image **out);
 CUresult vd_module_from(struct image *image, struct vd_library *library,
                         struct vd_module **out);
 void vd_module_free_locked(struct vd_module *module);
+void vd_modules_drop_context_locked(const struct vd_context *context);
 CUresult vd_module_global_locked(struct vd_module *module, const char *name, bool managed,
                                  CUdeviceptr *address, size_t *length_bytes);
 

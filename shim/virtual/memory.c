@@ -71,7 +71,10 @@ CUresult vd_memory_new(enum vd_memory_kind kind, uint64_t length_bytes,
 uint64_t vd_memory_release(struct vd_memory *memory) {
   struct gpu_cost cost = {0};
   vd_range_remove(set_of(memory->kind), memory);
-  madvise((void *)memory->base, memory->reserved_bytes, MADV_DONTNEED);
+  /* Whole pages only: the neighbours in the first and the last one live on. */
+  uint64_t first = (memory->base + 4095) & ~4095ull;
+  uint64_t last = (memory->base + memory->reserved_bytes) & ~4095ull;
+  if (last > first) madvise((void *)first, last - first, MADV_DONTNEED);
   if (memory->kind == VD_MANAGED)
     gpu_range_destroy(vd.engine, vd_now_ns(), &vd_hooks,
                       vd_memory_block(memory, memory->base),
@@ -81,6 +84,16 @@ uint64_t vd_memory_release(struct vd_memory *memory) {
   if (memory->pool != NULL) memory->pool->used_bytes -= memory->reserved_bytes;
   free(memory);
   return cost.complete_ns;
+}
+
+/* All of the context's own; memory of pools and of libraries belongs to none. */
+void vd_memory_drop_context_locked(const struct vd_context *context) {
+  struct vd_range_set *const sets[] = {&vd.managed, &vd.plain};
+  for (int s = 0; s < 2; s++)
+    for (size_t i = sets[s]->count; i-- > 0;) {
+      struct vd_memory *memory = sets[s]->entries[i].memory;
+      if (memory->context == context && memory->pool == NULL) vd_memory_release(memory);
+    }
 }
 
 static CUresult allocate(enum vd_memory_kind kind, CUdeviceptr *out, size_t length_bytes,

@@ -10,6 +10,8 @@
 
 #include "driver.h"
 
+static struct vd_module *modules; /* all that are no library's */
+
 enum { JIT_ERROR_LOG_BUFFER = 5, JIT_ERROR_LOG_BUFFER_BYTES = 6 };
 
 static int compute_capability(void) {
@@ -75,6 +77,13 @@ CUresult vd_module_from(struct image *image, struct vd_library *library,
     vd_module_free_locked(module);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
+  if (library == NULL) {
+    module->context = vd_current();
+    module->next = modules;
+    module->link = &modules;
+    if (modules != NULL) modules->link = &module->next;
+    modules = module;
+  }
   *out = module;
   return CUDA_SUCCESS;
 }
@@ -84,10 +93,19 @@ void vd_module_free_locked(struct vd_module *module) {
     if (module->functions[i] != NULL) vd_object_free(module->functions[i]);
   for (size_t i = 0; module->globals && i < module->image->global_count; i++)
     if (module->globals[i] != NULL) vd_memory_release(module->globals[i]);
+  if (module->link != NULL) *module->link = module->next;
+  if (module->next != NULL) module->next->link = module->link;
   free(module->functions);
   free(module->globals);
   if (module->library == NULL) image_free(module->image);
   vd_object_free(module);
+}
+
+void vd_modules_drop_context_locked(const struct vd_context *context) {
+  for (struct vd_module *module = modules, *next; module != NULL; module = next) {
+    next = module->next;
+    if (module->context == context) vd_module_free_locked(module);
+  }
 }
 
 static CUresult load(CUmodule *out, struct image *image) {
@@ -198,6 +216,7 @@ CUresult vd_module_global_locked(struct vd_module *module, const char *name, boo
                                       global->length_bytes, &module->globals[i]);
       if (result != CUDA_SUCCESS) return result;
       module->globals[i]->flags = CU_MEM_ATTACH_GLOBAL;
+      if (module->library != NULL) module->globals[i]->context = NULL; /* ends with it */
       if (global->initial != NULL)
         memcpy((void *)module->globals[i]->base, global->initial, global->initial_bytes);
     }

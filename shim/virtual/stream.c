@@ -50,10 +50,19 @@ void vd_streams_drop_context_locked(struct vd_context *context) {
 /* A thread that ends takes its default stream with it. */
 static pthread_key_t default_stream_key;
 
-static void thread_ended(void *stream) {
+/* The handle alone would not do: it comes back as another stream's. */
+static struct vd_stream *own_default_stream(void) {
+  struct vd_stream *stream = vd_thread.default_stream;
+  bool own = vd_is(stream, VD_STREAM) && stream->id == vd_thread.default_stream_id;
+  return own ? stream : NULL;
+}
+
+static void thread_ended(void *unused) {
+  (void)unused;
   if (__atomic_load_n(&vd.state, __ATOMIC_ACQUIRE) != VD_READY) return;
   vd_lock();
-  if (vd_is(stream, VD_STREAM)) destroy_locked(stream);
+  struct vd_stream *stream = own_default_stream();
+  if (stream != NULL) destroy_locked(stream);
   vd_unlock();
 }
 
@@ -64,10 +73,11 @@ CUresult vd_streams_start(void) {
 }
 
 static struct vd_stream *default_stream_locked(void) {
-  struct vd_stream *stream = vd_thread.default_stream;
-  if (vd_is(stream, VD_STREAM) && stream->context == vd_current()) return stream;
+  struct vd_stream *stream = own_default_stream();
+  if (stream != NULL && stream->context == vd_current()) return stream;
   stream = vd_stream_new_locked(CU_STREAM_DEFAULT, 0);
   vd_thread.default_stream = stream;
+  vd_thread.default_stream_id = stream != NULL ? stream->id : 0;
   if (stream != NULL) pthread_setspecific(default_stream_key, stream);
   return stream;
 }
