@@ -35,15 +35,17 @@ void pump_context_reset(void);
 
 /* ---- device memory that is not converted (observe_plain.c) --------------- */
 
-/* Remember and forget one allocation, for the figures only; a full table means
- * that further ones are not counted. */
-void pump_plain_add(uint64_t base, uint64_t bytes, uint32_t device);
-
 struct pump_plain_info {
   uint64_t base, bytes;
+  CUcontext context; /* whose end is its end */
   uint32_t device;
 };
+
+/* Remember and forget one allocation, for the figures only; a full table means
+ * that further ones are not counted. */
+void pump_plain_add(const struct pump_plain_info *info);
 bool pump_plain_remove(uint64_t base, struct pump_plain_info *info);
+void pump_plain_context_gone(CUcontext context);
 void pump_plain_reset(void);
 
 /* ---- operations and events (observe_event.c) ----------------------------- */

@@ -61,6 +61,7 @@ static void going(CUcontext context) {
   PUMP_ADD(&pump_calls_seen, 1);
   PUMP_ADD(&epoch, 1);
   if (context == NULL) return;
+  pump_params_forget(); /* its modules end with it, and their handles come back */
   pump_enter();
   pump_act_context_gone(context);
   pump_leave();
@@ -78,6 +79,7 @@ static void gone(CUcontext context) {
       pump_limit_return(info.device, info.length_bytes);
     pump_range_release(info.slot);
   }
+  if (context != NULL) pump_plain_context_gone(context);
 }
 
 /* After a successful creation, which has made the context current. */
@@ -159,14 +161,15 @@ static bool primary_is_active(CUdevice device) {
          active != 0;
 }
 
-/* A reset keeps the references that were retained, a release gives one back; the
- * context is gone when the driver says that it is no longer active. */
+/* A reset keeps the references that were retained, a release gives one back. What was
+ * in the context is gone after a reset, active again or not, and after a release when
+ * the driver says that it is no longer active. */
 static void primary_ended(CUdevice device, CUcontext context, bool reset) {
   if (!in_bounds(device)) return;
   pthread_mutex_lock(&primary_lock);
   if (!reset && primaries[device].retained > 0) primaries[device].retained--;
   pthread_mutex_unlock(&primary_lock);
-  if (context != NULL && !primary_is_active(device)) gone(context);
+  if (context != NULL && (reset || !primary_is_active(device))) gone(context);
 }
 
 #define HOOK_PRIMARY_END(name, reset)                                                      \

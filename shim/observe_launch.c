@@ -64,14 +64,14 @@ HOOK_LAUNCH(cuLaunchCooperativeKernel_ptsz, pump_at(stream, true), COOPERATIVE,
 
 /* ---- modules and libraries: their handles may be used again --------------- */
 
+/* Forgotten before: once the real call is through, another thread may launch another
+ * kernel by the same handle. */
 CUresult cuModuleUnload(CUmodule module) {
-  CUresult result = pump_real.cuModuleUnload(module);
   if (!pump_inert()) pump_params_forget();
-  return result;
+  return pump_real.cuModuleUnload(module);
 }
 
 CUresult cuLibraryUnload(CUlibrary library) {
-  CUresult result = pump_real.cuLibraryUnload(library);
   if (!pump_inert()) pump_params_forget();
-  return result;
+  return pump_real.cuLibraryUnload(library);
 }

@@ -30,16 +30,19 @@ static bool try_plain(CUresult error) {
          error == CUDA_ERROR_INVALID_VALUE;
 }
 
-static CUresult allocate_plain(CUdeviceptr *address, size_t bytes, int device) {
+static CUresult allocate_plain(CUdeviceptr *address, size_t bytes, int device,
+                               CUcontext context) {
   CUresult result = pump_real.cuMemAlloc_v2(address, bytes);
   if (result == CUDA_SUCCESS && device >= 0)
-    pump_plain_add(*address, bytes, (uint32_t)device);
+    pump_plain_add(&(struct pump_plain_info){
+        .base = *address, .bytes = bytes, .context = context, .device = (uint32_t)device});
   return result;
 }
 
 /* Managed memory that cannot be tracked would never be evicted nor given back to
  * the limit: hand it back and let the program have what it asked for. */
-static CUresult undo_conversion(CUdeviceptr *address, size_t bytes, int device, int why) {
+static CUresult undo_conversion(CUdeviceptr *address, size_t bytes, int device,
+                                CUcontext context, int why) {
   static uint32_t said;
   pump_log_once(&said, PUMP_LOG_WARNING,
                 "an allocation stays device memory: its range cannot be tracked (%s)",
@@ -48,7 +51,7 @@ static CUresult undo_conversion(CUdeviceptr *address, size_t bytes, int device, 
                                  : "no memory for the index");
   CUresult result = pump_real.cuMemFree_v2(*address);
   pump_limit_return((uint32_t)device, whole_blocks(bytes));
-  return result == CUDA_SUCCESS ? allocate_plain(address, bytes, device) : result;
+  return result == CUDA_SUCCESS ? allocate_plain(address, bytes, device, context) : result;
 }
 
 static CUresult allocate_converted(CUdeviceptr *address, size_t bytes, int device,
@@ -58,7 +61,7 @@ static CUresult allocate_converted(CUdeviceptr *address, size_t bytes, int devic
   CUresult result = pump_real.cuMemAllocManaged(address, rounded, CU_MEM_ATTACH_GLOBAL);
   if (result != CUDA_SUCCESS) {
     pump_limit_return((uint32_t)device, rounded);
-    return try_plain(result) ? allocate_plain(address, bytes, device) : result;
+    return try_plain(result) ? allocate_plain(address, bytes, device, context) : result;
   }
   struct pump_range_info info = {.base = *address,
                                  .length_bytes = rounded,
@@ -68,7 +71,7 @@ static CUresult allocate_converted(CUdeviceptr *address, size_t bytes, int devic
                                  .context = context};
   int slot = pump_range_add(&info);
   if (info.displaced_bytes != 0) pump_limit_return(info.device, info.displaced_bytes);
-  if (slot < 0) return undo_conversion(address, bytes, device, slot);
+  if (slot < 0) return undo_conversion(address, bytes, device, context, slot);
   pump_act_populate(info.slot, info.generation);
   pump_event_range(PUMP_EVENT_ALLOC, &info);
   return result;
@@ -81,7 +84,7 @@ static CUresult allocate(CUdeviceptr *address, size_t bytes) {
   int device = pump_current_device(&context);
   if (device < 0 || address == NULL || bytes < PUMP_BLOCK_BYTES ||
       bytes > SIZE_MAX - PUMP_BLOCK_BYTES || !pump_device_converts((uint32_t)device))
-    return allocate_plain(address, bytes, address == NULL ? -1 : device);
+    return allocate_plain(address, bytes, address == NULL ? -1 : device, context);
   return allocate_converted(address, bytes, device, context);
 }
 
@@ -143,7 +146,8 @@ static void track_managed(CUdeviceptr address, size_t bytes) {
   if (slot >= 0)
     pump_event_range(PUMP_EVENT_ALLOC, &info);
   else
-    pump_plain_add(address, bytes, (uint32_t)device);
+    pump_plain_add(&(struct pump_plain_info){
+        .base = address, .bytes = bytes, .context = context, .device = (uint32_t)device});
 }
 
 CUresult cuMemAllocManaged(CUdeviceptr *address, size_t bytes, unsigned int flags) {
@@ -177,7 +181,7 @@ static CUresult free_other(CUdeviceptr address) {
   struct pump_plain_info info;
   bool counted = pump_plain_remove(address, &info);
   CUresult result = pump_real.cuMemFree_v2(address);
-  if (counted && result != CUDA_SUCCESS) pump_plain_add(info.base, info.bytes, info.device);
+  if (counted && result != CUDA_SUCCESS) pump_plain_add(&info);
   return result;
 }
 

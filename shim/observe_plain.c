@@ -26,11 +26,11 @@ static uint32_t find(uint64_t base) {
   return i;
 }
 
-void pump_plain_add(uint64_t base, uint64_t bytes, uint32_t device) {
-  if (base == 0) return;
+void pump_plain_add(const struct pump_plain_info *info) {
+  if (info->base == 0) return;
   pthread_mutex_lock(&pump_range_lock);
-  uint32_t i = find(base);
-  if (entries[i].base == base) { /* its context went away without a free */
+  uint32_t i = find(info->base);
+  if (entries[i].base == info->base) { /* its context went away without a free */
     pump_device_account(entries[i].device, 0, -(int64_t)entries[i].bytes);
   } else if (used >= FULL) {
     pthread_mutex_unlock(&pump_range_lock);
@@ -38,8 +38,8 @@ void pump_plain_add(uint64_t base, uint64_t bytes, uint32_t device) {
   } else {
     used++;
   }
-  entries[i] = (struct pump_plain_info){.base = base, .bytes = bytes, .device = device};
-  pump_device_account(device, 0, (int64_t)bytes);
+  entries[i] = *info;
+  pump_device_account(info->device, 0, (int64_t)info->bytes);
   pthread_mutex_unlock(&pump_range_lock);
 }
 
@@ -69,6 +69,23 @@ bool pump_plain_remove(uint64_t base, struct pump_plain_info *info) {
   }
   pthread_mutex_unlock(&pump_range_lock);
   return found;
+}
+
+/* Taking one out may move another into its place, also one from the table's end: so
+ * a place is looked at again, and the table once more until nothing is found. */
+void pump_plain_context_gone(CUcontext context) {
+  pthread_mutex_lock(&pump_range_lock);
+  bool found = used != 0;
+  while (found) {
+    found = false;
+    for (uint32_t i = 0; i < ENTRIES; i++)
+      while (entries[i].base != 0 && entries[i].context == context) {
+        pump_device_account(entries[i].device, 0, -(int64_t)entries[i].bytes);
+        take_out(i);
+        found = true;
+      }
+  }
+  pthread_mutex_unlock(&pump_range_lock);
 }
 
 void pump_plain_reset(void) {

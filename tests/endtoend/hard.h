@@ -1,0 +1,126 @@
+/* hard.h - what the hard_*.c programs share: the driver, kernels, checked buffers.
+ *
+ * The programs are linked against nothing of CUDA. Like the CUDA runtime they dlopen
+ * the driver, take cuGetProcAddress_v2 by dlsym and everything else from it: `cu` has
+ * the functions with the legacy default stream, `pt` those with the per-thread one.
+ *
+ * A `set` is some buffers whose contents follow from the `mix` kernels that were
+ * launched on them: a = a * K + b + seed. One word of every 4 KiB is computed on the
+ * host as well and compared at the end.
+ */
+#ifndef HARD_H
+#define HARD_H
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "pump_cuda.h"
+
+typedef struct CUgraphExec_st *CUgraphExec;
+
+/* base name, version asked for, parameters */
+#define CALLS(X)                                                                           \
+  X(Init, 2000, (unsigned))                                                                \
+  X(DevicePrimaryCtxRetain, 7000, (CUcontext *, CUdevice))                                 \
+  X(DevicePrimaryCtxRelease, 11000, (CUdevice))                                            \
+  X(DevicePrimaryCtxReset, 11000, (CUdevice))                                              \
+  X(CtxCreate, 3020, (CUcontext *, unsigned, CUdevice))                                    \
+  X(CtxDestroy, 4000, (CUcontext))                                                         \
+  X(CtxSetCurrent, 4000, (CUcontext))                                                      \
+  X(CtxGetCurrent, 4000, (CUcontext *))                                                    \
+  X(CtxSynchronize, 2000, (void))                                                          \
+  X(ModuleLoadData, 2000, (CUmodule *, const void *))                                      \
+  X(ModuleUnload, 2000, (CUmodule))                                                        \
+  X(ModuleGetFunction, 2000, (CUfunction *, CUmodule, const char *))                       \
+  X(MemAlloc, 3020, (CUdeviceptr *, size_t))                                               \
+  X(MemAllocManaged, 6000, (CUdeviceptr *, size_t, unsigned))                              \
+  X(MemAllocPitch, 3020, (CUdeviceptr *, size_t *, size_t, size_t, unsigned))              \
+  X(MemFree, 3020, (CUdeviceptr))                                                          \
+  X(MemGetInfo, 3020, (size_t *, size_t *))                                                \
+  X(MemGetAddressRange, 3020, (CUdeviceptr *, size_t *, CUdeviceptr))                      \
+  X(PointerGetAttribute, 4000, (void *, int, CUdeviceptr))                                 \
+  X(PointerGetAttributes, 7000, (unsigned, int *, void **, CUdeviceptr))                   \
+  X(MemcpyHtoD, 3020, (CUdeviceptr, const void *, size_t))                                 \
+  X(MemcpyDtoH, 3020, (void *, CUdeviceptr, size_t))                                       \
+  X(MemcpyDtoDAsync, 3020, (CUdeviceptr, CUdeviceptr, size_t, CUstream))                   \
+  X(MemsetD32, 3020, (CUdeviceptr, unsigned, size_t))                                      \
+  X(MemsetD32Async, 3020, (CUdeviceptr, unsigned, size_t, CUstream))                       \
+  X(StreamCreate, 2000, (CUstream *, unsigned))                                            \
+  X(StreamDestroy, 4000, (CUstream))                                                       \
+  X(StreamSynchronize, 2000, (CUstream))                                                   \
+  X(StreamQuery, 2000, (CUstream))                                                         \
+  X(StreamWaitEvent, 3020, (CUstream, CUevent, unsigned))                                  \
+  X(StreamBeginCapture, 10010, (CUstream, int))                                            \
+  X(StreamEndCapture, 10000, (CUstream, CUgraph *))                                        \
+  X(StreamIsCapturing, 10000, (CUstream, int *))                                           \
+  X(GraphInstantiateWithFlags, 11040, (CUgraphExec *, CUgraph, unsigned long long))        \
+  X(GraphLaunch, 10000, (CUgraphExec, CUstream))                                           \
+  X(GraphExecDestroy, 10000, (CUgraphExec))                                                \
+  X(GraphDestroy, 10000, (CUgraph))                                                        \
+  X(EventCreate, 2000, (CUevent *, unsigned))                                              \
+  X(EventDestroy, 4000, (CUevent))                                                         \
+  X(EventRecord, 2000, (CUevent, CUstream))                                                \
+  X(EventQuery, 2000, (CUevent))                                                           \
+  X(EventSynchronize, 2000, (CUevent))                                                     \
+  X(LaunchKernel, 4000,                                                                    \
+    (CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,     \
+     CUstream, void **, void **))
+
+struct api {
+#define X(name, version, parameters) CUresult(*name) parameters;
+  CALLS(X)
+#undef X
+};
+extern struct api cu, pt;
+
+#define MIB ((size_t)1 << 20)
+#define FAIL(...) (fprintf(stderr, __VA_ARGS__), fputc('\n', stderr), _exit(9))
+#define CHECK(condition)                                                                   \
+  ((condition) ? (void)0 : (void)FAIL("%s:%d: not so: %s", __FILE__, __LINE__, #condition))
+#define MUST(call)                                                                         \
+  do {                                                                                     \
+    CUresult result_ = (call);                                                             \
+    if (result_ != CUDA_SUCCESS)                                                           \
+      FAIL("%s:%d: %d: %s", __FILE__, __LINE__, result_, #call);                           \
+  } while (0)
+
+#define SET_MAX 24
+#define BUFFER_BYTES (4 * MIB)
+#define WORDS (BUFFER_BYTES / 8)
+#define STRIDE 512
+#define SAMPLES (WORDS / STRIDE)
+
+struct set {
+  unsigned count;
+  uint32_t random;
+  CUdeviceptr buffers[SET_MAX];
+  uint64_t model[SET_MAX][SAMPLES]; /* word i * STRIDE + i % STRIDE of each buffer */
+};
+
+extern const char *const mix_ptx;
+
+void load_driver(void); /* dlopen and look-ups; no call of CUDA yet */
+CUfunction load_mix(CUmodule *module);
+struct set *set_make(unsigned count, uint32_t seed);
+uint32_t set_random(struct set *set, uint32_t below);
+/* Applies one mix to the model and returns its seed. */
+uint64_t set_apply(struct set *set, unsigned target, unsigned source);
+/* A random mix, launched through `api` on `stream`. */
+void set_step(struct set *set, const struct api *api, CUfunction mix, CUstream stream);
+void launch_mix(const struct api *api, CUfunction mix, CUstream stream, CUdeviceptr target,
+                CUdeviceptr source, uint64_t seed);
+/* Copies everything back (the work must be done) and compares; then frees. */
+void set_check(struct set *set);
+void set_check_values(struct set *set);
+void set_free(struct set *set);
+/* Primary context retained and current. */
+CUcontext start(void);
+void in_threads(unsigned count, void *(*body)(void *));
+
+#endif

@@ -1,0 +1,21 @@
+/* hard_kernels.c - host kernels of hard_life.c for the virtual GPU's compute mode. */
+#include <stdint.h>
+
+void pump_host_wide(void **params, const unsigned grid[3], const unsigned block[3]);
+void pump_host_slim(void **params, const unsigned grid[3], const unsigned block[3]);
+
+static void add(uint64_t *words, uint64_t count, uint64_t number) {
+  for (uint64_t i = 0; i < count; i++) words[i] += number;
+}
+
+/* wide(junk x 6, words, count, number) */
+void pump_host_wide(void **params, const unsigned grid[3], const unsigned block[3]) {
+  (void)grid, (void)block;
+  add(*(uint64_t **)params[6], *(uint64_t *)params[7], *(uint64_t *)params[8]);
+}
+
+/* slim(words): adds 1 to the first word of every 4 KiB of 4 MiB */
+void pump_host_slim(void **params, const unsigned grid[3], const unsigned block[3]) {
+  (void)grid, (void)block;
+  for (uint64_t i = 0; i < 1024; i++) add(*(uint64_t **)params[0] + i * 512, 1, 1);
+}
