@@ -4,6 +4,7 @@
  * away; and memory that was allocated in a context ends with it.
  */
 #include <errno.h>
+#include <stdlib.h>
 
 #include "act.h"
 #include "observe.h"
@@ -56,30 +57,68 @@ void pump_context_reset(void) {
   }
 }
 
+/* A context that may be about to end, and what was taken out of the range table for
+ * that: before the real call, as with any free, for executors of another context of
+ * the device may be moving it. Given back should the context live on. */
+struct ending {
+  CUcontext context; /* NULL: none ends */
+  size_t count, room;
+  struct pump_range_info *ranges;
+};
+
+static void forget(const struct pump_range_info *info) {
+  if (info->kind == PUMP_RANGE_CONVERTED)
+    pump_limit_return(info->device, info->length_bytes);
+  pump_range_release(info->slot);
+}
+
+/* false: no memory to remember it by. */
+static bool remember(struct ending *ending, const struct pump_range_info *info) {
+  if (ending->count == ending->room) {
+    size_t room = ending->room == 0 ? 64 : 2 * ending->room;
+    void *grown = realloc(ending->ranges, room * sizeof *ending->ranges);
+    if (grown == NULL) return false;
+    ending->ranges = grown;
+    ending->room = room;
+  }
+  ending->ranges[ending->count++] = *info;
+  return true;
+}
+
 /* Before the real call. */
-static void going(CUcontext context) {
+static struct ending going(CUcontext context) {
+  struct ending ending = {.context = context};
+  struct pump_range_info info;
+  uint32_t cursor = 0;
   PUMP_ADD(&pump_calls_seen, 1);
   PUMP_ADD(&epoch, 1);
-  if (context == NULL) return;
+  if (context == NULL) return ending;
   pump_params_forget(); /* its modules end with it, and their handles come back */
   pump_enter();
   pump_act_context_gone(context);
-  pump_leave();
-}
-
-/* After it succeeded: the driver has freed what was allocated there. */
-static void gone(CUcontext context) {
-  struct pump_range_info info;
-  uint32_t cursor = 0;
-  PUMP_ADD(&epoch, 1);
-  while (context != NULL && pump_range_remove_next(context, &cursor, &info)) {
+  while (pump_range_remove_next(context, &cursor, &info)) {
     pump_event_range(PUMP_EVENT_FREE, &info);
     pump_act_wait_slot(info.slot);
-    if (info.kind == PUMP_RANGE_CONVERTED)
-      pump_limit_return(info.device, info.length_bytes);
-    pump_range_release(info.slot);
+    if (!remember(&ending, &info)) forget(&info);
   }
-  if (context != NULL) pump_plain_context_gone(context);
+  pump_leave();
+  return ending;
+}
+
+/* After it: the driver has freed what was allocated there, if the context is `over`. */
+static void gone(struct ending *ending, bool over) {
+  PUMP_ADD(&epoch, 1);
+  for (size_t i = 0; i < ending->count; i++) {
+    struct pump_range_info *info = &ending->ranges[i];
+    if (over) {
+      forget(info);
+    } else {
+      pump_range_restore(info);
+      pump_event_range(PUMP_EVENT_ALLOC, info);
+    }
+  }
+  if (over && ending->context != NULL) pump_plain_context_gone(ending->context);
+  free(ending->ranges);
 }
 
 /* After a successful creation, which has made the context current. */
@@ -113,9 +152,9 @@ HOOK_CREATE(cuCtxCreate_v4,
   CUresult name(CUcontext context) {                                                       \
     if (pump_inert()) return pump_real.name(context);                                      \
     int saved = errno;                                                                     \
-    going(context);                                                                        \
+    struct ending ending = going(context);                                                 \
     CUresult result = pump_real.name(context);                                             \
-    if (result == CUDA_SUCCESS) gone(context);                                             \
+    gone(&ending, result == CUDA_SUCCESS);                                                 \
     errno = saved;                                                                         \
     return result;                                                                         \
   }
@@ -161,25 +200,25 @@ static bool primary_is_active(CUdevice device) {
          active != 0;
 }
 
-/* A reset keeps the references that were retained, a release gives one back. What was
- * in the context is gone after a reset, active again or not, and after a release when
- * the driver says that it is no longer active. */
-static void primary_ended(CUdevice device, CUcontext context, bool reset) {
-  if (!in_bounds(device)) return;
+/* After the call has succeeded: whether the context is over. A reset keeps the
+ * references that were retained, a release gives one back. What was in the context is
+ * gone after a reset, active again or not, and after a release when the driver says
+ * that it is no longer active. */
+static bool primary_is_over(CUdevice device, bool reset) {
+  if (!in_bounds(device)) return false;
   pthread_mutex_lock(&primary_lock);
   if (!reset && primaries[device].retained > 0) primaries[device].retained--;
   pthread_mutex_unlock(&primary_lock);
-  if (context != NULL && (reset || !primary_is_active(device))) gone(context);
+  return reset || !primary_is_active(device);
 }
 
 #define HOOK_PRIMARY_END(name, reset)                                                      \
   CUresult name(CUdevice device) {                                                         \
     if (pump_inert()) return pump_real.name(device);                                       \
     int saved = errno;                                                                     \
-    CUcontext context = primary_ending(device, reset);                                     \
-    going(context);                                                                        \
+    struct ending ending = going(primary_ending(device, reset));                           \
     CUresult result = pump_real.name(device);                                              \
-    if (result == CUDA_SUCCESS) primary_ended(device, context, reset);                     \
+    gone(&ending, result == CUDA_SUCCESS && primary_is_over(device, reset));               \
     errno = saved;                                                                         \
     return result;                                                                         \
   }

@@ -33,6 +33,9 @@ CUcontext start(void) {
   MUST(cu.Init(0));
   MUST(cu.DevicePrimaryCtxRetain(&context, 0));
   MUST(cu.CtxSetCurrent(context));
+  static bool waited; /* for a worker to attach: without one little of pump runs */
+  if (!waited) usleep(700000);
+  waited = true;
   return context;
 }
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import time
 from pathlib import Path
 
+import pumpds
 import pytest
 from conftest import BIN, HERE, MIB
 
@@ -20,7 +22,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the compiled programs; none is linked against anything of CUDA."""
     folder = tmp_path_factory.mktemp("hard")
     flags = ["-std=gnu11", "-D_GNU_SOURCE", "-O2", "-g1", "-Wall", "-Wextra", "-Werror"]
-    for name in ("hard_work", "hard_life"):
+    for name in ("hard_work", "hard_life", "hard_capture", "hard_end"):
         sources = [str(HERE / f"{name}.c"), str(HERE / "hard.c")]
         command = [
             "cc",
@@ -74,7 +76,9 @@ class Program:
             check=False,
         )
 
-    def right(self, program: str, case: str, free_unknown: int = 0) -> dict[str, object]:
+    def right(
+        self, program: str, case: str, free_unknown: int = 0, capture_invalidated: int = 0
+    ) -> dict[str, object]:
         """Runs a case that must succeed; the virtual driver's report, free of violations."""
         done = self.run(program, case)
         assert (done.returncode, done.stdout) == (0, "right\n"), done.stderr + done.stdout
@@ -83,7 +87,7 @@ class Program:
             "prefetch_unknown": 0,
             "discard_unknown": 0,
             "free_unknown": free_unknown,
-            "capture_invalidated": 0,
+            "capture_invalidated": capture_invalidated,
             "managed_stream_operations": 0,
             "model_errors": 0,
         }
@@ -117,3 +121,59 @@ def test_what_a_program_is_told_of_its_memory_is_what_it_asked_for(program: Prog
 )
 def test_what_ends_with_a_context_or_module_is_forgotten(program: Program, case: str) -> None:
     assert prefetches(program.right("hard_life", case)) > 0
+
+
+@pytest.mark.parametrize("case", ["global", "thread_local", "relaxed", "beside"])
+def test_nothing_of_pump_gets_into_a_capture(program: Program, case: str) -> None:
+    assert prefetches(program.right("hard_capture", case)) > 0
+
+
+def test_what_a_capture_refuses_fails_as_it_does_without_pump(program: Program) -> None:
+    # GLOBAL and THREAD_LOCAL, a small and a large allocation in each.
+    program.right("hard_capture", "refused", capture_invalidated=4)
+
+
+def test_captures_that_are_given_up_hurt_nobody(program: Program) -> None:
+    program.right("hard_capture", "abandoned", capture_invalidated=20)
+
+
+def test_parent_and_child_of_a_fork_before_cuinit_are_both_clients(program: Program) -> None:
+    done = program.run("hard_end", "fork_before")
+    assert (done.returncode, done.stdout) == (0, "right\n"), done.stderr
+    assert done.stderr.count("pump: peak 96 MiB") == 2
+
+
+def test_a_child_of_a_running_program_may_end_or_become_another(program: Program) -> None:
+    done = program.run("hard_end", "fork_after")
+    assert (done.returncode, done.stdout) == (0, "right\nright\n"), done.stderr
+    assert done.stderr.count("pump: peak 96 MiB") == 2
+
+
+ENDS = {
+    "return": 19,
+    "exit": 20,
+    "thread": 21,
+    "handler": 22,
+    "_exit": 23,
+    "abort": -6,
+    "kill": -9,
+    "segv": -11,
+    "term": -15,
+}
+
+
+@pytest.mark.parametrize("case", ENDS)
+def test_a_sudden_end_under_load_is_prompt_and_leaves_nobody(program: Program, case: str) -> None:
+    process = subprocess.Popen(
+        program.command("hard_end", case),
+        env=program.environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None and process.stdout.readline() == "busy\n"
+    begin = time.monotonic()
+    process.communicate(timeout=20)
+    assert process.returncode == ENDS[case]
+    assert time.monotonic() - begin < 5
+    assert pumpds.wait_for(lambda: pumpds.of_job(process.pid) == pumpds.Pumpd(), 10)

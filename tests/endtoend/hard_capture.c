@@ -1,0 +1,179 @@
+/* hard_capture.c - stream capture while pump is active: nothing of pump gets into it.
+ *
+ * hard_capture CASE; prints "right" and exits 0, or names what is wrong and exits 9.
+ */
+#include "hard.h"
+
+static CUcontext context;
+static CUfunction mix;
+
+/* Captures twelve mixes of a set on `stream`; applies them to the model `times` times. */
+static CUgraphExec capture(struct set *set, CUstream stream, int mode, unsigned times) {
+  unsigned target[12], source[12];
+  uint64_t seed[12];
+  CUgraph graph;
+  CUgraphExec exec;
+  int status;
+  MUST(cu.StreamBeginCapture(stream, mode));
+  for (int i = 0; i < 12; i++) {
+    target[i] = set_random(set, set->count);
+    source[i] = set_random(set, set->count);
+    seed[i] = set_random(set, 1000);
+    launch_mix(&cu, mix, stream, set->buffers[target[i]], set->buffers[source[i]], seed[i]);
+  }
+  usleep(2000); /* executors and markers get their turn */
+  MUST(cu.StreamIsCapturing(stream, &status));
+  CHECK(status == CU_STREAM_CAPTURE_STATUS_ACTIVE);
+  MUST(cu.StreamEndCapture(stream, &graph));
+  MUST(cu.GraphInstantiateWithFlags(&exec, graph, 0));
+  MUST(cu.GraphDestroy(graph));
+  for (unsigned n = 0; n < times; n++)
+    for (int i = 0; i < 12; i++)
+      for (size_t w = 0; w < SAMPLES; w++)
+        set->model[target[i]][w] = set->model[target[i]][w] * 6364136223846793005u +
+                                   set->model[source[i]][w] + seed[i];
+  return exec;
+}
+
+/* One thread: captures and replays between ordinary work. */
+static void in_mode(int mode) {
+  CUstream stream;
+  struct set *set = set_make(24, 11);
+  MUST(cu.StreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  for (int round = 0; round < 6; round++) {
+    for (int i = 0; i < 20; i++) set_step(set, &cu, mix, stream);
+    CUgraphExec exec = capture(set, stream, mode, 3);
+    for (int i = 0; i < 3; i++) MUST(cu.GraphLaunch(exec, stream));
+    MUST(cu.StreamSynchronize(stream));
+    MUST(cu.GraphExecDestroy(exec));
+  }
+  MUST(cu.StreamDestroy(stream));
+  set_check(set);
+}
+
+static void global(void) {
+  in_mode(CU_STREAM_CAPTURE_MODE_GLOBAL);
+}
+static void thread_local_(void) {
+  in_mode(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+}
+static void relaxed(void) {
+  in_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
+}
+
+/* A capture in one thread, ordinary launches in others. */
+static bool capturing;
+
+static void *launcher(void *number) {
+  unsigned me = (unsigned)(uintptr_t)number;
+  CUstream stream;
+  MUST(cu.CtxSetCurrent(context));
+  MUST(cu.StreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  struct set *set = set_make(8, me + 1);
+  CUevent event;
+  MUST(cu.EventCreate(&event, CU_EVENT_DISABLE_TIMING));
+  for (int i = 0; i < 400; i++) {
+    set_step(set, &cu, mix, stream);
+    if (i % 25 == 24) MUST(cu.EventRecord(event, stream));
+  }
+  /* Waiting and freeing are not allowed beside a GLOBAL capture: wait until there is none.
+   */
+  while (__atomic_load_n(&capturing, __ATOMIC_ACQUIRE)) usleep(1000);
+  MUST(cu.StreamSynchronize(stream));
+  MUST(cu.EventDestroy(event));
+  set_check(set);
+  MUST(cu.StreamDestroy(stream));
+  return NULL;
+}
+
+static void *capturer(void *unused) {
+  (void)unused;
+  CUstream stream;
+  MUST(cu.CtxSetCurrent(context));
+  MUST(cu.StreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  struct set *set = set_make(8, 77);
+  usleep(100000); /* the others have allocated by now */
+  for (int round = 0; round < 12; round++) {
+    CUgraphExec exec = capture(set, stream, CU_STREAM_CAPTURE_MODE_GLOBAL, 2);
+    for (int i = 0; i < 2; i++) MUST(cu.GraphLaunch(exec, stream));
+    MUST(cu.StreamSynchronize(stream));
+    MUST(cu.GraphExecDestroy(exec));
+  }
+  __atomic_store_n(&capturing, false, __ATOMIC_RELEASE);
+  set_check(set);
+  MUST(cu.StreamDestroy(stream));
+  return NULL;
+}
+
+static void *either(void *number) {
+  return number == NULL ? capturer(NULL) : launcher(number);
+}
+
+static void beside(void) {
+  capturing = true;
+  in_threads(3, either);
+}
+
+/* What must fail inside a capture fails as it would without pump, and ends it. */
+static void refused(void) {
+  struct set *set = set_make(24, 9);
+  for (int i = 0; i < 60; i++) set_step(set, &cu, mix, NULL);
+  MUST(cu.CtxSynchronize());
+  for (int mode = 0; mode <= 2; mode++) {
+    for (int big = 0; big <= 1; big++) {
+      CUstream stream;
+      CUgraph graph = NULL;
+      CUdeviceptr address = 0;
+      MUST(cu.StreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+      MUST(cu.StreamBeginCapture(stream, mode));
+      launch_mix(&cu, mix, stream, set->buffers[0], set->buffers[1], 5);
+      CUresult allocated = cu.MemAlloc(&address, big ? 4 * MIB : 4096);
+      CUresult ended = cu.StreamEndCapture(stream, &graph);
+      bool allowed = mode == CU_STREAM_CAPTURE_MODE_RELAXED;
+      CHECK(allocated == (allowed ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED));
+      CHECK(ended == (allowed ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_INVALIDATED));
+      if (allowed) MUST(cu.MemFree(address));
+      if (allowed) MUST(cu.GraphDestroy(graph));
+      MUST(cu.StreamDestroy(stream));
+      MUST(cu.MemAlloc(&address, 4 * MIB)); /* and afterwards all is well again */
+      MUST(cu.MemFree(address));
+    }
+  }
+  for (int i = 0; i < 60; i++) set_step(set, &cu, mix, NULL);
+  MUST(cu.CtxSynchronize());
+  set_check(set);
+}
+
+/* Captures that never end properly must not stop markers for ever. */
+static void abandoned(void) {
+  struct set *set = set_make(24, 10);
+  for (int i = 0; i < 20; i++) {
+    CUstream stream;
+    MUST(cu.StreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    MUST(cu.StreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    launch_mix(&cu, mix, stream, set->buffers[0], set->buffers[1], 5); /* never runs */
+    MUST(cu.StreamDestroy(stream));
+    for (int n = 0; n < 10; n++) set_step(set, &cu, mix, NULL);
+  }
+  MUST(cu.CtxSynchronize());
+  set_check(set);
+}
+
+int main(int count, char **words) {
+  static const struct {
+    const char *name;
+    void (*run)(void);
+  } cases[] = {{"global", global},   {"thread_local", thread_local_},
+               {"relaxed", relaxed}, {"beside", beside},
+               {"refused", refused}, {"abandoned", abandoned}};
+  load_driver();
+  context = start();
+  mix = load_mix(NULL);
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+    if (count == 2 && strcmp(words[1], cases[i].name) == 0) {
+      cases[i].run();
+      puts("right");
+      return 0;
+    }
+  FAIL("which case?");
+}
