@@ -1,6 +1,8 @@
 /* act_case_executor.c - scenarios of executors, populate and quiesce. */
+#include <dirent.h>
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -438,4 +440,42 @@ SCENARIO(a_forked_child_is_inert_until_its_own_start) {
   int status;
   CHECK(waitpid(child, &status, 0) == child);
   CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 7);
+}
+
+/* Number of threads of ours; each must have exactly the processors of `expected`. */
+static unsigned own_threads(const cpu_set_t *expected) {
+  unsigned count = 0;
+  DIR *tasks = opendir("/proc/self/task");
+  CHECK(tasks != NULL);
+  for (const struct dirent *task; (task = readdir(tasks)) != NULL;) {
+    char path[300], name[32] = "";
+    snprintf(path, sizeof path, "/proc/self/task/%s/comm", task->d_name);
+    FILE *file = fopen(path, "re");
+    if (file == NULL) continue; /* "." and ".." */
+    CHECK(fgets(name, sizeof name, file) != NULL);
+    fclose(file);
+    if (strncmp(name, "pump-", 5) != 0) continue;
+    cpu_set_t seen;
+    CHECK(sched_getaffinity(atoi(task->d_name), sizeof seen, &seen) == 0);
+    CHECK(CPU_EQUAL(&seen, expected));
+    count++;
+  }
+  closedir(tasks);
+  return count;
+}
+
+SCENARIO(threads_have_the_processors_of_the_process_and_not_of_who_started_them) {
+  cpu_set_t before, one;
+  CHECK(sched_getaffinity(0, sizeof before, &before) == 0);
+  size_t first = 0;
+  while (!CPU_ISSET(first, &before)) first++;
+  CPU_ZERO(&one);
+  CPU_SET(first, &one);
+  CHECK(sched_setaffinity(0, sizeof one, &one) == 0); /* as OpenMP pins its first thread */
+  CUcontext context = fake_context_create(0);
+  pump_act_context_seen(0, context);
+  pump_set_need(0);
+  EVENTUALLY(own_threads(&before) == 6);
+  pump_act_context_gone(context);
+  fake_context_destroy(context);
 }
