@@ -25,6 +25,7 @@
   4096 /* markers a device: one for each operation of four full launch queues              \
         */
 #define GROWTH 64
+#define AHEAD 1024 /* free markers kept for a program that runs: one full launch queue */
 #define POLL_MIN_NS 50000
 #define POLL_MAX_NS 100000
 #define IDLE_NS 1000000000u
@@ -131,9 +132,13 @@ bool pump_marker_record(uint32_t device, CUcontext context, uint32_t stream_inde
   uint32_t life = PUMP_LOAD_ACQUIRE(&set->life), ticket;
   /* An event can be recorded on streams of its own context only. */
   if (PUMP_LOAD_ACQUIRE(&set->state) != PUMP_SET_RUNNING || context == NULL ||
-      __atomic_load_n(&set->context, __ATOMIC_ACQUIRE) != context ||
-      !queue_pop(&pool->free, &ticket)) {
+      __atomic_load_n(&set->context, __ATOMIC_ACQUIRE) != context) {
     PUMP_ADD(&pool->skipped, 1);
+    return false;
+  }
+  if (!queue_pop(&pool->free, &ticket)) {
+    PUMP_ADD(&pool->skipped, 1);
+    pump_bell_ring(&set->mark_asleep, &set->mark_bell); /* more are made, if any may be */
     return false;
   }
   if (!of_life(ticket, life)) return false; /* left over from an earlier life */
@@ -192,9 +197,13 @@ static void make_markers(struct poller *poller) {
   }
 }
 
-static bool nearly_empty(const struct queue *queue) {
+/* A program issues a thousand operations within milliseconds and then waits for them.
+ * Without markers behind the last of them nobody would know how far they are until
+ * the program's wait is over, so the markers have to be there before the burst. */
+static bool short_of_markers(const struct queue *queue) {
   uint64_t head = PUMP_LOAD(&queue->head);
-  return PUMP_LOAD(&queue->tail) - head < GROWTH / 4;
+  uint64_t wanted = pump_dormant() ? GROWTH / 4 : AHEAD;
+  return PUMP_LOAD(&queue->tail) - head < wanted;
 }
 
 /* Moves fresh markers to the end of the waiting list. */
@@ -259,7 +268,8 @@ static void work(struct poller *poller) {
   struct pump_set *set = poller->role.set;
   uint64_t pause_ns = POLL_MIN_NS;
   while (!poller->over && pump_set_lives(&poller->role)) {
-    if (nearly_empty(&poller->pool->free) && PUMP_LOAD(&set->give_up) == 0)
+    while (poller->next < POOL && short_of_markers(&poller->pool->free) && !poller->over &&
+           PUMP_LOAD(&set->give_up) == 0 && pump_set_lives(&poller->role))
       make_markers(poller);
     collect_fresh(poller);
     bool advanced = poll_waiting(poller);
@@ -301,8 +311,9 @@ void pump_marker_prepare(uint32_t device) {
 
 void pump_marker_fork_child(void) {
   for (int d = 0; d < PUMP_MAX_DEVICES; d++) {
+    if (pools[d].skipped != 0) pools[d].skipped = 0;
+    if (!pools[d].ready) continue; /* a fork shall not make copies of untouched pages */
     pools[d].ready = false;
-    pools[d].skipped = 0;
     for (int i = 0; i < POOL; i++) pools[d].markers[i].held = 0;
   }
 }
