@@ -403,48 +403,64 @@ static int64_t leaving_key(const struct pump_window *w, uint32_t by, size_t bloc
                                      : -next_use;
 }
 
-/* One step of a heap whose root is the largest key: the one to be replaced. */
-static void sift_down(int64_t *keys, int64_t *blocks, uint32_t count, uint32_t i) {
+/* A candidate for leaving. Equal keys go by number, so that the blocks of one tensor,
+ * which are all needed at the same time, leave side by side in few commands. */
+struct leaver {
+  int64_t key, block;
+};
+
+static bool leaves_later(struct leaver a, struct leaver b) {
+  return a.key > b.key || (a.key == b.key && a.block > b.block);
+}
+
+/* One step of a heap whose root leaves last of all: the one to be replaced. */
+static void sift_down(struct leaver *heap, uint32_t count, uint32_t i) {
   for (;;) {
     uint32_t child = 2 * i + 1;
     if (child >= count) return;
-    if (child + 1 < count && keys[child + 1] > keys[child]) child++;
-    if (keys[i] >= keys[child]) return;
-    int64_t key = keys[i], block = blocks[i];
-    keys[i] = keys[child], blocks[i] = blocks[child];
-    keys[child] = key, blocks[child] = block;
+    if (child + 1 < count && leaves_later(heap[child + 1], heap[child])) child++;
+    if (!leaves_later(heap[child], heap[i])) return;
+    struct leaver moved = heap[i];
+    heap[i] = heap[child];
+    heap[child] = moved;
     i = child;
   }
 }
 
+static void make_heap(struct leaver *heap, uint32_t count) {
+  for (uint32_t i = count / 2; i-- > 0;) sift_down(heap, count, i);
+}
+
+static bool may_leave(const struct pump_window *w, size_t block, uint32_t device,
+                      uint32_t by) {
+  uint8_t state = w->table.state[block];
+  bool doubted = state == PUMP_BLOCK_DOUBTED && by != PUMP_BY_MIGRATION_SURE;
+  return (state == PUMP_BLOCK_RESIDENT || doubted) && w->table.device[block] == device;
+}
+
 EXPORT uint32_t pump_window_leavers(struct pump_window *w, uint32_t device, uint32_t by,
                                     uint32_t max, int64_t *blocks) {
-  int64_t keys[LEAVERS_MAX];
+  struct leaver heap[LEAVERS_MAX];
   uint32_t found = 0;
   if (max > LEAVERS_MAX) max = LEAVERS_MAX;
   if (max == 0) return 0;
   for (size_t b = 0; b < w->high; b++) {
-    uint8_t state = w->table.state[b];
-    bool doubted = state == PUMP_BLOCK_DOUBTED && by != PUMP_BY_MIGRATION_SURE;
-    if (state != PUMP_BLOCK_RESIDENT && !doubted) continue;
-    if (w->table.device[b] != device) continue;
-    int64_t key = leaving_key(w, by, b);
+    if (!may_leave(w, b, device, by)) continue;
+    struct leaver candidate = {.key = leaving_key(w, by, b), .block = (int64_t)b};
     if (found < max) {
-      keys[found] = key, blocks[found] = (int64_t)b;
-      if (++found == max)
-        for (uint32_t i = max / 2; i-- > 0;) sift_down(keys, blocks, max, i);
-    } else if (key < keys[0]) {
-      keys[0] = key, blocks[0] = (int64_t)b;
-      sift_down(keys, blocks, max, 0);
+      heap[found++] = candidate;
+      if (found == max) make_heap(heap, max);
+    } else if (leaves_later(heap[0], candidate)) {
+      heap[0] = candidate;
+      sift_down(heap, max, 0);
     }
   }
-  if (found < max)
-    for (uint32_t i = found / 2; i-- > 0;) sift_down(keys, blocks, found, i);
-  for (uint32_t left = found; left > 1; left--) { /* heap sort: smallest key first */
-    int64_t key = keys[left - 1], block = blocks[left - 1];
-    keys[left - 1] = keys[0], blocks[left - 1] = blocks[0];
-    keys[0] = key, blocks[0] = block;
-    sift_down(keys, blocks, left - 1, 0);
+  if (found < max) make_heap(heap, found);
+  for (uint32_t left = found; left > 0;
+       left--) { /* heap sort: who leaves last comes last */
+    blocks[left - 1] = heap[0].block;
+    heap[0] = heap[left - 1];
+    sift_down(heap, left - 1, 0);
   }
   return found;
 }

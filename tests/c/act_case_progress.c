@@ -105,6 +105,24 @@ SCENARIO(an_empty_pool_costs_a_marker_and_nothing_else) {
              executed(pump_stream_index(stream, false)) + 50 > last);
 }
 
+SCENARIO(a_burst_of_a_full_launch_queue_is_marked_to_its_last_operation) {
+  CUcontext context = begin();
+  __atomic_store_n(&pump_active, 1, __ATOMIC_RELEASE);
+  CUstream stream = fake_stream_create(context);
+  uint32_t index = pump_stream_index(stream, false);
+  issue(stream, 1000000000); /* wakes the marker thread */
+  EVENTUALLY(PUMP_LOAD(&fake.events_alive) >= 1024);
+  uint64_t seq = 0;
+  for (int i = 0; i < 1000; i++) {
+    seq = PUMP_ADD(&pump_shm->header.next_seq, 1);
+    PUMP_ADD(&((struct fake_stream *)(void *)stream)->issued, 1);
+    pump_progress_issued(index, stream, seq, 1000000000, 16u * PUMP_BLOCK_BYTES);
+  }
+  CHECK(pump_markers_skipped() == 0);
+  fake_execute(stream, 1001);
+  EVENTUALLY(executed(index) == seq);
+}
+
 SCENARIO(nothing_is_recorded_on_a_capturing_stream) {
   CUstream stream = fake_stream_create(begin());
   PUMP_STORE(&fake.capturing, 1); /* the fake driver fails the test at a record */
