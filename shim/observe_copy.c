@@ -117,67 +117,83 @@ HOOK_COPY_ASYNC(cuMemcpyDtoHAsync_v2_ptsz, true, D_TO_H_ASYNC, (to, from, bytes,
 
 /* ---- memsets -------------------------------------------------------------- */
 
-/* Memsets never block in a way that a prefetch could help: recorded afterwards. */
-static void set(uint64_t to, uint64_t bytes, uint32_t access, struct pump_at at) {
+/* Rows without a gap between them are one piece; with gaps nothing is overwritten
+ * whole, and the extent reaches from the first byte to the last. */
+static void set_extents(struct pump_op *op, uint64_t to, uint64_t pitch, uint64_t row_bytes,
+                        uint64_t height) {
+  bool dense = height == 1 || pitch == row_bytes;
+  pump_op_begin(op);
+  if (height == 0 || row_bytes == 0) return;
+  pump_op_bytes(op, to, pitch * (height - 1) + row_bytes,
+                dense ? PUMP_ACCESS_OVERWRITE : PUMP_ACCESS_WRITE);
+}
+
+static void set(uint64_t to, uint64_t pitch, uint64_t row_bytes, uint64_t height,
+                struct pump_at at) {
   struct pump_op op;
-  pump_op_begin(&op);
-  pump_op_bytes(&op, to, bytes, access);
+  set_extents(&op, to, pitch, row_bytes, height);
   if (op.count != 0) pump_op_report(&op, PUMP_EVENT_MEMSET, 0, at);
 }
 
-/* Rows without a gap between them are one piece; with gaps nothing is overwritten
- * whole, and the extent reaches from the first byte to the last. */
-static void set_rows(uint64_t to, uint64_t pitch, uint64_t row_bytes, uint64_t height,
-                     struct pump_at at) {
-  if (height == 0 || row_bytes == 0) return;
-  bool dense = height == 1 || pitch == row_bytes;
-  set(to, pitch * (height - 1) + row_bytes,
-      dense ? PUMP_ACCESS_OVERWRITE : PUMP_ACCESS_WRITE, at);
+static struct pump_token setting(uint64_t to, uint64_t pitch, uint64_t row_bytes,
+                                 uint64_t height, struct pump_at at) {
+  struct pump_op op;
+  struct pump_token none = {0, 0, 0, 0};
+  set_extents(&op, to, pitch, row_bytes, height);
+  return op.count == 0 ? none : pump_op_announce(&op, PUMP_EVENT_MEMSET, 0, at);
 }
 
-#define HOOK_SET(name, type, at, parameters, arguments)                                    \
+/* Without "Async" a memset of managed memory waits until it is done (the driver's
+ * documented behaviour; of device memory it does not). */
+#define HOOK_SET_BLOCKING(name, per_thread, pitch, row_bytes, height, parameters,          \
+                          arguments)                                                       \
   CUresult name parameters {                                                               \
     if (pump_quiet()) return pump_real.name arguments;                                     \
+    struct pump_at at = pump_at(NULL, per_thread);                                         \
+    struct pump_token token = setting(to, pitch, row_bytes, height, at);                   \
     CUresult result = pump_real.name arguments;                                            \
-    if (result == CUDA_SUCCESS)                                                            \
-      set(to, (uint64_t)count * sizeof(type), PUMP_ACCESS_OVERWRITE, at);                  \
+    if (result == CUDA_SUCCESS) pump_op_issued(token, at);                                 \
     return result;                                                                         \
   }
 
-#define HOOK_SET_ROWS(name, type, at, parameters, arguments)                               \
+#define HOOK_SET_ASYNC(name, per_thread, pitch, row_bytes, height, parameters, arguments)  \
   CUresult name parameters {                                                               \
     if (pump_quiet()) return pump_real.name arguments;                                     \
     CUresult result = pump_real.name arguments;                                            \
     if (result == CUDA_SUCCESS)                                                            \
-      set_rows(to, pitch, (uint64_t)width * sizeof(type), height, at);                     \
+      set(to, pitch, row_bytes, height, pump_at(stream, per_thread));                      \
     return result;                                                                         \
   }
 
 #define HOOKS_SET(bits, type)                                                              \
-  HOOK_SET(cuMemsetD##bits##_v2, type, pump_at(NULL, false),                               \
-           (CUdeviceptr to, type value, size_t count), (to, value, count))                 \
-  HOOK_SET(cuMemsetD##bits##_v2_ptds, type, pump_at(NULL, true),                           \
-           (CUdeviceptr to, type value, size_t count), (to, value, count))                 \
-  HOOK_SET(cuMemsetD##bits##Async, type, pump_at(stream, false),                           \
-           (CUdeviceptr to, type value, size_t count, CUstream stream),                    \
-           (to, value, count, stream))                                                     \
-  HOOK_SET(cuMemsetD##bits##Async_ptsz, type, pump_at(stream, true),                       \
-           (CUdeviceptr to, type value, size_t count, CUstream stream),                    \
-           (to, value, count, stream))                                                     \
-  HOOK_SET_ROWS(cuMemsetD2D##bits##_v2, type, pump_at(NULL, false),                        \
-                (CUdeviceptr to, size_t pitch, type value, size_t width, size_t height),   \
-                (to, pitch, value, width, height))                                         \
-  HOOK_SET_ROWS(cuMemsetD2D##bits##_v2_ptds, type, pump_at(NULL, true),                    \
-                (CUdeviceptr to, size_t pitch, type value, size_t width, size_t height),   \
-                (to, pitch, value, width, height))                                         \
-  HOOK_SET_ROWS(cuMemsetD2D##bits##Async, type, pump_at(stream, false),                    \
-                (CUdeviceptr to, size_t pitch, type value, size_t width, size_t height,    \
-                 CUstream stream),                                                         \
-                (to, pitch, value, width, height, stream))                                 \
-  HOOK_SET_ROWS(cuMemsetD2D##bits##Async_ptsz, type, pump_at(stream, true),                \
-                (CUdeviceptr to, size_t pitch, type value, size_t width, size_t height,    \
-                 CUstream stream),                                                         \
-                (to, pitch, value, width, height, stream))
+  HOOK_SET_BLOCKING(cuMemsetD##bits##_v2, false, 0, (uint64_t)count * sizeof(type), 1,     \
+                    (CUdeviceptr to, type value, size_t count), (to, value, count))        \
+  HOOK_SET_BLOCKING(cuMemsetD##bits##_v2_ptds, true, 0, (uint64_t)count * sizeof(type), 1, \
+                    (CUdeviceptr to, type value, size_t count), (to, value, count))        \
+  HOOK_SET_ASYNC(cuMemsetD##bits##Async, false, 0, (uint64_t)count * sizeof(type), 1,      \
+                 (CUdeviceptr to, type value, size_t count, CUstream stream),              \
+                 (to, value, count, stream))                                               \
+  HOOK_SET_ASYNC(cuMemsetD##bits##Async_ptsz, true, 0, (uint64_t)count * sizeof(type), 1,  \
+                 (CUdeviceptr to, type value, size_t count, CUstream stream),              \
+                 (to, value, count, stream))                                               \
+  HOOK_SET_BLOCKING(                                                                       \
+      cuMemsetD2D##bits##_v2, false, pitch, (uint64_t)width * sizeof(type), height,        \
+      (CUdeviceptr to, size_t pitch, type value, size_t width, size_t height),             \
+      (to, pitch, value, width, height))                                                   \
+  HOOK_SET_BLOCKING(                                                                       \
+      cuMemsetD2D##bits##_v2_ptds, true, pitch, (uint64_t)width * sizeof(type), height,    \
+      (CUdeviceptr to, size_t pitch, type value, size_t width, size_t height),             \
+      (to, pitch, value, width, height))                                                   \
+  HOOK_SET_ASYNC(cuMemsetD2D##bits##Async, false, pitch, (uint64_t)width * sizeof(type),   \
+                 height,                                                                   \
+                 (CUdeviceptr to, size_t pitch, type value, size_t width, size_t height,   \
+                  CUstream stream),                                                        \
+                 (to, pitch, value, width, height, stream))                                \
+  HOOK_SET_ASYNC(cuMemsetD2D##bits##Async_ptsz, true, pitch,                               \
+                 (uint64_t)width * sizeof(type), height,                                   \
+                 (CUdeviceptr to, size_t pitch, type value, size_t width, size_t height,   \
+                  CUstream stream),                                                        \
+                 (to, pitch, value, width, height, stream))
 
 HOOKS_SET(8, unsigned char)
 HOOKS_SET(16, unsigned short)

@@ -123,7 +123,9 @@ static CUresult is_capturing(CUstream stream, CUstreamCaptureStatus *status) {
                                                   : CU_STREAM_CAPTURE_STATUS_NONE;
   return CUDA_SUCCESS;
 }
+static uint64_t newest_at_call; /* operations reported before the real call */
 static CUresult any(void) {
+  if (pump_shm != NULL) newest_at_call = PUMP_LOAD(&pump_shm->header.next_seq) - 1;
   return answer;
 }
 
@@ -360,6 +362,21 @@ static void what_lies_behind_the_requested_bytes_is_overwritten_with_them(void) 
   CHECK(head.extent_count == 1 && extent_is(0, &info, 0, 2 * BLOCK, PUMP_ACCESS_OVERWRITE));
 }
 
+static void what_waits_for_its_end_is_announced_before_and_the_rest_after(void) {
+  struct pump_range_info a = range(0x7f0010000000, 4);
+  static char host[64];
+  cuMemsetD32_v2(a.base, 0, 1024);
+  CHECK(next_event(&head, extents) && newest_at_call == head.seq);
+  cuMemsetD2D8_v2(a.base, 4096, 0, 64, 512);
+  CHECK(next_event(&head, extents) && newest_at_call == head.seq);
+  cuMemcpyHtoD_v2(a.base, host, 64);
+  CHECK(next_event(&head, extents) && newest_at_call == head.seq);
+  cuMemsetD32Async(a.base, 0, 1024, (CUstream)9);
+  CHECK(next_event(&head, extents) && newest_at_call == head.seq - 1);
+  cuMemcpyHtoDAsync_v2(a.base, host, 64, (CUstream)9);
+  CHECK(next_event(&head, extents) && newest_at_call == head.seq - 1);
+}
+
 static void memsets_of_rows_overwrite_only_where_there_are_no_gaps(void) {
   struct pump_range_info a = range(0x7f0010000000, 4);
   CHECK(cuMemsetD2D8_v2(a.base, 4096, 0, 4096, 512) == CUDA_SUCCESS);
@@ -470,6 +487,7 @@ int main(int argc, char **argv) {
       SCENARIO(twins_speak_of_the_per_thread_stream),
       SCENARIO(copies_read_one_side_and_overwrite_whole_blocks_of_the_other),
       SCENARIO(what_lies_behind_the_requested_bytes_is_overwritten_with_them),
+      SCENARIO(what_waits_for_its_end_is_announced_before_and_the_rest_after),
       SCENARIO(memsets_of_rows_overwrite_only_where_there_are_no_gaps),
       SCENARIO(a_capturing_stream_is_left_alone),
       SCENARIO(a_full_ring_loses_events_but_not_uses_and_nobody_waits),
