@@ -2,7 +2,7 @@
 
 Words of the table
   slow-down   time against the same iterations with memory for everything
-  of floor    time against the least that any policy needs (quickstart_floor.py)
+  of floor    the least time that any policy needs (quickstart_floor.py) over the time
   in, out     GiB moved to the GPU and to the host by the whole run
   same        the weights have the bits of the run with memory for everything
 """
@@ -98,7 +98,7 @@ def as_json(setting: Setting, runs: Sequence[Run]) -> dict[str, Any]:
                 "oversubscription": run.oversubscription,
                 "seconds": round(run.seconds, 4),
                 "slowdown": round(run.seconds / unlimited(runs).seconds, 3),
-                "of_floor": round(run.seconds / setting.floors[run.oversubscription], 3),
+                "of_floor": round(setting.floors[run.oversubscription] / run.seconds, 3),
                 "h2d_bytes": run.h2d_bytes,
                 "d2h_bytes": run.d2h_bytes,
                 "faults": run.faults,
@@ -125,7 +125,7 @@ def table(setting: Setting, runs: Sequence[Run]) -> str:
                 f"1/{run.oversubscription:.1f}" if run.policy != UNLIMITED else "all",
                 f"{run.seconds:.2f} s",
                 f"{run.seconds / reference.seconds:.2f}x",
-                f"{run.seconds / setting.floors[run.oversubscription]:.2f}x",
+                f"{setting.floors[run.oversubscription] / run.seconds:.0%}",
                 _gib(run.h2d_bytes),
                 _gib(run.d2h_bytes),
                 "-" if run.faults is None else f"{run.faults:,}",

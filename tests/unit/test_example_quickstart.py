@@ -145,7 +145,7 @@ def test_the_json_has_exactly_the_agreed_keys_and_the_figures():
         "oversubscription": 2.0,
         "seconds": 2.5,
         "slowdown": 2.5,
-        "of_floor": 2.0,
+        "of_floor": 0.5,
         "h2d_bytes": 3 << 30,
         "d2h_bytes": 3 << 30,
         "faults": 20,
@@ -172,7 +172,7 @@ def test_the_table_labels_virtual_figures_and_their_speed_up():
     assert "Speed-up at 1.5x (virtual): 2.50" in text
     assert "identical, bit for bit" in text
     row = next(line for line in text.splitlines() if line.strip().startswith("window  "))
-    assert " ".join(row.split()) == "window 1/1.5 1.60 s 1.60x 1.60x 2.0 GiB 2.0 GiB 10 yes"
+    assert " ".join(row.split()) == "window 1/1.5 1.60 s 1.60x 62% 2.0 GiB 2.0 GiB 10 yes"
 
 
 def test_figures_that_a_real_gpu_does_not_tell_are_dashes_and_null():
