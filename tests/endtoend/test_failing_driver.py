@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from conftest import Job
 from job import expected
@@ -54,3 +56,22 @@ def test_an_error_of_the_driver_reaches_the_program_unchanged(job: Job, name: st
     done = job.run(*WORDS, env={"PUMP_VIRTUAL_FAIL": f"{name}:1:719"})
     assert done.returncode == 9
     assert "error CUDA_ERROR_LAUNCH_FAILED" in done.stdout
+
+
+def test_the_first_call_of_each_function_may_fail(job: Job, right: str) -> None:
+    """Whatever the job and the shim call together, one after the other."""
+    assert job.run(*WORDS).returncode == 0
+    called = json.loads(job.report.read_text())["calls"]
+    assert len(called) > 25
+    wrong = {}
+    for name in called:
+        done = job.run(*WORDS, env={"PUMP_VIRTUAL_FAIL": f"{name}:1:999"}, timeout=30)
+        words = done.stdout.split()
+        told = done.returncode == 9 and words[-2:] == ["error", "CUDA_ERROR_UNKNOWN"]
+        if name == "cuDeviceGetAttribute":  # ours: can this device page its memory at all?
+            told = (
+                words[-1:] == ["CUDA_ERROR_OUT_OF_MEMORY"] and "cannot page" in job.log.read_text()
+            )
+        if not told and words != ["running", right] and name != "cuGetProcAddress_v2":
+            wrong[name] = (done.returncode, done.stdout, done.stderr)
+    assert wrong == {}
