@@ -55,8 +55,10 @@ void pump_act_wait_slot(uint32_t slot);
 
 /* ---- limit --------------------------------------------------------------- */
 
-/* May `bytes` (whole blocks) more be converted? 0, or -ENOMEM after one line on
- * stderr that names the limit and the remedy. Counted until returned. */
+/* May `bytes` (whole blocks) more be converted? 0, and they count until returned.
+ * -ENOSPC: the host could not take them, but the device still has room for them as
+ * plain memory. -ENOMEM: no, after one line on stderr that names the limit and the
+ * remedy. */
 int pump_limit_admit(uint32_t device, uint64_t bytes);
 void pump_limit_return(uint32_t device, uint64_t bytes);
 

@@ -19,6 +19,9 @@
  * credits to us what other processes took meanwhile; the arbiter of the system
  * service, which sees all jobs, is the exact answer.
  *
+ * A job that fits on its card would run without pump, however small its host is. So
+ * what the host cannot take stays plain device memory while the device has room.
+ *
  * The first sample is taken again whenever nothing is converted. A sample costs
  * some file reads, so one is used for 100 ms unless it would refuse.
  */
@@ -141,6 +144,15 @@ static void explain(enum verdict verdict, uint32_t device, uint64_t bytes) {
         asked, device, bound, reserve, held);
 }
 
+/* The figures are the worker's copies: good enough, for should they be wrong, the
+ * driver itself refuses the plain memory. */
+static bool device_has_room(uint32_t device, uint64_t bytes) {
+  if (device >= PUMP_MAX_DEVICES) return false;
+  const struct pump_device *d = &pump_shm->devices[device];
+  return PUMP_LOAD(&d->allocated_bytes) + PUMP_LOAD(&d->plain_bytes) + bytes <=
+         PUMP_LOAD(&d->budget_bytes);
+}
+
 int pump_limit_admit(uint32_t device, uint64_t bytes) {
   int saved = errno;
   uint64_t now_ns = pump_now_ns();
@@ -157,17 +169,25 @@ int pump_limit_admit(uint32_t device, uint64_t bytes) {
     sample(now_ns);
     verdict = judge(bytes);
   }
+  int answer = verdict == ADMIT ? 0 : -ENOMEM;
   if (verdict == ADMIT) {
     limit.converted += bytes;
     if (limit.converted > limit.peak) limit.peak = limit.converted;
     PUMP_STORE(&pump_shm->shim_counters.converted_bytes_peak, limit.peak);
+  } else if (verdict == OVER_HOST && device_has_room(device, bytes)) {
+    answer = -ENOSPC;
+    static uint32_t said;
+    pump_log_once(&said, PUMP_LOG_INFO,
+                  "the host has no room for what might have to leave device %u: further "
+                  "allocations that fit there stay device memory",
+                  device);
   } else if (limit.refused_ns == 0 || now_ns - limit.refused_ns > REPEAT_NS) {
     limit.refused_ns = now_ns;
     explain(verdict, device, bytes);
   }
   pthread_mutex_unlock(&lock);
   errno = saved;
-  return verdict == ADMIT ? 0 : -ENOMEM;
+  return answer;
 }
 
 void pump_limit_return(uint32_t device, uint64_t bytes) {

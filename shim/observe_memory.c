@@ -57,7 +57,9 @@ static CUresult undo_conversion(CUdeviceptr *address, size_t bytes, int device,
 static CUresult allocate_converted(CUdeviceptr *address, size_t bytes, int device,
                                    CUcontext context) {
   uint64_t rounded = whole_blocks(bytes);
-  if (pump_limit_admit((uint32_t)device, rounded) != 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  int admitted = pump_limit_admit((uint32_t)device, rounded);
+  if (admitted == -ENOSPC) return allocate_plain(address, bytes, device, context);
+  if (admitted != 0) return CUDA_ERROR_OUT_OF_MEMORY;
   CUresult result = pump_real.cuMemAllocManaged(address, rounded, CU_MEM_ATTACH_GLOBAL);
   if (result != CUDA_SUCCESS) {
     pump_limit_return((uint32_t)device, rounded);

@@ -8,10 +8,12 @@
 #include "act_harness.h"
 
 /* Follows a script on stdin, one answer a line on stdout:
- *   admit BYTES | return BYTES | active 0/1 | sleep MS | write PATH TEXT */
+ *   admit BYTES | return BYTES | active 0/1 | sleep MS | write PATH TEXT
+ *   room BYTES: what the device has left for plain memory, at first nothing */
 SCENARIO(limit_script) {
   char line[2048], path[1024], text[1024];
   unsigned long long value;
+  pump_shm->devices[0].budget_bytes = 0;
   while (fgets(line, sizeof line, stdin) != NULL) {
     if (sscanf(line, "admit %llu", &value) == 1) {
       printf("%d\n", pump_limit_admit(0, value));
@@ -19,6 +21,8 @@ SCENARIO(limit_script) {
       pump_limit_return(0, value);
     } else if (sscanf(line, "active %llu", &value) == 1) {
       pump_shm->devices[0].device_state = value ? PUMP_DEVICE_ACTIVE : PUMP_DEVICE_DORMANT;
+    } else if (sscanf(line, "room %llu", &value) == 1) {
+      pump_shm->devices[0].budget_bytes = value;
     } else if (sscanf(line, "sleep %llu", &value) == 1) {
       harness_sleep_us(value * 1000);
     } else if (sscanf(line, "write %1023s %1023[^\n]", path, text) == 2) {

@@ -1,5 +1,6 @@
 """Limit and host headroom on trees of our own making, log, and the summary line."""
 
+import errno
 import subprocess
 import time
 from pathlib import Path
@@ -9,6 +10,7 @@ from act_build import SANITIZERS, build, run
 
 MIB = 1 << 20
 GIB = 1 << 30
+STAYS_PLAIN = str(-errno.ENOSPC)
 OUT_OF_MEMORY = "-12"
 SAN = "address,undefined"
 
@@ -92,6 +94,21 @@ def test_the_hosts_memory_bounds_with_a_reserve_of_five_percent(tmp_path: Path) 
     answers, said = big_host(tmp_path).script([f"admit {edge + MIB}", f"admit {edge - MIB}"])
     assert answers[:2] == [OUT_OF_MEMORY, "0"]
     assert "host's memory" in said and "in reserve" in said
+
+
+def test_what_the_host_cannot_take_stays_plain_while_the_device_has_room(tmp_path: Path) -> None:
+    answers, said = big_host(tmp_path).script(
+        [f"room {80 * GIB}", f"admit {70 * GIB}", f"admit {90 * GIB}", f"admit {1 * GIB}"]
+    )
+    assert answers[:3] == [STAYS_PLAIN, OUT_OF_MEMORY, "0"]
+    assert len(said.splitlines()) == 1, "only what was refused is said aloud"
+
+
+def test_a_limit_of_the_job_refuses_what_would_fit_as_plain_memory(tmp_path: Path) -> None:
+    answers, _ = big_host(tmp_path).script(
+        [f"room {80 * GIB}", f"admit {9 * GIB}"], limit=str(8 * GIB)
+    )
+    assert answers[0] == OUT_OF_MEMORY
 
 
 @pytest.mark.parametrize(

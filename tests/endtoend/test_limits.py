@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from conftest import Job
+from job import expected
 
 MIB = 1 << 20
 
@@ -77,3 +78,13 @@ def test_a_host_without_memory_refuses_and_says_so(job: Job, tmp_path: Path) -> 
     assert done.returncode == 9
     assert "CUDA_ERROR_OUT_OF_MEMORY" in done.stdout
     assert "memory" in done.stderr
+
+
+def test_a_job_that_fits_on_its_card_runs_however_small_its_host_is(
+    job: Job, tmp_path: Path
+) -> None:
+    env = fake_host(tmp_path, available_mib=3_300, cgroup="0::/\n", files={})
+    done = job.run("--steps=100", "--seed=2", memory_mib=512, env=env)
+    assert done.stdout.split() == ["running", expected(24, 4, 100, 2)]
+    assert done.stderr == ""
+    assert "stay device memory" in job.log.read_text()
