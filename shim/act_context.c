@@ -32,6 +32,7 @@
 #define SET_THREADS (IN_THREADS + OUT_THREADS + 1)
 #define QUIESCE_NS 5000000000u
 #define FAILURES_MAX 16
+#define GIVE_UP_NS 2000000000u /* a host short of memory may have some again by then */
 
 /* All process-wide; contexts and sets change under `lock`, readers take none;
  * a forked child starts from empty ones. */
@@ -117,14 +118,24 @@ bool pump_set_note(struct pump_set *set, CUresult result, const char *call) {
   if (__atomic_exchange_n(&said[(unsigned)result & 1023], 1, __ATOMIC_RELAXED) == 0)
     pump_log(PUMP_LOG_WARNING, "%s on device %u failed with CUDA error %d; the job goes on",
              call, set->device, result);
-  if (PUMP_ADD(&set->failures, 1) + 1 >= FAILURES_MAX &&
-      __atomic_exchange_n(&set->give_up, 1, __ATOMIC_RELAXED) == 0)
-    pump_log(
-        PUMP_LOG_WARNING,
-        "%d driver errors in a row on device %u (the last: %d): no more prefetches there, "
-        "demand paging goes on",
-        FAILURES_MAX, set->device, result);
+  if (PUMP_ADD(&set->failures, 1) + 1 >= FAILURES_MAX && PUMP_LOAD(&set->give_up) == 0) {
+    static uint32_t said_once;
+    PUMP_STORE(&set->gave_up_ns, pump_now_ns());
+    PUMP_STORE_RELEASE(&set->give_up, 1); /* who sees it sees the time */
+    pump_log_once(&said_once, PUMP_LOG_WARNING,
+                  "%d driver errors in a row on device %u (the last: %d): no prefetches "
+                  "there for a while, demand paging goes on",
+                  FAILURES_MAX, set->device, result);
+  }
   return true;
+}
+
+bool pump_set_gave_up(struct pump_set *set) {
+  if (PUMP_LOAD_ACQUIRE(&set->give_up) == 0) return false;
+  if (pump_now_ns() - PUMP_LOAD(&set->gave_up_ns) < GIVE_UP_NS) return true;
+  PUMP_STORE(&set->failures, 0);
+  PUMP_STORE(&set->give_up, 0);
+  return false;
 }
 
 void pump_set_wake(struct pump_set *set) {

@@ -177,7 +177,7 @@ static CUresult prefetch(const struct mover *mover, uint64_t address,
 
 /* Moves the bytes and waits until they are there. */
 static uint32_t move(struct mover *mover, uint64_t address, uint64_t length_bytes) {
-  if (PUMP_LOAD(&mover->role.set->give_up) != 0 || mover->over || !mover_open(mover))
+  if (pump_set_gave_up(mover->role.set) || mover->over || !mover_open(mover))
     return PUMP_RESULT_FAILED;
   CUresult result = prefetch(mover, address, length_bytes);
   if (result != CUDA_SUCCESS) {

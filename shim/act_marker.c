@@ -269,7 +269,7 @@ static void work(struct poller *poller) {
   uint64_t pause_ns = POLL_MIN_NS;
   while (!poller->over && pump_set_lives(&poller->role)) {
     while (poller->next < POOL && short_of_markers(&poller->pool->free) && !poller->over &&
-           PUMP_LOAD(&set->give_up) == 0 && pump_set_lives(&poller->role))
+           !pump_set_gave_up(set) && pump_set_lives(&poller->role))
       make_markers(poller);
     collect_fresh(poller);
     bool advanced = poll_waiting(poller);

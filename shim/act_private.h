@@ -99,12 +99,13 @@ enum { PUMP_SET_OFF, PUMP_SET_RUNNING, PUMP_SET_BROKEN };
  * started in and ends when `life` moves on. */
 struct pump_set {
   uint32_t device;
-  uint32_t state;     /* PUMP_SET_* */
-  uint32_t life;      /* bumped to end all threads */
-  uint32_t alive;     /* threads that may still be in the driver; futex */
-  uint32_t failures;  /* consecutive driver errors */
-  uint32_t give_up;   /* 1 after too many: commands are answered FAILED unasked */
-  uint32_t mark_bell; /* futex of the marker thread, process-private */
+  uint32_t state;      /* PUMP_SET_* */
+  uint32_t life;       /* bumped to end all threads */
+  uint32_t alive;      /* threads that may still be in the driver; futex */
+  uint32_t failures;   /* consecutive driver errors */
+  uint32_t give_up;    /* 1 after too many: commands are answered FAILED unasked */
+  uint64_t gave_up_ns; /* when; after a pause the driver is asked again */
+  uint32_t mark_bell;  /* futex of the marker thread, process-private */
   uint32_t mark_asleep;
   CUcontext context;
 };
@@ -129,6 +130,9 @@ bool pump_set_thread_begin(const struct pump_thread_role *role);
 void pump_set_thread_end(const struct pump_thread_role *role);
 /* Wakes every thread of the set. */
 void pump_set_wake(struct pump_set *set);
+/* True while the device's driver calls failed too often to be worth another one. */
+bool pump_set_gave_up(struct pump_set *set);
+
 /* Notes the outcome of a driver call; false when the thread must end now. */
 bool pump_set_note(struct pump_set *set, CUresult result, const char *call);
 

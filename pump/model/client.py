@@ -387,6 +387,9 @@ class ClientModel:
         over_budget = occupied - known.facts.budget
         self.tally.overshoot_blocks_peak = max(self.tally.overshoot_blocks_peak, over_budget)
         excess = occupied - known.facts.capacity
-        if excess <= 0:
-            return
-        self.table.set_state(self.table.leavers(device, lib.PUMP_BY_MIGRATION, excess), HOST)
+        while excess > 0:
+            oldest = self.table.leavers(device, lib.PUMP_BY_MIGRATION, excess)
+            if len(oldest) == 0:
+                return
+            self.table.set_state(oldest, HOST)
+            excess -= len(oldest)

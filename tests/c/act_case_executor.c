@@ -248,6 +248,7 @@ SCENARIO(a_driver_error_is_reported_and_sixteen_in_a_row_end_the_prefetching) {
   PUMP_STORE(&fake.prefetch_error, CUDA_SUCCESS);
   CHECK(ask(PUMP_TO_HOST, slice(slot, 0, 1)) == PUMP_RESULT_FAILED); /* stays off */
   CHECK(PUMP_LOAD(&pump_shm->shim_counters.commands_failed) == 36);
+  EVENTUALLY(ask(PUMP_TO_GPU, slice(slot, 0, 1)) == PUMP_RESULT_MOVED); /* for a while */
 }
 
 SCENARIO(a_driver_that_cannot_create_streams_or_events_fails_commands_until_it_can) {
