@@ -75,7 +75,7 @@ class Transfer:
 
 @dataclass(slots=True)
 class Tally:
-    """What executed operations met; mirrors `pump_worker_counters`."""
+    """What executed operations met; published as `pump_worker_counters`."""
 
     operations: int = 0
     operations_hit: int = 0
@@ -84,7 +84,6 @@ class Tally:
     miss_late: int = 0
     miss_unseen: int = 0
     miss_no_room: int = 0
-    miss_policy: int = 0
     resyncs: int = 0
     overshoot_blocks_peak: int = 0
 
@@ -323,6 +322,8 @@ class ClientModel:
             & (offset >= 0)
             & (offset < whole)
             & (length > 0)
+            # Between two operations may stand a hint with uses of its own.
+            & np.repeat(_IS_OPERATION[batch.kind], np.diff(batch.use_begin))[low:high]
         )
         length = np.minimum(length, whole - offset)
         lead = table.lead_bytes[slot] + offset
@@ -331,9 +332,6 @@ class ClientModel:
         count = np.ascontiguousarray(np.where(known, count, 0))
         seq = np.ascontiguousarray(batch.seq[rows])
         stream = np.ascontiguousarray(batch.stream[rows])
-        # Between two operations may stand a hint with uses of its own.
-        of_operation = _IS_OPERATION[batch.kind]
-        known &= np.repeat(of_operation, np.diff(batch.use_begin))[low:high]
         borders = np.append(batch.use_begin[rows], batch.use_begin[rows[-1] + 1]) - low
         borders = np.ascontiguousarray(borders, np.uint32)
         lib.pump_window_append(

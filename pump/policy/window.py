@@ -30,6 +30,10 @@ class Window:
         fitting = int(np.searchsorted(room_taken, max(0, view.free), side="right"))
         to_gpu = view.missing[: min(fitting, view.to_gpu_credit)]
         to_host, short = self._make_room(view)
+        if not view.missing_takes_room.all():
+            # One in doubt may be needed and yet make way for something needed sooner.
+            leaving = np.isin(to_gpu, to_host)
+            to_gpu = to_gpu[: int(np.argmax(leaving)) if leaving.any() else len(to_gpu)]
         return Decision(to_gpu=to_gpu, to_host=to_host, short_of_room=short)
 
     def _make_room(self, view: View) -> tuple[Blocks, bool]:

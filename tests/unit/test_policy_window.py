@@ -186,3 +186,18 @@ def test_a_block_in_doubt_is_asked_for_without_room_and_pushes_nothing_out() -> 
 
 def test_the_policies_that_pump_run_offers_are_those_there_are() -> None:
     assert set(OFFERED) == set(POLICIES)
+
+
+def test_no_block_is_sent_both_ways_by_one_decision() -> None:
+    # Block 5 is in doubt and first of its stream; block 1, of another stream, is needed
+    # sooner by number, and 5 is the one that makes way for it.
+    view = make_view(budget=4, missing={1: 3}, resident={2: 4, 4: 5, 5: 90}, arriving=1)
+    view = replace(
+        view,
+        missing=np.array([5, 1]),
+        missing_need=np.array([90, 3]),
+        missing_takes_room=np.array([False, True]),
+    )
+    decision = Window().decide(view)
+    assert decision.to_host.tolist() == [5]
+    assert decision.to_gpu.tolist() == []

@@ -11,7 +11,15 @@ import numpy as np
 import pytest
 from fake_client import BLOCK, FakeClient, lib
 
-from pump.model.blocks import ABSENT, ARRIVING, DOUBTED, HOST, LEAVING, RESIDENT
+from pump.model.blocks import (
+    ABSENT,
+    ARRIVING,
+    DOUBTED,
+    HOST,
+    LEAVING,
+    NOT_NEEDED,
+    RESIDENT,
+)
 from pump.policy import by_name
 from pumpd.worker import Worker
 
@@ -292,3 +300,19 @@ def test_faults_put_in_doubt_what_migrated_longest_ago_until_a_prefetch_tells(
                 client.finish(command)
     first = worker.model.table.ranges[old].first_block
     assert (worker.model.table.state[first : first + 32] == RESIDENT).all()
+
+
+def test_a_hint_between_two_operations_is_no_use_of_either(make_client: MakeClient) -> None:
+    client = make_client(100)
+    worker = Worker(client.mapping, by_name("demand"))
+    worker.tick()
+    used, hinted = client.alloc(3), client.alloc(5)
+    worker.tick()
+    first = client.launch([used])
+    client.push(lib.PUMP_EVENT_HINT, first, [(hinted, 0, 5 * BLOCK)])
+    client.launch([used])
+    worker.tick()
+    table = worker.model.table
+    begin = table.ranges[hinted].first_block
+    assert (table.next_use[begin : begin + 5] == NOT_NEEDED).all()
+    assert table.next_use[table.ranges[used].first_block] == first
