@@ -123,4 +123,11 @@ void set_free(struct set *set);
 CUcontext start(void);
 void in_threads(unsigned count, void *(*body)(void *));
 
+struct hard_case {
+  const char *name;
+  void (*run)(void);
+};
+/* Runs the case that words[1] names, says "right" and returns 0; fails for no such case. */
+int run_case(int count, char **words, const struct hard_case *cases, size_t length);
+
 #endif

@@ -160,20 +160,12 @@ static void abandoned(void) {
 }
 
 int main(int count, char **words) {
-  static const struct {
-    const char *name;
-    void (*run)(void);
-  } cases[] = {{"global", global},   {"thread_local", thread_local_},
-               {"relaxed", relaxed}, {"beside", beside},
-               {"refused", refused}, {"abandoned", abandoned}};
+  static const struct hard_case cases[] = {
+      {"global", global},   {"thread_local", thread_local_},
+      {"relaxed", relaxed}, {"beside", beside},
+      {"refused", refused}, {"abandoned", abandoned}};
   load_driver();
   context = start();
   mix = load_mix(NULL);
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-    if (count == 2 && strcmp(words[1], cases[i].name) == 0) {
-      cases[i].run();
-      puts("right");
-      return 0;
-    }
-  FAIL("which case?");
+  return run_case(count, words, cases, sizeof cases / sizeof *cases);
 }

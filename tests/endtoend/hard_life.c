@@ -160,20 +160,11 @@ static void modules_of_contexts(void) {
 }
 
 int main(int count, char **words) {
-  static const struct {
-    const char *name;
-    void (*run)(void);
-  } cases[] = {{"contexts", contexts},
-               {"contexts_in_a_row", contexts_in_a_row},
-               {"primary_reset", primary_reset},
-               {"modules", modules},
-               {"modules_of_contexts", modules_of_contexts}};
+  static const struct hard_case cases[] = {{"contexts", contexts},
+                                           {"contexts_in_a_row", contexts_in_a_row},
+                                           {"primary_reset", primary_reset},
+                                           {"modules", modules},
+                                           {"modules_of_contexts", modules_of_contexts}};
   load_driver();
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-    if (count == 2 && strcmp(words[1], cases[i].name) == 0) {
-      cases[i].run();
-      puts("right");
-      return 0;
-    }
-  FAIL("which case?");
+  return run_case(count, words, cases, sizeof cases / sizeof *cases);
 }

@@ -213,20 +213,12 @@ static void answers(void) {
 }
 
 int main(int count, char **words) {
-  static const struct {
-    const char *name;
-    void (*run)(void);
-  } cases[] = {{"threads", threads}, {"churn", churn},
-               {"storms", storms},   {"extra", extra},
-               {"answers", answers}, {"short_lived_threads", short_lived_threads}};
+  static const struct hard_case cases[] = {
+      {"threads", threads}, {"churn", churn},
+      {"storms", storms},   {"extra", extra},
+      {"answers", answers}, {"short_lived_threads", short_lived_threads}};
   load_driver();
   context = start();
   mix = load_mix(NULL);
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-    if (count == 2 && strcmp(words[1], cases[i].name) == 0) {
-      cases[i].run();
-      puts("right");
-      return 0;
-    }
-  FAIL("which case?");
+  return run_case(count, words, cases, sizeof cases / sizeof *cases);
 }
