@@ -1,0 +1,325 @@
+"""What every suite of the benchmarks uses: options, rows, paired measurements, pinning.
+
+A suite is a module suite_<name>.py beside this one: its first line says what it measures,
+and `run(options: Options) -> Iterator[Row]` yields its rows as they come. It raises
+UnavailableError when this machine lacks something, MeasurementError when a measurement fails;
+either ends that suite only. scripts/bench runs them. No suite judges: targets are not here.
+Standard library only at import, since scripts/bench reads it before pump is installed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from harness_stats import Paired, compare, interval, median, percentile
+
+ROOT = Path(__file__).resolve().parents[1]
+PAIRS = 30
+PAIRS_QUICK = 3
+TIME_SCALE = 1.0
+"""Of the virtual GPU: always that of the clock on the wall."""
+
+NAME = re.compile(r"[a-z0-9_]+(\.[a-z0-9_]+)*")
+CHILD_SECONDS_MAX = 300
+LOG_LINES_SHOWN = 15
+
+
+class UnavailableError(Exception):
+    """A suite cannot run on this machine; the text says what is missing and the remedy."""
+
+
+class MeasurementError(Exception):
+    """A measurement ended badly; the text says which and shows the end of its output."""
+
+
+@dataclass(frozen=True)
+class Tools:
+    """Files of the pump under test.
+
+    `python`: interpreter that has pump. `lib_dir`: folder of libpump.so. `pump_run`: the
+    command. `root`: the source tree. `work`: folder for what suites build.
+    """
+
+    python: str = sys.executable
+    root: Path = ROOT
+    work: Path = ROOT / "build" / "bench"
+
+    @property
+    def lib_dir(self) -> Path:
+        """Raises UnavailableError when pump is not installed."""
+        try:
+            from pump import paths
+
+            return Path(paths.library("libpump.so")).parent
+        except Exception as error:  # not importable, or no library beside it
+            raise UnavailableError(
+                f"pump is not installed here ({error}); scripts/bench does"
+            ) from None
+
+    @property
+    def pump_run(self) -> str:
+        """Raises UnavailableError when the command does not lie beside the interpreter."""
+        path = Path(self.python).parent / "pump-run"
+        if not path.exists():
+            raise UnavailableError(f"there is no {path}; install pump into that Python")
+        return str(path)
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to measure. `pairs`: interleaved pairs of each comparison. `quick`: as little as
+    shows that the suite works; its figures mean nothing. `rest`: options of the suite."""
+
+    pairs: int = PAIRS
+    quick: bool = False
+    rest: list[str] = field(default_factory=list)
+    tools: Tools = field(default_factory=Tools)
+
+
+class Row:
+    """One figure. `baseline`: what `ratio` compares with, by name, or its value.
+
+    `interval`: 95 % interval of the ratio, or of the value where there is no ratio.
+    `more`: further keys of the JSON line. Raises ValueError for a bad name or a number
+    that JSON cannot carry.
+    """
+
+    __slots__ = ("baseline", "interval", "more", "name", "ratio", "unit", "value")
+
+    def __init__(
+        self,
+        name: str,
+        value: float,
+        unit: str,
+        baseline: str | float | None = None,
+        *,
+        ratio: float | None = None,
+        interval: Sequence[float] | None = None,
+        **more: Any,
+    ) -> None:
+        if not NAME.fullmatch(name):
+            raise ValueError(f"'{name}' is no name of a row; write words.with_dots")
+        for number in (value, ratio, *(interval or ()), *more.values()):
+            if isinstance(number, float) and not math.isfinite(number):
+                raise ValueError(f"{name} carries {number}; a row's numbers must be finite")
+        self.name = name
+        self.value = value
+        self.unit = unit
+        self.baseline = baseline
+        self.ratio = ratio
+        self.interval = interval
+        self.more = more
+
+    def __repr__(self) -> str:
+        return f"Row({self.name} {_short(self.value)} {self.unit})"
+
+    def as_json(self) -> dict[str, Any]:
+        """Keys of the JSON line; those of a comparison only where there is one."""
+        found: dict[str, Any] = {"name": self.name, "value": _plain(self.value), "unit": self.unit}
+        if self.baseline is not None or self.ratio is not None:
+            found["baseline"] = _plain(self.baseline)
+            found["ratio"] = _plain(self.ratio)
+        if self.interval is not None or self.ratio is not None:
+            found["interval"] = None if self.interval is None else [*map(_plain, self.interval)]
+        return found | {key: _plain(value) for key, value in self.more.items()}
+
+    def as_text(self) -> str:
+        """One line for people."""
+        text = f"{self.name:<40} {_short(self.value):>10} {self.unit:<6}"
+        if self.ratio is not None:
+            text += f"  ratio {_short(self.ratio)}"
+        if self.interval is not None:
+            text += f" [{_short(self.interval[0])}, {_short(self.interval[1])}]"
+        if self.baseline is not None:
+            text += f" against {_short(self.baseline)}"
+        return text.rstrip()
+
+
+def _plain(value: Any) -> Any:
+    """Floats to seven digits: more than any of these measurements has."""
+    return float(f"{value:.7g}") if isinstance(value, float) else value
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:.4g}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+# ---- measuring --------------------------------------------------------------
+
+
+def rounds(
+    measures: Mapping[str, Callable[[], float]], count: int, warm_up: int = 0
+) -> dict[str, list[float]]:
+    """Calls all measures once a round, interleaved, and returns each one's values.
+
+    The order turns by one place from round to round, so that no measure always follows
+    the same other one at the same place; of two it alternates. The first `warm_up`
+    rounds do not count.
+    """
+    names = list(measures)
+    found: dict[str, list[float]] = {name: [] for name in names}
+    for turn in range(-warm_up, count):
+        start = turn % len(names)
+        for name in (*names[start:], *names[:start]):
+            value = measures[name]()
+            if turn >= 0:
+                found[name].append(value)
+    return found
+
+
+def paired(
+    first: Callable[[], float], second: Callable[[], float], pairs: int, warm_up: int = 0
+) -> Paired:
+    """Calls two measurements in `pairs` interleaved pairs; ratio = first / second."""
+    found = rounds({"first": first, "second": second}, pairs, warm_up)
+    return compare(found["first"], found["second"])
+
+
+def compared(
+    name: str,
+    result: Paired,
+    unit: str,
+    *,
+    baseline: str,
+    value: float | None = None,
+    **more: Any,
+) -> Row:
+    """Row of a comparison; its value is the ratio unless another one is given."""
+    return Row(
+        name,
+        result.ratio if value is None else value,
+        unit,
+        baseline,
+        ratio=result.ratio,
+        interval=result.interval,
+        **more,
+        pairs=result.pairs,
+        first_median=result.first_median,
+        second_median=result.second_median,
+    )
+
+
+def cpus() -> list[int]:
+    """CPUs that this process may use, in order."""
+    return sorted(os.sched_getaffinity(0))
+
+
+@contextlib.contextmanager
+def pin(*wanted: int) -> Iterator[tuple[int, ...]]:
+    """Keeps this thread, and what it starts, on the given CPUs while the block runs.
+
+    Without a number: on the last one that it may use, which interrupts favour least.
+    Raises UnavailableError for a CPU that the process may not use.
+    """
+    before = os.sched_getaffinity(0)
+    chosen = wanted or (max(before),)
+    if not set(chosen) <= before:
+        raise UnavailableError(f"CPUs {sorted(set(chosen) - before)} may not be used here")
+    os.sched_setaffinity(0, chosen)
+    try:
+        yield tuple(sorted(set(chosen)))
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+# ---- what suites share ------------------------------------------------------
+
+
+def virtual_facts(profile: str, mode: str) -> dict[str, Any]:
+    """What every row from the virtual GPU carries. Raises pump.profiles.ProfileError."""
+    from pump import profiles
+
+    found = profiles.load(profile)
+    return {
+        "gpu": "virtual",
+        "mode": mode,
+        "time_scale": TIME_SCALE,
+        "profile": found.name,
+        "profile_hash": found.hash(),
+    }
+
+
+def child(
+    command: Sequence[str],
+    environ: Mapping[str, str] | None = None,
+    seconds_max: float = CHILD_SECONDS_MAX,
+) -> str:
+    """Stdout of a command that must succeed. `environ` is added to the environment.
+
+    Raises MeasurementError with the end of its output.
+    """
+    try:
+        done = subprocess.run(
+            command,
+            env={**os.environ, **(environ or {})},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=seconds_max,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise MeasurementError(f"{shlex.join(command)}: no end within {seconds_max:g} s") from None
+    except OSError as error:
+        raise MeasurementError(f"{command[0]}: {error.strerror}") from None
+    if done.returncode != 0:
+        lines = (done.stdout + done.stderr).splitlines()[-LOG_LINES_SHOWN:]
+        raise MeasurementError(
+            "\n".join([f"{shlex.join(command)}: exit status {done.returncode}", *lines])
+        )
+    return done.stdout
+
+
+def compile_c(tools: Tools, name: str, sources: Iterable[Path], *flags: str) -> Path:
+    """Path of `name`, built from C sources with -O2 and the headers of shim/include.
+
+    `flags`: further ones, such as -shared or -ldl. Raises UnavailableError without a compiler,
+    MeasurementError when it refuses the source.
+    """
+    compiler = shlex.split(os.environ.get("CC", "cc"))
+    if shutil.which(compiler[0]) is None:
+        raise UnavailableError(f"no C compiler '{compiler[0]}' (Debian, Ubuntu: apt install gcc)")
+    tools.work.mkdir(parents=True, exist_ok=True)
+    made = tools.work / name
+    # Whoever builds the same at the same time sees all of a file or nothing.
+    fresh = made.with_name(f".{name}.{os.getpid()}")
+    include = str(tools.root / "shim" / "include")
+    command = [*compiler, "-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-D_GNU_SOURCE"]
+    child([*command, "-I", include, *map(str, sources), "-o", str(fresh), *flags])
+    fresh.rename(made)
+    return made
+
+
+__all__ = [
+    "MeasurementError",
+    "Options",
+    "Paired",
+    "Row",
+    "Tools",
+    "UnavailableError",
+    "child",
+    "compare",
+    "compared",
+    "compile_c",
+    "cpus",
+    "interval",
+    "median",
+    "paired",
+    "percentile",
+    "pin",
+    "rounds",
+    "virtual_facts",
+]
