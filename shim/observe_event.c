@@ -39,17 +39,13 @@ void pump_op_word(struct pump_op *op, uint64_t word) {
   uint32_t low = (uint32_t)word;
   if ((low < 0x10000u || low >= 0xffff0000u) && word != hit.base) return;
   uint64_t offset = word - hit.base;
-  uint64_t length_access = (hit.length_bytes - offset) << 2 | PUMP_ACCESS_UNKNOWN;
   for (uint32_t i = op->count; i-- > 0;) {
     struct pump_extent *extent = &op->extents[i];
     if (extent->slot != hit.slot || extent->generation != hit.generation) continue;
-    if (offset < extent->offset_bytes) {
-      extent->offset_bytes = offset;
-      extent->length_access = length_access;
-    }
+    if (offset < extent->offset_bytes) extent->offset_bytes = offset;
     return;
   }
-  add_extent(op, &hit, offset, hit.length_bytes - offset, PUMP_ACCESS_UNKNOWN);
+  add_extent(op, &hit, offset, 0, PUMP_ACCESS_ARGUMENT);
 }
 
 void pump_op_bytes(struct pump_op *op, uint64_t address, uint64_t bytes, uint32_t access) {
@@ -140,17 +136,17 @@ static struct pump_token announce(struct pump_op *op, uint32_t kind, uint64_t fu
   token.stream_index = pump_stream_index(at.given, at.per_thread);
   token.seq = PUMP_ADD(&pump_shm->header.next_seq, 1);
   for (uint32_t i = 0; i < op->count; i++) {
-    pump_range_touch(&op->extents[i], token.seq);
-    token.touched_bytes += op->extents[i].length_access >> 2;
+    token.touched_bytes += pump_range_touch(&op->extents[i], token.seq);
   }
-  struct pump_event head = {.seq = token.seq,
-                            .time_ns = token.time_ns,
-                            .function = function,
-                            .kind = (uint16_t)kind,
-                            .extent_count = (uint16_t)op->count,
-                            .stream = token.stream_index,
-                            .device = device < 0 ? 0 : (uint32_t)device,
-                            .extents_dropped = op->dropped};
+  struct pump_event head = {
+      .seq = token.seq,
+      .time_ns = token.time_ns,
+      .function = function,
+      .kind = (uint16_t)kind,
+      .extent_count = (uint16_t)op->count,
+      .stream = token.stream_index,
+      .device = device < 0 ? 0 : (uint16_t)device,
+      .extents_dropped = op->dropped < UINT16_MAX ? (uint16_t)op->dropped : UINT16_MAX};
   push(&head, op->extents);
   PUMP_ADD(&pump_shm->shim_counters.operations, 1);
   if (op->dropped != 0) PUMP_ADD(&pump_shm->shim_counters.extents_dropped, op->dropped);
@@ -196,12 +192,12 @@ void pump_event_range(uint32_t kind, const struct pump_range_info *info) {
   if (pump_dormant()) return;
   struct pump_extent whole = {.slot = info->slot,
                               .generation = info->generation,
-                              .length_access = info->length_bytes << 2};
+                              .length_access = info->length_bytes << 2 | PUMP_ACCESS_WRITE};
   struct pump_event head = {.time_ns = pump_now_ns(),
                             .function = info->base,
                             .kind = (uint16_t)kind,
                             .extent_count = 1,
-                            .device = info->device};
+                            .device = (uint16_t)info->device};
   push(&head, &whole);
 }
 
@@ -218,7 +214,7 @@ void pump_event_hint(uint64_t address, uint64_t bytes, struct pump_at at) {
   struct pump_bracket bracket = pump_bracket_open();
   struct pump_op op;
   pump_op_begin(&op);
-  pump_op_bytes(&op, address, bytes, PUMP_ACCESS_UNKNOWN);
+  pump_op_bytes(&op, address, bytes, PUMP_ACCESS_READ);
   if (op.count != 0 && !capturing(at.stream)) {
     int device = pump_current_device(NULL);
     struct pump_event head = {.seq = pump_newest_seq(),
@@ -226,7 +222,7 @@ void pump_event_hint(uint64_t address, uint64_t bytes, struct pump_at at) {
                               .kind = PUMP_EVENT_HINT,
                               .extent_count = (uint16_t)op.count,
                               .stream = pump_stream_index(at.given, at.per_thread),
-                              .device = device < 0 ? 0 : (uint32_t)device};
+                              .device = device < 0 ? 0 : (uint16_t)device};
     push(&head, op.extents);
   }
   pump_bracket_close(bracket);

@@ -254,16 +254,19 @@ bool pump_range_lookup(uint64_t address, struct pump_hit *hit) {
   return true;
 }
 
-void pump_range_touch(const struct pump_extent *extent, uint64_t seq) {
+uint64_t pump_range_touch(const struct pump_extent *extent, uint64_t seq) {
   const struct mirror *mirror = &mirrors[extent->slot];
-  if (PUMP_LOAD_ACQUIRE(&mirror->state) >> 32 != extent->generation) return;
+  if (PUMP_LOAD_ACQUIRE(&mirror->state) >> 32 != extent->generation) return 0;
   uint64_t range_bytes = PUMP_LOAD(&mirror->length_bytes);
   uint64_t bytes = extent->length_access >> 2;
-  if (bytes == 0) return;
+  if ((extent->length_access & 3) == PUMP_ACCESS_ARGUMENT)
+    bytes = range_bytes - extent->offset_bytes;
+  if (bytes == 0) return 0;
   uint32_t first = pump_use_slice(range_bytes, extent->offset_bytes);
   uint32_t last = pump_use_slice(range_bytes, extent->offset_bytes + bytes - 1);
   uint64_t *use = pump_shm->ranges[extent->slot].last_use_seq;
   for (uint32_t i = first; i <= last; i++) PUMP_STORE(&use[i], seq);
+  return bytes;
 }
 
 void pump_range_reset(void) {

@@ -170,8 +170,9 @@ static inline uint32_t pump_use_slice(uint64_t range_bytes, uint64_t offset_byte
   return slice < PUMP_USE_SLICES ? (uint32_t)slice : PUMP_USE_SLICES - 1;
 }
 
-/* Notes that operation `seq` uses the bytes of `extent`, if its range still lives. */
-void pump_range_touch(const struct pump_extent *extent, uint64_t seq);
+/* Notes that operation `seq` uses the bytes of `extent`, if its range still lives;
+ * returns how many bytes that may be. */
+uint64_t pump_range_touch(const struct pump_extent *extent, uint64_t seq);
 
 /* Empties table, index and mirrors; nobody else may run (start of a process). */
 void pump_range_reset(void);

@@ -316,6 +316,8 @@ class ClientModel:
         offset = batch.offset_bytes[low:high].astype(np.int64)
         length = batch.length_bytes[low:high].astype(np.int64)
         whole = table.length_bytes[slot]
+        argument = batch.access[low:high] == lib.PUMP_ACCESS_ARGUMENT
+        length = np.where(argument, whole - offset, length)
         known = (
             (table.first_block[slot] >= 0)
             & (table.generation[slot] == batch.generation[low:high])

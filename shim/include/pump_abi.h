@@ -12,11 +12,13 @@
  *   extent     the part of a range that an operation's argument is believed to reach
  *   operation  kernel launch, copy or memset; numbered by `seq`, from 1, in issue order
  *   window     operations issued but not yet executed
+ *   signature  hash of a launch: function, grid, block and parameter bytes, with
+ *              every word that points into a live range masked out
  *
  * Who writes what
  *   shim         identity, devices, progress, shim_counters, ranges, events,
  *                command state READY -> TAKEN -> DONE and the result
- *   worker       worker_pid, heartbeat, worker_counters, event_head,
+ *   worker       worker_pid, heartbeat, resend, worker_counters, event_head,
  *                command contents and state EMPTY -> READY, DONE -> EMPTY
  * Neither trusts the other: each index read from here is masked or checked
  * against its bound before use. Memory ordering lives in pump_ring.h alone.
@@ -28,6 +30,19 @@
  *
  * The records of one operation are consecutive and published last to first, so
  * a consumer that sees the first record ready sees all of them.
+ *
+ * What a kernel's pointers reach is not known where it is launched. Such an extent
+ * has access ARGUMENT and tells, in place of a length, where the pointer stands: the
+ * byte offset in the kernel's parameter buffer. What else the parameters say is told
+ * once per signature, and a function's name once per function, before the first
+ * operation that has it:
+ *
+ *   position p     kind=NAME   function=f payload_bytes=80  its first 72 bytes
+ *   position p+1   kind=MORE   function=f payload_bytes=80  the other 8
+ *   position p+2   kind=PARAMS function=f signature=s payload_bytes=..., and so on
+ *   position p+n   kind=KERNEL function=f signature=s seq=7
+ *
+ * A worker that missed some of that raises `resend`: then all of it is told again.
  */
 #ifndef PUMP_ABI_H
 #define PUMP_ABI_H
@@ -38,7 +53,7 @@
 /* cffi: begin */
 #define PUMP_ABI_MAGIC 0x314d4853504d5550
 #define PUMP_HELLO_MAGIC 0x4f4c4c45484d5550
-#define PUMP_ABI_VERSION 1
+#define PUMP_ABI_VERSION 2
 
 /* Bounds. All powers of two where a position is masked. */
 #define PUMP_BLOCK_BYTES 2097152
@@ -49,6 +64,8 @@
 #define PUMP_EVENT_SLOTS 16384
 #define PUMP_EVENT_EXTENTS 3
 #define PUMP_MAX_EXTENTS 192
+#define PUMP_EVENT_PAYLOAD_BYTES 72 /* in one record, in place of the extents */
+#define PUMP_MAX_PAYLOAD_BYTES 8192
 #define PUMP_COMMAND_SLOTS 256
 #define PUMP_DIRECTIONS 2
 
@@ -76,9 +93,12 @@
 #define PUMP_EVENT_ALLOC 6
 #define PUMP_EVENT_FREE 7
 #define PUMP_EVENT_HINT 8
+#define PUMP_EVENT_PARAMS 9
+#define PUMP_EVENT_NAME 10
+#define PUMP_EVENT_PROGRESS 11 /* only while a trace is recorded */
 
-/* extent access */
-#define PUMP_ACCESS_UNKNOWN 0
+/* extent access; ARGUMENT: a kernel's pointer, see above */
+#define PUMP_ACCESS_ARGUMENT 0
 #define PUMP_ACCESS_READ 1
 #define PUMP_ACCESS_WRITE 2
 #define PUMP_ACCESS_OVERWRITE 3
@@ -138,7 +158,9 @@ struct pump_header {
   uint64_t range_high;          /* slots at and above this one were never used */
   uint64_t worker_heartbeat_ns; /* CLOCK_MONOTONIC of the worker's last tick */
   uint64_t activity;            /* bumped at each completion and each advance of progress */
-  uint64_t reserved0[7];
+  uint32_t recording;           /* shim: 1 while the job records a trace */
+  uint32_t resend;              /* worker: raised to be told names and PARAMS again */
+  uint64_t reserved0[6];
   /* one cache line for each word that others spin or sleep on */
   uint64_t next_seq; /* next operation number */
   uint64_t pad0[7];
@@ -180,29 +202,41 @@ struct pump_range {
   uint64_t length_bytes; /* as allocated: whole blocks for converted ranges */
   uint32_t device;
   uint32_t reserved0;
-  uint64_t alloc_seq;       /* value of next_seq when it was allocated */
-  uint64_t last_use_seq[8]; /* per eighth of the range, newest operation that uses it */
+  uint64_t alloc_seq; /* value of next_seq when it was allocated */
   uint64_t reserved[2];
+  uint64_t last_use_seq[8]; /* per eighth of the range, newest operation that uses it */
 };
 
 struct pump_extent {
   uint32_t slot;
   uint32_t generation;
   uint64_t offset_bytes;  /* from the range's base */
-  uint64_t length_access; /* length_bytes << 2 | PUMP_ACCESS_* */
+  uint64_t length_access; /* length_bytes << 2 | PUMP_ACCESS_*; ARGUMENT: the byte offset
+                             of the pointer in the parameter buffer in place of a length */
+};
+
+/* First bytes of a PARAMS payload; `parameter_bytes` of the kernel's parameter buffer
+ * follow, cut at the end of the payload. */
+struct pump_params {
+  uint32_t grid[3];
+  uint32_t block[3];
+  uint32_t parameter_bytes;
+  uint32_t reserved;
 };
 
 struct pump_event {
-  uint64_t turn;         /* position + 1 once the record may be read */
-  uint64_t seq;          /* operation number; 0 for ALLOC, FREE */
-  uint64_t time_ns;      /* CLOCK_MONOTONIC at issue */
-  uint64_t function;     /* KERNEL: handle; SYNC, HINT: 0; ALLOC, FREE: base */
-  uint16_t kind;         /* PUMP_EVENT_* */
-  uint16_t extent_count; /* of the whole operation */
+  uint64_t turn;     /* position + 1 once the record may be read */
+  uint64_t seq;      /* operation number; 0 for ALLOC, FREE, PARAMS, NAME; SYNC, HINT: the
+                        newest operation; PROGRESS: executed up to this one */
+  uint64_t time_ns;  /* CLOCK_MONOTONIC at issue; SYNC: when the call returned */
+  uint64_t function; /* KERNEL, PARAMS, NAME: handle; ALLOC, FREE: base; else 0 */
+  uint16_t kind;     /* PUMP_EVENT_* */
+  uint16_t extent_count; /* of the whole operation; 0 for PARAMS, NAME */
   uint32_t stream;       /* index into progress */
-  uint32_t device;
-  uint32_t extents_dropped; /* beyond PUMP_MAX_EXTENTS */
-  uint64_t reserved;
+  uint16_t device;
+  uint16_t extents_dropped; /* beyond PUMP_MAX_EXTENTS */
+  uint32_t payload_bytes;   /* PARAMS, NAME: of the whole payload */
+  uint64_t signature;       /* KERNEL, PARAMS; SYNC: time_ns when the call began */
   struct pump_extent extents[3];
 };
 
@@ -247,7 +281,8 @@ struct pump_shim_counters {
   uint64_t markers;
   uint64_t populate_bytes;
   uint64_t attaches;
-  uint64_t reserved[17];
+  uint64_t signatures; /* PARAMS sent */
+  uint64_t reserved[16];
 };
 
 struct pump_worker_counters {
@@ -262,7 +297,11 @@ struct pump_worker_counters {
   uint64_t resyncs;
   uint64_t overshoot_bytes_peak; /* demand: residency above the budget */
   uint64_t ticks;
-  uint64_t reserved[21];
+  uint64_t refreshes;   /* prefetches of resident blocks, to keep the driver off them */
+  uint64_t catch_ups;   /* times it skipped to the newest */
+  uint64_t ops_larger;  /* operations too large for the budget */
+  uint64_t overwritten; /* blocks not fetched because they were about to be overwritten */
+  uint64_t reserved[17];
 };
 
 struct pump_shm {
@@ -306,7 +345,9 @@ PUMP_ASSERT_OFFSET(pump_header, range_version, 40);
 PUMP_ASSERT_OFFSET(pump_header, range_high, 48);
 PUMP_ASSERT_OFFSET(pump_header, worker_heartbeat_ns, 56);
 PUMP_ASSERT_OFFSET(pump_header, activity, 64);
-PUMP_ASSERT_OFFSET(pump_header, reserved0, 72);
+PUMP_ASSERT_OFFSET(pump_header, recording, 72);
+PUMP_ASSERT_OFFSET(pump_header, resend, 76);
+PUMP_ASSERT_OFFSET(pump_header, reserved0, 80);
 PUMP_ASSERT_OFFSET(pump_header, next_seq, 128);
 PUMP_ASSERT_OFFSET(pump_header, event_tail, 192);
 PUMP_ASSERT_OFFSET(pump_header, event_head, 256);
@@ -340,14 +381,19 @@ PUMP_ASSERT_OFFSET(pump_range, length_bytes, 24);
 PUMP_ASSERT_OFFSET(pump_range, device, 32);
 PUMP_ASSERT_OFFSET(pump_range, reserved0, 36);
 PUMP_ASSERT_OFFSET(pump_range, alloc_seq, 40);
-PUMP_ASSERT_OFFSET(pump_range, last_use_seq, 48);
-PUMP_ASSERT_OFFSET(pump_range, reserved, 112);
+PUMP_ASSERT_OFFSET(pump_range, reserved, 48);
+PUMP_ASSERT_OFFSET(pump_range, last_use_seq, 64); /* a cache line of its own */
 
 PUMP_ASSERT_SIZE(pump_extent, 24);
 PUMP_ASSERT_OFFSET(pump_extent, slot, 0);
 PUMP_ASSERT_OFFSET(pump_extent, generation, 4);
 PUMP_ASSERT_OFFSET(pump_extent, offset_bytes, 8);
 PUMP_ASSERT_OFFSET(pump_extent, length_access, 16);
+
+PUMP_ASSERT_SIZE(pump_params, 32);
+PUMP_ASSERT_OFFSET(pump_params, block, 12);
+PUMP_ASSERT_OFFSET(pump_params, parameter_bytes, 24);
+PUMP_ASSERT_OFFSET(pump_params, reserved, 28);
 
 PUMP_ASSERT_SIZE(pump_event, 128);
 PUMP_ASSERT_OFFSET(pump_event, turn, 0);
@@ -358,8 +404,9 @@ PUMP_ASSERT_OFFSET(pump_event, kind, 32);
 PUMP_ASSERT_OFFSET(pump_event, extent_count, 34);
 PUMP_ASSERT_OFFSET(pump_event, stream, 36);
 PUMP_ASSERT_OFFSET(pump_event, device, 40);
-PUMP_ASSERT_OFFSET(pump_event, extents_dropped, 44);
-PUMP_ASSERT_OFFSET(pump_event, reserved, 48);
+PUMP_ASSERT_OFFSET(pump_event, extents_dropped, 42);
+PUMP_ASSERT_OFFSET(pump_event, payload_bytes, 44);
+PUMP_ASSERT_OFFSET(pump_event, signature, 48);
 PUMP_ASSERT_OFFSET(pump_event, extents, 56);
 
 PUMP_ASSERT_SIZE(pump_command, 64);
@@ -398,7 +445,8 @@ PUMP_ASSERT_OFFSET(pump_shim_counters, commands_failed, 88);
 PUMP_ASSERT_OFFSET(pump_shim_counters, markers, 96);
 PUMP_ASSERT_OFFSET(pump_shim_counters, populate_bytes, 104);
 PUMP_ASSERT_OFFSET(pump_shim_counters, attaches, 112);
-PUMP_ASSERT_OFFSET(pump_shim_counters, reserved, 120);
+PUMP_ASSERT_OFFSET(pump_shim_counters, signatures, 120);
+PUMP_ASSERT_OFFSET(pump_shim_counters, reserved, 128);
 
 PUMP_ASSERT_SIZE(pump_worker_counters, 256);
 PUMP_ASSERT_OFFSET(pump_worker_counters, operations, 0);
@@ -412,7 +460,11 @@ PUMP_ASSERT_OFFSET(pump_worker_counters, miss_policy, 56);
 PUMP_ASSERT_OFFSET(pump_worker_counters, resyncs, 64);
 PUMP_ASSERT_OFFSET(pump_worker_counters, overshoot_bytes_peak, 72);
 PUMP_ASSERT_OFFSET(pump_worker_counters, ticks, 80);
-PUMP_ASSERT_OFFSET(pump_worker_counters, reserved, 88);
+PUMP_ASSERT_OFFSET(pump_worker_counters, refreshes, 88);
+PUMP_ASSERT_OFFSET(pump_worker_counters, catch_ups, 96);
+PUMP_ASSERT_OFFSET(pump_worker_counters, ops_larger, 104);
+PUMP_ASSERT_OFFSET(pump_worker_counters, overwritten, 112);
+PUMP_ASSERT_OFFSET(pump_worker_counters, reserved, 120);
 
 PUMP_ASSERT_SIZE(pump_shm, 19473280);
 PUMP_ASSERT_OFFSET(pump_shm, header, 0);

@@ -18,6 +18,7 @@ STRUCTS = [
     "pump_progress",
     "pump_range",
     "pump_extent",
+    "pump_params",
     "pump_event",
     "pump_command",
     "pump_command_ring",

@@ -199,8 +199,8 @@ static void a_launch_reports_the_ranges_that_its_pointers_reach(void) {
   CHECK(head.kind == PUMP_EVENT_KERNEL && head.seq == 1 && head.extent_count == 2);
   CHECK(head.function == (uint64_t)(uintptr_t)KERNEL && head.stream == 0x42);
   CHECK(head.device == 3 && head.time_ns == 4711 && head.extents_dropped == 0);
-  CHECK(extent_is(0, &a, 4096, a.length_bytes - 4096, PUMP_ACCESS_UNKNOWN));
-  CHECK(extent_is(1, &b, 0, b.length_bytes, PUMP_ACCESS_UNKNOWN));
+  CHECK(extent_is(0, &a, 4096, 0, PUMP_ACCESS_ARGUMENT));
+  CHECK(extent_is(1, &b, 0, 0, PUMP_ACCESS_ARGUMENT));
   CHECK(issued_seq == 1 && issued_stream == (CUstream)0x42);
   CHECK(touched_bytes == a.length_bytes - 4096 + b.length_bytes);
   CHECK(pump_shm->ranges[a.slot].last_use_seq[0] == 1);
@@ -218,7 +218,7 @@ static void pointers_inside_structures_are_found_and_lead_to_one_extent_a_range(
   sizes[0] = sizeof structure, parameters = 1;
   launch(params, NULL);
   CHECK(next_event(&head, extents) && head.extent_count == 1);
-  CHECK(extent_is(0, &a, BLOCK, 7 * BLOCK, PUMP_ACCESS_UNKNOWN));
+  CHECK(extent_is(0, &a, BLOCK, 0, PUMP_ACCESS_ARGUMENT));
   CHECK(pump_shm->ranges[a.slot].last_use_seq[0] == 0);
   CHECK(pump_shm->ranges[a.slot].last_use_seq[1] == 1);
 }
@@ -442,7 +442,7 @@ static void the_programs_own_prefetch_is_a_hint_and_no_operation(void) {
   CUmemLocation location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
   CHECK(cuMemPrefetchAsync_v2(a.base, BLOCK, location, 0, (CUstream)7) == CUDA_SUCCESS);
   CHECK(next_event(&head, extents) && head.kind == PUMP_EVENT_HINT && head.seq == 0);
-  CHECK(head.extent_count == 1 && extent_is(0, &a, 0, BLOCK, PUMP_ACCESS_UNKNOWN));
+  CHECK(head.extent_count == 1 && extent_is(0, &a, 0, BLOCK, PUMP_ACCESS_READ));
   CHECK(pump_shm->header.next_seq == 1 && head.stream == 7);
 }
 

@@ -53,7 +53,7 @@ static void *produce(void *argument) {
       PUMP_STORE(&event->time_ns, mark(producer, number, i));
       PUMP_STORE(&event->kind, i == 0 ? PUMP_EVENT_KERNEL : PUMP_EVENT_MORE);
       PUMP_STORE(&event->extent_count, (uint16_t)records);
-      PUMP_STORE(&event->reserved, i);
+      PUMP_STORE(&event->signature, i);
       pump_event_publish(shm, position + i);
     }
     pump_bell_ring(&shm->header.worker_asleep, &shm->header.worker_bell);
@@ -76,7 +76,7 @@ static uint64_t take(uint64_t position, uint64_t newest[MOST_PRODUCERS]) {
     const struct pump_event *event = pump_event_peek(shm, position + i);
     CHECK(event != NULL); /* published last to first: all are ready */
     CHECK(PUMP_LOAD(&event->time_ns) == mark(producer, number, i));
-    CHECK(PUMP_LOAD(&event->reserved) == i && PUMP_LOAD(&event->seq) == number);
+    CHECK(PUMP_LOAD(&event->signature) == i && PUMP_LOAD(&event->seq) == number);
     CHECK(i == 0 || PUMP_LOAD(&event->kind) == PUMP_EVENT_MORE);
   }
   return records;

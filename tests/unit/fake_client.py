@@ -59,7 +59,7 @@ class FakeClient:
                 event.extents[j].slot = slot
                 event.extents[j].generation = self.shm.ranges[slot].generation
                 event.extents[j].offset_bytes = offset
-                event.extents[j].length_access = (length << 2) & MASK
+                event.extents[j].length_access = (length << 2 | lib.PUMP_ACCESS_READ) & MASK
             event.turn = (position + i + 1) & MASK
         return True
 

@@ -53,7 +53,7 @@ def test_a_right_hello_is_taken() -> None:
     ("field", "value", "status"),
     [
         (0, 1, link.WELCOME_REFUSED),
-        (1, 2, link.WELCOME_VERSION),
+        (1, link.ABI_VERSION + 1, link.WELCOME_VERSION),
         (3, link.SHM_BYTES - 4096, link.WELCOME_VERSION),
         (3, 2**64 - 1, link.WELCOME_VERSION),
         (8, 1, link.WELCOME_REFUSED),
