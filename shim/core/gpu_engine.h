@@ -118,12 +118,13 @@ struct gpu_hooks {
 
 /* Consecutive blocks that an operation touches. `pages_per_block` is the number
  * of 64 KiB pages touched in each block, 0 for all: a sweep has all, an
- * irregular gather few. */
+ * irregular gather few. `pages` names them instead where it is not 0: a bit each. */
 struct gpu_use {
   uint32_t first_block;
   uint32_t block_count;
   uint16_t pages_per_block;
   uint16_t access;
+  uint32_t pages;
 };
 
 struct gpu_operation {

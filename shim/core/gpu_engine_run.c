@@ -95,7 +95,7 @@ static bool look(struct uvm *uvm, struct gpu_op *op, const struct gpu_use *use,
     uvm_error(uvm, GPU_ERROR_USE_OF_FREED, block);
     return true;
   }
-  uint32_t pages = uvm_touched_pages(block, use->pages_per_block);
+  uint32_t pages = use->pages ? use->pages : uvm_touched_pages(block, use->pages_per_block);
   if ((pages & ~b->gpu_pages) != 0 || (b->flags & UVM_UNMAPPED)) {
     *miss = (struct uvm_miss){.block = block, .pages = pages, .access = use->access};
     return false;

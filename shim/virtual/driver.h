@@ -119,6 +119,14 @@ struct vd_pool {
   uint64_t settings[4];
 };
 
+/* Memory that a launch touches, as its host library tells (touch.c). */
+struct vd_touch {
+  uint64_t address, length_bytes;
+};
+typedef unsigned (*vd_touch_fn)(void **params, const unsigned grid[3],
+                                const unsigned block[3], struct vd_touch *out,
+                                unsigned most);
+
 /* CUfunction and CUkernel alike. */
 struct vd_function {
   uint32_t magic;
@@ -129,7 +137,8 @@ struct vd_function {
   int attributes[VD_FUNCTION_ATTRIBUTES];
   uint64_t set_attributes; /* bits of those that the program has set */
   void (*host)(void **params, const unsigned grid[3], const unsigned block[3]);
-  uint64_t *count; /* launches of all kernels of this name */
+  vd_touch_fn touches; /* NULL: all that the pointers reach */
+  uint64_t *count;     /* launches of all kernels of this name */
 };
 
 struct vd_kernel_count {
@@ -395,6 +404,16 @@ uint32_t vd_uses_of(uint64_t address, uint64_t length_bytes, uint16_t access,
 struct vd_function *vd_function_new(const struct image_kernel *kernel,
                                     struct vd_module *module, struct vd_library *library);
 void vd_host_kernels_open(void);
+
+/* touch.c */
+struct vd_touched {
+  struct vd_touch *parts; /* NULL: nothing is told */
+  uint32_t count;
+};
+void vd_touches_ask(const struct vd_function *function, const unsigned grid[3],
+                    const unsigned block[3], uint8_t *buffer, struct vd_touched *out);
+struct gpu_use *vd_touches_uses_locked(const struct vd_touched *touched, uint32_t *count,
+                                       uint64_t *length_bytes);
 
 /* module.c */
 CUresult vd_image_load(const void *image, size_t length_bytes, struct image **out);

@@ -48,21 +48,30 @@ static uint64_t *count_of(const char *name) {
   return &count->launches;
 }
 
+/* What the libraries say of a kernel: the first one that knows it. */
+static void *host_symbol(const char *prefix, const char *kernel) {
+  char symbol[1024];
+  void *found = NULL;
+  int length = snprintf(symbol, sizeof symbol, "%s%s", prefix, kernel);
+  if (length < 0 || (size_t)length >= sizeof symbol) return NULL;
+  for (size_t i = 0; i < host_library_count && found == NULL; i++)
+    found = dlsym(host_libraries[i], symbol);
+  return found;
+}
+
 struct vd_function *vd_function_new(const struct image_kernel *kernel,
                                     struct vd_module *module, struct vd_library *library) {
   struct vd_function *function = vd_object_new(VD_FUNCTION);
-  char symbol[1024];
   if (function == NULL) return NULL;
   function->kernel = kernel;
   function->module = module;
   function->library = library;
   function->is_kernel = module == NULL;
   function->count = count_of(kernel->name);
-  snprintf(symbol, sizeof symbol, "pump_host_%s", kernel->name);
-  for (size_t i = 0; i < host_library_count && function->host == NULL; i++) {
-    void *found = dlsym(host_libraries[i], symbol);
-    memcpy(&function->host, &found, sizeof found);
-  }
+  void *host = host_symbol("pump_host_", kernel->name);
+  void *touches = host_symbol("pump_touch_", kernel->name);
+  memcpy(&function->host, &host, sizeof host);
+  memcpy(&function->touches, &touches, sizeof touches);
   return function;
 }
 

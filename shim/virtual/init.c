@@ -115,7 +115,7 @@ static CUresult initialise(void) {
     return CUDA_ERROR_NO_DEVICE;
   }
   if (read_discard_kind() != 0 || vd_inject_setup() != 0) return CUDA_ERROR_INVALID_VALUE;
-  if (vd.mode == VD_COMPUTE) vd_host_kernels_open();
+  vd_host_kernels_open();
   vd.primary = (struct vd_context){.magic = VD_CONTEXT, .primary = true, .id = 1};
   vd.contexts[0] = &vd.primary;
   vd.next_id = 2;

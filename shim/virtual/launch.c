@@ -4,9 +4,10 @@
  * The parameters are copied into one buffer laid out as the kernel's, exactly as
  * many bytes as its image declares. Every aligned 8-byte word that lies in a live
  * allocation counts as a pointer argument, also inside structs passed by value; the
- * kernel touches that allocation from there to its end. A kernel computes for the
- * time that the profile gives for so many bytes, and waits for what is not resident.
- * Pointers in device memory are not seen.
+ * kernel touches that allocation from there to its end, unless its host library tells
+ * what it touches (touch.c). A kernel computes for the time that the profile gives for
+ * so many bytes, and waits for what is not resident. Pointers in device memory are not
+ * seen.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -62,6 +63,18 @@ static void describe(const struct vd_function *function, const uint8_t *buffer,
   }
   operation->duration_ns =
       uvm_profile_kernel_ns(&vd.profile, function->kernel->name, bytes);
+}
+
+/* The same from what the host library told; the uses are the caller's to free. NULL:
+ * no memory. */
+static struct gpu_use *describe_told(const struct vd_function *function,
+                                     const struct vd_touched *touched,
+                                     struct gpu_operation *operation) {
+  uint64_t bytes = 0;
+  struct gpu_use *uses = vd_touches_uses_locked(touched, &operation->use_count, &bytes);
+  operation->duration_ns =
+      uvm_profile_kernel_ns(&vd.profile, function->kernel->name, bytes);
+  return uses;
 }
 
 /* The buffer of parameters as the kernel sees it. */
@@ -127,11 +140,8 @@ static struct vd_action *compute_action(struct vd_function *function,
 
 static CUresult launch_locked(struct vd_function *function, struct vd_stream *stream,
                               const unsigned grid[3], const unsigned block[3],
-                              const uint8_t *buffer) {
-  struct gpu_use uses[MOST_POINTERS];
-  struct gpu_operation operation = {.kind = GPU_KERNEL, .uses = uses};
+                              const uint8_t *buffer, struct gpu_operation *operation) {
   struct vd_action *action = NULL;
-  describe(function, buffer, &operation, uses);
   if (vd.mode == VD_COMPUTE) {
     if (function->host == NULL) {
       vd_error("compute mode: no host function pump_host_%s in PUMP_VIRTUAL_KERNELS for "
@@ -142,7 +152,7 @@ static CUresult launch_locked(struct vd_function *function, struct vd_stream *st
     action = compute_action(function, grid, block, buffer);
     if (action == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
   }
-  CUresult result = vd_work_locked(stream, &operation, action, CU_GRAPH_NODE_TYPE_KERNEL);
+  CUresult result = vd_work_locked(stream, operation, action, CU_GRAPH_NODE_TYPE_KERNEL);
   if (result == CUDA_SUCCESS && function->count != NULL) ++*function->count;
   return result;
 }
@@ -160,11 +170,25 @@ static CUresult launch(CUfunction handle, const unsigned grid[3], const unsigned
   uint8_t *buffer = (uint8_t *)words;
   result = gather(function->kernel, parameters, extra, buffer);
   if (result != CUDA_SUCCESS) return result;
+  struct vd_touched touched;
+  struct gpu_use all[MOST_POINTERS], *told = NULL;
+  struct gpu_operation operation = {.kind = GPU_KERNEL, .uses = all};
+  vd_touches_ask(function, grid, block, buffer, &touched);
   vd_lock();
   struct vd_stream *stream = vd_stream_of_locked(stream_handle);
-  result = stream == NULL ? CUDA_ERROR_INVALID_HANDLE
-                          : launch_locked(function, stream, grid, block, buffer);
+  if (touched.parts != NULL)
+    operation.uses = told = describe_told(function, &touched, &operation);
+  else
+    describe(function, buffer, &operation, all);
+  if (operation.uses == NULL)
+    result = CUDA_ERROR_OUT_OF_MEMORY;
+  else
+    result = stream == NULL
+                 ? CUDA_ERROR_INVALID_HANDLE
+                 : launch_locked(function, stream, grid, block, buffer, &operation);
   vd_unlock();
+  free(told);
+  free(touched.parts);
   return result;
 }
 

@@ -1,0 +1,138 @@
+/* touch.c - kernels that touch only parts of what their pointers reach.
+ *
+ * DESIGN
+ * A host library may tell what a launch touches:
+ *
+ *   struct pump_touch { uint64_t address, length_bytes; };
+ *   unsigned pump_touch_<kernel>(void **params, const unsigned grid[3],
+ *                                const unsigned block[3], struct pump_touch *out,
+ *                                unsigned most);
+ *
+ * It writes at most `most` parts, of all arguments, and returns how many there are. It is
+ * called when the kernel is launched, in both modes, on the launching thread, without
+ * the driver's lock. It may read device memory, an index for instance, and sees it as it
+ * is at the launch: what an earlier operation still has to write there is not there yet.
+ * It must not call the driver. A kernel without such a function, or with more parts than
+ * fit, touches all that its pointers reach.
+ *
+ * Parts may overlap and come in any order. They are sorted and become one use for each
+ * block with its 64 KiB pages, or one for neighbouring blocks that are touched in whole.
+ */
+#include <stdlib.h>
+
+#include "driver.h"
+
+#define MOST_PARTS 65536
+#define PAGE_BYTES ((uint64_t)GPU_BLOCK_BYTES / GPU_PAGES_PER_BLOCK)
+#define ALL_PAGES 0xffffffffu
+
+void vd_touches_ask(const struct vd_function *function, const unsigned grid[3],
+                    const unsigned block[3], uint8_t *buffer, struct vd_touched *out) {
+  const struct image_kernel *kernel = function->kernel;
+  void *pointers[kernel->parameter_count + 1];
+  *out = (struct vd_touched){0};
+  if (function->touches == NULL) return;
+  for (uint32_t i = 0; i < kernel->parameter_count; i++)
+    pointers[i] = buffer + kernel->parameters[i].offset_bytes;
+  pointers[kernel->parameter_count] = NULL;
+  out->parts = calloc(MOST_PARTS, sizeof *out->parts);
+  if (out->parts == NULL) return; /* and everything counts as touched */
+  unsigned count = function->touches(pointers, grid, block, out->parts, MOST_PARTS);
+  if (count > MOST_PARTS) {
+    vd_error("pump_touch_%s told %u parts, %u are read: it counts as touching everything",
+             kernel->name, count, MOST_PARTS);
+    free(out->parts);
+    *out = (struct vd_touched){0};
+    return;
+  }
+  out->count = count;
+}
+
+static int by_address(const void *a, const void *b) {
+  uint64_t x = ((const struct vd_touch *)a)->address;
+  uint64_t y = ((const struct vd_touch *)b)->address;
+  return (x > y) - (x < y);
+}
+
+/* Bits of the pages from `first` to `last`, of one block. */
+static uint32_t pages_between(uint64_t first, uint64_t last) {
+  uint32_t up_to_last = last == 31 ? ALL_PAGES : (1u << (last + 1)) - 1;
+  return up_to_last & (ALL_PAGES << first);
+}
+
+struct collector {
+  struct gpu_use *uses;
+  uint32_t count, room;
+  bool failed;
+};
+
+static bool make_room(struct collector *out) {
+  if (out->count < out->room) return true;
+  uint32_t room = out->room ? 2 * out->room : 256;
+  struct gpu_use *uses = realloc(out->uses, room * sizeof *uses);
+  if (uses == NULL) {
+    out->failed = true;
+    return false;
+  }
+  out->uses = uses;
+  out->room = room;
+  return true;
+}
+
+/* Blocks come in ascending order, a block perhaps more than once in a row. */
+static void add_pages(struct collector *out, uint32_t block, uint32_t pages) {
+  struct gpu_use *last = out->count > 0 ? &out->uses[out->count - 1] : NULL;
+  if (last != NULL && block < last->first_block + last->block_count) {
+    if (last->block_count == 1) last->pages |= pages; /* else all are touched already */
+    return;
+  }
+  /* A whole block grows the run before it, if that one is whole, too. */
+  if (last != NULL && pages == ALL_PAGES && last->pages == ALL_PAGES &&
+      block == last->first_block + last->block_count) {
+    last->block_count++;
+    return;
+  }
+  if (!make_room(out)) return;
+  out->uses[out->count++] = (struct gpu_use){.first_block = block,
+                                             .block_count = 1,
+                                             .access = GPU_READ | GPU_WRITE,
+                                             .pages = pages};
+}
+
+static void add_part(struct collector *out, const struct vd_memory *memory, uint64_t from,
+                     uint64_t to) {
+  while (from < to && !out->failed) {
+    uint64_t block_end = (from / GPU_BLOCK_BYTES + 1) * GPU_BLOCK_BYTES;
+    uint64_t end = to < block_end ? to : block_end;
+    uint64_t first = from % GPU_BLOCK_BYTES / PAGE_BYTES;
+    uint64_t last = (end - 1) % GPU_BLOCK_BYTES / PAGE_BYTES;
+    add_pages(out, vd_memory_block(memory, from), pages_between(first, last));
+    from = end;
+  }
+}
+
+/* Uses of the told parts, the caller's to free, and the bytes of all parts, of plain
+ * memory too. Parts beyond their allocation are cut; those in no allocation are left
+ * out. NULL when there is no memory for it. */
+struct gpu_use *vd_touches_uses_locked(const struct vd_touched *touched, uint32_t *count,
+                                       uint64_t *length_bytes) {
+  struct collector out = {0};
+  qsort(touched->parts, touched->count, sizeof *touched->parts, by_address);
+  for (uint32_t i = 0; i < touched->count; i++) {
+    const struct vd_touch *part = &touched->parts[i];
+    const struct vd_memory *memory = vd_range_find(&vd.managed, part->address);
+    bool managed = memory != NULL;
+    if (!managed) memory = vd_range_find(&vd.plain, part->address);
+    if (memory == NULL) continue;
+    uint64_t left = memory->base + memory->length_bytes - part->address;
+    if (part->address >= memory->base + memory->length_bytes) continue;
+    uint64_t length = part->length_bytes < left ? part->length_bytes : left;
+    *length_bytes += length;
+    if (managed) add_part(&out, memory, part->address, part->address + length);
+  }
+  (void)make_room(&out); /* so that NULL means failure alone */
+  *count = out.count;
+  if (!out.failed) return out.uses;
+  free(out.uses);
+  return NULL;
+}

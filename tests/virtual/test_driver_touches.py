@@ -1,0 +1,46 @@
+"""Kernels whose host library tells what they touch (shim/virtual/touch.c)."""
+
+from __future__ import annotations
+
+import pytest
+from virtual_driver import Outcome, run
+
+pytest.importorskip("cuda.bindings.nvrtc")
+
+PAGES = 8 << 4
+"""64 KiB pages of the program's one array of 8 MiB."""
+
+
+def launched(touches: str | None) -> Outcome:
+    """One kernel over the array, which is nowhere yet: every page touched is a fault."""
+    return run("oversubscribed", "1", "1", env={} if touches is None else {"TEST_TOUCHES": touches})
+
+
+@pytest.mark.parametrize(
+    ("touches", "pages"),
+    [
+        ("0:4", 1),
+        ("4194304:4,0:4", 2),
+        ("2097148:8", 2),  # the last page of a block and the first of the next
+        ("65536:65537", 2),
+        ("2097152:4,0:65537,65536:4,2097160:4", 3),  # out of order, overlapping
+        ("0:6291456", 96),
+        ("0:2097152,2097152:4", 33),
+        ("0:8388608,4194304:65536", PAGES),
+        ("8388604:1000000", 1),  # cut at the end of the allocation
+        ("9000000000:4", 0),  # in no allocation
+        ("", 0),
+    ],
+)
+def test_a_kernel_faults_on_the_pages_that_it_is_told_to_touch(touches: str, pages: int) -> None:
+    assert launched(touches).report["faults"] == pages
+
+
+def test_a_part_without_end_is_the_whole_allocation() -> None:
+    assert launched(None).report["faults"] == PAGES
+
+
+def test_too_many_parts_count_as_everything_and_are_named() -> None:
+    outcome = launched("*")
+    assert outcome.report["faults"] == PAGES
+    assert "pump_touch_scale" in outcome.stderr
