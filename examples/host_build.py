@@ -74,8 +74,9 @@ def build(folder: Path = DEFAULT_FOLDER) -> Path:
     """
     kernels = (HERE / "kernels.cu").read_text()
     header = (HERE / "host_kernels.h").read_text()
+    touches = (HERE / "host_touches.c").read_text()
     compiler = shlex.split(os.environ.get("CC", "cc"))
-    state = "\0".join((kernels, header, entry_points(kernels), *FLAGS))
+    state = "\0".join((kernels, header, touches, entry_points(kernels), *FLAGS))
     state += _run([*compiler, "--version"]) + _processor()
     name = f"host_kernels-{hashlib.sha256(state.encode()).hexdigest()[:16]}.so"
     library = folder / name
@@ -84,7 +85,7 @@ def build(folder: Path = DEFAULT_FOLDER) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder) as work:
         source = Path(work) / "kernels.c"
-        source.write_text(kernels + "\n" + entry_points(kernels))
+        source.write_text("\n".join((kernels, entry_points(kernels), touches)))
         made = Path(work) / name
         include = ["-include", str(HERE / "host_kernels.h"), "-x", "c", str(source)]
         _run([*compiler, *FLAGS, *include, "-o", str(made), "-lm"])

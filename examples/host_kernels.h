@@ -9,6 +9,8 @@
  *
  * params[i] points to the value of the kernel's i-th argument, as in
  * cuLaunchKernel. Grid and block are not looked at: see DESIGN in kernels.cu.
+ * host_touches.c tells the virtual GPU which memory a kernel touches, where that is
+ * not all that its pointers reach.
  */
 #ifndef HOST_KERNELS_H
 #define HOST_KERNELS_H

@@ -1,4 +1,4 @@
-/* kernels.cu - the kernels of the training example: a deep perceptron and Adam.
+/* kernels.cu - the kernels of the examples: a deep perceptron and Adam; a sweep, a gather.
  *
  * Two compilers read this file. NVRTC compiles it for the GPU. A C compiler
  * compiles it, after host_kernels.h, into host functions for the virtual GPU's
@@ -167,4 +167,23 @@ KERNEL void init_uniform(float *__restrict__ value, int count, unsigned seed, fl
 
 KERNEL void fill(float *__restrict__ value, int count, float constant) {
   FOR_EACH_ITEM(i, count) value[i] = constant;
+}
+
+/* One pass over a buffer, `rounds` times multiplied and added: 2 * rounds / 4 flops a byte. */
+KERNEL void sweep(float *__restrict__ buffer, int count, int rounds) {
+  FOR_EACH_ITEM(i, count) {
+    float value = buffer[i];
+    for (int r = 0; r < rounds; r++) value = value * 0.999f + 0.001f;
+    buffer[i] = value;
+  }
+}
+
+/* sums[r] += table[index[r]], rows of `width` values, each first worked on like sweep's. */
+KERNEL void gather(float *__restrict__ sums, const float *__restrict__ table,
+                   const int *__restrict__ index, int rows, int width, int rounds) {
+  FOR_EACH_ITEM(i, rows * width) {
+    float value = table[(size_t)index[i / width] * width + i % width];
+    for (int r = 0; r < rounds; r++) value = value * 0.999f + 0.001f;
+    sums[i] += value;
+  }
 }

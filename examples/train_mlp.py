@@ -20,6 +20,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import workload
 from mlp import SAMPLES, Argument, Late, Model, Operation, adam_scales
 
 KERNELS = Path(__file__).resolve().parent / "kernels.cu"
@@ -75,8 +76,9 @@ class Trainer:
     def launches_per_iteration(self) -> int:
         return len(self._launches)
 
-    def issue(self, iteration: int) -> None:
-        """Issues all launches of one iteration, counted from 0; waits for nothing."""
+    def issue(self, iteration: int, wait_each: bool = False) -> None:
+        """Issues all launches of one iteration, counted from 0. With `wait_each` it waits
+        for the GPU after each launch, else for nothing."""
         first = iteration % self._model.batches * self._model.batch
         bytes_per_image = self._bytes["images"] // SAMPLES
         self._late[Late.IMAGES].value = self._address["images"] + first * bytes_per_image
@@ -85,6 +87,8 @@ class Trainer:
         self._late[Late.MEAN_SCALE].value, self._late[Late.SQUARE_SCALE].value = scales
         for launch in self._launches:
             launch()
+            if wait_each:
+                self._gpu.synchronise()
 
     def loss(self) -> float:
         """Mean loss of the newest iteration; waits for it."""
@@ -112,9 +116,9 @@ def train(trainer: Trainer, gpu: Any, options: argparse.Namespace) -> dict[str, 
         if iteration == options.warm_up:
             gpu.synchronise()
             started = time.perf_counter()
-        trainer.issue(iteration)
+        trainer.issue(iteration, wait_each=options.sync_every_step == "launch")
         done = iteration + 1
-        if options.sync_every and done % options.sync_every == 0:
+        if options.sync_every_step or (options.sync_every and done % options.sync_every == 0):
             gpu.synchronise()
         if options.report_every and done % options.report_every == 0:
             losses[str(done)] = trainer.loss()
@@ -154,6 +158,7 @@ def parse(arguments: list[str] | None = None) -> tuple[argparse.Namespace, Model
         metavar="N",
         help="wait for the GPU every N iterations; 0: only to read the loss",
     )
+    workload.add_sync_every_step(parser)
     parser.add_argument(
         "--managed", action="store_true", help="allocate Unified Memory (cuMemAllocManaged)"
     )

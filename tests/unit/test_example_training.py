@@ -75,7 +75,8 @@ def call(library: Path, kernel: str, *arguments) -> None:
 def trained(library: Path, model: Model, iterations: int, **options):
     gpu = HostGpu(library)
     trainer = train_mlp.Trainer(model, gpu)
-    given = {"iterations": iterations, "warm_up": 0, "sync_every": 0, "report_every": 1, **options}
+    given = {"iterations": iterations, "warm_up": 0, "sync_every": 0, "report_every": 1}
+    given |= {"sync_every_step": None, **options}
     result = train_mlp.train(trainer, gpu, argparse.Namespace(**given))
     return trainer, result
 
@@ -293,8 +294,9 @@ def test_footprint_prints_the_bytes_and_needs_no_gpu():
 def test_every_kernel_has_a_host_entry_point_and_a_second_build_reuses_the_first(library):
     source = (EXAMPLES / "kernels.cu").read_text()
     names = {operation.kernel for operation in [*MODEL.initialisation(), *MODEL.iteration()]}
+    names |= {"sweep", "gather"}
     loaded = ctypes.CDLL(str(library))
-    assert len(names) == 8
+    assert len(names) == 10
     assert all(hasattr(loaded, f"pump_host_{name}") for name in names)
     assert host_build.entry_points(source).count("void pump_host_") == 2 * len(names)
     before = library.stat().st_mtime_ns
@@ -319,5 +321,5 @@ def test_nvrtc_compiles_the_kernels_without_local_memory(capability):
         if "nvrtc" in str(error).lower() and "librar" in str(error).lower():
             pytest.skip("NVRTC is not installed")
         raise
-    assert ptx.count(".visible .entry") == 8
+    assert ptx.count(".visible .entry") == 10
     assert ".local" not in ptx

@@ -1,0 +1,82 @@
+"""Sweeps through buffers in the same order, again and again, in plain cuda-python.
+
+What it shows: with more buffers than memory the driver's own order of eviction (the
+block that arrived first leaves first) throws out exactly what is needed next, so every
+buffer misses in every round. Knowing the next launches helps most here: a policy can
+keep one part of the buffers on the GPU and bring in the rest while kernels run.
+
+    python examples/cyclic_sweep.py --buffers 16 --buffer-mib 64
+    pump-run --budget 600MiB python examples/cyclic_sweep.py --buffers 16 --buffer-mib 64
+
+It does not know pump, and the same options give the same bits. On the virtual GPU in
+timing mode --compute-per-byte has no effect: a kernel takes as long as its profile says
+(kernel.sweep.gbps, by pump-run's --virtual-set).
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import sys
+
+import workload
+from workload import FLOAT_BYTES, KERNELS, MIB
+
+
+def parse(arguments: list[str] | None = None) -> argparse.Namespace:
+    """Options; exits with status 2 on a bad one."""
+    parser = workload.parser("Sweep through buffers in order, again and again.")
+    parser.add_argument("--buffers", type=int, default=16, help="how many")
+    parser.add_argument("--buffer-mib", type=int, default=64, help="size of each")
+    options = parser.parse_args(arguments)
+    workload.check(parser, options)
+    if options.buffers < 1:
+        parser.error(f"--buffers is {options.buffers}; it must be at least 1")
+    if not 1 <= options.buffer_mib <= 4096:
+        parser.error(f"--buffer-mib is {options.buffer_mib}; it must lie in 1 to 4096")
+    return options
+
+
+def footprint_bytes(options: argparse.Namespace) -> int:
+    return int(options.buffers * options.buffer_mib * MIB)
+
+
+def main() -> int:
+    options = parse()
+    if options.footprint:
+        print(footprint_bytes(options))
+        return 0
+    from gpu import Gpu, GpuError
+
+    size = options.buffer_mib * MIB
+    count = size // FLOAT_BYTES
+    work = workload.rounds(options.compute_per_byte)
+    try:
+        gpu = Gpu(KERNELS, options.managed)
+        buffers = [gpu.allocate(size) for _ in range(options.buffers)]
+        launches = []
+        for number, buffer in enumerate(buffers):
+            values = [ctypes.c_void_p(buffer), ctypes.c_int(count)]
+            gpu.launch(
+                "init_uniform", [*values, ctypes.c_uint(number + 1), ctypes.c_float(1)], count
+            )()
+            launches.append(gpu.launch("sweep", [*values, ctypes.c_int(work)], count))
+        result = workload.run(gpu, options, lambda _: launches)
+        result["result_sha256"] = (
+            None if options.no_hash else workload.sha256(gpu, ((b, size) for b in buffers))
+        )
+        result |= {
+            "gpu": gpu.name,
+            "footprint_bytes": footprint_bytes(options),
+            "managed": options.managed,
+        }
+        gpu.close()
+    except GpuError as error:
+        print(f"cyclic_sweep: {error}", file=sys.stderr)
+        return 1
+    workload.finish(result, options.json)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,31 @@
+/* host_touches.c - which memory a kernel touches, for the virtual GPU.
+ *
+ * Without a word from here a kernel touches all that its pointers reach. A function
+ * here lists the parts instead (shim/virtual/touch.c has the rules). It is called when
+ * the kernel is launched and may read what is in device memory by then.
+ */
+#include <stdint.h>
+
+struct pump_touch {
+  uint64_t address, length_bytes;
+};
+unsigned pump_touch_gather(void **params, const unsigned grid[3], const unsigned block[3],
+                           struct pump_touch *out, unsigned most);
+
+/* The rows that the index names; the index and the sums in whole. */
+unsigned pump_touch_gather(void **params, const unsigned grid[3], const unsigned block[3],
+                           struct pump_touch *out, unsigned most) {
+  const float *sums = *(float **)params[0], *table = *(float **)params[1];
+  const int *index = *(int **)params[2];
+  int rows = *(int *)params[3];
+  uint64_t row_bytes = (uint64_t)*(int *)params[4] * sizeof *table;
+  unsigned count = (unsigned)rows + 2;
+  (void)grid, (void)block;
+  if (count > most) return count;
+  out[0] = (struct pump_touch){(uint64_t)sums, (uint64_t)rows * row_bytes};
+  out[1] = (struct pump_touch){(uint64_t)index, (uint64_t)rows * sizeof *index};
+  for (int r = 0; r < rows; r++)
+    out[r + 2] =
+        (struct pump_touch){(uint64_t)table + (uint64_t)index[r] * row_bytes, row_bytes};
+  return count;
+}

@@ -1,0 +1,129 @@
+"""Gathers random rows of a large table, in plain cuda-python.
+
+What it shows: where prefetching cannot help. A launch is given the whole table but
+touches a few of its pages, which an index in GPU memory chooses anew each time. Nobody
+who sees the launch alone can tell which, so the best that a policy can do is not to be
+in the way: bringing in all of the table would move far more than the rows.
+
+    python examples/irregular_gather.py --table-mib 1024
+    pump-run --budget 600MiB python examples/irregular_gather.py --table-mib 1024
+
+It does not know pump, and the same options give the same bits. On the virtual GPU the
+pages come from host_touches.c (PUMP_VIRTUAL_KERNELS, in both modes); without it each
+launch would touch the whole table. In timing mode --compute-per-byte has no effect: a
+kernel takes as long as its profile says (kernel.gather.gbps and .min_us).
+"""
+
+from __future__ import annotations
+
+import argparse
+import array
+import ctypes
+import random
+import sys
+from typing import Any
+
+import workload
+from workload import FLOAT_BYTES, KERNELS, MIB
+
+TABLE_MIB_MAX = 8191  # the kernels count its elements with 31 bits
+
+
+def parse(arguments: list[str] | None = None) -> argparse.Namespace:
+    """Options; exits with status 2 on a bad one."""
+    parser = workload.parser("Gather random rows of a large table.")
+    parser.add_argument("--table-mib", type=int, default=1024, help="size of the table")
+    parser.add_argument("--rows", type=int, default=256, help="gathered by a launch")
+    parser.add_argument("--row-bytes", type=int, default=4096, help="size of a row")
+    parser.add_argument("--launches", type=int, default=32, help="of an iteration")
+    options = parser.parse_args(arguments)
+    workload.check(parser, options)
+    if not 1 <= options.table_mib <= TABLE_MIB_MAX:
+        parser.error(f"--table-mib is {options.table_mib}; it must lie in 1 to {TABLE_MIB_MAX}")
+    if options.row_bytes < FLOAT_BYTES or MIB % options.row_bytes:
+        parser.error(f"--row-bytes is {options.row_bytes}; it must be a power of two, 4 to 1 MiB")
+    if not 1 <= options.rows <= 60_000:
+        parser.error(f"--rows is {options.rows}; it must lie in 1 to 60000")
+    if options.launches < 1:
+        parser.error(f"--launches is {options.launches}; it must be at least 1")
+    return options
+
+
+def footprint_bytes(options: argparse.Namespace) -> int:
+    launches = options.launches * options.iterations
+    return int(
+        options.table_mib * MIB
+        + options.rows * options.row_bytes
+        + launches * options.rows * FLOAT_BYTES
+    )
+
+
+def indices(options: argparse.Namespace) -> array.array[int]:
+    """Rows of every launch of every iteration, one after another; the same each time."""
+    rows_in_table = options.table_mib * MIB // options.row_bytes
+    launches = options.launches * options.iterations
+    source = random.Random(1)
+    return array.array("i", source.choices(range(rows_in_table), k=launches * options.rows))
+
+
+class Gather:
+    """Table, sums and index in GPU memory, and the launch over them."""
+
+    def __init__(self, gpu: Any, options: argparse.Namespace) -> None:
+        self._options = options
+        table_bytes = options.table_mib * MIB
+        count = table_bytes // FLOAT_BYTES
+        width = options.row_bytes // FLOAT_BYTES
+        self.sums_bytes = options.rows * options.row_bytes
+        table, self.sums = gpu.allocate(table_bytes), gpu.allocate(self.sums_bytes)
+        index = indices(options)
+        self._index = gpu.allocate(len(index) * FLOAT_BYTES)
+        gpu.upload(self._index, index.buffer_info()[0], len(index) * FLOAT_BYTES)
+        one, whole = ctypes.c_uint(1), ctypes.c_int(count)
+        gpu.launch("init_uniform", [ctypes.c_void_p(table), whole, one, ctypes.c_float(1)], count)()
+        items = options.rows * width
+        sums = ctypes.c_void_p(self.sums)
+        gpu.launch("fill", [sums, ctypes.c_int(items), ctypes.c_float(0)], items)()
+        self._rows_of_launch = ctypes.c_void_p()
+        work = workload.rounds(options.compute_per_byte)
+        shape = [ctypes.c_int(value) for value in (options.rows, width, work)]
+        values = [sums, ctypes.c_void_p(table), self._rows_of_launch, *shape]
+        self._launch = gpu.launch("gather", values, items)
+
+    def launches_of(self, iteration: int) -> Any:
+        """The launches of one iteration; each must be called before the next is taken."""
+        for number in range(self._options.launches):
+            launch = iteration * self._options.launches + number
+            offset_bytes = launch * self._options.rows * FLOAT_BYTES
+            self._rows_of_launch.value = self._index + offset_bytes
+            yield self._launch
+
+
+def main() -> int:
+    options = parse()
+    if options.footprint:
+        print(footprint_bytes(options))
+        return 0
+    from gpu import Gpu, GpuError
+
+    try:
+        gpu = Gpu(KERNELS, options.managed)
+        gather = Gather(gpu, options)
+        result = workload.run(gpu, options, gather.launches_of)
+        sums = (gather.sums, gather.sums_bytes)
+        result["result_sha256"] = None if options.no_hash else workload.sha256(gpu, [sums])
+        result |= {
+            "gpu": gpu.name,
+            "footprint_bytes": footprint_bytes(options),
+            "managed": options.managed,
+        }
+        gpu.close()
+    except GpuError as error:
+        print(f"irregular_gather: {error}", file=sys.stderr)
+        return 1
+    workload.finish(result, options.json)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,122 @@
+"""What cyclic_sweep.py and irregular_gather.py share: options, the timed loop, the end.
+
+No GPU at import. A workload is a list of launches for each iteration.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import hashlib
+import json
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+KERNELS = Path(__file__).resolve().parent / "kernels.cu"
+MIB = 1 << 20
+FLOAT_BYTES = 4
+SYNC_CHOICES = ("iteration", "launch")
+
+
+def parser(description: str) -> argparse.ArgumentParser:
+    """A parser with the options that every workload has."""
+    made = argparse.ArgumentParser(description=description)
+    made.add_argument("--iterations", type=int, default=12, help="in all")
+    made.add_argument("--warm-up", type=int, default=2, help="first iterations, not timed")
+    made.add_argument(
+        "--compute-per-byte",
+        type=float,
+        default=1.0,
+        metavar="FLOPS",
+        help="arithmetic on each byte that is read (default 1)",
+    )
+    add_sync_every_step(made)
+    made.add_argument(
+        "--managed", action="store_true", help="allocate Unified Memory (cuMemAllocManaged)"
+    )
+    made.add_argument("--no-hash", action="store_true", help="do not hash the result")
+    made.add_argument("--json", metavar="FILE", help="write the result there; -: stdout")
+    made.add_argument(
+        "--footprint", action="store_true", help="print the bytes it would allocate, and stop"
+    )
+    return made
+
+
+def add_sync_every_step(made: argparse.ArgumentParser) -> None:
+    """The option that makes a program wait for the GPU all the time."""
+    made.add_argument(
+        "--sync-every-step",
+        nargs="?",
+        choices=SYNC_CHOICES,
+        const="iteration",
+        metavar="STEP",
+        help="wait for the GPU after each iteration, or each 'launch'",
+    )
+
+
+def check(made: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """Exits with status 2 when an option of parser() makes no sense."""
+    if not 0 <= options.warm_up < options.iterations:
+        made.error(f"--warm-up {options.warm_up} must be below --iterations and not negative")
+    if not 0 <= options.compute_per_byte <= 1e6:
+        made.error(f"--compute-per-byte is {options.compute_per_byte}; it must lie in 0 to 1e6")
+
+
+def rounds(compute_per_byte: float) -> int:
+    """Rounds of one multiplication and one addition on a float that make so much."""
+    return max(0, round(compute_per_byte * FLOAT_BYTES / 2))
+
+
+def run(
+    gpu: Any,
+    options: argparse.Namespace,
+    launches_of: Callable[[int], Iterable[Callable[[], None]]],
+) -> dict[str, Any]:
+    """Issues the launches of all iterations, counted from 0, and times those after the warm-up.
+
+    Returns what --json writes about the loop.
+    """
+    started = time.perf_counter()
+    count = 0
+    for iteration in range(options.iterations):
+        if iteration == options.warm_up:
+            gpu.synchronise()
+            started = time.perf_counter()
+        for launch in launches_of(iteration):
+            launch()
+            count += 1
+            if options.sync_every_step == "launch":
+                gpu.synchronise()
+        if options.sync_every_step:
+            gpu.synchronise()
+    gpu.synchronise()
+    return {
+        "seconds": time.perf_counter() - started,
+        "iterations": options.iterations,
+        "timed_iterations": options.iterations - options.warm_up,
+        "launches": count,
+    }
+
+
+def sha256(gpu: Any, buffers: Iterable[tuple[int, int]]) -> str:
+    """Hash of device memory, given as (address, bytes), in that order."""
+    digest = hashlib.sha256()
+    for address, length_bytes in buffers:
+        host = (ctypes.c_char * length_bytes)()
+        gpu.download(ctypes.addressof(host), address, length_bytes)
+        digest.update(memoryview(host))
+    return digest.hexdigest()
+
+
+def finish(result: dict[str, Any], file: str | None) -> None:
+    """Writes the result where --json says, or a line for people."""
+    text = json.dumps(result, indent=1)
+    if file and file != "-":
+        Path(file).write_text(text + "\n")
+    elif file:
+        print(text)
+    else:
+        print(f"{result['timed_iterations']} timed iterations, {result['seconds']:.3f} s")
+        print(f"result sha256 {result['result_sha256']}")
