@@ -31,6 +31,9 @@ TIME_SCALE = 1.0
 """Of the virtual GPU: always that of the clock on the wall."""
 
 NAME = re.compile(r"[a-z0-9_]+(\.[a-z0-9_]+)*")
+SHOWN = ("oversubscription", "sync_every", "case", "mode")
+"""Keys of a row that people see as well, where a name alone does not tell rows apart."""
+
 CHILD_SECONDS_MAX = 300
 LOG_LINES_SHOWN = 15
 
@@ -143,6 +146,7 @@ class Row:
             text += f" [{_short(self.interval[0])}, {_short(self.interval[1])}]"
         if self.baseline is not None:
             text += f" against {_short(self.baseline)}"
+        text += "".join(f", {key} {self.more[key]}" for key in SHOWN if key in self.more)
         return text.rstrip()
 
 

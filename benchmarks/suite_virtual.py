@@ -1,0 +1,280 @@
+"""Programs of examples/ on the virtual GPU: pump's policies against naive Unified Memory.
+
+DESIGN
+  A round runs the same program once without pump and with memory for everything
+  (unlimited), once without pump on Unified Memory (naive) and once under each policy, one
+  after another in an order that turns. Each is a process of its own; its figure is the
+  time of its timed iterations, which the program takes itself. Ratios are taken within a
+  round. Rows, for each oversubscription (footprint / memory):
+
+    virtual.<program>.<policy>.speedup   naive seconds / policy seconds
+    virtual.<program>.<policy>.of_floor  floor / policy seconds; the floor is what any
+                                         policy needs (scripts/quickstart_floor.py)
+    virtual.sync.window                  demand seconds / window seconds of the training
+                                         that waits after each iteration, or each launch
+
+  Programs: train (examples/train_mlp.py as scripts/quickstart trains it), sweep, gather.
+  A gather has no floor here: nobody knows its pages before they are read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from harness import (
+    ROOT,
+    MeasurementError,
+    Options,
+    Row,
+    UnavailableError,
+    child,
+    compare,
+    compared,
+    cpus,
+    pin,
+    rounds,
+    virtual_facts,
+)
+
+sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "examples")]
+
+import cyclic_sweep  # noqa: E402
+import host_build  # noqa: E402
+import irregular_gather  # noqa: E402
+import quickstart_floor as floor  # noqa: E402
+import quickstart_workload as quickstart  # noqa: E402
+
+UNLIMITED, NAIVE, DEMAND, WINDOW = "unlimited", "naive", "demand", "window"
+PROFILE = "a100-pcie4"
+PARTS = ("train", "sync", "sweep", "gather")
+CPUS_MOST = 4
+"""A program, its worker and the virtual GPU's threads; more would only let them wander."""
+
+SPARE_BYTES = 512 << 20
+SECONDS_MAX = 240
+
+SWEEP = ["--buffers=16", "--buffer-mib=64"]
+GATHER = ["--table-mib=1024", "--rows=256", "--launches=32"]
+# A kernel that takes as long as the link needs for a third of what it sweeps; a gather
+# that works half a millisecond on its rows.
+SWEEP_KERNEL = {"kernel.sweep.gbps": "60"}
+GATHER_KERNEL = {"kernel.gather.min_us": "500"}
+
+FloorSeconds = Callable[[float, float, float], float]
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program of examples/ with its options. `settings`: of the virtual GPU.
+
+    `floor_seconds(oversubscription, compute seconds, link bytes per second)`, if known.
+    """
+
+    name: str
+    words: list[str]
+    footprint_bytes: int
+    settings: dict[str, str] = field(default_factory=dict)
+    floor_seconds: FloorSeconds | None = None
+
+    def memory_bytes(self, ratio: float) -> int:
+        return int(self.footprint_bytes / ratio) // floor.BLOCK_BYTES * floor.BLOCK_BYTES
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Of one run: seconds of the timed iterations; bytes and faults of the whole run."""
+
+    seconds: float
+    h2d_bytes: int
+    d2h_bytes: int
+    faults: int
+
+
+def training(quick: bool) -> Program:
+    """The training of scripts/quickstart; with `quick` its small model."""
+    work = replace(quickstart.RESULTS, iterations=6) if quick else quickstart.SPEED
+    words = ["train_mlp.py", *work.options()]
+    return Program("train", words, work.footprint_bytes, floor_seconds=work.floor_seconds)
+
+
+def sweeping(quick: bool) -> Program:
+    words = ["--buffers=12", "--buffer-mib=8"] if quick else SWEEP
+    options = cyclic_sweep.parse(words)
+    blocks = options.buffer_mib * (1 << 20) // floor.BLOCK_BYTES
+    touches = [
+        floor.Touch((), tuple(range(first, first + blocks)), ())
+        for first in range(0, blocks * options.buffers, blocks)
+    ]
+    footprint = cyclic_sweep.footprint_bytes(options)
+
+    def floor_seconds(ratio: float, compute_seconds: float, link: float) -> float:
+        repeats = options.iterations - options.warm_up
+        least = floor.least_traffic(touches, repeats, int(footprint / ratio))
+        return floor.floor_seconds(compute_seconds, least, link)
+
+    words = ["cyclic_sweep.py", *words]
+    return Program("sweep", words, footprint, SWEEP_KERNEL, floor_seconds)
+
+
+def gathering(quick: bool) -> Program:
+    words = ["--table-mib=96", "--rows=64", "--launches=8"] if quick else GATHER
+    footprint = irregular_gather.footprint_bytes(irregular_gather.parse(words))
+    return Program("gather", ["irregular_gather.py", *words], footprint, GATHER_KERNEL)
+
+
+def medians(runs: Sequence[Figures]) -> dict[str, int]:
+    """Bytes and faults of the run in the middle, each for itself."""
+    keys = ("h2d_bytes", "d2h_bytes", "faults")
+    return {key: int(statistics.median(getattr(run, key) for run in runs)) for key in keys}
+
+
+def check_presence(log: str) -> None:
+    """Raises MeasurementError unless pump's summary says that a worker served to the end.
+
+    Without one a job runs on, under demand paging: its figure would be that of nothing.
+    """
+    if "hit rate" not in log or "worker lost" in log:
+        tail = "\n".join(log.splitlines()[-8:])
+        raise MeasurementError(f"pump did not serve the program to its end:\n{tail}")
+
+
+class Bench:
+    """Runs programs on one profile and makes rows of what they took."""
+
+    def __init__(self, options: Options, profile: str, kernels: Path, work: Path) -> None:
+        self._options = options
+        self._profile = profile
+        self._facts = virtual_facts(profile, "timing")
+        self._link = quickstart.link_bytes_per_second(profile)
+        self._kernels = kernels
+        self._work = work
+        self._python = options.tools.python
+        self._pump_run = options.tools.pump_run
+
+    def run(self, program: Program, policy: str, ratio: float, *more: str) -> Figures:
+        """One run. Raises MeasurementError when it fails or breaks a rule of the driver."""
+        result, report, log = (self._work / n for n in ("result.json", "driver.json", "pump.log"))
+        for file in (result, report, log):
+            file.unlink(missing_ok=True)
+        unlimited = policy == UNLIMITED
+        memory = program.footprint_bytes + SPARE_BYTES if unlimited else program.memory_bytes(ratio)
+        settings = {"memory": str(memory), "mode": "timing", **program.settings}
+        command = [self._pump_run, "--log-file", str(log), "--virtual", self._profile]
+        for key, value in settings.items():
+            command += ["--virtual-set", f"{key}={value}"]
+        environ = {
+            "PUMP_VIRTUAL_REPORT": str(report),
+            "PUMP_VIRTUAL_KERNELS": str(self._kernels),
+        }
+        words = [str(ROOT / "examples" / program.words[0]), *program.words[1:], "--no-hash", *more]
+        if policy in (UNLIMITED, NAIVE):
+            environ["PUMP_DISABLE"] = "1"
+            words += ["--managed"] if policy == NAIVE else []
+        else:
+            command += ["--policy", policy]
+        child([*command, "--", self._python, *words, "--json", str(result)], environ, SECONDS_MAX)
+        if policy in (DEMAND, WINDOW):
+            check_presence(log.read_text())
+        found, driver = json.loads(result.read_text()), json.loads(report.read_text())
+        if driver["violations"]:
+            raise MeasurementError(f"the virtual driver saw {driver['violations_by_check']}")
+        return Figures(found["seconds"], driver["h2d_bytes"], driver["d2h_bytes"], driver["faults"])
+
+    def rounds(
+        self, program: Program, policies: Sequence[str], ratio: float, *more: str
+    ) -> dict[str, list[Figures]]:
+        """Figures of each policy, round by round."""
+        found: dict[str, list[Figures]] = {policy: [] for policy in policies}
+
+        def measure(policy: str) -> Callable[[], float]:
+            def once() -> float:
+                figures = self.run(program, policy, ratio, *more)
+                found[policy].append(figures)
+                return figures.seconds
+
+            return once
+
+        rounds({policy: measure(policy) for policy in policies}, self._options.pairs)
+        return found
+
+    def row(
+        self,
+        name: str,
+        place: tuple[Program, float],
+        first: tuple[str, Sequence[float]],
+        runs: Sequence[Figures],
+        **more: Any,
+    ) -> Row:
+        """Row of seconds of `first` (its name goes before) / those of `runs`.
+
+        `place`: program and oversubscription. Bytes and faults are medians of `runs`.
+        """
+        program, ratio = place
+        baseline, seconds = first
+        facts = {**self._facts, "profile_settings": program.settings, "oversubscription": ratio}
+        result = compare(seconds, [run.seconds for run in runs])
+        return compared(name, result, "x", baseline=baseline, **facts, **medians(runs), **more)
+
+    def against_naive(self, program: Program, ratio: float) -> Iterator[Row]:
+        """Rows of one program at one oversubscription."""
+        found = self.rounds(program, (UNLIMITED, NAIVE, DEMAND, WINDOW), ratio)
+        place = program, ratio
+        naive = NAIVE, [run.seconds for run in found[NAIVE]]
+        moved = {f"naive_{key}": value for key, value in medians(found[NAIVE]).items()}
+        least = [
+            program.floor_seconds(ratio, run.seconds, self._link)
+            for run in found[UNLIMITED]
+            if program.floor_seconds
+        ]
+        for policy in (WINDOW, DEMAND):
+            name, runs = f"virtual.{program.name}.{policy}", found[policy]
+            yield self.row(f"{name}.speedup", place, naive, runs, **moved)
+            if least:
+                yield self.row(f"{name}.of_floor", place, ("floor", least), runs)
+
+    def synchronous(self, program: Program, ratio: float) -> Iterator[Row]:
+        """Rows of the program that waits for the GPU all the time: window against demand."""
+        for step in ("iteration", "launch"):
+            found = self.rounds(program, (DEMAND, WINDOW), ratio, f"--sync-every-step={step}")
+            demand = DEMAND, [run.seconds for run in found[DEMAND]]
+            place, runs = (program, ratio), found[WINDOW]
+            yield self.row("virtual.sync.window", place, demand, runs, sync_every=step)
+
+
+def parse(arguments: list[str]) -> argparse.Namespace:
+    """Options of the suite; exits with status 2 on a bad one."""
+    parser = argparse.ArgumentParser(prog="scripts/bench virtual --")
+    parser.add_argument("--only", action="append", choices=PARTS, help="may be repeated")
+    parser.add_argument("--ratio", action="append", type=float, help="oversubscription")
+    parser.add_argument("--profile", default=PROFILE)
+    options = parser.parse_args(arguments)
+    if any(not 1 < ratio <= 8 for ratio in options.ratio or ()):
+        parser.error("--ratio must lie above 1, up to 8")
+    return options
+
+
+def run(options: Options) -> Iterator[Row]:
+    chosen = parse(options.rest)
+    try:
+        kernels = host_build.build()
+    except host_build.BuildError as error:
+        raise UnavailableError(str(error)) from None
+    ratios = chosen.ratio or ([1.5] if options.quick else list(quickstart.RATIOS))
+    parts = chosen.only or PARTS
+    quick = options.quick
+    with tempfile.TemporaryDirectory() as work, pin(*cpus()[:CPUS_MOST]):
+        bench = Bench(options, chosen.profile, kernels, Path(work))
+        for part, make in (("train", training), ("sweep", sweeping), ("gather", gathering)):
+            if part in parts:
+                for ratio in ratios:
+                    yield from bench.against_naive(make(quick), ratio)
+        if "sync" in parts:
+            yield from bench.synchronous(training(quick), ratios[0])

@@ -1,0 +1,71 @@
+"""Each suite of benchmarks/ runs with --quick; nothing is said about its figures."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "scripts")]
+
+import harness  # noqa: E402
+import suite_virtual  # noqa: E402
+
+
+def bench(folder: Path, *words: str) -> dict[str, list[dict[str, Any]]]:
+    """Rows by name of `scripts/bench WORDS --quick --pairs 1` in this Python."""
+    file = folder / "rows.jsonl"
+    script = str(ROOT / "scripts" / "bench_run.py")
+    done = subprocess.run(
+        [sys.executable, script, *words[:1], "--quick", "--pairs=1", "--json", file, *words[1:]],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows: dict[str, list[dict[str, Any]]] = {}
+    for line in file.read_text().splitlines():
+        row = json.loads(line)
+        rows.setdefault(row["name"], []).append(row)
+    return rows
+
+
+def test_the_virtual_suite_gives_every_row_with_what_it_must_carry(tmp_path: Path) -> None:
+    rows = bench(tmp_path, "virtual")
+    names = {f"virtual.{program}.{policy}.speedup" for program in ("train", "sweep", "gather")
+             for policy in ("window", "demand")}  # fmt: skip
+    names |= {f"virtual.{program}.{policy}.of_floor" for program in ("train", "sweep")
+              for policy in ("window", "demand")}  # fmt: skip
+    assert set(rows) == {"bench.machine", "virtual.sync.window", *names}
+    assert [row["sync_every"] for row in rows["virtual.sync.window"]] == ["iteration", "launch"]
+    for name in names:
+        (row,) = rows[name]
+        assert (row["mode"], row["time_scale"], row["oversubscription"]) == ("timing", 1.0, 1.5)
+        assert len(row["profile_hash"]) == 12
+        assert row["h2d_bytes"] > 0 and row["pairs"] == 1
+    assert rows["virtual.sweep.window.of_floor"][0]["value"] < 1.05, "below the floor is cheating"
+
+
+def test_a_run_that_pump_did_not_serve_to_its_end_is_no_measurement() -> None:
+    good = "pump: peak 9 MiB on a budget of 6 MiB (1.50x); hit rate 93.0 %, main cause: none\n"
+    suite_virtual.check_presence(good)
+    for bad in (
+        "",
+        "pump: peak 9 MiB on a budget of 6 MiB; no pumpd: demand paging only\n",
+        good.rstrip() + "; worker lost 1 time(s)\n",
+    ):
+        with pytest.raises(harness.MeasurementError, match="did not serve"):
+            suite_virtual.check_presence(bad)
+
+
+@pytest.mark.parametrize("words", [["--ratio=0.5"], ["--only=nothing"], ["--deep"]])
+def test_a_bad_option_of_the_virtual_suite_ends_with_status_2(words: list[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        suite_virtual.parse(words)
+    assert ended.value.code == 2
