@@ -1,0 +1,339 @@
+"""The file format of recordings: numbers, chunk frames, columns. No file is opened here.
+
+docs/trace-format.md describes the same byte by byte; the two must say the same, and a
+test holds its worked example against this code.
+
+DESIGN
+  A file is a magic number, a version, and chunks. A chunk is a frame with two check sums
+  (of the frame and of its body) and a body that is usually compressed. Two sums, because
+  a reader must tell a file that ends early (its writer was killed: everything before is
+  good) from one that was damaged (nothing after can be trusted): a length is believed
+  only after the frame's own sum was right.
+
+  Rows lie in columns. A training loop repeats itself, so the columns of a chunk repeat
+  themselves, and in byte planes (all lowest bytes, then all second bytes, ...) even a
+  simple compressor finds that. Each chunk decodes on its own.
+
+  Everything is bounded (the constants below), so a hostile file costs a reader little.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+MAGIC: Final = b"\x93PUMPTR\n"
+VERSION: Final = 1
+"""Raised when an older reader would misunderstand a file, and only then."""
+
+FILE_START: Final = struct.Struct("<8sII")  # magic, version, zero
+FRAME: Final = struct.Struct("<HHIIII")  # kind, flags, rows, raw bytes, stored bytes, body's sum
+FRAME_SUM: Final = struct.Struct("<I")  # CRC-32 of the frame before it
+FRAME_BYTES: Final = FRAME.size + FRAME_SUM.size
+
+CHUNK_HEADER: Final = 1
+CHUNK_EVENTS: Final = 2
+CHUNK_END: Final = 3
+
+FLAG_COMPRESSED: Final = 1
+
+# Row kinds up to 11 are those of the shared memory contract (PUMP_EVENT_*).
+KERNEL: Final = 1
+COPY: Final = 2
+MEMSET: Final = 3
+SYNC: Final = 5
+ALLOC: Final = 6
+FREE: Final = 7
+HINT: Final = 8
+PARAMS: Final = 9
+NAME: Final = 10
+PROGRESS: Final = 11
+RANGE: Final = 32
+DEVICE: Final = 33
+LOST: Final = 34
+RESYNC: Final = 35
+
+# Reasons of a LOST row.
+LOST_RING_FULL: Final = 1
+LOST_SKIPPED: Final = 2
+LOST_MALFORMED: Final = 3
+LOST_RECORDER: Final = 4
+
+# Bounds. The first group is the shared memory contract's.
+MAX_SLOTS: Final = 131072
+MAX_STREAMS: Final = 1024
+MAX_DEVICES: Final = 16
+MAX_ROWS: Final = 65536
+"""Rows of one chunk."""
+MAX_EXTENTS: Final = 262144
+"""Extents of one chunk."""
+MAX_BLOB_BYTES: Final = 1 << 22
+"""Names, or parameters, of one chunk."""
+MAX_BODY_BYTES: Final = 1 << 25
+"""Body of a chunk, before and after compression."""
+MAX_JSON_BYTES: Final = 1 << 20
+
+Column = NDArray[Any]
+Columns = dict[str, Column]
+
+
+class TraceError(Exception):
+    """A file cannot be read as a recording; one line that says why."""
+
+
+class DamagedError(TraceError):
+    """Bytes of a recording are not what its writer wrote."""
+
+
+class Field(NamedTuple):
+    """A column: its number in the file, its type in memory, whether differences are kept.
+
+    limit: values from there on are damage; 0 for none.
+    """
+
+    number: int
+    dtype: type[np.unsignedinteger[Any]]
+    delta: bool = False
+    limit: int = 0
+
+
+FIELDS: Final[Mapping[str, Field]] = {
+    "kind": Field(0x01, np.uint8),
+    # KERNEL, COPY, MEMSET, HINT
+    "op_seq": Field(0x10, np.uint64, delta=True),
+    "op_time_ns": Field(0x11, np.uint64, delta=True),
+    "op_stream": Field(0x12, np.uint32, limit=MAX_STREAMS),
+    "op_device": Field(0x13, np.uint8, limit=MAX_DEVICES),
+    "op_extents": Field(0x14, np.uint32, limit=MAX_EXTENTS),
+    # their extents
+    "extent_slot": Field(0x18, np.uint32, limit=MAX_SLOTS),
+    "extent_generation": Field(0x19, np.uint32),
+    "extent_offset_bytes": Field(0x1A, np.uint64),
+    "extent_length_bytes": Field(0x1B, np.uint64),
+    "extent_access": Field(0x1C, np.uint8, limit=4),
+    "extent_argument": Field(0x1D, np.uint32),
+    # KERNEL
+    "kernel_function": Field(0x20, np.uint64),
+    "kernel_signature": Field(0x21, np.uint64),
+    # ALLOC, FREE, RANGE
+    "range_time_ns": Field(0x30, np.uint64, delta=True),
+    "range_slot": Field(0x31, np.uint32, delta=True, limit=MAX_SLOTS),
+    "range_generation": Field(0x32, np.uint32),
+    "range_base": Field(0x33, np.uint64, delta=True),
+    "range_length_bytes": Field(0x34, np.uint64),
+    "range_device": Field(0x35, np.uint8, limit=MAX_DEVICES),
+    "range_kind": Field(0x36, np.uint8, limit=3),
+    "range_alloc_seq": Field(0x37, np.uint64, delta=True),
+    # SYNC
+    "sync_seq": Field(0x40, np.uint64, delta=True),
+    "sync_stream": Field(0x41, np.uint32, limit=MAX_STREAMS),
+    "sync_begin_ns": Field(0x42, np.uint64, delta=True),
+    "sync_end_ns": Field(0x43, np.uint64, delta=True),
+    # PROGRESS
+    "progress_seq": Field(0x50, np.uint64, delta=True),
+    "progress_stream": Field(0x51, np.uint32, limit=MAX_STREAMS),
+    "progress_time_ns": Field(0x52, np.uint64, delta=True),
+    # NAME
+    "name_function": Field(0x60, np.uint64),
+    "name_bytes": Field(0x61, np.uint32, limit=MAX_BLOB_BYTES),
+    "name_text": Field(0x62, np.uint8),
+    # PARAMS
+    "params_function": Field(0x70, np.uint64),
+    "params_signature": Field(0x71, np.uint64),
+    "params_grid_x": Field(0x72, np.uint32),
+    "params_grid_y": Field(0x73, np.uint32),
+    "params_grid_z": Field(0x74, np.uint32),
+    "params_block_x": Field(0x75, np.uint32),
+    "params_block_y": Field(0x76, np.uint32),
+    "params_block_z": Field(0x77, np.uint32),
+    "params_parameter_bytes": Field(0x78, np.uint32),
+    "params_bytes": Field(0x79, np.uint32, limit=MAX_BLOB_BYTES),
+    "params_data": Field(0x7A, np.uint8),
+    # DEVICE
+    "device_time_ns": Field(0x80, np.uint64),
+    "device_index": Field(0x81, np.uint8, limit=MAX_DEVICES),
+    "device_uuid": Field(0x82, np.uint8),
+    "device_total_bytes": Field(0x83, np.uint64),
+    "device_free_at_start_bytes": Field(0x84, np.uint64),
+    "device_budget_bytes": Field(0x85, np.uint64),
+    "device_plain_bytes": Field(0x86, np.uint64),
+    "device_state": Field(0x87, np.uint8),
+    "device_emulated": Field(0x88, np.uint8, limit=2),
+    # LOST
+    "lost_time_ns": Field(0x90, np.uint64),
+    "lost_reason": Field(0x91, np.uint8),
+    "lost_count": Field(0x92, np.uint64),
+    # RESYNC
+    "resync_time_ns": Field(0xA0, np.uint64),
+    "resync_seq": Field(0xA1, np.uint64),
+    "resync_ranges": Field(0xA2, np.uint32, limit=MAX_SLOTS + 1),
+}
+BY_NUMBER: Final = {field.number: name for name, field in FIELDS.items()}
+
+OPERATIONS: Final = (KERNEL, COPY, MEMSET)
+ROWS_OF: Final[Mapping[str, tuple[int, ...]]] = {
+    "op": (*OPERATIONS, HINT),
+    "kernel": (KERNEL,),
+    "range": (ALLOC, FREE, RANGE),
+    "sync": (SYNC,),
+    "progress": (PROGRESS,),
+    "name": (NAME,),
+    "params": (PARAMS,),
+    "device": (DEVICE,),
+    "lost": (LOST,),
+    "resync": (RESYNC,),
+}
+"""Which rows a column has a value for, by the first word of its name."""
+
+# Columns whose count is the sum of another one, or a multiple of the rows.
+SUM_OF: Final[Mapping[str, str]] = {
+    **{name: "op_extents" for name in FIELDS if name.startswith("extent_")},
+    "name_text": "name_bytes",
+    "params_data": "params_bytes",
+}
+UUID_BYTES: Final = 16
+
+
+# ---- chunks -----------------------------------------------------------------
+
+
+class Frame(NamedTuple):
+    """What stands before a chunk's body, its sum checked."""
+
+    kind: int
+    flags: int
+    rows: int
+    raw_bytes: int
+    stored_bytes: int
+    body_sum: int
+
+
+def file_start() -> bytes:
+    """The first 16 bytes of a file."""
+    return FILE_START.pack(MAGIC, VERSION, 0)
+
+
+def pack_chunk(kind: int, rows: int, body: bytes, level: int = 3) -> bytes:
+    """A whole chunk; the body is compressed where that makes it smaller."""
+    stored, flags = body, 0
+    packed = zlib.compress(body, level)
+    if len(packed) < len(body):
+        stored, flags = packed, FLAG_COMPRESSED
+    frame = FRAME.pack(kind, flags, rows, len(body), len(stored), zlib.crc32(stored))
+    return frame + FRAME_SUM.pack(zlib.crc32(frame)) + stored
+
+
+def unpack_frame(data: bytes) -> Frame:
+    """Raises DamagedError for a wrong sum or impossible sizes."""
+    (found,) = FRAME_SUM.unpack_from(data, FRAME.size)
+    if zlib.crc32(data[: FRAME.size]) != found:
+        raise DamagedError("a chunk's frame has a wrong check sum")
+    frame = Frame(*FRAME.unpack_from(data))
+    if max(frame.raw_bytes, frame.stored_bytes) > MAX_BODY_BYTES or frame.rows > MAX_ROWS:
+        raise DamagedError("a chunk is larger than the format allows")
+    if frame.flags & ~FLAG_COMPRESSED:
+        raise DamagedError(f"a chunk has unknown flags {frame.flags:#x}")
+    return frame
+
+
+def unpack_body(frame: Frame, stored: bytes) -> bytes:
+    """The body before compression. Raises DamagedError; never makes more than it says."""
+    if zlib.crc32(stored) != frame.body_sum:
+        raise DamagedError("a chunk has a wrong check sum")
+    if not frame.flags & FLAG_COMPRESSED:
+        body = stored
+    else:
+        unpacker = zlib.decompressobj()
+        try:
+            body = unpacker.decompress(stored, frame.raw_bytes + 1)
+        except zlib.error:
+            raise DamagedError("a chunk cannot be decompressed") from None
+        if not unpacker.eof or unpacker.unused_data:
+            raise DamagedError("a chunk's compressed data do not end where they should")
+    if len(body) != frame.raw_bytes:
+        raise DamagedError("a chunk does not hold what its frame says")
+    return body
+
+
+# ---- columns ----------------------------------------------------------------
+
+COLUMN: Final = struct.Struct("<HBBIQ")  # number, encoding, width, count, base
+PLAIN: Final = 0
+DELTA: Final = 1
+WIDTHS: Final = (0, 1, 2, 4, 8)
+
+
+def pack_columns(columns: Mapping[str, Column]) -> bytes:
+    """Columns, in the order of FIELDS, without the empty ones."""
+    parts: list[bytes] = []
+    for name, field in FIELDS.items():
+        values = columns.get(name)
+        if values is not None and len(values):
+            parts += _pack_column(field, values.astype(np.uint64))
+    return b"".join(parts)
+
+
+def _pack_column(field: Field, values: NDArray[np.uint64]) -> Iterable[bytes]:
+    if field.delta:
+        encoding, base = DELTA, int(values[0])
+        steps = np.diff(values, prepend=values[:1]).astype(np.int64)
+        offsets = ((steps << 1) ^ (steps >> 63)).astype(np.uint64)
+    else:
+        encoding, base = PLAIN, int(values.min())
+        offsets = values - np.uint64(base)
+    largest = int(offsets.max())
+    width = next(w for w in WIDTHS if largest < 1 << 8 * w)
+    planes = offsets.astype("<u8").view(np.uint8).reshape(-1, 8)[:, :width]
+    yield COLUMN.pack(field.number, encoding, width, len(values), base)
+    yield planes.T.tobytes()
+
+
+def unpack_columns(body: bytes) -> Columns:
+    """Columns that this version knows; others are passed over. Raises DamagedError."""
+    columns: Columns = {}
+    at = 0
+    while at < len(body):
+        if len(body) - at < COLUMN.size:
+            raise DamagedError("a chunk ends within a column")
+        number, encoding, width, count, base = COLUMN.unpack_from(body, at)
+        at += COLUMN.size
+        if width not in WIDTHS or width * count > len(body) - at:
+            raise DamagedError("a column is longer than its chunk")
+        name = BY_NUMBER.get(number)
+        if name is not None:
+            if name in columns or encoding not in (PLAIN, DELTA) or count > _most(name):
+                raise DamagedError(f"column {name} makes no sense")
+            data = np.frombuffer(body, np.uint8, width * count, at).reshape(width, count)
+            columns[name] = _unpack_column(name, encoding, base, data)
+        at += width * count
+    return columns
+
+
+def _most(name: str) -> int:
+    """Values that a column may have in one chunk; what decoding may cost in memory."""
+    if name in ("name_text", "params_data"):
+        return MAX_BLOB_BYTES
+    if name == "device_uuid":
+        return MAX_ROWS * UUID_BYTES
+    return MAX_EXTENTS if name in SUM_OF else MAX_ROWS
+
+
+def _unpack_column(name: str, encoding: int, base: int, data: NDArray[np.uint8]) -> Column:
+    field = FIELDS[name]
+    width, count = data.shape
+    planes = np.zeros((count, 8), np.uint8)
+    planes[:, :width] = data.T
+    values = planes.view("<u8").reshape(count).astype(np.uint64, copy=False)
+    if encoding == DELTA:
+        steps = (values >> np.uint64(1)) ^ (np.uint64(0) - (values & np.uint64(1)))
+        values = np.cumsum(steps, dtype=np.uint64)
+    values = values + np.uint64(base)
+    top = int(values.max()) if count else 0
+    if top > np.iinfo(field.dtype).max or (field.limit and top >= field.limit):
+        raise DamagedError(f"column {name} holds the impossible value {top}")
+    return values.astype(field.dtype)

@@ -1,0 +1,253 @@
+"""Reads a recording, chunk by chunk, as columns or row by row.
+
+Tolerant of a file that ends early (its writer was killed, or still writes): everything up
+to there is given out and `truncated` says so. Strict about everything else: bytes that are
+not what a writer wrote end the reading with a TraceError. Memory is bounded by one chunk,
+whatever the file claims.
+
+    with open(path, "rb") as file:
+        reader = Reader(file)
+        for record in reader.records():
+            ...
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, BinaryIO, Final
+
+import numpy as np
+
+from pump.trace import format as form
+from pump.trace import records as rec
+from pump.trace.format import Columns, DamagedError, Frame, TraceError
+
+
+class NotATraceError(TraceError):
+    """The file is something else."""
+
+
+class NewerVersionError(TraceError):
+    """The file was written by a later version of pump."""
+
+
+class EmptyTraceError(TraceError):
+    """The file ends before its header does: nothing was recorded yet."""
+
+
+class Reader:
+    """The recording in `file`, which is read from where it stands to its end.
+
+    header: what the writer said first (JSON). end: what it said last, None until then.
+    truncated: after reading, whether the file ended without that. read_bytes: so far.
+    The constructor raises TraceError; so do the iterators. One iteration only.
+    """
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.read_bytes = 0
+        self.truncated = False
+        self.end: Mapping[str, Any] | None = None
+        start = self._read(form.FILE_START.size)
+        if not start:
+            raise EmptyTraceError("the file is empty; nothing has been recorded into it")
+        if start[: len(form.MAGIC)] != form.MAGIC[: len(start)]:
+            raise NotATraceError("not a recording of pump")
+        if len(start) < form.FILE_START.size:
+            raise EmptyTraceError("the file ends before its header")
+        _, version, zero = form.FILE_START.unpack(start)
+        if version > form.VERSION:
+            raise NewerVersionError(
+                f"written in format {version}; this pump reads up to {form.VERSION}, "
+                "install a newer one"
+            )
+        if version == 0 or zero != 0:
+            raise DamagedError("damaged: the first 16 bytes make no sense")
+        chunk = self._chunk()
+        if chunk is None:
+            raise EmptyTraceError("the file ends before its header")
+        frame, body = chunk
+        if frame.kind != form.CHUNK_HEADER:
+            raise DamagedError("damaged: it does not begin with a header")
+        self.header = self._json(body)
+
+    # ---- what people iterate over ----
+
+    def chunks(self) -> Iterator[Columns]:
+        """The rows, some thousands at a time: every column of format.FIELDS, checked against
+        the others. Raises TraceError."""
+        while self.end is None:
+            chunk = self._chunk()
+            if chunk is None:
+                self.truncated = True
+                return
+            frame, body = chunk
+            if frame.kind == form.CHUNK_EVENTS:
+                yield self._columns(frame, body)
+            elif frame.kind == form.CHUNK_END:
+                self.end = self._json(body)
+        if self._read(1):
+            raise DamagedError(f"damaged: data behind the end at byte {self.read_bytes - 1}")
+
+    def records(self) -> Iterator[rec.Record]:
+        """The rows, one by one, in the order of the events. Raises TraceError."""
+        for columns in self.chunks():
+            yield from rows_of(columns)
+
+    # ---- chunks ----
+
+    def _read(self, count: int) -> bytes:
+        parts = []
+        while count > 0:
+            data = self._file.read(count)
+            if not data:
+                break
+            parts.append(data)
+            count -= len(data)
+            self.read_bytes += len(data)
+        return b"".join(parts)
+
+    def _chunk(self) -> tuple[Frame, bytes] | None:
+        """The next chunk, None where the file ends, be it in the middle of one."""
+        at = self.read_bytes
+        frame_bytes = self._read(form.FRAME_BYTES)
+        if len(frame_bytes) < form.FRAME_BYTES:
+            return None
+        try:
+            frame = form.unpack_frame(frame_bytes)
+            stored = self._read(frame.stored_bytes)
+            if len(stored) < frame.stored_bytes:
+                return None
+            return frame, form.unpack_body(frame, stored)
+        except DamagedError as error:
+            raise DamagedError(f"damaged at byte {at}: {error}") from None
+
+    def _json(self, body: bytes) -> Mapping[str, Any]:
+        try:
+            if len(body) > form.MAX_JSON_BYTES:
+                raise ValueError
+            found = json.loads(body)
+        except (ValueError, RecursionError):
+            found = None
+        if not isinstance(found, dict):
+            raise DamagedError(f"damaged before byte {self.read_bytes}: not a JSON object")
+        return found
+
+    def _columns(self, frame: Frame, body: bytes) -> Columns:
+        try:
+            columns = form.unpack_columns(body)
+            for name, field in form.FIELDS.items():
+                columns.setdefault(name, np.zeros(0, field.dtype))
+            _check_counts(columns, frame.rows)
+        except DamagedError as error:
+            raise DamagedError(f"damaged before byte {self.read_bytes}: {error}") from None
+        return columns
+
+
+def _check_counts(columns: Columns, rows: int) -> None:
+    """Raises DamagedError where columns do not fit together."""
+    kind = columns["kind"]
+    if len(kind) != rows:
+        raise DamagedError("the rows of a chunk are not as many as its frame says")
+    per_kind = np.bincount(kind, minlength=256)
+    for name in form.FIELDS:
+        if name == "kind":
+            continue
+        sum_of = form.SUM_OF.get(name)
+        if sum_of:
+            expected = int(columns[sum_of].sum(dtype=np.uint64))
+        else:
+            kinds = form.ROWS_OF[name.partition("_")[0]]
+            expected = int(per_kind[list(kinds)].sum())
+            expected *= form.UUID_BYTES if name == "device_uuid" else 1
+        if len(columns[name]) != expected:
+            raise DamagedError(f"column {name} has {len(columns[name])} values, not {expected}")
+
+
+# ---- rows -------------------------------------------------------------------
+
+
+def rows_of(columns: Columns) -> Iterator[rec.Record]:
+    """The rows of one chunk, as records. Kinds that this version does not know are left out."""
+    makers = {
+        kind: maker
+        for group, make in _MAKERS.items()
+        for maker in [make(columns)]
+        for kind in form.ROWS_OF[group]
+    }
+    for kind in columns["kind"].tolist():
+        maker = makers.get(kind)
+        if maker is not None:
+            yield next(maker)
+
+
+def _lists(columns: Columns, group: str) -> Iterator[tuple[Any, ...]]:
+    """The columns of a group side by side, in the order of FIELDS, blobs left out."""
+    names = [
+        name
+        for name in form.FIELDS
+        if name.startswith(f"{group}_") and name not in (*form.SUM_OF, "device_uuid")
+    ]
+    return zip(*(columns[name].tolist() for name in names), strict=True)
+
+
+def _operations(columns: Columns) -> Iterator[rec.Operation]:
+    kind = columns["kind"]
+    kinds = kind[np.isin(kind, form.ROWS_OF["op"])].tolist()
+    extents = map(rec.Extent._make, zip(*(columns[n].tolist() for n in _EXTENT), strict=True))
+    kernels = _lists(columns, "kernel")
+    for kind, (seq, time_ns, stream, device, count) in zip(
+        kinds, _lists(columns, "op"), strict=True
+    ):
+        function, signature = next(kernels) if kind == form.KERNEL else (0, 0)
+        own = tuple(next(extents) for _ in range(count))
+        yield rec.Operation(kind, seq, time_ns, stream, device, function, signature, own)
+
+
+def _ranges(columns: Columns) -> Iterator[rec.RangeRow]:
+    kind = columns["kind"]
+    kinds = kind[np.isin(kind, form.ROWS_OF["range"])].tolist()
+    for kind, values in zip(kinds, _lists(columns, "range"), strict=True):
+        yield rec.RangeRow(kind, *values)
+
+
+def _names(columns: Columns) -> Iterator[rec.Name]:
+    blob, at = columns["name_text"].tobytes(), 0
+    for function, count in _lists(columns, "name"):
+        yield rec.Name(function, blob[at : at + count].decode("utf-8", "replace"))
+        at += count
+
+
+def _params(columns: Columns) -> Iterator[rec.Params]:
+    blob, at = columns["params_data"].tobytes(), 0
+    for function, signature, *sizes, whole, count in _lists(columns, "params"):
+        grid, block = (sizes[0], sizes[1], sizes[2]), (sizes[3], sizes[4], sizes[5])
+        yield rec.Params(function, signature, grid, block, whole, blob[at : at + count])
+        at += count
+
+
+def _devices(columns: Columns) -> Iterator[rec.Device]:
+    blob = columns["device_uuid"].tobytes()
+    for number, (time_ns, device, *facts) in enumerate(_lists(columns, "device")):
+        uuid = blob[number * form.UUID_BYTES : (number + 1) * form.UUID_BYTES]
+        yield rec.Device(time_ns, device, uuid, *facts)
+
+
+def _progress(columns: Columns) -> Iterator[rec.Progress]:
+    for seq, stream, time_ns in _lists(columns, "progress"):
+        yield rec.Progress(stream, seq, time_ns)
+
+
+_EXTENT: Final = [name for name in form.FIELDS if name.startswith("extent_")]
+_MAKERS: Final[Mapping[str, Any]] = {
+    "op": _operations,
+    "range": _ranges,
+    "sync": lambda columns: map(rec.Sync._make, _lists(columns, "sync")),
+    "progress": _progress,
+    "name": _names,
+    "params": _params,
+    "device": _devices,
+    "lost": lambda columns: map(rec.Lost._make, _lists(columns, "lost")),
+    "resync": lambda columns: map(rec.Resync._make, _lists(columns, "resync")),
+}

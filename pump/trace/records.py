@@ -1,0 +1,130 @@
+"""What a recording holds, row by row: one type for each kind, in the order of events.
+
+Times are CLOCK_MONOTONIC of the recorded machine in ns; the header tells what the wall
+clock said at one of them.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Extent(NamedTuple):
+    """A part of a range that an operation is believed to reach.
+
+    access: 0 a kernel's pointer, 1 read, 2 write, 3 overwritten whole.
+    argument: with access 0, where the pointer stands in the kernel's parameters (bytes).
+    """
+
+    slot: int
+    generation: int
+    offset_bytes: int
+    length_bytes: int
+    access: int
+    argument: int
+
+
+class Operation(NamedTuple):
+    """A kernel, copy or memset, or a hint (a prefetch or advice of the program's own).
+
+    kind: KERNEL, COPY, MEMSET or HINT of format.py. function, signature: 0 but for kernels.
+    A hint's seq is that of the newest operation before it.
+    """
+
+    kind: int
+    seq: int
+    time_ns: int
+    stream: int
+    device: int
+    function: int
+    signature: int
+    extents: tuple[Extent, ...]
+
+
+class RangeRow(NamedTuple):
+    """An allocation (ALLOC), a free (FREE), or a live range read from the table (RANGE).
+
+    range_kind: 1 converted, 2 managed, 0 not told. alloc_seq: next operation's number when
+    it was allocated; told by RANGE only.
+    """
+
+    kind: int
+    time_ns: int
+    slot: int
+    generation: int
+    base: int
+    length_bytes: int
+    device: int
+    range_kind: int
+    alloc_seq: int
+
+
+class Sync(NamedTuple):
+    """A call that waited. seq: newest operation that had been issued."""
+
+    seq: int
+    stream: int
+    begin_ns: int
+    end_ns: int
+
+
+class Progress(NamedTuple):
+    """A marker was seen to have executed: all of `stream` up to `seq` has, by `time_ns`."""
+
+    stream: int
+    seq: int
+    time_ns: int
+
+
+class Name(NamedTuple):
+    """From here on `function` is the handle of the kernel `name`."""
+
+    function: int
+    name: str
+
+
+class Params(NamedTuple):
+    """What launches of one signature have in common; before the first of them.
+
+    data: the parameter buffer of one such launch, perhaps cut; parameter_bytes: all of it.
+    """
+
+    function: int
+    signature: int
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    parameter_bytes: int
+    data: bytes
+
+
+class Device(NamedTuple):
+    """A device as the client knew it at `time_ns`; told again when that changes."""
+
+    time_ns: int
+    device: int
+    uuid: bytes
+    total_bytes: int
+    free_at_start_bytes: int
+    budget_bytes: int
+    plain_bytes: int
+    state: int
+    emulated: int
+
+
+class Lost(NamedTuple):
+    """At this place `events` events are missing. reason: LOST_* of format.py."""
+
+    time_ns: int
+    reason: int
+    events: int
+
+
+class Resync(NamedTuple):
+    """The `ranges` next RANGE rows are all that is live; what is not among them is gone."""
+
+    time_ns: int
+    seq: int
+    ranges: int
+
+
+Record = Operation | RangeRow | Sync | Progress | Name | Params | Device | Lost | Resync

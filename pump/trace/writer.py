@@ -1,0 +1,261 @@
+"""Writes a recording: collects rows in columns, puts them into the file chunk by chunk.
+
+It knows nothing of threads or of time but what it is told; pumpd/recorder.py calls it from
+a thread of its own. What has been handed over is on disk after `flush`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pump.trace import format as form
+from pump.trace.format import Column
+
+FLUSH_ROWS: Final = 16384
+FLUSH_EXTENTS: Final = 131072
+FLUSH_BLOB_BYTES: Final = 1 << 20
+"""A chunk ends at the first of these. One batch more still fits the format's bounds."""
+
+PARAMS_START: Final = 32
+"""Bytes of struct pump_params: grid, block, bytes of the buffer, zero; all uint32."""
+
+
+ROW_COLUMNS: Final = (
+    *("kind", "seq", "time_ns", "function", "signature", "stream", "device", "payload_bytes"),
+)
+USE_COLUMNS: Final = (
+    *("slot", "generation", "offset_bytes", "length_bytes", "access", "argument"),
+)
+RANGE_COLUMNS: Final = (
+    *("slot", "generation", "base", "length_bytes", "device", "kind", "alloc_seq"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows of the event ring, in order. Columns as in struct pump_batch.
+
+    rows: ROW_COLUMNS, shape [n]. uses: USE_COLUMNS, shape [m]. use_count: shape [n], how
+    many of the uses belong to each row. payloads: of the rows whose payload_bytes is not 0.
+    """
+
+    rows: Mapping[str, Column]
+    uses: Mapping[str, Column]
+    use_count: Column
+    payloads: Sequence[bytes] = ()
+
+
+Chosen = NDArray[np.intp]
+_KINDS = np.arange(256)
+_IS_IN: Final = {group: np.isin(_KINDS, kinds) for group, kinds in form.ROWS_OF.items()}
+_IS_OPERATION: Final = np.isin(_KINDS, form.OPERATIONS)
+_GROUPS: Final = ("op", "kernel", "range", "sync", "progress", "name", "params")
+_FROM_RING: Final = np.any([_IS_IN[group] for group in _GROUPS], axis=0) & (_KINDS != form.RANGE)
+
+
+class TraceWriter:
+    """Writes to `fd`, an empty file opened for writing; the caller closes it.
+
+    header: what the file begins with, JSON. Every method may raise OSError; the file then
+    ends at the last whole chunk, as far as that can be arranged.
+    """
+
+    def __init__(self, fd: int, header: Mapping[str, Any]) -> None:
+        self._fd = fd
+        self._written_bytes = 0
+        self._pending: dict[str, list[Column]] = defaultdict(list)
+        self._rows = self._extents = self._blob_bytes = 0
+        self.operations = 0
+        """Kernels, copies and memsets so far."""
+        self.rows = 0
+        self._adders = [(group, getattr(self, f"_add_{group}")) for group in _GROUPS]
+        self._write(form.file_start() + _json_chunk(form.CHUNK_HEADER, header))
+
+    def __repr__(self) -> str:
+        return f"<TraceWriter {self.operations} operations, {self._written_bytes} bytes>"
+
+    # ---- what happened ----
+
+    def events(self, given: Rows) -> None:
+        """Rows of the ring, in order; the writer keeps no view of their arrays.
+
+        What makes no sense (an allocation that names no range) is counted as lost.
+        """
+        kind = np.minimum(given.rows["kind"], 255)
+        good = np.where(_IS_IN["range"][kind], given.use_count == 1, True)
+        good &= np.where(kind == form.PARAMS, given.rows["payload_bytes"] >= PARAMS_START, True)
+        good &= _FROM_RING[kind]
+        for group, add in self._adders:
+            chosen = np.flatnonzero(good & _IS_IN[group][kind])
+            if len(chosen):
+                add(given, chosen)
+        self._add("kind", kind[good].astype(np.uint8))
+        self.operations += int(np.count_nonzero(_IS_OPERATION[kind]))
+        self._count(int(np.count_nonzero(good)))
+        bad = len(kind) - int(np.count_nonzero(good))
+        if bad:
+            self.lost(int(given.rows["time_ns"][-1]), form.LOST_MALFORMED, bad)
+
+    def device(self, time_ns: int, uuid: bytes, **facts: int) -> None:
+        """A device, first seen or changed; the facts are the columns device_* of the format."""
+        self._one("kind", form.DEVICE)
+        self._one("device_time_ns", time_ns)
+        self._add("device_uuid", np.frombuffer(uuid, np.uint8))
+        for name, value in facts.items():
+            self._one(f"device_{name}", value)
+        self._count(1)
+
+    def lost(self, time_ns: int, reason: int, count: int) -> None:
+        """`count` events are missing here."""
+        self._one("kind", form.LOST)
+        self._one("lost_time_ns", time_ns)
+        self._one("lost_reason", reason)
+        self._one("lost_count", count)
+        self._count(1)
+
+    def resync(self, time_ns: int, seq: int, ranges: Mapping[str, Column]) -> None:
+        """All live ranges, read from the table; `seq` is the newest operation's number.
+
+        ranges: RANGE_COLUMNS, shape [n].
+        """
+        count = len(ranges["slot"])
+        self._one("kind", form.RESYNC)
+        self._one("resync_time_ns", time_ns)
+        self._one("resync_seq", seq)
+        self._one("resync_ranges", count)
+        self._count(1)
+        for begin in range(0, count, FLUSH_ROWS):
+            end = min(begin + FLUSH_ROWS, count)
+            self._add("kind", np.full(end - begin, form.RANGE, np.uint8))
+            self._add("range_time_ns", np.full(end - begin, time_ns, np.uint64))
+            for name in RANGE_COLUMNS:
+                self._add(f"range_{name}", ranges[name][begin:end])
+            self._count(end - begin)
+
+    # ---- to the file ----
+
+    def flush(self) -> None:
+        """Puts what is pending into the file, as one chunk."""
+        if self._rows == 0:
+            return
+        columns = {name: np.concatenate(parts) for name, parts in self._pending.items()}
+        rows = self._rows
+        self._pending.clear()
+        self._rows = self._extents = self._blob_bytes = 0
+        self._write(form.pack_chunk(form.CHUNK_EVENTS, rows, form.pack_columns(columns)))
+        self.rows += rows
+
+    def end(self, facts: Mapping[str, Any]) -> None:
+        """Flushes, and says that the recording is whole. Nothing may follow."""
+        self.flush()
+        totals = {"operations": self.operations, "rows": self.rows}
+        self._write(_json_chunk(form.CHUNK_END, {**totals, **facts}))
+
+    def _write(self, data: bytes) -> None:
+        left = memoryview(data)
+        try:
+            while left:
+                left = left[os.write(self._fd, left) :]
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._fd, self._written_bytes)
+            raise
+        self._written_bytes += len(data)
+
+    # ---- columns ----
+
+    def _add(self, name: str, values: Column) -> None:
+        self._pending[name].append(values)
+
+    def _one(self, name: str, value: int) -> None:
+        self._pending[name].append(np.array([value], np.uint64))
+
+    def _count(self, rows: int) -> None:
+        self._rows += rows
+        if (
+            self._rows >= FLUSH_ROWS
+            or self._extents >= FLUSH_EXTENTS
+            or self._blob_bytes >= FLUSH_BLOB_BYTES
+        ):
+            self.flush()
+
+    def _add_op(self, given: Rows, chosen: Chosen) -> None:
+        self._take(given, chosen, "op", ("seq", "time_ns", "stream", "device"))
+        counts = given.use_count[chosen]
+        self._add("op_extents", counts)
+        # Not all uses: an ALLOC or FREE between operations has one of its own.
+        wanted = np.zeros(len(given.use_count), np.bool_)
+        wanted[chosen] = True
+        uses = np.flatnonzero(np.repeat(wanted, given.use_count))
+        for name in USE_COLUMNS:
+            self._add(f"extent_{name}", given.uses[name][uses])
+        self._extents += len(uses)
+
+    def _add_kernel(self, given: Rows, chosen: Chosen) -> None:
+        self._take(given, chosen, "kernel", ("function", "signature"))
+
+    def _add_range(self, given: Rows, chosen: Chosen) -> None:
+        use = (np.cumsum(given.use_count) - given.use_count)[chosen]
+        self._take(given, chosen, "range", ("time_ns", "device"))
+        self._add("range_base", given.rows["function"][chosen])
+        for name in ("slot", "generation", "length_bytes"):
+            self._add(f"range_{name}", given.uses[name][use])
+        for name in ("kind", "alloc_seq"):  # the ring does not tell
+            self._add(f"range_{name}", np.zeros(len(chosen), np.uint64))
+
+    def _add_sync(self, given: Rows, chosen: Chosen) -> None:
+        self._take(given, chosen, "sync", ("seq", "stream"))
+        self._add("sync_begin_ns", given.rows["signature"][chosen])
+        self._add("sync_end_ns", given.rows["time_ns"][chosen])
+
+    def _add_progress(self, given: Rows, chosen: Chosen) -> None:
+        self._take(given, chosen, "progress", ("seq", "stream", "time_ns"))
+
+    def _add_name(self, given: Rows, chosen: Chosen) -> None:
+        self._take(given, chosen, "name", ("function",))
+        texts = _payloads(given, chosen)
+        self._add("name_bytes", np.array([len(text) for text in texts], np.uint64))
+        self._blob("name_text", texts)
+
+    def _add_params(self, given: Rows, chosen: Chosen) -> None:
+        self._take(given, chosen, "params", ("function", "signature"))
+        told = _payloads(given, chosen)
+        starts = np.frombuffer(b"".join(text[:PARAMS_START] for text in told), "<u4")
+        names = (*(f"{what}_{axis}" for what in ("grid", "block") for axis in "xyz"),)
+        for column, name in enumerate((*names, "parameter_bytes")):
+            self._add(f"params_{name}", starts.reshape(-1, PARAMS_START // 4)[:, column])
+        data = [text[PARAMS_START:] for text in told]
+        self._add("params_bytes", np.array([len(text) for text in data], np.uint64))
+        self._blob("params_data", data)
+
+    def _take(self, given: Rows, chosen: Chosen, group: str, names: Iterable[str]) -> None:
+        for name in names:
+            self._add(f"{group}_{name}", given.rows[name][chosen])
+
+    def _blob(self, name: str, texts: Sequence[bytes]) -> None:
+        blob = b"".join(texts)
+        self._add(name, np.frombuffer(blob, np.uint8))
+        self._blob_bytes += len(blob)
+
+
+def _payloads(given: Rows, chosen: Chosen) -> list[bytes]:
+    """The payload of each chosen row, b"" where there is none."""
+    which = np.cumsum(given.rows["payload_bytes"] != 0) - 1
+    empty = given.rows["payload_bytes"][chosen] == 0
+    return [
+        b"" if none else given.payloads[index]
+        for index, none in zip(which[chosen].tolist(), empty.tolist(), strict=True)
+    ]
+
+
+def _json_chunk(kind: int, facts: Mapping[str, Any]) -> bytes:
+    return form.pack_chunk(kind, 0, json.dumps(facts, sort_keys=True).encode())

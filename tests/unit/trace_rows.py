@@ -1,0 +1,114 @@
+"""Makes rows of the event ring as the worker would hand them over, and what they must become."""
+
+from __future__ import annotations
+
+import random
+import struct
+from typing import Any
+
+import numpy as np
+
+from pump.trace import format as form
+from pump.trace import records as rec
+from pump.trace.writer import ROW_COLUMNS, USE_COLUMNS, Rows
+
+ROW_TYPES: dict[str, Any] = {
+    **dict.fromkeys(("seq", "time_ns", "function", "signature"), np.uint64),
+    **dict.fromkeys(("stream", "device", "payload_bytes"), np.uint32),
+    "kind": np.uint16,
+}
+USE_TYPES: dict[str, Any] = {
+    **dict.fromkeys(("slot", "generation", "argument"), np.uint32),
+    **dict.fromkeys(("offset_bytes", "length_bytes"), np.uint64),
+    "access": np.uint8,
+}
+
+
+class RowMaker:
+    """Collects records; `rows()` is what the ring would have carried of them."""
+
+    def __init__(self) -> None:
+        self.rows: list[dict[str, int]] = []
+        self.uses: list[rec.Extent] = []
+        self.counts: list[int] = []
+        self.payloads: list[bytes] = []
+
+    def add(self, record: rec.Record) -> None:
+        row = dict.fromkeys(ROW_COLUMNS, 0)
+        uses: tuple[rec.Extent, ...] = ()
+        match record:
+            case rec.Operation():
+                own = record._asdict()
+                uses = own.pop("extents")
+                row |= own
+            case rec.RangeRow():
+                row |= {"kind": record.kind, "time_ns": record.time_ns, "device": record.device}
+                row["function"] = record.base
+                uses = (rec.Extent(record.slot, record.generation, 0, record.length_bytes, 2, 0),)
+            case rec.Sync():
+                row |= {"kind": form.SYNC, "seq": record.seq, "stream": record.stream}
+                row |= {"signature": record.begin_ns, "time_ns": record.end_ns}
+            case rec.Progress():
+                row |= {"kind": form.PROGRESS, **record._asdict()}
+            case rec.Name():
+                row |= {"kind": form.NAME, "function": record.function}
+                self._payload(row, record.name.encode())
+            case rec.Params():
+                row |= {"kind": form.PARAMS, "function": record.function}
+                row["signature"] = record.signature
+                sizes = (*record.grid, *record.block, record.parameter_bytes, 0)
+                self._payload(row, struct.pack("<8I", *sizes) + record.data)
+            case _:
+                raise AssertionError(f"the ring carries no {record!r}")
+        self.rows.append(row)
+        self.uses += uses
+        self.counts.append(len(uses))
+
+    def _payload(self, row: dict[str, int], payload: bytes) -> None:
+        row["payload_bytes"] = len(payload)
+        if payload:
+            self.payloads.append(payload)
+
+    def made(self) -> Rows:
+        return Rows(
+            {n: np.array([r[n] for r in self.rows], ROW_TYPES[n]) for n in ROW_COLUMNS},
+            {n: np.array([getattr(u, n) for u in self.uses], USE_TYPES[n]) for n in USE_COLUMNS},
+            np.array(self.counts, np.uint32),
+            self.payloads,
+        )
+
+
+def random_record(dice: random.Random) -> rec.Record:
+    """Any row that the ring can carry, at times with the largest values that fit."""
+
+    def number(bits: int) -> int:
+        return dice.getrandbits(dice.choice((1, bits // 4, bits // 2, bits)))
+
+    def words(count: int) -> Any:
+        return tuple(number(32) for _ in range(count))
+
+    stream, device = dice.randrange(form.MAX_STREAMS), dice.randrange(form.MAX_DEVICES)
+    slot = dice.randrange(form.MAX_SLOTS)
+    kind = dice.choice((form.KERNEL, form.KERNEL, form.COPY, form.MEMSET, form.HINT, *range(5, 12)))
+    if kind in (form.ALLOC, form.FREE):
+        own = (kind, number(64), slot, number(32), number(64), number(62), device, 0, 0)
+        return rec.RangeRow(*own)
+    if kind == form.SYNC:
+        return rec.Sync(number(64), stream, number(64), number(64))
+    if kind == form.PROGRESS:
+        return rec.Progress(stream, number(64), number(64))
+    if kind == form.NAME:
+        return rec.Name(number(64), "".join(dice.choices("_Zaä√", k=dice.randrange(40))))
+    if kind == form.PARAMS:
+        data = dice.randbytes(dice.randrange(100))
+        return rec.Params(number(64), number(64), words(3), words(3), number(32), data)
+    extents = tuple(
+        rec.Extent(
+            *(dice.randrange(form.MAX_SLOTS), number(32), number(64), number(62)),
+            *(dice.randrange(4), number(32)),
+        )
+        for _ in range(dice.choice((0, 1, 2, 7)))
+    )
+    function, signature = (number(64), number(64)) if kind == form.KERNEL else (0, 0)
+    own_op = (kind, number(64), number(64), stream, device, function, signature)
+    return rec.Operation(*own_op, extents)
