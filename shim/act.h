@@ -70,6 +70,10 @@ void pump_limit_return(uint32_t device, uint64_t bytes);
  * the table is full. The look-up takes no lock; the first sight of a stream does. */
 uint32_t pump_stream_index(CUstream stream, bool per_thread_default);
 
+/* The same for who knows the calling thread's current context: saves the driver look-ups
+ * that the default streams and new ones need otherwise. NULL: ask the driver. */
+uint32_t pump_stream_index_in(CUcontext current, CUstream stream, bool per_thread_default);
+
 /* After the program destroyed the stream. */
 void pump_stream_gone(CUstream stream);
 
@@ -79,6 +83,12 @@ void pump_stream_gone(CUstream stream);
  * capturing stream; never waits. */
 void pump_progress_issued(uint32_t stream_index, CUstream stream, uint64_t seq,
                           uint64_t now_ns, uint64_t touched_bytes);
+
+/* The operation about to be told to pump_progress_issued is a launch that may begin before
+ * the one in front of it has ended (programmatic stream serialization, or a programmatic
+ * event): markers become rarer on its stream for a while, for one that stands between
+ * two such launches would keep them apart. */
+void pump_progress_chained(uint32_t stream_index);
 
 /* After a synchronising call of the program returned success. `seq_before` is a
  * bound read before that call: header.next_seq - 1. Everything issued on the
@@ -90,6 +100,9 @@ void pump_progress_context_synced(uint64_t seq_before);
  * stream; later it synchronised with it, or a query answered "complete". */
 void pump_progress_event_recorded(CUevent event, uint32_t stream_index, uint64_t seq);
 void pump_progress_event_synced(CUevent event);
+/* Before the program destroys the event: its handle may come back as another's, which
+ * says nothing about what was recorded with this one. */
+void pump_progress_event_gone(CUevent event);
 
 /* ---- log ----------------------------------------------------------------- */
 

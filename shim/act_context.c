@@ -12,6 +12,9 @@
  * never cancelled. If they do not come back within QUIESCE_NS the driver is stuck
  * anyway: the set is broken for good, the program goes on.
  *
+ * The marker thread works in every context of the device, so the end of any of them
+ * ends the life; where another context is left, the next life begins there at once.
+ *
  * The lock is held while waiting for threads; application threads that only
  * want executors try it and come again later. The exit path takes no lock,
  * because exit() may be called where a lock of ours is held.
@@ -26,10 +29,8 @@
 #include "act.h"
 #include "act_private.h"
 
-#define MAX_CONTEXTS 64
-#define IN_THREADS 2
-#define OUT_THREADS 3
-#define SET_THREADS (IN_THREADS + OUT_THREADS + 1)
+#define MARKER_ROLE (PUMP_IN_THREADS_MOST + PUMP_OUT_THREADS_MOST)
+#define SET_THREADS (MARKER_ROLE + 1)
 #define QUIESCE_NS 5000000000u
 #define FAILURES_MAX 16
 #define GIVE_UP_NS 2000000000u /* a host short of memory may have some again by then */
@@ -40,7 +41,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
   CUcontext context; /* NULL: unused; stored last */
   CUdevice device;
-} contexts[MAX_CONTEXTS];
+} contexts[PUMP_MAX_CONTEXTS];
 static struct pump_set sets[PUMP_MAX_DEVICES];
 static struct pump_thread_role roles[PUMP_MAX_DEVICES][SET_THREADS];
 static bool stopping; /* the process exits: start nothing more */
@@ -144,6 +145,8 @@ void pump_set_wake(struct pump_set *set) {
     __atomic_fetch_add(&ring->bell, 1, __ATOMIC_RELEASE);
     pump_futex_wake(&ring->bell);
   }
+  for (int direction = 0; direction < PUMP_DIRECTIONS; direction++)
+    pump_futex_wake(&set->directions[direction].wanted);
   __atomic_fetch_add(&set->mark_bell, 1, __ATOMIC_RELEASE);
   pump_futex_wake(&set->mark_bell);
 }
@@ -161,45 +164,103 @@ static bool wait_for_threads(struct pump_set *set, uint64_t deadline_ns) {
   }
 }
 
+/* ---- starting them ----------------------------------------------------------- */
+
+/* A prefetch to the host blocks its thread until the bytes are there. */
+const struct pump_adapt_bounds *pump_direction_bounds(uint32_t direction) {
+  static const struct pump_adapt_bounds bounds[PUMP_DIRECTIONS] = {
+      [PUMP_TO_GPU] = {.threads_min = 1,
+                       .threads_max = PUMP_IN_THREADS_MOST,
+                       .slices_max = 2,
+                       .flight_bytes = PUMP_FLIGHT_BYTES},
+      [PUMP_TO_HOST] = {.threads_min = 2,
+                        .threads_max = PUMP_OUT_THREADS_MOST,
+                        .slices_max = 1,
+                        .flight_bytes = PUMP_FLIGHT_BYTES},
+  };
+  return &bounds[direction];
+}
+
 /* Under the lock. */
+static bool start_thread(struct pump_set *set, uint32_t place, const char *kind,
+                         void *(*body)(void *), uint32_t direction, uint32_t number) {
+  struct pump_thread_role *role = &roles[set->device][place];
+  *role = (struct pump_thread_role){.set = set,
+                                    .life = set->life,
+                                    .direction = direction,
+                                    .number = number,
+                                    .context = set->context};
+  char name[16];
+  snprintf(name, sizeof name, "pump-%s-%u", kind, set->device & 15);
+  __atomic_fetch_add(&set->alive, 1, __ATOMIC_ACQ_REL);
+  int error = pump_thread_start(name, body, role);
+  if (error == 0) return true;
+  static uint32_t said;
+  pump_log_once(&said, PUMP_LOG_WARNING,
+                "cannot start thread %s: %s; prefetching will be slower or absent", name,
+                strerror(-error));
+  __atomic_fetch_sub(&set->alive, 1, __ATOMIC_ACQ_REL);
+  return false;
+}
+
+/* Under the lock: starts movers of a direction up to `count`. */
+static void start_movers(struct pump_set *set, uint32_t direction, uint32_t count) {
+  struct pump_direction *way = &set->directions[direction];
+  bool in = direction == PUMP_TO_GPU;
+  for (; way->started < count; way->started++)
+    if (!start_thread(set, (in ? 0 : PUMP_IN_THREADS_MOST) + way->started,
+                      in ? "in" : "out", pump_mover_thread, direction, way->started))
+      return;
+}
+
+/* Under the lock: a new life, with the first in-thread. */
 static void start_set(struct pump_set *set) {
-  static const char *const kinds[] = {"in", "out", "mark"};
-  uint32_t life = __atomic_add_fetch(&set->life, 1, __ATOMIC_ACQ_REL);
+  __atomic_add_fetch(&set->life, 1, __ATOMIC_ACQ_REL);
   PUMP_STORE(&set->failures, 0);
   PUMP_STORE(&set->give_up, 0);
-  pump_marker_prepare(set->device);
-  PUMP_STORE_RELEASE(&set->state, PUMP_SET_RUNNING);
-  __atomic_fetch_add(&set->alive, SET_THREADS, __ATOMIC_ACQ_REL);
-  for (uint32_t i = 0; i < SET_THREADS; i++) {
-    uint32_t kind = i < IN_THREADS ? 0 : i < IN_THREADS + OUT_THREADS ? 1 : 2;
-    struct pump_thread_role *role = &roles[set->device][i];
-    *role = (struct pump_thread_role){.set = set,
-                                      .life = life,
-                                      .direction = kind == 0 ? PUMP_TO_GPU : PUMP_TO_HOST,
-                                      .context = set->context};
-    char name[16];
-    snprintf(name, sizeof name, "pump-%s-%u", kinds[kind], set->device & 15);
-    int error =
-        pump_thread_start(name, kind == 2 ? pump_marker_thread : pump_mover_thread, role);
-    if (error == 0) continue;
-    static uint32_t said;
-    pump_log_once(&said, PUMP_LOG_WARNING,
-                  "cannot start thread %s: %s; prefetching will be slower or absent", name,
-                  strerror(-error));
-    __atomic_fetch_sub(&set->alive, 1, __ATOMIC_ACQ_REL);
+  for (uint32_t d = 0; d < PUMP_DIRECTIONS; d++) {
+    struct pump_direction *way = &set->directions[d];
+    *way = (struct pump_direction){.adapt = pump_adapt_begin(pump_direction_bounds(d))};
+    way->wanted = way->adapt.threads;
+    way->slices = way->adapt.slices;
   }
+  PUMP_STORE(&set->full, 0);
+  PUMP_STORE_RELEASE(&set->state, PUMP_SET_RUNNING);
+  start_movers(set, PUMP_TO_GPU, 1);
   pump_log(PUMP_LOG_DEBUG, "executors of device %u started", set->device);
 }
 
-void pump_set_need(uint32_t device) {
+/* Under the lock: what only a program needs that does not fit. */
+static void fill_set(struct pump_set *set) {
+  for (uint32_t d = 0; d < PUMP_DIRECTIONS; d++)
+    start_movers(set, d, pump_direction_bounds(d)->threads_min);
+  start_thread(set, MARKER_ROLE, "mark", pump_marker_thread, PUMP_TO_GPU, 0);
+  PUMP_STORE_RELEASE(&set->full, 1);
+}
+
+void pump_set_need(uint32_t device, bool full) {
   if (device >= PUMP_MAX_DEVICES) return;
   struct pump_set *set = &sets[device];
-  if (PUMP_LIKELY(PUMP_LOAD_ACQUIRE(&set->state) != PUMP_SET_OFF)) return;
+  uint32_t state = PUMP_LOAD_ACQUIRE(&set->state);
+  if (PUMP_LIKELY(state == PUMP_SET_RUNNING &&
+                  (!full || PUMP_LOAD_ACQUIRE(&set->full) != 0)))
+    return;
+  if (state == PUMP_SET_BROKEN) return;
   if (__atomic_load_n(&set->context, __ATOMIC_RELAXED) == NULL) return;
   if (pthread_mutex_trylock(&lock) != 0) return; /* the next call comes soon */
-  if (!__atomic_load_n(&stopping, __ATOMIC_ACQUIRE) && set->state == PUMP_SET_OFF &&
-      set->context != NULL)
-    start_set(set);
+  if (!__atomic_load_n(&stopping, __ATOMIC_ACQUIRE) && set->context != NULL) {
+    if (set->state == PUMP_SET_OFF) start_set(set);
+    if (set->state == PUMP_SET_RUNNING && full && set->full == 0) fill_set(set);
+  }
+  pthread_mutex_unlock(&lock);
+}
+
+void pump_set_grow(const struct pump_thread_role *role) {
+  struct pump_set *set = role->set;
+  if (pthread_mutex_trylock(&lock) != 0) return; /* life may just be ending */
+  if (!__atomic_load_n(&stopping, __ATOMIC_ACQUIRE) && pump_set_lives(role) &&
+      set->state == PUMP_SET_RUNNING)
+    start_movers(set, role->direction, PUMP_LOAD(&set->directions[role->direction].wanted));
   pthread_mutex_unlock(&lock);
 }
 
@@ -207,7 +268,7 @@ void pump_set_need(uint32_t device) {
 
 int pump_context_device(CUcontext context, uint32_t *index) {
   if (context == NULL) return -1;
-  for (uint32_t i = 0; i < MAX_CONTEXTS; i++)
+  for (uint32_t i = 0; i < PUMP_MAX_CONTEXTS; i++)
     if (__atomic_load_n(&contexts[i].context, __ATOMIC_ACQUIRE) == context) {
       if (index != NULL) *index = i;
       return PUMP_LOAD(&contexts[i].device);
@@ -215,34 +276,41 @@ int pump_context_device(CUcontext context, uint32_t *index) {
   return -1;
 }
 
+CUcontext pump_context_at(uint32_t index, uint32_t device) {
+  CUcontext context = __atomic_load_n(&contexts[index].context, __ATOMIC_ACQUIRE);
+  return PUMP_LOAD(&contexts[index].device) == (CUdevice)device ? context : NULL;
+}
+
 void pump_act_context_seen(CUdevice device, CUcontext context) {
   if (context == NULL || device < 0 || device >= PUMP_MAX_DEVICES) return;
   if (pump_context_device(context, NULL) == device) return;
   int saved = errno;
   pthread_mutex_lock(&lock);
-  uint32_t at = MAX_CONTEXTS;
-  for (uint32_t i = MAX_CONTEXTS; i-- > 0;) {
+  uint32_t at = PUMP_MAX_CONTEXTS;
+  for (uint32_t i = PUMP_MAX_CONTEXTS; i-- > 0;) {
     if (contexts[i].context == context) { /* destroyed behind our back, made anew */
       at = i;
       break;
     }
     if (contexts[i].context == NULL) at = i;
   }
-  if (at < MAX_CONTEXTS) {
+  if (at < PUMP_MAX_CONTEXTS) {
     PUMP_STORE(&contexts[at].device, device);
     __atomic_store_n(&contexts[at].context, context, __ATOMIC_RELEASE);
   }
   struct pump_set *set = &sets[device];
-  set->device = (uint32_t)device;
+  if (set->device != (uint32_t)device) set->device = (uint32_t)device; /* the first time */
   if (set->context == NULL) __atomic_store_n(&set->context, context, __ATOMIC_RELEASE);
   pthread_mutex_unlock(&lock);
   errno = saved;
 }
 
-/* Under the lock: ends the threads of a set that live in `context`. */
-static void quiesce(struct pump_set *set, CUcontext context) {
-  if (set->context != context) return;
-  if (set->state == PUMP_SET_RUNNING) {
+/* Under the lock: ends the threads of a set, which may be in any context of its device,
+ * and starts them again should another one be left. */
+static void quiesce(struct pump_set *set) {
+  uint32_t full = set->full;
+  bool ran = set->state == PUMP_SET_RUNNING;
+  if (ran) {
     __atomic_store_n(&set->state, PUMP_SET_OFF, __ATOMIC_RELEASE);
     __atomic_fetch_add(&set->life, 1, __ATOMIC_ACQ_REL);
     if (!wait_for_threads(set, pump_now_ns() + QUIESCE_NS)) {
@@ -255,20 +323,25 @@ static void quiesce(struct pump_set *set, CUcontext context) {
     }
   }
   CUcontext other = NULL; /* another context of this device serves as well */
-  for (int i = 0; i < MAX_CONTEXTS; i++)
-    if (contexts[i].context != NULL && contexts[i].device == (CUdevice)set->device)
-      other = contexts[i].context;
+  for (uint32_t i = PUMP_MAX_CONTEXTS; i-- > 0;)
+    if (pump_context_at(i, set->device) != NULL) other = pump_context_at(i, set->device);
   __atomic_store_n(&set->context, other, __ATOMIC_RELEASE);
+  if (!ran || other == NULL || set->state != PUMP_SET_OFF ||
+      __atomic_load_n(&stopping, __ATOMIC_ACQUIRE))
+    return;
+  start_set(set);
+  if (full != 0) fill_set(set);
 }
 
 void pump_act_context_gone(CUcontext context) {
   if (context == NULL) return;
   int saved = errno;
   pthread_mutex_lock(&lock);
-  for (int i = 0; i < MAX_CONTEXTS; i++)
-    if (contexts[i].context == context)
-      __atomic_store_n(&contexts[i].context, NULL, __ATOMIC_RELEASE);
-  for (int d = 0; d < PUMP_MAX_DEVICES; d++) quiesce(&sets[d], context);
+  for (int i = 0; i < PUMP_MAX_CONTEXTS; i++) {
+    if (contexts[i].context != context) continue;
+    __atomic_store_n(&contexts[i].context, NULL, __ATOMIC_RELEASE);
+    quiesce(&sets[contexts[i].device]);
+  }
   pthread_mutex_unlock(&lock);
   pump_progress_context_gone(context);
   errno = saved;

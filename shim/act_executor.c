@@ -1,135 +1,96 @@
-/* act_executor.c - carries out the worker's commands: validate, move, report.
+/* act_executor.c - carries out the worker's commands: take, move, report.
  *
- * It never decides what to move. A mover thread owns one stream and one event,
- * both of the program's context, takes one command at a time from the ring of its
- * device and direction, and is done with it when the driver is. So what is in
- * flight is bounded by threads times slice: 64 MiB in, 96 MiB out a device.
+ * It never decides what to move, and whether a command may be carried out is
+ * act_validate.c's to say. A mover thread works for one device and direction. It owns
+ * two lanes, a stream and an event each, in the program's context: the driver works
+ * in the caller only while the stream is idle, so a second slice needs a second
+ * stream. While a slice is on the link the thread can already be in the driver with
+ * the next one, so the link does not pause between them. A prefetch to the host
+ * blocks its thread to the end; there the threads themselves are the slices in flight.
  *
- * DESIGN. The mapping is written by another process, so nothing in a command is
- * believed. Prefetching wrong bytes would be harmless anyway (it changes no
- * data), a wrong address would only make the driver answer an error; the checks
- * keep useless and late work off the link.
+ * DESIGN. How many threads work, and how many slices each has in flight, follows from
+ * what slices take (act_adapt.h). What all of them have in the driver is bounded in
+ * bytes: a thread reserves before it judges and submits, and waits, its own slices
+ * finished first, while the others hold too much. A slice that is larger than the
+ * whole bound goes when it is alone.
  *
- * Free against a running slice. cuMemFree of a range while a prefetch on it is
- * under way must not happen, and a free must not wait for more than that. Two
- * words of different owners decide (Dekker's scheme):
- *
- *   mover                              free (application thread)
- *   running[slot]++                    range's generation changes in the table
- *   full fence                         full fence (pump_act_wait_slot)
- *   read the generation                read running[slot]
- *
- * At least one side sees the other's store: either the mover sees a dead
- * generation and touches nothing, or the free sees the running slice and waits.
+ * Bell. One command wakes one thread, if the worker rings for one; whoever takes a
+ * command raises the flag again for those who still sleep, and rings for them when
+ * more is waiting.
  *
  * Attach. Taking and finishing happen inside pump_mapping_enter/leave; a command
  * that was taken from an earlier mapping is dropped instead of being written into
  * the ring that now lies at the same address.
  */
-#include <errno.h>
-#include <string.h>
-
 #include "act.h"
 #include "act_private.h"
 
 #define IDLE_NS 1000000000u
-#define FREE_WAIT_NS 5000000000u /* a stuck driver must not hang a free in our code */
+#define LANES 2
+/* With a slice in flight and nothing to do a thread sleeps on the bell, so that a new
+ * command need not wait for the slice, and looks at the slice that often at least. */
+#define PEEK_NS 200000u
+#define ROOM_NS 10000000u /* for the case that a wake-up is missed */
+/* Commands that come closer together than that are waited for awake. */
+#define SPIN_NS 20000u
 
-/* Slices that run per slot; written by movers, read by frees. */
-static uint32_t running[PUMP_MAX_RANGES];
-static uint32_t waiting_frees;
+/* A slice to move, and what is in flight in a lane. */
+struct job {
+  struct pump_command command;
+  struct pump_command *place; /* in the ring; NULL: populate */
+  uint64_t epoch;             /* of the mapping it was taken from */
+  uint64_t taken_ns, called_ns, returned_ns;
+  uint32_t waiting; /* commands left in the ring then */
+  uint32_t in_flight;
+};
+
+struct lane {
+  CUstream stream;
+  CUevent event; /* blocking: a spinning wait would take a core from the program */
+  struct job job;
+};
 
 struct mover {
   struct pump_thread_role role;
-  CUstream stream;
-  CUevent event; /* blocking: a spinning wait would take a core from the program */
-  bool over;     /* the driver is being torn down */
+  struct pump_direction *direction;
+  struct lane lanes[LANES];
+  uint32_t oldest, in_flight; /* lanes oldest .. oldest + in_flight - 1, modulo */
+  uint32_t slice_ns_per_mib;  /* from call to arrival, last seen; 0: none yet */
+  uint64_t spin_ns;
+  bool over; /* the driver is being torn down */
 };
 
-/* ---- slices that run --------------------------------------------------------- */
-
-static void slot_begin(uint32_t slot) {
-  __atomic_fetch_add(&running[slot], 1, __ATOMIC_SEQ_CST);
-  __atomic_thread_fence(__ATOMIC_SEQ_CST); /* before the generation is read */
+static bool to_gpu(const struct mover *mover) {
+  return mover->role.direction == PUMP_TO_GPU;
 }
 
-static void slot_end(uint32_t slot) {
-  if (__atomic_sub_fetch(&running[slot], 1, __ATOMIC_SEQ_CST) == 0 &&
-      __atomic_load_n(&waiting_frees, __ATOMIC_SEQ_CST) != 0)
-    pump_futex_wake(&running[slot]);
+static struct pump_command_ring *ring_of(const struct mover *mover) {
+  return &pump_shm->commands[mover->role.set->device][mover->role.direction];
 }
 
-void pump_act_wait_slot(uint32_t slot) {
-  if (slot >= PUMP_MAX_RANGES) return;
-  __atomic_thread_fence(__ATOMIC_SEQ_CST); /* after the generation was changed */
-  if (PUMP_LIKELY(PUMP_LOAD_ACQUIRE(&running[slot]) == 0)) return;
-  int saved = errno;
-  uint64_t deadline_ns = pump_now_ns() + FREE_WAIT_NS;
-  __atomic_fetch_add(&waiting_frees, 1, __ATOMIC_SEQ_CST);
-  uint32_t seen;
-  while ((seen = __atomic_load_n(&running[slot], __ATOMIC_SEQ_CST)) != 0) {
-    if (pump_now_ns() > deadline_ns) {
-      static uint32_t said;
-      pump_log_once(
-          &said, PUMP_LOG_WARNING,
-          "a prefetch has been in the driver for 5 s: a free no longer waits for it");
-      break;
-    }
-    pump_futex_sleep(&running[slot], seen, 10000000);
-  }
-  __atomic_fetch_sub(&waiting_frees, 1, __ATOMIC_SEQ_CST);
-  errno = saved;
+/* ---- bytes in flight ----------------------------------------------------------- */
+
+static uint32_t flight_bound(uint32_t device) {
+  uint64_t half = PUMP_LOAD(&pump_shm->devices[device].budget_bytes) / 2;
+  return half < PUMP_FLIGHT_BYTES ? (uint32_t)half : PUMP_FLIGHT_BYTES;
 }
 
-/* ---- validation -------------------------------------------------------------- */
-
-static bool on_block_border(const struct pump_range *range, uint64_t offset_bytes) {
-  return offset_bytes == 0 || offset_bytes == range->length_bytes ||
-         (range->base + offset_bytes) % PUMP_BLOCK_BYTES == 0;
+static bool reserve(struct pump_direction *direction, uint32_t bytes, uint32_t bound) {
+  uint32_t held = PUMP_LOAD(&direction->flight_bytes);
+  do {
+    if (held != 0 && (held >= bound || bytes > bound - held)) return false;
+  } while (!__atomic_compare_exchange_n(&direction->flight_bytes, &held, held + bytes, true,
+                                        __ATOMIC_SEQ_CST, __ATOMIC_RELAXED));
+  return true;
 }
 
-static bool well_formed(const struct mover *mover, const struct pump_command *command,
-                        const struct pump_range *range) {
-  if (range->device != mover->role.set->device) return false;
-  if (command->length_bytes > range->length_bytes) return false;
-  if (command->offset_bytes > range->length_bytes - command->length_bytes) return false;
-  return on_block_border(range, command->offset_bytes) &&
-         on_block_border(range, command->offset_bytes + command->length_bytes);
+static void release(struct pump_direction *direction, uint32_t bytes) {
+  __atomic_fetch_sub(&direction->flight_bytes, bytes, __ATOMIC_SEQ_CST);
+  if (__atomic_load_n(&direction->flight_waiters, __ATOMIC_SEQ_CST) != 0)
+    pump_futex_wake(&direction->flight_bytes);
 }
 
-/* Newest operation that uses any eighth of the range which the slice touches. */
-static uint64_t last_use(const struct pump_range *range, uint64_t offset_bytes,
-                         uint64_t length_bytes) {
-  uint32_t first = pump_use_slice(range->length_bytes, offset_bytes);
-  uint32_t last = pump_use_slice(range->length_bytes, offset_bytes + length_bytes - 1);
-  uint64_t newest = 0;
-  for (uint32_t i = first; i <= last; i++)
-    if (range->last_use_seq[i] > newest) newest = range->last_use_seq[i];
-  return newest;
-}
-
-/* Whether the slice may be moved: PUMP_RESULT_MOVED, or the reason why not. */
-static uint32_t judge(const struct mover *mover, const struct pump_command *command,
-                      struct pump_range *range) {
-  /* A record that keeps changing is one that is being freed or replaced. */
-  if (!pump_range_read(&pump_shm->ranges[command->slot], range)) return PUMP_RESULT_DEAD;
-  if (range->range_kind == PUMP_RANGE_FREE || range->generation != command->generation)
-    return PUMP_RESULT_DEAD;
-  if (!well_formed(mover, command, range)) return PUMP_RESULT_INVALID;
-  if (mover->role.direction == PUMP_TO_HOST)
-    return last_use(range, command->offset_bytes, command->length_bytes) >
-                   command->observed_seq
-               ? PUMP_RESULT_STALE
-               : PUMP_RESULT_MOVED;
-  if (command->needed_by_seq == 0) return PUMP_RESULT_MOVED;
-  if (command->stream >= PUMP_MAX_STREAMS) return PUMP_RESULT_INVALID;
-  return PUMP_LOAD(&pump_shm->progress[command->stream].executed_seq) >=
-                 command->needed_by_seq
-             ? PUMP_RESULT_LATE
-             : PUMP_RESULT_MOVED;
-}
-
-/* ---- the driver -------------------------------------------------------------- */
+/* ---- the driver ---------------------------------------------------------------- */
 
 static bool note(struct mover *mover, CUresult result, const char *call) {
   if (!pump_set_note(mover->role.set, result, call)) mover->over = true;
@@ -137,73 +98,66 @@ static bool note(struct mover *mover, CUresult result, const char *call) {
 }
 
 /* Stream and event, created when first needed and again after a failure. */
-static bool mover_open(struct mover *mover) {
-  if (mover->stream == NULL &&
-      !note(mover, pump_real.cuStreamCreate(&mover->stream, CU_STREAM_NON_BLOCKING),
+static bool lane_open(struct mover *mover, struct lane *lane) {
+  if (lane->stream == NULL &&
+      !note(mover, pump_real.cuStreamCreate(&lane->stream, CU_STREAM_NON_BLOCKING),
             "cuStreamCreate")) {
-    mover->stream = NULL;
+    lane->stream = NULL;
     return false;
   }
-  if (mover->event == NULL &&
+  if (lane->event == NULL &&
       !note(mover,
-            pump_real.cuEventCreate(&mover->event,
+            pump_real.cuEventCreate(&lane->event,
                                     CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING),
             "cuEventCreate"))
-    mover->event = NULL;
-  return mover->event != NULL;
+    lane->event = NULL;
+  return lane->event != NULL;
 }
 
-static void mover_close(struct mover *mover) {
-  if (mover->event != NULL) pump_real.cuEventDestroy_v2(mover->event);
-  if (mover->stream != NULL) pump_real.cuStreamDestroy_v2(mover->stream);
-  mover->event = NULL;
-  mover->stream = NULL;
+static void lane_close(struct lane *lane) {
+  if (lane->event != NULL) pump_real.cuEventDestroy_v2(lane->event);
+  if (lane->stream != NULL) pump_real.cuStreamDestroy_v2(lane->stream);
+  lane->event = NULL;
+  lane->stream = NULL;
 }
 
-static CUresult prefetch(const struct mover *mover, uint64_t address,
+static CUresult prefetch(const struct mover *mover, CUstream stream, uint64_t address,
                          uint64_t length_bytes) {
-  bool to_gpu = mover->role.direction == PUMP_TO_GPU;
   CUdevice device = (CUdevice)mover->role.set->device;
   if (PUMP_HAS(cuMemPrefetchAsync_v2)) {
-    CUmemLocation location = {.type = to_gpu ? CU_MEM_LOCATION_TYPE_DEVICE
-                                             : CU_MEM_LOCATION_TYPE_HOST,
-                              .id = to_gpu ? device : 0};
-    return pump_real.cuMemPrefetchAsync_v2(address, length_bytes, location, 0,
-                                           mover->stream);
+    CUmemLocation location = {.type = to_gpu(mover) ? CU_MEM_LOCATION_TYPE_DEVICE
+                                                    : CU_MEM_LOCATION_TYPE_HOST,
+                              .id = to_gpu(mover) ? device : 0};
+    return pump_real.cuMemPrefetchAsync_v2(address, length_bytes, location, 0, stream);
   }
   return pump_real.cuMemPrefetchAsync(address, length_bytes,
-                                      to_gpu ? device : CU_DEVICE_CPU, mover->stream);
+                                      to_gpu(mover) ? device : CU_DEVICE_CPU, stream);
 }
 
-/* Moves the bytes and waits until they are there. */
-static uint32_t move(struct mover *mover, uint64_t address, uint64_t length_bytes) {
-  if (pump_set_gave_up(mover->role.set) || mover->over || !mover_open(mover))
-    return PUMP_RESULT_FAILED;
-  CUresult result = prefetch(mover, address, length_bytes);
-  if (result != CUDA_SUCCESS) {
-    note(mover, result, "cuMemPrefetchAsync");
-    return PUMP_RESULT_FAILED;
+/* Hands the lane's slice to the driver: true when it is under way. */
+static bool submit(struct mover *mover, struct lane *lane, uint64_t address) {
+  struct job *job = &lane->job;
+  if (pump_set_gave_up(mover->role.set) || mover->over || !lane_open(mover, lane))
+    return false;
+  job->in_flight = PUMP_ADD(&mover->direction->flight_slices, 1) + 1;
+  job->called_ns = pump_now_ns();
+  CUresult result = prefetch(mover, lane->stream, address, job->command.length_bytes);
+  job->returned_ns = pump_now_ns();
+  if (!note(mover, result, "cuMemPrefetchAsync")) {
+    __atomic_fetch_sub(&mover->direction->flight_slices, 1, __ATOMIC_RELAXED);
+    return false;
   }
-  result = pump_real.cuEventRecord(mover->event, mover->stream);
-  if (result == CUDA_SUCCESS) result = pump_real.cuEventSynchronize(mover->event);
-  return note(mover, result, "waiting for a prefetch") ? PUMP_RESULT_MOVED
-                                                       : PUMP_RESULT_FAILED;
+  /* Should the record fail, the event is not this slice's: wait for the stream. */
+  result = pump_real.cuEventRecord(lane->event, lane->stream);
+  if (!note(mover, result, "cuEventRecord")) {
+    if (pump_real.cuStreamSynchronize != NULL) pump_real.cuStreamSynchronize(lane->stream);
+    __atomic_fetch_sub(&mover->direction->flight_slices, 1, __ATOMIC_RELAXED);
+    return false;
+  }
+  return true;
 }
 
-/* ---- work -------------------------------------------------------------------- */
-
-static uint32_t carry_out(struct mover *mover, const struct pump_command *command) {
-  if (command->slot >= PUMP_MAX_RANGES || command->length_bytes == 0 ||
-      command->length_bytes > PUMP_SLICE_BYTES)
-    return PUMP_RESULT_INVALID;
-  struct pump_range range;
-  slot_begin(command->slot);
-  uint32_t result = judge(mover, command, &range);
-  if (result == PUMP_RESULT_MOVED)
-    result = move(mover, range.base + command->offset_bytes, command->length_bytes);
-  slot_end(command->slot);
-  return result;
-}
+/* ---- reports ------------------------------------------------------------------- */
 
 static void count(const struct mover *mover, uint32_t result, uint64_t length_bytes) {
   struct pump_shim_counters *counters = &pump_shm->shim_counters;
@@ -216,52 +170,112 @@ static void count(const struct mover *mover, uint32_t result, uint64_t length_by
   };
   if (result != PUMP_RESULT_MOVED)
     PUMP_ADD(refused[result], 1);
-  else if (mover->role.direction == PUMP_TO_GPU)
+  else if (to_gpu(mover))
     PUMP_ADD(&counters->moved_to_gpu_bytes, length_bytes);
   else
     PUMP_ADD(&counters->moved_to_host_bytes, length_bytes);
 }
 
-static struct pump_command_ring *ring_of(const struct mover *mover) {
-  return &pump_shm->commands[mover->role.set->device][mover->role.direction];
-}
-
-/* True when there was a command, or when the mapping is just being replaced. */
-static bool serve_command(struct mover *mover) {
-  uint64_t epoch, epoch_now;
-  if (!pump_mapping_enter(&epoch)) {
-    struct timespec nap = {.tv_nsec = 50000};
-    nanosleep(&nap, NULL);
-    return true;
+static void report(const struct mover *mover, const struct job *job, uint32_t result) {
+  if (job->place == NULL) {
+    if (result == PUMP_RESULT_MOVED)
+      PUMP_ADD(&pump_shm->shim_counters.populate_bytes, job->command.length_bytes);
+    return;
   }
-  struct pump_command command;
-  struct pump_command *place = pump_command_take(ring_of(mover), &command);
-  pump_mapping_leave();
-  if (place == NULL) return false;
-  uint64_t begin_ns = pump_now_ns();
-  uint32_t result = carry_out(mover, &command);
-  uint64_t duration_us = (pump_now_ns() - begin_ns) / 1000;
-  count(mover, result, command.length_bytes);
-  if (!pump_mapping_enter(&epoch_now)) return true; /* its worker is gone */
-  if (epoch_now == epoch)
-    pump_command_finish(place, result,
+  uint64_t epoch_now, duration_us = (pump_now_ns() - job->taken_ns) / 1000;
+  count(mover, result, job->command.length_bytes);
+  if (!pump_mapping_enter(&epoch_now)) return; /* its worker is gone */
+  if (epoch_now == job->epoch)
+    pump_command_finish(job->place, result,
                         duration_us < UINT32_MAX ? (uint32_t)duration_us : UINT32_MAX);
   pump_mapping_leave();
   pump_tell_worker();
-  return true;
 }
 
-static bool serve_populate(struct mover *mover) {
-  struct pump_populate_slice slice;
-  if (!pump_populate_next(mover->role.set->device, &slice)) return false;
-  struct pump_command command = {.slot = slice.slot,
-                                 .generation = slice.generation,
-                                 .offset_bytes = slice.offset_bytes,
-                                 .length_bytes = slice.length_bytes};
-  if (carry_out(mover, &command) == PUMP_RESULT_MOVED)
-    PUMP_ADD(&pump_shm->shim_counters.populate_bytes, slice.length_bytes);
-  return true;
+/* Tells the controller what the slice took, and acts on its answer. */
+static void adapt(struct mover *mover, const struct job *job, uint64_t now_ns) {
+  struct pump_direction *direction = mover->direction;
+  struct pump_adapt_sample sample = {.call_ns = job->returned_ns - job->called_ns,
+                                     .done_ns = now_ns - job->returned_ns,
+                                     .bytes = job->command.length_bytes,
+                                     .waiting = job->waiting,
+                                     .in_flight = job->in_flight};
+  uint64_t mib = (sample.bytes >> 20) + 1;
+  uint64_t per_mib = (sample.call_ns + sample.done_ns) / mib;
+  mover->slice_ns_per_mib = per_mib < UINT32_MAX ? (uint32_t)per_mib : UINT32_MAX;
+  if (__atomic_exchange_n(&direction->adapting, 1, __ATOMIC_ACQUIRE) != 0) return;
+  direction->adapt = pump_adapt_next(direction->adapt,
+                                     pump_direction_bounds(mover->role.direction), &sample);
+  uint32_t threads = direction->adapt.threads;
+  uint32_t before = PUMP_LOAD(&direction->wanted);
+  PUMP_STORE(&direction->slices, direction->adapt.slices);
+  PUMP_STORE(&direction->wanted, threads);
+  __atomic_store_n(&direction->adapting, 0, __ATOMIC_RELEASE);
+  if (threads <= before) return;
+  pump_futex_wake(&direction->wanted);
+  pump_set_grow(&mover->role);
 }
+
+/* ---- slices -------------------------------------------------------------------- */
+
+static void finish_oldest(struct mover *mover) {
+  struct lane *lane = &mover->lanes[mover->oldest];
+  CUresult result = pump_real.cuEventSynchronize(lane->event);
+  uint64_t now_ns = pump_now_ns();
+  pump_slot_end(lane->job.command.slot);
+  __atomic_fetch_sub(&mover->direction->flight_slices, 1, __ATOMIC_RELAXED);
+  release(mover->direction, (uint32_t)lane->job.command.length_bytes);
+  mover->oldest = (mover->oldest + 1) % LANES;
+  mover->in_flight--;
+  bool moved = note(mover, result, "waiting for a prefetch");
+  if (moved) adapt(mover, &lane->job, now_ns);
+  report(mover, &lane->job, moved ? PUMP_RESULT_MOVED : PUMP_RESULT_FAILED);
+}
+
+/* Returns once `bytes` are reserved. Nobody waits for a thread that waits here: what
+ * this one had in flight is finished first. */
+static void wait_for_room(struct mover *mover, uint32_t bytes) {
+  struct pump_direction *direction = mover->direction;
+  uint32_t bound = flight_bound(mover->role.set->device);
+  while (!reserve(direction, bytes, bound)) {
+    if (mover->in_flight > 0) {
+      finish_oldest(mover);
+      continue;
+    }
+    __atomic_fetch_add(&direction->flight_waiters, 1, __ATOMIC_SEQ_CST);
+    uint32_t held = __atomic_load_n(&direction->flight_bytes, __ATOMIC_SEQ_CST);
+    if (held != 0) pump_futex_sleep(&direction->flight_bytes, held, ROOM_NS);
+    __atomic_fetch_sub(&direction->flight_waiters, 1, __ATOMIC_SEQ_CST);
+  }
+}
+
+/* Judges the job and hands it to the driver, or reports why not. */
+static void start(struct mover *mover, const struct job *job) {
+  if (!pump_command_sane(&job->command)) {
+    report(mover, job, PUMP_RESULT_INVALID);
+    return;
+  }
+  uint32_t bytes = (uint32_t)job->command.length_bytes;
+  wait_for_room(mover, bytes);
+  struct lane *lane = &mover->lanes[(mover->oldest + mover->in_flight) % LANES];
+  lane->job = *job;
+  uint64_t address;
+  pump_slot_begin(job->command.slot);
+  uint32_t result = pump_command_judge(&job->command, mover->role.set->device,
+                                       mover->role.direction, &address);
+  if (result == PUMP_RESULT_MOVED) {
+    if (submit(mover, lane, address)) {
+      mover->in_flight++;
+      return;
+    }
+    result = PUMP_RESULT_FAILED;
+  }
+  pump_slot_end(job->command.slot);
+  release(mover->direction, bytes);
+  report(mover, job, result);
+}
+
+/* ---- commands ------------------------------------------------------------------ */
 
 static bool command_waits(struct pump_command_ring *ring) {
   uint64_t head = PUMP_LOAD_ACQUIRE(&ring->head);
@@ -269,24 +283,134 @@ static bool command_waits(struct pump_command_ring *ring) {
          PUMP_LOAD_ACQUIRE(&pump_command_at(ring, head)->state) == PUMP_COMMAND_READY;
 }
 
-void *pump_mover_thread(void *argument) {
-  struct mover mover = {.role = *(struct pump_thread_role *)argument};
-  struct pump_command_ring *ring = ring_of(&mover);
-  bool to_gpu = mover.role.direction == PUMP_TO_GPU;
-  mover.over = !pump_set_thread_begin(&mover.role);
-  while (!mover.over && pump_set_lives(&mover.role)) {
-    if (serve_command(&mover) || (to_gpu && serve_populate(&mover))) continue;
-    uint32_t ticket = pump_bell_prepare(&ring->executors_asleep, &ring->bell);
-    if (command_waits(ring) || !pump_set_lives(&mover.role)) continue;
-    if (to_gpu && pump_populate_waits(mover.role.set->device)) continue;
-    pump_bell_wait(&ring->bell, ticket, IDLE_NS);
+/* After taking a command: others may still sleep. */
+static void pass_on(struct mover *mover, struct pump_command_ring *ring) {
+  if (PUMP_LOAD(&mover->direction->asleep) == 0) return;
+  if (PUMP_LOAD(&ring->executors_asleep) == 0) {
+    PUMP_STORE(&ring->executors_asleep, 1);
+    __atomic_thread_fence(__ATOMIC_SEQ_CST); /* before the look, see pump_bell_ring */
   }
-  mover_close(&mover);
-  pump_set_thread_end(&mover.role);
-  return NULL;
+  if (!command_waits(ring)) return;
+  __atomic_fetch_add(&ring->bell, 1, __ATOMIC_RELEASE);
+  pump_futex(&ring->bell, FUTEX_WAKE, 1, NULL);
 }
 
-void pump_executor_fork_child(void) {
-  memset(running, 0, sizeof running);
-  waiting_frees = 0;
+/* False when there is no command, true also when the mapping is just being replaced
+ * (then there is no `place`). */
+static bool take_command(struct mover *mover, struct job *job) {
+  job->place = NULL;
+  if (!pump_mapping_enter(&job->epoch)) {
+    struct timespec nap = {.tv_nsec = 50000};
+    nanosleep(&nap, NULL);
+    return true;
+  }
+  struct pump_command_ring *ring = ring_of(mover);
+  job->place = pump_command_take(ring, &job->command);
+  if (job->place != NULL) {
+    uint64_t left = PUMP_LOAD(&ring->tail) - PUMP_LOAD(&ring->head);
+    job->waiting = left <= PUMP_COMMAND_SLOTS ? (uint32_t)left : 0;
+    pass_on(mover, ring);
+  }
+  pump_mapping_leave();
+  return job->place != NULL;
+}
+
+static bool take_populate(const struct mover *mover, struct job *job) {
+  struct pump_populate_slice slice;
+  if (!to_gpu(mover) || !pump_populate_next(mover->role.set->device, &slice)) return false;
+  *job = (struct job){.command = {.slot = slice.slot,
+                                  .generation = slice.generation,
+                                  .offset_bytes = slice.offset_bytes,
+                                  .length_bytes = slice.length_bytes},
+                      .waiting = pump_populate_waits(mover->role.set->device)};
+  return true;
+}
+
+/* Starts one slice if there is one; true when it may be worth asking again. */
+static bool serve(struct mover *mover) {
+  struct job job;
+  if (take_command(mover, &job)) {
+    if (job.place == NULL) return true;
+  } else if (!take_populate(mover, &job)) {
+    return false;
+  }
+  job.taken_ns = pump_now_ns();
+  start(mover, &job);
+  return true;
+}
+
+/* ---- waiting ------------------------------------------------------------------- */
+
+/* Tells the core that this is a spin loop. */
+static inline void relax(void) {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  __asm__ volatile("yield");
+#endif
+}
+
+static bool work_waits(const struct mover *mover) {
+  return command_waits(ring_of(mover)) || !pump_set_lives(&mover->role) ||
+         (to_gpu(mover) && pump_populate_waits(mover->role.set->device));
+}
+
+/* Sleeps until the bell rings, `longest_ns` at most. */
+static void sleep_on_bell(struct mover *mover, uint64_t longest_ns) {
+  struct pump_command_ring *ring = ring_of(mover);
+  uint64_t begin_ns = pump_now_ns();
+  while (mover->spin_ns != 0 && pump_now_ns() - begin_ns < mover->spin_ns) {
+    if (work_waits(mover)) return;
+    relax();
+  }
+  PUMP_ADD(&mover->direction->asleep, 1);
+  uint32_t ticket = pump_bell_prepare(&ring->executors_asleep, &ring->bell);
+  if (!work_waits(mover)) pump_bell_wait(&ring->bell, ticket, longest_ns);
+  __atomic_fetch_sub(&mover->direction->asleep, 1, __ATOMIC_RELAXED);
+  mover->spin_ns = pump_now_ns() - begin_ns < SPIN_NS ? SPIN_NS : 0;
+}
+
+/* A slice is in flight, and another one might be: waits for what comes first. */
+static void wait_for_either(struct mover *mover) {
+  const struct lane *lane = &mover->lanes[mover->oldest];
+  uint64_t mib = (lane->job.command.length_bytes >> 20) + 1;
+  uint64_t due_ns = lane->job.called_ns + mib * mover->slice_ns_per_mib / 8 * 7;
+  uint64_t now_ns = pump_now_ns();
+  bool done = pump_real.cuEventQuery == NULL || now_ns >= due_ns ||
+              pump_real.cuEventQuery(lane->event) != CUDA_ERROR_NOT_READY;
+  if (done)
+    finish_oldest(mover); /* which sleeps until it has arrived */
+  else
+    sleep_on_bell(mover, due_ns - now_ns < PEEK_NS ? due_ns - now_ns : PEEK_NS);
+}
+
+/* One round of a thread that is one too many: it finishes what it has and sleeps. */
+static void rest(struct mover *mover, uint32_t wanted) {
+  if (mover->in_flight > 0)
+    finish_oldest(mover);
+  else
+    pump_futex_sleep(&mover->direction->wanted, wanted, IDLE_NS);
+}
+
+void *pump_mover_thread(void *argument) {
+  struct mover mover = {.role = *(struct pump_thread_role *)argument};
+  mover.direction = &mover.role.set->directions[mover.role.direction];
+  mover.over = !pump_set_thread_begin(&mover.role);
+  while (!mover.over && pump_set_lives(&mover.role)) {
+    uint32_t wanted = PUMP_LOAD(&mover.direction->wanted);
+    if (mover.role.number >= wanted)
+      rest(&mover, wanted);
+    else if (mover.in_flight >= PUMP_LOAD(&mover.direction->slices))
+      finish_oldest(&mover);
+    else if (serve(&mover))
+      continue;
+    else if (mover.in_flight > 0)
+      wait_for_either(&mover);
+    else
+      sleep_on_bell(&mover, IDLE_NS);
+  }
+  while (mover.in_flight > 0) finish_oldest(&mover);
+  for (int i = 0; i < LANES; i++) lane_close(&mover.lanes[i]);
+  pump_set_thread_end(&mover.role);
+  return NULL;
 }

@@ -43,7 +43,7 @@ void pump_act_populate(uint32_t slot, uint32_t generation) {
     PUMP_STORE(&queue->count, queue->count + 1);
   }
   pthread_mutex_unlock(&queue->lock);
-  pump_set_need(device);
+  pump_set_need(device, false);
   struct pump_command_ring *ring = &pump_shm->commands[device][PUMP_TO_GPU];
   pump_bell_ring(&ring->executors_asleep, &ring->bell);
   errno = saved;

@@ -4,9 +4,13 @@
  * recursion guard raised for life, all detached and counted:
  *
  *   pump-link      act_link.c      one a process: connection, attach, heartbeat
- *   pump-in-D      act_executor.c  two a device: prefetch to the GPU, populate
- *   pump-out-D     act_executor.c  three a device: prefetch to the host
- *   pump-mark-D    act_marker.c    one a device: marker pool, polling, progress
+ *   pump-in-D      act_executor.c  one or two a device: prefetch to the GPU, populate
+ *   pump-out-D     act_executor.c  two to four a device: prefetch to the host
+ *   pump-mark-D    act_marker.c    one a device: marker pools, polling, progress
+ *
+ * A device whose program fits has the first in-thread only. The others start with its
+ * first operation that is reported, those beyond the smallest number when measured
+ * latencies ask for them (act_adapt.h).
  */
 #ifndef PUMP_ACT_PRIVATE_H
 #define PUMP_ACT_PRIVATE_H
@@ -15,6 +19,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "act_adapt.h"
 #include "pump_abi.h"
 #include "pump_cuda.h"
 #include "pump_ring.h"
@@ -23,6 +28,14 @@
 /* One command or populate slice moves at most this much: a migration holds the
  * process's mmap lock, and a free waits for the slice that runs. */
 #define PUMP_SLICE_BYTES (32u << 20)
+
+/* What a device's executors have in the driver at most, in each direction, whatever the
+ * worker asks for: on its way a block serves nobody. Half of the budget where that is
+ * less; a single slice may always go. */
+#define PUMP_FLIGHT_BYTES (64u << 20)
+
+#define PUMP_IN_THREADS_MOST 2
+#define PUMP_OUT_THREADS_MOST 4
 
 /* ---- small tools --------------------------------------------------------- */
 
@@ -94,12 +107,27 @@ void pump_link_fork_child(void);
 
 enum { PUMP_SET_OFF, PUMP_SET_RUNNING, PUMP_SET_BROKEN };
 
-/* One per device, static. `state`, `life` and `context` change under the lock of
- * act_context.c; the threads only read them. A thread belongs to the life it was
+/* One direction of a device. Written by its threads; `started` under the lock of
+ * act_context.c. */
+struct pump_direction {
+  uint32_t started;        /* threads of this life */
+  uint32_t wanted;         /* threads that shall work; futex of those beyond */
+  uint32_t slices;         /* that each may have in flight */
+  uint32_t asleep;         /* threads that sleep on the ring's bell */
+  uint32_t flight_bytes;   /* in the driver; futex of who waits for less */
+  uint32_t flight_waiters; /* how many do */
+  uint32_t flight_slices;
+  uint32_t adapting; /* 1: a thread is inside of `adapt` */
+  struct pump_adapt adapt;
+};
+
+/* One per device, static. `state`, `full`, `life` and `context` change under the lock
+ * of act_context.c; the threads only read them. A thread belongs to the life it was
  * started in and ends when `life` moves on. */
 struct pump_set {
   uint32_t device;
   uint32_t state;      /* PUMP_SET_* */
+  uint32_t full;       /* 1: more than the first in-thread was started */
   uint32_t life;       /* bumped to end all threads */
   uint32_t alive;      /* threads that may still be in the driver; futex */
   uint32_t failures;   /* consecutive driver errors */
@@ -107,15 +135,18 @@ struct pump_set {
   uint64_t gave_up_ns; /* when; after a pause the driver is asked again */
   uint32_t mark_bell;  /* futex of the marker thread, process-private */
   uint32_t mark_asleep;
-  CUcontext context;
+  CUcontext context; /* of the program; where the executors live */
+  struct pump_direction directions[PUMP_DIRECTIONS];
 };
 struct pump_set *pump_set_of(uint32_t device);
+const struct pump_adapt_bounds *pump_direction_bounds(uint32_t direction);
 
 /* What a thread of a set is started with. */
 struct pump_thread_role {
   struct pump_set *set;
   uint32_t life;
   uint32_t direction; /* PUMP_TO_GPU, PUMP_TO_HOST */
+  uint32_t number;    /* within its direction, from 0 */
   CUcontext context;
 };
 
@@ -123,8 +154,11 @@ static inline bool pump_set_lives(const struct pump_thread_role *role) {
   return PUMP_LOAD_ACQUIRE(&role->set->life) == role->life;
 }
 
-/* Starts the executors of `device` unless they run; cheap when they do. */
-void pump_set_need(uint32_t device);
+/* Starts executors of `device` unless they run: the first in-thread, or with `full`
+ * all of the smallest number and the marker thread. Cheap when they do. */
+void pump_set_need(uint32_t device, bool full);
+/* Starts threads of a direction up to the number that is wanted; by its threads. */
+void pump_set_grow(const struct pump_thread_role *role);
 /* Common first and last steps of a thread of a set. */
 bool pump_set_thread_begin(const struct pump_thread_role *role);
 void pump_set_thread_end(const struct pump_thread_role *role);
@@ -136,16 +170,33 @@ bool pump_set_gave_up(struct pump_set *set);
 /* Notes the outcome of a driver call; false when the thread must end now. */
 bool pump_set_note(struct pump_set *set, CUresult result, const char *call);
 
+/* Contexts of the program by small numbers; they are used again after an end. */
+#define PUMP_MAX_CONTEXTS 64
 /* Device of a context seen before, or -1; `*index` (may be NULL) its small number. */
 int pump_context_device(CUcontext context, uint32_t *index);
+/* The context of that number if it lives on `device`, else NULL. */
+CUcontext pump_context_at(uint32_t index, uint32_t device);
 
 void *pump_mover_thread(void *role);
 void *pump_marker_thread(void *role);
 
 void pump_context_fork_child(void);
-void pump_executor_fork_child(void);
 /* Ends all threads of all sets; waits until `deadline_ns`. Takes no lock. */
 void pump_sets_stop(uint64_t deadline_ns);
+
+/* ---- validation (act_validate.c) ------------------------------------------- */
+
+/* Brackets all work on a slot; what pump_act_wait_slot waits for. */
+void pump_slot_begin(uint32_t slot);
+void pump_slot_end(uint32_t slot);
+void pump_slot_fork_child(void);
+
+/* Whether `command` makes any sense, whatever it is about: its slot can be looked at. */
+bool pump_command_sane(const struct pump_command *command);
+/* PUMP_RESULT_MOVED and the address to move, or the reason why it may not be moved.
+ * The command is sane, its slot bracketed. */
+uint32_t pump_command_judge(const struct pump_command *command, uint32_t device,
+                            uint32_t direction, uint64_t *address);
 
 /* ---- populate (act_populate.c) -------------------------------------------- */
 
@@ -162,18 +213,19 @@ void pump_populate_fork_child(void);
 
 /* Everything issued on the stream up to `seq` has executed. */
 void pump_progress_advance(uint32_t stream_index, uint64_t seq);
+/* Everything up to this one has; our own knowledge, not the mapping's copy. */
+uint64_t pump_progress_executed(uint32_t stream_index);
 /* After an attach: writes our own knowledge into the new mapping. */
 void pump_progress_republish(void);
 /* The context is gone: nothing of its streams will be heard of again. */
 void pump_progress_context_gone(CUcontext context);
 void pump_progress_fork_child(void);
 
-/* Records a marker for `seq` on `stream`; false when it was skipped. */
-bool pump_marker_record(uint32_t device, CUcontext context, uint32_t stream_index,
-                        CUstream stream, uint64_t seq);
+/* Records a marker for `seq` on a stream of `context`, whose small number is
+ * `context_index`; false when it was skipped. */
+bool pump_marker_record(uint32_t device, CUcontext context, uint32_t context_index,
+                        uint32_t stream_index, CUstream stream, uint64_t seq);
 uint64_t pump_markers_skipped(void);
-/* Before the first life of the set; under the lock of act_context.c. */
-void pump_marker_prepare(uint32_t device);
 void pump_marker_fork_child(void);
 
 /* ---- the rest ---------------------------------------------------------------- */

@@ -31,7 +31,7 @@
 
 #define KEY_FREE 0
 #define KEY_GONE 4 /* no stream has it: handles are aligned, special keys end in 1 or 2 */
-#define NO_CONTEXT 63
+#define NO_CONTEXT PUMP_MAX_CONTEXTS
 
 /* A marker is due after that many operations, that much time of issue, or that
  * many bytes touched on a stream: until it is known that operations have executed,
@@ -40,6 +40,12 @@
 #define MARKER_OPERATIONS 16
 #define MARKER_NS 200000
 #define MARKER_BYTES (16u * PUMP_BLOCK_BYTES)
+
+/* An event between two launches of which the second may begin before the first has
+ * ended would forbid just that. Nobody knows what the next launch will be, so for a
+ * while after such a launch markers are that many times rarer. */
+#define CHAINED_OPERATIONS 64
+#define CHAINED_FACTOR 4
 
 #define EVENT_SLOTS 4096 /* newest record per program's event, lossy */
 #define EVENT_BUSY 1
@@ -50,10 +56,13 @@ static uint64_t keys[PUMP_MAX_STREAMS];
 static struct stream {
   CUcontext context;
   uint64_t issued, executed;
+  /* Hints, written by whoever issues; two threads on one stream may lose a few. */
   uint64_t marked_ns;     /* when the last marker was recorded */
   uint64_t touched_bytes; /* by operations issued since then */
   uint32_t since_marker;  /* how many those are */
+  uint32_t chained;       /* operations until the stream no longer counts as chained */
   uint32_t device;
+  uint32_t context_index; /* small number of `context` */
 } streams[PUMP_MAX_STREAMS];
 static pthread_mutex_t insert_lock = PTHREAD_MUTEX_INITIALIZER;
 static bool table_full;
@@ -113,11 +122,8 @@ static CUcontext current_context(void) {
 }
 
 static uint64_t key_of(CUstream stream, bool per_thread_default, CUcontext *context) {
-  if ((uintptr_t)stream > 2) {
-    *context = NULL;
-    return (uint64_t)(uintptr_t)stream;
-  }
-  *context = current_context();
+  if ((uintptr_t)stream > 2) return (uint64_t)(uintptr_t)stream;
+  if (*context == NULL) *context = current_context();
   uint32_t index = NO_CONTEXT;
   pump_context_device(*context, &index);
   if (stream == CU_STREAM_PER_THREAD || (stream == NULL && per_thread_default))
@@ -156,13 +162,16 @@ static uint32_t find(uint64_t key, uint32_t *reuse) {
 /* Under the insertion lock. */
 static void occupy(uint32_t place, uint64_t key, CUcontext context) {
   struct stream *stream = &streams[place];
-  int device = pump_context_device(context, NULL);
+  uint32_t context_index = PUMP_MAX_CONTEXTS;
+  int device = pump_context_device(context, &context_index);
   CUdevice current = 0;
   if (device < 0 && pump_real.cuCtxGetDevice != NULL &&
       pump_real.cuCtxGetDevice(&current) == CUDA_SUCCESS)
     device = current;
   if (device < 0 || device >= PUMP_MAX_DEVICES) device = 0;
   PUMP_STORE(&stream->device, (uint32_t)device);
+  PUMP_STORE(&stream->context_index, context_index);
+  PUMP_STORE(&stream->chained, 0);
   __atomic_store_n(&stream->context, context, __ATOMIC_RELAXED);
   PUMP_STORE(&stream->marked_ns, 0);
   PUMP_STORE(&stream->since_marker, 0);
@@ -172,15 +181,14 @@ static void occupy(uint32_t place, uint64_t key, CUcontext context) {
   PUMP_STORE_RELEASE(&keys[place], key);
 }
 
-uint32_t pump_stream_index(CUstream stream, bool per_thread_default) {
-  CUcontext context;
+uint32_t pump_stream_index_in(CUcontext context, CUstream stream, bool per_thread_default) {
   uint32_t reuse;
   uint64_t key = key_of(stream, per_thread_default, &context);
   if ((key & 7) == KEY_GONE) return 0; /* no driver makes such a handle */
   uint32_t place = find(key, &reuse);
   if (PUMP_LIKELY(place != 0)) return place;
   if (__atomic_load_n(&table_full, __ATOMIC_ACQUIRE)) return 0;
-  if ((uintptr_t)stream > 2) context = current_context();
+  if (context == NULL) context = current_context();
   pthread_mutex_lock(&insert_lock);
   place = find(key, &reuse);
   if (place == 0 && reuse != 0) {
@@ -193,6 +201,10 @@ uint32_t pump_stream_index(CUstream stream, bool per_thread_default) {
   }
   pthread_mutex_unlock(&insert_lock);
   return place;
+}
+
+uint32_t pump_stream_index(CUstream stream, bool per_thread_default) {
+  return pump_stream_index_in(NULL, stream, per_thread_default);
 }
 
 void pump_stream_gone(CUstream stream) {
@@ -216,28 +228,51 @@ void pump_progress_advance(uint32_t stream_index, uint64_t seq) {
     pump_tell_worker();
 }
 
+uint64_t pump_progress_executed(uint32_t stream_index) {
+  return stream_index < PUMP_MAX_STREAMS ? PUMP_LOAD(&streams[stream_index].executed) : 0;
+}
+
+/* Whether the operation just issued deserves a marker; counts it. */
+static bool marker_is_due(struct stream *mine, uint64_t now_ns, uint64_t touched_bytes) {
+  uint32_t chained = PUMP_LOAD(&mine->chained);
+  uint32_t factor = 1;
+  if (PUMP_UNLIKELY(chained != 0)) {
+    PUMP_STORE(&mine->chained, chained - 1);
+    factor = CHAINED_FACTOR;
+  }
+  uint32_t since = PUMP_LOAD(&mine->since_marker) + 1;
+  uint64_t touched = PUMP_LOAD(&mine->touched_bytes) + touched_bytes;
+  PUMP_STORE(&mine->since_marker, since);
+  PUMP_STORE(&mine->touched_bytes, touched);
+  return since >= factor * MARKER_OPERATIONS || touched >= factor * MARKER_BYTES ||
+         now_ns - PUMP_LOAD(&mine->marked_ns) >= factor * MARKER_NS;
+}
+
 void pump_progress_issued(uint32_t stream_index, CUstream stream, uint64_t seq,
                           uint64_t now_ns, uint64_t touched_bytes) {
   if (stream_index >= PUMP_MAX_STREAMS) return;
   struct stream *mine = &streams[stream_index];
   pump_raise(&mine->issued, seq);
-  pump_raise(&pump_shm->progress[stream_index].issued_seq, seq);
-  uint32_t since = PUMP_ADD(&mine->since_marker, 1) + 1;
-  if (stream_index == 0) return;
-  uint64_t touched = PUMP_ADD(&mine->touched_bytes, touched_bytes) + touched_bytes;
-  if (since < MARKER_OPERATIONS && touched < MARKER_BYTES &&
-      now_ns - PUMP_LOAD(&mine->marked_ns) < MARKER_NS)
-    return;
+  PUMP_STORE(&pump_shm->progress[stream_index].issued_seq, seq); /* for show */
+  if (!marker_is_due(mine, now_ns, touched_bytes) || stream_index == 0) return;
   uint32_t device = PUMP_LOAD(&mine->device);
-  pump_set_need(device);
+  pump_set_need(device, true);
   if ((uintptr_t)stream <= 2) /* record on exactly the stream that the key names */
     stream =
         (PUMP_LOAD(&keys[stream_index]) & 7) == 2 ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
   CUcontext context = __atomic_load_n(&mine->context, __ATOMIC_RELAXED);
-  if (!pump_marker_record(device, context, stream_index, stream, seq)) return;
+  if (context == NULL ||
+      !pump_marker_record(device, context, PUMP_LOAD(&mine->context_index), stream_index,
+                          stream, seq))
+    return;
   PUMP_STORE(&mine->marked_ns, now_ns);
   PUMP_STORE(&mine->since_marker, 0);
   PUMP_STORE(&mine->touched_bytes, 0);
+}
+
+void pump_progress_chained(uint32_t stream_index) {
+  if (stream_index < PUMP_MAX_STREAMS)
+    PUMP_STORE(&streams[stream_index].chained, CHAINED_OPERATIONS);
 }
 
 void pump_progress_stream_synced(uint32_t stream_index, uint64_t seq_before) {
@@ -297,6 +332,13 @@ void pump_progress_event_synced(CUevent event) {
   uint64_t where = PUMP_LOAD_ACQUIRE(&events[place].where);
   if (PUMP_LOAD(&events[place].event) != (uint64_t)(uintptr_t)event) return;
   pump_progress_advance((uint32_t)(where & 1023), where >> 10);
+}
+
+void pump_progress_event_gone(CUevent event) {
+  if (event == NULL) return;
+  uint64_t *word = &events[event_place(event)].event;
+  uint64_t seen = (uint64_t)(uintptr_t)event;
+  __atomic_compare_exchange_n(word, &seen, 0, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 }
 
 /* ---- life ------------------------------------------------------------------------- */

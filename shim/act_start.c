@@ -46,7 +46,7 @@ void pump_act_fork_child(void) {
   pump_link_fork_child();
   pump_attach_fork_child();
   pump_context_fork_child();
-  pump_executor_fork_child();
+  pump_slot_fork_child();
   pump_populate_fork_child();
   pump_progress_fork_child();
   pump_marker_fork_child();

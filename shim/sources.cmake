@@ -15,6 +15,7 @@ set(PUMP_OBSERVE_SOURCES
   observe_copy.c
   observe_stream.c)
 set(PUMP_ACT_SOURCES
+  act_adapt.c
   act_attach.c
   act_context.c
   act_executor.c
@@ -26,7 +27,8 @@ set(PUMP_ACT_SOURCES
   act_populate.c
   act_progress.c
   act_start.c
-  act_summary.c)
+  act_summary.c
+  act_validate.c)
 
 add_library(pump SHARED ${PUMP_OBSERVE_SOURCES} ${PUMP_ACT_SOURCES})
 target_link_libraries(pump PRIVATE pump_flags Threads::Threads ${CMAKE_DL_LIBS})

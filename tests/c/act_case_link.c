@@ -166,6 +166,7 @@ SCENARIO(commands_of_the_daemon_are_carried_out_and_a_dead_worker_is_replaced) {
   pump_act_context_seen(0, context);
   uint32_t slot = harness_allocate(0, 16);
   pump_act_populate(slot, 1);
+  pump_set_need(0, true);
   pumpd_accept_and_attach(1);
   for (uint64_t life = 1; life <= 3; life++) {
     struct pump_command command = {.slot = slot,
@@ -276,6 +277,7 @@ SCENARIO(without_a_daemon_the_job_goes_on_and_says_so_once) {
   pump_act_context_seen(0, context);
   uint32_t slot = harness_allocate(0, 4);
   pump_act_populate(slot, 1);
+  pump_set_need(0, true);
   EVENTUALLY(PUMP_LOAD(&pump_shm->shim_counters.populate_bytes) == 4 * PUMP_BLOCK_BYTES);
   harness_sleep_us(4000000);
 }
@@ -357,6 +359,7 @@ static void *hammer(void *context) {
     if (pump_event_reserve(pump_shm, 1, &position)) pump_event_publish(pump_shm, position);
     uint32_t slot = harness_allocate(0, 1);
     pump_act_populate(slot, 1);
+    pump_set_need(0, true);
     harness_sleep_us(200);
     harness_free(slot);
   }

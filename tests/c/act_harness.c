@@ -143,23 +143,53 @@ static CUresult fake_event_record(CUevent event, CUstream stream) {
   recorded->position = PUMP_LOAD(&on->issued);
   return CUDA_SUCCESS;
 }
+static void check_alive(uint64_t address, uint64_t bytes) {
+  for (uint64_t at = address; at < address + bytes; at += PUMP_BLOCK_BYTES)
+    CHECK(!PUMP_LOAD(&freed[at / PUMP_BLOCK_BYTES]));
+}
+
+/* The slice on an executor's stream is known to have arrived. */
+static void arrive(struct fake_stream *stream) {
+  check_alive(stream->flight_address, stream->flight_bytes);
+  __atomic_fetch_sub(&fake.flight_bytes[stream->flight_direction], stream->flight_bytes,
+                     __ATOMIC_RELAXED);
+  stream->flight_bytes = 0;
+}
+
 static CUresult fake_event_query(CUevent event) {
   const struct fake_event *asked = (struct fake_event *)(void *)event;
   CHECK(!PUMP_LOAD(&context_of(asked->context)->destroyed));
+  CHECK(current == asked->context);
+  if (asked->stream->executor) {
+    if (PUMP_LOAD(&fake.late) != 0) return CUDA_ERROR_NOT_READY;
+    arrive(asked->stream);
+    return CUDA_SUCCESS;
+  }
   uint32_t error = PUMP_LOAD(&fake.query_error);
   if (error != 0) return (CUresult)error;
   return PUMP_LOAD(&asked->stream->executed) >= asked->position ? CUDA_SUCCESS
                                                                 : CUDA_ERROR_NOT_READY;
 }
 static CUresult fake_event_synchronize(CUevent event) {
-  CHECK(((struct fake_event *)(void *)event)->stream->executor);
+  struct fake_stream *on = ((struct fake_event *)(void *)event)->stream;
+  CHECK(on->executor);
+  while (PUMP_LOAD(&fake.late) != 0) harness_sleep_us(100);
+  arrive(on);
   return CUDA_SUCCESS;
 }
 
 static CUresult fake_prefetch(CUdeviceptr address, size_t bytes, CUmemLocation location,
                               unsigned int flags, CUstream stream) {
-  const struct fake_stream *on = (struct fake_stream *)(void *)stream;
+  struct fake_stream *on = (struct fake_stream *)(void *)stream;
   struct fake_context *context = context_of(on->context);
+  uint32_t direction =
+      location.type == CU_MEM_LOCATION_TYPE_DEVICE ? PUMP_TO_GPU : PUMP_TO_HOST;
+  if (on->flight_bytes != 0) PUMP_ADD(&fake.busy_stream, 1);
+  on->flight_address = address;
+  on->flight_bytes = bytes;
+  on->flight_direction = direction;
+  uint64_t flight = PUMP_ADD(&fake.flight_bytes[direction], bytes) + bytes;
+  pump_raise(&fake.flight_bytes_peak[direction], flight);
   CHECK(flags == 0 && bytes <= PUMP_SLICE_BYTES && current == on->context);
   if (mode != CU_STREAM_CAPTURE_MODE_RELAXED) PUMP_ADD(&fake.not_relaxed, 1);
   uint32_t running = PUMP_ADD(&fake.running, 1) + 1;
@@ -170,10 +200,10 @@ static CUresult fake_prefetch(CUdeviceptr address, size_t bytes, CUmemLocation l
   if (slow != 0) harness_sleep_us(harness_random() % (2 * slow));
   while (PUMP_LOAD(&fake.hold) != 0) harness_sleep_us(100);
   /* From the first moment to the last the memory must have been the program's. */
-  for (uint64_t at = address; at < address + bytes; at += PUMP_BLOCK_BYTES)
-    CHECK(!PUMP_LOAD(&freed[at / PUMP_BLOCK_BYTES]));
+  check_alive(address, bytes);
   CHECK(!PUMP_LOAD(&context->destroyed));
   uint32_t error = PUMP_LOAD(&fake.prefetch_error);
+  if (error != 0) arrive(on);
   if (error == 0)
     PUMP_ADD(location.type == CU_MEM_LOCATION_TYPE_DEVICE ? &fake.to_gpu_bytes
                                                           : &fake.to_host_bytes,
@@ -293,7 +323,7 @@ void worker_forget(void) {
 static struct {
   const char *name;
   void (*run)(void);
-} scenarios[64];
+} scenarios[128];
 static int scenario_count;
 
 void harness_register(const char *name, void (*run)(void)) {

@@ -54,6 +54,7 @@ extern struct fake {
   uint32_t create_error;   /* CUresult of every cuStreamCreate and cuEventCreate */
   uint32_t capturing;      /* cuStreamIsCapturing says so */
   uint32_t hold;           /* 1: prefetches wait until it is 0 again */
+  uint32_t late;           /* 1: prefetches return, but arrive only when it is 0 again */
   uint32_t running;        /* prefetches in the driver now */
   uint32_t running_peak;
   uint32_t prefetches; /* ever */
@@ -61,13 +62,18 @@ extern struct fake {
   uint32_t events_alive, streams_alive;
   uint32_t not_relaxed; /* prefetches or records outside RELAXED capture mode */
   uint64_t to_gpu_bytes, to_host_bytes;
+  uint64_t flight_bytes[PUMP_DIRECTIONS]; /* called for and not known to have arrived */
+  uint64_t flight_bytes_peak[PUMP_DIRECTIONS];
+  uint32_t busy_stream; /* prefetches on a stream that had one in flight */
 } fake;
 
 /* A stream of the program: operations are issued and executed by the test. */
 struct fake_stream {
   CUcontext context;
-  bool executor; /* of the shim: events on it are complete at once */
+  bool executor; /* of the shim: events on it are complete unless fake.late */
   uint64_t issued, executed;
+  uint64_t flight_address, flight_bytes; /* executor: the slice in flight */
+  uint32_t flight_direction;
 };
 
 CUcontext fake_context_create(CUdevice device);

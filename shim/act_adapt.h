@@ -1,0 +1,63 @@
+/* act_adapt.h - how many threads move blocks, and how many slices each keeps in flight.
+ *
+ * A controller without clock, thread or lock: measurements in, numbers out. Who
+ * starts threads and lets them sleep is act_executor.c.
+ *
+ * DESIGN. Two resources limit a direction: the link, and CPU time in the driver. One
+ * thread is enough while the link is what everybody waits for; another one helps only
+ * while threads spend their time inside the driver's call, and costs the program a
+ * processor. Nobody knows which it is before measuring, so the controller tries.
+ *
+ * Measured is the rate, by Little's law: slices in flight x bytes of a slice / time of a
+ * slice. Only slices that were taken while others waited count, for without a queue
+ * the rate is that of the worker. After a window of them one thread more is tried and
+ * kept if the rate grows by a quarter of what a perfect thread would bring; one
+ * thread less is kept if the rate does not fall. What failed is tried again after
+ * ever longer rests. Thresholds for up and down lie apart, so noise cannot swing it.
+ *
+ * A second slice in flight hides the pause between two slices of a thread. It also
+ * makes a free wait twice as long, so it goes when slices take very long.
+ */
+#ifndef PUMP_ACT_ADAPT_H
+#define PUMP_ACT_ADAPT_H
+
+#include <stdint.h>
+
+struct pump_adapt_bounds {
+  uint32_t threads_min, threads_max;
+  uint32_t slices_max;   /* a thread; 1 where the driver's call blocks until the end */
+  uint64_t flight_bytes; /* all threads together may have in the driver */
+};
+
+/* One slice that has arrived. */
+struct pump_adapt_sample {
+  uint64_t call_ns;   /* inside the driver's call */
+  uint64_t done_ns;   /* from its return to the completion */
+  uint64_t bytes;     /* of the slice */
+  uint32_t waiting;   /* commands that waited when this one was taken */
+  uint32_t in_flight; /* slices of the direction in the driver, this one included */
+};
+
+struct pump_adapt {
+  /* the answer */
+  uint32_t threads; /* that shall work */
+  uint32_t slices;  /* that each may have in flight */
+  /* the present window */
+  uint32_t count;
+  uint64_t call_ns, done_ns, bytes, in_flight; /* sums */
+  uint64_t slice_ns;                           /* time of a slice, running mean */
+  /* the search */
+  int32_t trial;       /* +1, -1: that many threads are on trial; 0: none are */
+  int32_t failed;      /* the direction of the last trial if it failed, else 0 */
+  uint32_t rest;       /* windows until the next trial */
+  uint32_t patience;   /* length of the rest after the next failure */
+  double before;       /* bytes a nanosecond before the trial */
+  double before_bytes; /* mean length of a slice then */
+};
+
+struct pump_adapt pump_adapt_begin(const struct pump_adapt_bounds *bounds);
+struct pump_adapt pump_adapt_next(struct pump_adapt state,
+                                  const struct pump_adapt_bounds *bounds,
+                                  const struct pump_adapt_sample *sample);
+
+#endif

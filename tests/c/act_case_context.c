@@ -1,0 +1,234 @@
+/* act_case_context.c - scenarios of several contexts on one device, and of streams,
+ * events and launches whose markers need care. */
+#include <pthread.h>
+
+#include "act_harness.h"
+
+static uint64_t executed(uint32_t index) {
+  return PUMP_LOAD(&pump_shm->progress[index].executed_seq);
+}
+
+static CUcontext begin(void) {
+  CUcontext context = fake_context_create(0);
+  pump_act_start();
+  pump_act_context_seen(0, context);
+  pump_set_need(0, true);
+  return context;
+}
+
+/* Issues one operation as a launch hook would; the stream's context is current. */
+static uint64_t issue(CUstream stream, uint64_t now_ns) {
+  uint32_t index = pump_stream_index(stream, false);
+  uint64_t seq = PUMP_ADD(&pump_shm->header.next_seq, 1);
+  PUMP_ADD(&((struct fake_stream *)(void *)stream)->issued, 1);
+  pump_progress_issued(index, stream, seq, now_ns, 0);
+  return seq;
+}
+
+/* Issues and executes until progress follows: markers of the context are there. */
+static void warm(CUcontext context, CUstream stream) {
+  pump_real.cuCtxSetCurrent(context);
+  uint64_t now_ns = pump_now_ns(), seq;
+  EVENTUALLY((seq = issue(stream, now_ns += 1000000)) != 0 &&
+             (fake_execute(stream, 1), harness_sleep_us(2000), 1) &&
+             executed(pump_stream_index(stream, false)) == seq);
+}
+
+static struct pump_command one_block(uint32_t slot) {
+  return (struct pump_command){.slot = slot,
+                               .generation = harness_generation(slot),
+                               .length_bytes = PUMP_BLOCK_BYTES,
+                               .observed_seq = UINT64_MAX};
+}
+
+static void end(CUcontext context) {
+  pump_act_context_gone(context);
+  fake_context_destroy(context); /* nothing of ours may be left in it */
+}
+
+SCENARIO(another_context_of_the_device_takes_over_at_once) {
+  CUcontext first = begin(), second = fake_context_create(0);
+  pump_act_context_seen(0, second);
+  uint32_t slot = harness_allocate(0, 4);
+  for (uint32_t d = 0; d < PUMP_DIRECTIONS; d++) {
+    CHECK(worker_submit(0, d, one_block(slot)));
+    CHECK(worker_reap(0, d) == PUMP_RESULT_MOVED);
+  }
+  end(first);
+  for (uint32_t d = 0; d < PUMP_DIRECTIONS; d++) {
+    CHECK(worker_submit(0, d, one_block(slot))); /* no sign of life of the program */
+    CHECK(worker_reap(0, d) == PUMP_RESULT_MOVED);
+  }
+  end(second);
+}
+
+SCENARIO(markers_of_every_context_of_a_device_tell_its_progress) {
+  CUcontext contexts[3] = {begin(), fake_context_create(0), fake_context_create(0)};
+  CUstream streams[3];
+  for (int i = 0; i < 3; i++) {
+    pump_act_context_seen(0, contexts[i]);
+    streams[i] = fake_stream_create(contexts[i]);
+    warm(contexts[i], streams[i]);
+  }
+  uint64_t last[3], now_ns = pump_now_ns();
+  for (int round = 0; round < 12; round++)
+    for (int i = 0; i < 3; i++) {
+      pump_real.cuCtxSetCurrent(contexts[i]);
+      last[i] = issue(streams[i], now_ns += 1000000);
+    }
+  for (int i = 2; i >= 0; i--) {
+    uint32_t index = pump_stream_index(streams[i], false);
+    CHECK(executed(index) < last[i]);
+    fake_execute(streams[i], 12);
+    EVENTUALLY(executed(index) == last[i]);
+  }
+}
+
+SCENARIO(a_context_that_ends_leaves_the_markers_of_the_others_alone) {
+  CUcontext first = begin(), second = fake_context_create(0);
+  pump_act_context_seen(0, second);
+  CUstream of_first = fake_stream_create(first), of_second = fake_stream_create(second);
+  warm(first, of_first);
+  warm(second, of_second);
+  for (int life = 0; life < 3; life++) {
+    for (int i = 0; i < 50; i++) issue(of_second, pump_now_ns()); /* none executes */
+    end(second);
+    CHECK(executed(pump_stream_index(of_first, false)) != 0);
+    warm(first, of_first);
+    second = fake_context_create(0);
+    pump_act_context_seen(0, second);
+    of_second = fake_stream_create(second);
+    warm(second, of_second);
+  }
+  end(first);
+  warm(second, of_second);
+  end(second);
+  CHECK(PUMP_LOAD(&fake.events_alive) == 0 && PUMP_LOAD(&fake.streams_alive) == 0);
+}
+
+/* Issues in one context while another one comes and goes. */
+static uint32_t issuing;
+static void *issue_on(void *argument) {
+  CUcontext context = argument;
+  pump_real.cuCtxSetCurrent(context);
+  CUstream stream = fake_stream_create(context);
+  while (__atomic_load_n(&issuing, __ATOMIC_ACQUIRE) != 0) {
+    issue(stream, pump_now_ns());
+    fake_execute(stream, 1);
+  }
+  return NULL;
+}
+
+SCENARIO(contexts_come_and_go_while_another_one_works) {
+  CUcontext working = begin();
+  issuing = 1;
+  pthread_t thread;
+  CHECK(pthread_create(&thread, NULL, issue_on, working) == 0);
+  for (int life = 0; life < 30; life++) {
+    CUcontext other = fake_context_create(0);
+    pump_act_context_seen(0, other);
+    CUstream stream = fake_stream_create(other);
+    for (int i = 0; i < 20; i++) {
+      issue(stream, pump_now_ns());
+      harness_sleep_us(harness_random() % 200);
+    }
+    end(other);
+  }
+  __atomic_store_n(&issuing, 0, __ATOMIC_RELEASE);
+  pthread_join(thread, NULL);
+  end(working);
+}
+
+SCENARIO(a_marker_after_a_long_pause_is_seen_at_once) {
+  CUcontext context = begin();
+  CUstream stream = fake_stream_create(context);
+  warm(context, stream);
+  for (int i = 0; i < 40; i++) {
+    EVENTUALLY(PUMP_LOAD(&pump_set_of(0)->mark_asleep) == 1);
+    harness_sleep_us(harness_random() % 1000);
+    uint64_t begin_ns = pump_now_ns(), seq = issue(stream, begin_ns);
+    fake_execute(stream, 1);
+    EVENTUALLY(executed(pump_stream_index(stream, false)) == seq);
+    CHECK(pump_now_ns() - begin_ns < 500000000); /* not by the end of an idle sleep */
+  }
+}
+
+/* The marker thread falls asleep whenever it likes; no wake-up may be lost then. */
+SCENARIO(a_marker_that_meets_the_thread_falling_asleep_is_seen_at_once) {
+  CUcontext context = begin();
+  CUstream stream = fake_stream_create(context);
+  warm(context, stream);
+  for (int i = 0; i < 200; i++) {
+    harness_sleep_us(4500 + harness_random() % 1500); /* it lingers for 5 ms */
+    uint64_t begin_ns = pump_now_ns(), seq = issue(stream, begin_ns);
+    fake_execute(stream, 1);
+    EVENTUALLY(executed(pump_stream_index(stream, false)) == seq);
+    CHECK(pump_now_ns() - begin_ns < 500000000);
+  }
+}
+
+SCENARIO(a_program_that_goes_on_wakes_nobody) {
+  CUcontext context = begin();
+  CUstream stream = fake_stream_create(context);
+  warm(context, stream);
+  issue(stream, pump_now_ns()); /* not executed: the thread polls from now on */
+  harness_sleep_us(5000);
+  uint32_t bell = PUMP_LOAD(&pump_set_of(0)->mark_bell);
+  for (int i = 0; i < 50; i++) {
+    issue(stream, pump_now_ns());
+    harness_sleep_us(1000);
+  }
+  CHECK(PUMP_LOAD(&pump_set_of(0)->mark_bell) == bell);
+  CHECK(PUMP_LOAD(&fake.records) >= 50);
+}
+
+SCENARIO(chained_launches_get_few_markers_and_not_none) {
+  CUcontext context = begin();
+  CUstream stream = fake_stream_create(context), plain = fake_stream_create(context);
+  warm(context, stream);
+  warm(context, plain);
+  uint32_t index = pump_stream_index(stream, false);
+  uint64_t now_ns = pump_now_ns() + 1000000000;
+  issue(stream, now_ns);
+  uint32_t before = PUMP_LOAD(&fake.records);
+  for (int i = 0; i < 256; i++) {
+    pump_progress_chained(index);
+    issue(stream, now_ns);
+  }
+  CHECK(PUMP_LOAD(&fake.records) - before == 4); /* plain ones would get 16 */
+  issue(plain, now_ns);
+  before = PUMP_LOAD(&fake.records);
+  for (int i = 0; i < 32; i++) issue(plain, now_ns);
+  CHECK(PUMP_LOAD(&fake.records) - before == 2); /* other streams are as they were */
+  for (int i = 0; i < 64; i++) issue(stream, now_ns);
+  before = PUMP_LOAD(&fake.records);
+  for (int i = 0; i < 64; i++) issue(stream, now_ns);
+  CHECK(PUMP_LOAD(&fake.records) - before == 4); /* and so is this one, by now */
+}
+
+SCENARIO(an_event_that_is_gone_says_nothing_about_its_successor) {
+  CUcontext context = begin();
+  CUstream stream = fake_stream_create(context);
+  uint32_t index = pump_stream_index(stream, false);
+  CUevent event = (CUevent)(void *)&index;
+  pump_progress_event_recorded(event, index, 500);
+  pump_progress_event_gone((CUevent)(void *)&stream); /* another one */
+  pump_progress_event_gone(event);
+  pump_progress_event_synced(event); /* the same handle, a new event, never recorded */
+  CHECK(executed(index) == 0);
+  pump_progress_event_recorded(event, index, 600);
+  pump_progress_event_synced(event);
+  CHECK(executed(index) == 600);
+}
+
+SCENARIO(a_caller_that_knows_its_context_finds_the_same_slots) {
+  CUcontext first = begin(), second = fake_context_create(0);
+  pump_act_context_seen(0, second);
+  CUstream stream = fake_stream_create(second);
+  uint32_t legacy = pump_stream_index(NULL, false), own = pump_stream_index(NULL, true),
+           index = pump_stream_index(stream, false);
+  CHECK(pump_stream_index_in(second, NULL, false) == legacy);
+  CHECK(pump_stream_index_in(second, NULL, true) == own);
+  CHECK(pump_stream_index_in(second, stream, false) == index);
+  CHECK(pump_stream_index_in(first, NULL, false) != legacy);
+}
