@@ -6,6 +6,7 @@ same path and attach again.
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import socket
@@ -64,6 +65,8 @@ def _parser() -> OneLineParser:
         help=f"{', '.join(LOG_LEVELS)} (default: {DEFAULT_LOG_LEVEL})",
     )
     add("--log-file", metavar="FILE", help="append log lines to FILE (default: no log)")
+    add("--record", metavar="FILE", help="record clients to FILE, FILE.2, ..., over what is there")
+    add("--record-job", metavar="JSON", default="", help="facts for the recordings' header")
     return parser
 
 
@@ -75,12 +78,29 @@ def _job(asked: Namespace) -> int:
     place = Place(asked.socket)
     warm.name_process("pumpd")
     log.info("serves job %d on %s, policy %s", asked.job_pid, asked.socket, asked.policy)
-    settings = WorkerSettings(asked.policy, asked.log_level, asked.log_file, client_pid=0)
+    settings = WorkerSettings(
+        asked.policy,
+        asked.log_level,
+        asked.log_file,
+        client_pid=0,
+        record=asked.record and str(Path(asked.record).absolute()),
+        record_job=_json_object(asked.record_job),
+    )
     try:
         Supervisor(listener, JobWatch(asked.job_pid, asked.job_pidfd), settings).run()
     finally:
         place.leave()
     return 0
+
+
+def _json_object(text: str) -> str:
+    try:
+        sound = not text or isinstance(json.loads(text), dict)
+    except (ValueError, RecursionError):
+        sound = False
+    if not sound:
+        raise BadInputError("--record-job: not a JSON object")
+    return text
 
 
 def _listener(path: str, fd: int | None) -> socket.socket:

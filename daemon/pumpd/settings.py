@@ -14,9 +14,16 @@ class WorkerSettings:
     log_file: absolute path to append to, or None for no log.
     client_pid: process id of the client by peer credentials; 0 when the client
         lives in a process namespace that pumpd cannot see.
+    record: absolute path of the job's recording, or None.
+    record_job: what pump-run tells of the job for its header, a JSON object; may be empty.
+    client_number: which of the job's clients this is, from 1, in order of admission; one
+        that attaches again counts again.
     """
 
     policy: str
     log_level: str
     log_file: str | None
     client_pid: int
+    record: str | None = None
+    record_job: str = ""
+    client_number: int = 1

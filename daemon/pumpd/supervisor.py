@@ -49,7 +49,7 @@ log = logging.getLogger("pumpd")
 class Supervisor:
     """Serves `listener` until the job has ended. Call run() once; it closes everything.
 
-    settings: what each worker gets, but for client_pid.
+    settings: what each worker gets, but for client_pid and client_number.
     load: imports the worker loop, inside the warm process.
     """
 
@@ -67,6 +67,7 @@ class Supervisor:
         self._selector = selectors.DefaultSelector()
         self._handshakes: dict[socket.socket, float] = {}  # connection -> deadline
         self._lifelines: dict[int, int] = {}  # read end -> client pid
+        self._admitted = 0  # clients ever
         self._warm: socket.socket | None = None
         self._warm_pid = 0
         self._warm_started = 0.0
@@ -211,7 +212,9 @@ class Supervisor:
             lifeline_read, lifeline_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
             link.send_welcome(connection, link.WELCOME_OK, memfd)
             assert self._warm is not None
-            warm.request_worker(self._warm, client_pid, memfd, connection.fileno(), lifeline_write)
+            self._admitted += 1
+            client = (client_pid, self._admitted)
+            warm.request_worker(self._warm, client, memfd, connection.fileno(), lifeline_write)
             self._lifelines[lifeline_read] = client_pid
             self._watch_worker(lifeline_read)
             lifeline_read = None

@@ -1,7 +1,7 @@
 """The warm process: has done a worker's imports, and forks one worker for each client.
 
 It is forked from the supervisor and owned by it; nothing else talks to it. A request is
-one datagram (the client's pid) with three descriptors:
+one datagram (the client's pid and number) with three descriptors:
 
     memfd        the client's mapping
     connection   the client's socket, non-blocking
@@ -32,7 +32,7 @@ from pumpd.settings import WorkerSettings
 
 WorkerRun = Callable[[int, socket.socket, WorkerSettings], None]
 
-REQUEST = struct.Struct("<I")  # client_pid
+REQUEST = struct.Struct("<II")  # client_pid, client_number
 REQUEST_DESCRIPTORS = 3
 READY = b"ready"
 
@@ -47,10 +47,13 @@ def load_worker() -> WorkerRun:
 
 
 def request_worker(
-    requests: socket.socket, client_pid: int, memfd: int, connection: int, lifeline: int
+    requests: socket.socket, client: tuple[int, int], memfd: int, connection: int, lifeline: int
 ) -> None:
-    """Supervisor's side: asks for a worker. Never blocks; raises OSError."""
-    data = REQUEST.pack(client_pid)
+    """Supervisor's side: asks for a worker. Never blocks; raises OSError.
+
+    client: its process id and its number.
+    """
+    data = REQUEST.pack(*client)
     flags = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
     socket.send_fds(requests, [data], [memfd, connection, lifeline], flags)
 
@@ -92,10 +95,11 @@ def _start(
         if len(data) != REQUEST.size or len(fds) != REQUEST_DESCRIPTORS:
             log.error("request with %d bytes and %d descriptors", len(data), len(fds))
             return
-        (client_pid,) = REQUEST.unpack(data)
+        client_pid, number = REQUEST.unpack(data)
+        own = dataclasses.replace(settings, client_pid=client_pid, client_number=number)
         if os.fork() == 0:
             requests.close()
-            _work(worker, fds, dataclasses.replace(settings, client_pid=client_pid))
+            _work(worker, fds, own)
     except OSError as error:  # no more processes or memory: the client is told by its socket
         log.error("cannot fork a worker: %s", error)
     finally:

@@ -1,8 +1,8 @@
 """The environments of a job and of its pumpd, as functions of the user's. No I/O.
 
-The shim reads PUMP_SOCKET, PUMP_BUDGET, PUMP_LIMIT, PUMP_LOG_LEVEL, PUMP_LOG_FILE and
-PUMP_DISABLE; the virtual driver reads PUMP_VIRTUAL_PROFILE. Whatever an outer pump-run
-left of these is replaced: a pump-run inside another is a job of its own.
+The shim reads PUMP_SOCKET, PUMP_BUDGET, PUMP_LIMIT, PUMP_LOG_LEVEL, PUMP_LOG_FILE,
+PUMP_RECORD and PUMP_DISABLE; the virtual driver reads PUMP_VIRTUAL_PROFILE. Whatever an
+outer pump-run left of these is replaced: a pump-run inside another is a job of its own.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ from pump.cli.lines import BadInputError
 from pump.config.job import JobConfig
 
 SHIM = "libpump.so"
-OURS = ("PUMP_SOCKET", "PUMP_BUDGET", "PUMP_LIMIT", "PUMP_LOG_LEVEL", "PUMP_LOG_FILE")
+OURS = (
+    *("PUMP_SOCKET", "PUMP_BUDGET", "PUMP_LIMIT", "PUMP_LOG_LEVEL", "PUMP_LOG_FILE"),
+    "PUMP_RECORD",
+)
 
 
 class Parts(NamedTuple):
@@ -51,6 +54,8 @@ def for_job(config: JobConfig, parts: Parts, environ: Mapping[str, str]) -> dict
         job["PUMP_LOG_FILE"] = config.log_file
         if parts.socket_path:
             job["PUMP_SOCKET"] = parts.socket_path
+        if parts.socket_path and config.record:  # nobody else would write it
+            job["PUMP_RECORD"] = config.record
     if parts.virtual_folder is not None and parts.virtual_profile is not None:
         folder = _listable(parts.virtual_folder, "LD_LIBRARY_PATH", ":;")
         old = [p for p in environ.get("LD_LIBRARY_PATH", "").split(":") if p and p != folder]

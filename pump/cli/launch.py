@@ -40,8 +40,10 @@ class NoPumpdError(Exception):
     """pumpd was not started; the text says why."""
 
 
-def start_pumpd(config: JobConfig, environ: Mapping[str, str]) -> str:
+def start_pumpd(config: JobConfig, environ: Mapping[str, str], record_job: str = "") -> str:
     """Starts pumpd for the job that this process becomes; returns the socket's path.
+
+    record_job: facts of the job for the header of its recording, a JSON object.
 
     Raises NoPumpdError. Leaves no descriptor, child or folder behind when it fails.
     """
@@ -56,7 +58,7 @@ def start_pumpd(config: JobConfig, environ: Mapping[str, str]) -> str:
         listener.bind(path)
         listener.listen(BACKLOG)
         job_fd = _pidfd(job_pid)
-        command = _pumpd_command(config, path, job_pid, job_fd is not None)
+        command = _pumpd_command(config, path, job_pid, job_fd is not None, record_job)
         _spawn(
             _Descriptors(listener.fileno(), job_fd, config.log_file),
             command,
@@ -82,7 +84,9 @@ def _pidfd(pid: int) -> int | None:
         return None
 
 
-def _pumpd_command(config: JobConfig, path: str, job_pid: int, with_pidfd: bool) -> list[str]:
+def _pumpd_command(
+    config: JobConfig, path: str, job_pid: int, with_pidfd: bool, record_job: str
+) -> list[str]:
     # -P: the working folder is no place to import from.
     command = [sys.executable, "-P", "-m", "pumpd", "job"]
     command += ["--fd", str(PUMPD_LISTENER_FD), "--socket", path, "--job-pid", str(job_pid)]
@@ -91,6 +95,8 @@ def _pumpd_command(config: JobConfig, path: str, job_pid: int, with_pidfd: bool)
     command += ["--policy", config.policy, "--log-level", config.log_level]
     if config.log_file:
         command += ["--log-file", config.log_file]
+    if config.record:
+        command += ["--record", config.record, "--record-job", record_job]
     return command
 
 

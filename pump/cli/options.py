@@ -54,6 +54,7 @@ def parse(argv: list[str]) -> JobConfig:
         virtual_settings=dict(asked.virtual_set),
         log_level=level or DEFAULT_LOG_LEVEL,
         log_file=asked.log_file or "",
+        record=asked.record or "",
     )
 
 
@@ -120,6 +121,12 @@ def _parser() -> argparse.ArgumentParser:
         type=checked(_log_file),
         help="append log lines to FILE",
     )
+    add(
+        "--record",
+        metavar="FILE",
+        type=checked(_record_file),
+        help="record what the program asks of the GPU, over what FILE holds (pump trace info)",
+    )
     add("-v", action="count", default=0, help="same as --log-level info; -vv: debug")
     add("--version", action="version", version=f"pump {pump.__version__}", help="show the version")
     add("-h", "--help", action="help", help="show this text")
@@ -174,11 +181,24 @@ def _setting(text: str) -> tuple[str, str]:
 
 
 def _log_file(text: str) -> str:
+    return _writable(text, os.O_APPEND)
+
+
+def _record_file(text: str) -> str:
+    """Only looks: what an older recording holds is kept until the command is sure to start."""
+    if os.path.exists(text) and not os.path.isfile(text) and not os.path.isdir(text):
+        raise BadValueError(f"cannot write to '{text}': not a regular file")
+    return _writable(text, 0)
+
+
+def _writable(text: str, flags: int) -> str:
     if not text:
         raise BadValueError("the file name is empty")
     path = os.path.abspath(text)
     try:
-        os.close(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666))
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | flags, 0o666))
     except OSError as error:
         raise BadValueError(f"cannot write to '{text}': {error.strerror}") from None
+    except ValueError:
+        raise BadValueError("the file name holds a zero byte") from None
     return path

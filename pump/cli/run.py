@@ -33,7 +33,9 @@ def _run(config: JobConfig, environ: dict[str, str]) -> None:
     program = command.find(config.command[0], environ)
     environment.for_job(config, parts, environ)  # raises before anything has started
     if parts.shim:
-        parts = parts._replace(socket_path=_pumpd(config, environ))
+        parts = parts._replace(socket_path=_pumpd(config, environ, _recording(config)))
+    elif config.record:
+        say(PROGRAM, "records nothing, because PUMP_DISABLE is set")
     command.execute(program, config.command, environment.for_job(config, parts, environ))
 
 
@@ -75,11 +77,22 @@ def _profile(name: str, settings: dict[str, str]) -> str:
         raise BadInputError(f"--virtual: {error}") from None
 
 
-def _pumpd(config: JobConfig, environ: dict[str, str]) -> str | None:
+def _recording(config: JobConfig) -> str:
+    """Prepares the file that --record names; what its header tells of the job, or ""."""
+    if not config.record:
+        return ""
+    from pump.cli import recording
+
+    recording.clear(config.record)
+    return recording.job_facts(config)
+
+
+def _pumpd(config: JobConfig, environ: dict[str, str], record_job: str) -> str | None:
     from pump.cli import launch
 
     try:
-        return launch.start_pumpd(config, environ)
+        return launch.start_pumpd(config, environ, record_job)
     except launch.NoPumpdError as error:
-        say(PROGRAM, f"runs without prefetching, pumpd cannot start: {error}")
+        without = "prefetching and recording" if config.record else "prefetching"
+        say(PROGRAM, f"runs without {without}, pumpd cannot start: {error}")
         return None

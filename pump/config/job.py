@@ -21,6 +21,7 @@ class JobConfig(NamedTuple):
     virtual: name of a device profile or path of one, None on a real GPU.
     virtual_settings: changes to that profile, by key.
     log_file: absolute path or "".
+    record: absolute path of the recording or "".
     command: program and arguments, never empty.
     """
 
@@ -33,3 +34,4 @@ class JobConfig(NamedTuple):
     virtual_settings: dict[str, str] = {}  # noqa: RUF012  (never changed)
     log_level: str = DEFAULT_LOG_LEVEL
     log_file: str = ""
+    record: str = ""

@@ -38,6 +38,13 @@ def test_the_kill_switch_removes_an_outer_shim_as_well() -> None:
     assert inner == {"PUMP_DISABLE": "1"}
 
 
+def test_the_shim_reports_everything_only_where_a_pumpd_can_record_it() -> None:
+    config = CONFIG._replace(record="/t")
+    assert for_job(config, Parts(SHIM, socket_path="/s"), {})["PUMP_RECORD"] == "/t"
+    for parts in (Parts(SHIM), Parts(None)):
+        assert "PUMP_RECORD" not in for_job(config, parts, {"PUMP_RECORD": "/outer"})
+
+
 def test_the_virtual_driver_comes_first_and_once() -> None:
     parts = Parts(None, virtual_folder="/v", virtual_profile="memory=1")
     job = for_job(CONFIG, parts, {"LD_LIBRARY_PATH": "/x::/v:/y"})

@@ -26,9 +26,9 @@ def test_two_dashes_end_the_options_and_are_not_passed_on() -> None:
 
 
 def test_every_option_reaches_the_configuration(tmp_path: Path) -> None:
-    log = tmp_path / "log"
+    log, trace = tmp_path / "log", tmp_path / "job.trace"
     gpu = "--virtual a100-pcie4 --virtual-set memory=8GiB --virtual-set mode=compute"
-    rest = f"--policy demand --device 0,GPU-1a --log-file {log} --log-level debug job"
+    rest = f"--policy demand --device 0,GPU-1a --log-file {log} --log-level debug --record {trace} job"
     config = parse(f"--budget=1G --limit 50% {gpu} {rest}".split())
     assert config == JobConfig(
         command=["job"],
@@ -40,6 +40,7 @@ def test_every_option_reaches_the_configuration(tmp_path: Path) -> None:
         virtual_settings={"memory": "8GiB", "mode": "compute"},
         log_level="debug",
         log_file=str(log),
+        record=str(trace),
     )
 
 
@@ -74,6 +75,10 @@ def test_a_spelled_out_log_level_wins_over_v() -> None:
         (["--device", "1,1", "job"], "names a device twice"),
         (["--log-level", "loud", "job"], "unknown log level 'loud'"),
         (["--log-file", "/nonexistent/log", "job"], "cannot write to '/nonexistent/log'"),
+        (["--record", "", "job"], "--record: the file name is empty"),
+        (["--record", "/nonexistent/t", "job"], "--record: cannot write to '/nonexistent/t': No"),
+        (["--record", "/", "job"], "--record: cannot write to '/': Is a directory"),
+        (["--record", "/dev/null", "job"], "--record: cannot write to '/dev/null': not a regular"),
         (["--virtual", "", "job"], "--virtual: the name is empty"),
         (["--virtual", "p", "--virtual-set", "memory", "job"], "'memory' is not KEY=VALUE"),
         (["--virtual-set", "memory=1G", "job"], "--virtual-set needs a virtual GPU"),
@@ -88,3 +93,10 @@ def test_bad_input_names_the_thing_and_the_remedy_in_one_line(
     assert expected in str(caught.value)
     assert "\n" not in str(caught.value)
     assert caught.value.status == 2
+
+
+def test_looking_at_the_options_keeps_an_older_recording(tmp_path: Path) -> None:
+    trace = tmp_path / "job.trace"
+    trace.write_bytes(b"older")
+    assert parse(["--record", str(trace), "job"]).record == str(trace)
+    assert trace.read_bytes() == b"older"

@@ -1,0 +1,337 @@
+"""Records what a worker reads of its client. Only workers of a recorded job import this.
+
+DESIGN
+  The worker must not wait: neither for the compressor nor for a disk. It copies the columns
+  of each batch (its views are overwritten by the next) and hands them, some thousand rows
+  at a time, to a thread of its own, which packs and writes them (pump/trace/writer.py).
+  Between the two lies a bounded queue. What does not fit into it is counted, and the
+  recording says at that place how much is missing.
+
+  Whatever goes wrong with the file (disk full, folder gone) ends the recording, not the
+  worker: one warning in the log, a word in the mapping for the shim's last line.
+
+  The file is locked (flock) while it is being written, so that a reader can tell a
+  recording that goes on from one whose writer was killed.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import logging
+import os
+import queue
+import stat
+import threading
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+import pump
+from pump.trace import format as form
+from pump.trace.writer import ROW_COLUMNS, USE_COLUMNS, Rows, TraceWriter
+from pump.wire.abi import ffi, lib
+from pump.wire.mapping import Batch, Ranges
+from pumpd.settings import WorkerSettings
+
+log = logging.getLogger("pumpd.recorder")
+
+HAND_OVER_ROWS: Final = 2048
+HAND_OVER_USES: Final = 16384
+HAND_OVER_PAYLOAD_BYTES: Final = 262144
+HAND_OVER_NS: Final = 200_000_000
+"""The worker hands over at the first of these."""
+
+FLUSH_S: Final = 1.0
+"""What the thread has is in the file after this time at the latest."""
+
+QUEUE_BYTES: Final = 128 << 20
+"""Copied columns that may wait for the thread; beyond it events are lost, and counted."""
+
+CLOSE_S: Final = 30.0
+"""Longest wait for the thread at the end (a disk that hangs)."""
+
+COMMAND_BYTES_MAX: Final = 65536
+
+# Not blocking: a named pipe there must not hold the worker.
+_OPEN_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
+
+_RANGE: Final = np.dtype(
+    {
+        "names": ["generation", "kind", "base", "length_bytes", "device", "alloc_seq"],
+        "formats": ["<u4", "<u4", "<u8", "<u8", "<u4", "<u8"],
+        "offsets": [
+            ffi.offsetof("struct pump_range", name)
+            for name in (
+                *("generation", "range_kind", "base", "length_bytes", "device", "alloc_seq"),
+            )
+        ],
+        "itemsize": ffi.sizeof("struct pump_range"),
+    }
+)
+
+Work = Callable[[TraceWriter], None]
+
+
+def path_of(file: str, client_number: int) -> str:
+    """Where the job's n-th client, counted from 1, is recorded: FILE, FILE.2, FILE.3, ..."""
+    return file if client_number <= 1 else f"{file}.{client_number}"
+
+
+class Recorder:
+    """One client's recording. All methods return at once but `close`; none raises OSError."""
+
+    def __init__(self, path: str, header: Mapping[str, Any]) -> None:
+        """Begin the recording at `path`, over what may be there. Raises OSError."""
+        self.path = path
+        self.error = 0
+        """errno of what ended the recording early, or 0."""
+        self._fd = os.open(path, _OPEN_FLAGS, 0o666)
+        try:
+            if not stat.S_ISREG(os.fstat(self._fd).st_mode):
+                raise OSError(errno.EINVAL, "not a regular file")
+            _lock(self._fd)
+            os.ftruncate(self._fd, 0)
+            self._writer = TraceWriter(self._fd, header)
+        except OSError:
+            os.close(self._fd)
+            raise
+        self._parts: list[tuple[NDArray[Any], ...]] = []
+        self._payloads: list[bytes] = []
+        self._rows = self._uses = self._payload_bytes = 0
+        self._since_ns = 0
+        self._devices: dict[int, tuple[int, ...]] = {}
+        self._lost_rows = 0
+        self._waiting_bytes = 0  # put in by the worker
+        self._done_bytes = 0  # by the thread
+        self._work: queue.SimpleQueue[tuple[Work, int] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
+        self._thread.start()
+
+    def __repr__(self) -> str:
+        return f"<Recorder {self.path}: {self._writer!r}, errno {self.error}>"
+
+    @property
+    def operations(self) -> int:
+        """Operations recorded so far."""
+        return self._writer.operations
+
+    # ---- what the worker tells ----
+
+    def batch(self, batch: Batch) -> None:
+        """Take the rows of one drain, after the model has worked out what they reach."""
+        rows = len(batch)
+        if rows and not self.error:
+            if not self._parts:
+                self._since_ns = time.monotonic_ns()
+            self._keep(batch)
+            self._rows += rows
+            if (
+                self._rows >= HAND_OVER_ROWS
+                or self._uses >= HAND_OVER_USES
+                or self._payload_bytes >= HAND_OVER_PAYLOAD_BYTES
+            ):
+                self._hand_over()
+        if batch.malformed:
+            self.lost(batch.malformed, form.LOST_MALFORMED)
+
+    def tick(self) -> None:
+        """Hand over what has waited long enough. The worker calls it once a tick."""
+        if self._parts and time.monotonic_ns() - self._since_ns > HAND_OVER_NS:
+            self._hand_over()
+
+    def ranges(self, ranges: Ranges, newest_seq: int) -> None:
+        """The range table was read: this is all that is live."""
+        self._hand_over()
+        data = ffi.buffer(ranges.records, ranges.count * _RANGE.itemsize)
+        records = np.frombuffer(bytes(data), _RANGE)
+        columns = {name: records[name] for name in _RANGE.names or ()}
+        slots = ffi.buffer(ranges.slots, 4 * ranges.count)
+        columns["slot"] = np.frombuffer(bytes(slots), np.uint32)
+        now_ns = time.monotonic_ns()
+        self._put(lambda writer: writer.resync(now_ns, newest_seq, columns), len(data))
+
+    def lost(self, count: int, reason: int) -> None:
+        """`count` events never reached us here; `reason`: LOST_* of pump.trace.format."""
+        self._hand_over()
+        now_ns = time.monotonic_ns()
+        self._put(lambda writer: writer.lost(now_ns, reason, count), 0)
+
+    def device(self, index: int, record: Any) -> None:
+        """Look at the shim's record of a device (`struct pump_device`); told when it changed."""
+        facts = (
+            record.total_bytes,
+            record.free_at_start_bytes,
+            record.budget_bytes,
+            record.device_state,
+            min(1, record.emulated),
+        )
+        if self._devices.get(index) == facts:
+            return
+        self._devices[index] = facts
+        self._hand_over()
+        now_ns, uuid, plain = time.monotonic_ns(), bytes(record.uuid), record.plain_bytes
+        total, free, budget, state, emulated = facts
+        self._put(
+            lambda writer: writer.device(
+                now_ns,
+                uuid,
+                index=index,
+                total_bytes=total,
+                free_at_start_bytes=free,
+                budget_bytes=budget,
+                plain_bytes=plain,
+                state=min(state, 255),
+                emulated=emulated,
+            ),
+            0,
+        )
+
+    def close(self) -> None:
+        """Write what is left and say that it is all. Waits for the disk, CLOSE_S at most."""
+        self._hand_over()
+        self._work.put(None)
+        self._thread.join(CLOSE_S)
+        if self._thread.is_alive():
+            self._fail(OSError(errno.ETIMEDOUT, "the disk does not answer"))
+            return  # the thread may still write: the descriptor stays open
+        os.close(self._fd)
+        log.info("%r", self)
+
+    # ---- inside ----
+
+    def _keep(self, batch: Batch) -> None:
+        columns = [getattr(batch, name).copy() for name in ROW_COLUMNS]
+        columns += [getattr(batch, name).copy() for name in USE_COLUMNS]
+        self._parts.append((*columns, np.diff(batch.use_begin)))
+        self._uses += len(columns[-1])
+        told = batch.payload_bytes
+        if told.any():
+            for row in np.flatnonzero(told).tolist():
+                self._payloads.append(batch.payload(row))
+                self._payload_bytes += len(self._payloads[-1])
+
+    def _hand_over(self) -> None:
+        if not self._parts:
+            return
+        parts, payloads, rows = self._parts, self._payloads, self._rows
+        size = sum(column.nbytes for part in parts for column in part) + self._payload_bytes
+        self._parts, self._payloads = [], []
+        self._rows = self._uses = self._payload_bytes = 0
+        if self._waiting_bytes - self._done_bytes + size > QUEUE_BYTES:
+            self._lost_rows += rows
+            return
+        if self._lost_rows:
+            count, now_ns, self._lost_rows = self._lost_rows, time.monotonic_ns(), 0
+            self._put(lambda writer: writer.lost(now_ns, form.LOST_RECORDER, count), 0)
+        self._put(lambda writer: writer.events(_joined(parts, payloads)), size)
+
+    def _put(self, work: Work, size: int) -> None:
+        if not self.error:
+            self._waiting_bytes += size
+            self._work.put((work, size))
+
+    def _run(self) -> None:
+        """The thread: does what was handed over, and flushes in time."""
+        due = time.monotonic() + FLUSH_S
+        try:
+            while True:
+                try:
+                    item = self._work.get(timeout=max(0.0, due - time.monotonic()))
+                except queue.Empty:
+                    self._writer.flush()
+                    due = time.monotonic() + FLUSH_S
+                    continue
+                if item is None:
+                    self._end()
+                    return
+                item[0](self._writer)
+                self._done_bytes += item[1]
+                if time.monotonic() >= due:
+                    self._writer.flush()
+                    due = time.monotonic() + FLUSH_S
+        except OSError as error:
+            self._fail(error)
+        except Exception:  # a bug of ours must not look like a recording that goes on
+            log.exception("the recorder failed")
+            self._fail(OSError(errno.EIO, "internal error"))
+
+    def _end(self) -> None:
+        if self._lost_rows:
+            self._writer.lost(time.monotonic_ns(), form.LOST_RECORDER, self._lost_rows)
+        self._writer.end({"unix_ns": time.time_ns(), "monotonic_ns": time.monotonic_ns()})
+
+    def _fail(self, error: OSError) -> None:
+        self.error = error.errno or errno.EIO
+        log.warning(
+            "recording to %s stopped after %d operations: %s",
+            *(self.path, self._writer.operations, error.strerror),
+        )
+
+
+def _lock(fd: int) -> None:
+    """Raises OSError while somebody else records to the same file."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise OSError(errno.EBUSY, "another recording is being written to it") from None
+    except OSError as error:  # some file systems know no locks
+        log.info("recording without a lock: %s", error)
+
+
+def _joined(parts: list[tuple[NDArray[Any], ...]], payloads: list[bytes]) -> Rows:
+    columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
+    rows = dict(zip(ROW_COLUMNS, columns, strict=False))
+    uses = dict(zip(USE_COLUMNS, columns[len(ROW_COLUMNS) :], strict=False))
+    return Rows(rows, uses, columns[-1], payloads)
+
+
+# ---- the beginning ----------------------------------------------------------
+
+
+def start(settings: WorkerSettings) -> Recorder | None:
+    """The recorder that the settings ask for, or None; a file that cannot be made is one
+    warning in the log."""
+    if not settings.record:
+        return None
+    path = path_of(settings.record, settings.client_number)
+    try:
+        return Recorder(path, header_of(settings))
+    except OSError as error:
+        log.warning("cannot record to %s: %s", path, error.strerror)
+        return None
+
+
+def header_of(settings: WorkerSettings) -> dict[str, Any]:
+    """What a recording begins with (docs/trace-format.md)."""
+    # Between two looks at one clock, so that the pair is as good as can be.
+    before, unix_ns, after = time.monotonic_ns(), time.time_ns(), time.monotonic_ns()
+    return {
+        "pump": pump.__version__,
+        "abi": int(lib.PUMP_ABI_VERSION),
+        "recorded": datetime.fromtimestamp(unix_ns / 1e9, UTC).isoformat(timespec="seconds"),
+        "clock": "CLOCK_MONOTONIC",
+        "unix_ns": unix_ns,
+        "monotonic_ns": (before + after) // 2,
+        "policy": settings.policy,
+        "client_number": settings.client_number,
+        "client_pid": settings.client_pid,
+        "command": _command_of(settings.client_pid),
+        "job": json.loads(settings.record_job) if settings.record_job else {},
+    }
+
+
+def _command_of(pid: int) -> list[str]:
+    """The client's own command line; empty where it cannot be seen."""
+    try:
+        with Path(f"/proc/{pid}/cmdline").open("rb") as file:
+            words = file.read(COMMAND_BYTES_MAX).split(b"\0")
+    except OSError:
+        return []
+    return [os.fsdecode(word) for word in words[:-1] or words if words != [b""]]
