@@ -31,7 +31,7 @@ TIME_SCALE = 1.0
 """Of the virtual GPU: always that of the clock on the wall."""
 
 NAME = re.compile(r"[a-z0-9_]+(\.[a-z0-9_]+)*")
-SHOWN = ("oversubscription", "sync_every", "case", "mode")
+SHOWN = ("oversubscription", "sync_every", "case", "wake", "threads", "mode")
 """Keys of a row that people see as well, where a name alone does not tell rows apart."""
 
 CHILD_SECONDS_MAX = 300
@@ -139,14 +139,15 @@ class Row:
 
     def as_text(self) -> str:
         """One line for people."""
-        text = f"{self.name:<40} {_short(self.value):>10} {self.unit:<6}"
+        words = []
         if self.ratio is not None:
-            text += f"  ratio {_short(self.ratio)}"
+            words.append(f"ratio {_short(self.ratio)}")
         if self.interval is not None:
-            text += f" [{_short(self.interval[0])}, {_short(self.interval[1])}]"
+            words.append(f"[{_short(self.interval[0])}, {_short(self.interval[1])}]")
         if self.baseline is not None:
-            text += f" against {_short(self.baseline)}"
-        text += "".join(f", {key} {self.more[key]}" for key in SHOWN if key in self.more)
+            words.append(f"against {_short(self.baseline)}")
+        words += [f"{key} {self.more[key]}" for key in SHOWN if key in self.more]
+        text = f"{self.name:<40} {_short(self.value):>10} {self.unit:<8} {', '.join(words)}"
         return text.rstrip()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,10 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "scripts")]
 
 import harness  # noqa: E402
+import suite_policy  # noqa: E402
 import suite_virtual  # noqa: E402
+
+needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
 
 
 def bench(folder: Path, *words: str) -> dict[str, list[dict[str, Any]]]:
@@ -50,6 +54,30 @@ def test_the_virtual_suite_gives_every_row_with_what_it_must_carry(tmp_path: Pat
         assert len(row["profile_hash"]) == 12
         assert row["h2d_bytes"] > 0 and row["pairs"] == 1
     assert rows["virtual.sweep.window.of_floor"][0]["value"] < 1.05, "below the floor is cheating"
+
+
+@needs_compiler
+def test_the_ring_suite_loses_nothing_while_producers_wait(tmp_path: Path) -> None:
+    rows = bench(tmp_path, "ring")
+    assert [row["threads"] for row in rows["ring.records_per_s"]] == [1, 2, 4]
+    for row in rows["ring.records_per_s"]:
+        assert row["lost"] == 0 and row["extents_per_operation"] == 4
+        assert row["records_per_s"] == pytest.approx(2 * row["value"], rel=1e-5)
+    assert all(0 <= row["value"] <= 100 for row in rows["ring.flood.dropped"])
+
+
+@needs_compiler
+def test_the_policy_suite_measures_a_window_that_is_kept_full_and_moves(tmp_path: Path) -> None:
+    rows = bench(tmp_path, "policy")
+    figures = rows["policy.us_per_operation"]
+    assert [(row["case"], row["wake"]) for row in figures] == list(suite_policy.CASES)
+    for row in figures:
+        assert (row["window"], row["blocks"], row["oversubscription"]) == (1000, 20000, 1.5)
+        assert row["blocks_in_per_operation"] > 1
+    assert {row["ticks_per_operation"] for row in figures if row["wake"] == "marker"} == {1 / 16}
+    for part in ("drain", "apply", "progress", "reap", "view", "decide", "rest"):
+        parts = rows[f"policy.us_per_operation.{part}"]
+        assert len(parts) == len(figures) and all(0 < row["share"] < 1 for row in parts)
 
 
 def test_a_run_that_pump_did_not_serve_to_its_end_is_no_measurement() -> None:

@@ -1,0 +1,336 @@
+/* feeder.c - a client for suite_ring and suite_policy: writes a mapping as the shim
+ * would, at full speed. No CUDA. Built and loaded by benchmarks/feeder.py.
+ *
+ * DESIGN
+ * Ranges of equal size lie one after the other, four to a layer. An iteration goes
+ * through the layers forward, then back, with one operation each. The first two ranges
+ * of a layer belong to its forward operation, the others to the backward one. An
+ * operation writes its own two, and reads the first of the other pass and the last of
+ * the operation before.
+ *
+ * Beside that a clock of its own for suite_policy: operations execute 16 at a time, as
+ * a marker tells of them, and as many new ones are issued. Each direction of the link
+ * carries one command at a time, at a fixed time a block. feeder_next() goes to what
+ * happens next; whoever calls it lets the worker tick in between.
+ *
+ * In suite_ring threads push as fast as the ring takes them.
+ */
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "pump_ring.h"
+
+#define EXPORT __attribute__((visibility("default")))
+#define EXTENTS 4
+#define RECORDS 2 /* of 3 extents each */
+#define BASE (1ull << 40)
+#define FUNCTIONS 12
+#define PER_MARKER 16
+#define MOST_THREADS 16
+#define STREAM 1
+#define PARAMETER_BYTES 40 /* four pointers, two ints: a payload of one record */
+
+struct feeder {
+  struct pump_shm *shm;
+  uint64_t ranges, range_blocks, operations; /* operations: of an iteration */
+  uint32_t arguments; /* extents as the shim tells those of kernels */
+  uint64_t issued;    /* newest operation, and so executed */
+  uint64_t executed;
+  uint64_t now_ns, marker_ns, marker_every_ns, block_ns;
+  struct pump_command *running[PUMP_DIRECTIONS];
+  uint64_t ends_ns[PUMP_DIRECTIONS];
+  uint64_t moved_blocks[PUMP_DIRECTIONS];
+  uint64_t commands[PUMP_DIRECTIONS];
+};
+
+static void fill_ranges(struct feeder *f) {
+  uint64_t length = f->range_blocks * PUMP_BLOCK_BYTES;
+  for (uint64_t i = 0; i < f->ranges; i++) {
+    struct pump_range *range = &f->shm->ranges[i];
+    pump_range_write_begin(range);
+    range->generation = 1;
+    range->range_kind = PUMP_RANGE_CONVERTED;
+    range->base = BASE + i * length;
+    range->length_bytes = length;
+    range->device = 0;
+    range->alloc_seq = 1;
+    pump_range_write_end(range);
+  }
+  f->shm->header.range_high = f->ranges;
+  f->shm->header.range_version++;
+}
+
+/* Lays out a mapping of one device. `active`: its worker decides; else it only reads. */
+EXPORT struct feeder *feeder_new(struct pump_shm *shm, uint64_t budget_blocks,
+                                 uint64_t ranges, uint64_t range_blocks, uint32_t active,
+                                 uint32_t arguments) {
+  struct feeder *f = calloc(1, sizeof *f);
+  if (f == NULL || ranges < 8 || ranges % 4 != 0 || ranges > PUMP_MAX_RANGES) {
+    free(f);
+    return NULL;
+  }
+  *f = (struct feeder){.shm = shm,
+                       .ranges = ranges,
+                       .range_blocks = range_blocks,
+                       .operations = ranges / 2,
+                       .arguments = arguments};
+  shm->header.magic = PUMP_ABI_MAGIC;
+  shm->header.abi_version = PUMP_ABI_VERSION;
+  shm->header.header_bytes = sizeof shm->header;
+  shm->header.shm_bytes = sizeof *shm;
+  shm->header.device_count = 1;
+  shm->header.client_state = PUMP_CLIENT_RUNNING;
+  shm->header.next_seq = 1;
+  struct pump_device *device = &shm->devices[0];
+  device->total_bytes = 1ull << 40;
+  device->budget_bytes = device->free_at_start_bytes = budget_blocks * PUMP_BLOCK_BYTES;
+  device->allocated_bytes = ranges * range_blocks * PUMP_BLOCK_BYTES;
+  device->device_state = active ? PUMP_DEVICE_ACTIVE : PUMP_DEVICE_DORMANT;
+  fill_ranges(f);
+  return f;
+}
+
+EXPORT void feeder_free(struct feeder *f) {
+  free(f);
+}
+
+/* The four ranges of an operation: see DESIGN. The first two are its own. */
+static void ranges_of(const struct feeder *f, uint64_t number, uint64_t slots[EXTENTS]) {
+  uint64_t k = number % f->operations, layers = f->operations / 2;
+  bool back = k >= layers;
+  uint64_t layer = back ? f->operations - 1 - k : k;
+  slots[0] = 4 * layer + (back ? 2 : 0);
+  slots[1] = slots[0] + 1;
+  slots[2] = slots[0] ^ 2;
+  slots[3] = (slots[0] + (back ? 5 : f->ranges - 3)) % f->ranges;
+}
+
+static void fill_operation(const struct feeder *f, struct pump_event *event, uint64_t seq,
+                           uint32_t stream, uint32_t part, const uint64_t slots[EXTENTS]) {
+  uint64_t k = seq % f->operations, length = f->range_blocks * PUMP_BLOCK_BYTES;
+  event->seq = seq;
+  event->time_ns = seq; /* nothing in the worker reads it but a recorder */
+  event->function = 0x1000 + k % FUNCTIONS;
+  event->kind = part == 0 ? PUMP_EVENT_KERNEL : PUMP_EVENT_MORE;
+  event->extent_count = EXTENTS;
+  event->stream = stream;
+  event->device = 0;
+  event->extents_dropped = 0;
+  event->signature = 0x9e3779b97f4a7c15u * (k % FUNCTIONS + 1);
+  for (uint32_t i = 0; i < PUMP_EVENT_EXTENTS && 3 * part + i < EXTENTS; i++) {
+    uint32_t which = 3 * part + i;
+    uint64_t told = length << 2 | (which < 2 ? PUMP_ACCESS_WRITE : PUMP_ACCESS_READ);
+    uint64_t argument = (uint64_t)(8 * which) << 2 | PUMP_ACCESS_ARGUMENT;
+    event->extents[i] =
+        (struct pump_extent){.slot = (uint32_t)slots[which],
+                             .generation = 1,
+                             .length_access = f->arguments ? argument : told};
+  }
+}
+
+/* Puts one operation into the ring; false when there is no room. */
+static bool push(const struct feeder *f, uint64_t seq, uint32_t stream) {
+  uint64_t slots[EXTENTS], position;
+  if (!pump_event_reserve(f->shm, RECORDS, &position)) return false;
+  ranges_of(f, seq, slots);
+  for (uint32_t part = RECORDS; part-- > 0;) {
+    fill_operation(f, pump_event_at(f->shm, position + part), seq, stream, part, slots);
+    pump_event_publish(f->shm, position + part);
+  }
+  return true;
+}
+
+static void add_seq(struct feeder *f, uint64_t count) {
+  PUMP_STORE(&f->shm->header.next_seq, PUMP_LOAD(&f->shm->header.next_seq) + count);
+}
+
+/* Issues `count` operations; returns how many found room. */
+EXPORT uint64_t feeder_issue(struct feeder *f, uint64_t count) {
+  for (uint64_t i = 0; i < count; i++) {
+    add_seq(f, 1);
+    if (!push(f, f->issued + 1, STREAM)) return i;
+    f->issued++;
+  }
+  PUMP_STORE(&f->shm->progress[STREAM].issued_seq, f->issued);
+  return count;
+}
+
+/* Tells the parameters of each function, as the shim does before its first launch. */
+EXPORT uint64_t feeder_tell(struct feeder *f) {
+  for (uint64_t k = 0; k < FUNCTIONS; k++) {
+    struct {
+      struct pump_params head;
+      uint64_t pointers[EXTENTS];
+      uint32_t numbers[2];
+    } payload = {.head = {.grid = {1024, 1, 1},
+                          .block = {256, 1, 1},
+                          .parameter_bytes = PARAMETER_BYTES}};
+    _Static_assert(sizeof payload == PUMP_EVENT_PAYLOAD_BYTES, "one record");
+    uint64_t slots[EXTENTS], position;
+    ranges_of(f, k, slots);
+    for (int i = 0; i < EXTENTS; i++) payload.pointers[i] = f->shm->ranges[slots[i]].base;
+    payload.numbers[0] = (uint32_t)(f->range_blocks * PUMP_BLOCK_BYTES / 4);
+    if (!pump_event_reserve(f->shm, 1, &position)) return k;
+    struct pump_event *event = pump_event_at(f->shm, position);
+    event->seq = 0;
+    event->function = 0x1000 + k;
+    event->signature = 0x9e3779b97f4a7c15u * (k + 1);
+    event->kind = PUMP_EVENT_PARAMS;
+    event->extent_count = 0;
+    event->payload_bytes = sizeof payload;
+    memcpy(event->extents, &payload, sizeof payload);
+    pump_event_publish(f->shm, position);
+  }
+  return FUNCTIONS;
+}
+
+/* ---- the clock of suite_policy ------------------------------------------ */
+
+EXPORT void feeder_clock(struct feeder *f, uint64_t operation_ns, uint64_t block_ns) {
+  f->marker_every_ns = operation_ns * PER_MARKER;
+  f->marker_ns = f->now_ns + f->marker_every_ns;
+  f->block_ns = block_ns;
+}
+
+static void start_commands(struct feeder *f) {
+  for (int d = 0; d < PUMP_DIRECTIONS; d++) {
+    struct pump_command command;
+    if (f->running[d] != NULL) continue;
+    f->running[d] = pump_command_take(&f->shm->commands[0][d], &command);
+    if (f->running[d] == NULL) continue;
+    f->ends_ns[d] = f->now_ns + command.length_bytes / PUMP_BLOCK_BYTES * f->block_ns;
+    f->moved_blocks[d] += command.length_bytes / PUMP_BLOCK_BYTES;
+    f->commands[d]++;
+  }
+}
+
+/* Goes to the next completion or marker. Returns 1 for a marker: 16 operations have
+ * executed and 16 were issued; 0 for a completion; -1 when the ring had no room. */
+EXPORT int feeder_next(struct feeder *f) {
+  start_commands(f);
+  int next = -1;
+  uint64_t at = f->marker_ns;
+  for (int d = 0; d < PUMP_DIRECTIONS; d++)
+    if (f->running[d] != NULL && f->ends_ns[d] <= at) {
+      at = f->ends_ns[d];
+      next = d;
+    }
+  f->now_ns = at;
+  PUMP_ADD(&f->shm->header.activity, 1);
+  if (next >= 0) {
+    struct pump_command *command = f->running[next];
+    uint64_t blocks = command->length_bytes / PUMP_BLOCK_BYTES;
+    f->running[next] = NULL;
+    pump_command_finish(command, PUMP_RESULT_MOVED,
+                        (uint32_t)(blocks * f->block_ns / 1000));
+    return 0;
+  }
+  f->marker_ns += f->marker_every_ns;
+  f->executed += PER_MARKER;
+  PUMP_STORE_RELEASE(&f->shm->progress[STREAM].executed_seq, f->executed);
+  return feeder_issue(f, PER_MARKER) == PER_MARKER ? 1 : -1;
+}
+
+EXPORT uint64_t feeder_moved(const struct feeder *f, uint32_t direction) {
+  return direction < PUMP_DIRECTIONS ? f->moved_blocks[direction] : 0;
+}
+
+EXPORT uint64_t feeder_commands(const struct feeder *f, uint32_t direction) {
+  return direction < PUMP_DIRECTIONS ? f->commands[direction] : 0;
+}
+
+/* ---- the threads of suite_ring ------------------------------------------ */
+
+struct producer {
+  struct feeder *feeder;
+  uint64_t operations, window, dropped, retries;
+  uint32_t stream, throttle;
+  int32_t cpu;
+};
+
+struct crowd {
+  uint32_t threads;
+  pthread_t handles[MOST_THREADS];
+  struct producer producers[MOST_THREADS];
+};
+
+/* Keeps the ring below half: a worker far behind would skip, which is a loss, too. */
+static bool has_room(struct pump_shm *shm) {
+  uint64_t waiting =
+      PUMP_LOAD(&shm->header.event_tail) - PUMP_LOAD(&shm->header.event_head);
+  return waiting < PUMP_EVENT_SLOTS / 2;
+}
+
+static void *produce(void *argument) {
+  struct producer *p = argument;
+  struct pump_shm *shm = p->feeder->shm;
+  struct pump_progress *progress = &shm->progress[p->stream];
+  uint64_t ring[4096] = {0}; /* the numbers of this thread's newest operations */
+  if (p->cpu >= 0) {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET((size_t)p->cpu, &set);
+    (void)pthread_setaffinity_np(pthread_self(), sizeof set, &set);
+  }
+  for (uint64_t i = 0; i < p->operations; i++) {
+    while (p->throttle && !has_room(shm)) {
+      p->retries++;
+      sched_yield();
+    }
+    uint64_t seq = PUMP_ADD(&shm->header.next_seq, 1);
+    while (!push(p->feeder, seq, p->stream)) {
+      if (!p->throttle) {
+        p->dropped++;
+        PUMP_ADD(&shm->shim_counters.events_dropped, 1);
+        break;
+      }
+      p->retries++;
+      sched_yield();
+    }
+    ring[i % 4096] = seq;
+    if (i % PER_MARKER == 0 && i >= p->window)
+      PUMP_STORE_RELEASE(&progress->executed_seq, ring[(i - p->window) % 4096]);
+    pump_bell_ring(&shm->header.worker_asleep, &shm->header.worker_bell);
+  }
+  PUMP_STORE_RELEASE(&progress->executed_seq, ring[(p->operations - 1) % 4096]);
+  return NULL;
+}
+
+/* Starts threads that push `operations` each, on streams of their own. `window` of a
+ * thread's operations stay unexecuted, at most 4,095. `cpus`: one for each, or -1.
+ * NULL when it cannot. */
+EXPORT struct crowd *feeder_start(struct feeder *f, uint32_t threads, uint64_t operations,
+                                  uint64_t window, uint32_t throttle, const int32_t *cpus) {
+  if (threads == 0 || threads > MOST_THREADS || window > 4095 || operations == 0)
+    return NULL;
+  struct crowd *crowd = calloc(1, sizeof *crowd);
+  if (crowd == NULL) return NULL;
+  for (uint32_t i = 0; i < threads; i++) {
+    crowd->producers[i] = (struct producer){.feeder = f,
+                                            .operations = operations,
+                                            .window = window,
+                                            .stream = STREAM + i,
+                                            .throttle = throttle,
+                                            .cpu = cpus[i]};
+    if (pthread_create(&crowd->handles[i], NULL, produce, &crowd->producers[i]) != 0) break;
+    crowd->threads++;
+  }
+  return crowd;
+}
+
+/* Waits for the threads and tells what they dropped and how often they tried again.
+ * Returns how many threads there were. */
+EXPORT uint32_t feeder_join(struct crowd *crowd, uint64_t *dropped, uint64_t *retries) {
+  uint32_t threads = crowd->threads;
+  *dropped = *retries = 0;
+  for (uint32_t i = 0; i < threads; i++) {
+    pthread_join(crowd->handles[i], NULL);
+    *dropped += crowd->producers[i].dropped;
+    *retries += crowd->producers[i].retries;
+  }
+  free(crowd);
+  return threads;
+}

@@ -1,0 +1,174 @@
+"""Cost of deciding: the worker's CPU time for each operation of a deep window.
+
+DESIGN
+  A client in C (feeder.c) issues and executes operations and carries commands out at a
+  link's rate, on a clock of its own, while the worker ticks. Only the ticks are timed, in
+  CPU time of the thread. Steady state: the window is 1,000 operations, one iteration of
+  a training over 20,000 blocks, with memory for two thirds of them.
+
+  wake "marker": one tick for each marker, which tells of 16 operations executed and 16
+  issued. wake "completion": a tick after each end of a command as well, as the real
+  worker is woken; their number depends on how large its commands are.
+
+    policy.us_per_operation        ticks' time / operations: median over stretches
+    policy.us_per_operation.<part> where it goes, from a run of its own in which each
+                                   step is timed (that costs, so the parts add up to more)
+
+  case "arguments": kernels tell pointers, the worker learns what they reach, as with the
+  shim. case "lengths": it is told.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from feeder import PER_MARKER, TO_GPU, TO_HOST, Feeder, library, serving
+from harness import MeasurementError, Options, Row, interval, median, percentile, pin
+
+RANGES, RANGE_BLOCKS = 2000, 10
+WINDOW = 1000
+OVERSUBSCRIPTION = 1.5
+BLOCK_NS = 91_000
+"""2 MiB at 23 GB/s."""
+
+OPERATION_NS = 10 * BLOCK_NS
+"""So the link could bring a quarter of an operation's 40 blocks while it runs."""
+
+STRETCH = 50
+"""Markers of one stretch: 800 operations."""
+
+MARKER, COMPLETION = "marker", "completion"
+CASES = (("arguments", MARKER), ("lengths", MARKER), ("arguments", COMPLETION))
+
+PARTS: dict[str, tuple[tuple[str, str], ...]] = {
+    "drain": (("mapping", "drain"),),
+    "apply": (("model", "apply"),),
+    "progress": (("model", "progress"),),
+    "reap": (("mapping", "reap"), ("model", "finish")),
+    "view": (("model", "view"),),
+    "decide": (("policy", "decide"),),
+}
+"""Steps of a tick and the calls that make them up. What is left is `rest`: carrying out,
+submitting, reading devices."""
+
+
+class Stopwatch:
+    """CPU time of this thread, in ns, that went into named calls."""
+
+    def __init__(self) -> None:
+        self.spent: dict[str, int] = dict.fromkeys(PARTS, 0)
+
+    def watch(self, worker: Any) -> None:
+        """Times the calls of PARTS on this worker from now on."""
+        for part, calls in PARTS.items():
+            for owner, name in calls:
+                target = getattr(worker, owner)
+                setattr(target, name, self._timed(part, getattr(target, name)))
+
+    def _timed(self, part: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            began = time.thread_time_ns()
+            try:
+                return function(*arguments)
+            finally:
+                self.spent[part] += time.thread_time_ns() - began
+
+        return call
+
+
+def warm(feeder: Feeder, wake: str) -> None:
+    """Fills the window, then lets two iterations pass."""
+    feeder.worker.tick()
+    feeder.tell()
+    feeder.issue(WINDOW)
+    feeder.clock(OPERATION_NS, BLOCK_NS)
+    markers(feeder, 2 * WINDOW // PER_MARKER, wake)
+
+
+def markers(feeder: Feeder, count: int, wake: str) -> tuple[int, int]:
+    """Goes on for so many markers: (CPU ns in ticks, number of ticks)."""
+    spent = ticks = 0
+    while count > 0:
+        is_marker = feeder.next()
+        count -= is_marker
+        if wake == MARKER and not is_marker:
+            continue
+        began = time.thread_time_ns()
+        feeder.worker.tick()
+        spent += time.thread_time_ns() - began
+        ticks += 1
+    return spent, ticks
+
+
+def measure(feeder: Feeder, stretches: int, case: str, wake: str) -> Iterator[Row]:
+    warm(feeder, wake)
+    costs: list[float] = []
+    ticks = 0
+    moved = [feeder.moved(direction) for direction in (TO_GPU, TO_HOST)]
+    for _ in range(stretches):
+        spent, count = markers(feeder, STRETCH, wake)
+        costs.append(spent / 1000 / (STRETCH * PER_MARKER))
+        ticks += count
+    operations = stretches * STRETCH * PER_MARKER
+    arrived, left = (
+        (feeder.moved(direction) - before) / operations
+        for direction, before in zip((TO_GPU, TO_HOST), moved, strict=True)
+    )
+    if arrived == 0 or left == 0:
+        raise MeasurementError("the policy moves nothing: this is not the steady state")
+    yield Row(
+        "policy.us_per_operation",
+        median(costs),
+        "us",
+        interval=interval(costs),
+        case=case,
+        wake=wake,
+        p99=percentile(costs, 99),
+        ticks_per_operation=ticks / operations,
+        us_per_tick=sum(costs) / stretches * STRETCH * PER_MARKER / (ticks / stretches),
+        blocks_per_command=feeder.moved(TO_GPU) / feeder.commands(TO_GPU),
+        blocks_in_per_operation=arrived,
+        blocks_out_per_operation=left,
+        window=WINDOW,
+        blocks=RANGES * RANGE_BLOCKS,
+        oversubscription=OVERSUBSCRIPTION,
+        operations=operations,
+    )
+
+
+def split(feeder: Feeder, stretches: int, case: str, wake: str) -> Iterator[Row]:
+    """Where the time goes; the stopwatch itself is part of it."""
+    warm(feeder, wake)
+    watch = Stopwatch()
+    watch.watch(feeder.worker)
+    spent, _ = markers(feeder, stretches * STRETCH, wake)
+    operations = stretches * STRETCH * PER_MARKER
+    parts = watch.spent | {"rest": spent - sum(watch.spent.values())}
+    for part, part_ns in parts.items():
+        name = f"policy.us_per_operation.{part}"
+        yield Row(
+            name, part_ns / 1000 / operations, "us", case=case, wake=wake, share=part_ns / spent
+        )
+
+
+def run(options: Options) -> Iterator[Row]:
+    if options.rest:
+        raise MeasurementError(f"the suite has no options, but got {' '.join(options.rest)}")
+    lib = library(options.tools)
+    stretches = options.pairs
+    budget = int(RANGES * RANGE_BLOCKS / OVERSUBSCRIPTION)
+    with pin():
+        for case, wake in CASES:
+            for function in (measure, split):
+                with serving(
+                    lib,
+                    "window",
+                    budget_blocks=budget,
+                    ranges=RANGES,
+                    range_blocks=RANGE_BLOCKS,
+                    active=True,
+                    arguments=case == "arguments",
+                ) as feeder:
+                    yield from function(feeder, stretches, case, wake)

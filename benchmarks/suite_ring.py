@@ -1,0 +1,135 @@
+"""Event ring: operations per second from producer threads through decode and block table.
+
+DESIGN
+  Threads in C (feeder.c) push operations of four extents (two records each) as fast as
+  they can, from 1, 2 and 4 threads. The worker reads them with its own tick, on a CPU of
+  its own where there is one: drain, decode, block table and window, progress. Its
+  device is dormant, so that nothing is decided: suite_policy measures that.
+
+    ring.records_per_s   operations a second, all of them seen: producers wait while the
+                         ring is half full (a worker further behind would skip), and the
+                         worker must have read every one. `records_per_s` is twice that.
+    ring.flood.dropped   share of the operations that was lost when producers do not
+                         wait: dropped at a full ring or skipped by the worker
+"""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from feeder import EXTENTS, RECORDS, library, serving
+from harness import MeasurementError, Options, Row, cpus, interval, median, pin
+
+THREADS = (1, 2, 4)
+OPERATIONS = 400_000
+"""Of all threads of one measurement together."""
+
+OPERATIONS_QUICK = 40_000
+RANGES, RANGE_BLOCKS = 2000, 10
+WINDOW = 1000
+"""Operations issued and not executed, of all threads together."""
+
+SECONDS_MAX = 60
+
+
+@dataclass(frozen=True)
+class Flow:
+    """One measurement: operations issued and seen; seconds until the last was read, and
+    those of them that the worker was on its CPU."""
+
+    issued: int
+    seen: int
+    dropped: int
+    retries: int
+    seconds: float
+    cpu_seconds: float
+
+
+def flow(lib: ctypes.CDLL, threads: int, operations: int, throttle: bool) -> Flow:
+    """Runs the threads once against a fresh worker in this thread."""
+    each = operations // threads
+    usable = cpus()
+    own = usable[-1]
+    others = usable[:-1] or [own]
+    places = [others[i % len(others)] for i in range(threads)]
+    with (
+        serving(
+            lib,
+            "window",
+            budget_blocks=2 * RANGES * RANGE_BLOCKS,
+            ranges=RANGES,
+            range_blocks=RANGE_BLOCKS,
+            active=False,
+            arguments=False,
+        ) as feeder,
+        pin(own),
+    ):
+        worker, mapping = feeder.worker, feeder.worker.mapping
+        worker.tick()  # reads the range table
+        header = mapping.shm.header
+        began, began_cpu = time.perf_counter(), time.thread_time()
+        crowd = feeder.start(each, WINDOW // threads, throttle, places)
+        # next_seq counts what was issued; when all is issued and the ring empty, all is read.
+        while header.next_seq <= each * threads or mapping.backlog():
+            worker.tick()
+            if time.perf_counter() - began > SECONDS_MAX:
+                raise MeasurementError(f"the worker is not through after {SECONDS_MAX} s")
+        dropped, retries = feeder.join(crowd, threads)
+        while mapping.backlog():
+            worker.tick()
+        seconds, cpu_seconds = time.perf_counter() - began, time.thread_time() - began_cpu
+        worker.tick()  # retires what was executed
+        totals = worker.model.totals()
+        seen = int(totals.operations + totals.window_depth)
+    return Flow(each * threads, seen, dropped, retries, seconds, cpu_seconds)
+
+
+def sustained(lib: ctypes.CDLL, threads: int, operations: int, repeats: int) -> Row:
+    flows = [flow(lib, threads, operations, throttle=True) for _ in range(repeats)]
+    for one in flows:
+        if one.dropped or one.seen != one.issued:
+            raise MeasurementError(
+                f"{threads} threads issued {one.issued} operations, {one.dropped} were dropped "
+                f"and the worker has seen {one.seen}"
+            )
+    rates = [one.issued / one.seconds for one in flows]
+    return Row(
+        "ring.records_per_s",
+        median(rates),
+        "ops/s",
+        interval=interval(rates),
+        threads=threads,
+        records_per_s=RECORDS * median(rates),
+        extents_per_operation=EXTENTS,
+        worker_cpu_us=1e6 * median([one.cpu_seconds / one.issued for one in flows]),
+        retries_per_operation=median([one.retries / one.issued for one in flows]),
+        operations=operations,
+        lost=0,
+    )
+
+
+def flooded(lib: ctypes.CDLL, threads: int, operations: int, repeats: int) -> Row:
+    flows = [flow(lib, threads, operations, throttle=False) for _ in range(repeats)]
+    lost = [1 - one.seen / one.issued for one in flows]
+    return Row(
+        "ring.flood.dropped",
+        100 * median(lost),
+        "%",
+        threads=threads,
+        dropped_at_ring=100 * median([one.dropped / one.issued for one in flows]),
+        operations=operations,
+    )
+
+
+def run(options: Options) -> Iterator[Row]:
+    if options.rest:
+        raise MeasurementError(f"the suite has no options, but got {' '.join(options.rest)}")
+    lib = library(options.tools)
+    operations = OPERATIONS_QUICK if options.quick else OPERATIONS
+    for threads in THREADS:
+        yield sustained(lib, threads, operations, options.pairs)
+    for threads in THREADS:
+        yield flooded(lib, threads, operations, max(1, options.pairs // 6))
