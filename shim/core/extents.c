@@ -1,0 +1,343 @@
+/* extents.c - the learner of extents: what a launch's pointers are believed to reach.
+ *
+ * DESIGN
+ * For each pointer of a launch, in this order:
+ *  1. A decoder (extents_tables.c) read the parameters: a slot is unused, or its
+ *     bytes are known exactly, or its number of elements is.
+ *  2. The word was a number, or half a pointer, in another launch of this
+ *     function: it is padding that holds an old pointer now; unused. (Unless the
+ *     argument keeps being confirmed, below.)
+ *  3. The places where something else begins behind the pointer, and the
+ *     segment's end, are believable ends. A distance to one that an integer of
+ *     the parameters times an element size, or a product of two, equals exactly is
+ *     *confirmed*: it gets a vote for this shape of launch, and its formula gets
+ *     support for this argument of the function, whatever the shape. Votes and
+ *     formulas together choose (extents_formula.c). A choice that stayed the same
+ *     a few times is settled and only examined now and then.
+ *  4. Nothing confirmed yet: the known number of elements times the likely
+ *     element size; what a tensor of this launch that covers the pointer leaves
+ *     (views such as query, key and value in one tensor); the length last seen at
+ *     this start; a range that is one tensor: all of it; else the nearest end,
+ *     but no longer than the longest confirmed tensor of the launch, or than its
+ *     integers can express.
+ * What was exact or confirmed becomes the length of its start, and starts inside
+ * it that this launch does not use are forgotten.
+ *
+ * Source of the method: a study of recorded PyTorch traffic; rules 2, the views,
+ * the bound by what integers express and the preference for short multiples came
+ * from scoring it on the same tensors laid out by other allocators. What was
+ * tried, with figures: docs/extents.md.
+ *
+ * A launch takes two passes, because starts that it uses must be marked before
+ * any of its tensors may delete starts inside itself.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "extents_state.h"
+
+#define SETTLED 3u          /* equal examinations in a row */
+#define EXAMINE_EVERY 8u    /* launches between examinations once settled */
+#define SMALL_BYTES 65536u  /* bound for a table kernel's other pointers */
+#define WHOLE_PART 2u       /* a lone tensor fills more than 1 / this of its range */
+#define CAP_NONE UINT32_MAX /* cap_units: its integers express nothing */
+
+/* How the length of a pointer came to be known. */
+#define STATE_UNUSED 0
+#define STATE_OPEN 1
+#define STATE_GUESSED 2
+#define STATE_SURE 3
+
+struct launch {
+  struct pump_extents *learner;
+  const struct extents_function *function;
+  uint64_t function_key;
+  uint64_t shape_key; /* where votes are kept; the signature's where no shape is known */
+  const struct extents_shape *shape; /* NULL: not known */
+  const struct extents_table *table; /* NULL: none */
+  uint32_t count;
+  const struct pump_pointer *pointers;
+  uint64_t *length_bytes;
+  struct extents_segment *segments[PUMP_MAX_EXTENTS];
+  uint64_t elements[PUMP_MAX_EXTENTS]; /* known number; 0: not known */
+  uint8_t states[PUMP_MAX_EXTENTS];
+};
+
+static uint64_t room_of(const struct launch *launch, uint32_t i) {
+  return launch->segments[i]->length_bytes - launch->pointers[i].offset_bytes;
+}
+
+static void conclude(struct launch *launch, uint32_t i, uint8_t state, uint64_t bytes) {
+  uint64_t room_bytes = room_of(launch, i);
+  launch->states[i] = state;
+  launch->length_bytes[i] = bytes < room_bytes ? bytes : room_bytes;
+}
+
+static struct extents_vote *vote_of(struct launch *launch, uint32_t i) {
+  uint64_t key = extents_mix(launch->shape_key, launch->pointers[i].argument);
+  return extents_cache_take(&launch->learner->votes, key, launch->learner->now);
+}
+
+static struct extents_template *template_of(struct launch *launch, uint32_t i) {
+  uint64_t key = extents_mix(launch->function_key + 1, launch->pointers[i].argument);
+  return extents_cache_take(&launch->learner->templates, key, launch->learner->now);
+}
+
+/* Rule 2. */
+static bool is_padding(struct launch *launch, uint32_t i) {
+  uint32_t word = launch->pointers[i].argument / 8;
+  if (word >= EXTENTS_WORDS) return false;
+  if ((launch->function->not_pointer[word / 64] >> word % 64 & 1) == 0) return false;
+  const struct extents_template *template = template_of(launch, i);
+  return template->confirmed * 2 <= template->seen;
+}
+
+/* Rule 1. */
+static void decode(struct launch *launch, uint32_t i) {
+  const struct extents_table *table = launch->table;
+  uint32_t argument = launch->pointers[i].argument;
+  uint32_t low = 0;
+  uint32_t high = table->count;
+  while (low < high) {
+    uint32_t middle = low + (high - low) / 2;
+    if (table->entries[middle].argument < argument)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  if (low < table->count && table->entries[low].argument == argument) {
+    const struct extents_entry *entry = &table->entries[low];
+    if (entry->what == EXTENTS_EXACT)
+      conclude(launch, i, STATE_SURE, entry->value);
+    else
+      launch->elements[i] = entry->value;
+  } else if (argument >= table->zero_begin && argument < table->zero_end) {
+    launch->states[i] = STATE_UNUSED;
+  } else if (table->all_count && argument >= 8) {
+    launch->elements[i] = table->all_elements;
+  }
+}
+
+static void cast_vote(struct extents_vote *vote, uint32_t units) {
+  uint32_t at = 0;
+  for (uint32_t i = 0; i < EXTENTS_VOTES; i++) {
+    if (vote->votes[i] != 0 && vote->units[i] == units) {
+      if (vote->votes[i] < UINT16_MAX) vote->votes[i]++;
+      return;
+    }
+    if (vote->votes[i] < vote->votes[at]) at = i;
+  }
+  vote->units[at] = units;
+  vote->votes[at] = 1;
+}
+
+/* Rule 3, in full: looks at all believable ends. Returns units; 0: no belief. */
+static uint32_t examine(struct launch *launch, uint32_t i, struct extents_vote *vote) {
+  struct extents_template *template = template_of(launch, i);
+  uint64_t distances[EXTENTS_CANDIDATES + 1];
+  uint32_t count =
+      extents_ends(launch->segments[i], launch->pointers[i].offset_bytes, distances);
+  bool any = false;
+  for (uint32_t j = 0; j < count; j++) {
+    uint32_t units = extents_units(distances[j]);
+    if (distances[j] % EXTENTS_UNIT_BYTES != 0 || units == 0) continue;
+    bool confirmed = false;
+    if (launch->elements[i] != 0)
+      confirmed =
+          extents_confirm_count(launch->elements[i], units, launch->shape_key, template);
+    else if (launch->shape != NULL)
+      confirmed = extents_confirm(launch->learner, launch->shape, units, template);
+    if (confirmed) cast_vote(vote, units);
+    any |= confirmed;
+  }
+  template->seen++;
+  template->confirmed += any;
+  return extents_choose(vote, template, launch->shape, launch->elements[i],
+                        (uint32_t)(room_of(launch, i) / EXTENTS_UNIT_BYTES));
+}
+
+static void believe(struct launch *launch, uint32_t i) {
+  struct extents_vote *vote = vote_of(launch, i);
+  uint64_t room_bytes = room_of(launch, i);
+  bool fits = (uint64_t)vote->settled_units * EXTENTS_UNIT_BYTES <= room_bytes;
+  bool settled = vote->same >= SETTLED && fits;
+  if (!settled || vote->seen % EXAMINE_EVERY == 0) {
+    uint32_t units = examine(launch, i, vote);
+    if (units != vote->settled_units) {
+      vote->settled_units = units;
+      vote->same = 0;
+    } else if (vote->same < UINT16_MAX) {
+      vote->same++;
+    }
+  }
+  vote->seen++;
+  if (vote->settled_units != 0) {
+    conclude(launch, i, STATE_SURE, (uint64_t)vote->settled_units * EXTENTS_UNIT_BYTES);
+  } else if (launch->elements[i] != 0) {
+    uint64_t size = launch->function->named.element_bytes;
+    if (launch->elements[i] <= room_bytes / size)
+      conclude(launch, i, STATE_GUESSED, launch->elements[i] * size);
+  }
+}
+
+/* Rule 4. `longest` is the longest sure length of the launch. */
+static void guess(struct launch *launch, uint32_t i, uint64_t longest) {
+  const struct extents_segment *segment = launch->segments[i];
+  uint64_t offset = launch->pointers[i].offset_bytes;
+  uint64_t room_bytes = room_of(launch, i);
+  for (uint32_t j = 0; j < launch->count; j++) {
+    if (launch->states[j] != STATE_SURE || launch->segments[j] != segment) continue;
+    uint64_t begin = launch->pointers[j].offset_bytes;
+    if (begin < offset && offset - begin < EXTENTS_LARGE_BYTES &&
+        offset - begin < launch->length_bytes[j]) {
+      conclude(launch, i, STATE_GUESSED, launch->length_bytes[j] - (offset - begin));
+      return;
+    }
+  }
+  const struct extents_start *start =
+      &segment->starts[extents_start_before(segment, offset)];
+  bool table_rest =
+      launch->table != NULL && launch->pointers[i].argument >= launch->table->small_begin;
+  if (start->offset == offset && start->length_bytes != 0 && !table_rest) {
+    conclude(launch, i, STATE_GUESSED, start->length_bytes);
+    return;
+  }
+  uint64_t distances[EXTENTS_CANDIDATES + 1];
+  extents_ends(segment, offset, distances);
+  uint64_t bytes = distances[0];
+  bool lone = offset == 0 && segment->count == 1;
+  struct extents_vote *vote = vote_of(launch, i);
+  if (table_rest) {
+    bytes = bytes < SMALL_BYTES ? bytes : SMALL_BYTES;
+  } else if (launch->shape != NULL && (lone || longest == 0)) {
+    if (vote->cap_units == 0) {
+      uint32_t cap = extents_largest(launch->learner, launch->shape, UINT32_MAX);
+      vote->cap_units = cap == 0 ? CAP_NONE : cap;
+    }
+    uint32_t cap = extents_units(bytes);
+    if (vote->cap_units < cap) cap = vote->cap_units;
+    if (!lone && vote->cap_units != CAP_NONE && cap != 0)
+      cap = extents_largest(launch->learner, launch->shape, cap);
+    uint64_t cap_bytes = (uint64_t)cap * EXTENTS_UNIT_BYTES;
+    if (cap_bytes != 0 && cap_bytes < bytes && !(lone && cap_bytes > bytes / WHOLE_PART))
+      bytes = cap_bytes;
+  } else if (!lone && longest != 0 && longest < bytes) {
+    bytes = longest;
+  }
+  conclude(launch, i, STATE_GUESSED, bytes < room_bytes ? bytes : room_bytes);
+}
+
+static void recall(struct launch *launch, uint64_t handle, uint64_t signature) {
+  struct pump_extents *learner = launch->learner;
+  struct extents_function *function =
+      extents_cache_take(&learner->functions, extents_mix(handle, 0), learner->now);
+  if (function->named.element_bytes == 0) function->named.element_bytes = 4;
+  launch->function = function;
+  launch->function_key = extents_mix(handle, function->salt + 1);
+  const struct extents_signature *line =
+      extents_digest(learner, function, handle, launch->function_key, signature,
+                     launch->count, launch->pointers);
+  launch->shape_key = extents_mix(launch->function_key, signature);
+  if (line == NULL) return;
+  if (line->has_table)
+    launch->table = extents_cache_find(&learner->tables, launch->shape_key, learner->now);
+  launch->shape = extents_cache_find(&learner->shapes, line->shape, learner->now);
+  if (launch->shape != NULL) launch->shape_key = line->shape;
+}
+
+EXPORT uint32_t pump_extents_kernel(struct pump_extents *learner, uint64_t function,
+                                    uint64_t signature, uint32_t count,
+                                    const struct pump_pointer *pointers,
+                                    uint64_t *length_bytes) {
+  memset(length_bytes, 0, count * sizeof(*length_bytes));
+  struct launch launch;
+  launch.learner = learner;
+  launch.shape = NULL;
+  launch.table = NULL;
+  launch.count = count < PUMP_MAX_EXTENTS ? count : PUMP_MAX_EXTENTS;
+  launch.pointers = pointers;
+  launch.length_bytes = length_bytes;
+  learner->now++;
+  recall(&launch, function, signature);
+  for (uint32_t i = 0; i < launch.count; i++) {
+    const struct pump_pointer *pointer = &pointers[i];
+    struct extents_segment *segment =
+        extents_segment_at(learner, pointer->slot, pointer->generation);
+    launch.segments[i] = segment;
+    launch.elements[i] = 0;
+    launch.states[i] = STATE_UNUSED;
+    if (segment == NULL || pointer->offset_bytes >= segment->length_bytes) continue;
+    launch.states[i] = STATE_OPEN;
+    if (launch.table != NULL) decode(&launch, i);
+    if (launch.states[i] == STATE_OPEN && is_padding(&launch, i))
+      launch.states[i] = STATE_UNUSED;
+    if (launch.states[i] != STATE_UNUSED)
+      extents_start_use(learner, segment, pointer->offset_bytes);
+  }
+  uint64_t longest = 0;
+  for (uint32_t i = 0; i < launch.count; i++) {
+    if (launch.states[i] == STATE_OPEN) believe(&launch, i);
+    if (launch.states[i] == STATE_SURE && length_bytes[i] > longest)
+      longest = length_bytes[i];
+  }
+  uint32_t used = 0;
+  for (uint32_t i = 0; i < launch.count; i++) {
+    if (launch.states[i] == STATE_OPEN) guess(&launch, i, longest);
+    used += length_bytes[i] != 0;
+  }
+  for (uint32_t i = 0; i < launch.count; i++)
+    if (launch.states[i] == STATE_SURE)
+      extents_start_length(learner, launch.segments[i], pointers[i].offset_bytes,
+                           length_bytes[i]);
+  return used;
+}
+
+EXPORT void pump_extents_name(struct pump_extents *learner, uint64_t function,
+                              const char *name, uint32_t bytes) {
+  uint64_t hash = 1;
+  for (uint32_t i = 0; i < bytes; i++) hash = extents_mix(hash, (uint8_t)name[i]);
+  struct extents_function *known =
+      extents_cache_take(&learner->functions, extents_mix(function, 0), learner->now);
+  if (known->name_hash == hash) return;
+  if (known->name_hash != 0) { /* the handle names another kernel now */
+    known->salt++;
+    memset(known->not_pointer, 0, sizeof(known->not_pointer));
+  }
+  known->name_hash = hash;
+  extents_read_name(name, bytes, &known->named);
+}
+
+EXPORT void pump_extents_delete(struct pump_extents *learner) {
+  if (learner == NULL) return;
+  if (learner->segments != NULL)
+    for (uint32_t slot = 0; slot < PUMP_MAX_RANGES; slot++)
+      pump_extents_segment_gone(learner, slot);
+  for (uint32_t i = 0; i < EXTENTS_PENDING; i++) free(learner->pending[i].parameters);
+  free(learner->functions.lines);
+  free(learner->shapes.lines);
+  free(learner->signatures.lines);
+  free(learner->tables.lines);
+  free(learner->templates.lines);
+  free(learner->votes.lines);
+  free(learner->spelled);
+  free(learner->segments);
+  free(learner);
+}
+
+EXPORT struct pump_extents *pump_extents_new(void) {
+  struct pump_extents *learner = calloc(1, sizeof(*learner));
+  if (learner == NULL) return NULL;
+  learner->segments = calloc(PUMP_MAX_RANGES, sizeof(*learner->segments));
+  learner->spelled = calloc(EXTENTS_SPELLED, sizeof(*learner->spelled));
+  bool ready =
+      learner->segments != NULL && learner->spelled != NULL &&
+      extents_cache_init(&learner->functions, 2048, sizeof(struct extents_function)) &&
+      extents_cache_init(&learner->shapes, 4096, sizeof(struct extents_shape)) &&
+      extents_cache_init(&learner->signatures, 8192, sizeof(struct extents_signature)) &&
+      extents_cache_init(&learner->tables, 512, sizeof(struct extents_table)) &&
+      extents_cache_init(&learner->templates, 8192, sizeof(struct extents_template)) &&
+      extents_cache_init(&learner->votes, 32768, sizeof(struct extents_vote));
+  if (ready) return learner;
+  pump_extents_delete(learner);
+  return NULL;
+}
