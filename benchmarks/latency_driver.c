@@ -1,0 +1,46 @@
+/* latency_driver.c - the part of the latency benchmark's driver that takes notes: when
+ * which prefetch was called. The rest is the null driver (null_driver/).
+ *
+ * Events are complete only while latency_gate is open, so that an operation stays in
+ * the window until the benchmark has seen its prefetch.
+ */
+#include <stdbool.h>
+#include <stdint.h>
+#include <time.h>
+
+#include "latency.h"
+#include "pump_cuda.h"
+
+#define EXPORT __attribute__((visibility("default")))
+
+EXPORT struct latency_log latency_log;
+
+static uint64_t now_ns(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+EXPORT CUresult cuMemPrefetchAsync_v2(CUdeviceptr address, size_t bytes,
+                                      CUmemLocation location, unsigned int flags,
+                                      CUstream stream);
+CUresult cuMemPrefetchAsync_v2(CUdeviceptr address, size_t bytes, CUmemLocation location,
+                               unsigned int flags, CUstream stream) {
+  (void)flags, (void)stream;
+  if (location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_SUCCESS;
+  uint64_t time_ns = now_ns();
+  uint64_t place = __atomic_fetch_add(&latency_log.reserved, 1, __ATOMIC_RELAXED);
+  struct latency_call *call = &latency_log.calls[place % LATENCY_CALLS];
+  call->time_ns = time_ns;
+  call->address = address;
+  call->bytes = bytes;
+  __atomic_store_n(&call->turn, place + 1, __ATOMIC_RELEASE);
+  return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuEventQuery(CUevent event);
+CUresult cuEventQuery(CUevent event) {
+  (void)event;
+  return __atomic_load_n(&latency_log.closed, __ATOMIC_ACQUIRE) != 0 ? CUDA_ERROR_NOT_READY
+                                                                     : CUDA_SUCCESS;
+}

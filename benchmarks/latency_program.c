@@ -1,0 +1,112 @@
+/* latency_program.c - launches kernels whose block is known not to be on the GPU, a few
+ * milliseconds apart, and tells how long the prefetch of each took to reach the driver.
+ *
+ *   latency_program SAMPLES PAUSE_US    one line a sample: microseconds, or "missing"
+ *   latency_program hog                 computes until it is killed
+ *
+ * It runs under pump-run with a budget of half its memory: ranges of one block are used
+ * in turn, so each of them has left the GPU before it is used again. The first round
+ * and what the executors do at its beginning are not measured.
+ */
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "latency.h"
+#include "pump_cuda.h"
+
+#define RANGES 512
+#define BLOCK ((size_t)2 << 20)
+#define PATIENCE_NS 200000000u
+#define WARM_UP (RANGES + 32)
+
+CUresult cuInit(unsigned int flags);
+CUresult cuCtxCreate_v2(CUcontext *context, unsigned int flags, CUdevice device);
+CUresult cuStreamCreate(CUstream *stream, unsigned int flags);
+CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t bytes);
+CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name);
+CUresult cuLaunchKernel(CUfunction function, unsigned int gx, unsigned int gy,
+                        unsigned int gz, unsigned int bx, unsigned int by, unsigned int bz,
+                        unsigned int shared_bytes, CUstream stream, void **params,
+                        void **extra);
+
+static void must(CUresult result, const char *call) {
+  if (result == CUDA_SUCCESS) return;
+  fprintf(stderr, "%s: CUDA error %d\n", call, result);
+  exit(1);
+}
+
+static uint64_t now_ns(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static void sleep_us(uint64_t us) {
+  struct timespec pause = {.tv_sec = (time_t)(us / 1000000),
+                           .tv_nsec = (long)(us % 1000000) * 1000};
+  nanosleep(&pause, NULL);
+}
+
+/* Time of the first prefetch from number `from` on that covers `address`; 0: none came
+ * within PATIENCE_NS. */
+static uint64_t prefetch_ns(uint64_t from, CUdeviceptr address) {
+  uint64_t until_ns = now_ns() + PATIENCE_NS;
+  for (uint64_t at = from;;) {
+    const struct latency_call *call = &latency_log.calls[at % LATENCY_CALLS];
+    if (__atomic_load_n(&call->turn, __ATOMIC_ACQUIRE) == at + 1) {
+      if (address >= call->address && address - call->address < call->bytes)
+        return call->time_ns;
+      at++;
+    } else if (now_ns() > until_ns) {
+      return 0;
+    } else {
+      sleep_us(100); /* the processor belongs to those who are measured */
+    }
+  }
+}
+
+static uint64_t launch(CUfunction kernel, CUstream stream, CUdeviceptr address) {
+  void *params[] = {&address};
+  uint64_t before_ns = now_ns();
+  must(cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL), "cuLaunchKernel");
+  return before_ns;
+}
+
+static void measure(long samples, uint64_t pause_us) {
+  static CUdeviceptr ranges[RANGES];
+  CUcontext context;
+  CUstream stream;
+  CUfunction kernel;
+  must(cuInit(0), "cuInit");
+  must(cuCtxCreate_v2(&context, 0, 0), "cuCtxCreate");
+  must(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+  must(cuModuleGetFunction(&kernel, NULL, "p1"), "cuModuleGetFunction");
+  for (int i = 0; i < RANGES; i++) must(cuMemAlloc_v2(&ranges[i], BLOCK), "cuMemAlloc");
+  sleep_us(1000000); /* the worker starts */
+  for (long i = -WARM_UP; i < samples; i++) {
+    CUdeviceptr address = ranges[(i + WARM_UP) % RANGES];
+    uint64_t from = __atomic_load_n(&latency_log.reserved, __ATOMIC_ACQUIRE);
+    __atomic_store_n(&latency_log.closed, 1, __ATOMIC_RELEASE);
+    uint64_t begin_ns = launch(kernel, stream, address);
+    uint64_t end_ns = i < 0 ? 0 : prefetch_ns(from, address);
+    __atomic_store_n(&latency_log.closed, 0, __ATOMIC_RELEASE);
+    if (i >= 0 && end_ns == 0) puts("missing");
+    if (i >= 0 && end_ns != 0) printf("%.3f\n", (double)(end_ns - begin_ns) / 1000);
+    sleep_us(i < 0 ? 500 : pause_us + (uint64_t)(rand() % 1000));
+  }
+}
+
+int main(int argc, char **argv) {
+  if (argc == 2 && strcmp(argv[1], "hog") == 0)
+    for (volatile uint64_t count = 0;; count++) {
+    }
+  if (argc != 3) {
+    fprintf(stderr, "usage: %s SAMPLES PAUSE_US | hog\n", argv[0]);
+    return 2;
+  }
+  measure(atol(argv[1]), strtoull(argv[2], NULL, 10));
+  return 0;
+}
