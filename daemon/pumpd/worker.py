@@ -15,11 +15,11 @@ import socket
 from typing import Final
 
 from pump.model.bounds import BLOCK_BYTES
-from pump.model.client import ClientModel, DeviceFacts, Transfer
+from pump.model.client import TO_GPU, TO_HOST, ClientModel, DeviceFacts
 from pump.policy import by_name
 from pump.policy.base import Policy
 from pump.wire.abi import lib
-from pump.wire.mapping import Mapping, ProtocolError, Range
+from pump.wire.mapping import PROGRESS_STRIDE, Mapping, ProtocolError
 from pumpd.settings import WorkerSettings
 
 log = logging.getLogger("pumpd.worker")
@@ -32,6 +32,15 @@ SPIN_NS: Final = 20_000
 
 LIVENESS_NS: Final = 100_000_000
 """How often the client's socket and process are looked at."""
+
+PUBLISH_NS: Final = 20_000_000
+"""While busy, counters and heartbeat are written at most that often."""
+
+DEVICES_EVERY: Final = 64
+"""Ticks after which the devices' figures are read again though no event came."""
+
+QUIET_NS: Final = 1_000_000
+"""And once nothing has happened for that long."""
 
 BATCHES_AT_ONCE: Final = 8
 """Batches of 4,096 rows read in one tick, so that a flood cannot keep it from deciding."""
@@ -52,32 +61,45 @@ class Worker:
         self._stale = True
         """The ranges have to be read from the table: at the start, and after a loss."""
         self._spin_ns = 0
-        self._ticks = 0
+        self._ticks = self._resyncs = self._catch_ups = 0
+        self._published = False
 
     # ---- one tick ----------------------------------------------------------------------
 
     def tick(self) -> None:
         """Drain, understand, decide, act."""
-        self._read_devices()
-        self._read_events()
-        self.model.progress(self.mapping.executed_seq)
-        self._reap()
-        for device, known in self.model.devices.items():
-            if known.facts.active:
+        waiting = self.mapping.backlog()
+        if waiting or self._ticks % DEVICES_EVERY == 0:
+            self._read_devices()
+            self._read_events(waiting)
+        self.model.progress(self.mapping.executed_seq, PROGRESS_STRIDE)
+        for device, facts in self.model.devices.items():
+            for direction in (TO_GPU, TO_HOST):
+                self.model.finish(self.mapping.reap(device, direction))
+            if facts.active:
                 self._decide(device)
-        self._publish()
+        self._ticks += 1
+        self._published = False
+        now_ns = lib.pump_core_now_ns()
+        if now_ns - self.mapping.shm.header.worker_heartbeat_ns >= PUBLISH_NS:
+            self.publish()
 
     def wait(self, seen_activity: int) -> None:
         """Wait for the next event, completion or progress, or for SLEEP_NS."""
         before = lib.pump_core_now_ns()
-        self.mapping.wait(seen_activity, self._spin_ns, SLEEP_NS)
-        # Spinning pays only while records come faster than one could fall asleep.
-        gap = lib.pump_core_now_ns() - before
-        self._spin_ns = SPIN_NS if gap < SPIN_NS else 0
+        if not self._published:
+            if self.mapping.wait(seen_activity, self._spin_ns, QUIET_NS):
+                # Spinning pays only while records come faster than one could fall asleep.
+                gap = lib.pump_core_now_ns() - before
+                self._spin_ns = SPIN_NS if gap < SPIN_NS else 0
+                return
+            self.publish()
+        self._spin_ns = 0
+        self.mapping.wait(seen_activity, 0, SLEEP_NS)
 
     def _read_devices(self) -> None:
         shm = self.mapping.shm
-        for index in range(lib.PUMP_MAX_DEVICES):
+        for index in range(min(shm.header.device_count, lib.PUMP_MAX_DEVICES)):
             record = shm.devices[index]
             state = record.device_state
             if state == lib.PUMP_DEVICE_ABSENT:
@@ -89,93 +111,78 @@ class Worker:
                 active=state == lib.PUMP_DEVICE_ACTIVE,
             )
             known = self.model.devices.get(index)
-            if facts.active and not (known and known.facts.active):
+            if facts.active and not (known and known.active):
                 self._stale = True  # a dormant client reports no allocations
             self.model.set_device(index, facts)
 
-    def _read_events(self) -> None:
-        dropped = self.mapping.shm.shim_counters.events_dropped
+    def _read_events(self, waiting: int) -> None:
+        mapping = self.mapping
+        dropped = mapping.shm.shim_counters.events_dropped
         if dropped != self._dropped:
             self._dropped = dropped
             self._stale = True
-        if self.mapping.backlog() > FAR_BEHIND:
-            log.info("skipped %d records to catch up", self.mapping.skip())
+        if waiting > FAR_BEHIND:
+            log.info("skipped %d records to catch up", mapping.skip())
+            self._catch_ups += 1
             self.model.forget_window()
+            mapping.ask_again()
             self._stale = True
         if self._stale:
             self._read_ranges()
         try:
             for _ in range(BATCHES_AT_ONCE):
-                batch = self.mapping.drain()
-                self.model.apply(batch, self.mapping.read_range)
-                if self.mapping.backlog() == 0:
+                batch = mapping.drain()
+                if len(batch) == 0:
                     break
+                self.model.apply(batch)
         except ProtocolError:
+            mapping.ask_again()
             self._stale = True
 
     def _read_ranges(self) -> None:
         """Read the state instead of the events that led to it. Events that still wait may
         tell some of it again; that changes nothing."""
         self._stale = False
+        self._resyncs += 1
         newest_seq = max(0, self.mapping.shm.header.next_seq - 1)
-        records: list[Range] = []
-        for slot in self.mapping.range_slots():
-            record = self.mapping.read_range(slot)
-            if record is not None:
-                records.append(record)
-        self.model.resync(records, newest_seq)
-        log.info("read the range table: %d ranges", len(records))
-
-    def _reap(self) -> None:
-        for device in self.model.devices:
-            for direction in (lib.PUMP_TO_GPU, lib.PUMP_TO_HOST):
-                for outcome in self.mapping.reap(device, direction):
-                    self.model.finish(outcome)
+        ranges = self.mapping.read_ranges()
+        self.model.resync(ranges, newest_seq)
+        log.info("read the range table: %d ranges", ranges.count)
 
     def _decide(self, device: int) -> None:
         decision = self.policy.decide(self.model.view(device))
-        for transfer in self.model.carry_out(device, decision):
-            if not self._submit(transfer):
-                self.model.take_back(transfer)
+        for direction, commands, count in self.model.carry_out(device, decision):
+            pushed = self.mapping.submit(device, direction, commands, count)
+            if pushed < count:
+                self.model.take_back(commands + pushed, count - pushed)
 
-    def _submit(self, transfer: Transfer) -> bool:
-        piece = transfer.slice
-        return self.mapping.submit(
-            transfer.device,
-            transfer.direction,
-            ticket=transfer.ticket,
-            slot=piece.slot,
-            generation=piece.generation,
-            offset_bytes=piece.offset_bytes,
-            length_bytes=piece.length_bytes,
-            observed_seq=transfer.observed_seq,
-            needed_by_seq=transfer.needed_by_seq,
-            stream=transfer.stream,
-        )
-
-    def _publish(self) -> None:
-        """Write counters and heartbeat for the shim's summary and its link."""
-        tally, counters = self.model.tally, self.counters
-        self._ticks += 1
-        counters.ticks = self._ticks
-        counters.operations = tally.operations
-        counters.operations_hit = tally.operations_hit
-        counters.blocks_used = tally.blocks_used
-        counters.blocks_hit = tally.blocks_hit
-        counters.miss_late = tally.miss_late
-        if self.policy.prefetches:
-            counters.miss_unseen = tally.miss_unseen
-            counters.miss_no_room = tally.miss_no_room
-        else:
-            counters.miss_policy = tally.miss_unseen + tally.miss_no_room
-        counters.resyncs = tally.resyncs
-        counters.overshoot_bytes_peak = max(0, tally.overshoot_blocks_peak) * BLOCK_BYTES
+    def publish(self) -> None:
+        """Write heartbeat and counters for the shim's link and its summary."""
+        self._published = True
         self.mapping.shm.header.worker_heartbeat_ns = lib.pump_core_now_ns()
+        totals, counters = self.model.totals(), self.counters
+        counters.ticks = self._ticks
+        counters.resyncs = self._resyncs
+        counters.catch_ups = self._catch_ups
+        counters.operations = totals.operations
+        counters.operations_hit = totals.operations_hit
+        sums = dict.fromkeys(("blocks", "hit", "late", "unseen", "no_room", "overshoot"), 0)
+        for device in self.model.devices:
+            tally = self.model.tally(device)
+            for name in sums:
+                sums[name] += getattr(tally, name)
+        counters.blocks_used, counters.blocks_hit = sums["blocks"], sums["hit"]
+        counters.miss_late = sums["late"]
+        if self.policy.prefetches:
+            counters.miss_unseen, counters.miss_no_room = sums["unseen"], sums["no_room"]
+        else:
+            counters.miss_policy = sums["unseen"] + sums["no_room"]
+        counters.overshoot_bytes_peak = sums["overshoot"] * BLOCK_BYTES
 
 
 def _blocks(whole_bytes: int, taken_bytes: int) -> int:
     """Return the blocks in what is left, within what the tables can count."""
-    return min(max(0, whole_bytes - taken_bytes) // BLOCK_BYTES, 1 << 30)
+    return int(min(max(0, whole_bytes - taken_bytes) // BLOCK_BYTES, 1 << 30))
 
 
 class Liveness:
@@ -233,4 +240,5 @@ def run(fd_memfd: int, connection: socket.socket, settings: WorkerSettings) -> N
         seen = mapping.activity()
         worker.tick()
         worker.wait(seen)
-    log.info("client %d left: %r, %r", settings.client_pid, worker.model, worker.model.tally)
+    worker.publish()
+    log.info("client %d left: %r", settings.client_pid, worker.model)

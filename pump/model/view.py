@@ -10,13 +10,18 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from pump.wire.abi import lib
+
 Blocks = NDArray[np.int64]
 NO_BLOCKS: Blocks = np.zeros(0, np.int64)
+NOT_NEEDED: int = lib.PUMP_NOT_NEEDED
+"""`next_use` of a block that the window does not need."""
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """One device of one client at one moment. Policies read it and keep nothing of it."""
+    """One device of one client at one moment. Policies read it and keep nothing of it:
+    its arrays are overwritten by the next one."""
 
     budget: int
     """Blocks that may take room on the device."""
@@ -29,12 +34,16 @@ class View:
     to_gpu_credit: int
     """Blocks that may be sent to the GPU now (in-flight bound less what is in flight)."""
     to_host_credit: int
+    faults: int
+    """Blocks that came by fault since the last view of this device."""
     missing: Blocks
     """Blocks that the window needs and that are neither surely there nor on their way,
     soonest first, a bounded number of them."""
-    missing_takes_room: NDArray[np.bool_]
-    """Per block of `missing`: False for one in doubt. It was resident, the driver may have
+    missing_takes_room: NDArray[np.uint8]
+    """Per block of `missing`: 0 for one in doubt. It was resident, the driver may have
     evicted it since, its room is counted; prefetching it costs little if it is there."""
+    missing_doubted: int
+    """How many of `missing` are in doubt."""
     missing_need: NDArray[np.int64]
     """Operation that needs each of `missing`."""
     missing_all: bool
@@ -46,6 +55,7 @@ class View:
     """Per leaver: earliest operation of the window that needs it, or NOT_NEEDED."""
     oldest: Blocks
     """Resident blocks that the driver would evict first: migrated longest ago first."""
+    oldest_next_use: NDArray[np.int64]
 
     @property
     def occupied(self) -> int:
@@ -63,7 +73,11 @@ class Decision:
     """What shall move now, in order of urgency."""
 
     to_gpu: Blocks = field(default_factory=lambda: NO_BLOCKS)
-    """A leading part of `View.missing`."""
+    """Blocks of `View.missing`, or resident ones whose age shall be refreshed."""
     to_host: Blocks = field(default_factory=lambda: NO_BLOCKS)
     short_of_room: bool = False
     """Something needed was left out because nothing may leave for it."""
+
+
+NOTHING = Decision()
+"""The decision to move nothing."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from pump.model.view import Decision, View
+from pump.model.view import NOTHING, Decision, View
 
 
 class Demand:
@@ -21,5 +21,5 @@ class Demand:
         """Return evictions for what faults brought in above the budget."""
         excess = view.resident + view.arriving - view.budget
         if not view.emulated or excess <= 0:
-            return Decision()
+            return NOTHING
         return Decision(to_host=view.oldest[: min(excess, view.to_host_credit)])

@@ -12,10 +12,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from pump.model.bounds import WATERMARK
-from pump.model.view import Blocks, Decision, View
+from pump.model.bounds import REFRESH_BLOCKS, WATERMARK
+from pump.model.view import NO_BLOCKS, NOT_NEEDED, NOTHING, Blocks, Decision, View
 
-FAR_AWAY = np.int64(1) << 61
+FAR_AWAY = NOT_NEEDED >> 1
 """Above every operation number, below NOT_NEEDED."""
 
 
@@ -26,34 +26,65 @@ class Window:
 
     def decide(self, view: View) -> Decision:
         """Return a leading part of what is missing, and what makes room for the rest."""
-        room_taken = np.cumsum(view.missing_takes_room)
-        fitting = int(np.searchsorted(room_taken, max(0, view.free), side="right"))
+        free = view.free
+        missing = len(view.missing)
+        spare = int(view.budget * WATERMARK)
+        if missing == 0 and free >= spare:
+            return NOTHING
+        homed = missing - view.missing_doubted
+        if view.missing_doubted == 0:
+            fitting = max(0, free)
+        else:
+            room_taken = np.add.accumulate(view.missing_takes_room, dtype=np.int64)
+            fitting = int(room_taken.searchsorted(max(0, free), side="right"))
         to_gpu = view.missing[: min(fitting, view.to_gpu_credit)]
-        to_host, short = self._make_room(view)
-        if not view.missing_takes_room.all():
+        to_host, short = self._make_room(view, homed, spare)
+        if view.missing_doubted and len(to_host):
             # One in doubt may be needed and yet make way for something needed sooner.
             leaving = np.isin(to_gpu, to_host)
             to_gpu = to_gpu[: int(np.argmax(leaving)) if leaving.any() else len(to_gpu)]
+        if view.faults and len(to_gpu) == 0:
+            to_gpu = self._refresh(view, to_host)
         return Decision(to_gpu=to_gpu, to_host=to_host, short_of_room=short)
 
-    def _make_room(self, view: View) -> tuple[Blocks, bool]:
+    def _make_room(self, view: View, homed: int, spare: int) -> tuple[Blocks, bool]:
         """Choose blocks that leave for the newcomers that find no room yet.
 
         Newcomer i (soonest first) is paired with victim i (needed last first); pairing
-        stops where the victim is needed no later than its newcomer.
+        stops where the victim is needed no later than its newcomer. Returns the victims,
+        and whether a newcomer was left without one.
         """
         room = view.free + view.leaving
-        arrivals = view.missing_need[view.missing_takes_room]
-        newcomers = arrivals[max(0, room) :]
-        homeless = len(newcomers)
-        if view.missing_all:
-            # Behind the last known newcomer only what nothing needs may make way.
-            spare = int(view.budget * WATERMARK) - max(0, room - len(arrivals))
-            newcomers = np.append(newcomers, np.full(max(0, spare), FAR_AWAY))
         overshoot = max(0, -room)
+        homeless = homed - max(0, room) if homed > room else 0
+        # Behind the last known newcomer only what nothing needs may make way.
+        extra = max(0, spare - max(0, room - homed)) if view.missing_all else 0
+        if overshoot + homeless + extra == 0:
+            return NO_BLOCKS, False
         credit = view.to_host_credit - overshoot
-        wanted = max(0, min(overshoot + len(newcomers), view.to_host_credit))
+        wanted = max(0, min(overshoot + homeless + extra, view.to_host_credit))
         uses = view.leavers_next_use[overshoot:wanted]
-        worth = uses > newcomers[: len(uses)]
-        served = len(worth) if worth.all() else int(np.argmin(worth))
+        arrivals = view.missing_need
+        if view.missing_doubted:
+            arrivals = arrivals[view.missing_takes_room != 0]
+        served = min(len(uses), homeless)
+        worth = uses[:served] > arrivals[max(0, room) :][:served]
+        if not worth.all():
+            served = int(worth.argmin())
+        elif len(uses) > homeless:
+            served += int((uses[homeless:] > FAR_AWAY).sum())
         return view.leavers[: min(overshoot, wanted) + served], served < min(homeless, credit)
+
+    def _refresh(self, view: View, to_host: Blocks) -> Blocks:
+        """Choose resident blocks whose prefetch makes them the driver's youngest.
+
+        Room is short, the link idle, and faults come that nobody foresaw. When the next
+        one needs room before our own evictions have made any, the driver takes what
+        migrated longest ago, even if the window needs it next.
+        """
+        if view.emulated or len(view.leavers) == 0:
+            return NO_BLOCKS
+        count = min(REFRESH_BLOCKS, view.faults, view.to_gpu_credit)
+        oldest = view.oldest[:count]
+        hot = view.oldest_next_use[:count] < min(FAR_AWAY, int(view.leavers_next_use[0]))
+        return oldest[hot & ~np.isin(oldest, to_host)]

@@ -1,14 +1,14 @@
 """One client's shared mapping: events in, commands out, progress, counters.
 
-A thin layer over libpump_core that turns its columns into numpy views without a copy.
-It holds no opinion; the client may have written anything into the mapping, so what is
-read here is range-checked in C or by the caller.
+A thin layer over libpump_core. It holds no opinion; the client may have written anything
+into the mapping, so what is read here is range-checked in C or by the caller. What goes
+to the model and comes from it stays in C arrays: a tick makes no Python object per
+event or command.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import mmap
 from dataclasses import dataclass
 from typing import Any
@@ -21,66 +21,87 @@ from pump.wire.abi import SHM_BYTES, ffi, lib
 REAP_AT_ONCE = 64
 """Completions collected by one call (commands)."""
 
+_ROW_COLUMNS = {
+    "seq": np.uint64,
+    "time_ns": np.uint64,
+    "function": np.uint64,
+    "signature": np.uint64,
+    "stream": np.uint32,
+    "device": np.uint32,
+    "kind": np.uint16,
+    "use_begin": np.uint32,
+    "payload_begin": np.uint32,
+    "payload_bytes": np.uint32,
+}
+_USE_COLUMNS = {
+    "slot": np.uint32,
+    "generation": np.uint32,
+    "argument": np.uint32,
+    "offset_bytes": np.uint64,
+    "length_bytes": np.uint64,
+    "access": np.uint8,
+}
 
-ADDRESS_LIMIT = 1 << 57
-"""Above every user address (bytes); five-level paging included."""
 
-
-@dataclass(frozen=True, slots=True)
 class Batch:
-    """Rows of one drain, in issue order.
+    """Rows of one drain, in issue order: `struct pump_batch` as numpy sees it.
 
-    All arrays are views that the next drain overwrites. Row i owns the uses
+    Attributes are the columns of that struct, shape [rows] (`use_begin`: [rows + 1]) or
+    [uses]: views that the next drain overwrites. Row i owns the uses
     `use_begin[i]:use_begin[i + 1]`. Times in ns, lengths in bytes.
     """
 
-    seq: NDArray[np.uint64]
-    time_ns: NDArray[np.uint64]
-    function: NDArray[np.uint64]
-    stream: NDArray[np.uint32]
-    device: NDArray[np.uint32]
-    kind: NDArray[np.uint16]
-    use_begin: NDArray[np.uint32]
-    slot: NDArray[np.uint32]
-    generation: NDArray[np.uint32]
-    offset_bytes: NDArray[np.uint64]
-    length_bytes: NDArray[np.uint64]
-    access: NDArray[np.uint8]
-    malformed: int
+    __slots__ = ("_columns", "raw")
+
+    def __init__(self) -> None:
+        self.raw: Any = ffi.new("struct pump_batch *")
+        self._columns = {
+            name: np.frombuffer(ffi.buffer(getattr(self.raw, name)), dtype)
+            for name, dtype in (_ROW_COLUMNS | _USE_COLUMNS).items()
+        }
 
     def __len__(self) -> int:
-        return len(self.seq)
+        return int(self.raw.rows)
+
+    def __getattr__(self, name: str) -> NDArray[Any]:
+        if name in _USE_COLUMNS:
+            return self._columns[name][: self.raw.uses]
+        if name in _ROW_COLUMNS:
+            return self._columns[name][: self.raw.rows + (name == "use_begin")]
+        raise AttributeError(name)
+
+    @property
+    def malformed(self) -> int:
+        """Records that made no sense and were passed over."""
+        return int(self.raw.malformed)
+
+    def payload(self, row: int) -> bytes:
+        """Return what a PARAMS or NAME row carries; other rows carry nothing."""
+        begin = self.raw.payload_begin[row]
+        return bytes(ffi.buffer(self.raw.payload)[begin : begin + self.raw.payload_bytes[row]])
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
-    """A copy of one record of the range table."""
+class Ranges:
+    """Copies of all live ranges: `count` elements of two C arrays, by slot."""
 
-    slot: int
-    generation: int
-    kind: int
-    base: int
-    length_bytes: int
-    device: int
-    alloc_seq: int
+    count: int
+    slots: Any
+    """`uint32_t *`"""
+    records: Any
+    """`struct pump_range *`"""
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """How a command ended: PUMP_RESULT_* and the time from taking it, in us."""
+class Outcomes:
+    """Ends of commands: `count` elements of a C array (`struct pump_outcome *`)."""
 
-    ticket: int
-    result: int
-    duration_us: int
+    count: int
+    raw: Any
 
 
 class ProtocolError(Exception):
     """The mapping's indices make no sense; state must be read from the range table."""
-
-
-def _view(struct: Any, name: str, dtype: Any, count: int) -> NDArray[Any]:
-    field = ffi.addressof(struct, name)
-    return np.frombuffer(ffi.buffer(field, np.dtype(dtype).itemsize * count), dtype=dtype)
 
 
 class Mapping:
@@ -91,64 +112,25 @@ class Mapping:
         self._map = mmap.mmap(fd, SHM_BYTES)
         self._buffer = ffi.from_buffer(self._map)
         self.shm = ffi.cast("struct pump_shm *", self._buffer)
-        self._batch = ffi.new("struct pump_batch *")
+        self.batch = Batch()
+        """What `drain` fills."""
         self._outcomes = ffi.new("struct pump_outcome[]", REAP_AT_ONCE)
-        self._command = ffi.new("struct pump_command *")
-        self._range = ffi.new("struct pump_range *")
         self._cursors = ffi.new("uint64_t[]", 2 * lib.PUMP_MAX_DEVICES)
-        self._columns = {
-            name: _view(self._batch, name, dtype, count)
-            for name, dtype, count in (
-                ("seq", np.uint64, 4096),
-                ("time_ns", np.uint64, 4096),
-                ("function", np.uint64, 4096),
-                ("stream", np.uint32, 4096),
-                ("device", np.uint32, 4096),
-                ("kind", np.uint16, 4096),
-                ("use_begin", np.uint32, 4097),
-                ("slot", np.uint32, 65536),
-                ("generation", np.uint32, 65536),
-                ("offset_bytes", np.uint64, 65536),
-                ("length_bytes", np.uint64, 65536),
-                ("access", np.uint8, 65536),
-            )
-        }
-        progress = np.frombuffer(
-            ffi.buffer(ffi.addressof(self.shm, "progress"), 64 * lib.PUMP_MAX_STREAMS),
-            dtype=np.uint64,
-        ).reshape(lib.PUMP_MAX_STREAMS, 8)
-        self.executed_seq: NDArray[np.uint64] = progress[:, 1]
-        """Live view, one element per stream slot."""
+        self.executed_seq: Any = ffi.addressof(self.shm.progress[0], "executed_seq")
+        """Of stream slot 0; PROGRESS_STRIDE words on is the next one's."""
 
     def close(self) -> None:
-        """Unmap. Views handed out before must not be used any more."""
-        self._columns.clear()
+        """Unmap. What was handed out before must not be used any more."""
         del self.executed_seq, self.shm
         ffi.release(self._buffer)
         with contextlib.suppress(BufferError):  # a view lives on: the mapping goes with it
             self._map.close()
 
     def drain(self) -> Batch:
-        """Return what has arrived. Raises ProtocolError for impossible indices."""
-        rows = lib.pump_core_drain(self.shm, self._batch)
-        if rows < 0:
+        """Read what has arrived. Raises ProtocolError for impossible indices."""
+        if lib.pump_core_drain(self.shm, self.batch.raw) < 0:
             raise ProtocolError
-        columns, uses = self._columns, self._batch.uses
-        return Batch(
-            seq=columns["seq"][:rows],
-            time_ns=columns["time_ns"][:rows],
-            function=columns["function"][:rows],
-            stream=columns["stream"][:rows],
-            device=columns["device"][:rows],
-            kind=columns["kind"][:rows],
-            use_begin=columns["use_begin"][: rows + 1],
-            slot=columns["slot"][:uses],
-            generation=columns["generation"][:uses],
-            offset_bytes=columns["offset_bytes"][:uses],
-            length_bytes=columns["length_bytes"][:uses],
-            access=columns["access"][:uses],
-            malformed=self._batch.malformed,
-        )
+        return self.batch
 
     def backlog(self) -> int:
         """Return how many records wait in the event ring."""
@@ -158,71 +140,36 @@ class Mapping:
         """Jump over everything that waits; return how many records that were."""
         return int(lib.pump_core_skip(self.shm))
 
-    def read_range(self, slot: int) -> Range | None:
-        """Return a consistent copy of one live range; None if there is none, or nonsense."""
-        if lib.pump_core_range(self.shm, slot, self._range) != 0:
-            return None
-        record = self._range
-        sensible = (
-            record.range_kind in (lib.PUMP_RANGE_CONVERTED, lib.PUMP_RANGE_MANAGED)
-            and 0 < record.length_bytes < ADDRESS_LIMIT
-            and record.base < ADDRESS_LIMIT
-            and record.device < lib.PUMP_MAX_DEVICES
-        )
-        if not sensible:
-            return None
-        return Range(
-            slot=slot,
-            generation=record.generation,
-            kind=record.range_kind,
-            base=record.base,
-            length_bytes=record.length_bytes,
-            device=record.device,
-            alloc_seq=record.alloc_seq,
-        )
+    def ask_again(self) -> None:
+        """Ask the shim to tell names and parameters again: some of them were missed."""
+        self.shm.header.resend = (self.shm.header.resend + 1) & 0xFFFFFFFF
 
-    def range_slots(self) -> range:
-        """Return the slots of the range table that may be live."""
-        return range(lib.pump_core_range_high(self.shm))
+    def read_ranges(self) -> Ranges:
+        """Copy all live ranges out of the table."""
+        slots = ffi.new("uint32_t[]", lib.PUMP_MAX_RANGES)
+        records = ffi.new("struct pump_range[]", lib.PUMP_MAX_RANGES)
+        count = lib.pump_core_ranges(self.shm, slots, records, lib.PUMP_MAX_RANGES)
+        return Ranges(count, slots, records)
 
-    def submit(
-        self,
-        device: int,
-        direction: int,
-        *,
-        ticket: int,
-        slot: int,
-        generation: int,
-        offset_bytes: int,
-        length_bytes: int,
-        observed_seq: int,
-        needed_by_seq: int = 0,
-        stream: int = 0,
-    ) -> bool:
-        """Hand one command to the executors; False when their ring is full."""
-        command = self._command
-        command.ticket = ticket
-        command.slot = slot
-        command.generation = generation
-        command.offset_bytes = offset_bytes
-        command.length_bytes = length_bytes
-        command.observed_seq = observed_seq
-        command.needed_by_seq = needed_by_seq
-        command.stream = stream
-        result = lib.pump_core_submit(self.shm, device, direction, command)
-        if result not in (0, -errno.EAGAIN):
+    def submit(self, device: int, direction: int, commands: Any, count: int) -> int:
+        """Hand commands (`struct pump_command *`) to the executors.
+
+        Returns how many found room in the ring. Raises ValueError for a ring that does
+        not exist.
+        """
+        pushed = int(lib.pump_core_submit(self.shm, device, direction, commands, count))
+        if pushed < 0:
             raise ValueError(f"no command ring for device {device}, direction {direction}")
-        return bool(result == 0)
+        return pushed
 
-    def reap(self, device: int, direction: int) -> list[Outcome]:
-        """Return finished commands of one ring, at most REAP_AT_ONCE."""
+    def reap(self, device: int, direction: int) -> Outcomes:
+        """Return finished commands of one ring, at most REAP_AT_ONCE; the next call
+        overwrites them."""
         cursor = self._cursors + (2 * device + direction)
         count = lib.pump_core_reap(
             self.shm, device, direction, cursor, self._outcomes, REAP_AT_ONCE
         )
-        return [
-            Outcome(o.ticket, o.result, o.duration_us) for o in self._outcomes[0 : max(count, 0)]
-        ]
+        return Outcomes(max(0, count), self._outcomes)
 
     def activity(self) -> int:
         """Return the counter that moves with each completion and each progress."""
@@ -231,3 +178,7 @@ class Mapping:
     def wait(self, seen_activity: int, spin_ns: int, timeout_ns: int) -> bool:
         """Wait for work as `pump_core_wait` does; True when there may be some."""
         return bool(lib.pump_core_wait(self.shm, seen_activity, spin_ns, timeout_ns))
+
+
+PROGRESS_STRIDE: int = ffi.sizeof("struct pump_progress") // 8
+"""Words between the `executed_seq` of one stream slot and the next."""

@@ -15,12 +15,17 @@
 
 #define BATCH_ROWS 4096u
 #define BATCH_USES 65536u
+#define BATCH_PAYLOAD 1048576u
 _Static_assert(sizeof(((struct pump_batch *)0)->seq) == BATCH_ROWS * 8, "rows");
 _Static_assert(sizeof(((struct pump_batch *)0)->slot) == BATCH_USES * 4, "uses");
 
 /* Records that an operation with `extents` extents takes. */
 static uint32_t records_for(uint32_t extents) {
   return extents == 0 ? 1 : (extents + PUMP_EVENT_EXTENTS - 1) / PUMP_EVENT_EXTENTS;
+}
+
+static uint32_t records_for_payload(uint32_t bytes) {
+  return bytes == 0 ? 1 : (bytes + PUMP_EVENT_PAYLOAD_BYTES - 1) / PUMP_EVENT_PAYLOAD_BYTES;
 }
 
 static bool take_extent(struct pump_batch *batch, const struct pump_extent *extent) {
@@ -30,9 +35,27 @@ static bool take_extent(struct pump_batch *batch, const struct pump_extent *exte
   uint32_t use = batch->uses++;
   batch->slot[use] = slot;
   batch->generation[use] = PUMP_LOAD(&extent->generation);
+  bool argument = (length_access & 3) == PUMP_ACCESS_ARGUMENT;
   batch->offset_bytes[use] = PUMP_LOAD(&extent->offset_bytes);
-  batch->length_bytes[use] = length_access >> 2;
+  batch->length_bytes[use] = argument ? 0 : length_access >> 2;
+  batch->argument[use] = argument ? (uint32_t)(length_access >> 2) : 0;
   batch->access[use] = (uint8_t)(length_access & 3);
+  return true;
+}
+
+/* Copies the payload of PARAMS and NAME; `bytes` of it lie in consecutive records. */
+static bool take_payload(struct pump_shm *shm, uint64_t position, uint32_t bytes,
+                         struct pump_batch *batch) {
+  uint8_t *to = &batch->payload[batch->payload_used];
+  for (uint32_t at = 0; at < bytes; at += PUMP_EVENT_PAYLOAD_BYTES) {
+    const struct pump_event *event =
+        pump_event_peek(shm, position + at / PUMP_EVENT_PAYLOAD_BYTES);
+    if (event == NULL || (at > 0 && PUMP_LOAD(&event->kind) != PUMP_EVENT_MORE))
+      return false;
+    uint32_t left = bytes - at;
+    memcpy(to + at, event->extents,
+           left < PUMP_EVENT_PAYLOAD_BYTES ? left : PUMP_EVENT_PAYLOAD_BYTES);
+  }
   return true;
 }
 
@@ -44,12 +67,15 @@ static uint32_t take_row(struct pump_shm *shm, uint64_t position,
   if (first == NULL) return 0;
   uint16_t kind = PUMP_LOAD(&first->kind);
   uint16_t extents = PUMP_LOAD(&first->extent_count);
-  if (kind == PUMP_EVENT_MORE || kind == 0 || kind > PUMP_EVENT_HINT ||
-      extents > PUMP_MAX_EXTENTS) {
+  bool told = kind == PUMP_EVENT_PARAMS || kind == PUMP_EVENT_NAME;
+  uint32_t payload_bytes = told ? PUMP_LOAD(&first->payload_bytes) : 0;
+  if (kind == PUMP_EVENT_MORE || kind == 0 || kind > PUMP_EVENT_PROGRESS ||
+      extents > PUMP_MAX_EXTENTS || payload_bytes > PUMP_MAX_PAYLOAD_BYTES ||
+      (told && extents != 0) || !take_payload(shm, position, payload_bytes, batch)) {
     batch->malformed++;
     return 1;
   }
-  uint32_t records = records_for(extents);
+  uint32_t records = told ? records_for_payload(payload_bytes) : records_for(extents);
   uint32_t row = batch->rows;
   uint32_t uses_before = batch->uses;
   for (uint32_t i = 0; i < extents; i++) {
@@ -66,6 +92,10 @@ static uint32_t take_row(struct pump_shm *shm, uint64_t position,
   batch->seq[row] = PUMP_LOAD(&first->seq);
   batch->time_ns[row] = PUMP_LOAD(&first->time_ns);
   batch->function[row] = PUMP_LOAD(&first->function);
+  batch->signature[row] = PUMP_LOAD(&first->signature);
+  batch->payload_begin[row] = batch->payload_used;
+  batch->payload_bytes[row] = payload_bytes;
+  batch->payload_used += payload_bytes;
   batch->stream[row] = PUMP_LOAD(&first->stream) & (PUMP_MAX_STREAMS - 1);
   batch->device[row] = PUMP_LOAD(&first->device) & (PUMP_MAX_DEVICES - 1);
   batch->kind[row] = kind;
@@ -78,6 +108,7 @@ EXPORT int pump_core_drain(struct pump_shm *shm, struct pump_batch *batch) {
   batch->rows = 0;
   batch->uses = 0;
   batch->malformed = 0;
+  batch->payload_used = 0;
   batch->use_begin[0] = 0;
   uint64_t head = PUMP_LOAD(&shm->header.event_head);
   uint64_t tail = PUMP_LOAD_ACQUIRE(&shm->header.event_tail);
@@ -86,7 +117,8 @@ EXPORT int pump_core_drain(struct pump_shm *shm, struct pump_batch *batch) {
     return -EPROTO;
   }
   while (head != tail && batch->rows < BATCH_ROWS &&
-         batch->uses + PUMP_MAX_EXTENTS <= BATCH_USES) {
+         batch->uses + PUMP_MAX_EXTENTS <= BATCH_USES &&
+         batch->payload_used + PUMP_MAX_PAYLOAD_BYTES <= BATCH_PAYLOAD) {
     uint32_t records = take_row(shm, head, batch);
     if (records == 0) break;
     head = tail - head < records ? tail : head + records;
@@ -107,14 +139,17 @@ EXPORT uint32_t pump_core_skip(struct pump_shm *shm) {
   return waiting;
 }
 
-EXPORT int pump_core_range(struct pump_shm *shm, uint32_t slot, struct pump_range *copy) {
-  if (slot >= PUMP_MAX_RANGES) return -EINVAL;
-  return pump_range_read(&shm->ranges[slot], copy) ? 0 : -EAGAIN;
-}
-
-EXPORT uint32_t pump_core_range_high(struct pump_shm *shm) {
+EXPORT uint32_t pump_core_ranges(struct pump_shm *shm, uint32_t *slots,
+                                 struct pump_range *copies, uint32_t max) {
   uint64_t high = PUMP_LOAD_ACQUIRE(&shm->header.range_high);
-  return high > PUMP_MAX_RANGES ? PUMP_MAX_RANGES : (uint32_t)high;
+  if (high > PUMP_MAX_RANGES) high = PUMP_MAX_RANGES;
+  uint32_t count = 0;
+  for (uint32_t slot = 0; slot < high && count < max; slot++) {
+    if (PUMP_LOAD(&shm->ranges[slot].range_kind) == PUMP_RANGE_FREE) continue;
+    if (!pump_range_read(&shm->ranges[slot], &copies[count])) continue;
+    if (copies[count].range_kind != PUMP_RANGE_FREE) slots[count++] = slot;
+  }
+  return count;
 }
 
 static struct pump_command_ring *ring_of(struct pump_shm *shm, uint32_t device,
@@ -124,12 +159,13 @@ static struct pump_command_ring *ring_of(struct pump_shm *shm, uint32_t device,
 }
 
 EXPORT int pump_core_submit(struct pump_shm *shm, uint32_t device, uint32_t direction,
-                            const struct pump_command *command) {
+                            const struct pump_command *commands, uint32_t count) {
   struct pump_command_ring *ring = ring_of(shm, device, direction);
   if (ring == NULL) return -EINVAL;
-  if (!pump_command_push(ring, command)) return -EAGAIN;
-  pump_bell_ring(&ring->executors_asleep, &ring->bell);
-  return 0;
+  uint32_t pushed = 0;
+  while (pushed < count && pump_command_push(ring, &commands[pushed])) pushed++;
+  if (pushed > 0) pump_bell_ring(&ring->executors_asleep, &ring->bell);
+  return (int)pushed;
 }
 
 EXPORT int pump_core_reap(struct pump_shm *shm, uint32_t device, uint32_t direction,

@@ -11,25 +11,32 @@
 /* cffi: begin */
 
 /* One drained batch, as columns. Row i of an operation owns the uses
- * [use_begin[i], use_begin[i+1]). ALLOC, FREE, SYNC and HINT are rows as well. */
+ * [use_begin[i], use_begin[i+1]). ALLOC, FREE, SYNC, HINT, PARAMS, NAME and PROGRESS
+ * are rows as well. A row's payload is payload_bytes[i] bytes of `payload` from
+ * payload_begin[i] on. */
 struct pump_batch {
   uint32_t rows;
   uint32_t uses;
-  uint32_t malformed; /* records that made no sense and were passed over */
-  uint32_t reserved;
+  uint32_t malformed;    /* records that made no sense and were passed over */
+  uint32_t payload_used; /* bytes of `payload` */
   uint64_t seq[4096];
   uint64_t time_ns[4096];
   uint64_t function[4096];
+  uint64_t signature[4096];
   uint32_t stream[4096];
   uint32_t device[4096];
   uint16_t kind[4096];
   uint32_t use_begin[4097];
-  /* per use */
+  uint32_t payload_begin[4096];
+  uint32_t payload_bytes[4096];
+  /* per use; an ARGUMENT has length 0 until pump_model_apply has worked it out */
   uint32_t slot[65536];
   uint32_t generation[65536];
+  uint32_t argument[65536]; /* ARGUMENT: byte offset of the pointer in the parameters */
   uint64_t offset_bytes[65536];
   uint64_t length_bytes[65536];
   uint8_t access[65536];
+  uint8_t payload[1048576];
 };
 
 /* A reaped command. */
@@ -50,16 +57,15 @@ uint32_t pump_core_backlog(struct pump_shm *shm);
 /* Jumps over everything that waits; returns how many records were passed over. */
 uint32_t pump_core_skip(struct pump_shm *shm);
 
-/* Consistent copy of one range record: 0, -EAGAIN while it keeps changing. */
-int pump_core_range(struct pump_shm *shm, uint32_t slot, struct pump_range *copy);
+/* Consistent copies of all live ranges, by slot; returns how many of at most `max`. One
+ * that keeps changing is left out: an event will tell of it. */
+uint32_t pump_core_ranges(struct pump_shm *shm, uint32_t *slots, struct pump_range *copies,
+                          uint32_t max);
 
-/* Number of slots worth looking at, clamped to the table. */
-uint32_t pump_core_range_high(struct pump_shm *shm);
-
-/* Hands a command to the executors of (device, direction): 0, -EAGAIN when the
- * ring is full, -EINVAL for a device or direction out of bounds. */
+/* Hands commands to the executors of (device, direction) and wakes them once. Returns
+ * how many found room in the ring, or -EINVAL for a device or direction out of bounds. */
 int pump_core_submit(struct pump_shm *shm, uint32_t device, uint32_t direction,
-                     const struct pump_command *command);
+                     const struct pump_command *commands, uint32_t count);
 
 /* Collects finished commands of (device, direction) into `out`; returns how
  * many, or -EINVAL. `*cursor` is the caller's position and starts at 0. */

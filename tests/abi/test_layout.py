@@ -27,8 +27,13 @@ STRUCTS = [
     "pump_shm",
     "pump_batch",
     "pump_outcome",
-    "pump_columns",
-    "pump_retired",
+    "pump_model_bounds",
+    "pump_model_device",
+    "pump_model_tally",
+    "pump_model_totals",
+    "pump_view",
+    "pump_block_info",
+    "pump_range_blocks",
 ]
 ROOT = Path(__file__).resolve().parents[2]
 

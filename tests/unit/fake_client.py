@@ -26,6 +26,7 @@ class FakeClient:
         self.shm: Any = self.mapping.shm
         header, device = self.shm.header, self.shm.devices[0]
         header.magic, header.abi_version = lib.PUMP_ABI_MAGIC, lib.PUMP_ABI_VERSION
+        header.device_count = 1
         header.next_seq, header.event_tail, header.event_head = 1, 0, 0
         device.budget_bytes = budget_blocks * BLOCK
         device.free_at_start_bytes = (capacity or budget_blocks) * BLOCK
@@ -41,7 +42,12 @@ class FakeClient:
         os.close(self.fd)
 
     def push(
-        self, kind: int, seq: int, extents: list[tuple[int, int, int]], stream: int = 1
+        self,
+        kind: int,
+        seq: int,
+        extents: list[tuple[int, int, int]],
+        stream: int = 1,
+        function: int = 0,
     ) -> bool:
         """Publish one event; extents are (slot, offset_bytes, length_bytes)."""
         header = self.shm.header
@@ -55,6 +61,7 @@ class FakeClient:
             event = self.shm.events[(position + i) % lib.PUMP_EVENT_SLOTS]
             event.kind = lib.PUMP_EVENT_MORE if i else kind
             event.seq, event.stream, event.extent_count = seq, stream, len(extents)
+            event.function = function
             for j, (slot, offset, length) in enumerate(extents[3 * i : 3 * i + 3]):
                 event.extents[j].slot = slot
                 event.extents[j].generation = self.shm.ranges[slot].generation
@@ -73,7 +80,7 @@ class FakeClient:
         record.base, record.length_bytes = self._next_base, blocks * BLOCK
         self._next_base += blocks * BLOCK
         self.shm.header.range_high = self._next_slot
-        self.push(lib.PUMP_EVENT_ALLOC, 0, [(slot, 0, blocks * BLOCK)])
+        self.push(lib.PUMP_EVENT_ALLOC, 0, [(slot, 0, blocks * BLOCK)], function=record.base)
         return slot
 
     def free(self, slot: int) -> None:

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from pump.config.job import POLICIES as OFFERED
-from pump.model.blocks import NOT_NEEDED
-from pump.model.view import View
+from pump.model.view import NOT_NEEDED, View
 from pump.policy import POLICIES, by_name
 from pump.policy.demand import Demand
 from pump.policy.window import Window
@@ -41,13 +40,16 @@ def make_view(
         leaving=leaving,
         to_gpu_credit=32,
         to_host_credit=32,
+        faults=0,
+        missing_doubted=0,
         missing=np.array(order, np.int64),
-        missing_takes_room=np.ones(len(order), np.bool_),
+        missing_takes_room=np.ones(len(order), np.uint8),
         missing_need=np.array([missing[block] for block in order], np.int64),
         missing_all=True,
         leavers=leavers,
         leavers_next_use=np.array([resident[block] for block in leavers.tolist()], np.int64),
         oldest=np.array(sorted(resident), np.int64),
+        oldest_next_use=np.array([resident[block] for block in sorted(resident)], np.int64),
     )
     return replace(view, **more)  # type: ignore[arg-type]
 
@@ -178,7 +180,7 @@ def test_an_unknown_policy_is_answered_with_the_known_ones() -> None:
 
 def test_a_block_in_doubt_is_asked_for_without_room_and_pushes_nothing_out() -> None:
     view = make_view(budget=2, missing={1: 3, 2: 4, 5: 9}, resident={1: 3, 2: 4})
-    view = replace(view, missing_takes_room=np.array([False, False, True]))
+    view = replace(view, missing_takes_room=np.array([False, False, True]), missing_doubted=2)
     decision = Window().decide(view)
     assert decision.to_gpu.tolist() == [1, 2]
     assert decision.to_host.tolist() == []
@@ -197,6 +199,7 @@ def test_no_block_is_sent_both_ways_by_one_decision() -> None:
         missing=np.array([5, 1]),
         missing_need=np.array([90, 3]),
         missing_takes_room=np.array([False, True]),
+        missing_doubted=1,
     )
     decision = Window().decide(view)
     assert decision.to_host.tolist() == [5]

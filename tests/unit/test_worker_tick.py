@@ -7,19 +7,11 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import numpy as np
 import pytest
 from fake_client import BLOCK, FakeClient, lib
 
-from pump.model.blocks import (
-    ABSENT,
-    ARRIVING,
-    DOUBTED,
-    HOST,
-    LEAVING,
-    NOT_NEEDED,
-    RESIDENT,
-)
+from pump.model.client import ABSENT, ARRIVING, DOUBTED, HOST, LEAVING, RESIDENT
+from pump.model.view import NOT_NEEDED
 from pump.policy import by_name
 from pumpd.worker import Worker
 
@@ -37,6 +29,10 @@ def make_client() -> Iterator[MakeClient]:
     yield make
     for client in made:
         client.close()
+
+
+def states(worker: Worker, blocks: range) -> list[int]:
+    return [worker.model.block(block).state for block in blocks]
 
 
 def run_training(
@@ -60,7 +56,7 @@ def run_training(
                     for command in client.commands(direction):
                         moved += command.length_bytes // BLOCK
                         client.finish(command)
-                occupied = worker.model.table.occupied(0)
+                occupied = worker.model.occupied(0)
                 if policy == "window":
                     assert occupied <= client.shm.devices[0].budget_bytes // BLOCK
             if waiting:
@@ -72,9 +68,9 @@ def run_training(
 def test_a_window_of_a_whole_iteration_hits_nearly_every_block(make_client: MakeClient) -> None:
     client = make_client(60)
     worker, _ = run_training(client, "window", layers=10, blocks=9, iterations=6, ahead=10)
-    tally = worker.model.tally
-    assert tally.operations == 120
-    assert tally.blocks_hit / tally.blocks_used > 0.95, worker.model
+    tally = worker.model.tally(0)
+    assert worker.model.totals().operations == 120
+    assert tally.hit / tally.blocks > 0.95, worker.model
 
 
 def test_demand_without_a_budget_of_its_own_moves_nothing(make_client: MakeClient) -> None:
@@ -82,15 +78,16 @@ def test_demand_without_a_budget_of_its_own_moves_nothing(make_client: MakeClien
         make_client(60), "demand", layers=10, blocks=9, iterations=3, ahead=10
     )
     assert moved == 0
-    assert worker.model.tally.blocks_hit < worker.model.tally.blocks_used
+    tally = worker.model.tally(0)
+    assert tally.hit < tally.blocks
 
 
 def test_demand_under_an_emulated_budget_evicts_down_to_it(make_client: MakeClient) -> None:
     client = make_client(60, emulated=True, capacity=1000)
     worker, moved = run_training(client, "demand", layers=10, blocks=9, iterations=3, ahead=10)
     assert moved > 0
-    assert worker.model.table.occupied(0) <= 60
-    assert worker.model.tally.overshoot_blocks_peak > 0
+    assert worker.model.occupied(0) <= 60
+    assert worker.model.tally(0).overshoot > 0
 
 
 def test_the_moves_of_a_window_that_sees_everything_are_near_the_least(
@@ -153,9 +150,10 @@ def test_transfers_that_end_many_ticks_later_leave_nothing_on_its_way(
             waiting += client.commands(direction)
         while waiting:
             client.finish(waiting.pop())
-    counts = worker.model.table.counts[0]
-    assert worker.model.under_way == {}
-    assert worker.model.devices[0].in_flight == [0, 0]
+    counts = worker.model.counts(0)
+    assert worker.model.totals().under_way == 0
+    view = worker.model.view(0)
+    assert view.to_gpu_credit == view.to_host_credit == 40 // 8
     assert counts[ARRIVING] == counts[LEAVING] == 0
     assert counts[[RESIDENT, HOST, ABSENT, DOUBTED]].sum() == 80
 
@@ -166,7 +164,7 @@ def test_results_of_commands_lead_to_the_right_belief(make_client: MakeClient) -
     worker.tick()
     first, second = client.alloc(4), client.alloc(4)
     worker.tick()
-    assert worker.model.table.state[:8].tolist() == [RESIDENT] * 4 + [ABSENT] * 4
+    assert states(worker, range(8)) == [RESIDENT] * 4 + [ABSENT] * 4
     client.launch([second])
     worker.tick()
     (out,) = client.commands(lib.PUMP_TO_HOST)
@@ -174,19 +172,19 @@ def test_results_of_commands_lead_to_the_right_belief(make_client: MakeClient) -
     assert out.observed_seq == 1
     client.finish(out, lib.PUMP_RESULT_STALE)
     worker.tick()
-    assert worker.model.table.state[:4].tolist() == [RESIDENT] * 4
+    assert states(worker, range(4)) == [RESIDENT] * 4
     assert client.commands(lib.PUMP_TO_HOST) == [], "not again before more has been read"
     client.launch([second])
     worker.tick()
     (again,) = client.commands(lib.PUMP_TO_HOST)
     client.finish(again)
     worker.tick()
-    assert worker.model.table.state[:4].tolist() == [HOST] * 4
+    assert states(worker, range(4)) == [HOST] * 4
     (to_gpu,) = client.commands(lib.PUMP_TO_GPU)
     assert (to_gpu.slot, to_gpu.needed_by_seq, to_gpu.stream) == (second, 1, 1)
     client.finish(to_gpu, lib.PUMP_RESULT_LATE)
     worker.tick()
-    assert worker.model.table.state[4:8].tolist() == [RESIDENT] * 4
+    assert states(worker, range(4, 8)) == [RESIDENT] * 4
 
 
 def test_executors_that_refuse_everything_are_not_asked_over_and_over(
@@ -205,7 +203,7 @@ def test_executors_that_refuse_everything_are_not_asked_over_and_over(
                 asked += 1
                 client.finish(command, lib.PUMP_RESULT_FAILED)
     assert 0 < asked < 20
-    assert worker.model.under_way == {}
+    assert worker.model.totals().under_way == 0
 
 
 def test_a_range_freed_under_a_transfer_leaves_no_trace_in_its_successor(
@@ -226,12 +224,11 @@ def test_a_range_freed_under_a_transfer_leaves_no_trace_in_its_successor(
     client.shm.header.range_high = 2
     assert again == slot
     worker.tick()
-    tracked = worker.model.table.ranges[slot]
-    assert tracked.record.generation > 1
+    blocks = worker.model.blocks_of(slot)
+    assert worker.model.block(blocks[0]).generation > 1
     client.finish(command)
     worker.tick()
-    mine = worker.model.table.state[tracked.first_block : tracked.first_block + 4]
-    assert HOST not in mine.tolist(), "the old range went to the host, not this one"
+    assert HOST not in states(worker, blocks), "the old range went to the host, not this one"
 
 
 def test_lost_events_are_counted_and_the_ranges_read_from_the_table(
@@ -245,13 +242,15 @@ def test_lost_events_are_counted_and_the_ranges_read_from_the_table(
         client.launch([slot])
     late = client.alloc(3)
     assert client.shm.shim_counters.events_dropped > 0
-    before = worker.model.tally.resyncs
+    worker.publish()
+    before = worker.counters.resyncs
     worker.tick()
-    assert worker.model.tally.resyncs == before + 1
-    assert late in worker.model.table.ranges
+    worker.publish()
+    assert worker.counters.resyncs == before + 1
+    assert worker.model.blocks_of(late) is not None
     client.launch([late])
     worker.tick()
-    assert worker.model.window_depth == 1
+    assert worker.model.totals().window_depth == 1
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -287,19 +286,18 @@ def test_faults_put_in_doubt_what_migrated_longest_ago_until_a_prefetch_tells(
     worker.tick()
     old, new = client.alloc(32), client.alloc(4)
     worker.tick()
-    worker.model.table.set_state(np.arange(32, 36), HOST)
+    lib.pump_model_set(worker.model.raw, list(range(32, 36)), 4, HOST)
     client.execute(client.launch([new]))  # ran before it could be decided on
     worker.tick()
-    doubted = np.flatnonzero(worker.model.table.state == DOUBTED)
-    assert len(doubted) == 4 and doubted.max() < 32, "of the range that migrated first"
+    doubted = [b for b, state in enumerate(states(worker, range(36))) if state == DOUBTED]
+    assert len(doubted) == 4 and max(doubted) < 32, "of the range that migrated first"
     client.launch([old])
     for _ in range(20):
         worker.tick()
         for direction in (lib.PUMP_TO_HOST, lib.PUMP_TO_GPU):
             for command in client.commands(direction):
                 client.finish(command)
-    first = worker.model.table.ranges[old].first_block
-    assert (worker.model.table.state[first : first + 32] == RESIDENT).all()
+    assert set(states(worker, worker.model.blocks_of(old))) == {RESIDENT}
 
 
 def test_a_hint_between_two_operations_is_no_use_of_either(make_client: MakeClient) -> None:
@@ -312,7 +310,6 @@ def test_a_hint_between_two_operations_is_no_use_of_either(make_client: MakeClie
     client.push(lib.PUMP_EVENT_HINT, first, [(hinted, 0, 5 * BLOCK)])
     client.launch([used])
     worker.tick()
-    table = worker.model.table
-    begin = table.ranges[hinted].first_block
-    assert (table.next_use[begin : begin + 5] == NOT_NEEDED).all()
-    assert table.next_use[table.ranges[used].first_block] == first
+    model = worker.model
+    assert all(model.block(b).next_use == NOT_NEEDED for b in model.blocks_of(hinted))
+    assert all(model.block(b).next_use == first for b in model.blocks_of(used))

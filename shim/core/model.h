@@ -1,0 +1,191 @@
+/* model.h - what is believed about one client: ranges, blocks, the window of issued
+ * operations, transfers under way (for Python, and for the simulator).
+ *
+ * Fed with batches, progress and outcomes; answers with views. It calls no driver,
+ * reads no clock, touches no mapping and decides nothing: policies, in Python, choose
+ * from a view what shall move. Beliefs, not facts: the driver tells nobody where a
+ * block really is, so all of it follows from what was asked of it and what ran.
+ *
+ * The life of a block
+ *
+ *   ABSENT, HOST --start--> ARRIVING --finish--> RESIDENT --start--> LEAVING --> HOST
+ *        \________________ an operation faulted __/  \--driver may have evicted--> DOUBTED
+ *
+ * One thread at a time. See the DESIGN block of model_blocks.c.
+ */
+#ifndef PUMP_MODEL_H
+#define PUMP_MODEL_H
+
+#include "pump_core.h"
+
+/* cffi: begin */
+
+/* Where a block is. */
+#define PUMP_BLOCK_FREE 0
+#define PUMP_BLOCK_ABSENT 1 /* never populated */
+#define PUMP_BLOCK_HOST 2
+#define PUMP_BLOCK_ARRIVING 3
+#define PUMP_BLOCK_RESIDENT 4
+#define PUMP_BLOCK_LEAVING 5
+#define PUMP_BLOCK_DOUBTED 6 /* was resident; the driver may have evicted it since */
+#define PUMP_BLOCK_STATES 7
+
+/* next_use of a block that the window does not need. */
+#define PUMP_NOT_NEEDED 0x3fffffffffffffff
+
+#define PUMP_VIEW_MISSING 128
+#define PUMP_VIEW_LEAVERS 64
+#define PUMP_MAX_UNDER_WAY 1024
+
+/* Bounds of a model; all of them count blocks but for the shares. */
+struct pump_model_bounds {
+  uint32_t capacity;         /* blocks that can be kept track of, at most 2^24 */
+  uint32_t slice_least;      /* of one command, at most: adapted between these two, */
+  uint32_t slice_most;       /* so that a command takes about slice_us */
+  uint32_t slice_us;         /* microseconds */
+  uint32_t in_flight;        /* on their way in one direction, at most */
+  uint32_t in_flight_share;  /* and never more than the budget over this */
+  uint32_t doubts_per_fault; /* blocks put in doubt for each that came by fault */
+};
+
+/* What the shim wrote about a device; sizes in blocks. */
+struct pump_model_device {
+  int64_t budget;
+  int64_t capacity; /* blocks that really fit: beyond, the driver evicts by itself */
+};
+
+/* What executed operations met, counted by the device of the block. */
+struct pump_model_tally {
+  uint64_t blocks;    /* block uses */
+  uint64_t hit;       /* resident */
+  uint64_t late;      /* on their way */
+  uint64_t unseen;    /* came by fault, though there was room */
+  uint64_t no_room;   /* came by fault while the policy found no victim */
+  uint64_t overshoot; /* peak of blocks above the budget */
+  uint64_t refused;   /* transfers that the executors did not carry out */
+  uint64_t reserved;
+};
+
+struct pump_model_totals {
+  uint64_t operations;
+  uint64_t operations_hit; /* all blocks were resident */
+  uint64_t lost;           /* retired unseen: the window was full */
+  uint64_t ranges_untracked;
+  uint64_t observed_seq; /* newest operation that was read */
+  uint32_t window_depth; /* operations issued and not retired */
+  uint32_t under_way;    /* transfers */
+  uint32_t ranges;
+  uint32_t reserved;
+};
+
+/* One device at one moment. Orders are operation numbers; at most so many of each. */
+struct pump_view {
+  int64_t budget, resident, arriving, leaving; /* `resident`: those in doubt included */
+  int64_t to_gpu_credit, to_host_credit;       /* blocks that may be sent now */
+  int64_t faults; /* blocks that came by fault since the last view of the device */
+  uint32_t missing_count, leavers_count, oldest_count;
+  uint32_t missing_all;     /* 1: nothing else is missing */
+  uint32_t missing_doubted; /* how many of them are in doubt */
+  uint32_t reserved;
+  /* needed, and not surely there or on their way: nearest to their stream's head first */
+  int64_t missing[128];
+  int64_t missing_need[128];
+  uint8_t missing_takes_room[128]; /* 0: in doubt, its room is counted already */
+  /* may leave: needed last first; of those that nothing needs, the longest unused first */
+  int64_t leavers[64];
+  int64_t leavers_next_use[64];
+  /* the driver's own order: migrated longest ago first */
+  int64_t oldest[64];
+  int64_t oldest_next_use[64];
+};
+
+/* For tests and reports. */
+struct pump_block_info {
+  uint32_t state, device;
+  int64_t next_use, last_use, migrated;
+  uint32_t slot, generation;
+};
+struct pump_range_blocks {
+  int64_t first_block, blocks;
+  uint32_t generation, device;
+};
+
+struct pump_model;
+
+/* NULL when memory is short or a bound makes no sense. */
+struct pump_model *pump_model_new(const struct pump_model_bounds *bounds);
+void pump_model_delete(struct pump_model *model);
+
+/* ---- what is reported ---- */
+
+/* Makes a device known, or changes it. Ranges on unknown devices are tracked too. */
+void pump_model_device(struct pump_model *model, uint32_t device,
+                       const struct pump_model_device *facts);
+
+/* Applies the rows of a batch in order. For each kernel the lengths behind its
+ * pointers are worked out and written to batch->length_bytes (0: not used at all). */
+void pump_model_apply(struct pump_model *model, struct pump_batch *batch);
+
+/* Makes the ranges those of `ranges` (base 0: not live): at the start, and after a
+ * loss. `slots[i]` is the slot of ranges[i]. What is known stays as it is.
+ * Operations up to `newest_seq` that have not been read never will be. */
+void pump_model_resync(struct pump_model *model, uint32_t count, const uint32_t *slots,
+                       const struct pump_range *ranges, uint64_t newest_seq);
+
+/* What stands in the window is passed over: it never executed, for all we know. */
+void pump_model_forget_window(struct pump_model *model);
+
+/* Retires what has executed. Word `stream * stride` of `executed_seq` is the stream's
+ * newest executed operation. Blocks that were not there have come by fault. */
+void pump_model_progress(struct pump_model *model, const uint64_t *executed_seq,
+                         uint32_t stride);
+
+/* ---- transfers ---- */
+
+/* Turns blocks that a policy chose into commands of consecutive blocks, one slice at most,
+ * and counts them as under way; blocks that cannot move (any more) are passed over.
+ * Fills `commands`; returns how many of at most `max`. */
+uint32_t pump_model_start(struct pump_model *model, uint32_t device, uint32_t direction,
+                          const int64_t *blocks, uint32_t count,
+                          struct pump_command *commands, uint32_t max);
+
+/* Takes the ends of commands; unknown tickets are passed over. */
+void pump_model_finish(struct pump_model *model, const struct pump_outcome *outcomes,
+                       uint32_t count);
+
+/* Commands that could not be handed over: as if never started. */
+void pump_model_take_back(struct pump_model *model, const struct pump_command *commands,
+                          uint32_t count);
+
+/* Blocks of one command of (device, direction), at most, by what commands took so far. */
+uint32_t pump_model_slice(const struct pump_model *model, uint32_t device,
+                          uint32_t direction);
+
+/* ---- what is asked ---- */
+
+/* Fills the view, for which faults are counted anew. */
+void pump_model_view(struct pump_model *model, uint32_t device, struct pump_view *view);
+
+/* The policy left out something needed because nothing may leave for it (1), or not. */
+void pump_model_short_of_room(struct pump_model *model, uint32_t device, uint32_t is_short);
+
+void pump_model_totals(const struct pump_model *model, struct pump_model_totals *totals);
+void pump_model_tally(const struct pump_model *model, uint32_t device,
+                      struct pump_model_tally *tally);
+
+/* 0, or -EINVAL for a block number out of bounds. */
+int pump_model_block(const struct pump_model *model, int64_t block,
+                     struct pump_block_info *info);
+/* 0, or -ENOENT when no range is tracked in that slot. */
+int pump_model_range(const struct pump_model *model, uint32_t slot,
+                     struct pump_range_blocks *range);
+/* How many blocks of `device` are in each state: PUMP_BLOCK_STATES counts. */
+void pump_model_counts(const struct pump_model *model, uint32_t device, int64_t *counts);
+
+/* For tests: moves blocks to a state. */
+void pump_model_set(struct pump_model *model, const int64_t *blocks, uint32_t count,
+                    uint32_t state);
+
+/* cffi: end */
+
+#endif

@@ -1,0 +1,155 @@
+/* model_apply.c - the rows of a batch: ranges come and go, operations enter the window.
+ *
+ * An ALLOC tells the range whole, and a generation belongs to one life of a slot, so
+ * events that overtook each other (two threads; a table that was read before the ring)
+ * sort themselves out: what is older than what is known is passed over.
+ */
+#include <string.h>
+
+#include "model_state.h"
+
+#define ADDRESS_END (1ull << 47)
+
+static bool is_newer(uint32_t a, uint32_t b) {
+  return (int32_t)(a - b) > 0;
+}
+
+static void alloc_row(struct pump_model *m, const struct pump_batch *batch, uint32_t row) {
+  uint32_t use = batch->use_begin[row];
+  if (use == batch->use_begin[row + 1]) return;
+  struct model_found found = {.slot = batch->slot[use],
+                              .generation = batch->generation[use],
+                              .device = batch->device[row],
+                              .base = batch->function[row],
+                              .length_bytes = batch->length_bytes[use]};
+  const struct range *known = &m->ranges[found.slot];
+  if (known->generation != 0 && !is_newer(found.generation, known->generation)) return;
+  if (found.base >= ADDRESS_END || found.length_bytes == 0 ||
+      found.length_bytes >= ADDRESS_END)
+    return;
+  /* The shim populates a fresh range while everything fits. */
+  const struct device *device = &m->devices[found.device];
+  int64_t blocks = (int64_t)((found.length_bytes + PUMP_BLOCK_BYTES - 1) >> 21);
+  bool room = device->facts.budget - model_occupied(device) >= blocks;
+  model_range_add(m, &found, room ? PUMP_BLOCK_RESIDENT : PUMP_BLOCK_ABSENT);
+}
+
+static void free_row(struct pump_model *m, const struct pump_batch *batch, uint32_t row) {
+  uint32_t use = batch->use_begin[row];
+  if (use == batch->use_begin[row + 1]) return;
+  uint32_t slot = batch->slot[use], generation = batch->generation[use];
+  struct range *known = &m->ranges[slot];
+  if (known->generation != 0 && is_newer(known->generation, generation)) return;
+  model_range_remove(m, slot);
+  known->generation = generation; /* no ALLOC of this life may come after it */
+}
+
+/* ---- operations ------------------------------------------------------------------- */
+
+/* The range that a use is in, if it is the one that we know. */
+static const struct range *range_of(const struct pump_model *m,
+                                    const struct pump_batch *batch, uint32_t use) {
+  const struct range *range = &m->ranges[batch->slot[use]];
+  bool known = range->first_block != NONE && range->generation == batch->generation[use] &&
+               batch->offset_bytes[use] < range->length_bytes;
+  return known ? range : NULL;
+}
+
+/* Lengths behind the pointers of a kernel. */
+static void measure(struct pump_model *m, struct pump_batch *batch, uint32_t row) {
+  struct pump_pointer pointers[PUMP_MAX_EXTENTS];
+  uint32_t place[PUMP_MAX_EXTENTS];
+  uint64_t length_bytes[PUMP_MAX_EXTENTS];
+  uint32_t count = 0;
+  for (uint32_t use = batch->use_begin[row]; use < batch->use_begin[row + 1]; use++) {
+    if (batch->access[use] != PUMP_ACCESS_ARGUMENT || count == PUMP_MAX_EXTENTS) continue;
+    if (range_of(m, batch, use) == NULL) continue;
+    pointers[count] = (struct pump_pointer){.slot = batch->slot[use],
+                                            .generation = batch->generation[use],
+                                            .offset_bytes = batch->offset_bytes[use],
+                                            .argument = batch->argument[use]};
+    place[count++] = use;
+  }
+  if (count == 0) return;
+  pump_extents_kernel(m->extents, batch->function[row], batch->signature[row], count,
+                      pointers, length_bytes);
+  for (uint32_t i = 0; i < count; i++) batch->length_bytes[place[i]] = length_bytes[i];
+}
+
+static void operation_row(struct pump_model *m, struct pump_batch *batch, uint32_t row) {
+  uint64_t seq = batch->seq[row];
+  if (seq >= PUMP_NOT_NEEDED) return; /* no shim counts that far */
+  if (batch->kind[row] == PUMP_EVENT_KERNEL) measure(m, batch, row);
+  struct model_run runs[PUMP_MAX_EXTENTS];
+  uint32_t count = 0;
+  for (uint32_t use = batch->use_begin[row]; use < batch->use_begin[row + 1]; use++) {
+    const struct range *range = range_of(m, batch, use);
+    uint64_t offset = batch->offset_bytes[use], length = batch->length_bytes[use];
+    if (range == NULL || length == 0) continue;
+    if (length > range->length_bytes - offset) length = range->length_bytes - offset;
+    if (batch->kind[row] != PUMP_EVENT_KERNEL)
+      pump_extents_bytes(m->extents, batch->slot[use], batch->generation[use], offset,
+                         length);
+    uint64_t begin = (range->lead_bytes + offset) >> 21;
+    uint64_t end = ((range->lead_bytes + offset + length - 1) >> 21) + 1;
+    if (count < PUMP_MAX_EXTENTS)
+      runs[count++] = (struct model_run){.first = range->first_block + (int32_t)begin,
+                                         .count = (int32_t)(end - begin)};
+  }
+  model_op_add(m, seq, batch->stream[row], runs, count);
+  if (seq > m->totals.observed_seq) m->totals.observed_seq = seq;
+}
+
+/* ---- what learners are told --------------------------------------------------------- */
+
+static void params_row(struct pump_model *m, const struct pump_batch *batch, uint32_t row) {
+  struct pump_params head;
+  uint32_t bytes = batch->payload_bytes[row];
+  if (bytes < sizeof head) return;
+  const uint8_t *payload = &batch->payload[batch->payload_begin[row]];
+  memcpy(&head, payload, sizeof head);
+  uint32_t there = bytes - (uint32_t)sizeof head;
+  if (head.parameter_bytes < there) there = head.parameter_bytes;
+  pump_extents_params(m->extents, batch->function[row], batch->signature[row], head.grid,
+                      head.block, payload + sizeof head, there);
+}
+
+EXPORT void pump_model_apply(struct pump_model *m, struct pump_batch *batch) {
+  for (uint32_t row = 0; row < batch->rows; row++) {
+    switch (batch->kind[row]) {
+    case PUMP_EVENT_KERNEL:
+    case PUMP_EVENT_COPY:
+    case PUMP_EVENT_MEMSET:
+      operation_row(m, batch, row);
+      break;
+    case PUMP_EVENT_ALLOC:
+      alloc_row(m, batch, row);
+      break;
+    case PUMP_EVENT_FREE:
+      free_row(m, batch, row);
+      break;
+    case PUMP_EVENT_PARAMS:
+      params_row(m, batch, row);
+      break;
+    case PUMP_EVENT_NAME:
+      pump_extents_name(m->extents, batch->function[row],
+                        (const char *)&batch->payload[batch->payload_begin[row]],
+                        batch->payload_bytes[row]);
+      break;
+    default: /* SYNC, HINT, PROGRESS: nothing that the model has to know */
+      break;
+    }
+  }
+}
+
+EXPORT void pump_model_device(struct pump_model *m, uint32_t index,
+                              const struct pump_model_device *facts) {
+  struct device *device = &m->devices[index & (PUMP_MAX_DEVICES - 1)];
+  device->facts = *facts;
+  device->known = true;
+}
+
+EXPORT void pump_model_short_of_room(struct pump_model *m, uint32_t index,
+                                     uint32_t is_short) {
+  m->devices[index & (PUMP_MAX_DEVICES - 1)].short_of_room = is_short != 0;
+}

@@ -1,0 +1,242 @@
+/* model_blocks.c - life of a model, states of blocks, and the lists they stand in.
+ *
+ * DESIGN
+ * Operations stand in a ring in issue order, and in a list per stream. Each (operation,
+ * block) pair is a use; uses stand in a second ring and are chained per block, oldest
+ * first: `first` is the oldest use whose operation has not executed. Streams retire out
+ * of issue order, so a chain may run through uses of executed operations; they are
+ * passed over when its head moves. A ring slot is used again only after everything
+ * older has executed, so every link met on the way is valid.
+ *
+ * Two questions have to be answered at each decision: what does the window need next
+ * that is not there, and who would leave first. Scanning answers neither in time (20,000
+ * blocks, a decision each 100 us), so every change keeps the answers ready:
+ *
+ *   - each operation counts the blocks that it is the *next* to use, apart by whether
+ *     they are there (SURE), may be there (DOUBTED) or are not (AWAY); a bit per
+ *     operation tells where there are any. Walking the bits forward gives what is
+ *     missing, soonest first; backward, who is needed last. A block that several streams
+ *     wait for counts where it was issued first;
+ *   - each device has the list of its idle blocks (there, and needed by nothing), in the
+ *     order in which they became idle, which is the order of their last use;
+ *   - each device has its resident blocks in the driver's own order of eviction, last
+ *     migrated (uvm_pmm_gpu.c): `doubted`, all older, before `sure`.
+ *
+ * Within an operation, uses stand in the order in which it will reach them. Kernels
+ * mostly sweep their operands side by side, so the runs are interleaved in slices: what
+ * is reached first comes first, and what is reached last leaves first.
+ *
+ * ARRIVING and LEAVING blocks are due nowhere. A LEAVING block keeps its place
+ * by age: an eviction that does not happen moves nothing.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "model_state.h"
+
+/* ---- lists -------------------------------------------------------------------- */
+
+/* A block has two pairs of links: by age, and among the idle. */
+static int32_t *prev_of(struct pump_model *m, int32_t block, bool age) {
+  return age ? &m->blocks[block].age_prev : &m->blocks[block].idle_prev;
+}
+
+static int32_t *next_of(struct pump_model *m, int32_t block, bool age) {
+  return age ? &m->blocks[block].age_next : &m->blocks[block].idle_next;
+}
+
+static void append(struct pump_model *m, struct list *list, int32_t block, bool age) {
+  *prev_of(m, block, age) = list->tail;
+  *next_of(m, block, age) = NONE;
+  if (list->tail == NONE)
+    list->head = block;
+  else
+    *next_of(m, list->tail, age) = block;
+  list->tail = block;
+}
+
+static void unlink_block(struct pump_model *m, struct list *list, int32_t block, bool age) {
+  int32_t prev = *prev_of(m, block, age), next = *next_of(m, block, age);
+  if (prev == NONE)
+    list->head = next;
+  else
+    *next_of(m, prev, age) = next;
+  if (next == NONE)
+    list->tail = prev;
+  else
+    *prev_of(m, next, age) = prev;
+}
+
+/* ---- who is due ------------------------------------------------------------------ */
+
+static void set_bits(struct pump_model *m, uint32_t op) {
+  const uint32_t *due = m->ops[op].due;
+  uint64_t bit = 1ull << (op & 63);
+  uint64_t *leave = &m->can_leave[op >> 6], *miss = &m->misses[op >> 6];
+  *leave = due[DUE_DOUBTED] + due[DUE_SURE] != 0 ? *leave | bit : *leave & ~bit;
+  *miss = due[DUE_DOUBTED] + due[DUE_AWAY] != 0 ? *miss | bit : *miss & ~bit;
+}
+
+/* How an operation counts a block in that state, or -1. */
+static int due_kind(uint32_t state) {
+  switch (state) {
+  case PUMP_BLOCK_RESIDENT:
+    return DUE_SURE;
+  case PUMP_BLOCK_DOUBTED:
+    return DUE_DOUBTED;
+  case PUMP_BLOCK_HOST:
+  case PUMP_BLOCK_ABSENT:
+    return DUE_AWAY;
+  default:
+    return -1;
+  }
+}
+
+void model_relist(struct pump_model *m, int32_t block) {
+  struct block *b = &m->blocks[block];
+  struct device *device = &m->devices[b->device];
+  if (b->need == NEED_IDLE) {
+    unlink_block(m, &device->idle, block, false);
+  } else if (b->need != NEED_NONE) {
+    if (--m->ops[b->due_op].due[b->need - NEED_DUE] == 0) set_bits(m, b->due_op);
+  }
+  b->need = NEED_NONE;
+  int kind = due_kind(b->state);
+  if (kind < 0) return;
+  if (b->first != NONE) {
+    b->due_op = (uint32_t)m->uses[b->first].op;
+    b->need = (uint8_t)(NEED_DUE + kind);
+    if (m->ops[b->due_op].due[kind]++ == 0) set_bits(m, b->due_op);
+  } else if (kind != DUE_AWAY) {
+    b->need = NEED_IDLE;
+    append(m, &device->idle, block, false);
+  }
+}
+
+/* ---- states --------------------------------------------------------------------- */
+
+static void leave_age(struct pump_model *m, struct device *device, int32_t block) {
+  struct block *b = &m->blocks[block];
+  if (b->age_list == AGE_SURE) unlink_block(m, &device->sure, block, true);
+  if (b->age_list == AGE_DOUBTED) unlink_block(m, &device->doubted, block, true);
+  b->age_list = AGE_NONE;
+}
+
+void model_set_state(struct pump_model *m, int32_t block, uint32_t state) {
+  struct block *b = &m->blocks[block];
+  struct device *device = &m->devices[b->device];
+  if (b->state == PUMP_BLOCK_LEAVING && state == PUMP_BLOCK_RESIDENT &&
+      b->age_list == AGE_DOUBTED)
+    state = PUMP_BLOCK_DOUBTED; /* it did not leave: as doubtful as before */
+  device->counts[b->state]--;
+  device->counts[state]++;
+  if (state == PUMP_BLOCK_RESIDENT && b->state != PUMP_BLOCK_LEAVING) {
+    /* Prefetching a resident block makes it the newest of the driver's list, too. */
+    leave_age(m, device, block);
+    b->migrated = ++m->clock;
+    b->age_list = AGE_SURE;
+    append(m, &device->sure, block, true);
+  } else if (state == PUMP_BLOCK_DOUBTED && b->state != PUMP_BLOCK_LEAVING) {
+    leave_age(m, device, block);
+    b->age_list = AGE_DOUBTED;
+    append(m, &device->doubted, block, true);
+  } else if (state != PUMP_BLOCK_LEAVING && state != PUMP_BLOCK_RESIDENT &&
+             state != PUMP_BLOCK_DOUBTED) {
+    leave_age(m, device, block);
+  }
+  b->state = (uint8_t)state;
+  model_relist(m, block);
+}
+
+int64_t model_occupied(const struct device *device) {
+  return device->counts[PUMP_BLOCK_ARRIVING] + device->counts[PUMP_BLOCK_RESIDENT] +
+         device->counts[PUMP_BLOCK_LEAVING] + device->counts[PUMP_BLOCK_DOUBTED];
+}
+
+EXPORT void pump_model_set(struct pump_model *m, const int64_t *blocks, uint32_t count,
+                           uint32_t state) {
+  if (state == PUMP_BLOCK_FREE || state >= PUMP_BLOCK_STATES) return;
+  for (uint32_t i = 0; i < count; i++)
+    if (blocks[i] >= 0 && blocks[i] < m->high &&
+        m->blocks[blocks[i]].state != PUMP_BLOCK_FREE)
+      model_set_state(m, (int32_t)blocks[i], state);
+}
+
+/* ---- life ------------------------------------------------------------------------ */
+
+EXPORT void pump_model_delete(struct pump_model *m) {
+  if (m == NULL) return;
+  pump_extents_delete(m->extents);
+  free(m->blocks);
+  free(m);
+}
+
+static bool sensible(const struct pump_model_bounds *bounds) {
+  return bounds->capacity > 0 && bounds->capacity <= 1u << 24 && bounds->slice_least > 0 &&
+         bounds->slice_most >= bounds->slice_least && bounds->in_flight > 0 &&
+         bounds->in_flight_share > 0;
+}
+
+EXPORT struct pump_model *pump_model_new(const struct pump_model_bounds *bounds) {
+  if (!sensible(bounds)) return NULL;
+  struct pump_model *m = calloc(1, sizeof *m);
+  if (m == NULL) return NULL;
+  m->bounds = *bounds;
+  m->blocks = calloc(bounds->capacity, sizeof *m->blocks);
+  m->extents = pump_extents_new();
+  if (m->blocks == NULL || m->extents == NULL) {
+    pump_model_delete(m);
+    return NULL;
+  }
+  const struct list empty = {NONE, NONE};
+  for (uint32_t i = 0; i < PUMP_MAX_RANGES; i++) m->ranges[i].first_block = NONE;
+  for (uint32_t i = 0; i <= GAP_SIZES; i++) m->gaps[i] = NONE;
+  for (uint32_t i = 0; i < PUMP_MAX_STREAMS; i++)
+    m->streams[i] = (struct stream){.head = NONE, .tail = NONE};
+  for (uint32_t i = 0; i < PUMP_MAX_DEVICES; i++) {
+    struct device *device = &m->devices[i];
+    device->idle = device->sure = device->doubted = empty;
+    device->held_at[0] = device->held_at[1] = -1;
+  }
+  for (uint32_t i = 0; i < PUMP_MAX_UNDER_WAY; i++)
+    m->unused_transfers[m->unused_count++] = PUMP_MAX_UNDER_WAY - 1 - i;
+  return m;
+}
+
+/* ---- what is asked ------------------------------------------------------------------ */
+
+EXPORT int pump_model_block(const struct pump_model *m, int64_t block,
+                            struct pump_block_info *info) {
+  if (block < 0 || block >= m->bounds.capacity) return -EINVAL;
+  const struct block *b = &m->blocks[block];
+  bool live = b->state != PUMP_BLOCK_FREE;
+  *info = (struct pump_block_info){
+      .state = b->state,
+      .device = b->device,
+      .next_use = live ? b->next_use : PUMP_NOT_NEEDED,
+      .last_use = b->last_use,
+      .migrated = b->migrated,
+      .slot = b->slot,
+      .generation = live ? m->ranges[b->slot].generation : 0,
+  };
+  return 0;
+}
+
+EXPORT void pump_model_counts(const struct pump_model *m, uint32_t device,
+                              int64_t *counts) {
+  memcpy(counts, m->devices[device & (PUMP_MAX_DEVICES - 1)].counts,
+         sizeof m->devices[0].counts);
+  counts[PUMP_BLOCK_FREE] = 0; /* numbers that nobody owns are of no device */
+}
+
+EXPORT void pump_model_totals(const struct pump_model *m,
+                              struct pump_model_totals *totals) {
+  *totals = m->totals;
+  totals->under_way = PUMP_MAX_UNDER_WAY - m->unused_count;
+}
+
+EXPORT void pump_model_tally(const struct pump_model *m, uint32_t device,
+                             struct pump_model_tally *tally) {
+  *tally = m->devices[device & (PUMP_MAX_DEVICES - 1)].tally;
+}

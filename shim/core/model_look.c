@@ -1,0 +1,214 @@
+/* model_look.c - the view of one device: what is missing, and who could leave. */
+#include <string.h>
+
+#include "model_state.h"
+
+/* ---- walking the window ------------------------------------------------------------ */
+
+/* First position in [from, op_head) whose bit is set, or op_head. */
+static int64_t next_set(const struct pump_model *m, const uint64_t *bits, int64_t from) {
+  while (from < m->op_head) {
+    uint64_t at = (uint64_t)from & (OPS - 1);
+    uint64_t word = bits[at >> 6] >> (at & 63);
+    if (word != 0) {
+      from += __builtin_ctzll(word);
+      return from < m->op_head ? from : m->op_head;
+    }
+    from += 64 - (int64_t)(at & 63);
+  }
+  return m->op_head;
+}
+
+/* Last position in [op_tail, from] whose bit is set, or op_tail - 1. */
+static int64_t previous_set(const struct pump_model *m, const uint64_t *bits,
+                            int64_t from) {
+  while (from >= m->op_tail) {
+    uint64_t at = (uint64_t)from & (OPS - 1);
+    uint64_t word = bits[at >> 6] << (63 - (at & 63));
+    if (word != 0) {
+      from -= __builtin_clzll(word);
+      return from >= m->op_tail ? from : m->op_tail - 1;
+    }
+    from -= (int64_t)(at & 63) + 1;
+  }
+  return m->op_tail - 1;
+}
+
+/* ---- what is missing ----------------------------------------------------------------- */
+
+/* An operation that misses something, by its distance from its stream's head; of equals
+ * the one that was issued first. */
+struct candidate {
+  uint64_t distance;
+  int64_t position;
+};
+
+static bool is_later(struct candidate a, struct candidate b) {
+  return a.distance > b.distance || (a.distance == b.distance && a.position > b.position);
+}
+
+/* A heap whose root is the latest: the one to be replaced. */
+static void sift_down(struct candidate *heap, uint32_t count, uint32_t i) {
+  for (;;) {
+    uint32_t child = 2 * i + 1;
+    if (child >= count) return;
+    if (child + 1 < count && is_later(heap[child + 1], heap[child])) child++;
+    if (!is_later(heap[child], heap[i])) return;
+    struct candidate moved = heap[i];
+    heap[i] = heap[child];
+    heap[child] = moved;
+    i = child;
+  }
+}
+
+/* The nearest operations that miss something, nearest first; each has a block to give,
+ * unless its blocks are another device's, so twice as many as blocks are looked for. */
+#define CANDIDATES (2 * PUMP_VIEW_MISSING)
+
+static uint32_t nearest(const struct pump_model *m, struct candidate *found) {
+  uint32_t count = 0;
+  bool one_stream = m->busy_count <= 1;
+  for (int64_t at = next_set(m, m->misses, m->op_tail); at < m->op_head;
+       at = next_set(m, m->misses, at + 1)) {
+    const struct op *op = &m->ops[(uint64_t)at & (OPS - 1)];
+    uint64_t distance = 0;
+    if (!one_stream) distance = op->rank - m->ops[m->streams[op->stream].head].rank;
+    struct candidate candidate = {distance, at};
+    if (count < CANDIDATES) {
+      found[count++] = candidate;
+      if (count == CANDIDATES) {
+        if (one_stream) return count; /* in order already */
+        for (uint32_t i = count / 2; i-- > 0;) sift_down(found, count, i);
+      }
+    } else if (is_later(found[0], candidate)) {
+      found[0] = candidate;
+      sift_down(found, count, 0);
+    }
+  }
+  if (one_stream) return count;
+  if (count < CANDIDATES)
+    for (uint32_t i = count / 2; i-- > 0;) sift_down(found, count, i);
+  for (uint32_t left = count; left > 1; left--) { /* heap sort: the latest comes last */
+    struct candidate latest = found[0];
+    found[0] = found[left - 1];
+    found[left - 1] = latest;
+    sift_down(found, left - 1, 0);
+  }
+  return count;
+}
+
+/* The block of the operation's i-th use, if the operation is the next to use it and it
+ * belongs to the device; else NONE. */
+static int32_t due_block(const struct pump_model *m, const struct op *op, uint32_t i,
+                         uint32_t device) {
+  int32_t use = (int32_t)(((uint32_t)op->first_use + i) & (USES - 1));
+  int32_t block = m->uses[use].block;
+  if (block == NONE || m->blocks[block].first != use) return NONE;
+  return m->blocks[block].device == device ? block : NONE;
+}
+
+/* False when there is no more space. */
+static bool collect_missing(const struct pump_model *m, const struct op *op,
+                            uint32_t device, struct pump_view *view) {
+  uint32_t left = op->due[DUE_AWAY] + op->due[DUE_DOUBTED];
+  for (uint32_t i = 0; i < op->uses && left > 0; i++) {
+    int32_t block = due_block(m, op, i, device);
+    if (block == NONE) continue;
+    uint8_t state = m->blocks[block].state;
+    if (state != PUMP_BLOCK_HOST && state != PUMP_BLOCK_ABSENT &&
+        state != PUMP_BLOCK_DOUBTED)
+      continue;
+    if (view->missing_count == PUMP_VIEW_MISSING) return false;
+    view->missing[view->missing_count] = block;
+    view->missing_need[view->missing_count] = (int64_t)op->seq;
+    view->missing_takes_room[view->missing_count++] = state != PUMP_BLOCK_DOUBTED;
+    view->missing_doubted += state == PUMP_BLOCK_DOUBTED;
+    left--;
+  }
+  return true;
+}
+
+static void look_for_missing(const struct pump_model *m, uint32_t device,
+                             struct pump_view *view) {
+  struct candidate candidates[CANDIDATES];
+  uint32_t count = nearest(m, candidates);
+  view->missing_all = count < CANDIDATES;
+  for (uint32_t i = 0; i < count; i++) {
+    const struct op *op = &m->ops[(uint64_t)candidates[i].position & (OPS - 1)];
+    if (collect_missing(m, op, device, view)) continue;
+    view->missing_all = 0;
+    return;
+  }
+}
+
+/* ---- who could leave --------------------------------------------------------------------
+ */
+
+static bool add_leaver(const struct pump_model *m, int32_t block, struct pump_view *view) {
+  view->leavers[view->leavers_count] = block;
+  view->leavers_next_use[view->leavers_count] = m->blocks[block].next_use;
+  return ++view->leavers_count < PUMP_VIEW_LEAVERS;
+}
+
+static void look_for_leavers(const struct pump_model *m, uint32_t device,
+                             struct pump_view *view) {
+  for (int32_t b = m->devices[device].idle.head; b != NONE; b = m->blocks[b].idle_next)
+    if (!add_leaver(m, b, view)) return;
+  for (int64_t at = previous_set(m, m->can_leave, m->op_head - 1); at >= m->op_tail;
+       at = previous_set(m, m->can_leave, at - 1)) {
+    const struct op *op = &m->ops[(uint64_t)at & (OPS - 1)];
+    uint32_t left = op->due[DUE_SURE] + op->due[DUE_DOUBTED];
+    for (uint32_t i = op->uses; i-- > 0 && left > 0;) {
+      int32_t block = due_block(m, op, i, device);
+      if (block == NONE) continue;
+      uint8_t state = m->blocks[block].state;
+      if (state != PUMP_BLOCK_RESIDENT && state != PUMP_BLOCK_DOUBTED) continue;
+      if (!add_leaver(m, block, view)) return;
+      left--;
+    }
+  }
+}
+
+static void look_for_oldest(const struct pump_model *m, uint32_t device,
+                            struct pump_view *view) {
+  const int32_t heads[] = {m->devices[device].doubted.head, m->devices[device].sure.head};
+  for (int i = 0; i < 2; i++) {
+    for (int32_t b = heads[i]; b != NONE; b = m->blocks[b].age_next) {
+      if (m->blocks[b].state == PUMP_BLOCK_LEAVING) continue;
+      if (view->oldest_count == PUMP_VIEW_LEAVERS) return;
+      view->oldest[view->oldest_count] = b;
+      view->oldest_next_use[view->oldest_count++] = m->blocks[b].next_use;
+    }
+  }
+}
+
+/* ---- the view
+ * ------------------------------------------------------------------------------ */
+
+static int64_t credit(const struct pump_model *m, const struct device *device, int way) {
+  if (device->held_at[way] >= (int64_t)m->totals.observed_seq) return 0;
+  int64_t share = device->facts.budget / m->bounds.in_flight_share;
+  if (share < m->bounds.slice_least) share = m->bounds.slice_least;
+  int64_t most = share < m->bounds.in_flight ? share : m->bounds.in_flight;
+  int64_t left = most - device->in_flight[way];
+  return left > 0 ? left : 0;
+}
+
+EXPORT void pump_model_view(struct pump_model *m, uint32_t index, struct pump_view *view) {
+  index &= PUMP_MAX_DEVICES - 1;
+  struct device *device = &m->devices[index];
+  const int64_t *counts = device->counts;
+  view->budget = device->facts.budget;
+  view->resident = counts[PUMP_BLOCK_RESIDENT] + counts[PUMP_BLOCK_DOUBTED];
+  view->arriving = counts[PUMP_BLOCK_ARRIVING];
+  view->leaving = counts[PUMP_BLOCK_LEAVING];
+  view->to_gpu_credit = credit(m, device, PUMP_TO_GPU);
+  view->to_host_credit = credit(m, device, PUMP_TO_HOST);
+  view->faults = device->faults;
+  device->faults = 0;
+  view->missing_doubted = view->missing_count = view->leavers_count = view->oldest_count =
+      0;
+  look_for_missing(m, index, view);
+  look_for_leavers(m, index, view);
+  look_for_oldest(m, index, view);
+}

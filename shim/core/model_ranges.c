@@ -1,0 +1,178 @@
+/* model_ranges.c - which ranges live, and the block numbers they own.
+ *
+ * A range owns consecutive numbers for as long as it lives. Numbers that came free
+ * are kept as gaps, by size, because training frees and allocates the same sizes over
+ * and over; only when new numbers run out are neighbouring gaps joined. A gap is
+ * linked through its first block and tells its size in the second link of it.
+ */
+#include <errno.h>
+
+#include "model_state.h"
+#include "pump_ring.h"
+
+#define ADDRESS_END (1ull << 47)
+
+/* ---- numbers --------------------------------------------------------------------- */
+
+static int32_t *gap_link(struct pump_model *m, int32_t gap) {
+  return &m->blocks[gap].idle_next;
+}
+
+static int32_t *gap_size(struct pump_model *m, int32_t gap) {
+  return &m->blocks[gap].idle_prev;
+}
+
+static void keep_gap(struct pump_model *m, int32_t first, int32_t count) {
+  int32_t *head = &m->gaps[count <= GAP_SIZES ? count : 0];
+  *gap_size(m, first) = count;
+  *gap_link(m, first) = *head;
+  *head = first;
+}
+
+/* Takes `count` numbers off the first gap of a list that has them. */
+static int32_t take_from(struct pump_model *m, int32_t *link, int32_t count) {
+  for (; *link != NONE; link = gap_link(m, *link)) {
+    int32_t gap = *link, size = *gap_size(m, gap);
+    if (size < count) continue;
+    *link = *gap_link(m, gap);
+    if (size > count) keep_gap(m, gap + count, size - count);
+    return gap;
+  }
+  return NONE;
+}
+
+/* Joins neighbouring gaps, all of them, and takes the first that suffices. */
+static int32_t take_joined(struct pump_model *m, int32_t count) {
+  int32_t taken = NONE;
+  for (uint32_t i = 0; i <= GAP_SIZES; i++) m->gaps[i] = NONE;
+  for (int32_t first = 0; first < m->high;) {
+    int32_t end = first;
+    while (end < m->high && m->blocks[end].state == PUMP_BLOCK_FREE) end++;
+    if (end == first) {
+      first++;
+      continue;
+    }
+    if (taken == NONE && end - first >= count) {
+      taken = first;
+      first += count;
+    }
+    if (end > first) keep_gap(m, first, end - first);
+    first = end;
+  }
+  return taken;
+}
+
+static int32_t take_numbers(struct pump_model *m, int32_t count) {
+  int32_t first = take_from(m, &m->gaps[count <= GAP_SIZES ? count : 0], count);
+  if (first != NONE) return first;
+  if (count > (int32_t)m->bounds.capacity - m->high) return take_joined(m, count);
+  first = m->high;
+  m->high += count;
+  return first;
+}
+
+/* ---- ranges ----------------------------------------------------------------------- */
+
+void model_range_remove(struct pump_model *m, uint32_t slot) {
+  struct range *range = &m->ranges[slot];
+  if (range->first_block == NONE) return;
+  pump_extents_segment_gone(m->extents, slot);
+  for (int32_t block = range->first_block; block < range->first_block + range->blocks;
+       block++) {
+    struct block *b = &m->blocks[block];
+    for (int32_t use = b->first; use != NONE; use = m->uses[use].next)
+      m->uses[use].block = NONE;
+    b->first = b->last = NONE;
+    b->next_use = PUMP_NOT_NEEDED;
+    model_set_state(m, block, PUMP_BLOCK_FREE);
+  }
+  keep_gap(m, range->first_block, range->blocks);
+  range->first_block = NONE;
+  m->totals.ranges--;
+}
+
+void model_range_add(struct pump_model *m, const struct model_found *found,
+                     uint32_t state) {
+  struct range *range = &m->ranges[found->slot];
+  model_range_remove(m, found->slot);
+  uint64_t lead_bytes = found->base % PUMP_BLOCK_BYTES;
+  uint64_t blocks =
+      (lead_bytes + found->length_bytes + PUMP_BLOCK_BYTES - 1) / PUMP_BLOCK_BYTES;
+  int32_t first = NONE;
+  if (blocks <= m->bounds.capacity) first = take_numbers(m, (int32_t)blocks);
+  range->generation = found->generation; /* known, even if it cannot be tracked */
+  if (first == NONE) {
+    m->totals.ranges_untracked++;
+    return;
+  }
+  *range = (struct range){.base = found->base,
+                          .length_bytes = found->length_bytes,
+                          .first_block = first,
+                          .blocks = (int32_t)blocks,
+                          .generation = found->generation,
+                          .device = found->device,
+                          .lead_bytes = lead_bytes};
+  for (int32_t block = first; block < first + range->blocks; block++) {
+    m->blocks[block] = (struct block){.next_use = PUMP_NOT_NEEDED,
+                                      .first = NONE,
+                                      .last = NONE,
+                                      .slot = found->slot,
+                                      .device = (uint8_t)found->device,
+                                      .state = PUMP_BLOCK_FREE};
+    model_set_state(m, block, state);
+  }
+  m->totals.ranges++;
+  pump_extents_segment(m->extents, found->slot, found->generation, found->base,
+                       found->length_bytes);
+}
+
+/* ---- what the table tells ------------------------------------------------------------ */
+
+static bool plausible(const struct pump_range *range) {
+  bool kind =
+      range->range_kind == PUMP_RANGE_CONVERTED || range->range_kind == PUMP_RANGE_MANAGED;
+  return kind && range->generation != 0 && range->device < PUMP_MAX_DEVICES &&
+         range->length_bytes > 0 && range->length_bytes < ADDRESS_END &&
+         range->base < ADDRESS_END;
+}
+
+static bool known(const struct pump_model *m, uint32_t slot, uint32_t generation) {
+  const struct range *range = &m->ranges[slot];
+  return range->first_block != NONE && range->generation == generation;
+}
+
+EXPORT void pump_model_resync(struct pump_model *m, uint32_t count, const uint32_t *slots,
+                              const struct pump_range *ranges, uint64_t newest_seq) {
+  if (newest_seq > m->totals.observed_seq) m->totals.observed_seq = newest_seq;
+  uint32_t next = 0; /* `slots` ascend */
+  for (uint32_t slot = 0; slot < PUMP_MAX_RANGES; slot++) {
+    while (next < count && slots[next] < slot) next++;
+    bool listed = next < count && slots[next] == slot && plausible(&ranges[next]);
+    if (m->ranges[slot].first_block != NONE &&
+        !(listed && known(m, slot, ranges[next].generation)))
+      model_range_remove(m, slot);
+    if (!listed || m->ranges[slot].first_block != NONE) continue;
+    const struct pump_range *range = &ranges[next];
+    struct model_found found = {.slot = slot,
+                                .generation = range->generation,
+                                .device = range->device,
+                                .base = range->base,
+                                .length_bytes = range->length_bytes};
+    /* It was there before us: it may be resident, as far as the budget goes. */
+    const struct device *device = &m->devices[range->device];
+    int64_t blocks = (int64_t)((range->length_bytes + PUMP_BLOCK_BYTES - 1) >> 21);
+    bool room = device->facts.budget - model_occupied(device) >= blocks;
+    model_range_add(m, &found, room ? PUMP_BLOCK_DOUBTED : PUMP_BLOCK_HOST);
+  }
+}
+
+EXPORT int pump_model_range(const struct pump_model *m, uint32_t slot,
+                            struct pump_range_blocks *out) {
+  if (slot >= PUMP_MAX_RANGES || m->ranges[slot].first_block == NONE) return -ENOENT;
+  const struct range *range = &m->ranges[slot];
+  *out = (struct pump_range_blocks){.first_block = range->first_block,
+                                    .blocks = range->blocks,
+                                    .generation = range->generation,
+                                    .device = range->device};
+  return 0;
+}

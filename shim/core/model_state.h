@@ -1,0 +1,157 @@
+/* model_state.h - inside of the model; see model.h and the DESIGN of model_blocks.c. */
+#ifndef PUMP_MODEL_STATE_H
+#define PUMP_MODEL_STATE_H
+
+#include <stdbool.h>
+
+#include "extents.h"
+#include "model.h"
+
+#define EXPORT __attribute__((visibility("default")))
+
+#define OPS (1u << 14)  /* of the window; a power of two */
+#define USES (1u << 21) /* of all operations of the window; a power of two */
+#define NONE (-1)
+
+/* Blocks that an operation is the next to use are counted by whether they are there. */
+enum { DUE_SURE, DUE_DOUBTED, DUE_AWAY, DUE_KINDS };
+
+/* Ends of a list; blocks are linked through themselves. */
+struct list {
+  int32_t head, tail;
+};
+
+struct op {
+  uint64_t seq;
+  uint64_t rank;     /* how many operations its stream issued before it */
+  uint32_t uses;     /* blocks that it uses, in the order in which it reaches them */
+  int32_t first_use; /* in the use ring */
+  int32_t next;      /* next operation of its stream, or NONE */
+  uint32_t stream;
+  uint32_t due[DUE_KINDS];
+  bool executed;
+};
+
+struct use {
+  int32_t block; /* NONE once the block is gone */
+  int32_t op;
+  int32_t next; /* next use of the same block, or NONE */
+};
+
+/* One cache line. */
+struct block {
+  int64_t next_use;    /* PUMP_NOT_NEEDED, or the seq of `first` */
+  int64_t last_use;    /* newest issued use; 0: none */
+  int64_t migrated;    /* order in which blocks last became resident */
+  int32_t first, last; /* uses that have not executed, oldest and newest, or NONE */
+  int32_t idle_prev, idle_next; /* in the device's list, when need is NEED_IDLE */
+  int32_t age_prev, age_next;   /* in the device's list that `age_list` names */
+  uint32_t slot;                /* of the range that owns it */
+  uint32_t due_op;              /* who counts it, when need says so */
+  uint8_t state, device;
+  uint8_t need;     /* NEED_* */
+  uint8_t age_list; /* AGE_* */
+};
+_Static_assert(sizeof(struct block) == 64, "one cache line");
+
+enum { NEED_NONE, NEED_IDLE, NEED_DUE }; /* NEED_DUE + DUE_*: counted by `due_op` */
+enum { AGE_NONE, AGE_SURE, AGE_DOUBTED };
+
+struct range {
+  uint64_t base, length_bytes;
+  int32_t first_block; /* NONE: no range */
+  int32_t blocks;
+  uint32_t generation;
+  uint32_t device;
+  uint64_t lead_bytes; /* between the start of the first block and the base */
+};
+
+struct stream {
+  int32_t head, tail; /* first and last operation not retired, or NONE */
+  uint64_t issued;
+  bool listed; /* stands in `busy` */
+};
+
+struct device {
+  struct pump_model_device facts;
+  struct pump_model_tally tally;
+  int64_t counts[PUMP_BLOCK_STATES];
+  struct list idle;    /* resident or doubted, not needed: longest unused first */
+  struct list sure;    /* resident, migrated longest ago first */
+  struct list doubted; /* those of them that were put in doubt; all older */
+  int64_t in_flight[PUMP_DIRECTIONS];
+  int64_t held_at[PUMP_DIRECTIONS];  /* what had been observed when one was refused */
+  int64_t block_us[PUMP_DIRECTIONS]; /* what a block took lately, microseconds << 8 */
+  uint64_t missed;                   /* blocks that came by fault since the last look */
+  int64_t faults;                    /* since the last view */
+  bool known, short_of_room;
+};
+
+struct transfer {
+  uint64_t ticket; /* 0: unused */
+  int64_t observed_seq;
+  int32_t first_block, blocks;
+  uint32_t slot, generation;
+  uint8_t device, direction;
+};
+
+#define GAP_SIZES 4096 /* gaps of up to so many blocks have a list each */
+
+struct pump_model {
+  struct pump_model_bounds bounds;
+  struct block *blocks;
+  int32_t high;                /* blocks at and above this one were never used */
+  int32_t gaps[GAP_SIZES + 1]; /* by size; linked through need_next; [0]: larger ones */
+  int64_t clock;
+  struct range ranges[PUMP_MAX_RANGES];
+  struct pump_model_totals totals;
+  struct device devices[PUMP_MAX_DEVICES];
+  int64_t op_head, op_tail; /* positions; the slot is the position masked */
+  int64_t use_head, use_tail;
+  struct op ops[OPS];
+  struct use uses[USES];
+  uint64_t can_leave[OPS / 64]; /* bit: the operation has due blocks that may leave */
+  uint64_t misses[OPS / 64];    /* bit: it has due blocks that are not surely there */
+  struct stream streams[PUMP_MAX_STREAMS];
+  uint32_t busy[PUMP_MAX_STREAMS];
+  uint32_t busy_count;
+  struct transfer transfers[PUMP_MAX_UNDER_WAY];
+  uint32_t unused_transfers[PUMP_MAX_UNDER_WAY];
+  uint32_t unused_count;
+  uint64_t tickets;
+  struct pump_extents *extents;
+};
+
+/* ---- blocks (model_blocks.c) ---- */
+
+void model_set_state(struct pump_model *m, int32_t block, uint32_t state);
+/* Counts or lists the block where its state and its next use say. */
+void model_relist(struct pump_model *m, int32_t block);
+
+/* Room that blocks take: resident, doubted, on their way in or out. */
+int64_t model_occupied(const struct device *device);
+
+/* ---- transfers (model_transfers.c) ---- */
+
+uint32_t model_slice(const struct pump_model *m, const struct device *device, int way);
+
+/* ---- ranges (model_ranges.c) ---- */
+
+struct model_found {
+  uint32_t slot, generation, device;
+  uint64_t base, length_bytes;
+};
+/* Tracks a range; what was in the slot is forgotten. */
+void model_range_add(struct pump_model *m, const struct model_found *found, uint32_t state);
+void model_range_remove(struct pump_model *m, uint32_t slot);
+
+/* ---- window (model_window.c) ---- */
+
+struct model_run {
+  int32_t first, count;
+};
+/* Adds an operation that uses these runs of blocks. */
+void model_op_add(struct pump_model *m, uint64_t seq, uint32_t stream,
+                  const struct model_run *runs, uint32_t count);
+
+#endif

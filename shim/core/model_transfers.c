@@ -1,0 +1,185 @@
+/* model_transfers.c - transfers under way: from chosen blocks to commands, and from
+ * the ends of commands to where blocks are. */
+#include <stdlib.h>
+
+#include "model_state.h"
+
+/* A ticket is (count << 10 | place), so that a late answer finds no successor. */
+#define PLACE_BITS 10
+_Static_assert(PUMP_MAX_UNDER_WAY == 1 << PLACE_BITS, "the place is part of the ticket");
+
+static struct transfer *by_ticket(struct pump_model *m, uint64_t ticket) {
+  struct transfer *transfer = &m->transfers[ticket & (PUMP_MAX_UNDER_WAY - 1)];
+  return ticket != 0 && transfer->ticket == ticket ? transfer : NULL;
+}
+
+/* ---- how long a slice ---------------------------------------------------------------- */
+
+/* A slice that takes long keeps a free, and everything behind mmap_lock, waiting; a short
+ * one pays a call and a wake-up for little. How long a block takes is only known from
+ * commands that moved some: executors share a link, so it is not the link's figure. */
+uint32_t model_slice(const struct pump_model *m, const struct device *device, int way) {
+  const struct pump_model_bounds *bounds = &m->bounds;
+  if (device->block_us[way] == 0) return bounds->slice_least;
+  int64_t blocks = ((int64_t)bounds->slice_us << 8) / device->block_us[way];
+  if (blocks < bounds->slice_least) return bounds->slice_least;
+  return blocks < bounds->slice_most ? (uint32_t)blocks : bounds->slice_most;
+}
+
+static void learn_duration(struct device *device, int way, int64_t blocks,
+                           uint32_t duration_us) {
+  int64_t sample = ((int64_t)duration_us << 8) / blocks, *known = &device->block_us[way];
+  *known += *known == 0 ? sample : (sample - *known) / 8;
+  if (*known < 1) *known = 1;
+}
+
+/* ---- starting ------------------------------------------------------------------------ */
+
+static bool may_start(const struct pump_model *m, uint32_t device, uint32_t direction,
+                      int64_t block) {
+  if (block < 0 || block >= m->high) return false;
+  const struct block *b = &m->blocks[block];
+  if (b->device != device) return false;
+  bool there = b->state == PUMP_BLOCK_RESIDENT || b->state == PUMP_BLOCK_DOUBTED;
+  /* One that is there may be sent to the GPU again: that refreshes its age. */
+  return there || (direction == PUMP_TO_GPU &&
+                   (b->state == PUMP_BLOCK_HOST || b->state == PUMP_BLOCK_ABSENT));
+}
+
+/* How many of the chosen blocks from `i` on make one command. */
+static uint32_t run_length(const struct pump_model *m, uint32_t device, uint32_t direction,
+                           const int64_t *blocks, uint32_t count, uint32_t i) {
+  const struct block *first = &m->blocks[blocks[i]];
+  uint32_t most = model_slice(m, &m->devices[device], (int)direction), length = 1;
+  while (length < most && i + length < count && blocks[i + length] == blocks[i] + length) {
+    const struct block *b = &m->blocks[blocks[i + length]];
+    if (!may_start(m, device, direction, blocks[i + length]) || b->slot != first->slot)
+      break;
+    /* What comes in is dropped once its operation has executed: it has to have one. */
+    if (direction == PUMP_TO_GPU && b->next_use != first->next_use) break;
+    length++;
+  }
+  return length;
+}
+
+static void fill_command(const struct pump_model *m, const struct transfer *transfer,
+                         struct pump_command *command) {
+  const struct range *range = &m->ranges[transfer->slot];
+  const struct block *first = &m->blocks[transfer->first_block];
+  uint64_t begin = (uint64_t)(transfer->first_block - range->first_block) << 21;
+  uint64_t end = begin + ((uint64_t)transfer->blocks << 21);
+  begin = begin > range->lead_bytes ? begin - range->lead_bytes : 0;
+  end -= range->lead_bytes;
+  if (end > range->length_bytes) end = range->length_bytes;
+  *command = (struct pump_command){.ticket = transfer->ticket,
+                                   .slot = transfer->slot,
+                                   .generation = transfer->generation,
+                                   .offset_bytes = begin,
+                                   .length_bytes = end - begin,
+                                   .observed_seq = (uint64_t)transfer->observed_seq};
+  if (transfer->direction == PUMP_TO_GPU && first->first != NONE) {
+    const struct op *op = &m->ops[m->uses[first->first].op];
+    command->needed_by_seq = op->seq;
+    command->stream = op->stream;
+  }
+}
+
+static int by_number(const void *a, const void *b) {
+  int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+  return (x > y) - (x < y);
+}
+
+#define CHOSEN_MAX 256
+
+EXPORT uint32_t pump_model_start(struct pump_model *m, uint32_t device, uint32_t direction,
+                                 const int64_t *chosen, uint32_t count,
+                                 struct pump_command *commands, uint32_t max) {
+  int64_t blocks[CHOSEN_MAX];
+  uint32_t made = 0;
+  if (direction >= PUMP_DIRECTIONS || device >= PUMP_MAX_DEVICES) return 0;
+  if (count > CHOSEN_MAX) count = CHOSEN_MAX;
+  for (uint32_t i = 0; i < count; i++) blocks[i] = chosen[i];
+  /* Nobody waits for what leaves, so neighbours leave together. */
+  if (direction == PUMP_TO_HOST) qsort(blocks, count, sizeof blocks[0], by_number);
+  for (uint32_t i = 0; i < count && made < max && m->unused_count > 0;) {
+    if (!may_start(m, device, direction, blocks[i])) {
+      i++;
+      continue;
+    }
+    uint32_t length = run_length(m, device, direction, blocks, count, i);
+    uint32_t place = m->unused_transfers[--m->unused_count];
+    struct transfer *transfer = &m->transfers[place];
+    uint32_t slot = m->blocks[blocks[i]].slot;
+    *transfer = (struct transfer){.ticket = ++m->tickets << PLACE_BITS | place,
+                                  .observed_seq = (int64_t)m->totals.observed_seq,
+                                  .first_block = (int32_t)blocks[i],
+                                  .blocks = (int32_t)length,
+                                  .slot = slot,
+                                  .generation = m->ranges[slot].generation,
+                                  .device = (uint8_t)device,
+                                  .direction = (uint8_t)direction};
+    fill_command(m, transfer, &commands[made++]);
+    for (int32_t b = transfer->first_block; b < transfer->first_block + transfer->blocks;
+         b++)
+      model_set_state(m, b,
+                      direction == PUMP_TO_GPU ? PUMP_BLOCK_ARRIVING : PUMP_BLOCK_LEAVING);
+    m->devices[device].in_flight[direction] += length;
+    i += length;
+  }
+  return made;
+}
+
+/* ---- ending
+ * ------------------------------------------------------------------------------ */
+
+static bool was_refused(uint32_t result) {
+  return result == PUMP_RESULT_STALE || result == PUMP_RESULT_INVALID ||
+         result == PUMP_RESULT_FAILED;
+}
+
+static void finish(struct pump_model *m, struct transfer *transfer, uint32_t result,
+                   uint32_t duration_us) {
+  struct device *device = &m->devices[transfer->device];
+  const struct range *range = &m->ranges[transfer->slot];
+  bool to_gpu = transfer->direction == PUMP_TO_GPU;
+  device->in_flight[transfer->direction] -= transfer->blocks;
+  if (was_refused(result)) {
+    /* Until more has been read, deciding again would only repeat it. */
+    int64_t *held = &device->held_at[transfer->direction];
+    if (transfer->observed_seq > *held) *held = transfer->observed_seq;
+    device->tally.refused++;
+  }
+  if (result == PUMP_RESULT_MOVED)
+    learn_duration(device, transfer->direction, transfer->blocks, duration_us);
+  transfer->ticket = 0;
+  m->unused_transfers[m->unused_count++] = (uint32_t)(transfer - m->transfers);
+  if (range->first_block == NONE || range->generation != transfer->generation)
+    return; /* the range died meanwhile: its numbers belong to others */
+  /* LATE: the operation has run, so its faults brought the blocks. */
+  bool done = result == PUMP_RESULT_MOVED || (to_gpu && result == PUMP_RESULT_LATE);
+  uint32_t before = to_gpu ? PUMP_BLOCK_ARRIVING : PUMP_BLOCK_LEAVING;
+  uint32_t after = to_gpu == done ? PUMP_BLOCK_RESIDENT : PUMP_BLOCK_HOST;
+  for (int32_t b = transfer->first_block; b < transfer->first_block + transfer->blocks; b++)
+    if (m->blocks[b].state == before) model_set_state(m, b, after);
+}
+
+EXPORT void pump_model_finish(struct pump_model *m, const struct pump_outcome *outcomes,
+                              uint32_t count) {
+  for (uint32_t i = 0; i < count; i++) {
+    struct transfer *transfer = by_ticket(m, outcomes[i].ticket);
+    if (transfer != NULL) finish(m, transfer, outcomes[i].result, outcomes[i].duration_us);
+  }
+}
+
+EXPORT void pump_model_take_back(struct pump_model *m, const struct pump_command *commands,
+                                 uint32_t count) {
+  for (uint32_t i = 0; i < count; i++) {
+    struct transfer *transfer = by_ticket(m, commands[i].ticket);
+    if (transfer != NULL) finish(m, transfer, PUMP_RESULT_DEAD, 0);
+  }
+}
+
+EXPORT uint32_t pump_model_slice(const struct pump_model *m, uint32_t device,
+                                 uint32_t direction) {
+  return model_slice(m, &m->devices[device & (PUMP_MAX_DEVICES - 1)], direction & 1);
+}

@@ -1,0 +1,119 @@
+"""Batches made by hand, to drive a model without a ring."""
+
+from __future__ import annotations
+
+from pump.model.client import ClientModel, DeviceFacts
+from pump.wire.abi import ffi, lib
+from pump.wire.mapping import Batch, Outcomes, Ranges
+
+BLOCK = lib.PUMP_BLOCK_BYTES
+BASE = 1 << 40
+
+
+class Script:
+    """A model and the words to talk to it; ranges lie 1 GiB apart."""
+
+    def __init__(self, *, capacity: int = 4096, budget: int = 1 << 20, devices: int = 1) -> None:
+        self.model = ClientModel(capacity)
+        for device in range(devices):
+            self.model.set_device(device, DeviceFacts(budget, budget, False, True))
+        self.batch = Batch()
+        self.executed = ffi.new("uint64_t[]", lib.PUMP_MAX_STREAMS)
+        self.generation: dict[int, int] = {}
+        self.seq = 0
+
+    def send(
+        self,
+        kind: int,
+        *,
+        seq: int = 0,
+        stream: int = 0,
+        device: int = 0,
+        function: int = 0,
+        uses: list[tuple[int, int, int, int, int]] | None = None,
+    ) -> None:
+        """Apply one row; uses are (slot, generation, offset_bytes, length_bytes, access)."""
+        raw, uses = self.batch.raw, uses or []
+        raw.rows, raw.uses, raw.payload_used = 1, len(uses), 0
+        raw.seq[0], raw.kind[0], raw.stream[0] = seq, kind, stream
+        raw.device[0], raw.function[0] = device, function
+        raw.use_begin[0], raw.use_begin[1] = 0, len(uses)
+        for i, (slot, generation, offset, length, access) in enumerate(uses):
+            raw.slot[i], raw.generation[i] = slot, generation
+            raw.offset_bytes[i], raw.length_bytes[i], raw.access[i] = offset, length, access
+        self.model.apply(self.batch)
+
+    def alloc(self, slot: int, blocks: int, *, device: int = 0) -> range:
+        """Allocate a range; returns the numbers of its blocks."""
+        generation = self.generation.setdefault(slot, 1)
+        uses = [(slot, generation, 0, blocks * BLOCK, lib.PUMP_ACCESS_WRITE)]
+        self.send(lib.PUMP_EVENT_ALLOC, device=device, function=BASE + (slot << 30), uses=uses)
+        found = self.model.blocks_of(slot)
+        assert found is not None
+        return found
+
+    def free(self, slot: int) -> None:
+        uses = [(slot, self.generation[slot], 0, BLOCK, lib.PUMP_ACCESS_WRITE)]
+        self.send(lib.PUMP_EVENT_FREE, uses=uses)
+        self.generation[slot] += 1
+
+    def copy(self, runs: list[tuple[int, int, int]], *, stream: int = 0) -> int:
+        """Issue an operation that uses (slot, first block, blocks) runs; returns its seq."""
+        self.seq += 1
+        uses = [
+            (slot, self.generation[slot], first * BLOCK, count * BLOCK, lib.PUMP_ACCESS_READ)
+            for slot, first, count in runs
+        ]
+        self.send(lib.PUMP_EVENT_COPY, seq=self.seq, stream=stream, uses=uses)
+        return self.seq
+
+    def execute(self, seq: int, *, stream: int = 0) -> None:
+        self.executed[stream] = seq
+        self.model.progress(self.executed, 1)
+
+    def state(self, blocks: range) -> list[int]:
+        return [self.model.block(block).state for block in blocks]
+
+    def set_state(self, blocks: range | list[int], state: int) -> None:
+        lib.pump_model_set(self.model.raw, list(blocks), len(blocks), state)
+
+    def start(self, direction: int, blocks: list[int], *, device: int = 0) -> list[Command]:
+        """Start transfers as a decision would; returns copies of the commands."""
+        commands = ffi.new("struct pump_command[]", 256)
+        count = lib.pump_model_start(
+            self.model.raw, device, direction, blocks, len(blocks), commands, 256
+        )
+        return [Command(c) for c in commands[0:count]]
+
+    def finish(self, ticket: int, result: int = lib.PUMP_RESULT_MOVED, us: int = 400) -> None:
+        outcome = ffi.new("struct pump_outcome[1]", [(ticket, result, us)])
+        self.model.finish(Outcomes(1, outcome))
+
+    def resync(self, ranges: dict[int, tuple[int, int]], newest_seq: int = 0) -> None:
+        """`ranges`: slot -> (generation, blocks)."""
+        slots = ffi.new("uint32_t[]", sorted(ranges))
+        records = ffi.new("struct pump_range[]", max(1, len(ranges)))
+        for record, slot in zip(records, sorted(ranges), strict=False):
+            record.generation, blocks = ranges[slot]
+            record.range_kind, record.length_bytes = lib.PUMP_RANGE_CONVERTED, blocks * BLOCK
+            record.base = BASE + (slot << 30)
+        self.model.resync(Ranges(len(ranges), slots, records), newest_seq)
+
+
+class Command:
+    """A copy of one `struct pump_command`."""
+
+    def __init__(self, raw: object) -> None:
+        for name in ("ticket", "slot", "generation", "offset_bytes", "length_bytes"):
+            setattr(self, name, getattr(raw, name))
+        for name in ("observed_seq", "needed_by_seq", "stream"):
+            setattr(self, name, getattr(raw, name))
+
+    ticket: int
+    slot: int
+    generation: int
+    offset_bytes: int
+    length_bytes: int
+    observed_seq: int
+    needed_by_seq: int
+    stream: int

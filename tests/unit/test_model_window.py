@@ -1,0 +1,378 @@
+"""The model in C against a naive one in Python, on random histories; and its single rules."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from model_batch import BLOCK, Script, lib
+
+from pump.model.client import ABSENT, ARRIVING, DOUBTED, HOST, LEAVING, RESIDENT
+from pump.model.view import NOT_NEEDED
+
+THERE = (RESIDENT, DOUBTED)
+TO_GPU, TO_HOST = lib.PUMP_TO_GPU, lib.PUMP_TO_HOST
+
+
+class Naive:
+    """Lists and loops; slow and plainly right."""
+
+    def __init__(self) -> None:
+        self.operations: list[tuple[int, int, list[int]]] = []  # seq, stream, blocks
+
+    def next_use(self, block: int) -> int:
+        return min((s for s, _, used in self.operations if block in used), default=NOT_NEEDED)
+
+    def retire(self, stream: int, upto: int) -> None:
+        self.operations = [o for o in self.operations if o[1] != stream or o[0] > upto]
+
+    def forget(self, blocks: range) -> None:
+        self.operations = [
+            (s, t, [b for b in used if b not in blocks]) for s, t, used in self.operations
+        ]
+
+    def missing(self, state: dict[int, int], device: dict[int, int], on: int) -> list:
+        """(block, need) by distance from the heads of the streams.
+
+        A block belongs to the first operation, in issue order, that needs it; blocks of
+        one operation go in the order in which it reaches them.
+        """
+        by_stream: dict[int, list[tuple[int, int, list[int]]]] = {}
+        for operation in self.operations:
+            by_stream.setdefault(operation[1], []).append(operation)
+        ranked = [
+            (distance, seq, used)
+            for operations in by_stream.values()
+            for distance, (seq, _, used) in enumerate(operations)
+        ]
+        found = []
+        for _, seq, used in sorted(ranked, key=lambda r: (r[0], r[1])):
+            found += [
+                (block, seq)
+                for block in dict.fromkeys(used)
+                if state[block] in (ABSENT, HOST, DOUBTED)
+                and device[block] == on
+                and self.next_use(block) == seq
+            ]
+        return found
+
+
+def interleaved(runs: list[range]) -> list[int]:
+    """Runs side by side, the longest in slices of four blocks."""
+    steps = max(-(-len(run) // 4) for run in runs)
+    return [
+        block
+        for step in range(steps)
+        for run in runs
+        for block in run[len(run) * step // steps : len(run) * (step + 1) // steps]
+    ]
+
+
+class History:
+    """Random events, applied to a model and to the naive one alike."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.script = Script(capacity=400, budget=150, devices=2)
+        self.naive = Naive()
+        self.live: dict[int, range] = {}
+        self.device: dict[int, int] = {}
+        self.streams = (0, 3, 9)[: self.random.choice((1, 3))]
+        self.under_way: list[tuple[int, int, int]] = []  # ticket, direction, blocks
+
+    def step(self) -> None:
+        choices = [self.allocate, self.free, self.issue, self.issue, self.issue, self.execute]
+        choices += [self.start, self.start, self.finish, self.finish]
+        self.random.choice(choices)()
+
+    def allocate(self) -> None:
+        slot = self.random.randrange(12)
+        if slot in self.live:
+            return
+        device = self.random.randrange(2)
+        blocks = self.script.alloc(slot, self.random.randrange(1, 30), device=device)
+        self.live[slot] = blocks
+        self.device.update(dict.fromkeys(blocks, device))
+
+    def free(self) -> None:
+        if len(self.live) < 6:
+            return
+        slot = self.random.choice(sorted(self.live))
+        self.naive.forget(self.live.pop(slot))
+        self.script.free(slot)
+
+    def issue(self) -> None:
+        if not self.live:
+            return
+        runs = []
+        for slot in self.random.choices(sorted(self.live), k=self.random.randrange(1, 4)):
+            blocks = self.live[slot]
+            first = self.random.randrange(len(blocks))
+            count = self.random.randrange(1, len(blocks) - first + 1)
+            runs.append((slot, first, count))
+        used = interleaved([self.live[s][f : f + n] for s, f, n in runs])
+        stream = self.random.choice(self.streams)
+        seq = self.script.copy(runs, stream=stream)
+        self.naive.operations.append((seq, stream, used))
+
+    def execute(self) -> None:
+        if not self.naive.operations:
+            return
+        stream = self.random.choice(self.streams)
+        seqs = [s for s, t, _ in self.naive.operations if t == stream]
+        upto = self.random.choice(seqs[: len(seqs) // 2 + 1]) if seqs else 0
+        self.script.execute(upto, stream=stream)
+        self.naive.retire(stream, upto)
+
+    def start(self) -> None:
+        device = self.random.randrange(2)
+        view = self.script.model.view(device)
+        direction = self.random.randrange(2)
+        chosen = view.missing if direction == TO_GPU else view.leavers
+        count = self.random.randrange(8)
+        picked = chosen[:count].tolist()
+        before = {block: self.script.model.block(block).state for block in picked}
+        commands = self.script.start(direction, picked, device=device)
+        moved = sum(c.length_bytes // BLOCK for c in commands)
+        assert moved == len(before), "a policy's choice can always be carried out"
+        self.under_way += [(c.ticket, direction, c.length_bytes // BLOCK) for c in commands]
+
+    def finish(self) -> None:
+        if not self.under_way:
+            return
+        ticket, _, _ = self.under_way.pop(self.random.randrange(len(self.under_way)))
+        results = (lib.PUMP_RESULT_MOVED,) * 4 + (
+            lib.PUMP_RESULT_STALE,
+            lib.PUMP_RESULT_LATE,
+            lib.PUMP_RESULT_DEAD,
+            lib.PUMP_RESULT_FAILED,
+        )
+        self.script.finish(ticket, self.random.choice(results))
+
+    def check(self) -> None:
+        model = self.script.model
+        info = {b: model.block(b) for blocks in self.live.values() for b in blocks}
+        state = {b: i.state for b, i in info.items()}
+        for block, one in info.items():
+            assert one.next_use == self.naive.next_use(block), block
+        for device in range(2):
+            self.check_view(device, state, {b: i.migrated for b, i in info.items()})
+        in_flight = sum(blocks for _, _, blocks in self.under_way)
+        assert model.totals().under_way == len(self.under_way)
+        assert sum(s in (ARRIVING, LEAVING) for s in state.values()) <= in_flight
+
+    def check_view(self, device: int, state: dict[int, int], migrated: dict[int, int]) -> None:
+        model = self.script.model
+        mine = [b for b in state if self.device[b] == device]
+        view = model.view(device)
+        counts = model.counts(device)
+        for value in (ABSENT, HOST, ARRIVING, RESIDENT, LEAVING, DOUBTED):
+            assert counts[value] == sum(state[b] == value for b in mine)
+        expected = self.naive.missing(state, self.device, device)
+        got = list(zip(view.missing.tolist(), view.missing_need.tolist(), strict=True))
+        if view.missing_all:
+            assert sorted(got) == sorted(expected)
+        assert got == expected[: len(got)]
+        takes_room = [state[b] != DOUBTED for b in view.missing.tolist()]
+        assert view.missing_takes_room.astype(bool).tolist() == takes_room
+        there = [b for b in mine if state[b] in THERE]
+        uses = {b: self.naive.next_use(b) for b in there}
+        order = sorted(uses.values(), reverse=True)
+        assert view.leavers_next_use.tolist() == order[: len(view.leavers)]
+        assert [uses[b] for b in view.leavers.tolist()] == view.leavers_next_use.tolist()
+        assert len(view.leavers) == min(len(there), 64)
+        doubted = [b for b in view.oldest.tolist() if state[b] == DOUBTED]
+        sure = [b for b in view.oldest.tolist() if state[b] == RESIDENT]
+        assert view.oldest.tolist() == doubted + sure
+        by_age = sorted((b for b in there if state[b] == RESIDENT), key=lambda b: migrated[b])
+        assert sure == by_age[: len(sure)]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_model_agrees_with_a_naive_one_on_random_histories(seed: int) -> None:
+    history = History(seed)
+    for _ in range(400):
+        history.step()
+        history.check()
+
+
+def test_the_first_of_several_uses_is_the_next_one() -> None:
+    script = Script()
+    blocks = script.alloc(0, 3)
+    first = script.copy([(0, 0, 2)])
+    second = script.copy([(0, 1, 2)])
+    uses = [script.model.block(b).next_use for b in blocks]
+    assert uses == [first, first, second]
+    script.execute(first)
+    assert [script.model.block(b).next_use for b in blocks] == [NOT_NEEDED, second, second]
+
+
+def test_an_operation_counts_a_block_once_however_often_it_names_it() -> None:
+    script = Script()
+    script.alloc(0, 4)
+    script.execute(script.copy([(0, 0, 4), (0, 0, 4), (0, 2, 1)]))
+    assert script.model.tally(0).blocks == 4
+
+
+def test_a_freed_range_leaves_the_window_and_its_numbers_serve_again() -> None:
+    script = Script()
+    old = script.alloc(0, 5)
+    script.copy([(0, 0, 5)])
+    script.free(0)
+    assert script.model.blocks_of(0) is None
+    new = script.alloc(1, 5)
+    assert new == old
+    assert all(script.model.block(b).next_use == NOT_NEEDED for b in new)
+    script.execute(1)
+    assert script.model.tally(0).blocks == 0
+
+
+def test_gaps_are_joined_when_new_numbers_run_out() -> None:
+    script = Script(capacity=12)
+    for slot in range(3):
+        script.alloc(slot, 4)
+    script.free(0)
+    script.free(1)
+    assert script.alloc(3, 7) == range(7)
+    assert script.alloc(4, 1) == range(7, 8)
+    script.generation[5] = 1
+    uses = [(5, 1, 0, BLOCK, lib.PUMP_ACCESS_WRITE)]
+    script.send(lib.PUMP_EVENT_ALLOC, function=1 << 41, uses=uses)
+    assert script.model.blocks_of(5) is None
+    assert script.model.totals().ranges_untracked == 1
+
+
+def test_events_that_overtook_each_other_sort_themselves_out() -> None:
+    script = Script()
+    script.alloc(0, 2)
+    uses = [(0, 2, 0, 3 * BLOCK, lib.PUMP_ACCESS_WRITE)]
+    script.send(lib.PUMP_EVENT_ALLOC, function=1 << 41, uses=uses)  # before the free of the first
+    script.free(0)
+    assert len(script.model.blocks_of(0)) == 3
+    script.send(lib.PUMP_EVENT_FREE, uses=uses)
+    script.send(lib.PUMP_EVENT_ALLOC, function=1 << 41, uses=uses)
+    assert script.model.blocks_of(0) is None, "that life is over"
+
+
+def test_a_table_read_again_keeps_what_is_known_and_drops_what_is_gone() -> None:
+    script = Script(budget=6)
+    kept, _ = script.alloc(0, 2), script.alloc(1, 2)
+    script.resync({0: (1, 2), 2: (7, 2), 3: (1, 9)}, newest_seq=50)
+    assert script.model.blocks_of(0) == kept and script.state(kept) == [RESIDENT] * 2
+    assert script.model.blocks_of(1) is None
+    assert script.state(script.model.blocks_of(2)) == [DOUBTED] * 2, "may be there"
+    assert script.state(script.model.blocks_of(3)) == [HOST] * 9, "cannot be there"
+    assert script.model.totals().observed_seq == 50
+
+
+def test_a_window_beyond_its_bound_retires_the_oldest_operations_unseen() -> None:
+    script = Script()
+    script.alloc(0, 1)
+    bound = 1 << 14
+    for _ in range(bound + 10):
+        script.copy([(0, 0, 1)])
+    totals = script.model.totals()
+    assert (totals.lost, totals.window_depth) == (10, bound)
+    assert script.model.block(0).next_use == 11
+
+
+def test_blocks_that_came_by_fault_are_resident_and_doubts_go_to_the_oldest() -> None:
+    script = Script(budget=40)
+    old, new = script.alloc(0, 32), script.alloc(1, 4)
+    script.set_state(new, HOST)
+    script.execute(script.copy([(1, 0, 4)]))
+    assert script.state(new) == [RESIDENT] * 4
+    assert script.state(old) == [DOUBTED] * 4 + [RESIDENT] * 28
+    assert script.model.tally(0).unseen == 4
+    assert script.model.view(0).faults == 4 and script.model.view(0).faults == 0
+
+
+def test_what_faults_bring_beyond_the_card_evicts_what_migrated_longest_ago() -> None:
+    script = Script(budget=8)
+    old, new = script.alloc(0, 8), script.alloc(1, 3)
+    assert script.state(new) == [ABSENT] * 3
+    script.execute(script.copy([(1, 0, 3)]))
+    assert script.state(old)[:3] == [HOST] * 3
+    assert script.model.occupied(0) == 8
+
+
+def test_commands_are_runs_of_neighbours_of_one_range_and_one_need() -> None:
+    script = Script()
+    blocks = script.alloc(0, 6)
+    other = script.alloc(1, 2)
+    script.set_state([*blocks, *other], HOST)
+    first = script.copy([(0, 0, 3)], stream=5)
+    second = script.copy([(0, 3, 3), (1, 0, 2)])
+    commands = script.start(TO_GPU, [*blocks, *other])
+    found = [(c.slot, c.offset_bytes // BLOCK, c.length_bytes // BLOCK) for c in commands]
+    assert found == [(0, 0, 3), (0, 3, 3), (1, 0, 2)]
+    assert [c.needed_by_seq for c in commands] == [first, second, second]
+    assert [c.stream for c in commands] == [5, 0, 0]
+
+
+def test_slices_grow_until_a_command_takes_its_time_and_shrink_again() -> None:
+    script = Script()
+    blocks = script.alloc(0, 64)
+
+    def lengths() -> list[int]:
+        commands = script.start(TO_HOST, list(blocks[:32]))
+        for command in commands:
+            script.finish(command.ticket, lib.PUMP_RESULT_DEAD)
+        return [c.length_bytes // BLOCK for c in commands]
+
+    def move(us_per_block: int) -> None:
+        for _ in range(40):
+            for c in script.start(TO_HOST, list(blocks[:32])):
+                script.finish(c.ticket, us=us_per_block * c.length_bytes // BLOCK)
+            script.set_state(blocks, RESIDENT)
+
+    assert set(lengths()) == {4}
+    move(20)
+    assert set(lengths()) == {16}
+    move(80)
+    assert max(lengths()) in (8, 9)
+    move(1000)
+    assert set(lengths()) == {4}
+
+
+def test_an_eviction_that_does_not_happen_leaves_the_block_as_old_and_as_doubtful() -> None:
+    script = Script()
+    blocks = script.alloc(0, 3)
+    script.set_state(blocks[:1], DOUBTED)
+    before = script.model.view(0).oldest.tolist()
+    for command in script.start(TO_HOST, list(blocks)):
+        script.finish(command.ticket, lib.PUMP_RESULT_STALE)
+    assert script.state(blocks) == [DOUBTED, RESIDENT, RESIDENT]
+    assert script.model.view(0).oldest.tolist() == before
+
+
+def test_a_prefetch_of_a_resident_block_makes_it_the_youngest() -> None:
+    script = Script()
+    blocks = script.alloc(0, 3)
+    (command,) = script.start(TO_GPU, [blocks[0]])
+    assert command.needed_by_seq == 0
+    script.finish(command.ticket)
+    assert script.model.view(0).oldest.tolist() == [blocks[1], blocks[2], blocks[0]]
+
+
+def test_an_unknown_or_answered_ticket_changes_nothing() -> None:
+    script = Script()
+    blocks = script.alloc(0, 1)
+    (command,) = script.start(TO_HOST, list(blocks))
+    script.finish(12345)
+    assert script.state(blocks) == [LEAVING]
+    script.finish(command.ticket)
+    (again,) = script.start(TO_GPU, list(blocks))
+    script.finish(command.ticket)
+    assert script.state(blocks) == [ARRIVING]
+    script.finish(again.ticket)
+    assert script.state(blocks) == [RESIDENT]
+
+
+def test_transfers_beyond_the_table_are_not_started() -> None:
+    script = Script(capacity=1 << 14)
+    blocks = script.alloc(0, 1 << 13)
+    started = 0
+    for first in range(0, 1 << 13, 8):  # every other block: no neighbours
+        started += len(script.start(TO_HOST, [blocks[first], blocks[first + 2]]))
+    assert started == lib.PUMP_MAX_UNDER_WAY == script.model.totals().under_way
