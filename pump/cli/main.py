@@ -16,7 +16,7 @@ from pump.cli.lines import BadInputError, OneLineParser, say
 from pump.config.values import nearest
 
 PROGRAM = "pump"
-VERBS = {"profiles": "pump.cli.profiles"}
+VERBS = {"profiles": "pump.cli.profiles", "trace": "pump.cli.trace"}
 
 
 class Verb(Protocol):

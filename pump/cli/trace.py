@@ -1,0 +1,145 @@
+"""pump trace: what a recording (pump-run --record) holds."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+from pump.cli.lines import BadInputError
+
+HELP = "look at a recording made by pump-run --record"
+
+KERNELS_SHOWN = 12
+NAME_CHARACTERS_SHOWN = 60
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """One verb of its own: info."""
+    verbs = parser.add_subparsers(metavar="info", required=True, dest="verb")
+    info = verbs.add_parser("info", help="summarise a recording", allow_abbrev=False)
+    info.add_argument("file", metavar="FILE", help="the recording")
+    info.add_argument("--json", action="store_true", help="all of it, as one JSON object")
+
+
+def run(asked: argparse.Namespace) -> int:
+    """Prints the summary. Status 2 when there is no such file, 1 when it is no sound recording."""
+    from pump.trace.format import TraceError
+    from pump.trace.info import summary
+
+    try:
+        found = summary(asked.file)
+    except OSError as error:
+        raise BadInputError(f"cannot read {asked.file}: {error.strerror}") from None
+    except TraceError as error:
+        raise BadInputError(f"{asked.file}: {error}", status=1) from None
+    print(json.dumps(found, indent=1) if asked.json else as_text(asked.file, found))
+    return 0
+
+
+def as_text(file: str, found: dict[str, Any]) -> str:
+    """The summary for people. What the file says of itself is shown without control characters."""
+    size, count = found["file_bytes"], found["operations"]
+    per = f", {found['bytes_per_operation']:.1f} bytes an operation" if count else ""
+    lines = [
+        _line("file", f"{file}: {_bytes(size)}{per}; {found['state']}"),
+        _line("recorded", f"{found['recorded']} by pump {found['pump']}, policy {found['policy']}"),
+        _line("command", " ".join(_words(found["command"])) or "not known"),
+        *_gpu_lines(found),
+        _line(
+            "operations",
+            f"{count:,} in {found['seconds']:.3f} s on {_many(found['streams'], 'stream')}: "
+            f"{found['kernels']:,} kernels, {found['copies']:,} copies, "
+            f"{found['memsets']:,} memsets; {_many(found['hints'], 'hint')}",
+        ),
+        _line(
+            "reach",
+            f"{_many(found['extents'], 'extent')}, {_bytes(found['extent_bytes'])} in all; "
+            f"{_many(found['signatures'], 'signature')}",
+        ),
+        _line(
+            "memory",
+            f"{_many(found['allocations'], 'allocation')}, {_many(found['frees'], 'free')}; "
+            f"peak {_bytes(found['allocated_bytes_peak'])}",
+        ),
+        _line(
+            "waits",
+            f"{_many(found['synchronisations'], 'synchronisation')}, "
+            f"{found['waited_seconds']:.3f} s in all, "
+            f"longest {_time(found['longest_wait_seconds'])}",
+        ),
+        _line(
+            "host gaps",
+            f"{found['host_gaps']:,} after a wait, {found['host_gap_seconds']:.3f} s in all, "
+            f"longest {_time(found['longest_host_gap_seconds'])}; longest pause between two "
+            f"issues {_time(found['longest_pause_between_issues_seconds'])}",
+        ),
+        _line("lost", _losses(found)),
+    ]
+    return "\n".join([*lines, *_kernel_lines(found)])
+
+
+def _gpu_lines(found: dict[str, Any]) -> list[str]:
+    job = found["job"] if isinstance(found["job"], dict) else {}
+    virtual = job.get("virtual")
+    lines = []
+    for device in found["devices"]:
+        emulated = " (by choice)" if device["emulated"] else ""
+        text = f"{device['device']}: {_bytes(device['total_bytes'])}, budget "
+        lines.append(_line("GPU", f"{text}{_bytes(device['budget_bytes'])}{emulated}"))
+    if isinstance(virtual, dict):
+        words = " ".join(f"{key}={value}" for key, value in virtual.items())
+        lines.append(_line("virtual", words))
+    return lines
+
+
+def _kernel_lines(found: dict[str, Any]) -> list[str]:
+    kernels = found["kernel_list"]
+    if not kernels:
+        return []
+    lines = ["", "   launches   time (an estimate from markers)   kernel"]
+    by_time = sorted(kernels, key=lambda kernel: -(kernel["estimated_seconds"] or 0.0))
+    for kernel in by_time[:KERNELS_SHOWN]:
+        seconds = kernel["estimated_seconds"]
+        text = "not known" if seconds is None else f"{seconds:.4f} s"
+        lines.append(f"{kernel['count']:>11,}   {text:>30}   {_plain(kernel['name'], True)}")
+    if len(kernels) > KERNELS_SHOWN:
+        lines.append(f"            and {len(kernels) - KERNELS_SHOWN} more (--json lists all)")
+    return lines
+
+
+def _losses(found: dict[str, Any]) -> str:
+    lost = ", ".join(f"{count:,} events ({reason})" for reason, count in found["lost"].items())
+    again = found["resyncs"]
+    return f"{lost or 'nothing'}; range table read {_many(again, 'time')}"
+
+
+def _line(name: str, text: str) -> str:
+    return f"{name:<11} {_plain(text)}"
+
+
+def _plain(text: str, shorten: bool = False) -> str:
+    shown = "".join(letter if letter.isprintable() else "?" for letter in text)
+    if shorten and len(shown) > NAME_CHARACTERS_SHOWN:
+        shown = shown[: NAME_CHARACTERS_SHOWN - 3] + "..."
+    return shown
+
+
+def _words(found: object) -> list[str]:
+    return [str(word) for word in found] if isinstance(found, list) else []
+
+
+def _many(count: int, word: str) -> str:
+    return f"{count:,} {word}{'' if count == 1 else 's'}"
+
+
+def _bytes(count: float) -> str:
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if count < 1024:
+            return f"{count:,.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:,.1f} TiB"
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds * 1e3:.3f} ms" if seconds < 1 else f"{seconds:.3f} s"

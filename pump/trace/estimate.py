@@ -1,0 +1,101 @@
+"""Estimates how long each kind of operation ran, from markers that stand many operations apart.
+
+Nobody measures single operations: a marker only says that everything before it on its
+stream had executed. Each stretch between two markers gives one equation, its operations
+by kind times their unknown durations = its time; the answer fits all stretches best (least
+squares), and is scaled so that the times of all operations sum up to that of all stretches.
+Streams that run side by side are each counted in full. It is an estimate and says so
+wherever it is shown.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+KEYS_MAX: Final = 512
+"""Kinds told apart; those that come later share the last one."""
+PENDING_MAX: Final = 1 << 20
+"""Operations kept while no marker comes; then the older half is given up."""
+STRETCHES_AT_ONCE: Final = 1024
+
+Times = NDArray[np.int64]
+
+
+class Estimate:
+    """Fed chunk by chunk, in order; `seconds` answers at any time."""
+
+    def __init__(self) -> None:
+        self._keys: dict[str, int] = {}
+        self._pending: dict[int, tuple[Times, Times, Times]] = {}
+        self._last_ns: dict[int, int] = defaultdict(int)
+        self._normal: NDArray[np.float64] = np.zeros((KEYS_MAX, KEYS_MAX))
+        self._right: NDArray[np.float64] = np.zeros(KEYS_MAX)
+        self._counts: NDArray[np.float64] = np.zeros(KEYS_MAX)
+        self._total = 0.0
+
+    def key(self, name: str) -> int:
+        """The number of a kind of operation."""
+        return self._keys.setdefault(name, min(len(self._keys), KEYS_MAX - 1))
+
+    def operations(self, stream: int, seq: Times, issued_ns: Times, key: Times) -> None:
+        """Operations issued on a stream, all arrays of shape [n]."""
+        before = self._pending.get(stream, (_NONE, _NONE, _NONE))
+        joined = [np.concatenate(pair) for pair in zip(before, (seq, issued_ns, key), strict=True)]
+        start = len(joined[0]) // 2 if len(joined[0]) > PENDING_MAX else 0
+        self._pending[stream] = (joined[0][start:], joined[1][start:], joined[2][start:])
+
+    def progress(self, stream: int, seq: Times, time_ns: Times) -> None:
+        """Markers of a stream in order, shape [n]: executed up to `seq`, by `time_ns`."""
+        if stream not in self._pending or len(seq) == 0:
+            return
+        op_seq, issued_ns, key = self._pending[stream]
+        reached = np.maximum.accumulate(seq)
+        stretch = np.searchsorted(reached, op_seq, side="left")
+        done = stretch < len(seq)
+        self._pending[stream] = (op_seq[~done], issued_ns[~done], key[~done])
+        first_issue = np.full(len(seq), np.iinfo(np.int64).max)
+        np.minimum.at(first_issue, stretch[done], issued_ns[done])
+        begin = np.maximum(np.concatenate(([self._last_ns[stream]], time_ns[:-1])), first_issue)
+        self._last_ns[stream] = int(time_ns[-1])
+        took = (time_ns - begin).astype(np.float64)
+        useful = np.zeros(len(seq), np.bool_)
+        useful[stretch[done]] = True
+        useful &= took > 0
+        for start in range(0, len(seq), STRETCHES_AT_ONCE):
+            rows = done & (stretch >= start) & (stretch < start + STRETCHES_AT_ONCE)
+            rows &= useful[np.minimum(stretch, len(seq) - 1)]
+            counts = np.zeros((STRETCHES_AT_ONCE, KEYS_MAX))
+            np.add.at(counts, (stretch[rows] - start, key[rows]), 1)
+            times = np.zeros(STRETCHES_AT_ONCE)
+            part = np.where(useful, took, 0)[start : start + STRETCHES_AT_ONCE]
+            times[: len(part)] = part
+            self._normal += counts.T @ counts
+            self._right += counts.T @ times
+            self._counts += counts.sum(axis=0)
+            self._total += float(part.sum())
+
+    def seconds(self) -> dict[str, float]:
+        """Time of all operations of each kind together; kinds without a marker are left out."""
+        used = np.flatnonzero(self._counts)
+        if len(used) == 0 or self._total <= 0:
+            return {}
+        normal = self._normal[np.ix_(used, used)]
+        # Kinds that only ever come together cannot be told apart: the smallest answer
+        # shares the time among them.
+        found = np.linalg.lstsq(normal, self._right[used], rcond=1e-9)[0]
+        whole = np.maximum(found, 0) * self._counts[used]
+        if whole.sum() <= 0:
+            whole = self._counts[used]
+        share = dict(zip(used.tolist(), whole / whole.sum() * self._total / 1e9, strict=True))
+        return {
+            name: float(share[key])
+            for name, key in self._keys.items()
+            if key in share and (key < KEYS_MAX - 1 or len(self._keys) <= KEYS_MAX)
+        }
+
+
+_NONE: Final[Times] = np.zeros(0, np.int64)

@@ -1,0 +1,300 @@
+"""A summary of a recording: what `pump trace info` tells. Reads the file once, in order."""
+
+from __future__ import annotations
+
+import fcntl
+import time
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+import numpy as np
+
+from pump.trace import format as form
+from pump.trace import records as rec
+from pump.trace.estimate import Estimate
+from pump.trace.format import Column, Columns
+from pump.trace.reader import Reader, rows_of
+
+SETTLE_S: Final = 1.0
+"""How long to wait for a writer whose client has just ended."""
+
+KIND_WORDS: Final = {
+    form.KERNEL: "kernels",
+    form.COPY: "copies",
+    form.MEMSET: "memsets",
+}
+REASON_WORDS: Final = {
+    form.LOST_RING_FULL: "ring full",
+    form.LOST_SKIPPED: "skipped to catch up",
+    form.LOST_MALFORMED: "made no sense",
+    form.LOST_RECORDER: "writer too slow",
+}
+
+
+def summary(path: str) -> dict[str, Any]:
+    """What the recording at `path` holds, as JSON can carry it. Keys: docs/trace-format.md.
+
+    Raises TraceError, OSError.
+    """
+    with Path(path).open("rb") as file:
+        being_written = not settled(file)
+        reader = Reader(file)
+        found = Summary(reader.header)
+        for columns in reader.chunks():
+            found.add(columns)
+        state = "complete" if not reader.truncated else "truncated"
+        if reader.truncated and being_written:
+            state = "being recorded"
+        return found.result(state, reader.read_bytes)
+
+
+def settled(file: BinaryIO) -> bool:
+    """True once nobody writes the recording any more; waits up to SETTLE_S for that."""
+    until = time.monotonic() + SETTLE_S
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            fcntl.flock(file, fcntl.LOCK_UN)
+            return True
+        except BlockingIOError:
+            if time.monotonic() >= until:
+                return False
+            time.sleep(0.02)
+        except OSError:  # a file system without locks, a pipe
+            return True
+
+
+class Summary:
+    """Adds up one recording, chunk by chunk."""
+
+    def __init__(self, header: Mapping[str, Any]) -> None:
+        self.header = header
+        self.kinds: Counter[int] = Counter()
+        self.kernels: Counter[str] = Counter()
+        self.estimate = Estimate()
+        self.names: dict[int, str] = {}
+        self.signatures: set[int] = set()
+        self.streams: set[int] = set()
+        self.devices: dict[int, rec.Device] = {}
+        self.extents = 0
+        self.extent_bytes = 0.0
+        self.memory = Memory()
+        self.lost: Counter[int] = Counter()
+        self.resyncs = 0
+        self.gaps = Gaps()
+        self.begin_ns: int | None = None
+        self.end_ns = 0
+
+    def add(self, columns: Columns) -> None:
+        for record in rows_of(columns, _RARE_GROUPS):
+            self._rare(record)
+        self._operations(columns)
+        self.memory.add(columns)
+        self.gaps.add(columns)
+        for name in ("op_time_ns", "range_time_ns", "sync_end_ns", "progress_time_ns"):
+            values = columns[name]
+            if len(values):
+                low, high = int(values.min()), int(values.max())
+                self.begin_ns = low if self.begin_ns is None else min(low, self.begin_ns)
+                self.end_ns = max(high, self.end_ns)
+
+    def _rare(self, record: rec.Record) -> None:
+        match record:
+            case rec.Name():
+                if len(self.names) < NAMES_MAX:
+                    self.names[record.function] = record.name
+            case rec.Device():
+                self.devices[record.device] = record
+            case rec.Lost():
+                self.lost[record.reason] += record.events
+            case rec.Resync():
+                self.resyncs += 1
+
+    def _operations(self, columns: Columns) -> None:
+        kind = _only(columns, "kind", form.ROWS_OF["op"])
+        real = kind != form.HINT
+        for word in form.OPERATIONS:
+            self.kinds[word] += int(np.count_nonzero(kind == word))
+        self.kinds[form.HINT] += int(np.count_nonzero(~real))
+        uses = np.repeat(real, columns["op_extents"])
+        self.extents += int(np.count_nonzero(uses))
+        self.extent_bytes += float(columns["extent_length_bytes"][uses].sum(dtype=np.float64))
+        key = np.zeros(len(kind), np.int64)
+        for word in (form.COPY, form.MEMSET):
+            key[kind == word] = self.estimate.key(f"({KIND_WORDS[word]})")
+        key[kind == form.KERNEL] = self._kernel_keys(columns["kernel_function"])
+        if len(self.signatures) < NAMES_MAX:
+            self.signatures.update(np.unique(columns["kernel_signature"]).tolist())
+        stream = columns["op_stream"]
+        for number in np.unique(stream[real]).tolist():
+            mine = real & (stream == number)
+            self.streams.add(number)
+            seq, issued = _signed(columns["op_seq"][mine]), _signed(columns["op_time_ns"][mine])
+            self.estimate.operations(number, seq, issued, key[mine])
+        for number in np.unique(columns["progress_stream"]).tolist():
+            mine = columns["progress_stream"] == number
+            seq = _signed(columns["progress_seq"][mine])
+            self.estimate.progress(number, seq, _signed(columns["progress_time_ns"][mine]))
+
+    def _kernel_keys(self, function: Column) -> Column:
+        handles, index, counts = np.unique(function, return_inverse=True, return_counts=True)
+        keys = np.zeros(len(handles), np.int64)
+        for place, (handle, count) in enumerate(
+            zip(handles.tolist(), counts.tolist(), strict=True)
+        ):
+            name = self.names.get(handle, f"function {handle:#x}")
+            if name not in self.kernels and len(self.kernels) >= NAMES_MAX:
+                name = "(others)"
+            self.kernels[name] += count
+            keys[place] = self.estimate.key(name)
+        return keys[index]
+
+    def result(self, state: str, file_bytes: int) -> dict[str, Any]:
+        operations = sum(self.kinds[kind] for kind in form.OPERATIONS)
+        seconds = self.estimate.seconds()
+        header = self.header
+        return {
+            "state": state,
+            "file_bytes": file_bytes,
+            "bytes_per_operation": file_bytes / operations if operations else None,
+            "pump": header.get("pump"),
+            "recorded": header.get("recorded"),
+            "policy": header.get("policy"),
+            "client_number": header.get("client_number"),
+            "client_pid": header.get("client_pid"),
+            "command": header.get("command"),
+            "job": header.get("job"),
+            "devices": [_device(self.devices[number]) for number in sorted(self.devices)],
+            "seconds": max(0, self.end_ns - (self.begin_ns or 0)) / 1e9,
+            "operations": operations,
+            **{KIND_WORDS[kind]: self.kinds[kind] for kind in form.OPERATIONS},
+            "hints": self.kinds[form.HINT],
+            "streams": len(self.streams),
+            "signatures": len(self.signatures),
+            "extents": self.extents,
+            "extent_bytes": self.extent_bytes,
+            "kernel_list": [
+                {"name": name, "count": count, "estimated_seconds": seconds.get(name)}
+                for name, count in sorted(self.kernels.items(), key=lambda i: (-i[1], i[0]))
+            ],
+            "copies_estimated_seconds": seconds.get("(copies)"),
+            "memsets_estimated_seconds": seconds.get("(memsets)"),
+            **self.memory.result(),
+            **self.gaps.result(),
+            "lost": {
+                REASON_WORDS.get(reason, f"reason {reason}"): count
+                for reason, count in sorted(self.lost.items())
+            },
+            "resyncs": self.resyncs,
+        }
+
+
+NAMES_MAX: Final = 100_000
+"""Names, kernels and signatures that are told apart: a hostile file has more."""
+
+_RARE_GROUPS: Final = ("name", "device", "lost", "resync")
+
+
+class Memory:
+    """What was live when."""
+
+    def __init__(self) -> None:
+        self._live: dict[int, int] = {}
+        self._bytes = self._peak = self._allocations = self._frees = 0
+
+    def add(self, columns: Columns) -> None:
+        kinds = (*form.ROWS_OF["range"], form.RESYNC)
+        slot, length = columns["range_slot"].tolist(), columns["range_length_bytes"].tolist()
+        at = 0
+        for kind in _only(columns, "kind", kinds).tolist():
+            if kind == form.RESYNC:
+                self._live.clear()
+                self._bytes = 0
+                continue
+            self._bytes -= self._live.pop(slot[at], 0)
+            if kind == form.FREE:
+                self._frees += 1
+            else:
+                self._live[slot[at]] = length[at]
+                self._bytes += length[at]
+                self._peak = max(self._peak, self._bytes)
+                self._allocations += kind == form.ALLOC
+            at += 1
+
+    def result(self) -> dict[str, Any]:
+        return {
+            "allocations": self._allocations,
+            "frees": self._frees,
+            "allocated_bytes_peak": self._peak,
+            "allocated_bytes_at_end": self._bytes,
+        }
+
+
+class Gaps:
+    """Waits of the program for the GPU, and what the program did before it issued again."""
+
+    def __init__(self) -> None:
+        self._syncs = self._gaps = self._wait_ns = self._wait_most_ns = 0
+        self._gap_ns = self._gap_most_ns = self._pause_most_ns = 0
+        self._last: tuple[int, bool] | None = None  # time, whether a synchronisation's end
+
+    def add(self, columns: Columns) -> None:
+        waits = _signed(columns["sync_end_ns"]) - _signed(columns["sync_begin_ns"])
+        waits = waits[(_signed(columns["sync_begin_ns"]) > 0) & (waits > 0)]
+        self._syncs += len(columns["sync_end_ns"])
+        if len(waits):
+            self._wait_ns += int(waits.sum(dtype=np.float64))
+            self._wait_most_ns = max(self._wait_most_ns, int(waits.max()))
+        ends, issues = _signed(columns["sync_end_ns"]), _signed(columns["op_time_ns"])
+        times = np.concatenate((ends, issues))
+        order = np.argsort(times, kind="stable")
+        times, is_end = times[order], (np.arange(len(times)) < len(ends))[order]
+        if len(times) == 0:
+            return
+        if self._last is not None:
+            times = np.concatenate(([self._last[0]], times))
+            is_end = np.concatenate(([self._last[1]], is_end))
+        self._last = int(times[-1]), bool(is_end[-1])
+        pauses = np.maximum(np.diff(times), 0)[~is_end[1:]]
+        after_sync = is_end[:-1][~is_end[1:]]
+        gaps = pauses[after_sync]
+        self._gaps += len(gaps)
+        if len(gaps):
+            self._gap_ns += int(gaps.sum(dtype=np.float64))
+            self._gap_most_ns = max(self._gap_most_ns, int(gaps.max()))
+        if len(pauses):
+            self._pause_most_ns = max(self._pause_most_ns, int(pauses.max()))
+
+    def result(self) -> dict[str, Any]:
+        return {
+            "synchronisations": self._syncs,
+            "waited_seconds": self._wait_ns / 1e9,
+            "longest_wait_seconds": self._wait_most_ns / 1e9,
+            "host_gaps": self._gaps,
+            "host_gap_seconds": self._gap_ns / 1e9,
+            "longest_host_gap_seconds": self._gap_most_ns / 1e9,
+            "longest_pause_between_issues_seconds": self._pause_most_ns / 1e9,
+        }
+
+
+def _device(device: rec.Device) -> dict[str, Any]:
+    return {
+        "device": device.device,
+        "uuid": device.uuid.hex(),
+        "total_bytes": device.total_bytes,
+        "free_at_start_bytes": device.free_at_start_bytes,
+        "budget_bytes": device.budget_bytes,
+        "emulated": bool(device.emulated),
+    }
+
+
+def _only(columns: Columns, name: str, kinds: tuple[int, ...]) -> Column:
+    values = columns[name]
+    return values[np.isin(columns["kind"], kinds)]
+
+
+def _signed(values: Column) -> Column:
+    """Times and numbers as int64: a hostile file's nonsense stays nonsense, without an error."""
+    return np.minimum(values, np.uint64(1 << 62)).astype(np.int64)
