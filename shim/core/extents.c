@@ -36,11 +36,10 @@
 
 #include "extents_state.h"
 
-#define SETTLED 3u          /* equal examinations in a row */
-#define EXAMINE_EVERY 8u    /* launches between examinations once settled */
-#define SMALL_BYTES 65536u  /* bound for a table kernel's other pointers */
-#define WHOLE_PART 2u       /* a lone tensor fills more than 1 / this of its range */
-#define CAP_NONE UINT32_MAX /* cap_units: its integers express nothing */
+#define SETTLED 3u         /* equal examinations in a row */
+#define EXAMINE_EVERY 8u   /* launches between examinations once settled */
+#define SMALL_BYTES 65536u /* bound for a table kernel's other pointers */
+#define WHOLE_PART 2u      /* a lone tensor fills more than 1 / this of its range */
 
 /* How the length of a pointer came to be known. */
 #define STATE_UNUSED 0
@@ -58,7 +57,9 @@ struct launch {
   uint32_t count;
   const struct pump_pointer *pointers;
   uint64_t *length_bytes;
+  uint32_t next_entry;
   struct extents_segment *segments[PUMP_MAX_EXTENTS];
+  uint32_t starts[PUMP_MAX_EXTENTS];   /* index in the segment, unless that moved since */
   uint64_t elements[PUMP_MAX_EXTENTS]; /* known number; 0: not known */
   uint8_t states[PUMP_MAX_EXTENTS];
 };
@@ -92,25 +93,26 @@ static bool is_padding(struct launch *launch, uint32_t i) {
   return template->confirmed * 2 <= template->seen;
 }
 
-/* Rule 1. */
+/* Rule 1: the entry for an argument, or NULL. Arguments mostly ascend. */
+static const struct extents_entry *entry_of(struct launch *launch, uint32_t argument) {
+  const struct extents_table *table = launch->table;
+  uint32_t at = launch->next_entry;
+  if (at > 0 && table->entries[at - 1].argument >= argument) at = 0;
+  while (at < table->count && table->entries[at].argument < argument) at++;
+  launch->next_entry = at;
+  return at < table->count && table->entries[at].argument == argument ? &table->entries[at]
+                                                                      : NULL;
+}
+
 static void decode(struct launch *launch, uint32_t i) {
   const struct extents_table *table = launch->table;
   uint32_t argument = launch->pointers[i].argument;
-  uint32_t low = 0;
-  uint32_t high = table->count;
-  while (low < high) {
-    uint32_t middle = low + (high - low) / 2;
-    if (table->entries[middle].argument < argument)
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  if (low < table->count && table->entries[low].argument == argument) {
-    const struct extents_entry *entry = &table->entries[low];
-    if (entry->what == EXTENTS_EXACT)
-      conclude(launch, i, STATE_SURE, entry->value);
-    else
-      launch->elements[i] = entry->value;
+  const struct extents_entry *entry = entry_of(launch, argument);
+  if (entry != NULL && entry->what == EXTENTS_EXACT) {
+    launch->states[i] = STATE_SURE;
+    launch->length_bytes[i] = entry->value;
+  } else if (entry != NULL) {
+    launch->elements[i] = entry->value;
   } else if (argument >= table->zero_begin && argument < table->zero_end) {
     launch->states[i] = STATE_UNUSED;
   } else if (table->all_count && argument >= 8) {
@@ -180,11 +182,21 @@ static void believe(struct launch *launch, uint32_t i) {
   }
 }
 
+/* The longest length of at most `bytes` that the integers express; 0: none. */
+static uint64_t expressible(struct launch *launch, uint32_t i, uint64_t bytes) {
+  struct extents_vote *vote = vote_of(launch, i);
+  uint32_t units = extents_units(bytes);
+  if (vote->capped_units != units) {
+    vote->capped_units = units;
+    vote->cap_units = extents_largest(launch->learner, launch->shape, units);
+  }
+  return (uint64_t)vote->cap_units * EXTENTS_UNIT_BYTES;
+}
+
 /* Rule 4. `longest` is the longest sure length of the launch. */
 static void guess(struct launch *launch, uint32_t i, uint64_t longest) {
   const struct extents_segment *segment = launch->segments[i];
   uint64_t offset = launch->pointers[i].offset_bytes;
-  uint64_t room_bytes = room_of(launch, i);
   for (uint32_t j = 0; j < launch->count; j++) {
     if (launch->states[j] != STATE_SURE || launch->segments[j] != segment) continue;
     uint64_t begin = launch->pointers[j].offset_bytes;
@@ -202,29 +214,17 @@ static void guess(struct launch *launch, uint32_t i, uint64_t longest) {
     conclude(launch, i, STATE_GUESSED, start->length_bytes);
     return;
   }
-  uint64_t distances[EXTENTS_CANDIDATES + 1];
-  extents_ends(segment, offset, distances);
-  uint64_t bytes = distances[0];
+  uint64_t bytes = extents_nearest(segment, offset);
   bool lone = offset == 0 && segment->count == 1;
-  struct extents_vote *vote = vote_of(launch, i);
   if (table_rest) {
     bytes = bytes < SMALL_BYTES ? bytes : SMALL_BYTES;
   } else if (launch->shape != NULL && (lone || longest == 0)) {
-    if (vote->cap_units == 0) {
-      uint32_t cap = extents_largest(launch->learner, launch->shape, UINT32_MAX);
-      vote->cap_units = cap == 0 ? CAP_NONE : cap;
-    }
-    uint32_t cap = extents_units(bytes);
-    if (vote->cap_units < cap) cap = vote->cap_units;
-    if (!lone && vote->cap_units != CAP_NONE && cap != 0)
-      cap = extents_largest(launch->learner, launch->shape, cap);
-    uint64_t cap_bytes = (uint64_t)cap * EXTENTS_UNIT_BYTES;
-    if (cap_bytes != 0 && cap_bytes < bytes && !(lone && cap_bytes > bytes / WHOLE_PART))
-      bytes = cap_bytes;
+    uint64_t most = expressible(launch, i, bytes);
+    if (most != 0 && most < bytes && !(lone && most > bytes / WHOLE_PART)) bytes = most;
   } else if (!lone && longest != 0 && longest < bytes) {
     bytes = longest;
   }
-  conclude(launch, i, STATE_GUESSED, bytes < room_bytes ? bytes : room_bytes);
+  conclude(launch, i, STATE_GUESSED, bytes);
 }
 
 static void recall(struct launch *launch, uint64_t handle, uint64_t signature) {
@@ -241,8 +241,32 @@ static void recall(struct launch *launch, uint64_t handle, uint64_t signature) {
   if (line == NULL) return;
   if (line->has_table)
     launch->table = extents_cache_find(&learner->tables, launch->shape_key, learner->now);
-  launch->shape = extents_cache_find(&learner->shapes, line->shape, learner->now);
+  if (line->shape != 0)
+    launch->shape = extents_cache_find(&learner->shapes, line->shape, learner->now);
   if (launch->shape != NULL) launch->shape_key = line->shape;
+}
+
+/* First pass: is the pointer used at all, and in which segment? */
+static void meet(struct launch *launch, uint32_t i) {
+  struct pump_extents *learner = launch->learner;
+  const struct pump_pointer *pointer = &launch->pointers[i];
+  launch->elements[i] = 0;
+  launch->states[i] = STATE_OPEN;
+  launch->length_bytes[i] = 0;
+  if (launch->table != NULL) decode(launch, i);
+  if (launch->states[i] == STATE_UNUSED) return;
+  struct extents_segment *segment =
+      extents_segment_at(learner, pointer->slot, pointer->generation);
+  bool known = segment != NULL && pointer->offset_bytes < segment->length_bytes;
+  launch->segments[i] = segment;
+  if (!known || (launch->states[i] == STATE_OPEN && is_padding(launch, i))) {
+    launch->states[i] = STATE_UNUSED;
+    launch->length_bytes[i] = 0;
+    return;
+  }
+  launch->starts[i] = extents_start_use(learner, segment, pointer->offset_bytes);
+  if (launch->states[i] == STATE_SURE)
+    conclude(launch, i, STATE_SURE, launch->length_bytes[i]);
 }
 
 EXPORT uint32_t pump_extents_kernel(struct pump_extents *learner, uint64_t function,
@@ -254,26 +278,13 @@ EXPORT uint32_t pump_extents_kernel(struct pump_extents *learner, uint64_t funct
   launch.learner = learner;
   launch.shape = NULL;
   launch.table = NULL;
+  launch.next_entry = 0;
   launch.count = count < PUMP_MAX_EXTENTS ? count : PUMP_MAX_EXTENTS;
   launch.pointers = pointers;
   launch.length_bytes = length_bytes;
   learner->now++;
   recall(&launch, function, signature);
-  for (uint32_t i = 0; i < launch.count; i++) {
-    const struct pump_pointer *pointer = &pointers[i];
-    struct extents_segment *segment =
-        extents_segment_at(learner, pointer->slot, pointer->generation);
-    launch.segments[i] = segment;
-    launch.elements[i] = 0;
-    launch.states[i] = STATE_UNUSED;
-    if (segment == NULL || pointer->offset_bytes >= segment->length_bytes) continue;
-    launch.states[i] = STATE_OPEN;
-    if (launch.table != NULL) decode(&launch, i);
-    if (launch.states[i] == STATE_OPEN && is_padding(&launch, i))
-      launch.states[i] = STATE_UNUSED;
-    if (launch.states[i] != STATE_UNUSED)
-      extents_start_use(learner, segment, pointer->offset_bytes);
-  }
+  for (uint32_t i = 0; i < launch.count; i++) meet(&launch, i);
   uint64_t longest = 0;
   for (uint32_t i = 0; i < launch.count; i++) {
     if (launch.states[i] == STATE_OPEN) believe(&launch, i);
@@ -287,8 +298,8 @@ EXPORT uint32_t pump_extents_kernel(struct pump_extents *learner, uint64_t funct
   }
   for (uint32_t i = 0; i < launch.count; i++)
     if (launch.states[i] == STATE_SURE)
-      extents_start_length(learner, launch.segments[i], pointers[i].offset_bytes,
-                           length_bytes[i]);
+      extents_start_length(learner, launch.segments[i], launch.starts[i],
+                           pointers[i].offset_bytes, length_bytes[i]);
   return used;
 }
 
@@ -313,12 +324,12 @@ EXPORT void pump_extents_delete(struct pump_extents *learner) {
     for (uint32_t slot = 0; slot < PUMP_MAX_RANGES; slot++)
       pump_extents_segment_gone(learner, slot);
   for (uint32_t i = 0; i < EXTENTS_PENDING; i++) free(learner->pending[i].parameters);
-  free(learner->functions.lines);
-  free(learner->shapes.lines);
-  free(learner->signatures.lines);
-  free(learner->tables.lines);
-  free(learner->templates.lines);
-  free(learner->votes.lines);
+  extents_cache_free(&learner->functions);
+  extents_cache_free(&learner->shapes);
+  extents_cache_free(&learner->signatures);
+  extents_cache_free(&learner->tables);
+  extents_cache_free(&learner->templates);
+  extents_cache_free(&learner->votes);
   free(learner->spelled);
   free(learner->segments);
   free(learner);

@@ -13,8 +13,14 @@
 bool extents_cache_init(struct extents_cache *cache, uint32_t lines, uint32_t line_bytes) {
   cache->sets = lines / WAYS;
   cache->line_bytes = line_bytes;
+  cache->heads = calloc(lines, sizeof(*cache->heads));
   cache->lines = calloc(lines, line_bytes);
-  return cache->lines != NULL;
+  return cache->heads != NULL && cache->lines != NULL;
+}
+
+void extents_cache_free(struct extents_cache *cache) {
+  free(cache->heads);
+  free(cache->lines);
 }
 
 uint64_t extents_mix(uint64_t a, uint64_t b) {
@@ -24,37 +30,37 @@ uint64_t extents_mix(uint64_t a, uint64_t b) {
   return x == 0 ? 1 : x;
 }
 
-static struct extents_head *line(struct extents_cache *cache, uint64_t key, uint32_t way) {
-  uint32_t set = (uint32_t)(key >> 20) & (cache->sets - 1);
-  return (struct extents_head *)(void *)(cache->lines +
-                                         (size_t)(set * WAYS + way) * cache->line_bytes);
+static uint32_t set_of(const struct extents_cache *cache, uint64_t key) {
+  return ((uint32_t)(key >> 20) & (cache->sets - 1)) * WAYS;
+}
+
+static void *line_of(const struct extents_cache *cache, uint32_t place) {
+  return cache->lines + (size_t)place * cache->line_bytes;
 }
 
 void *extents_cache_find(struct extents_cache *cache, uint64_t key, uint32_t now) {
-  for (uint32_t way = 0; way < WAYS; way++) {
-    struct extents_head *head = line(cache, key, way);
-    if (head->key == key) {
-      head->used = now;
-      return head;
-    }
+  uint32_t first = set_of(cache, key);
+  for (uint32_t place = first; place < first + WAYS; place++) {
+    if (cache->heads[place].key != key) continue;
+    cache->heads[place].used = now;
+    return line_of(cache, place);
   }
   return NULL;
 }
 
 void *extents_cache_take(struct extents_cache *cache, uint64_t key, uint32_t now) {
-  struct extents_head *found = extents_cache_find(cache, key, now);
+  void *found = extents_cache_find(cache, key, now);
   if (found != NULL) return found;
-  struct extents_head *oldest = line(cache, key, 0);
-  for (uint32_t way = 0; way < WAYS; way++) {
-    struct extents_head *head = line(cache, key, way);
+  uint32_t first = set_of(cache, key);
+  uint32_t oldest = first;
+  for (uint32_t place = first; place < first + WAYS; place++) {
+    const struct extents_head *head = &cache->heads[place];
     if (head->key == 0) {
-      oldest = head;
+      oldest = place;
       break;
     }
-    if (now - head->used > now - oldest->used) oldest = head;
+    if (now - head->used > now - cache->heads[oldest].used) oldest = place;
   }
-  memset(oldest, 0, cache->line_bytes);
-  oldest->key = key;
-  oldest->used = now;
-  return oldest;
+  cache->heads[oldest] = (struct extents_head){.key = key, .used = now};
+  return memset(line_of(cache, oldest), 0, cache->line_bytes);
 }

@@ -64,6 +64,7 @@ static void spell(struct pump_extents *learner, uint64_t product, uint16_t first
   uint32_t units = extents_units(product * size);
   uint32_t slot = spelled_slot(units);
   while (learner->spelled[slot].turn == learner->turn) slot = (slot + 1) % EXTENTS_SPELLED;
+  learner->spelled_slots[learner->spelled_count++] = (uint16_t)slot;
   learner->spelled[slot] = (struct extents_spelled){
       .turn = learner->turn,
       .units = units,
@@ -76,8 +77,9 @@ static void spell_all(struct pump_extents *learner, const struct extents_shape *
   _Static_assert(EXTENTS_DISTINCT * 4 + EXTENTS_DISTINCT * (EXTENTS_DISTINCT + 1) / 2 * 3 <=
                      EXTENTS_SPELLED / 2,
                  "the table stays half empty");
-  if (learner->spelled_shape == shape->head.key) return;
-  learner->spelled_shape = shape->head.key;
+  if (learner->spelled_shape == shape->key) return;
+  learner->spelled_shape = shape->key;
+  learner->spelled_count = 0;
   if (++learner->turn == 0) {
     memset(learner->spelled, 0, EXTENTS_SPELLED * sizeof(*learner->spelled));
     learner->turn = 1;
@@ -127,7 +129,7 @@ static void support(struct extents_template *template,
 bool extents_confirm(struct pump_extents *learner, const struct extents_shape *shape,
                      uint32_t units, struct extents_template *template) {
   spell_all(learner, shape);
-  uint32_t bit = shape_bit(shape->head.key);
+  uint32_t bit = shape_bit(shape->key);
   bool any = false;
   for (uint32_t slot = spelled_slot(units); learner->spelled[slot].turn == learner->turn;
        slot = (slot + 1) % EXTENTS_SPELLED) {
@@ -157,11 +159,9 @@ uint32_t extents_largest(struct pump_extents *learner, const struct extents_shap
                          uint32_t units) {
   spell_all(learner, shape);
   uint32_t largest = 0;
-  for (uint32_t slot = 0; slot < EXTENTS_SPELLED; slot++) {
-    const struct extents_spelled *spelled = &learner->spelled[slot];
-    if (spelled->turn == learner->turn && spelled->units <= units &&
-        spelled->units > largest)
-      largest = spelled->units;
+  for (uint32_t i = 0; i < learner->spelled_count; i++) {
+    uint32_t spelled = learner->spelled[learner->spelled_slots[i]].units;
+    if (spelled <= units && spelled > largest) largest = spelled;
   }
   return largest;
 }

@@ -124,6 +124,38 @@ static void mark_first(struct extents_shape *shape, uint32_t grid_begin) {
   }
 }
 
+static void keep_table(struct pump_extents *learner, uint64_t key) {
+  const struct extents_table *read = &learner->table;
+  struct extents_table *kept = extents_cache_take(&learner->tables, key, learner->now);
+  memcpy(kept, read,
+         offsetof(struct extents_table, entries) + read->count * sizeof(read->entries[0]));
+}
+
+/* Key of the shape that the launch has. */
+static uint64_t keep_shape(struct pump_extents *learner, struct extents_function *function,
+                           uint64_t function_key, const struct extents_pending *launch,
+                           uint32_t count, const struct pump_pointer *pointers) {
+  uint64_t values[POINTERS];
+  struct extents_shape read;
+  read.count = 0;
+  gather(learner, count, pointers, values);
+  read_words(launch, values, function, &read);
+  uint32_t grid_begin = read.count;
+  for (uint32_t i = 0; i < 3; i++)
+    add_integer(&read, launch->grid[i], EXTENTS_GRID + i, EXTENTS_INTEGERS);
+  mark_first(&read, grid_begin);
+  uint64_t key = extents_mix(function_key, read.count);
+  for (uint32_t i = 0; i < read.count; i++)
+    if (read.integers[i].first)
+      key =
+          extents_mix(key, (uint64_t)read.integers[i].value << 16 | read.integers[i].where);
+  struct extents_shape *shape = extents_cache_take(&learner->shapes, key, learner->now);
+  shape->key = key;
+  shape->count = read.count;
+  memcpy(shape->integers, read.integers, read.count * sizeof(read.integers[0]));
+  return key;
+}
+
 const struct extents_signature *extents_digest(struct pump_extents *learner,
                                                struct extents_function *function,
                                                uint64_t handle, uint64_t function_key,
@@ -132,34 +164,14 @@ const struct extents_signature *extents_digest(struct pump_extents *learner,
   uint64_t key = extents_mix(function_key, signature);
   struct extents_pending *launch = waiting(learner, handle, signature);
   if (launch == NULL) return extents_cache_find(&learner->signatures, key, learner->now);
-  uint64_t values[POINTERS];
-  struct extents_shape read = {0};
-  struct extents_table table = {0};
-  gather(learner, count, pointers, values);
-  read_words(launch, values, function, &read);
-  bool tabled = extents_decode(&function->named, launch, &table);
-  uint32_t grid_begin = read.count;
-  for (uint32_t i = 0; i < 3; i++)
-    add_integer(&read, launch->grid[i], EXTENTS_GRID + i, EXTENTS_INTEGERS);
-  mark_first(&read, grid_begin);
-  uint64_t shape_key = extents_mix(function_key, read.count);
-  for (uint32_t i = 0; i < read.count; i++)
-    if (read.integers[i].first)
-      shape_key = extents_mix(shape_key, (uint64_t)read.integers[i].value << 16 |
-                                             read.integers[i].where);
-  launch->bytes = 0;
-  struct extents_shape *shape =
-      extents_cache_take(&learner->shapes, shape_key, learner->now);
-  read.head = shape->head;
-  *shape = read;
   struct extents_signature *line =
       extents_cache_take(&learner->signatures, key, learner->now);
-  line->shape = shape_key;
-  line->has_table = tabled;
-  if (tabled) {
-    struct extents_table *kept = extents_cache_take(&learner->tables, key, learner->now);
-    table.head = kept->head;
-    *kept = table;
-  }
+  line->has_table = extents_decode(&function->named, launch, &learner->table);
+  line->shape = 0;
+  if (line->has_table) keep_table(learner, key);
+  /* Of a table with all its slots the integers would say nothing more. */
+  if (!line->has_table || learner->table.open)
+    line->shape = keep_shape(learner, function, function_key, launch, count, pointers);
+  launch->bytes = 0;
   return line;
 }

@@ -89,9 +89,10 @@ uint32_t extents_start_use(struct pump_extents *learner, struct extents_segment 
 }
 
 void extents_start_length(struct pump_extents *learner, struct extents_segment *segment,
-                          uint64_t offset, uint64_t length_bytes) {
-  uint32_t at = extents_start_use(learner, segment, offset);
-  if (segment->starts[at].offset != offset) return;
+                          uint32_t at, uint64_t offset, uint64_t length_bytes) {
+  if (at >= segment->count || segment->starts[at].offset != offset)
+    at = extents_start_before(segment, offset);
+  if (segment->starts[at].offset != offset) return; /* there was no room for it */
   segment->starts[at].length_bytes = length_bytes;
   uint64_t end = offset + length_bytes;
   uint32_t keep = at + 1;
@@ -106,11 +107,24 @@ void extents_start_length(struct pump_extents *learner, struct extents_segment *
   learner->starts -= from - keep;
 }
 
+/* Large tensors and small ones never share a segment, save in the smallest. */
+static uint64_t least_of(const struct extents_segment *segment) {
+  return segment->length_bytes <= PUMP_BLOCK_BYTES ? EXTENTS_UNIT_BYTES
+                                                   : EXTENTS_LARGE_BYTES;
+}
+
+uint64_t extents_nearest(const struct extents_segment *segment, uint64_t offset) {
+  uint64_t least = least_of(segment);
+  uint32_t start = extents_start_before(segment, offset) + 1;
+  for (; start < segment->count; start++)
+    if (segment->starts[start].offset - offset >= least)
+      return segment->starts[start].offset - offset;
+  return segment->length_bytes - offset;
+}
+
 uint32_t extents_ends(const struct extents_segment *segment, uint64_t offset,
                       uint64_t distances[EXTENTS_CANDIDATES + 1]) {
-  /* Large tensors and small ones never share a segment, save in the smallest. */
-  uint64_t least =
-      segment->length_bytes <= PUMP_BLOCK_BYTES ? EXTENTS_UNIT_BYTES : EXTENTS_LARGE_BYTES;
+  uint64_t least = least_of(segment);
   uint32_t count = 0;
   uint32_t start = extents_start_before(segment, offset) + 1;
   for (; start < segment->count && count < EXTENTS_CANDIDATES; start++) {
@@ -132,6 +146,6 @@ EXPORT void pump_extents_bytes(struct pump_extents *learner, uint32_t slot,
                          ? room_bytes
                          : (length_bytes + EXTENTS_UNIT_BYTES - 1) / EXTENTS_UNIT_BYTES *
                                EXTENTS_UNIT_BYTES;
-  extents_start_length(learner, segment, offset_bytes,
-                       rounded > room_bytes ? room_bytes : rounded);
+  extents_start_length(learner, segment, extents_start_use(learner, segment, offset_bytes),
+                       offset_bytes, rounded > room_bytes ? room_bytes : rounded);
 }

@@ -37,20 +37,22 @@
 
 /* --- caches ---------------------------------------------------------------- */
 
-struct extents_head { /* first member of every line */
+struct extents_head { /* four of a set fill a cache line */
   uint64_t key;       /* 0: empty */
   uint32_t used;      /* launch that used it last */
   uint32_t reserved;
 };
 
 struct extents_cache {
+  struct extents_head *heads;
   uint8_t *lines;
   uint32_t sets; /* a power of two; four lines each */
   uint32_t line_bytes;
 };
 
 bool extents_cache_init(struct extents_cache *cache, uint32_t lines, uint32_t line_bytes);
-/* NULL when there is none. */
+void extents_cache_free(struct extents_cache *cache);
+/* NULL when there is none; `key` is not 0. */
 void *extents_cache_find(struct extents_cache *cache, uint64_t key, uint32_t now);
 /* Finds or makes one, zeroed, in place of the longest unused of its set. */
 void *extents_cache_take(struct extents_cache *cache, uint64_t key, uint32_t now);
@@ -99,7 +101,6 @@ struct extents_named {
 };
 
 struct extents_function {
-  struct extents_head head;
   uint64_t name_hash; /* 0: unnamed */
   struct extents_named named;
   uint32_t salt; /* part of all keys below; grows with each new name */
@@ -118,14 +119,13 @@ struct extents_integer {
 
 /* Launches that differ in nothing that counts. `where` ascends. */
 struct extents_shape {
-  struct extents_head head;
+  uint64_t key;
   uint32_t count;
   uint32_t reserved;
   struct extents_integer integers[EXTENTS_INTEGERS];
 };
 
 struct extents_signature {
-  struct extents_head head;
   uint64_t shape; /* key */
   uint32_t has_table;
   uint32_t reserved;
@@ -143,14 +143,13 @@ struct extents_entry {
 /* A decoded parameter buffer. Arguments in [zero_begin, zero_end) without an
  * entry are not used; those from small_begin on point to something small. */
 struct extents_table {
-  struct extents_head head;
   uint32_t zero_begin;
   uint32_t zero_end;
   uint32_t small_begin;
   uint32_t all_count; /* 1: every argument from 8 on has all_elements elements */
   uint64_t all_elements;
   uint32_t count;
-  uint32_t reserved;
+  uint32_t open; /* 1: some lengths are left to the integers */
   struct extents_entry entries[EXTENTS_TABLE]; /* ascending arguments */
 };
 
@@ -164,7 +163,6 @@ struct extents_formula {
 
 /* What is known about an argument of a function, over all shapes. */
 struct extents_template {
-  struct extents_head head;
   uint32_t seen; /* launches with a pointer here that were examined */
   uint32_t confirmed;
   uint32_t shapes; /* as in formulas, for any formula */
@@ -174,10 +172,10 @@ struct extents_template {
 
 /* What is known about an argument of one shape. */
 struct extents_vote {
-  struct extents_head head;
   uint32_t seen;
   uint32_t settled_units; /* answer of the last examination; 0: none */
-  uint32_t cap_units;     /* largest length its integers can express; 0: not known */
+  uint32_t capped_units;  /* the longest length its integers express up to this */
+  uint32_t cap_units;     /* one: this */
   uint16_t same;          /* examinations in a row with that answer */
   uint16_t unused;        /* 1: examined and found not to be a pointer */
   uint32_t units[EXTENTS_VOTES];
@@ -207,9 +205,12 @@ struct pump_extents {
   uint32_t starts;
   uint32_t next_pending;
   uint32_t turn;
+  uint32_t spelled_count;
+  uint32_t reserved;
   uint64_t spelled_shape; /* key of the shape in `spelled`; 0: none */
   struct extents_spelled *spelled;
-  struct extents_segment **segments; /* by slot */
+  uint16_t spelled_slots[EXTENTS_SPELLED / 2]; /* in use */
+  struct extents_segment **segments;           /* by slot */
   struct extents_cache functions;
   struct extents_cache shapes;
   struct extents_cache signatures;
@@ -217,6 +218,7 @@ struct pump_extents {
   struct extents_cache templates;
   struct extents_cache votes;
   struct extents_pending pending[EXTENTS_PENDING];
+  struct extents_table table; /* the one being decoded */
 };
 
 /* extents_segments.c */
@@ -229,9 +231,11 @@ uint32_t extents_start_before(const struct extents_segment *segment, uint64_t of
 uint32_t extents_start_use(struct pump_extents *learner, struct extents_segment *segment,
                            uint64_t offset);
 /* The tensor at `offset` is this long: starts inside it that this launch does not
- * use are forgotten. */
+ * use are forgotten. `at` is where the start was. */
 void extents_start_length(struct pump_extents *learner, struct extents_segment *segment,
-                          uint64_t offset, uint64_t length_bytes);
+                          uint32_t at, uint64_t offset, uint64_t length_bytes);
+/* The first of these. */
+uint64_t extents_nearest(const struct extents_segment *segment, uint64_t offset);
 /* Distances from `offset` to the believable ends behind it, ascending; at least one. */
 uint32_t extents_ends(const struct extents_segment *segment, uint64_t offset,
                       uint64_t distances[EXTENTS_CANDIDATES + 1]);

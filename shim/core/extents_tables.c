@@ -164,7 +164,10 @@ static bool concatenation(const struct extents_pending *launch, uint32_t element
     uint32_t elements_begin = 8 + 16 * n;
     for (uint32_t i = 0; i < batch; i++)
       sum += (uint64_t)word32(launch, elements_begin + 4 * i) * element_bytes;
-    if (word32(launch, 8 + 8 * n) == 0) add(table, 0, EXTENTS_EXACT, sum);
+    if (word32(launch, 8 + 8 * n) == 0)
+      add(table, 0, EXTENTS_EXACT, sum);
+    else
+      table->open = 1;
     for (uint32_t i = 0; i < batch; i++) {
       uint64_t elements = word32(launch, elements_begin + 4 * i);
       if (elements == 0 || word64(launch, 8 + 8 * i) == 0) return false;
@@ -209,6 +212,7 @@ static bool reduction(const struct extents_pending *launch, struct extents_table
     add(table, pointers + 32, EXTENTS_EXACT, scratch);
     add(table, pointers + 40, EXTENTS_EXACT, 4ull * launch->grid[0]);
     table->zero_end = launch->bytes;
+    table->open = 1;
     return true;
   }
   return false;
@@ -235,20 +239,26 @@ static bool elementwise(const struct extents_pending *launch, struct extents_tab
   if (elements == 0 || elements > threads * 64 || threads > elements + launch->threads)
     return false;
   table->all_count = 1;
+  table->open = 1;
   table->all_elements = elements;
   return true;
+}
+
+static void clear(struct extents_table *table) {
+  memset(table, 0, offsetof(struct extents_table, entries));
+  table->small_begin = UINT32_MAX;
 }
 
 bool extents_decode(const struct extents_named *named, const struct extents_pending *launch,
                     struct extents_table *table) {
   static const struct extents_named nothing = {.element_bytes = 4};
-  *table = (struct extents_table){.small_begin = UINT32_MAX};
+  clear(table);
   bool read = false;
   switch (named->kind) {
   case EXTENTS_KIND_UNNAMED:
     read = multi(&nothing, launch, table);
     if (!read) {
-      table->count = 0;
+      clear(table);
       read = reduction(launch, table);
     }
     break;
@@ -270,6 +280,5 @@ bool extents_decode(const struct extents_named *named, const struct extents_pend
   default:
     break;
   }
-  if (!read) *table = (struct extents_table){.small_begin = UINT32_MAX};
   return read;
 }
