@@ -13,7 +13,7 @@
 #define PATIENCE_MOST 256
 
 struct pump_adapt pump_adapt_begin(const struct pump_adapt_bounds *bounds) {
-  return (struct pump_adapt){.threads = bounds->threads_min,
+  return (struct pump_adapt){.threads = bounds->threads_first,
                              .slices = bounds->slices_max,
                              .patience = PATIENCE_FIRST};
 }

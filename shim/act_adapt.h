@@ -25,8 +25,9 @@
 
 struct pump_adapt_bounds {
   uint32_t threads_min, threads_max;
-  uint32_t slices_max;   /* a thread; 1 where the driver's call blocks until the end */
-  uint64_t flight_bytes; /* all threads together may have in the driver */
+  uint32_t threads_first; /* before anything was measured */
+  uint32_t slices_max;    /* a thread; 1 where the driver's call blocks until the end */
+  uint64_t flight_bytes;  /* all threads together may have in the driver */
 };
 
 /* One slice that has arrived. */

@@ -171,10 +171,12 @@ const struct pump_adapt_bounds *pump_direction_bounds(uint32_t direction) {
   static const struct pump_adapt_bounds bounds[PUMP_DIRECTIONS] = {
       [PUMP_TO_GPU] = {.threads_min = 1,
                        .threads_max = PUMP_IN_THREADS_MOST,
+                       .threads_first = 1,
                        .slices_max = 2,
                        .flight_bytes = PUMP_FLIGHT_BYTES},
       [PUMP_TO_HOST] = {.threads_min = 2,
                         .threads_max = PUMP_OUT_THREADS_MOST,
+                        .threads_first = 3, /* what a PCIe 4 link takes */
                         .slices_max = 1,
                         .flight_bytes = PUMP_FLIGHT_BYTES},
   };
@@ -233,7 +235,7 @@ static void start_set(struct pump_set *set) {
 /* Under the lock: what only a program needs that does not fit. */
 static void fill_set(struct pump_set *set) {
   for (uint32_t d = 0; d < PUMP_DIRECTIONS; d++)
-    start_movers(set, d, pump_direction_bounds(d)->threads_min);
+    start_movers(set, d, pump_direction_bounds(d)->threads_first);
   start_thread(set, MARKER_ROLE, "mark", pump_marker_thread, PUMP_TO_GPU, 0);
   PUMP_STORE_RELEASE(&set->full, 1);
 }

@@ -9,8 +9,8 @@
  *   pump-mark-D    act_marker.c    one a device: marker pools, polling, progress
  *
  * A device whose program fits has the first in-thread only. The others start with its
- * first operation that is reported, those beyond the smallest number when measured
- * latencies ask for them (act_adapt.h).
+ * first operation that is reported, those beyond a usual number when measured latencies
+ * ask for them (act_adapt.h).
  */
 #ifndef PUMP_ACT_PRIVATE_H
 #define PUMP_ACT_PRIVATE_H
@@ -155,7 +155,7 @@ static inline bool pump_set_lives(const struct pump_thread_role *role) {
 }
 
 /* Starts executors of `device` unless they run: the first in-thread, or with `full`
- * all of the smallest number and the marker thread. Cheap when they do. */
+ * the usual number and the marker thread. Cheap when they do. */
 void pump_set_need(uint32_t device, bool full);
 /* Starts threads of a direction up to the number that is wanted; by its threads. */
 void pump_set_grow(const struct pump_thread_role *role);

