@@ -7,6 +7,7 @@ dormant client costs four wake-ups a second.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import logging
 import os
@@ -18,8 +19,11 @@ from pump.model.bounds import BLOCK_BYTES
 from pump.model.client import TO_GPU, TO_HOST, ClientModel, DeviceFacts
 from pump.policy import by_name
 from pump.policy.base import Policy
+from pump.trace import format as trace
 from pump.wire.abi import lib
 from pump.wire.mapping import PROGRESS_STRIDE, Mapping, ProtocolError
+from pumpd import recorder as recording
+from pumpd.recorder import Recorder
 from pumpd.settings import WorkerSettings
 
 log = logging.getLogger("pumpd.worker")
@@ -48,14 +52,18 @@ BATCHES_AT_ONCE: Final = 8
 FAR_BEHIND: Final = lib.PUMP_EVENT_SLOTS * 3 // 4
 """Backlog (records) from which the worker skips to the newest."""
 
+LAST_READS: Final = 4
+"""Ticks' worth of reading at the end of a recorded client: more than its ring can hold."""
+
 
 class Worker:
     """One client's mapping, model and policy."""
 
-    def __init__(self, mapping: Mapping, policy: Policy) -> None:
+    def __init__(self, mapping: Mapping, policy: Policy, recorder: Recorder | None = None) -> None:
         self.mapping = mapping
         self.model = ClientModel()
         self.policy = policy
+        self.recorder = recorder
         self.counters = mapping.shm.worker_counters
         self._dropped = 0
         self._stale = True
@@ -78,6 +86,8 @@ class Worker:
                 self.model.finish(self.mapping.reap(device, direction))
             if facts.active:
                 self._decide(device)
+        if self.recorder:
+            self.recorder.tick()
         self._ticks += 1
         self._published = False
         now_ns = lib.pump_core_now_ns()
@@ -114,15 +124,19 @@ class Worker:
             if facts.active and not (known and known.active):
                 self._stale = True  # a dormant client reports no allocations
             self.model.set_device(index, facts)
+            if self.recorder:
+                self.recorder.device(index, record)
 
     def _read_events(self, waiting: int) -> None:
         mapping = self.mapping
         dropped = mapping.shm.shim_counters.events_dropped
         if dropped != self._dropped:
+            if self.recorder:
+                self.recorder.lost(dropped - self._dropped, trace.LOST_RING_FULL)
             self._dropped = dropped
             self._stale = True
         if waiting > FAR_BEHIND:
-            log.info("skipped %d records to catch up", mapping.skip())
+            log.info("skipped %d records to catch up", self._skip())
             self._catch_ups += 1
             self.model.forget_window()
             mapping.ask_again()
@@ -135,9 +149,31 @@ class Worker:
                 if len(batch) == 0:
                     break
                 self.model.apply(batch)
+                if self.recorder:
+                    self.recorder.batch(batch)
         except ProtocolError:
             mapping.ask_again()
             self._stale = True
+
+    def _skip(self) -> int:
+        """Jump over what waits; a recording still gets it, without the model's work on it."""
+        if self.recorder is None:
+            return self.mapping.skip()
+        skipped = 0
+        with contextlib.suppress(ProtocolError):
+            while skipped < lib.PUMP_EVENT_SLOTS and len(batch := self.mapping.drain()):
+                self.recorder.batch(batch)
+                skipped += len(batch)
+        return skipped
+
+    def finish_recording(self) -> None:
+        """Read what the client left in the ring, and close the recording."""
+        if self.recorder is None:
+            return
+        for _ in range(LAST_READS):
+            if waiting := self.mapping.backlog():
+                self._read_events(waiting)
+        self.recorder.close()
 
     def _read_ranges(self) -> None:
         """Read the state instead of the events that led to it. Events that still wait may
@@ -147,6 +183,8 @@ class Worker:
         newest_seq = max(0, self.mapping.shm.header.next_seq - 1)
         ranges = self.mapping.read_ranges()
         self.model.resync(ranges, newest_seq)
+        if self.recorder:
+            self.recorder.ranges(ranges, newest_seq)
         log.info("read the range table: %d ranges", ranges.count)
 
     def _decide(self, device: int) -> None:
@@ -232,7 +270,7 @@ def run(fd_memfd: int, connection: socket.socket, settings: WorkerSettings) -> N
     mapping = Mapping(fd_memfd)
     os.close(fd_memfd)
     mapping.shm.header.worker_pid = os.getpid()
-    worker = Worker(mapping, policy)
+    worker = Worker(mapping, policy, recording.start(settings))
     liveness = Liveness(connection, settings.client_pid)
     gc.freeze()  # what is alive now stays alive: no need to look at it again
     log.info("serving client %d with policy %s", settings.client_pid, settings.policy)
@@ -240,5 +278,6 @@ def run(fd_memfd: int, connection: socket.socket, settings: WorkerSettings) -> N
         seen = mapping.activity()
         worker.tick()
         worker.wait(seen)
+    worker.finish_recording()
     worker.publish()
     log.info("client %d left: %r", settings.client_pid, worker.model)
