@@ -55,7 +55,7 @@ struct mover {
   struct pump_direction *direction;
   struct lane lanes[LANES];
   uint32_t oldest, in_flight; /* lanes oldest .. oldest + in_flight - 1, modulo */
-  uint32_t slice_ns_per_mib;  /* from call to arrival, last seen; 0: none yet */
+  uint64_t slice_ns_per_mib;  /* from call to arrival, running mean; 0: none yet */
   uint64_t spin_ns;
   bool over; /* the driver is being torn down */
 };
@@ -200,9 +200,9 @@ static void adapt(struct mover *mover, const struct job *job, uint64_t now_ns) {
                                      .bytes = job->command.length_bytes,
                                      .waiting = job->waiting,
                                      .in_flight = job->in_flight};
-  uint64_t mib = (sample.bytes >> 20) + 1;
-  uint64_t per_mib = (sample.call_ns + sample.done_ns) / mib;
-  mover->slice_ns_per_mib = per_mib < UINT32_MAX ? (uint32_t)per_mib : UINT32_MAX;
+  uint64_t per_mib = (sample.call_ns + sample.done_ns) / ((sample.bytes >> 20) + 1);
+  uint64_t before_ns = mover->slice_ns_per_mib;
+  mover->slice_ns_per_mib = before_ns == 0 ? per_mib : (7 * before_ns + per_mib) / 8;
   if (__atomic_exchange_n(&direction->adapting, 1, __ATOMIC_ACQUIRE) != 0) return;
   direction->adapt = pump_adapt_next(direction->adapt,
                                      pump_direction_bounds(mover->role.direction), &sample);
