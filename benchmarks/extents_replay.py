@@ -1,0 +1,168 @@
+"""Replays recorded traffic to the learner of extents and compares its beliefs with the truth.
+
+A launch's score is taken by 2 MiB blocks: the blocks of all its believed extents against
+those of all its true ones. Scores of several launches are added up (micro average), so a
+launch counts with the memory it touches.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import cffi
+from extents_traffic import BLOCK_BYTES, Bytes, Event, Gone, Launch, Name, Range
+
+STEADY_FROM = 2
+"""Iterations from this one on (the third) are steady state."""
+
+
+def load(library: Path, header: Path) -> tuple[Any, Any]:
+    """cffi's view of the learner in libpump_core.so, from the header it was built from."""
+    _, _, rest = header.read_text(encoding="utf-8").partition("/* cffi: begin */")
+    declarations, end, _ = rest.partition("/* cffi: end */")
+    if not end:
+        raise ValueError(f"{header} has no part for cffi")
+    ffi = cffi.FFI()
+    ffi.cdef(declarations)
+    return ffi, ffi.dlopen(str(library))
+
+
+def installed() -> tuple[Any, Any]:
+    """The learner of the pump that is installed here. Raises what pump.paths raises."""
+    from pump import paths
+
+    return load(Path(paths.library("libpump_core.so")), Path(paths.library("include/extents.h")))
+
+
+@dataclass
+class Score:
+    """Blocks that were believed, true, and both; launches."""
+
+    both: int = 0
+    believed: int = 0
+    true: int = 0
+    launches: int = 0
+
+    @property
+    def precision(self) -> float:
+        return self.both / self.believed if self.believed else 1.0
+
+    @property
+    def recall(self) -> float:
+        return self.both / self.true if self.true else 1.0
+
+    def __add__(self, other: Score) -> Score:
+        return Score(
+            self.both + other.both,
+            self.believed + other.believed,
+            self.true + other.true,
+            self.launches + other.launches,
+        )
+
+    def __repr__(self) -> str:
+        return f"{self.precision:.3f}/{self.recall:.3f}"
+
+
+@dataclass
+class Result:
+    """Scores by iteration; blocks believed wrongly and missed, by (name, argument)."""
+
+    iterations: dict[int, Score] = field(default_factory=lambda: defaultdict(Score))
+    wrong: Counter[tuple[str, int]] = field(default_factory=Counter)
+    missed: Counter[tuple[str, int]] = field(default_factory=Counter)
+
+    @property
+    def first(self) -> Score:
+        return self.iterations.get(0, Score())
+
+    @property
+    def steady(self) -> Score:
+        scores = [s for i, s in self.iterations.items() if i >= STEADY_FROM]
+        return sum(scores, Score())
+
+
+def blocks(address: int, length: int) -> range:
+    """Numbers of the 2 MiB blocks that [address, address + length) touches."""
+    if length <= 0:
+        return range(0)
+    return range(address // BLOCK_BYTES, (address + length - 1) // BLOCK_BYTES + 1)
+
+
+class Learner:
+    """One learner, told events as the worker tells them."""
+
+    def __init__(self, ffi: Any, lib: Any) -> None:
+        self.ffi, self.lib = ffi, lib
+        self.learner = ffi.gc(lib.pump_extents_new(), lib.pump_extents_delete)
+        if not self.learner:
+            raise MemoryError("no memory for a learner of extents")
+        self.told: set[int] = set()
+
+    def tell(self, event: Event) -> list[int]:
+        """Tells one event; a launch's believed lengths in bytes, else nothing."""
+        lib, learner = self.lib, self.learner
+        if isinstance(event, Launch):
+            return self.launch(event)
+        if isinstance(event, Range):
+            lib.pump_extents_segment(learner, *event)
+        elif isinstance(event, Gone):
+            lib.pump_extents_segment_gone(learner, event.slot)
+        elif isinstance(event, Name):
+            name = event.name.encode()
+            lib.pump_extents_name(learner, event.function, name, len(name))
+        elif isinstance(event, Bytes):
+            lib.pump_extents_bytes(learner, *event)
+        return []
+
+    def launch(self, event: Launch) -> list[int]:
+        if not event.pointers:
+            return []
+        if event.signature not in self.told:
+            self.told.add(event.signature)
+            self.lib.pump_extents_params(
+                self.learner,
+                event.function,
+                event.signature,
+                event.grid,
+                (event.threads, 1, 1),
+                event.parameters,
+                len(event.parameters),
+            )
+        count = len(event.pointers)
+        pointers = self.ffi.new(
+            "struct pump_pointer[]",
+            [(p.slot, p.generation, p.argument, 0, p.offset_bytes) for p in event.pointers],
+        )
+        lengths = self.ffi.new("uint64_t[]", count)
+        self.lib.pump_extents_kernel(
+            self.learner, event.function, event.signature, count, pointers, lengths
+        )
+        return list(lengths)
+
+
+def replay(events: Iterable[Event], learner: Learner) -> Result:
+    """Tells all events and scores every launch against its truth."""
+    result = Result()
+    for event in events:
+        lengths = learner.tell(event)
+        if not isinstance(event, Launch):
+            continue
+        believed: set[int] = set()
+        true: set[int] = set()
+        for pointer, length, truth in zip(event.pointers, lengths, event.truth, strict=True):
+            here, there = set(blocks(pointer.value, length)), set(blocks(pointer.value, truth))
+            believed |= here
+            true |= there
+            key = (event.name, pointer.argument)
+            if here - there:
+                result.wrong[key] += len(here - there)
+            if there - here:
+                result.missed[key] += len(there - here)
+        result.iterations[event.iteration] += Score(
+            len(believed & true), len(believed), len(true), 1
+        )
+    return result
