@@ -20,7 +20,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from feeder import EXTENTS, RECORDS, library, serving
+from feeder import EXTENTS, RECORDS, Feeder, library, serving
 from harness import MeasurementError, Options, Row, cpus, interval, median, pin
 
 THREADS = (1, 2, 4)
@@ -32,20 +32,40 @@ RANGES, RANGE_BLOCKS = 2000, 10
 WINDOW = 1000
 """Operations issued and not executed, of all threads together."""
 
-SECONDS_MAX = 60
+QUIET_SECONDS = 0.2
+"""The worker has come to a halt when it read nothing for so long."""
 
 
 @dataclass(frozen=True)
 class Flow:
-    """One measurement: operations issued and seen; seconds until the last was read, and
-    those of them that the worker was on its CPU."""
+    """One measurement: operations issued and seen; records left unread; seconds until the
+    last was read, and those of them that the worker was on its CPU."""
 
     issued: int
     seen: int
     dropped: int
     retries: int
+    unread: int
     seconds: float
     cpu_seconds: float
+
+
+def read_rest(feeder: Feeder) -> int:
+    """Lets the worker read what is left in the ring; records that it does not come to.
+
+    Those stand behind one that never becomes ready: a thread that was held up while the
+    worker skipped, and came back to a place that was in use again.
+    """
+    worker, header = feeder.worker, feeder.worker.mapping.shm.header
+    head, since = header.event_head, time.perf_counter()
+    while worker.mapping.backlog():
+        worker.tick()
+        now = time.perf_counter()
+        if header.event_head != head:
+            head, since = header.event_head, now
+        elif now - since > QUIET_SECONDS:
+            break
+    return int(worker.mapping.backlog())
 
 
 def flow(lib: ctypes.CDLL, threads: int, operations: int, throttle: bool) -> Flow:
@@ -72,19 +92,15 @@ def flow(lib: ctypes.CDLL, threads: int, operations: int, throttle: bool) -> Flo
         header = mapping.shm.header
         began, began_cpu = time.perf_counter(), time.thread_time()
         crowd = feeder.start(each, WINDOW // threads, throttle, places)
-        # next_seq counts what was issued; when all is issued and the ring empty, all is read.
-        while header.next_seq <= each * threads or mapping.backlog():
+        while header.next_seq <= each * threads:  # counts what was issued
             worker.tick()
-            if time.perf_counter() - began > SECONDS_MAX:
-                raise MeasurementError(f"the worker is not through after {SECONDS_MAX} s")
         dropped, retries = feeder.join(crowd, threads)
-        while mapping.backlog():
-            worker.tick()
+        unread = read_rest(feeder)
         seconds, cpu_seconds = time.perf_counter() - began, time.thread_time() - began_cpu
         worker.tick()  # retires what was executed
         totals = worker.model.totals()
         seen = int(totals.operations + totals.window_depth)
-    return Flow(each * threads, seen, dropped, retries, seconds, cpu_seconds)
+    return Flow(each * threads, seen, dropped, retries, unread, seconds, cpu_seconds)
 
 
 def sustained(lib: ctypes.CDLL, threads: int, operations: int, repeats: int) -> Row:
@@ -119,6 +135,7 @@ def flooded(lib: ctypes.CDLL, threads: int, operations: int, repeats: int) -> Ro
         100 * median(lost),
         "%",
         threads=threads,
+        unread_records=max(one.unread for one in flows),
         dropped_at_ring=100 * median([one.dropped / one.issued for one in flows]),
         operations=operations,
     )
