@@ -13,6 +13,7 @@
 #include "act_private.h"
 
 #define EXIT_NS 1000000000u
+#define RECORDER_NS 2000000000u
 
 /* The process that started the act side; 0: none. Not inherited as a right: a
  * forked child has another pid and is inert until its own start. */
@@ -32,12 +33,23 @@ static void act_exit(void) {
   errno = saved;
 }
 
+/* A recording shall begin with the program's first operation, so the first cuInit of a
+ * recorded job waits until its pumpd has answered: tens of milliseconds, and never
+ * longer than RECORDER_NS. Nobody else in the job ever waits for pumpd. */
+static void wait_for_recorder(void) {
+  const struct timespec pause = {.tv_nsec = 200000};
+  uint64_t until_ns = pump_now_ns() + RECORDER_NS;
+  while (PUMP_LOAD(&pump_shm->shim_counters.attaches) == 0 && pump_now_ns() < until_ns)
+    nanosleep(&pause, NULL);
+}
+
 void pump_act_start(void) {
   if (owner == getpid()) return;
   int saved = errno;
   owner = getpid();
   if (!registered) registered = atexit(act_exit) == 0;
   pump_link_start();
+  if (pump_recording) wait_for_recorder();
   errno = saved;
 }
 

@@ -2,8 +2,11 @@
  *
  * Nothing when it did nothing (every device stayed dormant). It reads counters
  * only; the worker's are written by another process and are not trusted.
+ * In a recorded job a second line says where the recording is.
  */
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "act.h"
 #include "act_private.h"
@@ -57,6 +60,33 @@ static void hits_text(char *text, size_t room) {
              hit < used ? 100.0 * (double)hit / (double)used : 100.0, main_cause(counters));
 }
 
+/* The worker writes the file and may still be at it: the count is that of what it was
+ * told. It cannot be told where a worker was lost on the way. */
+static void recording_print(void) {
+  const struct pump_worker_counters *worker = &pump_shm->worker_counters;
+  const struct pump_shim_counters *counters = &pump_shm->shim_counters;
+  const char *file = getenv("PUMP_RECORD");
+  uint64_t number = PUMP_LOAD(&worker->recorded_file);
+  uint64_t error = PUMP_LOAD(&worker->recording_error);
+  uint64_t told = PUMP_LOAD(&counters->operations);
+  uint64_t dropped = PUMP_LOAD(&counters->events_dropped);
+  char suffix[32] = "", lost[64] = "";
+  if (file == NULL) return;
+  if (number > 1) snprintf(suffix, sizeof suffix, ".%llu", (unsigned long long)number);
+  if (dropped != 0)
+    snprintf(lost, sizeof lost, ", %llu events were lost", (unsigned long long)dropped);
+  if (number == 0)
+    pump_say("recorded nothing to %s: no worker of pumpd served this process", file);
+  else if (error != 0)
+    pump_say("the recording to %s%s stopped early: %s", file, suffix,
+             strerror(error < 4096 ? (int)error : EIO));
+  else if (PUMP_LOAD(&counters->attaches) > 1)
+    pump_say("recorded to %s%s what came after a worker was lost%s", file, suffix, lost);
+  else
+    pump_say("recorded %llu operations to %s%s%s", (unsigned long long)told, file, suffix,
+             lost);
+}
+
 void pump_summary_print(void) {
   static uint32_t printed;
   if (pump_shm == NULL || !did_anything()) return;
@@ -74,6 +104,7 @@ void pump_summary_print(void) {
   uint32_t losses = pump_link_losses();
   char lost[48] = "";
   if (losses != 0) snprintf(lost, sizeof lost, "; worker lost %u time(s)", losses);
+  if (pump_recording) recording_print();
   pump_say("peak %s on a budget of %s%s; %s; prefetched %s in, %s out%s", peak_text,
            budget_text, ratio, hits, in_text, out_text, lost);
   pump_log(

@@ -295,15 +295,17 @@ def _joined(parts: list[tuple[NDArray[Any], ...]], payloads: list[bytes]) -> Row
 # ---- the beginning ----------------------------------------------------------
 
 
-def start(settings: WorkerSettings) -> Recorder | None:
+def start(settings: WorkerSettings, counters: Any) -> Recorder | None:
     """The recorder that the settings ask for, or None; a file that cannot be made is one
-    warning in the log."""
+    warning in the log. `counters`: `struct pump_worker_counters`, which the shim reads."""
     if not settings.record:
         return None
+    counters.recorded_file = settings.client_number
     path = path_of(settings.record, settings.client_number)
     try:
         return Recorder(path, header_of(settings))
     except OSError as error:
+        counters.recording_error = error.errno or errno.EIO
         log.warning("cannot record to %s: %s", path, error.strerror)
         return None
 

@@ -68,6 +68,8 @@ class Worker:
         self._dropped = 0
         self._stale = True
         """The ranges have to be read from the table: at the start, and after a loss."""
+        self._seen: dict[int, tuple[int, ...]] = {}
+        """Per device: what its record said last."""
         self._spin_ns = 0
         self._ticks = self._resyncs = self._catch_ups = 0
         self._published = False
@@ -83,7 +85,9 @@ class Worker:
         self.model.progress(self.mapping.executed_seq, PROGRESS_STRIDE)
         for device, facts in self.model.devices.items():
             for direction in (TO_GPU, TO_HOST):
-                self.model.finish(self.mapping.reap(device, direction))
+                ended = self.mapping.reap(device, direction)
+                if ended:
+                    self.model.finish(self.mapping.outcomes, ended)
             if facts.active:
                 self._decide(device)
         if self.recorder:
@@ -114,9 +118,14 @@ class Worker:
             state = record.device_state
             if state == lib.PUMP_DEVICE_ABSENT:
                 continue
+            plain_bytes = record.plain_bytes
+            seen = (state, plain_bytes, record.budget_bytes, record.free_at_start_bytes)
+            if self._seen.get(index) == seen:
+                continue
+            self._seen[index] = seen
             facts = DeviceFacts(
-                budget=_blocks(record.budget_bytes, record.plain_bytes),
-                capacity=_blocks(record.free_at_start_bytes, record.plain_bytes),
+                budget=_blocks(record.budget_bytes, plain_bytes),
+                capacity=_blocks(record.free_at_start_bytes, plain_bytes),
                 emulated=bool(record.emulated),
                 active=state == lib.PUMP_DEVICE_ACTIVE,
             )
@@ -201,6 +210,8 @@ class Worker:
         totals, counters = self.model.totals(), self.counters
         counters.ticks = self._ticks
         counters.resyncs = self._resyncs
+        if self.recorder:
+            counters.recording_error = self.recorder.error
         counters.catch_ups = self._catch_ups
         counters.operations = totals.operations
         counters.operations_hit = totals.operations_hit
@@ -270,7 +281,7 @@ def run(fd_memfd: int, connection: socket.socket, settings: WorkerSettings) -> N
     mapping = Mapping(fd_memfd)
     os.close(fd_memfd)
     mapping.shm.header.worker_pid = os.getpid()
-    worker = Worker(mapping, policy, recording.start(settings))
+    worker = Worker(mapping, policy, recording.start(settings, mapping.shm.worker_counters))
     liveness = Liveness(connection, settings.client_pid)
     gc.freeze()  # what is alive now stays alive: no need to look at it again
     log.info("serving client %d with policy %s", settings.client_pid, settings.policy)

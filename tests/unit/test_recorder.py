@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import logging
 import os
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_client import BLOCK, FakeClient, lib
+from fake_client import BLOCK, FakeClient, ffi, lib
 
 from pump.trace import format as form
 from pump.trace import records as rec
@@ -28,6 +29,12 @@ def client() -> Iterator[FakeClient]:
     fake = FakeClient(64)
     yield fake
     fake.close()
+
+
+def start(settings: WorkerSettings) -> tuple[Recorder | None, Any]:
+    """The recorder, and what the shim is told."""
+    counters = ffi.new("struct pump_worker_counters *")
+    return recording.start(settings, counters), counters
 
 
 def settings(path: Path, **more: Any) -> WorkerSettings:
@@ -186,10 +193,11 @@ def test_records_that_made_no_sense_are_counted_in_the_recording(
 
 
 def test_the_header_tells_whose_recording_it_is(tmp_path: Path) -> None:
-    recorder = recording.start(
+    recorder, counters = start(
         settings(tmp_path / "t", client_number=3, record_job='{"command": ["x"]}')
     )
     assert recorder is not None
+    assert (counters.recorded_file, counters.recording_error) == (3, 0)
     recorder.close()
     header = read(tmp_path / "t.3")[0].header
     assert header["job"] == {"command": ["x"]}
@@ -203,9 +211,11 @@ def test_the_header_tells_whose_recording_it_is(tmp_path: Path) -> None:
 def test_two_recordings_never_share_a_file(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    first = recording.start(settings(tmp_path / "t"))
+    first, _ = start(settings(tmp_path / "t"))
     assert first is not None
-    assert recording.start(settings(tmp_path / "t")) is None
+    second, counters = start(settings(tmp_path / "t"))
+    assert second is None
+    assert counters.recording_error == errno.EBUSY
     assert "another recording is being written" in caplog.text
     first.close()
     assert not read(tmp_path / "t")[0].truncated
@@ -213,9 +223,13 @@ def test_two_recordings_never_share_a_file(
 
 def test_what_is_no_regular_file_is_refused_without_waiting(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    assert recording.start(settings(tmp_path / "pipe")) is None
-    assert recording.start(settings(tmp_path / "missing" / "t")) is None
+    for path, error in (("pipe", errno.ENXIO), ("missing/t", errno.ENOENT)):
+        recorder, counters = start(settings(tmp_path / path))
+        assert recorder is None
+        assert counters.recording_error == error
 
 
 def test_without_the_option_there_is_no_recorder() -> None:
-    assert recording.start(WorkerSettings("window", "info", None, 1)) is None
+    recorder, counters = start(WorkerSettings("window", "info", None, 1))
+    assert recorder is None
+    assert counters.recorded_file == 0
