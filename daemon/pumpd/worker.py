@@ -68,6 +68,8 @@ class Worker:
         self._dropped = 0
         self._stale = True
         """The ranges have to be read from the table: at the start, and after a loss."""
+        self._seen: dict[int, tuple[int, ...]] = {}
+        """Per device: what its record said last."""
         self._spin_ns = 0
         self._ticks = self._resyncs = self._catch_ups = 0
         self._published = False
@@ -83,7 +85,9 @@ class Worker:
         self.model.progress(self.mapping.executed_seq, PROGRESS_STRIDE)
         for device, facts in self.model.devices.items():
             for direction in (TO_GPU, TO_HOST):
-                self.model.finish(self.mapping.reap(device, direction))
+                ended = self.mapping.reap(device, direction)
+                if ended:
+                    self.model.finish(self.mapping.outcomes, ended)
             if facts.active:
                 self._decide(device)
         if self.recorder:
@@ -114,9 +118,14 @@ class Worker:
             state = record.device_state
             if state == lib.PUMP_DEVICE_ABSENT:
                 continue
+            plain_bytes = record.plain_bytes
+            seen = (state, plain_bytes, record.budget_bytes, record.free_at_start_bytes)
+            if self._seen.get(index) == seen:
+                continue
+            self._seen[index] = seen
             facts = DeviceFacts(
-                budget=_blocks(record.budget_bytes, record.plain_bytes),
-                capacity=_blocks(record.free_at_start_bytes, record.plain_bytes),
+                budget=_blocks(record.budget_bytes, plain_bytes),
+                capacity=_blocks(record.free_at_start_bytes, plain_bytes),
                 emulated=bool(record.emulated),
                 active=state == lib.PUMP_DEVICE_ACTIVE,
             )
@@ -205,6 +214,7 @@ class Worker:
             counters.recording_error = self.recorder.error
         counters.catch_ups = self._catch_ups
         counters.operations = totals.operations
+        counters.ops_larger = totals.larger
         counters.operations_hit = totals.operations_hit
         sums = dict.fromkeys(("blocks", "hit", "late", "unseen", "no_room", "overshoot"), 0)
         for device in self.model.devices:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pump.model import bounds
 from pump.model.view import Blocks, Decision, View
 from pump.wire.abi import ffi, lib
-from pump.wire.mapping import Batch, Outcomes, Ranges
+from pump.wire.mapping import Batch, Ranges
 
 FREE: int = lib.PUMP_BLOCK_FREE
 ABSENT: int = lib.PUMP_BLOCK_ABSENT
@@ -60,6 +60,7 @@ class ClientModel:
             raise MemoryError("the model's tables do not fit into memory")
         self.raw: Any = ffi.gc(model, lib.pump_model_delete)
         self.devices: dict[int, DeviceFacts] = {}
+        self._short: dict[int, bool] = {}
         self._facts = ffi.new("struct pump_model_device *")
         self._totals = ffi.new("struct pump_model_totals *")
         self._tally = ffi.new("struct pump_model_tally *")
@@ -119,10 +120,9 @@ class ClientModel:
         """Retire what has executed; see `pump_model_progress`."""
         lib.pump_model_progress(self.raw, executed_seq, stride)
 
-    def finish(self, outcomes: Outcomes) -> None:
-        """Take the ends of commands."""
-        if outcomes.count:
-            lib.pump_model_finish(self.raw, outcomes.raw, outcomes.count)
+    def finish(self, outcomes: Any, count: int) -> None:
+        """Take the ends of commands (`struct pump_outcome *`)."""
+        lib.pump_model_finish(self.raw, outcomes, count)
 
     # ---- what a policy sees and answers ----------------------------------------------
 
@@ -133,23 +133,23 @@ class ClientModel:
         lib.pump_model_view(self.raw, device, raw)
         missing, leavers, oldest = raw.missing_count, raw.leavers_count, raw.oldest_count
         return View(
-            budget=raw.budget,
-            emulated=self.devices[device].emulated,
-            resident=raw.resident,
-            arriving=raw.arriving,
-            leaving=raw.leaving,
-            to_gpu_credit=raw.to_gpu_credit,
-            to_host_credit=raw.to_host_credit,
-            faults=raw.faults,
-            missing=columns["missing"][:missing],
-            missing_takes_room=columns["missing_takes_room"][:missing],
-            missing_doubted=raw.missing_doubted,
-            missing_need=columns["missing_need"][:missing],
-            missing_all=bool(raw.missing_all),
-            leavers=columns["leavers"][:leavers],
-            leavers_next_use=columns["leavers_next_use"][:leavers],
-            oldest=columns["oldest"][:oldest],
-            oldest_next_use=columns["oldest_next_use"][:oldest],
+            raw.budget,
+            self.devices[device].emulated,
+            raw.resident,
+            raw.arriving,
+            raw.leaving,
+            raw.to_gpu_credit,
+            raw.to_host_credit,
+            raw.faults,
+            columns["missing"][:missing],
+            columns["missing_takes_room"][:missing],
+            raw.missing_doubted,
+            columns["missing_need"][:missing],
+            bool(raw.missing_all),
+            columns["leavers"][:leavers],
+            columns["leavers_next_use"][:leavers],
+            columns["oldest"][:oldest],
+            columns["oldest_next_use"][:oldest],
         )
 
     def carry_out(self, device: int, decision: Decision) -> Iterator[tuple[int, Any, int]]:
@@ -158,10 +158,13 @@ class ClientModel:
         Yields (direction, `struct pump_command *`, count), what leaves first; each is
         overwritten when the next one is asked for.
         """
-        lib.pump_model_short_of_room(self.raw, device, decision.short_of_room)
-        for direction, blocks in ((TO_HOST, decision.to_host), (TO_GPU, decision.to_gpu)):
-            if len(blocks):
-                yield direction, self._commands, self._start(device, direction, blocks)
+        if decision.short_of_room != self._short.get(device, False):
+            self._short[device] = decision.short_of_room
+            lib.pump_model_short_of_room(self.raw, device, decision.short_of_room)
+        if len(decision.to_host):
+            yield TO_HOST, self._commands, self._start(device, TO_HOST, decision.to_host)
+        if len(decision.to_gpu):
+            yield TO_GPU, self._commands, self._start(device, TO_GPU, decision.to_gpu)
 
     def take_back(self, commands: Any, count: int) -> None:
         """Commands could not be handed over (the ring is full): as if never started."""

@@ -5,7 +5,7 @@ All quantities count 2 MiB blocks; all orders are operation numbers (`seq`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,12 +14,12 @@ from pump.wire.abi import lib
 
 Blocks = NDArray[np.int64]
 NO_BLOCKS: Blocks = np.zeros(0, np.int64)
+NO_BLOCKS.setflags(write=False)
 NOT_NEEDED: int = lib.PUMP_NOT_NEEDED
 """`next_use` of a block that the window does not need."""
 
 
-@dataclass(frozen=True, slots=True)
-class View:
+class View(NamedTuple):
     """One device of one client at one moment. Policies read it and keep nothing of it:
     its arrays are overwritten by the next one."""
 
@@ -68,13 +68,12 @@ class View:
         return self.budget - self.occupied
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(NamedTuple):
     """What shall move now, in order of urgency."""
 
-    to_gpu: Blocks = field(default_factory=lambda: NO_BLOCKS)
+    to_gpu: Blocks = NO_BLOCKS
     """Blocks of `View.missing`, or resident ones whose age shall be refreshed."""
-    to_host: Blocks = field(default_factory=lambda: NO_BLOCKS)
+    to_host: Blocks = NO_BLOCKS
     short_of_room: bool = False
     """Something needed was left out because nothing may leave for it."""
 

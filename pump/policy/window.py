@@ -41,8 +41,9 @@ class Window:
         to_host, short = self._make_room(view, homed, spare)
         if view.missing_doubted and len(to_host):
             # One in doubt may be needed and yet make way for something needed sooner.
-            leaving = np.isin(to_gpu, to_host)
-            to_gpu = to_gpu[: int(np.argmax(leaving)) if leaving.any() else len(to_gpu)]
+            leaving = set(to_host.tolist())
+            both = (i for i, block in enumerate(to_gpu.tolist()) if block in leaving)
+            to_gpu = to_gpu[: next(both, len(to_gpu))]
         if view.faults and len(to_gpu) == 0:
             to_gpu = self._refresh(view, to_host)
         return Decision(to_gpu=to_gpu, to_host=to_host, short_of_room=short)
@@ -68,11 +69,13 @@ class Window:
         if view.missing_doubted:
             arrivals = arrivals[view.missing_takes_room != 0]
         served = min(len(uses), homeless)
-        worth = uses[:served] > arrivals[max(0, room) :][:served]
-        if not worth.all():
-            served = int(worth.argmin())
-        elif len(uses) > homeless:
-            served += int((uses[homeless:] > FAR_AWAY).sum())
+        if served:
+            first = max(0, room)
+            worth = uses[:served] > arrivals[first : first + served]
+            stop = int(worth.argmin())
+            served = served if worth[stop] else stop
+        if served == homeless and len(uses) > homeless:
+            served += int(np.count_nonzero(uses[homeless:] > FAR_AWAY))
         return view.leavers[: min(overshoot, wanted) + served], served < min(homeless, credit)
 
     def _refresh(self, view: View, to_host: Blocks) -> Blocks:
@@ -87,4 +90,6 @@ class Window:
         count = min(REFRESH_BLOCKS, view.faults, view.to_gpu_credit)
         oldest = view.oldest[:count]
         hot = view.oldest_next_use[:count] < min(FAR_AWAY, int(view.leavers_next_use[0]))
-        return oldest[hot & ~np.isin(oldest, to_host)]
+        leaving = set(to_host.tolist())
+        chosen = [block for block in oldest[hot].tolist() if block not in leaving]
+        return np.array(chosen, np.int64)

@@ -92,14 +92,6 @@ class Ranges:
     """`struct pump_range *`"""
 
 
-@dataclass(frozen=True, slots=True)
-class Outcomes:
-    """Ends of commands: `count` elements of a C array (`struct pump_outcome *`)."""
-
-    count: int
-    raw: Any
-
-
 class ProtocolError(Exception):
     """The mapping's indices make no sense; state must be read from the range table."""
 
@@ -114,7 +106,8 @@ class Mapping:
         self.shm = ffi.cast("struct pump_shm *", self._buffer)
         self.batch = Batch()
         """What `drain` fills."""
-        self._outcomes = ffi.new("struct pump_outcome[]", REAP_AT_ONCE)
+        self.outcomes: Any = ffi.new("struct pump_outcome[]", REAP_AT_ONCE)
+        """What `reap` fills."""
         self._cursors = ffi.new("uint64_t[]", 2 * lib.PUMP_MAX_DEVICES)
         self.executed_seq: Any = ffi.addressof(self.shm.progress[0], "executed_seq")
         """Of stream slot 0; PROGRESS_STRIDE words on is the next one's."""
@@ -162,14 +155,13 @@ class Mapping:
             raise ValueError(f"no command ring for device {device}, direction {direction}")
         return pushed
 
-    def reap(self, device: int, direction: int) -> Outcomes:
-        """Return finished commands of one ring, at most REAP_AT_ONCE; the next call
-        overwrites them."""
+    def reap(self, device: int, direction: int) -> int:
+        """Read the ends of commands of one ring into `outcomes`; return how many."""
         cursor = self._cursors + (2 * device + direction)
-        count = lib.pump_core_reap(
-            self.shm, device, direction, cursor, self._outcomes, REAP_AT_ONCE
+        count: int = lib.pump_core_reap(
+            self.shm, device, direction, cursor, self.outcomes, REAP_AT_ONCE
         )
-        return Outcomes(max(0, count), self._outcomes)
+        return max(0, count)
 
     def activity(self) -> int:
         """Return the counter that moves with each completion and each progress."""

@@ -70,6 +70,7 @@ struct pump_model_totals {
   uint64_t operations;
   uint64_t operations_hit; /* all blocks were resident */
   uint64_t lost;           /* retired unseen: the window was full */
+  uint64_t larger;         /* operations too large for the budget */
   uint64_t ranges_untracked;
   uint64_t observed_seq; /* newest operation that was read */
   uint32_t window_depth; /* operations issued and not retired */

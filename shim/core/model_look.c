@@ -111,6 +111,10 @@ static int32_t due_block(const struct pump_model *m, const struct op *op, uint32
 static bool collect_missing(const struct pump_model *m, const struct op *op,
                             uint32_t device, struct pump_view *view) {
   uint32_t left = op->due[DUE_AWAY] + op->due[DUE_DOUBTED];
+  if (op->larger) {
+    int64_t room = view->budget - view->arriving - op->due[DUE_SURE];
+    if (room < (int64_t)left) left = room > 0 ? (uint32_t)room : 0;
+  }
   for (uint32_t i = 0; i < op->uses && left > 0; i++) {
     int32_t block = due_block(m, op, i, device);
     if (block == NONE) continue;

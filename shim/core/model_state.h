@@ -13,6 +13,10 @@
 #define USES (1u << 21) /* of all operations of the window; a power of two */
 #define NONE (-1)
 
+/* An operation that uses more than that of the budget is filled up to the budget, and the
+ * rest of it left to faults. */
+#define LARGER_PERCENT 90
+
 /* Blocks that an operation is the next to use are counted by whether they are there. */
 enum { DUE_SURE, DUE_DOUBTED, DUE_AWAY, DUE_KINDS };
 
@@ -30,6 +34,7 @@ struct op {
   uint32_t stream;
   uint32_t due[DUE_KINDS];
   bool executed;
+  bool larger; /* uses more than LARGER_PERCENT of its device's budget */
 };
 
 struct use {

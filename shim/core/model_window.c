@@ -29,7 +29,7 @@ static void advance_chain(struct pump_model *m, int32_t block) {
 }
 
 /* What the operation met in this block. True when it was there. */
-static bool count_use(struct pump_model *m, int32_t block) {
+static bool count_use(struct pump_model *m, const struct op *op, int32_t block) {
   struct block *b = &m->blocks[block];
   struct device *device = &m->devices[b->device];
   device->tally.blocks++;
@@ -42,7 +42,7 @@ static bool count_use(struct pump_model *m, int32_t block) {
     return false;
   }
   device->missed++;
-  if (device->short_of_room)
+  if (device->short_of_room || op->larger)
     device->tally.no_room++;
   else
     device->tally.unseen++;
@@ -66,7 +66,7 @@ static void retire_op(struct pump_model *m, uint32_t index) {
       fetch_block(m, (int64_t)op->first_use + i + FETCH_AHEAD);
     if (block == NONE) continue;
     struct block *b = &m->blocks[block];
-    hit &= count_use(m, block);
+    hit &= count_use(m, op, block);
     bool advanced = b->first == use;
     if (advanced) advance_chain(m, block);
     /* It came by fault. A LEAVING block stays so: its end decides where it is. */
@@ -235,6 +235,13 @@ static void use_blocks(struct pump_model *m, int32_t first, int32_t count) {
   }
 }
 
+static void note_larger(struct pump_model *m, const struct device *device) {
+  struct op *op = &m->ops[op_index(m->op_head - 1)];
+  int64_t most = device->facts.budget * LARGER_PERCENT / 100;
+  op->larger = device->known && (int64_t)op->uses > most;
+  m->totals.larger += op->larger;
+}
+
 #define STEPS_MAX 64
 
 void model_op_add(struct pump_model *m, uint64_t seq, uint32_t stream,
@@ -253,4 +260,5 @@ void model_op_add(struct pump_model *m, uint64_t seq, uint32_t stream,
       if (to > from) use_blocks(m, runs[i].first + from, to - from);
     }
   }
+  if (count > 0) note_larger(m, &m->devices[m->blocks[runs[0].first].device]);
 }

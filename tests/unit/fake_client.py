@@ -17,22 +17,25 @@ MASK = 2**64 - 1
 
 
 class FakeClient:
-    """One device; ranges lie one after the other."""
+    """Ranges lie one after the other; devices are alike."""
 
-    def __init__(self, budget_blocks: int, *, emulated: bool = False, capacity: int = 0) -> None:
+    def __init__(
+        self, budget_blocks: int, *, emulated: bool = False, capacity: int = 0, devices: int = 1
+    ) -> None:
         self.fd = os.memfd_create("fake-client")
         os.ftruncate(self.fd, SHM_BYTES)
         self.mapping = Mapping(self.fd)
         self.shm: Any = self.mapping.shm
-        header, device = self.shm.header, self.shm.devices[0]
+        header = self.shm.header
         header.magic, header.abi_version = lib.PUMP_ABI_MAGIC, lib.PUMP_ABI_VERSION
-        header.device_count = 1
+        header.device_count = devices
         header.next_seq, header.event_tail, header.event_head = 1, 0, 0
-        device.budget_bytes = budget_blocks * BLOCK
-        device.free_at_start_bytes = (capacity or budget_blocks) * BLOCK
-        device.total_bytes = 1 << 40
-        device.device_state = lib.PUMP_DEVICE_ACTIVE
-        device.emulated = emulated
+        for device in self.shm.devices[0:devices]:
+            device.budget_bytes = budget_blocks * BLOCK
+            device.free_at_start_bytes = (capacity or budget_blocks) * BLOCK
+            device.total_bytes = 1 << 40
+            device.device_state = lib.PUMP_DEVICE_ACTIVE
+            device.emulated = emulated
         self._next_base = 1 << 40
         self._next_slot = 0
 
@@ -47,7 +50,9 @@ class FakeClient:
         seq: int,
         extents: list[tuple[int, int, int]],
         stream: int = 1,
+        *,
         function: int = 0,
+        device: int = 0,
     ) -> bool:
         """Publish one event; extents are (slot, offset_bytes, length_bytes)."""
         header = self.shm.header
@@ -61,7 +66,7 @@ class FakeClient:
             event = self.shm.events[(position + i) % lib.PUMP_EVENT_SLOTS]
             event.kind = lib.PUMP_EVENT_MORE if i else kind
             event.seq, event.stream, event.extent_count = seq, stream, len(extents)
-            event.function = function
+            event.function, event.device = function, device
             for j, (slot, offset, length) in enumerate(extents[3 * i : 3 * i + 3]):
                 event.extents[j].slot = slot
                 event.extents[j].generation = self.shm.ranges[slot].generation
@@ -70,7 +75,7 @@ class FakeClient:
             event.turn = (position + i + 1) & MASK
         return True
 
-    def alloc(self, blocks: int) -> int:
+    def alloc(self, blocks: int, device: int = 0) -> int:
         """Allocate a range; returns its slot."""
         slot = self._next_slot
         self._next_slot += 1
@@ -78,9 +83,11 @@ class FakeClient:
         record.generation += 1
         record.range_kind = lib.PUMP_RANGE_CONVERTED
         record.base, record.length_bytes = self._next_base, blocks * BLOCK
+        record.device = device
         self._next_base += blocks * BLOCK
         self.shm.header.range_high = self._next_slot
-        self.push(lib.PUMP_EVENT_ALLOC, 0, [(slot, 0, blocks * BLOCK)], function=record.base)
+        whole = [(slot, 0, blocks * BLOCK)]
+        self.push(lib.PUMP_EVENT_ALLOC, 0, whole, function=record.base, device=device)
         return slot
 
     def free(self, slot: int) -> None:
@@ -101,9 +108,9 @@ class FakeClient:
         self.shm.progress[stream].executed_seq = seq
         self.shm.header.activity += 1
 
-    def commands(self, direction: int) -> list[Any]:
+    def commands(self, direction: int, device: int = 0) -> list[Any]:
         """Take what the worker has submitted."""
-        ring, taken = self.shm.commands[0][direction], []
+        ring, taken = self.shm.commands[device][direction], []
         while ring.head != ring.tail:
             command = ring.commands[ring.head % lib.PUMP_COMMAND_SLOTS]
             assert command.state == lib.PUMP_COMMAND_READY

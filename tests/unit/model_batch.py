@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pump.model.client import ClientModel, DeviceFacts
 from pump.wire.abi import ffi, lib
-from pump.wire.mapping import Batch, Outcomes, Ranges
+from pump.wire.mapping import Batch, Ranges
 
 BLOCK = lib.PUMP_BLOCK_BYTES
 BASE = 1 << 40
@@ -87,7 +87,7 @@ class Script:
 
     def finish(self, ticket: int, result: int = lib.PUMP_RESULT_MOVED, us: int = 400) -> None:
         outcome = ffi.new("struct pump_outcome[1]", [(ticket, result, us)])
-        self.model.finish(Outcomes(1, outcome))
+        self.model.finish(outcome, 1)
 
     def resync(self, ranges: dict[int, tuple[int, int]], newest_seq: int = 0) -> None:
         """`ranges`: slot -> (generation, blocks)."""

@@ -376,3 +376,25 @@ def test_transfers_beyond_the_table_are_not_started() -> None:
     for first in range(0, 1 << 13, 8):  # every other block: no neighbours
         started += len(script.start(TO_HOST, [blocks[first], blocks[first + 2]]))
     assert started == lib.PUMP_MAX_UNDER_WAY == script.model.totals().under_way
+
+
+def test_an_operation_larger_than_the_budget_is_filled_up_to_it_and_no_further() -> None:
+    script = Script(budget=20)
+    giant, small = script.alloc(0, 30), script.alloc(1, 4)
+    script.set_state([*giant, *small], HOST)
+    script.copy([(0, 0, 30)])
+    script.copy([(1, 0, 4)])
+    assert script.model.totals().larger == 1
+    view = script.model.view(0)
+    assert view.missing.tolist() == [*giant[:20], *small]
+    script.set_state(giant[:18], RESIDENT)
+    assert script.model.view(0).missing.tolist() == [*giant[18:20], *small]
+    script.execute(1)
+    assert script.model.tally(0).no_room == 12, "that it came by faults was no oversight"
+
+
+def test_an_operation_of_ninety_percent_of_the_budget_is_not_too_large() -> None:
+    script = Script(budget=20)
+    script.alloc(0, 18)
+    script.copy([(0, 0, 18)])
+    assert script.model.totals().larger == 0

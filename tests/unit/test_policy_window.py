@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -51,7 +50,7 @@ def make_view(
         oldest=np.array(sorted(resident), np.int64),
         oldest_next_use=np.array([resident[block] for block in sorted(resident)], np.int64),
     )
-    return replace(view, **more)  # type: ignore[arg-type]
+    return view._replace(**more)  # type: ignore[arg-type]
 
 
 def test_what_is_missing_comes_in_while_there_is_room() -> None:
@@ -166,7 +165,7 @@ def test_demand_leaves_an_unemulated_budget_to_the_driver() -> None:
 
 def test_demand_keeps_an_emulated_budget_in_the_order_of_migration() -> None:
     view = make_view(budget=2, missing={9: 1}, resident={5: 1, 6: 2, 7: 3, 8: 4})
-    view = replace(view, emulated=True, oldest=np.array([6, 8, 7, 5]))
+    view = view._replace(emulated=True, oldest=np.array([6, 8, 7, 5]))
     decision = Demand().decide(view)
     assert decision.to_gpu.tolist() == []
     assert decision.to_host.tolist() == [6, 8]
@@ -180,7 +179,7 @@ def test_an_unknown_policy_is_answered_with_the_known_ones() -> None:
 
 def test_a_block_in_doubt_is_asked_for_without_room_and_pushes_nothing_out() -> None:
     view = make_view(budget=2, missing={1: 3, 2: 4, 5: 9}, resident={1: 3, 2: 4})
-    view = replace(view, missing_takes_room=np.array([False, False, True]), missing_doubted=2)
+    view = view._replace(missing_takes_room=np.array([False, False, True]), missing_doubted=2)
     decision = Window().decide(view)
     assert decision.to_gpu.tolist() == [1, 2]
     assert decision.to_host.tolist() == []
@@ -194,8 +193,7 @@ def test_no_block_is_sent_both_ways_by_one_decision() -> None:
     # Block 5 is in doubt and first of its stream; block 1, of another stream, is needed
     # sooner by number, and 5 is the one that makes way for it.
     view = make_view(budget=4, missing={1: 3}, resident={2: 4, 4: 5, 5: 90}, arriving=1)
-    view = replace(
-        view,
+    view = view._replace(
         missing=np.array([5, 1]),
         missing_need=np.array([90, 3]),
         missing_takes_room=np.array([False, True]),

@@ -313,3 +313,113 @@ def test_a_hint_between_two_operations_is_no_use_of_either(make_client: MakeClie
     model = worker.model
     assert all(model.block(b).next_use == NOT_NEEDED for b in model.blocks_of(hinted))
     assert all(model.block(b).next_use == first for b in model.blocks_of(used))
+
+
+def carry_out(client: FakeClient, worker: Worker, ticks: int, device: int = 0) -> list[Any]:
+    """Tick and let every command of the device succeed; returns the commands."""
+    done = []
+    for _ in range(ticks):
+        worker.tick()
+        for direction in (lib.PUMP_TO_HOST, lib.PUMP_TO_GPU):
+            for command in client.commands(direction, device):
+                done.append(command)
+                client.finish(command)
+    worker.tick()
+    return done
+
+
+def test_devices_are_decided_one_by_one(make_client: MakeClient) -> None:
+    client = make_client(16, devices=2)
+    worker = Worker(client.mapping, by_name("window"))
+    worker.tick()
+    full = [client.alloc(16, device=device) for device in (0, 1)]
+    extra = [client.alloc(8, device=device) for device in (0, 1)]
+    worker.tick()
+    client.launch([extra[1]])
+    assert not carry_out(client, worker, 10, device=0), "nothing is missing there"
+    carry_out(client, worker, 20, device=1)
+    assert set(states(worker, worker.model.blocks_of(extra[1]))) == {RESIDENT}
+    assert set(states(worker, worker.model.blocks_of(full[0]))) == {RESIDENT}
+    assert worker.model.occupied(0) == 16 and worker.model.occupied(1) <= 16
+    client.launch([extra[0]], stream=2)
+    carry_out(client, worker, 20, device=0)
+    assert set(states(worker, worker.model.blocks_of(extra[0]))) == {RESIDENT}
+
+
+def test_an_operation_larger_than_the_budget_fills_it_and_moves_nothing_in_circles(
+    make_client: MakeClient,
+) -> None:
+    client = make_client(40)
+    worker = Worker(client.mapping, by_name("window"))
+    worker.tick()
+    other, giant = client.alloc(30), client.alloc(100)
+    worker.tick()
+    seq = client.launch([giant])
+    moves = carry_out(client, worker, 60)
+    fetched = sum(c.length_bytes // BLOCK for c in moves if c.needed_by_seq)
+    assert fetched == 40 and worker.model.occupied(0) == 40
+    assert set(states(worker, worker.model.blocks_of(other))) == {HOST}
+    client.execute(seq)
+    worker.tick()
+    worker.publish()
+    assert worker.counters.ops_larger == 1
+    assert worker.counters.miss_no_room == 60
+    assert worker.model.occupied(0) == 40
+
+
+def test_faults_that_nobody_foresaw_refresh_what_is_hot_and_old(make_client: MakeClient) -> None:
+    client = make_client(40)
+    worker = Worker(client.mapping, by_name("window"))
+    worker.tick()
+    hot, idle, late = client.alloc(12), client.alloc(24), client.alloc(8)
+    worker.tick()
+    lib.pump_model_set(worker.model.raw, list(worker.model.blocks_of(late)), 8, HOST)
+    client.launch([hot], stream=2)
+    worker.tick()
+    client.execute(client.launch([late]))  # ran before it could be decided on
+    refreshed = carry_out(client, worker, 20)
+    again = [c for c in refreshed if c.slot == hot]
+    # Four of the faulted blocks' count were put in doubt, the next oldest are refreshed.
+    assert sum(c.length_bytes // BLOCK for c in again) > 8
+    assert set(states(worker, worker.model.blocks_of(hot))) == {RESIDENT}
+    oldest = worker.model.view(0).oldest[:1].tolist()
+    assert oldest[0] in worker.model.blocks_of(idle)
+
+
+def test_a_worker_that_is_far_behind_skips_to_the_newest_and_asks_to_be_told_again(
+    make_client: MakeClient,
+) -> None:
+    client = make_client(1000)
+    worker = Worker(client.mapping, by_name("window"))
+    slot = client.alloc(2)
+    worker.tick()
+    before = client.shm.header.resend
+    for _ in range(lib.PUMP_EVENT_SLOTS * 3 // 4 + 1):
+        client.launch([slot])
+    worker.tick()
+    worker.publish()
+    assert worker.counters.catch_ups == 1
+    assert client.shm.header.resend == before + 1
+    assert worker.model.totals().window_depth == 0
+    client.launch([slot])
+    worker.tick()
+    assert worker.model.totals().window_depth == 1
+
+
+def test_a_program_that_synchronises_after_each_operation_is_not_robbed_of_its_memory(
+    make_client: MakeClient,
+) -> None:
+    """Nothing is issued ahead, so nothing tells what comes next: what leaves is no more
+    than the newcomers and the watermark ask for."""
+    client = make_client(100)
+    worker = Worker(client.mapping, by_name("window"))
+    worker.tick()
+    slots = [client.alloc(10) for _ in range(9)]
+    worker.tick()
+    for slot in slots * 3:
+        seq = client.launch([slot])
+        assert not [c for c in carry_out(client, worker, 3) if not c.needed_by_seq]
+        client.execute(seq)
+        worker.tick()
+    tally = worker.model.tally(0)
+    assert tally.hit == tally.blocks == 270
