@@ -49,7 +49,7 @@ void pump_act_start(void) {
   owner = getpid();
   if (!registered) registered = atexit(act_exit) == 0;
   pump_link_start();
-  if (pump_recording) wait_for_recorder();
+  if (PUMP_LOAD(&pump_shm->header.recording) != 0) wait_for_recorder();
   errno = saved;
 }
 

@@ -104,7 +104,7 @@ void pump_summary_print(void) {
   uint32_t losses = pump_link_losses();
   char lost[48] = "";
   if (losses != 0) snprintf(lost, sizeof lost, "; worker lost %u time(s)", losses);
-  if (pump_recording) recording_print();
+  if (PUMP_LOAD(&pump_shm->header.recording) != 0) recording_print();
   pump_say("peak %s on a budget of %s%s; %s; prefetched %s in, %s out%s", peak_text,
            budget_text, ratio, hits, in_text, out_text, lost);
   pump_log(
