@@ -10,7 +10,7 @@
  *     we copied it are never drawn again;
  *   - the event ring starts one full turn ahead: a late write of a producer that
  *     reserved in the old mapping cannot look current (pump_ring.h);
- *   - progress is written again from private memory after the change;
+ *   - ranges and progress are written again from private memory after the change;
  *   - executors stay away from the command rings while the epoch is odd, and the
  *     bells of the new rings differ from every ticket drawn from the old ones.
  */
@@ -87,6 +87,7 @@ static void copy_state(struct pump_shm *to, const struct pump_shm *from) {
   PUMP_STORE(&header->client_pid, (uint32_t)getpid());
   PUMP_STORE(&header->client_state, PUMP_CLIENT_RUNNING);
   PUMP_STORE(&header->device_count, PUMP_LOAD(&from->header.device_count));
+  PUMP_STORE(&header->recording, pump_recording);
   PUMP_STORE(&header->range_version, PUMP_LOAD(&from->header.range_version) + 1);
   PUMP_STORE(&header->range_high, high);
   uint64_t tail = PUMP_LOAD(&from->header.event_tail) + PUMP_EVENT_SLOTS;
@@ -118,7 +119,9 @@ bool pump_attach(int memory) {
   if (!mapped) /* the kernel may have taken the old pages away already: give it new ones */
     restore_region(fresh);
   madvise(pump_shm, sizeof *pump_shm, MADV_DONTFORK);
+  pump_range_republish();
   pump_progress_republish();
+  pump_tell_again();
   __atomic_fetch_add(&mapping_epoch, 1, __ATOMIC_SEQ_CST);
   pthread_mutex_unlock(&pump_range_lock);
   munmap(fresh, sizeof *fresh);

@@ -220,6 +220,7 @@ static bool advance_quietly(uint32_t index, uint64_t seq) {
   if (PUMP_LOAD(&stream->executed) >= seq) return false;
   pump_raise(&stream->executed, seq);
   pump_raise(&pump_shm->progress[index].executed_seq, seq);
+  if (PUMP_UNLIKELY(pump_recording)) pump_event_progress(index, seq, pump_now_ns());
   return true;
 }
 

@@ -46,6 +46,7 @@ PUMP_HOOK(cuCtxCreate_v4, cuCtxCreate_v12050,
           (context, params, flags, device))
 PUMP_HOOK(cuCtxDestroy, cuCtxDestroy_v2000, (CUcontext context), (context))
 PUMP_HOOK(cuCtxDestroy_v2, cuCtxDestroy_v4000, (CUcontext context), (context))
+PUMP_HOOK(cuCtxDetach, cuCtxDetach_v2000, (CUcontext context), (context))
 PUMP_HOOK(cuDevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain_v7000,
           (CUcontext *context, CUdevice device), (context, device))
 PUMP_HOOK(cuDevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease_v7000, (CUdevice device), (device))
@@ -190,6 +191,8 @@ PUMP_TWINS(cuEventRecord, _ptsz, cuEventRecord_v2000, cuEventRecord_v7000_ptsz,
 PUMP_TWINS(cuEventRecordWithFlags, _ptsz, cuEventRecordWithFlags_v11010,
            cuEventRecordWithFlags_v11010_ptsz,
            (CUevent event, CUstream stream, unsigned int flags), (event, stream, flags))
+PUMP_HOOK(cuEventDestroy, cuEventDestroy_v2000, (CUevent event), (event))
+PUMP_HOOK(cuEventDestroy_v2, cuEventDestroy_v4000, (CUevent event), (event))
 PUMP_HOOK(cuEventSynchronize, cuEventSynchronize_v2000, (CUevent event), (event))
 PUMP_HOOK(cuEventQuery, cuEventQuery_v2000, (CUevent event), (event))
 PUMP_TWINS(cuStreamBeginCapture, _ptsz, cuStreamBeginCapture_v10000,
@@ -227,11 +230,12 @@ PUMP_CALL(cuStreamIsCapturing, cuStreamIsCapturing_v10000,
           (CUstream stream, CUstreamCaptureStatus *status))
 PUMP_CALL(cuStreamCreate, cuStreamCreate_v2000, (CUstream *stream, unsigned int flags))
 PUMP_CALL(cuEventCreate, cuEventCreate_v2000, (CUevent *event, unsigned int flags))
-PUMP_CALL(cuEventDestroy_v2, cuEventDestroy_v4000, (CUevent event))
 PUMP_CALL(cuFuncGetParamInfo, cuFuncGetParamInfo_v12040,
           (CUfunction function, size_t index, size_t *offset, size_t *bytes))
 PUMP_CALL(cuKernelGetParamInfo, cuKernelGetParamInfo_v12040,
           (CUkernel kernel, size_t index, size_t *offset, size_t *bytes))
+PUMP_CALL(cuFuncGetName, cuFuncGetName_v12030, (const char **name, CUfunction function))
+PUMP_CALL(cuKernelGetName, cuKernelGetName_v12030, (const char **name, CUkernel kernel))
 
 /* clang-format on */
 

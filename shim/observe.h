@@ -50,11 +50,11 @@ void pump_plain_reset(void);
 
 /* ---- operations and events (observe_event.c) ----------------------------- */
 
-/* The extents of one operation while they are collected: at most one UNKNOWN
- * extent per range (the lowest offset wins), others as they come. */
+/* One operation while it is collected; only what is counted is initialised. */
 struct pump_op {
   uint32_t count;
-  uint32_t dropped; /* beyond PUMP_MAX_EXTENTS */
+  uint32_t dropped;   /* beyond PUMP_MAX_EXTENTS */
+  uint64_t signature; /* of a launch; else 0 */
   struct pump_extent extents[PUMP_MAX_EXTENTS];
 };
 
@@ -74,11 +74,12 @@ static inline struct pump_at pump_at(CUstream stream, bool per_thread) {
 
 static inline void pump_op_begin(struct pump_op *op) {
   op->count = op->dropped = 0;
+  op->signature = 0;
 }
 
-/* A word of a launch's parameters: when it points into a live range, the rest of
- * that range is believed to be reached. */
-void pump_op_word(struct pump_op *op, uint64_t word);
+/* A pointer that stands at byte `argument` of a launch's parameters. */
+void pump_op_argument(struct pump_op *op, const struct pump_hit *hit, uint64_t offset,
+                      uint32_t argument);
 
 /* Bytes that a copy or memset reaches, cut at the end of the range they begin in.
  * OVERWRITE is kept for the blocks that lie wholly inside and becomes WRITE for
@@ -104,22 +105,90 @@ struct pump_token pump_op_announce(struct pump_op *op, uint32_t kind, uint64_t f
                                    struct pump_at at);
 void pump_op_issued(struct pump_token token, struct pump_at at);
 
+/* A launch, all of it: reads its parameters, tells what the worker does not know of
+ * them, reports. After the real call. */
+struct pump_launch {
+  CUfunction function;
+  uint32_t grid[3], block[3];
+  void **params, **extra;
+  bool chained; /* it may begin before the one in front of it has ended */
+};
+void pump_launch_report(const struct pump_launch *launch, struct pump_at at);
+
 /* ALLOC, FREE, SYNC and HINT: no operations, no number of their own; SYNC and HINT
- * carry that of the newest operation. Only on an active client. */
+ * carry that of the newest operation. Only on an active client. `began_ns`: when the
+ * call that has synchronised began. */
 void pump_event_range(uint32_t kind, const struct pump_range_info *info);
-void pump_event_sync(uint32_t stream_index, uint64_t seq);
+void pump_event_sync(uint32_t stream_index, uint64_t seq, uint64_t began_ns);
 void pump_event_hint(uint64_t address, uint64_t bytes, struct pump_at at);
+
+/* PARAMS and NAME: `bytes` of payload, cut at PUMP_MAX_PAYLOAD_BYTES. false: no room. */
+bool pump_event_payload(const struct pump_event *head, const void *payload, size_t bytes);
 
 /* The number of the newest operation. */
 uint64_t pump_newest_seq(void);
 
+/* ---- where an operation goes (observe_place.c) --------------------------- */
+
+struct pump_place {
+  uint32_t stream_index; /* into pump_shm->progress */
+  uint32_t device;
+};
+
+/* Each thread remembers some, so that it rarely has to ask. Inside a bracket. */
+struct pump_place pump_place_of(struct pump_at at);
+
+/* A stream or context has gone: its handle may come back as another's. */
+void pump_place_forget(void);
+
 /* ---- parameters (observe_params.c) --------------------------------------- */
 
-/* Tests every aligned 8-byte word of a launch's arguments. */
-void pump_params_scan(struct pump_op *op, CUfunction function, void **params, void **extra);
+/* Reads a launch's arguments: every pointer among them becomes an extent of `op`, the
+ * rest the signature. */
+void pump_params_scan(struct pump_op *op, const struct pump_launch *launch);
+
+/* Copies the parameter buffer as the kernel gets it, gaps as zeros, and cuts it at
+ * `room`. Returns its whole size, 0 when that is not known. */
+size_t pump_params_copy(const struct pump_launch *launch, void *buffer, size_t room);
 
 /* A module or library went away: handles may be used again with other layouts. */
 void pump_params_forget(void);
+/* How often that has happened. */
+uint32_t pump_params_epoch(void);
 void pump_params_reset(void);
+
+/* ---- the words among them (observe_words.c) ------------------------------ */
+
+#define PUMP_WORD_MOST 512 /* different ones that may be pointers */
+#define PUMP_WORD_PLACES 1024
+
+struct pump_words {
+  uint64_t hash;      /* sum of the terms of all words that are no pointers */
+  uint64_t low, span; /* where live ranges may be */
+  uint32_t count, place_shift;
+  uint32_t beyond; /* words beyond PUMP_WORD_MOST, not looked at */
+  struct pump_word {
+    uint64_t word, terms; /* terms: of all places where it stands */
+    uint32_t offset;      /* of the first of them */
+    uint32_t unused;
+  } words[PUMP_WORD_MOST];
+  uint16_t places[PUMP_WORD_PLACES]; /* open addressing: number of a word + 1 */
+};
+
+/* `parameter_bytes` in all will be added. */
+void pump_words_begin(struct pump_words *words, size_t parameter_bytes);
+/* One parameter, or one buffer: it stands `offset` bytes into all of them. */
+void pump_words_add(struct pump_words *words, const void *memory, size_t bytes,
+                    uint64_t offset);
+void pump_words_resolve(struct pump_words *words, struct pump_op *op);
+/* Never 0. */
+uint64_t pump_words_signature(const struct pump_words *words,
+                              const struct pump_launch *launch);
+
+/* ---- what is told once (observe_tell.c) ---------------------------------- */
+
+/* Before an operation with that signature is reported: the function's name and the
+ * launch's parameters, unless the worker was told. Inside a bracket. */
+void pump_tell_launch(const struct pump_launch *launch, uint64_t signature);
 
 #endif

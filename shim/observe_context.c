@@ -48,8 +48,14 @@ int pump_current_device(CUcontext *context) {
   return ready ? device : -1;
 }
 
+/* What threads remember of contexts, and of streams in them. */
+static void forget_contexts(void) {
+  PUMP_ADD(&epoch, 1);
+  pump_place_forget();
+}
+
 void pump_context_reset(void) {
-  PUMP_ADD(&epoch, 1); /* what this thread noted before a fork is void */
+  forget_contexts(); /* what this thread noted before a fork is void */
   pthread_mutex_init(&primary_lock, NULL);
   for (int i = 0; i < PUMP_MAX_DEVICES; i++) {
     primaries[i].context = NULL;
@@ -91,7 +97,7 @@ static struct ending going(CUcontext context) {
   struct pump_range_info info;
   uint32_t cursor = 0;
   PUMP_ADD(&pump_calls_seen, 1);
-  PUMP_ADD(&epoch, 1);
+  forget_contexts();
   if (context == NULL) return ending;
   pump_params_forget(); /* its modules end with it, and their handles come back */
   pump_enter();
@@ -107,7 +113,7 @@ static struct ending going(CUcontext context) {
 
 /* After it: the driver has freed what was allocated there, if the context is `over`. */
 static void gone(struct ending *ending, bool over) {
-  PUMP_ADD(&epoch, 1);
+  forget_contexts();
   for (size_t i = 0; i < ending->count; i++) {
     struct pump_range_info *info = &ending->ranges[i];
     if (over) {
@@ -161,6 +167,20 @@ HOOK_CREATE(cuCtxCreate_v4,
 
 HOOK_DESTROY(cuCtxDestroy)
 HOOK_DESTROY(cuCtxDestroy_v2)
+
+/* Gives back one use of the calling thread's current context; with the last one it ends
+ * and is no longer current. */
+CUresult cuCtxDetach(CUcontext context) {
+  if (pump_inert()) return pump_real.cuCtxDetach(context);
+  int saved = errno;
+  struct ending ending = going(context);
+  CUresult result = pump_real.cuCtxDetach(context);
+  CUcontext current = context;
+  if (PUMP_HAS(cuCtxGetCurrent)) pump_real.cuCtxGetCurrent(&current);
+  gone(&ending, result == CUDA_SUCCESS && current != context);
+  errno = saved;
+  return result;
+}
 
 /* ---- primary contexts ----------------------------------------------------- */
 

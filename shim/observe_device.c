@@ -7,7 +7,8 @@
  * The budget: PUMP_BUDGET as bytes or as a share of the card, else what the first
  * context found free less 3 %. It is never more than that, and
  * `emulated` when it was chosen to be less. The device becomes ACTIVE, for good,
- * when live memory outgrows the budget or with PUMP_ACTIVE=always.
+ * when live memory outgrows the budget, while a trace is recorded, or with
+ * PUMP_ACTIVE=always.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -136,7 +137,8 @@ static void prepare(CUdevice device) {
   PUMP_STORE(&shared->device_state, PUMP_DEVICE_DORMANT);
   PUMP_STORE_RELEASE(&d->state, READY);
   judge((uint32_t)device);
-  if (always != NULL && strcmp(always, "always") == 0) become_active((uint32_t)device);
+  if (pump_recording || (always != NULL && strcmp(always, "always") == 0))
+    become_active((uint32_t)device);
   pthread_mutex_unlock(&pump_range_lock);
 }
 

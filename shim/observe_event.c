@@ -8,12 +8,20 @@
  *
  * Nobody waits here. A full ring drops the event and counts it; the worker then
  * recovers from the range table, whose last_use_seq is written in any case.
+ *
+ * What a launch costs is mostly memory that somebody else has written last: the ring's
+ * records, the newest number. Those lines are asked for before the parameters are
+ * read, and nothing here waits for a store to arrive (see pump_bell_ring_later).
  */
 #include <errno.h>
+#include <string.h>
 
 #include "act.h"
 #include "observe.h"
 #include "pump_ring.h"
+
+/* Records whose lines are asked for ahead: those of a launch with nine pointers. */
+#define PREFETCHED 3u
 
 /* ---- extents -------------------------------------------------------------- */
 
@@ -29,23 +37,9 @@ static void add_extent(struct pump_op *op, const struct pump_hit *hit, uint64_t 
                                                   .length_access = bytes << 2 | access};
 }
 
-/* Any aligned word may be a pointer. Two packed 32-bit numbers look like one too:
- * those whose low half is a small number, positive or negative, count only where
- * they are exactly the beginning of a range. */
-void pump_op_word(struct pump_op *op, uint64_t word) {
-  struct pump_hit hit;
-  if (word < PUMP_BLOCK_BYTES || word >> 47 != 0) return;
-  if (!pump_range_lookup(word, &hit)) return;
-  uint32_t low = (uint32_t)word;
-  if ((low < 0x10000u || low >= 0xffff0000u) && word != hit.base) return;
-  uint64_t offset = word - hit.base;
-  for (uint32_t i = op->count; i-- > 0;) {
-    struct pump_extent *extent = &op->extents[i];
-    if (extent->slot != hit.slot || extent->generation != hit.generation) continue;
-    if (offset < extent->offset_bytes) extent->offset_bytes = offset;
-    return;
-  }
-  add_extent(op, &hit, offset, 0, PUMP_ACCESS_ARGUMENT);
+void pump_op_argument(struct pump_op *op, const struct pump_hit *hit, uint64_t offset,
+                      uint32_t argument) {
+  add_extent(op, hit, offset, argument, PUMP_ACCESS_ARGUMENT);
 }
 
 void pump_op_bytes(struct pump_op *op, uint64_t address, uint64_t bytes, uint32_t access) {
@@ -76,42 +70,67 @@ void pump_op_bytes(struct pump_op *op, uint64_t address, uint64_t bytes, uint32_
 
 /* ---- the ring ------------------------------------------------------------- */
 
-/* Writes one record: the head of the event, or a MORE record. */
-static void fill(uint64_t position, const struct pump_event *head, uint64_t index,
-                 const struct pump_extent *extents) {
+#define HEAD_WORDS (offsetof(struct pump_event, extents) / sizeof(uint64_t))
+#define BODY_WORDS (PUMP_EVENT_PAYLOAD_BYTES / sizeof(uint64_t))
+_Static_assert(sizeof(((struct pump_event *)0)->extents) == PUMP_EVENT_PAYLOAD_BYTES,
+               "a payload takes their place");
+
+/* Writes one record: the head of the event, or a MORE record, and `count` words. */
+static void fill(uint64_t position, const struct pump_event *head, bool more,
+                 const uint64_t *body, size_t count) {
   struct pump_event *record = pump_event_at(pump_shm, position);
   uint64_t *to = (uint64_t *)record;
   const uint64_t *from = (const uint64_t *)head;
   /* Word by word, `turn` left alone: it is published last. */
-  for (size_t i = 1; i < offsetof(struct pump_event, extents) / sizeof *to; i++)
-    PUMP_STORE(&to[i], from[i]);
-  if (index > 0) PUMP_STORE(&record->kind, PUMP_EVENT_MORE);
-  for (uint64_t i = 0; i < PUMP_EVENT_EXTENTS; i++) {
-    uint64_t n = index * PUMP_EVENT_EXTENTS + i;
-    if (n >= head->extent_count) break;
-    const uint64_t *extent = (const uint64_t *)&extents[n];
-    uint64_t *out = (uint64_t *)&record->extents[i];
-    for (size_t w = 0; w < sizeof(struct pump_extent) / sizeof *out; w++)
-      PUMP_STORE(&out[w], extent[w]);
-  }
+  for (size_t i = 1; i < HEAD_WORDS; i++) PUMP_STORE(&to[i], from[i]);
+  if (more) PUMP_STORE(&record->kind, PUMP_EVENT_MORE);
+  for (size_t i = 0; i < count; i++) PUMP_STORE(&to[HEAD_WORDS + i], body[i]);
 }
 
-static void push(const struct pump_event *head, const struct pump_extent *extents) {
+/* false: no room, which is counted. `words` words of body. */
+static bool push(const struct pump_event *head, const uint64_t *body, size_t words) {
   struct pump_header *header = &pump_shm->header;
-  uint64_t records =
-      head->extent_count == 0
-          ? 1
-          : ((uint64_t)head->extent_count + PUMP_EVENT_EXTENTS - 1) / PUMP_EVENT_EXTENTS;
-  uint64_t position;
-  if (!pump_event_reserve(pump_shm, records, &position)) {
-    PUMP_ADD(&pump_shm->shim_counters.events_dropped, 1);
-  } else {
+  uint64_t records = words == 0 ? 1 : (words + BODY_WORDS - 1) / BODY_WORDS, position;
+  bool room = pump_event_reserve(pump_shm, records, &position);
+  if (PUMP_LIKELY(room)) {
     for (uint64_t i = records; i-- > 0;) {
-      fill(position + i, head, i, extents);
+      size_t first = i * BODY_WORDS, left = words - first;
+      fill(position + i, head, i > 0, body + first, left < BODY_WORDS ? left : BODY_WORDS);
       pump_event_publish(pump_shm, position + i);
     }
+  } else {
+    PUMP_ADD(&pump_shm->shim_counters.events_dropped, 1);
   }
-  pump_bell_ring(&header->worker_asleep, &header->worker_bell);
+  pump_bell_ring_later(&header->worker_asleep, &header->worker_bell);
+  return room;
+}
+
+static bool push_extents(const struct pump_event *head, const struct pump_extent *extents) {
+  return push(head, (const uint64_t *)extents,
+              head->extent_count * sizeof extents[0] / sizeof(uint64_t));
+}
+
+bool pump_event_payload(const struct pump_event *head, const void *payload, size_t bytes) {
+  uint64_t words[PUMP_MAX_PAYLOAD_BYTES / sizeof(uint64_t)];
+  struct pump_event event = *head;
+  if (bytes > PUMP_MAX_PAYLOAD_BYTES) bytes = PUMP_MAX_PAYLOAD_BYTES;
+  size_t count = (bytes + sizeof words[0] - 1) / sizeof words[0];
+  if (count != 0) words[count - 1] = 0;
+  memcpy(words, payload, bytes);
+  event.time_ns = pump_now_ns();
+  event.payload_bytes = (uint32_t)bytes;
+  return push(&event, words, count);
+}
+
+/* The worker's last reads have left these lines with it. */
+static void prefetch_records(void) {
+  uint64_t tail = PUMP_LOAD(&pump_shm->header.event_tail);
+  for (uint64_t i = 0; i < PREFETCHED; i++) {
+    const char *record = (const char *)pump_event_at(pump_shm, tail + i);
+    __builtin_prefetch(record, 1);
+    __builtin_prefetch(record + 64, 1);
+  }
+  __builtin_prefetch(&pump_shm->header.next_seq, 1);
 }
 
 /* ---- operations ----------------------------------------------------------- */
@@ -128,16 +147,14 @@ static bool capturing(CUstream stream) {
 
 /* Inside a bracket. */
 static struct pump_token announce(struct pump_op *op, uint32_t kind, uint64_t function,
-                                  struct pump_at at) {
-  struct pump_token token = {0, 0, 0, 0};
-  if (capturing(at.stream)) return token;
-  int device = pump_current_device(NULL);
-  token.time_ns = pump_now_ns();
-  token.stream_index = pump_stream_index(at.given, at.per_thread);
+                                  struct pump_place place) {
+  struct pump_token token = {.time_ns = pump_now_ns(), .stream_index = place.stream_index};
   token.seq = PUMP_ADD(&pump_shm->header.next_seq, 1);
-  for (uint32_t i = 0; i < op->count; i++) {
+  PUMP_ADD(&pump_shm->shim_counters.operations, 1);
+  if (PUMP_UNLIKELY(op->dropped != 0))
+    PUMP_ADD(&pump_shm->shim_counters.extents_dropped, op->dropped);
+  for (uint32_t i = 0; i < op->count; i++)
     token.touched_bytes += pump_range_touch(&op->extents[i], token.seq);
-  }
   struct pump_event head = {
       .seq = token.seq,
       .time_ns = token.time_ns,
@@ -145,11 +162,10 @@ static struct pump_token announce(struct pump_op *op, uint32_t kind, uint64_t fu
       .kind = (uint16_t)kind,
       .extent_count = (uint16_t)op->count,
       .stream = token.stream_index,
-      .device = device < 0 ? 0 : (uint16_t)device,
-      .extents_dropped = op->dropped < UINT16_MAX ? (uint16_t)op->dropped : UINT16_MAX};
-  push(&head, op->extents);
-  PUMP_ADD(&pump_shm->shim_counters.operations, 1);
-  if (op->dropped != 0) PUMP_ADD(&pump_shm->shim_counters.extents_dropped, op->dropped);
+      .device = (uint16_t)place.device,
+      .extents_dropped = op->dropped < UINT16_MAX ? (uint16_t)op->dropped : UINT16_MAX,
+      .signature = op->signature};
+  push_extents(&head, op->extents);
   return token;
 }
 
@@ -159,11 +175,37 @@ static void issued(struct pump_token token, struct pump_at at) {
                          token.touched_bytes);
 }
 
+/* Inside a bracket; seq 0 on a capturing stream. */
+static struct pump_token announce_at(struct pump_op *op, uint32_t kind, uint64_t function,
+                                     struct pump_at at) {
+  struct pump_token none = {0, 0, 0, 0};
+  return capturing(at.stream) ? none : announce(op, kind, function, pump_place_of(at));
+}
+
 void pump_op_report(struct pump_op *op, uint32_t kind, uint64_t function,
                     struct pump_at at) {
   int saved = errno;
   struct pump_bracket bracket = pump_bracket_open();
-  issued(announce(op, kind, function, at), at);
+  issued(announce_at(op, kind, function, at), at);
+  pump_bracket_close(bracket);
+  errno = saved;
+}
+
+void pump_launch_report(const struct pump_launch *launch, struct pump_at at) {
+  int saved = errno;
+  struct pump_bracket bracket = pump_bracket_open();
+  if (PUMP_LIKELY(!capturing(at.stream))) {
+    struct pump_op op;
+    prefetch_records();
+    struct pump_place place = pump_place_of(at);
+    pump_op_begin(&op);
+    pump_params_scan(&op, launch);
+    pump_tell_launch(launch, op.signature);
+    struct pump_token token =
+        announce(&op, PUMP_EVENT_KERNEL, (uint64_t)(uintptr_t)launch->function, place);
+    if (PUMP_UNLIKELY(launch->chained)) pump_progress_chained(token.stream_index);
+    issued(token, at);
+  }
   pump_bracket_close(bracket);
   errno = saved;
 }
@@ -172,7 +214,7 @@ struct pump_token pump_op_announce(struct pump_op *op, uint32_t kind, uint64_t f
                                    struct pump_at at) {
   int saved = errno;
   struct pump_bracket bracket = pump_bracket_open();
-  struct pump_token token = announce(op, kind, function, at);
+  struct pump_token token = announce_at(op, kind, function, at);
   pump_bracket_close(bracket);
   errno = saved;
   return token;
@@ -198,15 +240,27 @@ void pump_event_range(uint32_t kind, const struct pump_range_info *info) {
                             .kind = (uint16_t)kind,
                             .extent_count = 1,
                             .device = (uint16_t)info->device};
-  push(&head, &whole);
+  push_extents(&head, &whole);
 }
 
-void pump_event_sync(uint32_t stream_index, uint64_t seq) {
+void pump_event_sync(uint32_t stream_index, uint64_t seq, uint64_t began_ns) {
   struct pump_event head = {.seq = seq,
                             .time_ns = pump_now_ns(),
                             .kind = PUMP_EVENT_SYNC,
-                            .stream = stream_index};
-  push(&head, NULL);
+                            .stream = stream_index,
+                            .signature = began_ns};
+  push(&head, NULL, 0);
+}
+
+void pump_event_progress(uint32_t stream_index, uint64_t seq, uint64_t time_ns) {
+  if (PUMP_LIKELY(!pump_recording) || pump_dormant()) return;
+  struct pump_event head = {
+      .seq = seq, .time_ns = time_ns, .kind = PUMP_EVENT_PROGRESS, .stream = stream_index};
+  uint32_t device = stream_index < PUMP_MAX_STREAMS
+                        ? PUMP_LOAD(&pump_shm->progress[stream_index].device)
+                        : 0;
+  head.device = (uint16_t)(device % PUMP_MAX_DEVICES);
+  push(&head, NULL, 0);
 }
 
 void pump_event_hint(uint64_t address, uint64_t bytes, struct pump_at at) {
@@ -216,14 +270,14 @@ void pump_event_hint(uint64_t address, uint64_t bytes, struct pump_at at) {
   pump_op_begin(&op);
   pump_op_bytes(&op, address, bytes, PUMP_ACCESS_READ);
   if (op.count != 0 && !capturing(at.stream)) {
-    int device = pump_current_device(NULL);
+    struct pump_place place = pump_place_of(at);
     struct pump_event head = {.seq = pump_newest_seq(),
                               .time_ns = pump_now_ns(),
                               .kind = PUMP_EVENT_HINT,
                               .extent_count = (uint16_t)op.count,
-                              .stream = pump_stream_index(at.given, at.per_thread),
-                              .device = device < 0 ? 0 : (uint16_t)device};
-    push(&head, op.extents);
+                              .stream = place.stream_index,
+                              .device = (uint16_t)place.device};
+    push_extents(&head, op.extents);
   }
   pump_bracket_close(bracket);
   errno = saved;

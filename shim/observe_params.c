@@ -1,10 +1,10 @@
-/* observe_params.c - finds the pointers among a launch's arguments.
+/* observe_params.c - reads a launch's arguments, by the layout that the driver tells.
  *
- * The driver (12.4 and later) tells the size of each parameter of a kernel; exactly
- * that many bytes are read from where the program's pointer leads, and each aligned
- * 8-byte word among them is tested, so pointers inside structures passed by value
- * are found. Arguments given as one buffer carry their size. Never is a byte read
- * whose size is not known.
+ * The driver (12.4 and later) tells place and size of each parameter of a kernel;
+ * exactly that many bytes are read from where the program's pointer leads, and each
+ * aligned 8-byte word among them is tested, so pointers inside structures passed by
+ * value are found. Arguments given as one buffer carry their size. Never is a byte
+ * read whose size is not known.
  *
  * DESIGN. Layouts are kept by kernel handle in an open-addressing table that is
  * read without a lock: an entry is a pointer to a layout that never changes after
@@ -24,12 +24,12 @@
 #define ENTRIES (1u << 15)
 #define MAX_USED (ENTRIES / 4 * 3)
 #define MAX_KEPT (1u << 17)
-#define MAX_PARAMS 4096u
+#define MAX_PARAMS 8192u     /* of four bytes each they fill the largest parameter buffer */
+#define MAX_BYTES (1u << 20) /* of it, by far */
 
-/* Parameters that can hold a pointer: 8 bytes and more. */
+/* A parameter: its place in the parameter buffer. */
 struct part {
-  uint32_t index;
-  uint32_t bytes;
+  uint32_t offset, bytes;
 };
 
 struct layout {
@@ -37,6 +37,7 @@ struct layout {
   struct layout *older; /* what it replaced: a reader may still be in there */
   uint32_t epoch;       /* raised when it was found unchanged */
   uint32_t count;
+  uint32_t parameter_bytes; /* of all of them */
   struct part parts[];
 };
 
@@ -61,37 +62,46 @@ static struct layout **entry_of(CUfunction function) {
 }
 
 /* A kernel handle of a library may be passed where a function is asked for. */
-static CUresult ask(CUfunction function, size_t index, size_t *bytes) {
-  size_t offset;
+static CUresult ask(CUfunction function, size_t index, size_t *offset, size_t *bytes) {
   CUresult result = CUDA_ERROR_NOT_FOUND;
   if (PUMP_HAS(cuFuncGetParamInfo))
-    result = pump_real.cuFuncGetParamInfo(function, index, &offset, bytes);
+    result = pump_real.cuFuncGetParamInfo(function, index, offset, bytes);
   if ((result == CUDA_ERROR_INVALID_HANDLE || result == CUDA_ERROR_NOT_FOUND) &&
       PUMP_HAS(cuKernelGetParamInfo))
-    result = pump_real.cuKernelGetParamInfo((CUkernel)function, index, &offset, bytes);
+    result = pump_real.cuKernelGetParamInfo((CUkernel)function, index, offset, bytes);
   return result;
 }
 
-/* Asks the driver. NULL when it does not tell, or out of memory. */
+static struct layout *resized(struct layout *layout, uint32_t room) {
+  struct layout *grown = realloc(layout, sizeof *layout + room * sizeof layout->parts[0]);
+  if (grown == NULL) free(layout);
+  return grown;
+}
+
+/* Asks the driver. NULL when it does not tell, tells nonsense, or out of memory. */
 static struct layout *learn(CUfunction function, uint32_t now) {
-  struct part parts[MAX_PARAMS];
-  uint32_t count = 0;
+  struct layout *layout = NULL;
+  uint32_t room = 0;
   for (uint32_t i = 0; i < MAX_PARAMS; i++) {
-    size_t bytes;
-    CUresult result = ask(function, i, &bytes);
+    if (i == room) {
+      room = room == 0 ? 16 : 2 * room;
+      layout = resized(layout, room);
+      if (layout == NULL) return NULL;
+      if (i == 0) *layout = (struct layout){.function = function, .epoch = now};
+    }
+    size_t offset = 0, bytes = 0;
+    CUresult result = ask(function, i, &offset, &bytes);
     if (result == CUDA_ERROR_INVALID_VALUE) break; /* there are i of them */
-    if (result != CUDA_SUCCESS) return NULL;
-    if (bytes >= sizeof(uint64_t) && bytes <= UINT32_MAX)
-      parts[count++] = (struct part){.index = i, .bytes = (uint32_t)bytes};
+    if (result != CUDA_SUCCESS || offset > MAX_BYTES || bytes > MAX_BYTES) {
+      free(layout);
+      return NULL;
+    }
+    layout->parts[layout->count++] =
+        (struct part){.offset = (uint32_t)offset, .bytes = (uint32_t)bytes};
+    if (offset + bytes > layout->parameter_bytes)
+      layout->parameter_bytes = (uint32_t)(offset + bytes);
   }
-  struct layout *layout = malloc(sizeof *layout + count * sizeof parts[0]);
-  if (layout == NULL) return NULL;
-  layout->function = function;
-  layout->older = NULL;
-  layout->epoch = now;
-  layout->count = count;
-  memcpy(layout->parts, parts, count * sizeof parts[0]);
-  return layout;
+  return resized(layout, layout->count);
 }
 
 static bool same(const struct layout *a, const struct layout *b) {
@@ -132,48 +142,78 @@ static struct layout *layout_of(CUfunction function, bool *owned) {
   return fresh == NULL ? NULL : keep(fresh, owned);
 }
 
-/* Every aligned word of `bytes` bytes; the memory itself need not be aligned. */
-static void scan_bytes(struct pump_op *op, const void *memory, size_t bytes) {
-  const char *at = memory;
-  for (size_t i = 0; i + sizeof(uint64_t) <= bytes; i += sizeof(uint64_t)) {
-    uint64_t word;
-    memcpy(&word, at + i, sizeof word);
-    pump_op_word(op, word);
-  }
-}
-
-static void scan_extra(struct pump_op *op, void **extra) {
+/* The one buffer with all parameters, or NULL. */
+static const void *buffer_of(void **extra, size_t *bytes) {
   const void *buffer = NULL;
-  const size_t *bytes = NULL;
+  const size_t *size = NULL;
   for (int i = 0; i < 16 && extra[i] != CU_LAUNCH_PARAM_END; i += 2) {
     if (extra[i] == CU_LAUNCH_PARAM_BUFFER_POINTER) buffer = extra[i + 1];
-    if (extra[i] == CU_LAUNCH_PARAM_BUFFER_SIZE) bytes = extra[i + 1];
+    if (extra[i] == CU_LAUNCH_PARAM_BUFFER_SIZE) size = extra[i + 1];
   }
-  if (buffer != NULL && bytes != NULL) scan_bytes(op, buffer, *bytes);
+  *bytes = size == NULL ? 0 : *size;
+  return *bytes == 0 ? NULL : buffer;
 }
 
-void pump_params_scan(struct pump_op *op, CUfunction function, void **params,
-                      void **extra) {
+static void say_nothing_known(void) {
   static uint32_t said;
-  if (params == NULL) {
-    if (extra != NULL) scan_extra(op, extra);
-    return;
+  pump_log_once(&said, PUMP_LOG_WARNING,
+                "the driver does not tell the parameters of a kernel (it does from CUDA "
+                "12.4 on): launches are left to demand paging");
+}
+
+void pump_params_scan(struct pump_op *op, const struct pump_launch *launch) {
+  struct pump_words words;
+  if (launch->params != NULL) {
+    bool owned;
+    struct layout *layout = layout_of(launch->function, &owned);
+    pump_words_begin(&words, layout == NULL ? 0 : layout->parameter_bytes);
+    for (uint32_t i = 0; layout != NULL && i < layout->count; i++)
+      pump_words_add(&words, launch->params[i], layout->parts[i].bytes,
+                     layout->parts[i].offset);
+    if (layout == NULL) say_nothing_known();
+    if (owned) free(layout);
+  } else {
+    size_t bytes = 0;
+    const void *buffer = launch->extra == NULL ? NULL : buffer_of(launch->extra, &bytes);
+    pump_words_begin(&words, bytes);
+    if (buffer != NULL) pump_words_add(&words, buffer, bytes, 0);
   }
-  bool owned;
-  struct layout *layout = layout_of(function, &owned);
-  if (layout == NULL) {
-    pump_log_once(&said, PUMP_LOG_WARNING,
-                  "the driver does not tell the parameters of a kernel (it does from CUDA "
-                  "12.4 on): launches are left to demand paging");
-    return;
+  pump_words_resolve(&words, op);
+  op->signature = pump_words_signature(&words, launch);
+}
+
+/* As much of one parameter as there is room for. */
+static void copy_part(void *buffer, size_t room, size_t offset, const void *memory,
+                      size_t bytes) {
+  if (offset >= room) return;
+  memcpy((char *)buffer + offset, memory, bytes < room - offset ? bytes : room - offset);
+}
+
+size_t pump_params_copy(const struct pump_launch *launch, void *buffer, size_t room) {
+  size_t bytes = 0;
+  memset(buffer, 0, room);
+  if (launch->params != NULL) {
+    bool owned;
+    struct layout *layout = layout_of(launch->function, &owned);
+    if (layout == NULL) return 0;
+    for (uint32_t i = 0; i < layout->count; i++)
+      copy_part(buffer, room, layout->parts[i].offset, launch->params[i],
+                layout->parts[i].bytes);
+    bytes = layout->parameter_bytes;
+    if (owned) free(layout);
+  } else if (launch->extra != NULL) {
+    const void *from = buffer_of(launch->extra, &bytes);
+    if (from != NULL) copy_part(buffer, room, 0, from, bytes);
   }
-  for (uint32_t i = 0; i < layout->count; i++)
-    scan_bytes(op, params[layout->parts[i].index], layout->parts[i].bytes);
-  if (owned) free(layout);
+  return bytes;
 }
 
 void pump_params_forget(void) {
   PUMP_ADD(&epoch, 1);
+}
+
+uint32_t pump_params_epoch(void) {
+  return PUMP_LOAD_ACQUIRE(&epoch);
 }
 
 /* Layouts of an earlier life (before a fork) stay allocated: they are few. */

@@ -31,9 +31,13 @@
 #define TOP_WORDS (1u << 13)
 #define ADDRESS_END (1ull << 47)
 #define NO_SLOT UINT32_MAX
+/* A pointer into a range counts for at most so much when the bytes are added up after
+ * which a marker is due: about what a tensor has. */
+#define INSIDE_BYTES (4u * PUMP_BLOCK_BYTES)
 
 _Static_assert(PUMP_BLOCK_BYTES == 1 << BLOCK_SHIFT, "the index counts blocks");
 
+/* One cache line: a look-up costs one of these beside a word of the index. */
 struct mirror {
   uint64_t state; /* generation << 32 | kind; kind 0: no live range */
   uint64_t base;
@@ -43,7 +47,10 @@ struct mirror {
   /* under the lock only: */
   uint32_t next_free;
   CUcontext context;
-};
+  uint64_t alloc_seq;
+  uint64_t unused;
+} __attribute__((aligned(64)));
+_Static_assert(sizeof(struct mirror) == 64, "one cache line");
 
 pthread_mutex_t pump_range_lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -51,6 +58,9 @@ pthread_mutex_t pump_range_lock = PTHREAD_MUTEX_INITIALIZER;
 static uint32_t *top[TOP_WORDS];
 static struct mirror mirrors[PUMP_MAX_RANGES];
 static uint32_t slots_used, first_free = NO_SLOT;
+
+/* No live range reaches beyond these; they only ever grow apart. */
+struct pump_range_bounds pump_range_bounds = {.low = UINT64_MAX};
 
 static uint32_t *index_word(uint64_t block) {
   uint32_t *leaf = PUMP_LOAD_ACQUIRE(&top[block >> LEAF_BITS]);
@@ -80,26 +90,35 @@ static void index_fill(uint64_t first, uint64_t end, uint32_t value) {
     PUMP_STORE_RELEASE(index_word(block), value);
 }
 
-/* Writes the worker's copy of a slot and tells it that the table has changed. */
-static void publish(const struct pump_range_info *info, uint32_t generation,
-                    uint32_t kind) {
-  struct pump_header *header = &pump_shm->header;
-  struct pump_range *range = &pump_shm->ranges[info->slot];
+/* Writes the worker's copy of a slot from its mirror. `version` is even afterwards
+ * whatever somebody else has put there. */
+static void write_record(uint32_t slot) {
+  const struct mirror *mirror = &mirrors[slot];
+  struct pump_range *range = &pump_shm->ranges[slot];
+  uint64_t state = PUMP_LOAD(&mirror->state);
+  PUMP_STORE(&range->version, PUMP_LOAD(&range->version) & ~(uint64_t)1);
   pump_range_write_begin(range);
-  PUMP_STORE(&range->generation, generation);
-  PUMP_STORE(&range->range_kind, kind);
-  PUMP_STORE(&range->base, info->base);
-  PUMP_STORE(&range->length_bytes, info->length_bytes);
-  PUMP_STORE(&range->device, info->device);
-  if (kind != PUMP_RANGE_FREE) {
-    uint64_t now = PUMP_LOAD(&header->next_seq);
-    PUMP_STORE(&range->alloc_seq, now);
-    for (int i = 0; i < PUMP_USE_SLICES; i++) PUMP_STORE(&range->last_use_seq[i], 0);
-  }
+  PUMP_STORE(&range->generation, (uint32_t)(state >> 32));
+  PUMP_STORE(&range->range_kind, (uint32_t)state);
+  PUMP_STORE(&range->base, PUMP_LOAD(&mirror->base));
+  PUMP_STORE(&range->length_bytes, PUMP_LOAD(&mirror->length_bytes));
+  PUMP_STORE(&range->device, PUMP_LOAD(&mirror->device));
+  PUMP_STORE(&range->alloc_seq, mirror->alloc_seq);
   pump_range_write_end(range);
+}
+
+/* The same after the mirror has changed, and tells the worker. */
+static void publish(uint32_t slot) {
+  struct pump_header *header = &pump_shm->header;
+  write_record(slot);
   if (PUMP_LOAD(&header->range_high) < slots_used)
     PUMP_STORE_RELEASE(&header->range_high, slots_used);
   PUMP_STORE_RELEASE(&header->range_version, PUMP_LOAD(&header->range_version) + 1);
+}
+
+void pump_range_republish(void) {
+  for (uint32_t slot = 0; slot < slots_used; slot++) write_record(slot);
+  PUMP_STORE_RELEASE(&pump_shm->header.range_high, slots_used);
 }
 
 /* Brings the range to life in info->slot, whose generation is already a new one. */
@@ -114,9 +133,15 @@ static void enliven(struct pump_range_info *info, uint64_t first, uint64_t end) 
   PUMP_STORE_RELEASE(&mirror->requested_bytes, info->requested_bytes);
   PUMP_STORE_RELEASE(&mirror->device, info->device);
   mirror->context = info->context;
+  mirror->alloc_seq = PUMP_LOAD(&pump_shm->header.next_seq);
   PUMP_STORE_RELEASE(&mirror->state, generation << 32 | info->kind);
+  if (info->base < pump_range_bounds.low) PUMP_STORE(&pump_range_bounds.low, info->base);
+  if (info->base + info->length_bytes > pump_range_bounds.end)
+    PUMP_STORE(&pump_range_bounds.end, info->base + info->length_bytes);
   index_fill(first, end, info->slot + 1);
-  publish(info, info->generation, info->kind);
+  uint64_t *use = pump_shm->ranges[info->slot].last_use_seq;
+  for (int i = 0; i < PUMP_USE_SLICES; i++) PUMP_STORE(&use[i], 0);
+  publish(info->slot);
   pump_device_account(info->device, (int64_t)((end - first) << BLOCK_SHIFT), 0);
 }
 
@@ -136,7 +161,7 @@ static void retire(uint32_t slot, struct pump_range_info *info) {
   uint32_t next = info->generation + 1 == 0 ? 1 : info->generation + 1;
   index_fill(first, end, 0);
   PUMP_STORE_RELEASE(&mirror->state, (uint64_t)next << 32);
-  publish(info, next, PUMP_RANGE_FREE);
+  publish(slot);
   pump_device_account(info->device, -(int64_t)((end - first) << BLOCK_SHIFT), 0);
 }
 
@@ -228,13 +253,16 @@ void pump_range_restore(struct pump_range_info *info) {
   pthread_mutex_unlock(&pump_range_lock);
 }
 
-bool pump_range_lookup(uint64_t address, struct pump_hit *hit) {
-  if (address >= ADDRESS_END) return false;
+/* Slot + 1 of the range that owns the block of `address`, 0: none. */
+static uint32_t index_value(uint64_t address) {
+  if (address >= ADDRESS_END) return 0;
   const uint32_t *word = index_word(address >> BLOCK_SHIFT);
-  if (word == NULL) return false;
-  uint32_t value = PUMP_LOAD_ACQUIRE(word);
-  if (value == 0) return false;
-  const struct mirror *mirror = &mirrors[value - 1];
+  return word == NULL ? 0 : PUMP_LOAD_ACQUIRE(word);
+}
+
+/* Reads the mirror that the index has named for `address`; see DESIGN. */
+static bool read_mirror(uint32_t slot, uint64_t address, struct pump_hit *hit) {
+  const struct mirror *mirror = &mirrors[slot];
   uint64_t state = PUMP_LOAD_ACQUIRE(&mirror->state);
   /* Acquire, each: the second look at the state comes after all of them. */
   uint64_t base = PUMP_LOAD_ACQUIRE(&mirror->base);
@@ -244,14 +272,50 @@ bool pump_range_lookup(uint64_t address, struct pump_hit *hit) {
   if (PUMP_LOAD(&mirror->state) != state || (uint32_t)state == PUMP_RANGE_FREE)
     return false;
   if (address < base || address - base >= length) return false;
-  *hit = (struct pump_hit){.slot = value - 1,
-                           .generation = (uint32_t)(state >> 32),
-                           .device = device,
-                           .kind = (uint32_t)state,
-                           .base = base,
-                           .length_bytes = length,
-                           .requested_bytes = requested};
+  hit->slot = slot;
+  hit->generation = (uint32_t)(state >> 32);
+  hit->device = device;
+  hit->kind = (uint32_t)state;
+  hit->base = base;
+  hit->length_bytes = length;
+  hit->requested_bytes = requested;
   return true;
+}
+
+bool pump_range_lookup(uint64_t address, struct pump_hit *hit) {
+  uint32_t value = index_value(address);
+  return value != 0 && read_mirror(value - 1, address, hit);
+}
+
+/* Index first, for all; then the mirrors, whose lines are on their way by then, as are
+ * those that pump_range_touch will write. */
+void pump_range_look_up_all(const uint64_t *addresses, uint32_t count,
+                            struct pump_hit *hits) {
+  uint32_t values[PUMP_LOOK_UPS];
+  for (uint32_t i = 0; i < count; i++) {
+    values[i] = index_value(addresses[i]);
+    if (values[i] == 0) continue;
+    __builtin_prefetch(&mirrors[values[i] - 1], 0);
+    __builtin_prefetch(pump_shm->ranges[values[i] - 1].last_use_seq, 1);
+  }
+  for (uint32_t i = 0; i < count; i++)
+    if (values[i] == 0 || !read_mirror(values[i] - 1, addresses[i], &hits[i]))
+      hits[i].kind = PUMP_RANGE_FREE;
+}
+
+/* What the kernel reaches from a pointer is not known here. One that stands where the
+ * range begins may mean all of it. One inside is most often a tensor in a caching
+ * allocator's segment: it counts for its slice and the next one. To count it to the
+ * range's end would make everything behind it look used by every launch, and then
+ * hardly anything could be evicted; the price of too little is that a block is moved
+ * while it is used, which costs time and nothing else. */
+static uint64_t argument_bytes(uint64_t range_bytes, uint64_t offset_bytes,
+                               uint32_t *slices) {
+  *slices = offset_bytes == 0 ? PUMP_USE_SLICES : 2;
+  if (offset_bytes == 0) return range_bytes;
+  uint64_t most = range_bytes / PUMP_USE_SLICES, left = range_bytes - offset_bytes;
+  if (most > INSIDE_BYTES) most = INSIDE_BYTES;
+  return left < most ? left : most;
 }
 
 uint64_t pump_range_touch(const struct pump_extent *extent, uint64_t seq) {
@@ -259,11 +323,16 @@ uint64_t pump_range_touch(const struct pump_extent *extent, uint64_t seq) {
   if (PUMP_LOAD_ACQUIRE(&mirror->state) >> 32 != extent->generation) return 0;
   uint64_t range_bytes = PUMP_LOAD(&mirror->length_bytes);
   uint64_t bytes = extent->length_access >> 2;
-  if ((extent->length_access & 3) == PUMP_ACCESS_ARGUMENT)
-    bytes = range_bytes - extent->offset_bytes;
-  if (bytes == 0) return 0;
-  uint32_t first = pump_use_slice(range_bytes, extent->offset_bytes);
-  uint32_t last = pump_use_slice(range_bytes, extent->offset_bytes + bytes - 1);
+  uint32_t first = pump_use_slice(range_bytes, extent->offset_bytes), last;
+  if ((extent->length_access & 3) == PUMP_ACCESS_ARGUMENT) {
+    uint32_t slices;
+    bytes = argument_bytes(range_bytes, extent->offset_bytes, &slices);
+    last = first + slices - 1;
+    if (last >= PUMP_USE_SLICES) last = PUMP_USE_SLICES - 1;
+  } else {
+    if (bytes == 0) return 0;
+    last = pump_use_slice(range_bytes, extent->offset_bytes + bytes - 1);
+  }
   uint64_t *use = pump_shm->ranges[extent->slot].last_use_seq;
   for (uint32_t i = first; i <= last; i++) PUMP_STORE(&use[i], seq);
   return bytes;
@@ -275,4 +344,6 @@ void pump_range_reset(void) {
   memset(mirrors, 0, slots_used * sizeof mirrors[0]);
   slots_used = 0;
   first_free = NO_SLOT;
+  pump_range_bounds.low = UINT64_MAX;
+  pump_range_bounds.end = 0;
 }

@@ -22,6 +22,7 @@ bool pump_off = true;
 uint32_t pump_active;
 uint64_t pump_calls_seen;
 uint32_t pump_captures;
+bool pump_recording;
 struct pump_shm *pump_shm;
 __thread uint32_t pump_inside __attribute__((tls_model("initial-exec")));
 
@@ -120,12 +121,16 @@ static void start(void) {
   region->header.device_count =
       devices < PUMP_MAX_DEVICES ? (uint32_t)devices : PUMP_MAX_DEVICES;
   region->header.next_seq = 1;
+  const char *record = getenv("PUMP_RECORD");
+  pump_recording = record != NULL && record[0] != '\0';
+  region->header.recording = pump_recording;
   pump_shm = region;
   pump_range_reset();
   pump_plain_reset();
   pump_device_reset();
   pump_context_reset();
   pump_params_reset();
+  pump_tell_again();
   if (!handlers_set)
     handlers_set =
         pthread_atfork(NULL, NULL, fork_child) == 0 && atexit(notice_unseen) == 0;

@@ -13,12 +13,13 @@
 /* Capture ended by these answers as well. */
 #define CAPTURE_UNJOINED 904
 
-static void stream_done(struct pump_at at, uint64_t seq, bool waited) {
+/* `began_ns`: when the program began to wait, 0: it only asked. */
+static void stream_done(struct pump_at at, uint64_t seq, uint64_t began_ns) {
   int saved = errno;
   struct pump_bracket bracket = pump_bracket_open();
-  uint32_t index = pump_stream_index(at.given, at.per_thread);
+  uint32_t index = pump_place_of(at).stream_index;
   pump_progress_stream_synced(index, seq);
-  if (waited) pump_event_sync(index, seq);
+  if (began_ns != 0) pump_event_sync(index, seq, began_ns);
   pump_bracket_close(bracket);
   errno = saved;
 }
@@ -26,9 +27,9 @@ static void stream_done(struct pump_at at, uint64_t seq, bool waited) {
 #define HOOK_STREAM_DONE(name, per_thread, waited)                                         \
   CUresult name(CUstream stream) {                                                         \
     if (pump_quiet()) return pump_real.name(stream);                                       \
-    uint64_t seq = pump_newest_seq();                                                      \
+    uint64_t seq = pump_newest_seq(), began_ns = waited ? pump_now_ns() : 0;               \
     CUresult result = pump_real.name(stream);                                              \
-    if (result == CUDA_SUCCESS) stream_done(pump_at(stream, per_thread), seq, waited);     \
+    if (result == CUDA_SUCCESS) stream_done(pump_at(stream, per_thread), seq, began_ns);   \
     return result;                                                                         \
   }
 
@@ -37,32 +38,32 @@ HOOK_STREAM_DONE(cuStreamSynchronize_ptsz, true, true)
 HOOK_STREAM_DONE(cuStreamQuery, false, false)
 HOOK_STREAM_DONE(cuStreamQuery_ptsz, true, false)
 
-static void context_done(uint64_t seq) {
+static void context_done(uint64_t seq, uint64_t began_ns) {
   int saved = errno;
   struct pump_bracket bracket = pump_bracket_open();
   pump_progress_context_synced(seq);
-  pump_event_sync(0, seq);
+  pump_event_sync(0, seq, began_ns);
   pump_bracket_close(bracket);
   errno = saved;
 }
 
 CUresult cuCtxSynchronize(void) {
   if (pump_quiet()) return pump_real.cuCtxSynchronize();
-  uint64_t seq = pump_newest_seq();
+  uint64_t seq = pump_newest_seq(), began_ns = pump_now_ns();
   CUresult result = pump_real.cuCtxSynchronize();
-  if (result == CUDA_SUCCESS) context_done(seq);
+  if (result == CUDA_SUCCESS) context_done(seq, began_ns);
   return result;
 }
 
 /* Names its context; what it says about streams holds for the current one only. */
 CUresult cuCtxSynchronize_v2(CUcontext context) {
   if (pump_quiet()) return pump_real.cuCtxSynchronize_v2(context);
-  uint64_t seq = pump_newest_seq();
+  uint64_t seq = pump_newest_seq(), began_ns = pump_now_ns();
   CUresult result = pump_real.cuCtxSynchronize_v2(context);
   CUcontext current = NULL;
   if (result == CUDA_SUCCESS && pump_current_device(&current) >= 0 &&
       (context == NULL || context == current))
-    context_done(seq);
+    context_done(seq, began_ns);
   return result;
 }
 
@@ -71,7 +72,7 @@ CUresult cuCtxSynchronize_v2(CUcontext context) {
 static void recorded(CUevent event, struct pump_at at, uint64_t seq) {
   int saved = errno;
   struct pump_bracket bracket = pump_bracket_open();
-  pump_progress_event_recorded(event, pump_stream_index(at.given, at.per_thread), seq);
+  pump_progress_event_recorded(event, pump_place_of(at).stream_index, seq);
   pump_bracket_close(bracket);
   errno = saved;
 }
@@ -111,6 +112,20 @@ static void event_done(CUevent event) {
 HOOK_EVENT_DONE(cuEventSynchronize)
 HOOK_EVENT_DONE(cuEventQuery)
 
+/* Before: once the real call is through, another thread may be given the handle for an
+ * event of its own, and record it. */
+#define HOOK_EVENT_DESTROY(name)                                                           \
+  CUresult name(CUevent event) {                                                           \
+    if (pump_quiet()) return pump_real.name(event);                                        \
+    pump_enter();                                                                          \
+    pump_progress_event_gone(event);                                                       \
+    pump_leave();                                                                          \
+    return pump_real.name(event);                                                          \
+  }
+
+HOOK_EVENT_DESTROY(cuEventDestroy)
+HOOK_EVENT_DESTROY(cuEventDestroy_v2)
+
 /* ---- the end of a stream -------------------------------------------------- */
 
 #define HOOK_STREAM_DESTROY(name)                                                          \
@@ -120,6 +135,7 @@ HOOK_EVENT_DONE(cuEventQuery)
     int saved = errno;                                                                     \
     pump_enter();                                                                          \
     pump_stream_gone(stream);                                                              \
+    pump_place_forget();                                                                   \
     pump_leave();                                                                          \
     errno = saved;                                                                         \
     return result;                                                                         \

@@ -105,6 +105,18 @@ void pump_bracket_close(struct pump_bracket bracket);
 
 uint64_t pump_now_ns(void); /* CLOCK_MONOTONIC */
 
+/* The job records a trace (PUMP_RECORD): everything is reported, whether it fits or
+ * not. Set before pump_off falls, never changed afterwards. */
+extern bool pump_recording;
+
+/* Tells a recorder that everything on the stream up to `seq` has executed by `time_ns`;
+ * nothing at all unless a trace is recorded. Under the guard. */
+void pump_event_progress(uint32_t stream_index, uint64_t seq, uint64_t time_ns);
+
+/* Another mapping has taken the region's place: names and parameters have to be told
+ * again. After the change. */
+void pump_tell_again(void);
+
 /* ---- the region (observe_start.c) ----------------------------------------- */
 
 /* One fixed address per process: anonymous at first, later the act side maps the
@@ -163,6 +175,17 @@ bool pump_range_remove_next(CUcontext context, uint32_t *cursor,
  * when it goes away meanwhile. Only ranges that own whole blocks are found. */
 bool pump_range_lookup(uint64_t address, struct pump_hit *hit);
 
+/* The same for up to PUMP_LOOK_UPS addresses at once, whose cache misses overlap; kind
+ * PUMP_RANGE_FREE in `hits` (nothing else is filled in then) where there is none. */
+#define PUMP_LOOK_UPS 16
+void pump_range_look_up_all(const uint64_t *addresses, uint32_t count,
+                            struct pump_hit *hits);
+
+/* What lies outside [low, end) is in no live range; read relaxed, both. */
+extern struct pump_range_bounds {
+  uint64_t low, end;
+} pump_range_bounds;
+
 /* Which of the PUMP_USE_SLICES words of last_use_seq an offset belongs to. */
 static inline uint32_t pump_use_slice(uint64_t range_bytes, uint64_t offset_bytes) {
   uint64_t slice_bytes = (range_bytes + PUMP_USE_SLICES - 1) / PUMP_USE_SLICES;
@@ -171,8 +194,14 @@ static inline uint32_t pump_use_slice(uint64_t range_bytes, uint64_t offset_byte
 }
 
 /* Notes that operation `seq` uses the bytes of `extent`, if its range still lives;
- * returns how many bytes that may be. */
+ * returns how many bytes that may be: an estimate for a pointer whose reach is not
+ * known, see there. */
 uint64_t pump_range_touch(const struct pump_extent *extent, uint64_t seq);
+
+/* Writes the whole shared table again from private memory, last uses excepted: what
+ * was carried over from an earlier mapping may have been scribbled upon. Under
+ * pump_range_lock. */
+void pump_range_republish(void);
 
 /* Empties table, index and mirrors; nobody else may run (start of a process). */
 void pump_range_reset(void);

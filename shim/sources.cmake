@@ -11,6 +11,9 @@ set(PUMP_OBSERVE_SOURCES
   observe_pointer.c
   observe_event.c
   observe_params.c
+  observe_words.c
+  observe_tell.c
+  observe_place.c
   observe_launch.c
   observe_copy.c
   observe_stream.c)

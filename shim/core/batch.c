@@ -231,7 +231,11 @@ EXPORT int pump_core_wait(struct pump_shm *shm, uint64_t seen_activity, uint64_t
   uint32_t *asleep = &shm->header.worker_asleep;
   uint32_t *bell = &shm->header.worker_bell;
   uint32_t ticket = pump_bell_prepare(asleep, bell);
-  if (!work_waits(shm, seen_activity)) pump_bell_wait(bell, ticket, timeout_ns);
+  /* In two parts: what pump_bell_ring_later asks of those that it wakes. */
+  uint64_t grace_ns = timeout_ns < PUMP_BELL_GRACE_NS ? timeout_ns : PUMP_BELL_GRACE_NS;
+  if (!work_waits(shm, seen_activity)) pump_bell_wait(bell, ticket, grace_ns);
+  if (PUMP_LOAD(bell) == ticket && !work_waits(shm, seen_activity) && timeout_ns > grace_ns)
+    pump_bell_wait(bell, ticket, timeout_ns - grace_ns);
   PUMP_STORE(asleep, 0);
   return work_waits(shm, seen_activity) ? 1 : 0;
 }

@@ -48,12 +48,26 @@ typedef struct {
   int id;
 } CUmemLocation;
 
+/* One of CUlaunchConfig's, as far as pump reads it; the value has 64 bytes. */
+typedef struct {
+  int id; /* CU_LAUNCH_ATTRIBUTE_* */
+  union {
+    int programmaticStreamSerializationAllowed;
+    uint64_t bytes[8];
+  } value;
+} CUlaunchAttribute;
+
+enum {
+  CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION = 6,
+  CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT = 7
+};
+
 typedef struct {
   unsigned int gridDimX, gridDimY, gridDimZ;
   unsigned int blockDimX, blockDimY, blockDimZ;
   unsigned int sharedMemBytes;
   CUstream hStream;
-  void *attrs; /* CUlaunchAttribute array, passed through untouched */
+  void *attrs; /* CUlaunchAttribute array, passed on untouched */
   unsigned int numAttrs;
 } CUlaunchConfig;
 

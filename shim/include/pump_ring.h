@@ -53,6 +53,20 @@ static inline void pump_bell_ring(uint32_t *asleep, uint32_t *bell) {
   pump_futex(bell, FUTEX_WAKE, INT32_MAX, NULL);
 }
 
+/* The same for a producer that rings often and must not wait for its stores to arrive:
+ * without the fence, so `asleep` may be read before the queue's new contents can be
+ * seen, and a sleeper that fell asleep just then is not woken. Only for a queue whose
+ * sleeper first sleeps for PUMP_BELL_GRACE_NS at most, looks once more and only then
+ * sleeps on. By then each such store has long arrived (they wait for a cache line, not
+ * for luck, and a thread that loses its processor drains them), and whoever fills the
+ * queue later reads an `asleep` that was set long ago. */
+#define PUMP_BELL_GRACE_NS 1000000u
+static inline void pump_bell_ring_later(uint32_t *asleep, uint32_t *bell) {
+  __atomic_signal_fence(__ATOMIC_SEQ_CST); /* the compiler keeps the order at least */
+  if (PUMP_LOAD(asleep) == 0) return;
+  pump_bell_ring(asleep, bell);
+}
+
 /* Call before looking at the queue for the last time; returns the ticket for
  * pump_bell_wait. */
 static inline uint32_t pump_bell_prepare(uint32_t *asleep, const uint32_t *bell) {

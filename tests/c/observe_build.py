@@ -19,12 +19,17 @@ WARNINGS += ["-Wmissing-prototypes", "-Werror", "-Wno-tsan"]
 
 
 @functools.cache
-def build(sanitizer: str, program: str, *shim_sources: str) -> Path:
-    """Compiles tests/c/<program>.c and the named files of shim/; returns the program."""
+def build(sanitizer: str, program: str, *shim_sources: str, harness: bool = False) -> Path:
+    """Compiles tests/c/<program>.c and the named files of shim/; returns the program.
+
+    `harness`: with observe_harness.c.
+    """
     folder = Path(tempfile.mkdtemp(prefix="pump-observe-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     output = folder / program
-    sources = [ROOT / "tests" / "c" / f"{program}.c"] + [ROOT / "shim" / s for s in shim_sources]
+    names = [program] + ["observe_harness"] * harness
+    sources = [ROOT / "tests" / "c" / f"{name}.c" for name in names]
+    sources += [ROOT / "shim" / name for name in shim_sources]
     command = [os.environ.get("CC", "cc"), "-std=gnu11", "-O1", "-g", "-D_GNU_SOURCE"]
     command += ["-fno-strict-aliasing", "-fno-omit-frame-pointer", f"-fsanitize={sanitizer}"]
     command += [*WARNINGS, f"-I{ROOT / 'shim'}", f"-I{ROOT / 'shim' / 'include'}"]

@@ -1,4 +1,4 @@
-"""From hooks to events: parameter scan, extents, capture, loss, under a sanitizer."""
+"""From hooks to events: parameters, extents, signatures, capture, loss, under a sanitizer."""
 
 import re
 from pathlib import Path
@@ -6,19 +6,27 @@ from pathlib import Path
 import pytest
 from observe_build import build, run
 
-SOURCES = ["event", "params", "range", "launch", "copy", "stream"]
-SCENARIOS = re.findall(
-    r"SCENARIO\((\w+)\),", (Path(__file__).parent / "observe_operations.c").read_text()
+SOURCES = ["event", "params", "words", "tell", "place", "range", "launch", "copy", "stream"]
+PROGRAMS = ["observe_operations", "observe_signatures"]
+
+
+def text_of(program: str) -> str:
+    return (Path(__file__).parent / f"{program}.c").read_text()
+
+
+def scenarios(program: str) -> list[str]:
+    return re.findall(r"SCENARIO\((\w+)\),", text_of(program))
+
+
+@pytest.mark.parametrize(
+    ("program", "scenario"), [(name, s) for name in PROGRAMS for s in scenarios(name)]
 )
-
-
-@pytest.mark.parametrize("scenario", SCENARIOS)
-def test_operations_are_reported(scenario: str) -> None:
+def test_operations_are_reported(program: str, scenario: str) -> None:
     sources = [f"observe_{name}.c" for name in SOURCES]
-    run(build("address,undefined", "observe_operations", *sources), scenario)
+    run(build("address,undefined", program, *sources, harness=True), scenario)
 
 
-def test_no_scenario_is_left_out() -> None:
-    text = (Path(__file__).parent / "observe_operations.c").read_text()
-    functions = re.findall(r"^static void (\w+)\(void\) \{", text, re.M)
-    assert set(functions) - {"set_up"} == set(SCENARIOS)
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_no_scenario_is_left_out(program: str) -> None:
+    functions = re.findall(r"^static void (\w+)\(void\) \{", text_of(program), re.M)
+    assert functions and set(functions) == set(scenarios(program))

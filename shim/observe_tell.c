@@ -1,0 +1,104 @@
+/* observe_tell.c - tells the worker once what it has to know of a launch beside its
+ * pointers: the function's name and the rest of the parameters.
+ *
+ * DESIGN. What was told is remembered by a word for each signature, in a table of sets
+ * that one cache line holds. The word stands for the signature, for what the worker has
+ * asked (`resend`), for the mapping, and for the handles' meaning, so a change of any
+ * of these makes it wrong by itself. Words are read and written relaxed and a set that
+ * is full forgets one: to tell something twice is harmless. A word is written only
+ * after its event stands in the ring; what found no room there counts as not told.
+ *
+ * A function's name goes before the first parameters of it, so one look-up in the table
+ * is all that a launch costs that was told before.
+ */
+#include <string.h>
+
+#include "observe.h"
+#include "pump_ring.h"
+
+#define SET_WORDS 8u
+#define SETS 4096u /* 256 KiB, of which a program touches a line for each signature */
+#define NAME_SALT 0x6e616d65u
+
+static uint64_t told[SETS][SET_WORDS] __attribute__((aligned(64)));
+/* Raised with each mapping: what was told to an earlier one is not known here. */
+static uint32_t mappings;
+
+void pump_tell_again(void) {
+  PUMP_ADD(&mappings, 1);
+}
+
+static uint64_t stir(uint64_t x) {
+  x = (x ^ x >> 32) * 0xd6e8feb86659fd93u;
+  x = (x ^ x >> 32) * 0xd6e8feb86659fd93u;
+  return x ^ x >> 32;
+}
+
+/* The word that stands for `what` now; never 0. */
+static uint64_t word_for(uint64_t what) {
+  uint64_t since = (uint64_t)PUMP_LOAD(&pump_shm->header.resend) << 32 ^
+                   (uint64_t)PUMP_LOAD(&mappings) << 48 ^ pump_params_epoch();
+  return (what ^ stir(since)) | 1;
+}
+
+static uint64_t *set_for(uint64_t what) {
+  return told[stir(what) % SETS];
+}
+
+static bool was_told(uint64_t what, uint64_t word) {
+  const uint64_t *set = set_for(what);
+  bool found = false;
+  for (uint32_t i = 0; i < SET_WORDS; i++) found |= PUMP_LOAD(&set[i]) == word;
+  return found;
+}
+
+static void note_told(uint64_t what, uint64_t word) {
+  uint64_t *set = set_for(what);
+  uint32_t place = (uint32_t)(stir(word) % SET_WORDS);
+  for (uint32_t i = 0; i < SET_WORDS; i++)
+    if (PUMP_LOAD(&set[i]) == 0) place = i;
+  PUMP_STORE(&set[place], word);
+}
+
+/* false: there was no room for it. */
+static bool tell_name(CUfunction function) {
+  uint64_t what = stir((uint64_t)(uintptr_t)function ^ NAME_SALT), word = word_for(what);
+  if (was_told(what, word)) return true;
+  const char *name = NULL;
+  CUresult result = CUDA_ERROR_NOT_FOUND;
+  if (PUMP_HAS(cuFuncGetName)) result = pump_real.cuFuncGetName(&name, function);
+  if (result != CUDA_SUCCESS && PUMP_HAS(cuKernelGetName))
+    result = pump_real.cuKernelGetName(&name, (CUkernel)function);
+  if (result == CUDA_SUCCESS && name != NULL) {
+    struct pump_event head = {.function = (uint64_t)(uintptr_t)function,
+                              .kind = PUMP_EVENT_NAME};
+    if (!pump_event_payload(&head, name, strlen(name))) return false;
+  }
+  note_told(what, word);
+  return true;
+}
+
+static __attribute__((noinline)) bool tell_params(const struct pump_launch *launch,
+                                                  uint64_t signature) {
+  struct {
+    struct pump_params params;
+    char buffer[PUMP_MAX_PAYLOAD_BYTES - sizeof(struct pump_params)];
+  } payload;
+  size_t bytes = pump_params_copy(launch, payload.buffer, sizeof payload.buffer);
+  payload.params = (struct pump_params){.parameter_bytes = (uint32_t)bytes};
+  memcpy(payload.params.grid, launch->grid, sizeof launch->grid);
+  memcpy(payload.params.block, launch->block, sizeof launch->block);
+  struct pump_event head = {.function = (uint64_t)(uintptr_t)launch->function,
+                            .kind = PUMP_EVENT_PARAMS,
+                            .signature = signature};
+  if (!pump_event_payload(&head, &payload, sizeof payload.params + bytes)) return false;
+  PUMP_ADD(&pump_shm->shim_counters.signatures, 1);
+  return true;
+}
+
+void pump_tell_launch(const struct pump_launch *launch, uint64_t signature) {
+  uint64_t word = word_for(signature);
+  if (PUMP_LIKELY(was_told(signature, word))) return;
+  if (tell_name(launch->function) && tell_params(launch, signature))
+    note_told(signature, word);
+}

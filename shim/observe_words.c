@@ -1,0 +1,155 @@
+/* observe_words.c - the words of one launch's parameters: which of them are pointers,
+ * and the hash of all others. It knows nothing of kernels and their layouts.
+ *
+ * DESIGN. Three steps, so that cache misses overlap and a table of five hundred words
+ * costs little more than reading it. Gather: every word is either hashed or, when its
+ * value lies between the lowest and the highest live range, put aside; no branch
+ * depends on the words. Sort: equal words are one candidate, since by-value tables
+ * hold the same few addresses again and again, most of them stale. Resolve: candidates
+ * are looked up many at a time.
+ *
+ * The hash is a sum of one term for each word, a folded product of the word and where
+ * it stands. So the terms need no order, and those of a candidate that turns out to
+ * be no pointer are added at the end. A pointer adds nothing: launches that differ in
+ * addresses alone have the same sum.
+ *
+ * Which words are pointers. Half of the words of a table may be what was left on the
+ * program's stack: old pointers, and such with one half overwritten. The latter have a
+ * low half that is a small number, positive or negative: they count only where they
+ * are exactly the beginning of a range. A word inside a structure has to be aligned to
+ * four bytes (odd rows of fp32 tensors are no better aligned; a few in ten thousand
+ * words of real traffic are rubbish with two or one); a parameter of its own has to
+ * be nothing, because nobody passes rubbish there.
+ */
+#include <string.h>
+
+#include "observe.h"
+#include "pump_ring.h"
+
+#define ODD_A 0x9e3779b97f4a7c15u
+#define ODD_B 0xd6e8feb86659fd93u
+
+/* What a word at byte `offset` adds to the hash. */
+static uint64_t term(uint64_t word, uint64_t offset) {
+  __uint128_t product = (__uint128_t)(word ^ (offset + 1) * ODD_A) * ODD_B;
+  return (uint64_t)product ^ (uint64_t)(product >> 64);
+}
+
+void pump_words_begin(struct pump_words *words, size_t parameter_bytes) {
+  uint32_t places = 16;
+  while (places < 2 * parameter_bytes / sizeof(uint64_t) && places < PUMP_WORD_PLACES)
+    places *= 2;
+  words->hash = 0;
+  words->count = words->beyond = 0;
+  words->place_shift = 64 - (uint32_t)__builtin_ctz(places);
+  words->low = PUMP_LOAD(&pump_range_bounds.low);
+  words->span = PUMP_LOAD(&pump_range_bounds.end) - words->low;
+  memset(words->places, 0, places * sizeof words->places[0]);
+}
+
+/* Puts a word that may be a pointer to its like. */
+static void sort(struct pump_words *words, uint64_t word, uint64_t offset) {
+  uint64_t place = word * ODD_A >> words->place_shift;
+  uint32_t mask = (uint32_t)(UINT64_MAX >> words->place_shift);
+  for (;; place = (place + 1) & mask) {
+    uint32_t number = words->places[place];
+    if (number == 0) break;
+    struct pump_word *known = &words->words[number - 1];
+    if (known->word != word) continue;
+    known->terms += term(word, offset);
+    return;
+  }
+  if (words->count == PUMP_WORD_MOST) {
+    words->beyond++;
+    return;
+  }
+  words->words[words->count++] = (struct pump_word){
+      .word = word, .terms = term(word, offset), .offset = (uint32_t)offset};
+  words->places[place] = (uint16_t)words->count;
+}
+
+#define CHUNK 64 /* words */
+
+/* At most CHUNK words: those put aside are numbered in `aside`. */
+static void gather(struct pump_words *words, const char *memory, uint32_t count,
+                   uint64_t offset) {
+  uint8_t aside[CHUNK];
+  uint32_t aside_count = 0;
+  uint64_t hash = words->hash;
+  const uint64_t low = words->low, span = words->span;
+  for (uint32_t i = 0; i < count; i++) {
+    uint64_t word;
+    memcpy(&word, memory + i * sizeof word, sizeof word);
+    bool candidate = word - low < span && (word & 3) == 0;
+    aside[aside_count] = (uint8_t)i;
+    aside_count += candidate;
+    hash += candidate ? 0 : term(word, offset + i * sizeof word);
+  }
+  words->hash = hash;
+  for (uint32_t i = 0; i < aside_count; i++) {
+    uint64_t word;
+    memcpy(&word, memory + aside[i] * sizeof word, sizeof word);
+    sort(words, word, offset + aside[i] * sizeof word);
+  }
+}
+
+void pump_words_add(struct pump_words *words, const void *memory, size_t bytes,
+                    uint64_t offset) {
+  const char *at = memory;
+  uint64_t word = 0;
+  if (bytes == sizeof word) { /* a parameter of its own */
+    memcpy(&word, at, sizeof word);
+    if (word - words->low < words->span)
+      sort(words, word, offset);
+    else
+      words->hash += term(word, offset);
+    return;
+  }
+  size_t count = bytes / sizeof word;
+  for (size_t i = 0; i < count; i += CHUNK)
+    gather(words, at + i * sizeof word, (uint32_t)(count - i < CHUNK ? count - i : CHUNK),
+           offset + i * sizeof word);
+  if (bytes % sizeof word == 0) return;
+  memcpy(&word, at + count * sizeof word, bytes % sizeof word);
+  words->hash += term(word, offset + count * sizeof word);
+}
+
+static bool is_pointer(uint64_t word, const struct pump_hit *hit) {
+  uint32_t low = (uint32_t)word;
+  return hit->kind != PUMP_RANGE_FREE &&
+         ((low >= 0x10000u && low < 0xffff0000u) || word == hit->base);
+}
+
+void pump_words_resolve(struct pump_words *words, struct pump_op *op) {
+  op->dropped += words->beyond;
+  for (uint32_t first = 0; first < words->count; first += PUMP_LOOK_UPS) {
+    uint64_t addresses[PUMP_LOOK_UPS];
+    struct pump_hit hits[PUMP_LOOK_UPS];
+    uint32_t count = words->count - first;
+    if (count > PUMP_LOOK_UPS) count = PUMP_LOOK_UPS;
+    for (uint32_t i = 0; i < count; i++) addresses[i] = words->words[first + i].word;
+    pump_range_look_up_all(addresses, count, hits);
+    for (uint32_t i = 0; i < count; i++) {
+      const struct pump_word *word = &words->words[first + i];
+      if (is_pointer(word->word, &hits[i]))
+        pump_op_argument(op, &hits[i], word->word - hits[i].base, word->offset);
+      else
+        words->hash += word->terms;
+    }
+  }
+}
+
+/* Finisher of a 64-bit hash: every bit of the result depends on all of `x`. */
+static uint64_t stir(uint64_t x) {
+  x = (x ^ x >> 32) * ODD_B;
+  x = (x ^ x >> 32) * ODD_A;
+  return x ^ x >> 32;
+}
+
+uint64_t pump_words_signature(const struct pump_words *words,
+                              const struct pump_launch *launch) {
+  uint64_t h = words->hash + stir((uint64_t)(uintptr_t)launch->function);
+  for (int i = 0; i < 3; i++)
+    h = stir(h ^ ((uint64_t)launch->grid[i] << 32 | launch->block[i]));
+  return h == 0 ? 1 : h;
+}

@@ -1,0 +1,215 @@
+/* observe_harness.c - the rest of the shim and the driver, as far as the hooks under test
+ * need them. Fakes note what they were called with and judge nothing.
+ */
+#include "observe_harness.h"
+
+#include <string.h>
+
+struct told told;
+struct driver driver = {.current = (CUcontext)1};
+struct pump_event head;
+struct pump_extent extents[PUMP_MAX_EXTENTS];
+unsigned char payload[PUMP_MAX_PAYLOAD_BYTES + PUMP_EVENT_PAYLOAD_BYTES];
+
+/* ---- the rest of the shim -------------------------------------------------- */
+
+struct pump_real pump_real;
+struct pump_present pump_present;
+struct pump_shm *pump_shm;
+bool pump_off, pump_recording;
+uint32_t pump_active = 1, pump_captures;
+uint64_t pump_calls_seen;
+__thread uint32_t pump_inside __attribute__((tls_model("initial-exec")));
+
+void pump_device_account(uint32_t device, int64_t range_bytes, int64_t plain_bytes) {
+  (void)device, (void)range_bytes, (void)plain_bytes;
+}
+int pump_current_device(CUcontext *context) {
+  if (context != NULL) *context = (CUcontext)1;
+  return 3;
+}
+struct pump_bracket pump_bracket_open(void) {
+  pump_enter();
+  return (struct pump_bracket){false, 0};
+}
+void pump_bracket_close(struct pump_bracket bracket) {
+  (void)bracket;
+  pump_leave();
+}
+uint64_t pump_now_ns(void) {
+  return NOW_NS;
+}
+uint64_t pump_newest_seq(void) {
+  return PUMP_LOAD(&pump_shm->header.next_seq) - 1;
+}
+uint32_t pump_stream_index(CUstream stream, bool per_thread_default) {
+  CHECK(pump_inside != 0);
+  told.looked_up++;
+  uint32_t index =
+      stream == NULL ? 1u + per_thread_default : (uint32_t)(uintptr_t)stream & 1023;
+  return index + told.moved_by;
+}
+void pump_stream_gone(CUstream stream) {
+  (void)stream;
+  told.streams_gone++;
+}
+void pump_progress_issued(uint32_t index, CUstream stream, uint64_t seq, uint64_t now_ns,
+                          uint64_t touched) {
+  (void)index;
+  CHECK(now_ns == NOW_NS);
+  told.touched_bytes = touched;
+  told.issued_seq = seq;
+  told.issued_stream = stream;
+  told.issues++;
+}
+void pump_progress_chained(uint32_t index) {
+  CHECK(index != 0);
+  told.chained++;
+}
+void pump_progress_stream_synced(uint32_t index, uint64_t seq) {
+  (void)index;
+  told.synced_seq = seq;
+}
+void pump_progress_context_synced(uint64_t seq) {
+  told.context_seq = seq;
+}
+void pump_progress_event_recorded(CUevent event, uint32_t index, uint64_t seq) {
+  (void)event, (void)index;
+  told.event_seq = seq;
+}
+void pump_progress_event_synced(CUevent event) {
+  (void)event;
+}
+void pump_progress_event_gone(CUevent event) {
+  CHECK(pump_inside != 0);
+  told.event_gone = event;
+}
+bool pump_log_once(uint32_t *said, int level, const char *format, ...) {
+  (void)level, (void)format;
+  return __atomic_exchange_n(said, 1, __ATOMIC_RELAXED) == 0;
+}
+
+/* ---- the driver ------------------------------------------------------------ */
+
+/* Each parameter stands where its size lets it, behind the one before. */
+static CUresult param_info(size_t index, size_t *offset, size_t *bytes) {
+  driver.questions++;
+  if (index >= driver.parameters) return CUDA_ERROR_INVALID_VALUE;
+  *offset = 0;
+  for (size_t i = 0; i <= index; i++) {
+    size_t alignment = driver.sizes[i] < 8 ? 4 : 8;
+    *offset = (*offset + alignment - 1) / alignment * alignment;
+    if (i < index) *offset += driver.sizes[i];
+  }
+  *bytes = driver.sizes[index];
+  return CUDA_SUCCESS;
+}
+static CUresult func_param_info(CUfunction f, size_t index, size_t *offset, size_t *bytes) {
+  (void)f;
+  return driver.only_kernel_handles ? CUDA_ERROR_INVALID_HANDLE
+                                    : param_info(index, offset, bytes);
+}
+static CUresult kernel_param_info(CUkernel k, size_t index, size_t *offset, size_t *bytes) {
+  (void)k;
+  return param_info(index, offset, bytes);
+}
+static CUresult func_name(const char **name, CUfunction f) {
+  (void)f;
+  CHECK(pump_inside != 0);
+  driver.names++;
+  *name = driver.name;
+  if (driver.only_kernel_handles) return CUDA_ERROR_INVALID_HANDLE;
+  return driver.name == NULL ? CUDA_ERROR_NOT_FOUND : CUDA_SUCCESS;
+}
+static CUresult kernel_name(const char **name, CUkernel k) {
+  (void)k;
+  *name = driver.name;
+  return driver.name == NULL ? CUDA_ERROR_NOT_FOUND : CUDA_SUCCESS;
+}
+static CUresult is_capturing(CUstream stream, CUstreamCaptureStatus *status) {
+  *status = driver.capturing && stream == (CUstream)0x42 ? CU_STREAM_CAPTURE_STATUS_ACTIVE
+                                                         : CU_STREAM_CAPTURE_STATUS_NONE;
+  return CUDA_SUCCESS;
+}
+static CUresult get_current(CUcontext *context) {
+  *context = driver.current;
+  return CUDA_SUCCESS;
+}
+static CUresult any(void) {
+  if (pump_shm != NULL) driver.newest_at_call = PUMP_LOAD(&pump_shm->header.next_seq) - 1;
+  return driver.answer;
+}
+
+/* Every real function answers `driver.answer`, whatever its arguments. */
+void set_up(void) {
+  void *function = (void *)any;
+  for (size_t i = 0; i < sizeof pump_real / sizeof function; i++)
+    memcpy((char *)&pump_real + i * sizeof function, &function, sizeof function);
+  memset(&pump_present, 1, sizeof pump_present);
+  pump_real.cuFuncGetParamInfo = func_param_info;
+  pump_real.cuKernelGetParamInfo = kernel_param_info;
+  pump_real.cuFuncGetName = func_name;
+  pump_real.cuKernelGetName = kernel_name;
+  pump_real.cuStreamIsCapturing = is_capturing;
+  pump_real.cuCtxGetCurrent = get_current;
+  pump_shm = calloc(1, sizeof *pump_shm);
+  CHECK(pump_shm != NULL);
+  pump_shm->header.next_seq = 1;
+}
+
+struct pump_range_info range(uint64_t base, uint64_t blocks) {
+  struct pump_range_info info = {.base = base,
+                                 .length_bytes = blocks * BLOCK,
+                                 .requested_bytes = blocks * BLOCK,
+                                 .kind = PUMP_RANGE_CONVERTED};
+  CHECK(pump_range_add(&info) >= 0);
+  return info;
+}
+
+CUresult launch(void **params, void **extra) {
+  return cuLaunchKernel(KERNEL, 1, 1, 1, 1, 1, 1, 0, (CUstream)0x42, params, extra);
+}
+
+/* ---- the ring's reader ------------------------------------------------------ */
+
+static uint64_t taken;
+
+bool next_of_any_kind(void) {
+  const struct pump_event *record = pump_event_peek(pump_shm, taken);
+  if (record == NULL) return false;
+  head = *record;
+  bool told_once = head.kind == PUMP_EVENT_PARAMS || head.kind == PUMP_EVENT_NAME;
+  size_t bytes = told_once ? head.payload_bytes : head.extent_count * sizeof extents[0];
+  CHECK(told_once ? head.extent_count == 0 : head.payload_bytes == 0);
+  CHECK(bytes <= (told_once ? PUMP_MAX_PAYLOAD_BYTES : sizeof extents));
+  uint64_t first = taken;
+  do {
+    record = pump_event_peek(pump_shm, taken);
+    CHECK(record != NULL && record->seq == head.seq);
+    CHECK(record->function == head.function && record->signature == head.signature);
+    CHECK(record->payload_bytes == head.payload_bytes);
+    CHECK(record->kind == (taken == first ? head.kind : PUMP_EVENT_MORE));
+    memcpy(payload + (taken - first) * PUMP_EVENT_PAYLOAD_BYTES, record->extents,
+           PUMP_EVENT_PAYLOAD_BYTES);
+    taken++;
+  } while ((taken - first) * PUMP_EVENT_PAYLOAD_BYTES < bytes);
+  if (!told_once) memcpy(extents, payload, bytes);
+  pump_event_release(pump_shm, taken);
+  return true;
+}
+
+bool next_event(void) {
+  while (next_of_any_kind())
+    if (head.kind != PUMP_EVENT_PARAMS && head.kind != PUMP_EVENT_NAME) return true;
+  return false;
+}
+
+int run_scenario(const struct scenario *scenarios, size_t count, int argc, char **argv) {
+  set_up();
+  for (size_t i = 0; i < count; i++) {
+    if (argc != 2 || strcmp(argv[1], scenarios[i].name) != 0) continue;
+    scenarios[i].run();
+    return 0;
+  }
+  return 2;
+}

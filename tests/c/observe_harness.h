@@ -1,0 +1,71 @@
+/* observe_harness.h - what the tests of operations and of signatures share: the rest of
+ * the shim and the driver as far as hooks need them (observe_harness.c), and a reader
+ * of the event ring.
+ */
+#ifndef OBSERVE_HARNESS_H
+#define OBSERVE_HARNESS_H
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "act.h"
+#include "observe.h"
+#include "pump_ring.h"
+
+#define CHECK(condition)                                                                   \
+  do {                                                                                     \
+    if (!(condition)) {                                                                    \
+      fprintf(stderr, "line %d: %s\n", __LINE__, #condition);                              \
+      abort();                                                                             \
+    }                                                                                      \
+  } while (0)
+
+#define BLOCK ((uint64_t)PUMP_BLOCK_BYTES)
+#define KERNEL ((CUfunction)0x77770000)
+#define NOW_NS 4711 /* what the clock says, always */
+
+/* What the act side was told last. */
+struct told {
+  uint64_t issued_seq, touched_bytes, synced_seq, context_seq, event_seq;
+  CUstream issued_stream;
+  CUevent event_gone;
+  int streams_gone, issues, chained, looked_up;
+  uint32_t moved_by; /* streams have got places that are so much higher */
+};
+extern struct told told;
+
+/* How the driver answers. */
+struct driver {
+  CUresult answer;
+  CUcontext current;
+  size_t sizes[256]; /* of the parameters */
+  size_t parameters, questions;
+  uint64_t newest_at_call; /* operations reported before the real call */
+  int names;               /* how often a name was asked for */
+  const char *name;        /* NULL: it does not tell names */
+  bool only_kernel_handles, capturing;
+};
+extern struct driver driver;
+
+void set_up(void);
+struct pump_range_info range(uint64_t base, uint64_t blocks);
+CUresult launch(void **params, void **extra);
+
+/* The next event, gathered from its records, into `head` and `extents` or `payload`;
+ * false when there is none. PARAMS and NAME are passed over by next_event. */
+extern struct pump_event head;
+extern struct pump_extent extents[PUMP_MAX_EXTENTS];
+extern unsigned char payload[PUMP_MAX_PAYLOAD_BYTES + PUMP_EVENT_PAYLOAD_BYTES];
+bool next_event(void);
+bool next_of_any_kind(void);
+
+/* Runs the scenario that the command line names. */
+struct scenario {
+  const char *name;
+  void (*run)(void);
+};
+int run_scenario(const struct scenario *scenarios, size_t count, int argc, char **argv);
+#define SCENARIO(name) {#name, name}
+
+#endif
