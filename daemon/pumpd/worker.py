@@ -37,6 +37,9 @@ SPIN_NS: Final = 20_000
 LIVENESS_NS: Final = 100_000_000
 """How often the client's socket and process are looked at."""
 
+UNREADY_NS: Final = 100_000_000
+"""How long a record may be reserved without being filled."""
+
 PUBLISH_NS: Final = 20_000_000
 """While busy, counters and heartbeat are written at most that often."""
 
@@ -70,6 +73,8 @@ class Worker:
         """The ranges have to be read from the table: at the start, and after a loss."""
         self._seen: dict[int, tuple[int, ...]] = {}
         """Per device: what its record said last."""
+        self._unready_ns = 0
+        """Since when the next record has been reserved without being filled; 0: it is not."""
         self._spin_ns = 0
         self._ticks = self._resyncs = self._catch_ups = 0
         self._published = False
@@ -145,35 +150,68 @@ class Worker:
             self._dropped = dropped
             self._stale = True
         if waiting > FAR_BEHIND:
-            log.info("skipped %d records to catch up", self._skip())
+            log.info("skipped %d operations and events to catch up", self._skip())
             self._catch_ups += 1
             self.model.forget_window()
-            mapping.ask_again()
-            self._stale = True
+            self._lose()
         if self._stale:
             self._read_ranges()
         try:
-            for _ in range(BATCHES_AT_ONCE):
-                batch = mapping.drain()
-                if len(batch) == 0:
-                    break
-                self.model.apply(batch)
-                if self.recorder:
-                    self.recorder.batch(batch)
+            rows = self._drain()
         except ProtocolError:
-            mapping.ask_again()
-            self._stale = True
+            self._lose()
+            return
+        if rows or not waiting:
+            self._unready_ns = 0
+        else:
+            self._wait_for_unready(waiting)
+
+    def _drain(self) -> int:
+        """Apply what has arrived; return how many rows that were."""
+        rows = 0
+        for _ in range(BATCHES_AT_ONCE):
+            batch = self.mapping.drain()
+            if len(batch) == 0:
+                break
+            rows += len(batch)
+            self.model.apply(batch)
+            if self.recorder:
+                self.recorder.batch(batch)
+        return rows
 
     def _skip(self) -> int:
-        """Jump over what waits; a recording still gets it, without the model's work on it."""
-        if self.recorder is None:
-            return self.mapping.skip()
-        skipped = 0
+        """Read what waits without working on it; return how many rows that were.
+
+        Only what is ready: a producer that was held up between reserving its place and
+        filling it would otherwise come back to a place that is in use again.
+        """
+        rows = 0
         with contextlib.suppress(ProtocolError):
-            while skipped < lib.PUMP_EVENT_SLOTS and len(batch := self.mapping.drain()):
-                self.recorder.batch(batch)
-                skipped += len(batch)
-        return skipped
+            while rows < lib.PUMP_EVENT_SLOTS and len(batch := self.mapping.drain()):
+                rows += len(batch)
+                if self.recorder:
+                    self.recorder.batch(batch)
+        return rows
+
+    def _wait_for_unready(self, waiting: int) -> None:
+        """The next record was reserved and is not filled: its thread is held up, or gone
+        for good (killed, cancelled), and nobody will ever fill it."""
+        now_ns = lib.pump_core_now_ns()
+        if self._unready_ns == 0:
+            self._unready_ns = now_ns
+        elif waiting > FAR_BEHIND or now_ns - self._unready_ns > UNREADY_NS:
+            self._unready_ns = 0
+            skipped = self.mapping.skip()
+            log.info("skipped %d records behind one that nobody fills", skipped)
+            if self.recorder:
+                self.recorder.lost(skipped, trace.LOST_RING_FULL)
+            self.model.forget_window()
+            self._lose()
+
+    def _lose(self) -> None:
+        """Something was missed: read the table, and have names and parameters told again."""
+        self.mapping.ask_again()
+        self._stale = True
 
     def finish_recording(self) -> None:
         """Read what the client left in the ring, and close the recording."""

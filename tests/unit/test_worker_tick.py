@@ -423,3 +423,42 @@ def test_a_program_that_synchronises_after_each_operation_is_not_robbed_of_its_m
         worker.tick()
     tally = worker.model.tally(0)
     assert tally.hit == tally.blocks == 270
+
+
+def test_a_record_that_nobody_ever_fills_does_not_stop_the_worker(
+    make_client: MakeClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = make_client(1000)
+    worker = Worker(client.mapping, by_name("window"))
+    slot = client.alloc(2)
+    worker.tick()
+    client.launch([slot])
+    client.shm.header.event_tail += 1  # reserved by a thread that was cancelled
+    client.launch([slot])
+    worker.tick()
+    worker.tick()
+    assert worker.model.totals().window_depth == 1, "patience: it may only be held up"
+    monkeypatch.setattr("pumpd.worker.UNREADY_NS", 0)
+    worker.tick()
+    client.launch([slot])
+    worker.tick()
+    assert worker.model.totals().window_depth == 1
+    assert worker.model.totals().observed_seq == 3
+
+
+def test_a_record_that_is_filled_late_is_read_when_it_is(make_client: MakeClient) -> None:
+    client = make_client(1000)
+    worker = Worker(client.mapping, by_name("window"))
+    slot = client.alloc(2)
+    worker.tick()
+    for _ in range(lib.PUMP_EVENT_SLOTS * 3 // 4):
+        client.launch([slot])
+    position = client.shm.header.event_tail
+    client.launch([slot])
+    late = client.shm.events[position % lib.PUMP_EVENT_SLOTS]
+    turn, late.turn = late.turn, 0
+    worker.tick()  # far behind: everything ready is skipped, and no more
+    assert client.mapping.backlog() == 1
+    late.turn = turn
+    worker.tick()
+    assert worker.model.totals().window_depth == 1
