@@ -7,17 +7,19 @@
  *  2. The word was a number, or half a pointer, in another launch of this
  *     function: it is padding that holds an old pointer now; unused. (Unless the
  *     argument keeps being confirmed, below.)
- *  3. The places where something else begins behind the pointer, and the
+ *  3. A range of at most 1 GiB in which nothing else was ever seen is one tensor: all
+ *     of it is used.
+ *  4. The places where something else begins behind the pointer, and the
  *     segment's end, are believable ends. A distance to one that an integer of
  *     the parameters times an element size, or a product of two, equals exactly is
  *     *confirmed*: it gets a vote for this shape of launch, and its formula gets
  *     support for this argument of the function, whatever the shape. Votes and
  *     formulas together choose (extents_formula.c). A choice that stayed the same
  *     a few times is settled and only examined now and then.
- *  4. Nothing confirmed yet: the known number of elements times the likely
+ *  5. Nothing confirmed yet: the known number of elements times the likely
  *     element size; what a tensor of this launch that covers the pointer leaves
  *     (views such as query, key and value in one tensor); the length last seen at
- *     this start; a range that is one tensor: all of it; else the nearest end,
+ *     this start; else the nearest end,
  *     but no longer than the longest confirmed tensor of the launch, or than its
  *     integers can express.
  * What was exact or confirmed becomes the length of its start, and starts inside
@@ -36,10 +38,11 @@
 
 #include "extents_state.h"
 
-#define SETTLED 3u         /* equal examinations in a row */
-#define EXAMINE_EVERY 8u   /* launches between examinations once settled */
-#define SMALL_BYTES 65536u /* bound for a table kernel's other pointers */
-#define WHOLE_PART 2u      /* a lone tensor fills more than 1 / this of its range */
+#define SETTLED 3u              /* equal examinations in a row */
+#define EXAMINE_EVERY 8u        /* launches between examinations once settled */
+#define SMALL_BYTES 65536u      /* bound for a table kernel's other pointers */
+#define LONE_BYTES (1ull << 30) /* a larger range may be an arena at its first use */
+#define WHOLE_PART 2u           /* a lone tensor fills more than 1 / this of its range */
 
 /* How the length of a pointer came to be known. */
 #define STATE_UNUSED 0
@@ -133,7 +136,7 @@ static void cast_vote(struct extents_vote *vote, uint32_t units) {
   vote->votes[at] = 1;
 }
 
-/* Rule 3, in full: looks at all believable ends. Returns units; 0: no belief. */
+/* Rule 4, in full: looks at all believable ends. Returns units; 0: no belief. */
 static uint32_t examine(struct launch *launch, uint32_t i, struct extents_vote *vote) {
   struct extents_template *template = template_of(launch, i);
   uint64_t distances[EXTENTS_CANDIDATES + 1];
@@ -158,6 +161,11 @@ static uint32_t examine(struct launch *launch, uint32_t i, struct extents_vote *
                         (uint32_t)(room_of(launch, i) / EXTENTS_UNIT_BYTES));
 }
 
+/* Nothing but this one tensor was ever seen in the range. */
+static bool is_lone(const struct launch *launch, uint32_t i) {
+  return launch->segments[i]->count == 1 && launch->pointers[i].offset_bytes == 0;
+}
+
 static void believe(struct launch *launch, uint32_t i) {
   struct extents_vote *vote = vote_of(launch, i);
   uint64_t room_bytes = room_of(launch, i);
@@ -173,7 +181,9 @@ static void believe(struct launch *launch, uint32_t i) {
     }
   }
   vote->seen++;
-  if (vote->settled_units != 0) {
+  if (is_lone(launch, i) && launch->segments[i]->length_bytes <= LONE_BYTES) {
+    conclude(launch, i, STATE_SURE, room_bytes);
+  } else if (vote->settled_units != 0) {
     conclude(launch, i, STATE_SURE, (uint64_t)vote->settled_units * EXTENTS_UNIT_BYTES);
   } else if (launch->elements[i] != 0) {
     uint64_t size = launch->function->named.element_bytes;
@@ -193,7 +203,7 @@ static uint64_t expressible(struct launch *launch, uint32_t i, uint64_t bytes) {
   return (uint64_t)vote->cap_units * EXTENTS_UNIT_BYTES;
 }
 
-/* Rule 4. `longest` is the longest sure length of the launch. */
+/* Rule 5. `longest` is the longest sure length of the launch. */
 static void guess(struct launch *launch, uint32_t i, uint64_t longest) {
   const struct extents_segment *segment = launch->segments[i];
   uint64_t offset = launch->pointers[i].offset_bytes;
@@ -215,7 +225,7 @@ static void guess(struct launch *launch, uint32_t i, uint64_t longest) {
     return;
   }
   uint64_t bytes = extents_nearest(segment, offset);
-  bool lone = offset == 0 && segment->count == 1;
+  bool lone = is_lone(launch, i);
   if (table_rest) {
     bytes = bytes < SMALL_BYTES ? bytes : SMALL_BYTES;
   } else if (launch->shape != NULL && (lone || longest == 0)) {
