@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from pump.model.bounds import REFRESH_BLOCKS, WATERMARK
+from pump.model.bounds import REFRESH_BLOCKS, SLICE_BLOCKS_LEAST, WATERMARK
 from pump.model.view import NO_BLOCKS, NOT_NEEDED, NOTHING, Blocks, Decision, View
 
 FAR_AWAY = NOT_NEEDED >> 1
@@ -37,7 +37,10 @@ class Window:
         else:
             room_taken = np.add.accumulate(view.missing_takes_room, dtype=np.int64)
             fitting = int(room_taken.searchsorted(max(0, free), side="right"))
-        to_gpu = view.missing[: min(fitting, view.to_gpu_credit)]
+        count = min(fitting, view.to_gpu_credit)
+        if count < min(missing, SLICE_BLOCKS_LEAST) and view.arriving + view.leaving:
+            count = 0  # what is on its way soon lets a whole slice go
+        to_gpu = view.missing[:count]
         to_host, short = self._make_room(view, homed, spare)
         if view.missing_doubted and len(to_host):
             # One in doubt may be needed and yet make way for something needed sooner.
@@ -76,7 +79,10 @@ class Window:
             served = served if worth[stop] else stop
         if served == homeless and len(uses) > homeless:
             served += int(np.count_nonzero(uses[homeless:] > FAR_AWAY))
-        return view.leavers[: min(overshoot, wanted) + served], served < min(homeless, credit)
+        count = min(overshoot, wanted) + served
+        if count < SLICE_BLOCKS_LEAST and view.leaving:
+            count = 0
+        return view.leavers[:count], served < min(homeless, credit)
 
     def _refresh(self, view: View, to_host: Blocks) -> Blocks:
         """Choose resident blocks whose prefetch makes them the driver's youngest.

@@ -202,3 +202,20 @@ def test_no_block_is_sent_both_ways_by_one_decision() -> None:
     decision = Window().decide(view)
     assert decision.to_host.tolist() == [5]
     assert decision.to_gpu.tolist() == []
+
+
+def test_credit_that_comes_back_in_pieces_is_kept_until_a_slice_can_go() -> None:
+    missing = {block: 5 for block in range(10)}
+    view = make_view(budget=100, missing=missing, arriving=4, to_gpu_credit=3)
+    assert Window().decide(view).to_gpu.tolist() == []
+    assert len(Window().decide(view._replace(to_gpu_credit=4)).to_gpu) == 4
+    assert len(Window().decide(view._replace(arriving=0)).to_gpu) == 3, "nothing else would come"
+    few = make_view(budget=100, missing={1: 5, 2: 6}, arriving=4)
+    assert few.to_gpu_credit == 32 and Window().decide(few).to_gpu.tolist() == [1, 2]
+
+
+def test_room_is_made_by_whole_slices_while_some_is_being_made() -> None:
+    resident = dict.fromkeys(range(100, 110), 90)
+    view = make_view(budget=12, missing={1: 1, 2: 2, 3: 3, 4: 4}, resident=resident, leaving=2)
+    assert Window().decide(view).to_host.tolist() == [], "two more would do, and two are leaving"
+    assert len(Window().decide(view._replace(leaving=0, budget=10)).to_host) == 4
