@@ -97,12 +97,15 @@ def _kernel_lines(found: dict[str, Any]) -> list[str]:
     kernels = found["kernel_list"]
     if not kernels:
         return []
-    lines = ["", "   launches   time (an estimate from markers)   kernel"]
+    lines = ["", "   launches   time (rough estimate)   kernel"]
+    whole = sum(kernel["estimated_seconds"] or 0.0 for kernel in kernels)
     by_time = sorted(kernels, key=lambda kernel: -(kernel["estimated_seconds"] or 0.0))
     for kernel in by_time[:KERNELS_SHOWN]:
         seconds = kernel["estimated_seconds"]
-        text = "not known" if seconds is None else f"{seconds:.4f} s"
-        lines.append(f"{kernel['count']:>11,}   {text:>30}   {_plain(kernel['name'], True)}")
+        text = "not known"
+        if seconds is not None:  # what is small among large ones is not resolved
+            text = f"about {seconds:.2g} s" if seconds >= 0.01 * whole else "under 1 %"
+        lines.append(f"{kernel['count']:>11,}   {text:>21}   {_plain(kernel['name'], True)}")
     if len(kernels) > KERNELS_SHOWN:
         lines.append(f"            and {len(kernels) - KERNELS_SHOWN} more (--json lists all)")
     return lines

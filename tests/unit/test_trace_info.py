@@ -161,9 +161,9 @@ def test_markers_far_apart_still_tell_slow_kernels_from_fast_ones() -> None:
         estimate.progress(1, seq[15::16], np.array(times))
     found = estimate.seconds()
     assert sum(found.values()) == pytest.approx(sum(spent.values()), rel=0.01)
-    assert found["slow"] == pytest.approx(spent["slow"], rel=0.02)
-    assert found["middle"] == pytest.approx(spent["middle"], rel=0.05)
-    assert found["fast"] == pytest.approx(spent["fast"], rel=0.5)
+    assert found["slow"] == pytest.approx(spent["slow"], rel=0.05)
+    assert found["middle"] == pytest.approx(spent["middle"], rel=0.25)
+    assert found["fast"] < 0.02 * sum(found.values())
 
 
 def test_time_in_which_nothing_was_issued_is_no_kernels_time() -> None:
