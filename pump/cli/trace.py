@@ -94,6 +94,8 @@ def _gpu_lines(found: dict[str, Any]) -> list[str]:
 
 
 def _kernel_lines(found: dict[str, Any]) -> list[str]:
+    from pump.trace.estimate import RESOLVED
+
     kernels = found["kernel_list"]
     if not kernels:
         return []
@@ -103,8 +105,9 @@ def _kernel_lines(found: dict[str, Any]) -> list[str]:
     for kernel in by_time[:KERNELS_SHOWN]:
         seconds = kernel["estimated_seconds"]
         text = "not known"
-        if seconds is not None:  # what is small among large ones is not resolved
-            text = f"about {seconds:.2g} s" if seconds >= 0.01 * whole else "under 1 %"
+        if seconds is not None:
+            little = seconds < RESOLVED * whole
+            text = f"under {RESOLVED:.0%}" if little else f"about {seconds:.2g} s"
         lines.append(f"{kernel['count']:>11,}   {text:>21}   {_plain(kernel['name'], True)}")
     if len(kernels) > KERNELS_SHOWN:
         lines.append(f"            and {len(kernels) - KERNELS_SHOWN} more (--json lists all)")

@@ -16,7 +16,7 @@ from trace_rows import RowMaker, random_record
 
 from pump.trace import format as form
 from pump.trace import records as rec
-from pump.trace.estimate import Estimate
+from pump.trace.estimate import RESOLVED, Estimate
 from pump.trace.info import summary
 from pump.trace.writer import TraceWriter
 
@@ -141,8 +141,9 @@ def test_a_resync_replaces_what_was_believed_live(tmp_path: Path) -> None:
     assert found["resyncs"] == 1
 
 
-def test_markers_far_apart_still_tell_slow_kernels_from_fast_ones() -> None:
-    dice = random.Random(3)
+@pytest.mark.parametrize("seed", range(5))
+def test_markers_far_apart_still_tell_slow_kernels_from_fast_ones(seed: int) -> None:
+    dice = random.Random(seed)
     truth_ns = {"slow": 1_000_000, "middle": 100_000, "fast": 5_000}
     estimate = Estimate()
     keys = {name: estimate.key(name) for name in truth_ns}
@@ -161,9 +162,9 @@ def test_markers_far_apart_still_tell_slow_kernels_from_fast_ones() -> None:
         estimate.progress(1, seq[15::16], np.array(times))
     found = estimate.seconds()
     assert sum(found.values()) == pytest.approx(sum(spent.values()), rel=0.01)
-    assert found["slow"] == pytest.approx(spent["slow"], rel=0.05)
+    assert found["slow"] == pytest.approx(spent["slow"], rel=0.1)
     assert found["middle"] == pytest.approx(spent["middle"], rel=0.25)
-    assert found["fast"] < 0.02 * sum(found.values())
+    assert found["fast"] < RESOLVED * sum(found.values())
 
 
 def test_time_in_which_nothing_was_issued_is_no_kernels_time() -> None:
