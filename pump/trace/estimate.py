@@ -7,8 +7,8 @@ stretches (least squares by multiplicative steps), scaled so that all operations
 take as long as all stretches. Streams that run side by side are each counted in full.
 
 How good: in one training on the virtual GPU, on a busy machine, kernels that take 205 us
-each came out between 136 and 245 us; all operations together within 1 %. A kind with less
-than RESOLVED of the time is not resolved: it may come out ten times too long, or at nothing.
+each came out between 141 and 276 us; all operations together within 1 %. A kind with less
+than RESOLVED of the time is not resolved: it may come out several times too long, or at nothing.
 Whoever shows these figures says that they are estimates.
 """
 
@@ -25,7 +25,7 @@ KEYS_MAX: Final = 512
 PENDING_MAX: Final = 1 << 20
 """Operations kept while no marker comes; then the older half is given up."""
 STRETCHES_AT_ONCE: Final = 1024
-STEPS: Final = 50
+STEPS: Final = 200
 RESOLVED: Final = 0.05
 """Share of the time below which an estimate means no more than "little"."""
 
