@@ -17,6 +17,7 @@ import pytest
 from conftest import BIN
 
 from pump.wire.abi import SHM_BYTES, lib
+from pumpd.link import answers
 
 HELLO = struct.Struct("<QIIQ40x")
 WELCOME = struct.Struct("<QIIQ40x")
@@ -34,7 +35,7 @@ def pumpd(tmp_path: Path) -> Iterator[Path]:
         stdout=log,
         stderr=log,
     )
-    assert pumpds.wait_for(path.exists)
+    assert pumpds.wait_for(lambda: answers(str(path)))
     yield path
     assert process.poll() is None, "pumpd has survived"
     process.terminate()
