@@ -4,6 +4,7 @@ Not a test. Parameters are bytes in which pointers stand as words; `Client` find
 shim would, in the ranges that it was told.
 """
 
+import hashlib
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -70,7 +71,8 @@ class Client:
         for argument in range(0, len(parameters) - 7, 8):
             if self.pointers(parameters[argument : argument + 8]):
                 masked[argument : argument + 8] = bytes(8)
-        return hash((bytes(masked), grid)) & (1 << 64) - 1
+        digest = hashlib.blake2b(bytes(masked) + repr(grid).encode(), digest_size=8).digest()
+        return int.from_bytes(digest, "little")
 
     def launch(
         self,
