@@ -20,8 +20,8 @@
 #include "observe.h"
 #include "pump_ring.h"
 
-/* Records whose lines are asked for ahead: those of a launch with nine pointers. */
-#define PREFETCHED 3u
+/* Records whose lines are asked for ahead: those of a launch with twelve pointers. */
+#define PREFETCHED 4u
 
 /* ---- extents -------------------------------------------------------------- */
 
@@ -76,15 +76,21 @@ _Static_assert(sizeof(((struct pump_event *)0)->extents) == PUMP_EVENT_PAYLOAD_B
                "a payload takes their place");
 
 /* Writes one record: the head of the event, or a MORE record, and `count` words. */
-static void fill(uint64_t position, const struct pump_event *head, bool more,
-                 const uint64_t *body, size_t count) {
+static inline void fill(uint64_t position, const struct pump_event *head, bool more,
+                        const uint64_t *body, size_t count) {
   struct pump_event *record = pump_event_at(pump_shm, position);
   uint64_t *to = (uint64_t *)record;
   const uint64_t *from = (const uint64_t *)head;
   /* Word by word, `turn` left alone: it is published last. */
+#pragma GCC unroll 8
   for (size_t i = 1; i < HEAD_WORDS; i++) PUMP_STORE(&to[i], from[i]);
   if (more) PUMP_STORE(&record->kind, PUMP_EVENT_MORE);
-  for (size_t i = 0; i < count; i++) PUMP_STORE(&to[HEAD_WORDS + i], body[i]);
+  if (count >= BODY_WORDS) {
+#pragma GCC unroll 16
+    for (size_t i = 0; i < BODY_WORDS; i++) PUMP_STORE(&to[HEAD_WORDS + i], body[i]);
+  } else {
+    for (size_t i = 0; i < count; i++) PUMP_STORE(&to[HEAD_WORDS + i], body[i]);
+  }
 }
 
 /* false: no room, which is counted. `words` words of body. */
@@ -94,8 +100,8 @@ static bool push(const struct pump_event *head, const uint64_t *body, size_t wor
   bool room = pump_event_reserve(pump_shm, records, &position);
   if (PUMP_LIKELY(room)) {
     for (uint64_t i = records; i-- > 0;) {
-      size_t first = i * BODY_WORDS, left = words - first;
-      fill(position + i, head, i > 0, body + first, left < BODY_WORDS ? left : BODY_WORDS);
+      size_t first = i * BODY_WORDS;
+      fill(position + i, head, i > 0, body + first, words - first);
       pump_event_publish(pump_shm, position + i);
     }
   } else {
@@ -155,16 +161,17 @@ static struct pump_token announce(struct pump_op *op, uint32_t kind, uint64_t fu
     PUMP_ADD(&pump_shm->shim_counters.extents_dropped, op->dropped);
   for (uint32_t i = 0; i < op->count; i++)
     token.touched_bytes += pump_range_touch(&op->extents[i], token.seq);
-  struct pump_event head = {
-      .seq = token.seq,
-      .time_ns = token.time_ns,
-      .function = function,
-      .kind = (uint16_t)kind,
-      .extent_count = (uint16_t)op->count,
-      .stream = token.stream_index,
-      .device = (uint16_t)place.device,
-      .extents_dropped = op->dropped < UINT16_MAX ? (uint16_t)op->dropped : UINT16_MAX,
-      .signature = op->signature};
+  struct pump_event head; /* but for the extents, which push does not look at */
+  head.seq = token.seq;
+  head.time_ns = token.time_ns;
+  head.function = function;
+  head.kind = (uint16_t)kind;
+  head.extent_count = (uint16_t)op->count;
+  head.stream = token.stream_index;
+  head.device = (uint16_t)place.device;
+  head.extents_dropped = op->dropped < UINT16_MAX ? (uint16_t)op->dropped : UINT16_MAX;
+  head.payload_bytes = 0;
+  head.signature = op->signature;
   push_extents(&head, op->extents);
   return token;
 }

@@ -38,11 +38,11 @@ static uint64_t stir(uint64_t x) {
 static uint64_t word_for(uint64_t what) {
   uint64_t since = (uint64_t)PUMP_LOAD(&pump_shm->header.resend) << 32 ^
                    (uint64_t)PUMP_LOAD(&mappings) << 48 ^ pump_params_epoch();
-  return (what ^ stir(since)) | 1;
+  return (what ^ since * 0xd6e8feb86659fd93u) | 1;
 }
 
 static uint64_t *set_for(uint64_t what) {
-  return told[stir(what) % SETS];
+  return told[(what >> 32) % SETS]; /* both kinds of `what` are hashes */
 }
 
 static bool was_told(uint64_t what, uint64_t word) {

@@ -148,8 +148,10 @@ static uint64_t stir(uint64_t x) {
 
 uint64_t pump_words_signature(const struct pump_words *words,
                               const struct pump_launch *launch) {
-  uint64_t h = words->hash + stir((uint64_t)(uintptr_t)launch->function);
-  for (int i = 0; i < 3; i++)
-    h = stir(h ^ ((uint64_t)launch->grid[i] << 32 | launch->block[i]));
+  /* Where they stand: at bytes that no parameter has. */
+  uint64_t h = words->hash + term((uint64_t)(uintptr_t)launch->function, UINT64_MAX / 2);
+  for (uint64_t i = 0; i < 3; i++)
+    h += term((uint64_t)launch->grid[i] << 32 | launch->block[i], UINT64_MAX / 2 + 1 + i);
+  h = stir(h);
   return h == 0 ? 1 : h;
 }
