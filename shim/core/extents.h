@@ -4,9 +4,10 @@
  * them, so a launch shows where its tensors begin, not where they end. This
  * module believes an end for each pointer, from integer parameters, by-value
  * pointer tables, copies and the places where other tensors begin. It does no
- * I/O, looks at no clock, starts no thread, keeps bounded memory (about 16 MiB,
- * touched as it is needed) and answers the same calls always in the same way.
- * Not thread-safe: one learner per worker. The rule is told in extents.c.
+ * I/O, looks at no clock, starts no thread, keeps bounded memory (11 MiB, touched
+ * as it is needed, and up to 12 MiB of starts) and answers the same calls always
+ * in the same way. Not thread-safe: one learner per worker. The rule is told in
+ * extents.c, its scores in docs/extents.md.
  *
  * Words: a segment is one live range (slot, generation); a start is an offset in
  * it at which a tensor was seen to begin; an argument is the byte offset of a
@@ -58,7 +59,8 @@ void pump_extents_params(struct pump_extents *learner, uint64_t function,
 
 /* A kernel launch with all its distinct pointers into live ranges. Fills the
  * believed length behind each (never beyond its range; 0: not used, or the
- * range is not known here), learns, and returns how many are not 0. */
+ * range is not known here), learns, and returns how many are not 0. Pointers
+ * beyond PUMP_MAX_EXTENTS get 0. */
 uint32_t pump_extents_kernel(struct pump_extents *learner, uint64_t function,
                              uint64_t signature, uint32_t count,
                              const struct pump_pointer *pointers, uint64_t *length_bytes);
