@@ -88,8 +88,10 @@ SCENARIO(a_free_waits_for_both_slices_in_flight_and_cancels_what_is_queued) {
   CHECK(pthread_create(&thread, NULL, (void *(*)(void *))(void *)harness_free,
                        (void *)(uintptr_t)slot) == 0);
   harness_sleep_us(20000);
+  uint64_t begin_ns = pump_now_ns();
   PUMP_STORE(&fake.late, 0);
   pthread_join(thread, NULL);
+  CHECK(pump_now_ns() - begin_ns < 3000000000); /* it did not just lose patience */
   int moved = 0, dead = 0;
   for (int i = 0; i < 6; i++) {
     uint32_t result = worker_reap(0, PUMP_TO_GPU);

@@ -26,7 +26,15 @@ void pump_event_progress(uint32_t stream_index, uint64_t seq, uint64_t time_ns) 
   (void)stream_index, (void)seq, (void)time_ns;
 }
 
+static bool is_marker_thread(void) {
+  char name[16] = "";
+  pthread_getname_np(pthread_self(), name, sizeof name);
+  return strncmp(name, "pump-mark", 9) == 0;
+}
+
 uint64_t pump_now_ns(void) {
+  uint32_t slow_us = PUMP_LOAD(&fake.slow_clock_us);
+  if (slow_us != 0 && is_marker_thread()) harness_sleep_us(slow_us);
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
   return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
