@@ -47,7 +47,7 @@ DEVICES_EVERY: Final = 64
 """Ticks after which the devices' figures are read again though no event came."""
 
 QUIET_NS: Final = 1_000_000
-"""And once nothing has happened for that long."""
+"""And once nothing has happened for that long; at least PUMP_BELL_GRACE_NS."""
 
 BATCHES_AT_ONCE: Final = 8
 """Batches of 4,096 rows read in one tick, so that a flood cannot keep it from deciding."""
@@ -77,7 +77,6 @@ class Worker:
         """Since when the next record has been reserved without being filled; 0: it is not."""
         self._spin_ns = 0
         self._ticks = self._resyncs = self._catch_ups = 0
-        self._published = False
 
     # ---- one tick ----------------------------------------------------------------------
 
@@ -98,22 +97,24 @@ class Worker:
         if self.recorder:
             self.recorder.tick()
         self._ticks += 1
-        self._published = False
         now_ns = lib.pump_core_now_ns()
         if now_ns - self.mapping.shm.header.worker_heartbeat_ns >= PUBLISH_NS:
             self.publish()
 
     def wait(self, seen_activity: int) -> None:
-        """Wait for the next event, completion or progress, or for SLEEP_NS."""
+        """Wait for the next event, completion or progress, or for SLEEP_NS.
+
+        Always a short sleep before the long one: a producer's ring of the bell may be
+        missed in the instant of falling asleep (`pump_bell_ring_later`).
+        """
         before = lib.pump_core_now_ns()
-        if not self._published:
-            if self.mapping.wait(seen_activity, self._spin_ns, QUIET_NS):
-                # Spinning pays only while records come faster than one could fall asleep.
-                gap = lib.pump_core_now_ns() - before
-                self._spin_ns = SPIN_NS if gap < SPIN_NS else 0
-                return
-            self.publish()
+        if self.mapping.wait(seen_activity, self._spin_ns, QUIET_NS):
+            # Spinning pays only while records come faster than one could fall asleep.
+            gap = lib.pump_core_now_ns() - before
+            self._spin_ns = SPIN_NS if gap < SPIN_NS else 0
+            return
         self._spin_ns = 0
+        self.publish()
         self.mapping.wait(seen_activity, 0, SLEEP_NS)
 
     def _read_devices(self) -> None:
@@ -243,7 +244,6 @@ class Worker:
 
     def publish(self) -> None:
         """Write heartbeat and counters for the shim's link and its summary."""
-        self._published = True
         self.mapping.shm.header.worker_heartbeat_ns = lib.pump_core_now_ns()
         totals, counters = self.model.totals(), self.counters
         counters.ticks = self._ticks
