@@ -221,11 +221,13 @@ int main(int argc, char **argv) {
     markers = LOAD(region->shim_counters.markers) - markers;
     signatures = LOAD(region->shim_counters.signatures) - signatures;
   }
-  printf("{\"added_ns\": %.2f, \"added_ns_p90\": %.2f, \"with_ns\": %.2f, "
+  printf("{\"added_ns\": %.2f, \"added_ns_p10\": %.2f, \"added_ns_p90\": %.2f, "
+         "\"with_ns\": %.2f, "
          "\"without_ns\": %.2f, \"operations\": %" PRIu64 ", \"dropped\": %" PRIu64
          ", \"markers\": %" PRIu64 ", \"signatures\": %" PRIu64 ", \"worker\": %s}\n",
-         percentile(added, batches, 0.5), percentile(added, batches, 0.9),
-         percentile(with, batches, 0.5), percentile(without, batches, 0.5), operations,
-         dropped, markers, signatures, region == NULL ? "false" : "true");
+         percentile(added, batches, 0.5), percentile(added, batches, 0.1),
+         percentile(added, batches, 0.9), percentile(with, batches, 0.5),
+         percentile(without, batches, 0.5), operations, dropped, markers, signatures,
+         region == NULL ? "false" : "true");
   return 0;
 }

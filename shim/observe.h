@@ -143,9 +143,9 @@ void pump_place_forget(void);
 
 /* ---- parameters (observe_params.c) --------------------------------------- */
 
-/* Reads a launch's arguments: every pointer among them becomes an extent of `op`, the
- * rest the signature. */
-void pump_params_scan(struct pump_op *op, const struct pump_launch *launch);
+/* Adds a launch's arguments to `words`, which it begins. */
+struct pump_words;
+void pump_params_scan(struct pump_words *words, const struct pump_launch *launch);
 
 /* Copies the parameter buffer as the kernel gets it, gaps as zeros, and cuts it at
  * `room`. Returns its whole size, 0 when that is not known. */
@@ -170,7 +170,7 @@ struct pump_words {
   struct pump_word {
     uint64_t word, terms; /* terms: of all places where it stands */
     uint32_t offset;      /* of the first of them */
-    uint32_t unused;
+    uint32_t hint;        /* of the look-up */
   } words[PUMP_WORD_MOST];
   uint16_t places[PUMP_WORD_PLACES]; /* open addressing: number of a word + 1 */
 };
@@ -180,6 +180,8 @@ void pump_words_begin(struct pump_words *words, size_t parameter_bytes);
 /* One parameter, or one buffer: it stands `offset` bytes into all of them. */
 void pump_words_add(struct pump_words *words, const void *memory, size_t bytes,
                     uint64_t offset);
+/* Once all are added. Something else may be done in between: memory is sent for. */
+void pump_words_look_ahead(struct pump_words *words);
 void pump_words_resolve(struct pump_words *words, struct pump_op *op);
 /* Never 0. */
 uint64_t pump_words_signature(const struct pump_words *words,

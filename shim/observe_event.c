@@ -9,9 +9,10 @@
  * Nobody waits here. A full ring drops the event and counts it; the worker then
  * recovers from the range table, whose last_use_seq is written in any case.
  *
- * What a launch costs is mostly memory that somebody else has written last: the ring's
- * records, the newest number. Those lines are asked for before the parameters are
- * read, and nothing here waits for a store to arrive (see pump_bell_ring_later).
+ * What a launch costs is mostly memory: ranges that nobody has looked at for long, ring
+ * records that the worker has read last, the newest number. So all of it is sent for
+ * before any is needed, and nothing here waits for a store to arrive (see
+ * pump_bell_ring_later).
  */
 #include <errno.h>
 #include <string.h>
@@ -128,15 +129,15 @@ bool pump_event_payload(const struct pump_event *head, const void *payload, size
   return push(&event, words, count);
 }
 
-/* The worker's last reads have left these lines with it. */
-static void prefetch_records(void) {
+/* Sends for the lines of the next records, from number `first` up to `end`: the worker's
+ * last reads have left them with it. */
+static void prefetch_records(uint64_t first, uint64_t end) {
   uint64_t tail = PUMP_LOAD(&pump_shm->header.event_tail);
-  for (uint64_t i = 0; i < PREFETCHED; i++) {
+  for (uint64_t i = first; i < end; i++) {
     const char *record = (const char *)pump_event_at(pump_shm, tail + i);
     __builtin_prefetch(record, 1);
     __builtin_prefetch(record + 64, 1);
   }
-  __builtin_prefetch(&pump_shm->header.next_seq, 1);
 }
 
 /* ---- operations ----------------------------------------------------------- */
@@ -153,8 +154,8 @@ static bool capturing(CUstream stream) {
 
 /* Inside a bracket. */
 static struct pump_token announce(struct pump_op *op, uint32_t kind, uint64_t function,
-                                  struct pump_place place) {
-  struct pump_token token = {.time_ns = pump_now_ns(), .stream_index = place.stream_index};
+                                  struct pump_place place, uint64_t now_ns) {
+  struct pump_token token = {.time_ns = now_ns, .stream_index = place.stream_index};
   token.seq = PUMP_ADD(&pump_shm->header.next_seq, 1);
   PUMP_ADD(&pump_shm->shim_counters.operations, 1);
   if (PUMP_UNLIKELY(op->dropped != 0))
@@ -186,7 +187,8 @@ static void issued(struct pump_token token, struct pump_at at) {
 static struct pump_token announce_at(struct pump_op *op, uint32_t kind, uint64_t function,
                                      struct pump_at at) {
   struct pump_token none = {0, 0, 0, 0};
-  return capturing(at.stream) ? none : announce(op, kind, function, pump_place_of(at));
+  if (capturing(at.stream)) return none;
+  return announce(op, kind, function, pump_place_of(at), pump_now_ns());
 }
 
 void pump_op_report(struct pump_op *op, uint32_t kind, uint64_t function,
@@ -203,13 +205,20 @@ void pump_launch_report(const struct pump_launch *launch, struct pump_at at) {
   struct pump_bracket bracket = pump_bracket_open();
   if (PUMP_LIKELY(!capturing(at.stream))) {
     struct pump_op op;
-    prefetch_records();
+    struct pump_words words;
+    pump_params_scan(&words, launch);
+    pump_words_look_ahead(&words);
+    /* What needs none of that memory, while it comes. */
+    prefetch_records(0, PREFETCHED);
+    __builtin_prefetch(&pump_shm->header.next_seq, 1);
     struct pump_place place = pump_place_of(at);
+    uint64_t now_ns = pump_now_ns(), function = (uint64_t)(uintptr_t)launch->function;
     pump_op_begin(&op);
-    pump_params_scan(&op, launch);
+    pump_words_resolve(&words, &op);
+    op.signature = pump_words_signature(&words, launch);
+    prefetch_records(PREFETCHED, op.count / PUMP_EVENT_EXTENTS + 1);
     pump_tell_launch(launch, op.signature);
-    struct pump_token token =
-        announce(&op, PUMP_EVENT_KERNEL, (uint64_t)(uintptr_t)launch->function, place);
+    struct pump_token token = announce(&op, PUMP_EVENT_KERNEL, function, place, now_ns);
     if (PUMP_UNLIKELY(launch->chained)) pump_progress_chained(token.stream_index);
     issued(token, at);
   }

@@ -161,25 +161,22 @@ static void say_nothing_known(void) {
                 "12.4 on): launches are left to demand paging");
 }
 
-void pump_params_scan(struct pump_op *op, const struct pump_launch *launch) {
-  struct pump_words words;
+void pump_params_scan(struct pump_words *words, const struct pump_launch *launch) {
   if (launch->params != NULL) {
     bool owned;
     struct layout *layout = layout_of(launch->function, &owned);
-    pump_words_begin(&words, layout == NULL ? 0 : layout->parameter_bytes);
+    pump_words_begin(words, layout == NULL ? 0 : layout->parameter_bytes);
     for (uint32_t i = 0; layout != NULL && i < layout->count; i++)
-      pump_words_add(&words, launch->params[i], layout->parts[i].bytes,
+      pump_words_add(words, launch->params[i], layout->parts[i].bytes,
                      layout->parts[i].offset);
     if (layout == NULL) say_nothing_known();
     if (owned) free(layout);
   } else {
     size_t bytes = 0;
     const void *buffer = launch->extra == NULL ? NULL : buffer_of(launch->extra, &bytes);
-    pump_words_begin(&words, bytes);
-    if (buffer != NULL) pump_words_add(&words, buffer, bytes, 0);
+    pump_words_begin(words, bytes);
+    if (buffer != NULL) pump_words_add(words, buffer, bytes, 0);
   }
-  pump_words_resolve(&words, op);
-  op->signature = pump_words_signature(&words, launch);
 }
 
 /* As much of one parameter as there is room for. */

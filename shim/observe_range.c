@@ -3,7 +3,7 @@
  * It is not an allocator and calls no driver function.
  *
  * DESIGN. The table in the shared region is for the worker; the shim itself
- * decides from `mirrors`, private memory with the same slots, because the other
+ * decides from `pump_mirrors`, private memory with the same slots, because the other
  * side can write to the region. Both change under pump_range_lock only.
  *
  * The index maps a block number (address / 2 MiB) to slot + 1. Converted ranges
@@ -22,50 +22,23 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "observe.h"
+#include "observe_index.h"
 #include "pump_ring.h"
 
-#define BLOCK_SHIFT 21
-#define LEAF_BITS 13
-#define LEAF_WORDS (1u << LEAF_BITS)
-#define TOP_WORDS (1u << 13)
-#define ADDRESS_END (1ull << 47)
 #define NO_SLOT UINT32_MAX
 /* A pointer into a range counts for at most so much when the bytes are added up after
  * which a marker is due: about what a tensor has. */
 #define INSIDE_BYTES (4u * PUMP_BLOCK_BYTES)
 
-_Static_assert(PUMP_BLOCK_BYTES == 1 << BLOCK_SHIFT, "the index counts blocks");
-
-/* One cache line: a look-up costs one of these beside a word of the index. */
-struct mirror {
-  uint64_t state; /* generation << 32 | kind; kind 0: no live range */
-  uint64_t base;
-  uint64_t length_bytes;
-  uint64_t requested_bytes;
-  uint32_t device;
-  /* under the lock only: */
-  uint32_t next_free;
-  CUcontext context;
-  uint64_t alloc_seq;
-  uint64_t unused;
-} __attribute__((aligned(64)));
-_Static_assert(sizeof(struct mirror) == 64, "one cache line");
-
 pthread_mutex_t pump_range_lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* All three change under pump_range_lock; leaves and mirrors are read without. */
-static uint32_t *top[TOP_WORDS];
-static struct mirror mirrors[PUMP_MAX_RANGES];
+/* Both and slots_used change under pump_range_lock; see observe_index.h. */
+uint32_t *pump_index_top[TOP_WORDS];
+struct pump_mirror pump_mirrors[PUMP_MAX_RANGES];
 static uint32_t slots_used, first_free = NO_SLOT;
 
 /* No live range reaches beyond these; they only ever grow apart. */
 struct pump_range_bounds pump_range_bounds = {.low = UINT64_MAX};
-
-static uint32_t *index_word(uint64_t block) {
-  uint32_t *leaf = PUMP_LOAD_ACQUIRE(&top[block >> LEAF_BITS]);
-  return leaf == NULL ? NULL : &leaf[block & (LEAF_WORDS - 1)];
-}
 
 /* The blocks that the bytes wholly own: [*first, *end). */
 static void owned_blocks(uint64_t base, uint64_t length, uint64_t *first, uint64_t *end) {
@@ -76,11 +49,11 @@ static void owned_blocks(uint64_t base, uint64_t length, uint64_t *first, uint64
 /* Makes sure that every block has a leaf: 0 or -ENOMEM. */
 static int index_prepare(uint64_t first, uint64_t end) {
   for (uint64_t i = first >> LEAF_BITS; i <= (end - 1) >> LEAF_BITS; i++) {
-    if (top[i] != NULL) continue;
+    if (pump_index_top[i] != NULL) continue;
     void *leaf = mmap(NULL, LEAF_WORDS * sizeof(uint32_t), PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (leaf == MAP_FAILED) return -ENOMEM;
-    PUMP_STORE_RELEASE(&top[i], leaf);
+    PUMP_STORE_RELEASE(&pump_index_top[i], leaf);
   }
   return 0;
 }
@@ -93,7 +66,7 @@ static void index_fill(uint64_t first, uint64_t end, uint32_t value) {
 /* Writes the worker's copy of a slot from its mirror. `version` is even afterwards
  * whatever somebody else has put there. */
 static void write_record(uint32_t slot) {
-  const struct mirror *mirror = &mirrors[slot];
+  const struct pump_mirror *mirror = &pump_mirrors[slot];
   struct pump_range *range = &pump_shm->ranges[slot];
   uint64_t state = PUMP_LOAD(&mirror->state);
   PUMP_STORE(&range->version, PUMP_LOAD(&range->version) & ~(uint64_t)1);
@@ -123,7 +96,7 @@ void pump_range_republish(void) {
 
 /* Brings the range to life in info->slot, whose generation is already a new one. */
 static void enliven(struct pump_range_info *info, uint64_t first, uint64_t end) {
-  struct mirror *mirror = &mirrors[info->slot];
+  struct pump_mirror *mirror = &pump_mirrors[info->slot];
   uint64_t generation = PUMP_LOAD(&mirror->state) >> 32;
   if (generation == 0) generation = 1;
   info->generation = (uint32_t)generation;
@@ -147,7 +120,7 @@ static void enliven(struct pump_range_info *info, uint64_t first, uint64_t end) 
 
 /* Takes the range in `slot` out of index and table; the slot stays taken. */
 static void retire(uint32_t slot, struct pump_range_info *info) {
-  struct mirror *mirror = &mirrors[slot];
+  struct pump_mirror *mirror = &pump_mirrors[slot];
   *info = (struct pump_range_info){.base = mirror->base,
                                    .length_bytes = mirror->length_bytes,
                                    .requested_bytes = mirror->requested_bytes,
@@ -166,7 +139,7 @@ static void retire(uint32_t slot, struct pump_range_info *info) {
 }
 
 static void give_back(uint32_t slot) {
-  mirrors[slot].next_free = first_free;
+  pump_mirrors[slot].next_free = first_free;
   first_free = slot;
 }
 
@@ -197,7 +170,7 @@ int pump_range_add(struct pump_range_info *info) {
     info->displaced_bytes = displace(first, end);
     if (first_free != NO_SLOT) {
       info->slot = first_free;
-      first_free = mirrors[info->slot].next_free;
+      first_free = pump_mirrors[info->slot].next_free;
     } else if (slots_used < PUMP_MAX_RANGES) {
       info->slot = slots_used++;
     } else {
@@ -219,7 +192,7 @@ int pump_range_remove(uint64_t base, struct pump_range_info *info) {
   if (word == NULL || PUMP_LOAD(word) == 0) return -ENOENT; /* not ours: no lock */
   pthread_mutex_lock(&pump_range_lock);
   uint32_t value = PUMP_LOAD(word);
-  bool found = value != 0 && mirrors[value - 1].base == base;
+  bool found = value != 0 && pump_mirrors[value - 1].base == base;
   if (found) retire(value - 1, info);
   pthread_mutex_unlock(&pump_range_lock);
   return found ? 0 : -ENOENT;
@@ -230,7 +203,7 @@ bool pump_range_remove_next(CUcontext context, uint32_t *cursor,
   bool found = false;
   pthread_mutex_lock(&pump_range_lock);
   for (; !found && *cursor < slots_used; ++*cursor) {
-    const struct mirror *mirror = &mirrors[*cursor];
+    const struct pump_mirror *mirror = &pump_mirrors[*cursor];
     found = (uint32_t)mirror->state != PUMP_RANGE_FREE && mirror->context == context;
     if (found) retire(*cursor, info);
   }
@@ -253,54 +226,9 @@ void pump_range_restore(struct pump_range_info *info) {
   pthread_mutex_unlock(&pump_range_lock);
 }
 
-/* Slot + 1 of the range that owns the block of `address`, 0: none. */
-static uint32_t index_value(uint64_t address) {
-  if (address >= ADDRESS_END) return 0;
-  const uint32_t *word = index_word(address >> BLOCK_SHIFT);
-  return word == NULL ? 0 : PUMP_LOAD_ACQUIRE(word);
-}
-
-/* Reads the mirror that the index has named for `address`; see DESIGN. */
-static bool read_mirror(uint32_t slot, uint64_t address, struct pump_hit *hit) {
-  const struct mirror *mirror = &mirrors[slot];
-  uint64_t state = PUMP_LOAD_ACQUIRE(&mirror->state);
-  /* Acquire, each: the second look at the state comes after all of them. */
-  uint64_t base = PUMP_LOAD_ACQUIRE(&mirror->base);
-  uint64_t length = PUMP_LOAD_ACQUIRE(&mirror->length_bytes);
-  uint64_t requested = PUMP_LOAD_ACQUIRE(&mirror->requested_bytes);
-  uint32_t device = PUMP_LOAD_ACQUIRE(&mirror->device);
-  if (PUMP_LOAD(&mirror->state) != state || (uint32_t)state == PUMP_RANGE_FREE)
-    return false;
-  if (address < base || address - base >= length) return false;
-  hit->slot = slot;
-  hit->generation = (uint32_t)(state >> 32);
-  hit->device = device;
-  hit->kind = (uint32_t)state;
-  hit->base = base;
-  hit->length_bytes = length;
-  hit->requested_bytes = requested;
-  return true;
-}
-
 bool pump_range_lookup(uint64_t address, struct pump_hit *hit) {
   uint32_t value = index_value(address);
   return value != 0 && read_mirror(value - 1, address, hit);
-}
-
-/* Index first, for all; then the mirrors, whose lines are on their way by then, as are
- * those that pump_range_touch will write. */
-void pump_range_look_up_all(const uint64_t *addresses, uint32_t count,
-                            struct pump_hit *hits) {
-  uint32_t values[PUMP_LOOK_UPS];
-  for (uint32_t i = 0; i < count; i++) {
-    values[i] = index_value(addresses[i]);
-    if (values[i] == 0) continue;
-    __builtin_prefetch(&mirrors[values[i] - 1], 0);
-    __builtin_prefetch(pump_shm->ranges[values[i] - 1].last_use_seq, 1);
-  }
-  for (uint32_t i = 0; i < count; i++)
-    if (values[i] == 0 || !read_mirror(values[i] - 1, addresses[i], &hits[i]))
-      hits[i].kind = PUMP_RANGE_FREE;
 }
 
 /* What the kernel reaches from a pointer is not known here. One that stands where the
@@ -319,7 +247,7 @@ static uint64_t argument_bytes(uint64_t range_bytes, uint64_t offset_bytes,
 }
 
 uint64_t pump_range_touch(const struct pump_extent *extent, uint64_t seq) {
-  const struct mirror *mirror = &mirrors[extent->slot];
+  const struct pump_mirror *mirror = &pump_mirrors[extent->slot];
   if (PUMP_LOAD_ACQUIRE(&mirror->state) >> 32 != extent->generation) return 0;
   uint64_t range_bytes = PUMP_LOAD(&mirror->length_bytes);
   uint64_t bytes = extent->length_access >> 2;
@@ -340,8 +268,9 @@ uint64_t pump_range_touch(const struct pump_extent *extent, uint64_t seq) {
 
 void pump_range_reset(void) {
   for (uint32_t i = 0; i < TOP_WORDS; i++)
-    if (top[i] != NULL) memset(top[i], 0, LEAF_WORDS * sizeof(uint32_t));
-  memset(mirrors, 0, slots_used * sizeof mirrors[0]);
+    if (pump_index_top[i] != NULL)
+      memset(pump_index_top[i], 0, LEAF_WORDS * sizeof(uint32_t));
+  memset(pump_mirrors, 0, slots_used * sizeof pump_mirrors[0]);
   slots_used = 0;
   first_free = NO_SLOT;
   pump_range_bounds.low = UINT64_MAX;

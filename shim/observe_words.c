@@ -1,12 +1,13 @@
 /* observe_words.c - the words of one launch's parameters: which of them are pointers,
  * and the hash of all others. It knows nothing of kernels and their layouts.
  *
- * DESIGN. Three steps, so that cache misses overlap and a table of five hundred words
+ * DESIGN. Four steps, so that cache misses overlap and a table of five hundred words
  * costs little more than reading it. Gather: every word is either hashed or, when its
  * value lies between the lowest and the highest live range, put aside; no branch
  * depends on the words. Sort: equal words are one candidate, since by-value tables
- * hold the same few addresses again and again, most of them stale. Resolve: candidates
- * are looked up many at a time.
+ * hold the same few addresses again and again, most of them stale. Look ahead: the
+ * index names each candidate's slot, and its cache lines are sent for, all at once.
+ * Resolve: they are there, or at least on their way together.
  *
  * The hash is a sum of one term for each word, a folded product of the word and where
  * it stands. So the terms need no order, and those of a candidate that turns out to
@@ -23,15 +24,19 @@
  */
 #include <string.h>
 
-#include "observe.h"
+#include "observe_index.h"
 #include "pump_ring.h"
 
 #define ODD_A 0x9e3779b97f4a7c15u
 #define ODD_B 0xd6e8feb86659fd93u
 
-/* What a word at byte `offset` adds to the hash. */
-static uint64_t term(uint64_t word, uint64_t offset) {
-  __uint128_t product = (__uint128_t)(word ^ (offset + 1) * ODD_A) * ODD_B;
+static uint64_t key_of(uint64_t offset) {
+  return (offset + 1) * ODD_A;
+}
+
+/* What a word adds to the hash that stands at a byte of that key. */
+static uint64_t term(uint64_t word, uint64_t key) {
+  __uint128_t product = (__uint128_t)(word ^ key) * ODD_B;
   return (uint64_t)product ^ (uint64_t)(product >> 64);
 }
 
@@ -56,7 +61,7 @@ static void sort(struct pump_words *words, uint64_t word, uint64_t offset) {
     if (number == 0) break;
     struct pump_word *known = &words->words[number - 1];
     if (known->word != word) continue;
-    known->terms += term(word, offset);
+    known->terms += term(word, key_of(offset));
     return;
   }
   if (words->count == PUMP_WORD_MOST) {
@@ -64,7 +69,7 @@ static void sort(struct pump_words *words, uint64_t word, uint64_t offset) {
     return;
   }
   words->words[words->count++] = (struct pump_word){
-      .word = word, .terms = term(word, offset), .offset = (uint32_t)offset};
+      .word = word, .terms = term(word, key_of(offset)), .offset = (uint32_t)offset};
   words->places[place] = (uint16_t)words->count;
 }
 
@@ -75,15 +80,15 @@ static void gather(struct pump_words *words, const char *memory, uint32_t count,
                    uint64_t offset) {
   uint8_t aside[CHUNK];
   uint32_t aside_count = 0;
-  uint64_t hash = words->hash;
+  uint64_t hash = words->hash, key = key_of(offset);
   const uint64_t low = words->low, span = words->span;
-  for (uint32_t i = 0; i < count; i++) {
+  for (uint32_t i = 0; i < count; i++, key += sizeof(uint64_t) * ODD_A) {
     uint64_t word;
     memcpy(&word, memory + i * sizeof word, sizeof word);
     bool candidate = word - low < span && (word & 3) == 0;
     aside[aside_count] = (uint8_t)i;
     aside_count += candidate;
-    hash += candidate ? 0 : term(word, offset + i * sizeof word);
+    hash += candidate ? 0 : term(word, key);
   }
   words->hash = hash;
   for (uint32_t i = 0; i < aside_count; i++) {
@@ -102,7 +107,7 @@ void pump_words_add(struct pump_words *words, const void *memory, size_t bytes,
     if (word - words->low < words->span)
       sort(words, word, offset);
     else
-      words->hash += term(word, offset);
+      words->hash += term(word, key_of(offset));
     return;
   }
   size_t count = bytes / sizeof word;
@@ -111,31 +116,29 @@ void pump_words_add(struct pump_words *words, const void *memory, size_t bytes,
            offset + i * sizeof word);
   if (bytes % sizeof word == 0) return;
   memcpy(&word, at + count * sizeof word, bytes % sizeof word);
-  words->hash += term(word, offset + count * sizeof word);
+  words->hash += term(word, key_of(offset + count * sizeof word));
 }
 
-static bool is_pointer(uint64_t word, const struct pump_hit *hit) {
-  uint32_t low = (uint32_t)word;
-  return hit->kind != PUMP_RANGE_FREE &&
-         ((low >= 0x10000u && low < 0xffff0000u) || word == hit->base);
+void pump_words_look_ahead(struct pump_words *words) {
+  for (uint32_t i = 0; i < words->count; i++)
+    look_ahead(words->words[i].word, &words->words[i].hint);
+}
+
+static bool is_pointer(const struct pump_word *word, struct pump_hit *hit) {
+  uint32_t low = (uint32_t)word->word;
+  return look_up_ahead(word->word, word->hint, hit) &&
+         ((low >= 0x10000u && low < 0xffff0000u) || word->word == hit->base);
 }
 
 void pump_words_resolve(struct pump_words *words, struct pump_op *op) {
+  struct pump_hit hit;
   op->dropped += words->beyond;
-  for (uint32_t first = 0; first < words->count; first += PUMP_LOOK_UPS) {
-    uint64_t addresses[PUMP_LOOK_UPS];
-    struct pump_hit hits[PUMP_LOOK_UPS];
-    uint32_t count = words->count - first;
-    if (count > PUMP_LOOK_UPS) count = PUMP_LOOK_UPS;
-    for (uint32_t i = 0; i < count; i++) addresses[i] = words->words[first + i].word;
-    pump_range_look_up_all(addresses, count, hits);
-    for (uint32_t i = 0; i < count; i++) {
-      const struct pump_word *word = &words->words[first + i];
-      if (is_pointer(word->word, &hits[i]))
-        pump_op_argument(op, &hits[i], word->word - hits[i].base, word->offset);
-      else
-        words->hash += word->terms;
-    }
+  for (uint32_t i = 0; i < words->count; i++) {
+    const struct pump_word *word = &words->words[i];
+    if (is_pointer(word, &hit))
+      pump_op_argument(op, &hit, word->word - hit.base, word->offset);
+    else
+      words->hash += word->terms;
   }
 }
 
@@ -149,9 +152,11 @@ static uint64_t stir(uint64_t x) {
 uint64_t pump_words_signature(const struct pump_words *words,
                               const struct pump_launch *launch) {
   /* Where they stand: at bytes that no parameter has. */
-  uint64_t h = words->hash + term((uint64_t)(uintptr_t)launch->function, UINT64_MAX / 2);
+  uint64_t h =
+      words->hash + term((uint64_t)(uintptr_t)launch->function, key_of(UINT64_MAX / 2));
   for (uint64_t i = 0; i < 3; i++)
-    h += term((uint64_t)launch->grid[i] << 32 | launch->block[i], UINT64_MAX / 2 + 1 + i);
+    h += term((uint64_t)launch->grid[i] << 32 | launch->block[i],
+              key_of(UINT64_MAX / 2 + 1 + i));
   h = stir(h);
   return h == 0 ? 1 : h;
 }

@@ -175,12 +175,6 @@ bool pump_range_remove_next(CUcontext context, uint32_t *cursor,
  * when it goes away meanwhile. Only ranges that own whole blocks are found. */
 bool pump_range_lookup(uint64_t address, struct pump_hit *hit);
 
-/* The same for up to PUMP_LOOK_UPS addresses at once, whose cache misses overlap; kind
- * PUMP_RANGE_FREE in `hits` (nothing else is filled in then) where there is none. */
-#define PUMP_LOOK_UPS 16
-void pump_range_look_up_all(const uint64_t *addresses, uint32_t count,
-                            struct pump_hit *hits);
-
 /* What lies outside [low, end) is in no live range; read relaxed, both. */
 extern struct pump_range_bounds {
   uint64_t low, end;
