@@ -59,6 +59,9 @@ LAST_READS: Final = 4
 """Ticks' worth of reading at the end of a recorded client: more than its ring can hold."""
 
 
+TALLIES: Final = ("blocks", "hit", "late", "unseen", "no_room", "overshoot", "refreshed")
+
+
 class Worker:
     """One client's mapping, model and policy."""
 
@@ -254,13 +257,14 @@ class Worker:
         counters.operations = totals.operations
         counters.ops_larger = totals.larger
         counters.operations_hit = totals.operations_hit
-        sums = dict.fromkeys(("blocks", "hit", "late", "unseen", "no_room", "overshoot"), 0)
+        sums = dict.fromkeys(TALLIES, 0)
         for device in self.model.devices:
             tally = self.model.tally(device)
             for name in sums:
                 sums[name] += getattr(tally, name)
         counters.blocks_used, counters.blocks_hit = sums["blocks"], sums["hit"]
         counters.miss_late = sums["late"]
+        counters.refreshes = sums["refreshed"]
         if self.policy.prefetches:
             counters.miss_unseen, counters.miss_no_room = sums["unseen"], sums["no_room"]
         else:

@@ -8,6 +8,7 @@ needed sooner than what comes in.
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import ClassVar
 
 import numpy as np
@@ -47,8 +48,9 @@ class Window:
             leaving = set(to_host.tolist())
             both = (i for i, block in enumerate(to_gpu.tolist()) if block in leaving)
             to_gpu = to_gpu[: next(both, len(to_gpu))]
-        if view.faults and len(to_gpu) == 0:
-            to_gpu = self._refresh(view, to_host)
+        if view.faults and not view.emulated:
+            again = self._refresh(view, to_gpu, to_host)
+            to_gpu = np.concatenate((to_gpu, again))
         return Decision(to_gpu=to_gpu, to_host=to_host, short_of_room=short)
 
     def _make_room(self, view: View, homed: int, spare: int) -> tuple[Blocks, bool]:
@@ -84,18 +86,21 @@ class Window:
             count = 0
         return view.leavers[:count], served < min(homeless, credit)
 
-    def _refresh(self, view: View, to_host: Blocks) -> Blocks:
+    def _refresh(self, view: View, to_gpu: Blocks, to_host: Blocks) -> Blocks:
         """Choose resident blocks whose prefetch makes them the driver's youngest.
 
-        Room is short, the link idle, and faults come that nobody foresaw. When the next
-        one needs room before our own evictions have made any, the driver takes what
-        migrated longest ago, even if the window needs it next.
+        Faults come that nobody foresaw. When the next one needs room before our own
+        evictions have made any, the driver takes what migrated longest ago, even if the
+        window needs it next.
         """
-        if view.emulated or len(view.leavers) == 0:
+        count = min(REFRESH_BLOCKS, view.faults, view.to_gpu_credit - len(to_gpu))
+        if count <= 0 or len(view.leavers) == 0:
             return NO_BLOCKS
-        count = min(REFRESH_BLOCKS, view.faults, view.to_gpu_credit)
-        oldest = view.oldest[:count]
-        hot = view.oldest_next_use[:count] < min(FAR_AWAY, int(view.leavers_next_use[0]))
-        leaving = set(to_host.tolist())
-        chosen = [block for block in oldest[hot].tolist() if block not in leaving]
-        return np.array(chosen, np.int64)
+        moving = {*view.missing.tolist(), *to_host.tolist()}
+        last_use = min(FAR_AWAY, int(view.leavers_next_use[0]))
+        sure = (
+            block
+            for block, use in zip(view.oldest.tolist(), view.oldest_next_use.tolist(), strict=True)
+            if block not in moving and use < last_use
+        )
+        return np.fromiter(islice(sure, count), np.int64)

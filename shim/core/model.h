@@ -63,7 +63,7 @@ struct pump_model_tally {
   uint64_t no_room;   /* came by fault while the policy found no victim */
   uint64_t overshoot; /* peak of blocks above the budget */
   uint64_t refused;   /* transfers that the executors did not carry out */
-  uint64_t reserved;
+  uint64_t refreshed; /* resident blocks that were prefetched again */
 };
 
 struct pump_model_totals {

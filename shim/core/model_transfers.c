@@ -119,6 +119,8 @@ EXPORT uint32_t pump_model_start(struct pump_model *m, uint32_t device, uint32_t
                                   .device = (uint8_t)device,
                                   .direction = (uint8_t)direction};
     fill_command(m, transfer, &commands[made++]);
+    if (direction == PUMP_TO_GPU && m->blocks[blocks[i]].state == PUMP_BLOCK_RESIDENT)
+      m->devices[device].tally.refreshed += length;
     for (int32_t b = transfer->first_block; b < transfer->first_block + transfer->blocks;
          b++)
       model_set_state(m, b,

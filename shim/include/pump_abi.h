@@ -300,10 +300,9 @@ struct pump_worker_counters {
   uint64_t refreshes;     /* prefetches of resident blocks, to keep the driver off them */
   uint64_t catch_ups;     /* times it skipped to the newest */
   uint64_t ops_larger;    /* operations too large for the budget */
-  uint64_t overwritten;   /* blocks not fetched because they were about to be overwritten */
   uint64_t recorded_file; /* 0: no recording; 1: into FILE itself, n: into FILE.n */
   uint64_t recording_error; /* errno that ended the recording; 0 while there is none */
-  uint64_t reserved[15];
+  uint64_t reserved[16];
 };
 
 struct pump_shm {
@@ -465,10 +464,9 @@ PUMP_ASSERT_OFFSET(pump_worker_counters, ticks, 80);
 PUMP_ASSERT_OFFSET(pump_worker_counters, refreshes, 88);
 PUMP_ASSERT_OFFSET(pump_worker_counters, catch_ups, 96);
 PUMP_ASSERT_OFFSET(pump_worker_counters, ops_larger, 104);
-PUMP_ASSERT_OFFSET(pump_worker_counters, overwritten, 112);
-PUMP_ASSERT_OFFSET(pump_worker_counters, recorded_file, 120);
-PUMP_ASSERT_OFFSET(pump_worker_counters, recording_error, 128);
-PUMP_ASSERT_OFFSET(pump_worker_counters, reserved, 136);
+PUMP_ASSERT_OFFSET(pump_worker_counters, recorded_file, 112);
+PUMP_ASSERT_OFFSET(pump_worker_counters, recording_error, 120);
+PUMP_ASSERT_OFFSET(pump_worker_counters, reserved, 128);
 
 PUMP_ASSERT_SIZE(pump_shm, 19473280);
 PUMP_ASSERT_OFFSET(pump_shm, header, 0);

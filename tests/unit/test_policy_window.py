@@ -205,7 +205,7 @@ def test_no_block_is_sent_both_ways_by_one_decision() -> None:
 
 
 def test_credit_that_comes_back_in_pieces_is_kept_until_a_slice_can_go() -> None:
-    missing = {block: 5 for block in range(10)}
+    missing = dict.fromkeys(range(10), 5)
     view = make_view(budget=100, missing=missing, arriving=4, to_gpu_credit=3)
     assert Window().decide(view).to_gpu.tolist() == []
     assert len(Window().decide(view._replace(to_gpu_credit=4)).to_gpu) == 4
