@@ -76,12 +76,97 @@ _RANGE: Final = np.dtype(
     }
 )
 
+_BATCH_ROWS: Final = 4096
+_BATCH_USES: Final = 65536
+_ROWS_ROOM: Final = HAND_OVER_ROWS + _BATCH_ROWS
+_USES_ROOM: Final = HAND_OVER_USES + _BATCH_USES
+_USE_END: Final = "use_end"
+_TYPES: Final[dict[str, Any]] = {
+    **dict.fromkeys(("seq", "time_ns", "function", "signature"), np.uint64),
+    **dict.fromkeys(("stream", "device", "payload_bytes", _USE_END), np.uint32),
+    "kind": np.uint16,
+    **dict.fromkeys(("slot", "generation", "argument"), np.uint32),
+    **dict.fromkeys(("offset_bytes", "length_bytes"), np.uint64),
+    "access": np.uint8,
+}
+"""Of the columns of `struct pump_batch`; a test holds them against it."""
+
 Work = Callable[[TraceWriter], None]
 
 
 def path_of(file: str, client_number: int) -> str:
     """Where the job's n-th client, counted from 1, is recorded: FILE, FILE.2, FILE.3, ..."""
     return file if client_number <= 1 else f"{file}.{client_number}"
+
+
+class _Block:
+    """Rows of several batches, one after the other, in columns of its own.
+
+    Filled by memory copies with everything looked up beforehand: the worker does this in
+    each tick, between reading and deciding.
+    """
+
+    def __init__(self) -> None:
+        self._rows = {n: np.empty(_ROWS_ROOM, _TYPES[n]) for n in (*ROW_COLUMNS, _USE_END)}
+        self._uses = {n: np.empty(_USES_ROOM, _TYPES[n]) for n in USE_COLUMNS}
+        self._to_rows = [_target(column) for column in self._rows.values()]
+        self._to_uses = [_target(column) for column in self._uses.values()]
+        self._from: Any = None
+        self.clear()
+
+    def clear(self) -> None:
+        self.rows = self.uses = self.payload_bytes = 0
+        self._batches: list[tuple[int, int]] = []
+        self._payloads: list[bytes] = []
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the columns hold, about."""
+        return self.rows * 52 + self.uses * 33 + self.payload_bytes
+
+    def take(self, batch: Batch) -> None:
+        """Append a batch. The caller hands the block over before it could overflow."""
+        raw = batch.raw
+        if raw is not self._from:
+            self._from = raw
+            row_columns = [getattr(raw, name) for name in ROW_COLUMNS]
+            self._from_rows = [_pointer(c) for c in (*row_columns, raw.use_begin + 1)]
+            self._from_uses = [_pointer(getattr(raw, name)) for name in USE_COLUMNS]
+        rows, uses, at = raw.rows, raw.uses, self.rows
+        for (to, size), source in zip(self._to_rows, self._from_rows, strict=True):
+            ffi.memmove(to + at * size, source, rows * size)
+        at = self.uses
+        if uses:
+            for (to, size), source in zip(self._to_uses, self._from_uses, strict=True):
+                ffi.memmove(to + at * size, source, uses * size)
+        self.rows += rows
+        self.uses += uses
+        self._batches.append((rows, uses))
+        if raw.payload_used:
+            for row in np.flatnonzero(batch.payload_bytes).tolist():
+                self._payloads.append(batch.payload(row))
+                self.payload_bytes += len(self._payloads[-1])
+
+    def as_rows(self) -> Rows:
+        """Views of what is held, for the writer."""
+        rows, uses = np.array(self._batches).T
+        # Where a row's uses end is counted from the start of its own batch.
+        end = self._rows[_USE_END][: self.rows] + np.repeat(np.cumsum(uses) - uses, rows)
+        return Rows(
+            {name: self._rows[name][: self.rows] for name in ROW_COLUMNS},
+            {name: column[: self.uses] for name, column in self._uses.items()},
+            np.diff(end, prepend=0),
+            self._payloads,
+        )
+
+
+def _pointer(column: Any) -> Any:
+    return ffi.cast("char *", column)
+
+
+def _target(column: NDArray[Any]) -> tuple[Any, int]:
+    """Where a column lies, and the bytes of one value."""
+    return _pointer(ffi.from_buffer(column)), column.itemsize
 
 
 class Recorder:
@@ -102,9 +187,8 @@ class Recorder:
         except OSError:
             os.close(self._fd)
             raise
-        self._parts: list[tuple[NDArray[Any], ...]] = []
-        self._payloads: list[bytes] = []
-        self._rows = self._uses = self._payload_bytes = 0
+        self._block = _Block()
+        self._spare: queue.SimpleQueue[_Block] = queue.SimpleQueue()  # what the thread gives back
         self._since_ns = 0
         self._devices: dict[int, tuple[int, ...]] = {}
         self._lost_rows = 0
@@ -126,16 +210,15 @@ class Recorder:
 
     def batch(self, batch: Batch) -> None:
         """Take the rows of one drain, after the model has worked out what they reach."""
-        rows = len(batch)
-        if rows and not self.error:
-            if not self._parts:
+        block = self._block
+        if len(batch) and not self.error:
+            if block.rows == 0:
                 self._since_ns = time.monotonic_ns()
-            self._keep(batch)
-            self._rows += rows
+            block.take(batch)
             if (
-                self._rows >= HAND_OVER_ROWS
-                or self._uses >= HAND_OVER_USES
-                or self._payload_bytes >= HAND_OVER_PAYLOAD_BYTES
+                block.rows >= HAND_OVER_ROWS
+                or block.uses >= HAND_OVER_USES
+                or block.payload_bytes >= HAND_OVER_PAYLOAD_BYTES
             ):
                 self._hand_over()
         if batch.malformed:
@@ -143,7 +226,7 @@ class Recorder:
 
     def tick(self) -> None:
         """Hand over what has waited long enough. The worker calls it once a tick."""
-        if self._parts and time.monotonic_ns() - self._since_ns > HAND_OVER_NS:
+        if self._block.rows and time.monotonic_ns() - self._since_ns > HAND_OVER_NS:
             self._hand_over()
 
     def ranges(self, ranges: Ranges, newest_seq: int) -> None:
@@ -206,31 +289,27 @@ class Recorder:
 
     # ---- inside ----
 
-    def _keep(self, batch: Batch) -> None:
-        columns = [getattr(batch, name).copy() for name in ROW_COLUMNS]
-        columns += [getattr(batch, name).copy() for name in USE_COLUMNS]
-        self._parts.append((*columns, np.diff(batch.use_begin)))
-        self._uses += len(columns[-1])
-        told = batch.payload_bytes
-        if told.any():
-            for row in np.flatnonzero(told).tolist():
-                self._payloads.append(batch.payload(row))
-                self._payload_bytes += len(self._payloads[-1])
-
     def _hand_over(self) -> None:
-        if not self._parts:
+        block = self._block
+        if block.rows == 0:
             return
-        parts, payloads, rows = self._parts, self._payloads, self._rows
-        size = sum(column.nbytes for part in parts for column in part) + self._payload_bytes
-        self._parts, self._payloads = [], []
-        self._rows = self._uses = self._payload_bytes = 0
-        if self._waiting_bytes - self._done_bytes + size > QUEUE_BYTES:
-            self._lost_rows += rows
+        if self._waiting_bytes - self._done_bytes + block.nbytes > QUEUE_BYTES:
+            self._lost_rows += block.rows
+            block.clear()
             return
         if self._lost_rows:
             count, now_ns, self._lost_rows = self._lost_rows, time.monotonic_ns(), 0
             self._put(lambda writer: writer.lost(now_ns, form.LOST_RECORDER, count), 0)
-        self._put(lambda writer: writer.events(_joined(parts, payloads)), size)
+        try:
+            self._block = self._spare.get_nowait()
+        except queue.Empty:
+            self._block = _Block()
+        self._put(lambda writer: self._write(writer, block), block.nbytes)
+
+    def _write(self, writer: TraceWriter, block: _Block) -> None:
+        writer.events(block.as_rows())
+        block.clear()
+        self._spare.put(block)
 
     def _put(self, work: Work, size: int) -> None:
         if not self.error:
@@ -283,13 +362,6 @@ def _lock(fd: int) -> None:
         raise OSError(errno.EBUSY, "another recording is being written to it") from None
     except OSError as error:  # some file systems know no locks
         log.info("recording without a lock: %s", error)
-
-
-def _joined(parts: list[tuple[NDArray[Any], ...]], payloads: list[bytes]) -> Rows:
-    columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
-    rows = dict(zip(ROW_COLUMNS, columns, strict=False))
-    uses = dict(zip(USE_COLUMNS, columns[len(ROW_COLUMNS) :], strict=False))
-    return Rows(rows, uses, columns[-1], payloads)
 
 
 # ---- the beginning ----------------------------------------------------------

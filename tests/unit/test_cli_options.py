@@ -28,7 +28,9 @@ def test_two_dashes_end_the_options_and_are_not_passed_on() -> None:
 def test_every_option_reaches_the_configuration(tmp_path: Path) -> None:
     log, trace = tmp_path / "log", tmp_path / "job.trace"
     gpu = "--virtual a100-pcie4 --virtual-set memory=8GiB --virtual-set mode=compute"
-    rest = f"--policy demand --device 0,GPU-1a --log-file {log} --log-level debug --record {trace} job"
+    rest = (
+        f"--policy demand --device 0,GPU-1a --log-file {log} --log-level debug --record {trace} job"
+    )
     config = parse(f"--budget=1G --limit 50% {gpu} {rest}".split())
     assert config == JobConfig(
         command=["job"],

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from fake_client import BLOCK, FakeClient, ffi, lib
 
@@ -233,3 +234,31 @@ def test_without_the_option_there_is_no_recorder() -> None:
     recorder, counters = start(WorkerSettings("window", "info", None, 1))
     assert recorder is None
     assert counters.recorded_file == 0
+
+
+def test_the_recorders_columns_are_those_of_a_batch() -> None:
+    batch = ffi.new("struct pump_batch *")
+    for name, kind in recording._TYPES.items():
+        if name != recording._USE_END:
+            column = getattr(batch, name)
+            assert ffi.sizeof(ffi.typeof(column).item) == np.dtype(kind).itemsize, name
+    assert len(batch.seq) == recording._BATCH_ROWS
+    assert len(batch.slot) == recording._BATCH_USES
+
+
+@pytest.mark.parametrize("batches", [1, 7, 200])
+def test_rows_keep_their_extents_when_many_batches_are_joined(
+    tmp_path: Path, client: FakeClient, batches: int
+) -> None:
+    slots = [client.alloc(1) for _ in range(5)]
+    recorder = Recorder(str(tmp_path / "t"), {})
+    expected = []
+    for number in range(batches):
+        for turn in range(number % 4):  # at times an empty batch
+            used = slots[: (number + turn) % 6]
+            client.launch(used)
+            expected.append(used)
+        drain(recorder, client)
+    recorder.close()
+    operations = [r for r in read(tmp_path / "t")[1] if isinstance(r, rec.Operation)]
+    assert [[extent.slot for extent in one.extents] for one in operations] == expected
