@@ -122,7 +122,10 @@ def _spawn(descriptors: _Descriptors, command: list[str], environ: dict[str, str
     middle = os.fork()
     if middle == 0:
         with contextlib.suppress(BaseException):
-            os.setsid()
+            # A group of its own: what the terminal sends does not reach it. Not a session
+            # of its own: Linux shares processors out by session first (autogroup), and one
+            # that mostly sleeps then waits for seconds beside programs that compute.
+            os.setpgid(0, 0)
             if os.fork() == 0:
                 _become_pumpd(descriptors, command, environ)
         os._exit(0)

@@ -300,7 +300,8 @@ def test_pumpd_stands_beside_the_job_and_ends_with_it(bench: Bench) -> None:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         parent, group, session = (int(field) for field in fields[1:4])
         assert job.pid not in (parent, group, session)
-        assert os.getpgrp() != group
+        assert os.getpgrp() != group  # no signal from the terminal
+        assert os.getsid(0) == session  # scheduled with the job, not against it
         assert Path(f"/proc/{pid}/cwd").readlink() == Path("/")
         assert b"LD_PRELOAD" not in Path(f"/proc/{pid}/environ").read_bytes()
         assert b"PUMP_SOCKET" not in Path(f"/proc/{pid}/environ").read_bytes()
