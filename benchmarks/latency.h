@@ -1,11 +1,13 @@
 /* latency.h - what the latency benchmark's program and driver share: the calls of
- * cuMemPrefetchAsync towards the GPU, in order. */
+ * cuMemPrefetchAsync towards the GPU, in order, and where they have left each block. */
 #ifndef LATENCY_H
 #define LATENCY_H
 
 #include <stdint.h>
 
 #define LATENCY_CALLS 65536
+#define LATENCY_BLOCKS 4096 /* more than the program has; by address */
+#define LATENCY_BLOCK_BYTES ((uint64_t)2 << 20)
 
 struct latency_call {
   uint64_t turn; /* number of the call, from 1, once it may be read */
@@ -17,7 +19,12 @@ struct latency_log {
   uint64_t reserved; /* calls so far */
   uint32_t closed;   /* program: 1 while no event is complete */
   struct latency_call calls[LATENCY_CALLS];
+  uint8_t there[LATENCY_BLOCKS]; /* 1: the last prefetch of the block was to the GPU */
 };
+
+static inline uint8_t *latency_there(struct latency_log *log, uint64_t address) {
+  return &log->there[address / LATENCY_BLOCK_BYTES % LATENCY_BLOCKS];
+}
 
 extern struct latency_log latency_log;
 

@@ -27,8 +27,11 @@ EXPORT CUresult cuMemPrefetchAsync_v2(CUdeviceptr address, size_t bytes,
 CUresult cuMemPrefetchAsync_v2(CUdeviceptr address, size_t bytes, CUmemLocation location,
                                unsigned int flags, CUstream stream) {
   (void)flags, (void)stream;
-  if (location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_SUCCESS;
   uint64_t time_ns = now_ns();
+  bool to_gpu = location.type == CU_MEM_LOCATION_TYPE_DEVICE;
+  for (uint64_t at = address; at < address + bytes; at += LATENCY_BLOCK_BYTES)
+    __atomic_store_n(latency_there(&latency_log, at), to_gpu, __ATOMIC_RELEASE);
+  if (!to_gpu) return CUDA_SUCCESS;
   uint64_t place = __atomic_fetch_add(&latency_log.reserved, 1, __ATOMIC_RELAXED);
   struct latency_call *call = &latency_log.calls[place % LATENCY_CALLS];
   call->time_ns = time_ns;

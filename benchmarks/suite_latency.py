@@ -11,7 +11,8 @@ DESIGN
     latency.busy_us   beside two programs that compute all the time
 
   The value is the median; `p90`, `p99` and `max` stand beside it, and how many samples
-  saw no prefetch within 0.2 s (`missing`): they count as that long.
+  saw no prefetch within 0.2 s (`missing`): they count as that long. All processes
+  run on the last CPUS processors, so that the busy programs are in everybody's way.
 
 Options after "--": --samples N (default 1,000, and 100 with --quick).
 """
@@ -25,11 +26,23 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from harness import MeasurementError, Options, Row, Tools, child, compile_c, interval, percentile
+from harness import (
+    MeasurementError,
+    Options,
+    Row,
+    Tools,
+    child,
+    compile_c,
+    cpus,
+    interval,
+    percentile,
+    pin,
+)
 
 SAMPLES, SAMPLES_QUICK = 1000, 100
 PAUSE_US = 3000
 HOGS = 2
+CPUS = 2
 MISSING_US = 200_000.0
 BUDGET = "512MiB"
 """Half of what the program allocates."""
@@ -118,7 +131,8 @@ def run(options: Options) -> Iterator[Row]:
     samples = parser.parse_args(options.rest).samples
     if samples < 1:
         parser.error("--samples must be 1 or more")
-    yield row("latency.idle_us", measure(options.tools, samples))
-    _, program = build(options.tools)
-    with hogs(program, HOGS):
-        yield row("latency.busy_us", measure(options.tools, samples), hogs=HOGS)
+    with pin(*cpus()[-CPUS:]):
+        yield row("latency.idle_us", measure(options.tools, samples))
+        _, program = build(options.tools)
+        with hogs(program, HOGS):
+            yield row("latency.busy_us", measure(options.tools, samples), hogs=HOGS)

@@ -18,11 +18,23 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from harness import Options, Row, Tools, child, compile_c, interval, median, virtual_facts
+from harness import (
+    Options,
+    Row,
+    Tools,
+    child,
+    compile_c,
+    cpus,
+    interval,
+    median,
+    pin,
+    virtual_facts,
+)
 
 PROFILE = "a100-pcie4"
 MEMORY = "8GiB"
 SLICE_MIB = 8
+CPUS = 4
 ROUNDS_BEFORE = 3
 ROUNDS, ROUNDS_QUICK = 20, 3
 
@@ -53,7 +65,8 @@ def run(options: Options) -> Iterator[Row]:
     from pump import profiles
 
     rounds = ROUNDS_BEFORE + (ROUNDS_QUICK if options.quick else ROUNDS)
-    found = [p for p in phases(options.tools, rounds) if p["round"] > ROUNDS_BEFORE]
+    with pin(*cpus()[-CPUS:]):
+        found = [p for p in phases(options.tools, rounds) if p["round"] > ROUNDS_BEFORE]
     facts = virtual_facts(PROFILE, "timing")
     profile = profiles.load(PROFILE)
     rates = {
