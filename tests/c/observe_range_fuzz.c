@@ -208,6 +208,21 @@ static void model_context(uint64_t *seed) {
   }
 }
 
+/* The other side can write to the region; what is told again is as if it had not. */
+static void model_scribbled(uint64_t *seed) {
+  uint64_t high = PUMP_LOAD(&region->header.range_high);
+  for (int i = 0; i < 50 && high > 0; i++) {
+    uint64_t *words = (uint64_t *)&region->ranges[next_random(seed) % high];
+    words[next_random(seed) % 8] = next_random(seed); /* last uses are hints: left alone */
+  }
+  region->header.range_high = next_random(seed);
+  pthread_mutex_lock(&pump_range_lock);
+  pump_range_republish();
+  pthread_mutex_unlock(&pump_range_lock);
+  CHECK(region->header.range_high == high);
+  model_table();
+}
+
 static void against_the_model(uint64_t seed, uint64_t rounds) {
   for (uint64_t i = 0; i < rounds; i++) {
     uint64_t version = region->header.range_version;
@@ -225,6 +240,7 @@ static void against_the_model(uint64_t seed, uint64_t rounds) {
     }
     if (i % 256 == 0) model_table();
     if (i % 1024 == 1023) model_context(&seed);
+    if (i % 1024 == 511) model_scribbled(&seed);
   }
   CHECK(live <= MODEL);
   model_table();

@@ -12,12 +12,14 @@ static struct {
   unsigned char odd[5];
 } given;
 
+static unsigned int threads = 32;
+
 static uint64_t signature_of(unsigned int grid_y, CUfunction function) {
   void *params[] = {&given.pointer, given.table, &given.number, given.odd};
   driver.sizes[0] = 8, driver.sizes[1] = sizeof given.table, driver.sizes[2] = 4;
   driver.sizes[3] = 5, driver.parameters = 4;
-  CHECK(cuLaunchKernel(function, 7, grid_y, 1, 32, 2, 1, 0, (CUstream)9, params, NULL) ==
-        0);
+  CHECK(cuLaunchKernel(function, 7, grid_y, 1, threads, 2, 1, 0, (CUstream)9, params,
+                       NULL) == 0);
   CHECK(next_event() && head.signature != 0);
   return head.signature;
 }
@@ -47,9 +49,12 @@ static void launches_that_differ_in_addresses_alone_have_one_signature(void) {
 static void anything_else_makes_another_signature(void) {
   struct pump_range_info a = range(0x7f0010000000, 4), b = range(0x7f0100000000, 2);
   give(a.base, b.base);
-  uint64_t first = signature_of(1, KERNEL), other[10];
+  uint64_t first = signature_of(1, KERNEL), other[11];
   size_t count = 0;
   other[count++] = signature_of(2, KERNEL);
+  threads = 64;
+  other[count++] = signature_of(1, KERNEL);
+  threads = 32;
   other[count++] = signature_of(1, (CUfunction)0x77770040);
   given.number = 4;
   other[count++] = signature_of(1, KERNEL);

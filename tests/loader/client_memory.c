@@ -2,7 +2,7 @@
  *
  * Each argument is a step; its result is printed on a line of its own:
  *   alloc:BYTES  managed:BYTES  pitch:WIDTH:HEIGHT   become the "current" allocation
- *   free  free:OFFSET (of the current one)  free:null  info  destroy  create
+ *   free  free:OFFSET (of the current one)  free:null  info  destroy  detach  create
  *   ask:ATTRIBUTE  asks (all four at once)  range
  */
 #include <stdio.h>
@@ -61,6 +61,7 @@ static CUresult step(const char *text) {
   if (strcmp(text, "free:null") == 0) return cuMemFree_v2(0);
   if (strncmp(text, "free", 4) == 0) return cuMemFree_v2(address + a);
   if (strcmp(text, "destroy") == 0) return cuCtxDestroy_v2(context);
+  if (strcmp(text, "detach") == 0) return cuCtxDetach(context);
   if (strcmp(text, "create") == 0) return cuCtxCreate_v2(&context, 0, 0);
   if (strcmp(text, "info") == 0) {
     CUresult result = cuMemGetInfo_v2(&a, &b);

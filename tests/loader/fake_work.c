@@ -83,6 +83,16 @@ EXPORT CUresult cuCtxDestroy_v2(CUcontext context) {
   return result;
 }
 
+/* FAKE_USES: how often it has to be called for one context, as after cuCtxAttach. */
+EXPORT CUresult cuCtxDetach(CUcontext context) {
+  static int calls;
+  const char *uses = getenv("FAKE_USES");
+  CODE(cuCtxDetach)
+  if (++calls < (uses == NULL ? 1 : atoi(uses))) return result;
+  calls = 0;
+  return cuCtxDestroy_v2(context);
+}
+
 static int primary_active;
 
 EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {

@@ -183,3 +183,14 @@ def test_memory_of_a_destroyed_context_is_forgotten(tmp_path: Path) -> None:
         PUMP_LIMIT=str(600 * MIB),
     )
     assert again == ["0"] * 4
+
+
+def test_a_context_that_is_detached_ends_with_its_last_use(tmp_path: Path) -> None:
+    commands = ["info", f"alloc:{512 * MIB}", "info", "detach", "info", "detach", "create", "info"]
+    answers, _ = steps(tmp_path, *commands, "free", FAKE_USES="2")
+    told = [line for line in answers if line.startswith("free ")]
+    assert told[1] == told[2] != told[0] == told[3]
+    assert answers[-1] == "1"
+    # The memory that is left to it may still be freed.
+    answers, _ = steps(tmp_path, f"alloc:{8 * MIB}", "detach", "free", FAKE_USES="2")
+    assert answers == ["0"] * 3
