@@ -4,8 +4,8 @@
 #include <stdbool.h>
 
 #define WINDOW 32               /* slices between two looks */
-#define LONG_SLICE_NS 20000000u /* in flight twice, a free would wait too long */
-#define SHORT_SLICE_NS 5000000u /* in flight alone: a second one is welcome again */
+#define LONG_SLICE_NS 20000000u /* beside others: a free would wait too long */
+#define SHORT_SLICE_NS 5000000u /* others are welcome again */
 #define GAIN 0.25               /* of what one perfect thread more would bring */
 #define LOSS 0.97               /* of the rate may be left after a thread less */
 #define OTHER_BYTES 1.25        /* slices that differ by more cannot be compared */

@@ -15,8 +15,9 @@
  * thread less is kept if the rate does not fall. What failed is tried again after
  * ever longer rests. Thresholds for up and down lie apart, so noise cannot swing it.
  *
- * A second slice in flight hides the pause between two slices of a thread. It also
- * makes a free wait twice as long, so it goes when slices take very long.
+ * More slices in flight hide the pause between two slices of a thread, and tell the
+ * driver early what is on its way. They also make a free wait for longer, so all but one
+ * go when slices take very long.
  */
 #ifndef PUMP_ACT_ADAPT_H
 #define PUMP_ACT_ADAPT_H

@@ -2,7 +2,7 @@
  *
  * It never decides what to move, and whether a command may be carried out is
  * act_validate.c's to say. A mover thread works for one device and direction. It owns
- * two lanes, a stream and an event each, in the program's context: the driver works
+ * lanes, a stream and an event each, in the program's context: the driver works
  * in the caller only while the stream is idle, so a second slice needs a second
  * stream. While a slice is on the link the thread can already be in the driver with
  * the next one, so the link does not pause between them. A prefetch to the host
@@ -26,7 +26,7 @@
 #include "act_private.h"
 
 #define IDLE_NS 1000000000u
-#define LANES 2
+#define LANES PUMP_IN_SLICES_MOST
 /* With a slice in flight and nothing to do a thread sleeps on the bell, so that a new
  * command need not wait for the slice, and looks at the slice that often at least. */
 #define PEEK_NS 200000u

@@ -32,6 +32,8 @@
 #define POOL 4096 /* markers a context: one for each operation of four launch queues */
 #define GROWTH 64
 #define AHEAD 1024 /* free markers kept for a program that runs: one full launch queue */
+#define FEW 64     /* with fewer than that left, one in sixteen operations has to do */
+#define FIRST 128  /* made for a context before anything is recorded there */
 #define POLL_MIN_NS 50000
 #define POLL_MAX_NS 100000
 #define LINGER_NS 5000000 /* a program that goes on within that wakes nobody */
@@ -178,6 +180,12 @@ bool pump_marker_record(uint32_t device, CUcontext context, uint32_t context_ind
   return true;
 }
 
+bool pump_markers_are_few(uint32_t context_index) {
+  if (context_index >= PUMP_MAX_CONTEXTS) return true;
+  const struct queue *queue = &pools[context_index].free;
+  return PUMP_LOAD(&queue->tail) - PUMP_LOAD(&queue->head) < FEW;
+}
+
 uint64_t pump_markers_skipped(void) {
   uint64_t sum = 0;
   for (int i = 0; i < PUMP_MAX_CONTEXTS; i++) sum += PUMP_LOAD(&pools[i].skipped);
@@ -254,11 +262,12 @@ static void make_markers(struct poller *poller, struct pool *pool) {
 /* A program issues a thousand operations within milliseconds and then waits for them.
  * Without markers behind the last of them nobody would know how far they are until
  * the program's wait is over, so the markers have to be there before the burst. A
- * context in which nothing was ever recorded gets a few. */
+ * context in which nothing was ever recorded gets so many that one in sixteen
+ * operations of a full launch queue can have one. */
 static bool short_of_markers(const struct pool *pool) {
   uint64_t head = PUMP_LOAD(&pool->free.head);
   bool busy = !pump_dormant() && pool->made != PUMP_LOAD(&pool->free.tail) - head;
-  uint64_t wanted = busy || pool->made > GROWTH ? AHEAD : GROWTH / 4;
+  uint64_t wanted = busy || pool->made > FIRST ? AHEAD : FIRST;
   return pool->next < POOL && PUMP_LOAD(&pool->free.tail) - head < wanted;
 }
 

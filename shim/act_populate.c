@@ -43,7 +43,10 @@ void pump_act_populate(uint32_t slot, uint32_t generation) {
     PUMP_STORE(&queue->count, queue->count + 1);
   }
   pthread_mutex_unlock(&queue->lock);
-  pump_set_need(device, false);
+  /* What only a program needs that does not fit is made here, where it stops fitting,
+   * not at its first launch: then the markers are there in time. */
+  pump_set_need(device,
+                PUMP_LOAD(&pump_shm->devices[device].device_state) == PUMP_DEVICE_ACTIVE);
   struct pump_command_ring *ring = &pump_shm->commands[device][PUMP_TO_GPU];
   pump_bell_ring(&ring->executors_asleep, &ring->bell);
   errno = saved;

@@ -35,6 +35,9 @@
 #define PUMP_FLIGHT_BYTES (64u << 20)
 
 #define PUMP_IN_THREADS_MOST 2
+/* Slices that one in-thread keeps in the driver: a block that the driver knows to be on
+ * its way is waited for by a kernel, one that still waits in our ring is faulted. */
+#define PUMP_IN_SLICES_MOST 8
 #define PUMP_OUT_THREADS_MOST 4
 
 /* ---- small tools --------------------------------------------------------- */
@@ -225,6 +228,8 @@ void pump_progress_fork_child(void);
  * `context_index`; false when it was skipped. */
 bool pump_marker_record(uint32_t device, CUcontext context, uint32_t context_index,
                         uint32_t stream_index, CUstream stream, uint64_t seq);
+/* Few are left: the rest is for operations that wait for none of their own. */
+bool pump_markers_are_few(uint32_t context_index);
 uint64_t pump_markers_skipped(void);
 void pump_marker_fork_child(void);
 

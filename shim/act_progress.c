@@ -245,8 +245,11 @@ static bool marker_is_due(struct stream *mine, uint64_t now_ns, uint64_t touched
   uint64_t touched = PUMP_LOAD(&mine->touched_bytes) + touched_bytes;
   PUMP_STORE(&mine->since_marker, since);
   PUMP_STORE(&mine->touched_bytes, touched);
-  return since >= factor * MARKER_OPERATIONS || touched >= factor * MARKER_BYTES ||
-         now_ns - PUMP_LOAD(&mine->marked_ns) >= factor * MARKER_NS;
+  if (since >= factor * MARKER_OPERATIONS) return true;
+  bool due = touched >= factor * MARKER_BYTES ||
+             now_ns - PUMP_LOAD(&mine->marked_ns) >= factor * MARKER_NS;
+  /* A burst that uses the last ones up at its beginning ends without any. */
+  return due && !pump_markers_are_few(PUMP_LOAD(&mine->context_index));
 }
 
 void pump_progress_issued(uint32_t stream_index, CUstream stream, uint64_t seq,

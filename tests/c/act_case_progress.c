@@ -105,6 +105,22 @@ SCENARIO(an_empty_pool_costs_a_marker_and_nothing_else) {
              executed(pump_stream_index(stream, false)) + 50 > last);
 }
 
+SCENARIO(a_burst_that_meets_a_small_pool_is_marked_thinly_to_its_end) {
+  CUcontext context = begin();
+  EVENTUALLY(PUMP_LOAD(&fake.events_alive) >= 128);
+  CUstream stream = fake_stream_create(context);
+  uint32_t index = pump_stream_index(stream, false);
+  uint64_t seq = 0;
+  for (int i = 0; i < 1024; i++) { /* dormant: the pool does not grow meanwhile */
+    seq = PUMP_ADD(&pump_shm->header.next_seq, 1);
+    PUMP_ADD(&((struct fake_stream *)(void *)stream)->issued, 1);
+    pump_progress_issued(index, stream, seq, 1000000000, 16u * PUMP_BLOCK_BYTES);
+  }
+  CHECK(pump_markers_skipped() == 0);
+  fake_execute(stream, 1024);
+  EVENTUALLY(executed(index) + 16 > seq);
+}
+
 SCENARIO(a_burst_of_a_full_launch_queue_is_marked_to_its_last_operation) {
   CUcontext context = begin();
   __atomic_store_n(&pump_active, 1, __ATOMIC_RELEASE);

@@ -19,9 +19,9 @@ CONTROLLER = [
 ]
 
 FLIGHT = [
-    "an_in_thread_keeps_two_slices_in_flight_each_on_an_idle_stream",
+    "an_in_thread_keeps_so_many_slices_in_flight_each_on_an_idle_stream",
     "a_slice_in_flight_does_not_keep_the_next_command_waiting",
-    "a_free_waits_for_both_slices_in_flight_and_cancels_what_is_queued",
+    "a_free_waits_for_all_slices_in_flight_and_cancels_what_is_queued",
     "no_more_than_the_bound_is_in_flight_whatever_the_worker_asks",
     "a_small_budget_bounds_what_is_in_flight_and_a_large_slice_goes_alone",
     "a_command_that_waited_for_room_is_judged_when_it_goes",
