@@ -97,7 +97,13 @@ static inline bool pump_event_reserve(struct pump_shm *shm, uint64_t count,
     /* Acquire: the worker's reads of a record happen before it moves the head,
      * so what we write after this load cannot reach into its copy. */
     uint64_t head = PUMP_LOAD_ACQUIRE(&shm->header.event_head);
-    if (tail + count - head > PUMP_EVENT_SLOTS) return false;
+    if (tail + count - head > PUMP_EVENT_SLOTS) {
+      /* Full, or others have reserved since we looked, and the worker has read that. */
+      uint64_t now = PUMP_LOAD_ACQUIRE(&shm->header.event_tail);
+      if (now == tail) return false;
+      tail = now;
+      continue;
+    }
     if (__atomic_compare_exchange_n(&shm->header.event_tail, &tail, tail + count, true,
                                     __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
       *position = tail;
