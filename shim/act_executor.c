@@ -374,8 +374,9 @@ static void sleep_on_bell(struct mover *mover, uint64_t longest_ns) {
 static void wait_for_either(struct mover *mover) {
   const struct lane *lane = &mover->lanes[mover->oldest];
   uint64_t mib = (lane->job.command.length_bytes >> 20) + 1;
-  uint64_t due_ns = lane->job.called_ns + mib * mover->slice_ns_per_mib / 8 * 7;
-  uint64_t now_ns = pump_now_ns();
+  uint64_t now_ns = pump_now_ns(), due_ns = now_ns + PEEK_NS; /* the first one: unknown */
+  if (mover->slice_ns_per_mib != 0)
+    due_ns = lane->job.called_ns + mib * mover->slice_ns_per_mib / 8 * 7;
   bool done = pump_real.cuEventQuery == NULL || now_ns >= due_ns ||
               pump_real.cuEventQuery(lane->event) != CUDA_ERROR_NOT_READY;
   if (done)
