@@ -43,15 +43,14 @@ MARKER, COMPLETION = "marker", "completion"
 CASES = (("arguments", MARKER), ("lengths", MARKER), ("arguments", COMPLETION))
 
 PARTS: dict[str, tuple[tuple[str, str], ...]] = {
-    "drain": (("mapping", "drain"),),
-    "apply": (("model", "apply"),),
-    "progress": (("model", "progress"),),
-    "reap": (("mapping", "reap"), ("model", "finish")),
+    "read": (("mapping", "read_into"),),
+    "follow": (("mapping", "follow"),),
     "view": (("model", "view"),),
     "decide": (("policy", "decide"),),
+    "carry_out": (("mapping", "carry_out"),),
 }
-"""Steps of a tick and the calls that make them up. What is left is `rest`: carrying out,
-submitting, reading devices."""
+"""Steps of a tick and the calls that make them up. What is left is `rest`: reading
+devices, and Python between the calls."""
 
 
 class Stopwatch:

@@ -21,7 +21,7 @@ from pump.policy import by_name
 from pump.policy.base import Policy
 from pump.trace import format as trace
 from pump.wire.abi import lib
-from pump.wire.mapping import PROGRESS_STRIDE, Mapping, ProtocolError
+from pump.wire.mapping import Mapping, ProtocolError
 from pumpd import recorder as recording
 from pumpd.recorder import Recorder
 from pumpd.settings import WorkerSettings
@@ -89,12 +89,8 @@ class Worker:
         if waiting or self._ticks % DEVICES_EVERY == 0:
             self._read_devices()
             self._read_events(waiting)
-        self.model.progress(self.mapping.executed_seq, PROGRESS_STRIDE)
+        self.mapping.follow(self.model.raw)
         for device, facts in self.model.devices.items():
-            for direction in (TO_GPU, TO_HOST):
-                ended = self.mapping.reap(device, direction)
-                if ended:
-                    self.model.finish(self.mapping.outcomes, ended)
             if facts.active:
                 self._decide(device)
         if self.recorder:
@@ -172,6 +168,8 @@ class Worker:
 
     def _drain(self) -> int:
         """Apply what has arrived; return how many rows that were."""
+        if self.recorder is None:
+            return self.mapping.read_into(self.model.raw)
         rows = 0
         for _ in range(BATCHES_AT_ONCE):
             batch = self.mapping.drain()
@@ -179,8 +177,7 @@ class Worker:
                 break
             rows += len(batch)
             self.model.apply(batch)
-            if self.recorder:
-                self.recorder.batch(batch)
+            self.recorder.batch(batch)
         return rows
 
     def _skip(self) -> int:
@@ -239,11 +236,13 @@ class Worker:
         log.info("read the range table: %d ranges", ranges.count)
 
     def _decide(self, device: int) -> None:
-        decision = self.policy.decide(self.model.view(device))
-        for direction, commands, count in self.model.carry_out(device, decision):
-            pushed = self.mapping.submit(device, direction, commands, count)
-            if pushed < count:
-                self.model.take_back(commands + pushed, count - pushed)
+        model = self.model
+        to_gpu, to_host, is_short = self.policy.decide(model.view(device))
+        model.short_of_room(device, is_short=is_short)
+        if len(to_host):
+            self.mapping.carry_out(model.raw, device, TO_HOST, to_host)
+        if len(to_gpu):
+            self.mapping.carry_out(model.raw, device, TO_GPU, to_gpu)
 
     def publish(self) -> None:
         """Write heartbeat and counters for the shim's link and its summary."""

@@ -7,7 +7,6 @@ and decides nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pump.model import bounds
-from pump.model.view import Blocks, Decision, View
+from pump.model.view import View
 from pump.wire.abi import ffi, lib
 from pump.wire.mapping import Batch, Ranges
 
@@ -70,14 +69,14 @@ class ClientModel:
             for name, dtype in (
                 ("missing", np.int64),
                 ("missing_need", np.int64),
-                ("missing_takes_room", np.uint8),
+                ("missing_room", np.int64),
+                ("arrivals_need", np.int64),
                 ("leavers", np.int64),
                 ("leavers_next_use", np.int64),
                 ("oldest", np.int64),
                 ("oldest_next_use", np.int64),
             )
         }
-        self._commands = ffi.new("struct pump_command[]", lib.PUMP_COMMAND_SLOTS)
 
     def __repr__(self) -> str:
         totals = self.totals()
@@ -142,46 +141,22 @@ class ClientModel:
             raw.to_host_credit,
             raw.faults,
             columns["missing"][:missing],
-            columns["missing_takes_room"][:missing],
-            raw.missing_doubted,
             columns["missing_need"][:missing],
+            columns["missing_room"][:missing],
+            columns["arrivals_need"][: raw.arrivals_count],
             bool(raw.missing_all),
             columns["leavers"][:leavers],
             columns["leavers_next_use"][:leavers],
+            raw.leavers_doubted,
             columns["oldest"][:oldest],
             columns["oldest_next_use"][:oldest],
         )
 
-    def carry_out(self, device: int, decision: Decision) -> Iterator[tuple[int, Any, int]]:
-        """Turn a decision on the newest view into commands, counted as under way.
-
-        Yields (direction, `struct pump_command *`, count), what leaves first; each is
-        overwritten when the next one is asked for.
-        """
-        if decision.short_of_room != self._short.get(device, False):
-            self._short[device] = decision.short_of_room
-            lib.pump_model_short_of_room(self.raw, device, decision.short_of_room)
-        if len(decision.to_host):
-            yield TO_HOST, self._commands, self._start(device, TO_HOST, decision.to_host)
-        if len(decision.to_gpu):
-            yield TO_GPU, self._commands, self._start(device, TO_GPU, decision.to_gpu)
-
-    def take_back(self, commands: Any, count: int) -> None:
-        """Commands could not be handed over (the ring is full): as if never started."""
-        lib.pump_model_take_back(self.raw, commands, count)
-
-    def _start(self, device: int, direction: int, blocks: Blocks) -> int:
-        chosen = np.ascontiguousarray(blocks, np.int64)
-        made: int = lib.pump_model_start(
-            self.raw,
-            device,
-            direction,
-            ffi.from_buffer("int64_t[]", chosen),
-            len(chosen),
-            self._commands,
-            lib.PUMP_COMMAND_SLOTS,
-        )
-        return made
+    def short_of_room(self, device: int, *, is_short: bool) -> None:
+        """A policy left out something needed because nothing may leave for it, or not."""
+        if is_short != self._short.get(device, False):
+            self._short[device] = is_short
+            lib.pump_model_short_of_room(self.raw, device, is_short)
 
     # ---- for reports and tests --------------------------------------------------------
 

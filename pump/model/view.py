@@ -39,13 +39,14 @@ class View(NamedTuple):
     missing: Blocks
     """Blocks that the window needs and that are neither surely there nor on their way,
     soonest first, a bounded number of them."""
-    missing_takes_room: NDArray[np.uint8]
-    """Per block of `missing`: 0 for one in doubt. It was resident, the driver may have
-    evicted it since, its room is counted; prefetching it costs little if it is there."""
-    missing_doubted: int
-    """How many of `missing` are in doubt."""
     missing_need: NDArray[np.int64]
     """Operation that needs each of `missing`."""
+    missing_room: NDArray[np.int64]
+    """Blocks of room that `missing` takes up to and including each. One in doubt takes
+    none: it was resident, the driver may have evicted it since, its room is counted;
+    prefetching it costs little if it is there."""
+    arrivals_need: NDArray[np.int64]
+    """`missing_need` of those that take room, which may be fewer."""
     missing_all: bool
     """`missing` is everything the window misses, not only the start of it."""
     leavers: Blocks
@@ -53,6 +54,8 @@ class View(NamedTuple):
     needs, the longest unused first), a bounded number of them."""
     leavers_next_use: NDArray[np.int64]
     """Per leaver: earliest operation of the window that needs it, or NOT_NEEDED."""
+    leavers_doubted: int
+    """How many of `leavers` are in doubt: those may be missing as well."""
     oldest: Blocks
     """Resident blocks that the driver would evict first: migrated longest ago first."""
     oldest_next_use: NDArray[np.int64]

@@ -8,6 +8,7 @@ needed sooner than what comes in.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from itertools import islice
 from typing import ClassVar
 
@@ -32,18 +33,14 @@ class Window:
         spare = int(view.budget * WATERMARK)
         if missing == 0 and free >= spare:
             return NOTHING
-        homed = missing - view.missing_doubted
-        if view.missing_doubted == 0:
-            fitting = max(0, free)
-        else:
-            room_taken = np.add.accumulate(view.missing_takes_room, dtype=np.int64)
-            fitting = int(room_taken.searchsorted(max(0, free), side="right"))
+        arrivals = len(view.arrivals_need)
+        fitting = missing if arrivals <= free else bisect_right(view.missing_room, max(0, free))
         count = min(fitting, view.to_gpu_credit)
         if count < min(missing, SLICE_BLOCKS_LEAST) and view.arriving + view.leaving:
             count = 0  # what is on its way soon lets a whole slice go
         to_gpu = view.missing[:count]
-        to_host, short = self._make_room(view, homed, spare)
-        if view.missing_doubted and len(to_host):
+        to_host, short = self._make_room(view, arrivals, spare)
+        if view.leavers_doubted and len(to_host):
             # One in doubt may be needed and yet make way for something needed sooner.
             leaving = set(to_host.tolist())
             both = (i for i, block in enumerate(to_gpu.tolist()) if block in leaving)
@@ -53,7 +50,7 @@ class Window:
             to_gpu = np.concatenate((to_gpu, again))
         return Decision(to_gpu=to_gpu, to_host=to_host, short_of_room=short)
 
-    def _make_room(self, view: View, homed: int, spare: int) -> tuple[Blocks, bool]:
+    def _make_room(self, view: View, arrivals: int, spare: int) -> tuple[Blocks, bool]:
         """Choose blocks that leave for the newcomers that find no room yet.
 
         Newcomer i (soonest first) is paired with victim i (needed last first); pairing
@@ -62,21 +59,18 @@ class Window:
         """
         room = view.free + view.leaving
         overshoot = max(0, -room)
-        homeless = homed - max(0, room) if homed > room else 0
+        homeless = arrivals - max(0, room) if arrivals > room else 0
         # Behind the last known newcomer only what nothing needs may make way.
-        extra = max(0, spare - max(0, room - homed)) if view.missing_all else 0
+        extra = max(0, spare - max(0, room - arrivals)) if view.missing_all else 0
         if overshoot + homeless + extra == 0:
             return NO_BLOCKS, False
         credit = view.to_host_credit - overshoot
         wanted = max(0, min(overshoot + homeless + extra, view.to_host_credit))
         uses = view.leavers_next_use[overshoot:wanted]
-        arrivals = view.missing_need
-        if view.missing_doubted:
-            arrivals = arrivals[view.missing_takes_room != 0]
         served = min(len(uses), homeless)
         if served:
             first = max(0, room)
-            worth = uses[:served] > arrivals[first : first + served]
+            worth = uses[:served] > view.arrivals_need[first : first + served]
             stop = int(worth.argmin())
             served = served if worth[stop] else stop
         if served == homeless and len(uses) > homeless:

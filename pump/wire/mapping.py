@@ -18,9 +18,6 @@ from numpy.typing import NDArray
 
 from pump.wire.abi import SHM_BYTES, ffi, lib
 
-REAP_AT_ONCE = 64
-"""Completions collected by one call (commands)."""
-
 _ROW_COLUMNS = {
     "seq": np.uint64,
     "time_ns": np.uint64,
@@ -106,15 +103,11 @@ class Mapping:
         self.shm = ffi.cast("struct pump_shm *", self._buffer)
         self.batch = Batch()
         """What `drain` fills."""
-        self.outcomes: Any = ffi.new("struct pump_outcome[]", REAP_AT_ONCE)
-        """What `reap` fills."""
         self._cursors = ffi.new("uint64_t[]", 2 * lib.PUMP_MAX_DEVICES)
-        self.executed_seq: Any = ffi.addressof(self.shm.progress[0], "executed_seq")
-        """Of stream slot 0; PROGRESS_STRIDE words on is the next one's."""
 
     def close(self) -> None:
         """Unmap. What was handed out before must not be used any more."""
-        del self.executed_seq, self.shm
+        del self.shm
         ffi.release(self._buffer)
         with contextlib.suppress(BufferError):  # a view lives on: the mapping goes with it
             self._map.close()
@@ -144,24 +137,27 @@ class Mapping:
         count = lib.pump_core_ranges(self.shm, slots, records, lib.PUMP_MAX_RANGES)
         return Ranges(count, slots, records)
 
-    def submit(self, device: int, direction: int, commands: Any, count: int) -> int:
-        """Hand commands (`struct pump_command *`) to the executors.
+    def read_into(self, model: Any) -> int:
+        """Drain the ring and apply it to `struct pump_model *`; return how many rows.
 
-        Returns how many found room in the ring. Raises ValueError for a ring that does
-        not exist.
+        Raises ProtocolError for impossible indices.
         """
-        pushed = int(lib.pump_core_submit(self.shm, device, direction, commands, count))
-        if pushed < 0:
-            raise ValueError(f"no command ring for device {device}, direction {direction}")
-        return pushed
+        rows: int = lib.pump_serve_read(self.shm, model, self.batch.raw)
+        if rows < 0:
+            raise ProtocolError
+        return rows
 
-    def reap(self, device: int, direction: int) -> int:
-        """Read the ends of commands of one ring into `outcomes`; return how many."""
-        cursor = self._cursors + (2 * device + direction)
-        count: int = lib.pump_core_reap(
-            self.shm, device, direction, cursor, self.outcomes, REAP_AT_ONCE
+    def follow(self, model: Any) -> None:
+        """Tell a model how far streams have executed, and which commands have ended."""
+        lib.pump_serve_follow(self.shm, model, self._cursors)
+
+    def carry_out(self, model: Any, device: int, direction: int, blocks: NDArray[np.int64]) -> int:
+        """Start transfers of a model's blocks; return how many commands were handed over."""
+        chosen = ffi.from_buffer("int64_t[]", blocks)
+        given: int = lib.pump_serve_carry_out(
+            self.shm, model, device, direction, chosen, len(blocks)
         )
-        return max(0, count)
+        return given
 
     def activity(self) -> int:
         """Return the counter that moves with each completion and each progress."""
@@ -170,7 +166,3 @@ class Mapping:
     def wait(self, seen_activity: int, spin_ns: int, timeout_ns: int) -> bool:
         """Wait for work as `pump_core_wait` does; True when there may be some."""
         return bool(lib.pump_core_wait(self.shm, seen_activity, spin_ns, timeout_ns))
-
-
-PROGRESS_STRIDE: int = ffi.sizeof("struct pump_progress") // 8
-"""Words between the `executed_seq` of one stream slot and the next."""

@@ -86,12 +86,14 @@ struct pump_view {
   int64_t faults; /* blocks that came by fault since the last view of the device */
   uint32_t missing_count, leavers_count, oldest_count;
   uint32_t missing_all;     /* 1: nothing else is missing */
-  uint32_t missing_doubted; /* how many of them are in doubt */
-  uint32_t reserved;
+  uint32_t arrivals_count;  /* missing ones that take room: the rest is in doubt */
+  uint32_t leavers_doubted; /* how many of them are in doubt */
   /* needed, and not surely there or on their way: nearest to their stream's head first */
   int64_t missing[128];
   int64_t missing_need[128];
-  uint8_t missing_takes_room[128]; /* 0: in doubt, its room is counted already */
+  int64_t missing_room[128];  /* that they take up to and including each: one in doubt
+                                 takes none, its room is counted already */
+  int64_t arrivals_need[128]; /* missing_need of those that take room */
   /* may leave: needed last first; of those that nothing needs, the longest unused first */
   int64_t leavers[64];
   int64_t leavers_next_use[64];
@@ -182,6 +184,23 @@ int pump_model_range(const struct pump_model *model, uint32_t slot,
                      struct pump_range_blocks *range);
 /* How many blocks of `device` are in each state: PUMP_BLOCK_STATES counts. */
 void pump_model_counts(const struct pump_model *model, uint32_t device, int64_t *counts);
+
+/* ---- a worker's steps over mapping and model (serve.c) ---- */
+
+/* Drains the ring into `batch` and applies it, several times in a flood. Returns the
+ * number of rows, or -EPROTO as pump_core_drain does. */
+int pump_serve_read(struct pump_shm *shm, struct pump_model *model,
+                    struct pump_batch *batch);
+
+/* Takes over progress, and the ends of commands of every known device. `cursors`: two
+ * words a device, 0 at first. */
+void pump_serve_follow(struct pump_shm *shm, struct pump_model *model, uint64_t *cursors);
+
+/* Starts transfers and hands their commands to the executors; what finds no room in the
+ * ring is as if never started. Returns how many commands were handed over. */
+uint32_t pump_serve_carry_out(struct pump_shm *shm, struct pump_model *model,
+                              uint32_t device, uint32_t direction, const int64_t *blocks,
+                              uint32_t count);
 
 /* For tests: moves blocks to a state. */
 void pump_model_set(struct pump_model *model, const int64_t *blocks, uint32_t count,

@@ -125,8 +125,9 @@ static bool collect_missing(const struct pump_model *m, const struct op *op,
     if (view->missing_count == PUMP_VIEW_MISSING) return false;
     view->missing[view->missing_count] = block;
     view->missing_need[view->missing_count] = (int64_t)op->seq;
-    view->missing_takes_room[view->missing_count++] = state != PUMP_BLOCK_DOUBTED;
-    view->missing_doubted += state == PUMP_BLOCK_DOUBTED;
+    if (state != PUMP_BLOCK_DOUBTED)
+      view->arrivals_need[view->arrivals_count++] = (int64_t)op->seq;
+    view->missing_room[view->missing_count++] = view->arrivals_count;
     left--;
   }
   return true;
@@ -151,6 +152,7 @@ static void look_for_missing(const struct pump_model *m, uint32_t device,
 static bool add_leaver(const struct pump_model *m, int32_t block, struct pump_view *view) {
   view->leavers[view->leavers_count] = block;
   view->leavers_next_use[view->leavers_count] = m->blocks[block].next_use;
+  view->leavers_doubted += m->blocks[block].state == PUMP_BLOCK_DOUBTED;
   return ++view->leavers_count < PUMP_VIEW_LEAVERS;
 }
 
@@ -210,8 +212,8 @@ EXPORT void pump_model_view(struct pump_model *m, uint32_t index, struct pump_vi
   view->to_host_credit = credit(m, device, PUMP_TO_HOST);
   view->faults = device->faults;
   device->faults = 0;
-  view->missing_doubted = view->missing_count = view->leavers_count = view->oldest_count =
-      0;
+  view->arrivals_count = view->leavers_doubted = 0;
+  view->missing_count = view->leavers_count = view->oldest_count = 0;
   look_for_missing(m, index, view);
   look_for_leavers(m, index, view);
   look_for_oldest(m, index, view);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import accumulate
 
 import pytest
 from model_batch import BLOCK, Script, lib
@@ -174,7 +175,11 @@ class History:
             assert sorted(got) == sorted(expected)
         assert got == expected[: len(got)]
         takes_room = [state[b] != DOUBTED for b in view.missing.tolist()]
-        assert view.missing_takes_room.astype(bool).tolist() == takes_room
+        assert view.missing_room.tolist() == list(accumulate(takes_room))
+        assert view.arrivals_need.tolist() == [
+            need for (_, need), takes in zip(got, takes_room, strict=True) if takes
+        ]
+        assert view.leavers_doubted == sum(state[b] == DOUBTED for b in view.leavers.tolist())
         there = [b for b in mine if state[b] in THERE]
         uses = {b: self.naive.next_use(b) for b in there}
         order = sorted(uses.values(), reverse=True)

@@ -40,9 +40,10 @@ def make_view(
         to_gpu_credit=32,
         to_host_credit=32,
         faults=0,
-        missing_doubted=0,
         missing=np.array(order, np.int64),
-        missing_takes_room=np.ones(len(order), np.uint8),
+        missing_room=np.arange(1, len(order) + 1),
+        arrivals_need=np.array([missing[block] for block in order], np.int64),
+        leavers_doubted=0,
         missing_need=np.array([missing[block] for block in order], np.int64),
         missing_all=True,
         leavers=leavers,
@@ -179,7 +180,9 @@ def test_an_unknown_policy_is_answered_with_the_known_ones() -> None:
 
 def test_a_block_in_doubt_is_asked_for_without_room_and_pushes_nothing_out() -> None:
     view = make_view(budget=2, missing={1: 3, 2: 4, 5: 9}, resident={1: 3, 2: 4})
-    view = view._replace(missing_takes_room=np.array([False, False, True]), missing_doubted=2)
+    view = view._replace(
+        missing_room=np.array([0, 0, 1]), arrivals_need=np.array([9]), leavers_doubted=2
+    )
     decision = Window().decide(view)
     assert decision.to_gpu.tolist() == [1, 2]
     assert decision.to_host.tolist() == []
@@ -196,8 +199,9 @@ def test_no_block_is_sent_both_ways_by_one_decision() -> None:
     view = view._replace(
         missing=np.array([5, 1]),
         missing_need=np.array([90, 3]),
-        missing_takes_room=np.array([False, True]),
-        missing_doubted=1,
+        missing_room=np.array([0, 1]),
+        arrivals_need=np.array([3]),
+        leavers_doubted=1,
     )
     decision = Window().decide(view)
     assert decision.to_host.tolist() == [5]

@@ -1,0 +1,58 @@
+/* serve.c - what a worker does with mapping and model together, in few calls.
+ *
+ * A tick happens for each batch of events, each marker and each completion; a call
+ * from Python costs as much as the work on several blocks. So the steps that decide
+ * nothing are joined here. The model itself touches no mapping.
+ */
+#include <errno.h>
+
+#include "model_state.h"
+#include "pump_ring.h"
+
+#define BATCHES_AT_ONCE 8 /* a flood cannot keep the worker from deciding */
+#define REAP_AT_ONCE 64
+
+EXPORT int pump_serve_read(struct pump_shm *shm, struct pump_model *model,
+                           struct pump_batch *batch) {
+  int rows = 0;
+  for (int i = 0; i < BATCHES_AT_ONCE; i++) {
+    int drained = pump_core_drain(shm, batch);
+    if (drained < 0) return drained;
+    if (drained == 0) break;
+    pump_model_apply(model, batch);
+    rows += drained;
+    if (batch->rows < sizeof batch->seq / sizeof batch->seq[0] / 2) break;
+  }
+  return rows;
+}
+
+EXPORT void pump_serve_follow(struct pump_shm *shm, struct pump_model *model,
+                              uint64_t *cursors) {
+  struct pump_outcome outcomes[REAP_AT_ONCE];
+  pump_model_progress(model, &shm->progress[0].executed_seq,
+                      sizeof shm->progress[0] / sizeof(uint64_t));
+  for (uint32_t device = 0; device < PUMP_MAX_DEVICES; device++) {
+    if (!model->devices[device].known) continue;
+    for (uint32_t way = 0; way < PUMP_DIRECTIONS; way++) {
+      uint64_t *cursor = &cursors[PUMP_DIRECTIONS * device + way];
+      int ended;
+      do {
+        ended = pump_core_reap(shm, device, way, cursor, outcomes, REAP_AT_ONCE);
+        if (ended > 0) pump_model_finish(model, outcomes, (uint32_t)ended);
+      } while (ended == REAP_AT_ONCE);
+    }
+  }
+}
+
+EXPORT uint32_t pump_serve_carry_out(struct pump_shm *shm, struct pump_model *model,
+                                     uint32_t device, uint32_t direction,
+                                     const int64_t *blocks, uint32_t count) {
+  struct pump_command commands[PUMP_COMMAND_SLOTS];
+  uint32_t made = pump_model_start(model, device, direction, blocks, count, commands,
+                                   PUMP_COMMAND_SLOTS);
+  if (made == 0) return 0;
+  int pushed = pump_core_submit(shm, device, direction, commands, made);
+  uint32_t given = pushed < 0 ? 0 : (uint32_t)pushed;
+  pump_model_take_back(model, &commands[given], made - given);
+  return given;
+}
