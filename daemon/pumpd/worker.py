@@ -76,6 +76,8 @@ class Worker:
         """The ranges have to be read from the table: at the start, and after a loss."""
         self._seen: dict[int, tuple[int, ...]] = {}
         """Per device: what its record said last."""
+        self._served = False
+        """Events were read while waiting."""
         self._unready_ns = 0
         """Since when the next record has been reserved without being filled; 0: it is not."""
         self._spin_ns = 0
@@ -86,9 +88,10 @@ class Worker:
     def tick(self) -> None:
         """Drain, understand, decide, act."""
         waiting = self.mapping.backlog()
-        if waiting or self._ticks % DEVICES_EVERY == 0:
+        if waiting or self._served or self._ticks % DEVICES_EVERY == 0:
             self._read_devices()
             self._read_events(waiting)
+            self._served = False
         self.mapping.follow(self.model.raw)
         for device, facts in self.model.devices.items():
             if facts.active:
@@ -107,14 +110,26 @@ class Worker:
         missed in the instant of falling asleep (`pump_bell_ring_later`).
         """
         before = lib.pump_core_now_ns()
-        if self.mapping.wait(seen_activity, self._spin_ns, QUIET_NS):
+        if self._wait(seen_activity, self._spin_ns, QUIET_NS):
             # Spinning pays only while records come faster than one could fall asleep.
             gap = lib.pump_core_now_ns() - before
             self._spin_ns = SPIN_NS if gap < SPIN_NS else 0
             return
         self._spin_ns = 0
         self.publish()
-        self.mapping.wait(seen_activity, 0, SLEEP_NS)
+        self._wait(seen_activity, 0, SLEEP_NS)
+
+    def _wait(self, seen_activity: int, spin_ns: int, timeout_ns: int) -> bool:
+        """Wait once; what a policy has allowed is sent for before Python goes on."""
+        if self.recorder:  # it wants to see every batch
+            return self.mapping.wait(seen_activity, spin_ns, timeout_ns)
+        try:
+            served = self.mapping.wait_serving(self.model.raw, seen_activity, spin_ns, timeout_ns)
+        except ProtocolError:
+            self._lose()
+            return True
+        self._served |= served == lib.PUMP_SERVED
+        return served != 0
 
     def _read_devices(self) -> None:
         shm = self.mapping.shm
@@ -237,12 +252,12 @@ class Worker:
 
     def _decide(self, device: int) -> None:
         model = self.model
-        to_gpu, to_host, is_short = self.policy.decide(model.view(device))
-        model.short_of_room(device, is_short=is_short)
-        if len(to_host):
-            self.mapping.carry_out(model.raw, device, TO_HOST, to_host)
-        if len(to_gpu):
-            self.mapping.carry_out(model.raw, device, TO_GPU, to_gpu)
+        decision = self.policy.decide(model.view(device))
+        model.decided(device, decision)
+        if len(decision.to_host):
+            self.mapping.carry_out(model.raw, device, TO_HOST, decision.to_host)
+        if len(decision.to_gpu):
+            self.mapping.carry_out(model.raw, device, TO_GPU, decision.to_gpu)
 
     def publish(self) -> None:
         """Write heartbeat and counters for the shim's link and its summary."""

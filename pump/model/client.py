@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pump.model import bounds
-from pump.model.view import View
+from pump.model.view import Decision, View
 from pump.wire.abi import ffi, lib
 from pump.wire.mapping import Batch, Ranges
 
@@ -59,7 +59,6 @@ class ClientModel:
             raise MemoryError("the model's tables do not fit into memory")
         self.raw: Any = ffi.gc(model, lib.pump_model_delete)
         self.devices: dict[int, DeviceFacts] = {}
-        self._short: dict[int, bool] = {}
         self._facts = ffi.new("struct pump_model_device *")
         self._totals = ffi.new("struct pump_model_totals *")
         self._tally = ffi.new("struct pump_model_tally *")
@@ -152,11 +151,9 @@ class ClientModel:
             columns["oldest_next_use"][:oldest],
         )
 
-    def short_of_room(self, device: int, *, is_short: bool) -> None:
-        """A policy left out something needed because nothing may leave for it, or not."""
-        if is_short != self._short.get(device, False):
-            self._short[device] = is_short
-            lib.pump_model_short_of_room(self.raw, device, is_short)
+    def decided(self, device: int, decision: Decision) -> None:
+        """Take what a policy said beside its choice of blocks."""
+        lib.pump_model_decided(self.raw, device, decision.short_of_room, decision.allowance)
 
     # ---- for reports and tests --------------------------------------------------------
 

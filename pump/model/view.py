@@ -79,6 +79,9 @@ class Decision(NamedTuple):
     to_host: Blocks = NO_BLOCKS
     short_of_room: bool = False
     """Something needed was left out because nothing may leave for it."""
+    allowance: int = 0
+    """Blocks of free room that operations issued from now on may take without asking:
+    what they miss is sent for before the next decision."""
 
 
 NOTHING = Decision()

@@ -15,7 +15,7 @@ from typing import ClassVar
 import numpy as np
 
 from pump.model.bounds import REFRESH_BLOCKS, SLICE_BLOCKS_LEAST, WATERMARK
-from pump.model.view import NO_BLOCKS, NOT_NEEDED, NOTHING, Blocks, Decision, View
+from pump.model.view import NO_BLOCKS, NOT_NEEDED, Blocks, Decision, View
 
 FAR_AWAY = NOT_NEEDED >> 1
 """Above every operation number, below NOT_NEEDED."""
@@ -32,7 +32,7 @@ class Window:
         missing = len(view.missing)
         spare = int(view.budget * WATERMARK)
         if missing == 0 and free >= spare:
-            return NOTHING
+            return Decision(allowance=free)
         arrivals = len(view.arrivals_need)
         fitting = missing if arrivals <= free else bisect_right(view.missing_room, max(0, free))
         count = min(fitting, view.to_gpu_credit)
@@ -45,10 +45,13 @@ class Window:
             leaving = set(to_host.tolist())
             both = (i for i, block in enumerate(to_gpu.tolist()) if block in leaving)
             to_gpu = to_gpu[: next(both, len(to_gpu))]
+        # What is left when all is on its way needs no victim, so nobody has to be asked.
+        sent_all = len(to_gpu) == missing and view.missing_all
+        allowance = max(0, free - arrivals) if sent_all else 0
         if view.faults and not view.emulated:
             again = self._refresh(view, to_gpu, to_host)
             to_gpu = np.concatenate((to_gpu, again))
-        return Decision(to_gpu=to_gpu, to_host=to_host, short_of_room=short)
+        return Decision(to_gpu, to_host, short, allowance)
 
     def _make_room(self, view: View, arrivals: int, spare: int) -> tuple[Blocks, bool]:
         """Choose blocks that leave for the newcomers that find no room yet.

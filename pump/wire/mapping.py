@@ -163,6 +163,15 @@ class Mapping:
         """Return the counter that moves with each completion and each progress."""
         return int(lib.pump_core_activity(self.shm))
 
+    def wait_serving(self, model: Any, seen_activity: int, spin_ns: int, timeout_ns: int) -> int:
+        """Wait as `pump_serve_wait` does. Raises ProtocolError for impossible indices."""
+        result: int = lib.pump_serve_wait(
+            self.shm, model, self.batch.raw, seen_activity, spin_ns, timeout_ns
+        )
+        if result < 0:
+            raise ProtocolError
+        return result
+
     def wait(self, seen_activity: int, spin_ns: int, timeout_ns: int) -> bool:
         """Wait for work as `pump_core_wait` does; True when there may be some."""
         return bool(lib.pump_core_wait(self.shm, seen_activity, spin_ns, timeout_ns))

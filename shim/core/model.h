@@ -169,8 +169,11 @@ uint32_t pump_model_slice(const struct pump_model *model, uint32_t device,
 /* Fills the view, for which faults are counted anew. */
 void pump_model_view(struct pump_model *model, uint32_t device, struct pump_view *view);
 
-/* The policy left out something needed because nothing may leave for it (1), or not. */
-void pump_model_short_of_room(struct pump_model *model, uint32_t device, uint32_t is_short);
+/* What a policy said beside its choice. `is_short`: 1 if it left out something needed
+ * because nothing may leave for it. `allowance`: blocks of free room that operations
+ * issued from now on may take without asking. */
+void pump_model_decided(struct pump_model *model, uint32_t device, uint32_t is_short,
+                        uint32_t allowance);
 
 void pump_model_totals(const struct pump_model *model, struct pump_model_totals *totals);
 void pump_model_tally(const struct pump_model *model, uint32_t device,
@@ -186,6 +189,15 @@ int pump_model_range(const struct pump_model *model, uint32_t slot,
 void pump_model_counts(const struct pump_model *model, uint32_t device, int64_t *counts);
 
 /* ---- a worker's steps over mapping and model (serve.c) ---- */
+
+/* Waits as pump_core_wait does. Where a policy has left an allowance, events that come
+ * are read at once, and what they miss is sent for as far as it goes: a launch after a
+ * pause need not wait for Python. Returns 0 or 1 as pump_core_wait, PUMP_SERVED when
+ * events were read, -EPROTO as pump_core_drain. */
+#define PUMP_SERVED 2
+int pump_serve_wait(struct pump_shm *shm, struct pump_model *model,
+                    struct pump_batch *batch, uint64_t seen_activity, uint64_t spin_ns,
+                    uint64_t timeout_ns);
 
 /* Drains the ring into `batch` and applies it, several times in a flood. Returns the
  * number of rows, or -EPROTO as pump_core_drain does. */

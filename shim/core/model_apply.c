@@ -149,7 +149,9 @@ EXPORT void pump_model_device(struct pump_model *m, uint32_t index,
   device->known = true;
 }
 
-EXPORT void pump_model_short_of_room(struct pump_model *m, uint32_t index,
-                                     uint32_t is_short) {
-  m->devices[index & (PUMP_MAX_DEVICES - 1)].short_of_room = is_short != 0;
+EXPORT void pump_model_decided(struct pump_model *m, uint32_t index, uint32_t is_short,
+                               uint32_t allowance) {
+  struct device *device = &m->devices[index & (PUMP_MAX_DEVICES - 1)];
+  device->short_of_room = is_short != 0;
+  device->allowance = allowance;
 }

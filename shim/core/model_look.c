@@ -133,10 +133,12 @@ static bool collect_missing(const struct pump_model *m, const struct op *op,
   return true;
 }
 
-static void look_for_missing(const struct pump_model *m, uint32_t device,
-                             struct pump_view *view) {
+void model_missing(const struct pump_model *m, uint32_t device, struct pump_view *view) {
   struct candidate candidates[CANDIDATES];
   uint32_t count = nearest(m, candidates);
+  view->budget = m->devices[device].facts.budget;
+  view->arriving = m->devices[device].counts[PUMP_BLOCK_ARRIVING];
+  view->missing_count = view->arrivals_count = 0;
   view->missing_all = count < CANDIDATES;
   for (uint32_t i = 0; i < count; i++) {
     const struct op *op = &m->ops[(uint64_t)candidates[i].position & (OPS - 1)];
@@ -191,7 +193,7 @@ static void look_for_oldest(const struct pump_model *m, uint32_t device,
 /* ---- the view
  * ------------------------------------------------------------------------------ */
 
-static int64_t credit(const struct pump_model *m, const struct device *device, int way) {
+int64_t model_credit(const struct pump_model *m, const struct device *device, int way) {
   if (device->held_at[way] >= (int64_t)m->totals.observed_seq) return 0;
   int64_t share = device->facts.budget / m->bounds.in_flight_share;
   if (share < m->bounds.slice_least) share = m->bounds.slice_least;
@@ -204,17 +206,14 @@ EXPORT void pump_model_view(struct pump_model *m, uint32_t index, struct pump_vi
   index &= PUMP_MAX_DEVICES - 1;
   struct device *device = &m->devices[index];
   const int64_t *counts = device->counts;
-  view->budget = device->facts.budget;
   view->resident = counts[PUMP_BLOCK_RESIDENT] + counts[PUMP_BLOCK_DOUBTED];
-  view->arriving = counts[PUMP_BLOCK_ARRIVING];
   view->leaving = counts[PUMP_BLOCK_LEAVING];
-  view->to_gpu_credit = credit(m, device, PUMP_TO_GPU);
-  view->to_host_credit = credit(m, device, PUMP_TO_HOST);
+  view->to_gpu_credit = model_credit(m, device, PUMP_TO_GPU);
+  view->to_host_credit = model_credit(m, device, PUMP_TO_HOST);
   view->faults = device->faults;
   device->faults = 0;
-  view->arrivals_count = view->leavers_doubted = 0;
-  view->missing_count = view->leavers_count = view->oldest_count = 0;
-  look_for_missing(m, index, view);
+  view->leavers_doubted = view->leavers_count = view->oldest_count = 0;
+  model_missing(m, index, view);
   look_for_leavers(m, index, view);
   look_for_oldest(m, index, view);
 }

@@ -89,6 +89,7 @@ struct device {
   int64_t block_us[PUMP_DIRECTIONS]; /* what a block took lately, microseconds << 8 */
   uint64_t missed;                   /* blocks that came by fault since the last look */
   int64_t faults;                    /* since the last view */
+  int64_t allowance;                 /* blocks of room that may be taken without asking */
   bool known, short_of_room;
 };
 
@@ -125,6 +126,7 @@ struct pump_model {
   uint32_t unused_count;
   uint64_t tickets;
   struct pump_extents *extents;
+  struct pump_view scratch;
 };
 
 /* ---- blocks (model_blocks.c) ---- */
@@ -135,6 +137,12 @@ void model_relist(struct pump_model *m, int32_t block);
 
 /* Room that blocks take: resident, doubted, on their way in or out. */
 int64_t model_occupied(const struct device *device);
+
+/* ---- looking (model_look.c) ---- */
+
+/* Fills in what is missing on the device; blocks that may be sent there now. */
+void model_missing(const struct pump_model *m, uint32_t device, struct pump_view *view);
+int64_t model_credit(const struct pump_model *m, const struct device *device, int way);
 
 /* ---- transfers (model_transfers.c) ---- */
 

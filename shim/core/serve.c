@@ -56,3 +56,37 @@ EXPORT uint32_t pump_serve_carry_out(struct pump_shm *shm, struct pump_model *mo
   pump_model_take_back(model, &commands[given], made - given);
   return given;
 }
+
+/* ---- before Python wakes ---------------------------------------------------------- */
+
+static bool anything_allowed(const struct pump_model *model) {
+  for (uint32_t i = 0; i < PUMP_MAX_DEVICES; i++)
+    if (model->devices[i].allowance > 0) return true;
+  return false;
+}
+
+/* Sends for what the device misses, soonest first, as far as the allowance goes. */
+static void use_allowance(struct pump_shm *shm, struct pump_model *model, uint32_t index) {
+  struct device *device = &model->devices[index];
+  struct pump_view *view = &model->scratch;
+  int64_t credit = model_credit(model, device, PUMP_TO_GPU);
+  model_missing(model, index, view);
+  uint32_t count = view->missing_count;
+  if (credit < (int64_t)count) count = credit > 0 ? (uint32_t)credit : 0;
+  while (count > 0 && view->missing_room[count - 1] > device->allowance) count--;
+  if (count == 0) return;
+  device->allowance -= view->missing_room[count - 1];
+  pump_serve_carry_out(shm, model, index, PUMP_TO_GPU, view->missing, count);
+}
+
+EXPORT int pump_serve_wait(struct pump_shm *shm, struct pump_model *model,
+                           struct pump_batch *batch, uint64_t seen_activity,
+                           uint64_t spin_ns, uint64_t timeout_ns) {
+  if (pump_core_wait(shm, seen_activity, spin_ns, timeout_ns) == 0) return 0;
+  if (!anything_allowed(model) || pump_core_backlog(shm) == 0) return 1;
+  int rows = pump_serve_read(shm, model, batch);
+  if (rows <= 0) return rows == 0 ? 1 : rows;
+  for (uint32_t i = 0; i < PUMP_MAX_DEVICES; i++)
+    if (model->devices[i].allowance > 0) use_allowance(shm, model, i);
+  return PUMP_SERVED;
+}

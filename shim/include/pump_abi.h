@@ -297,10 +297,10 @@ struct pump_worker_counters {
   uint64_t resyncs;
   uint64_t overshoot_bytes_peak; /* demand: residency above the budget */
   uint64_t ticks;
-  uint64_t refreshes;     /* prefetches of resident blocks, to keep the driver off them */
-  uint64_t catch_ups;     /* times it skipped to the newest */
-  uint64_t ops_larger;    /* operations too large for the budget */
-  uint64_t recorded_file; /* 0: no recording; 1: into FILE itself, n: into FILE.n */
+  uint64_t refreshes;       /* prefetches of resident blocks, to keep the driver off them */
+  uint64_t catch_ups;       /* times it skipped to the newest */
+  uint64_t ops_larger;      /* operations too large for the budget */
+  uint64_t recorded_file;   /* 0: no recording; 1: into FILE itself, n: into FILE.n */
   uint64_t recording_error; /* errno that ended the recording; 0 while there is none */
   uint64_t reserved[16];
 };

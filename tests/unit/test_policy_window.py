@@ -223,3 +223,13 @@ def test_room_is_made_by_whole_slices_while_some_is_being_made() -> None:
     view = make_view(budget=12, missing={1: 1, 2: 2, 3: 3, 4: 4}, resident=resident, leaving=2)
     assert Window().decide(view).to_host.tolist() == [], "two more would do, and two are leaving"
     assert len(Window().decide(view._replace(leaving=0, budget=10)).to_host) == 4
+
+
+def test_room_that_is_left_when_all_is_on_its_way_may_be_taken_without_asking() -> None:
+    idle = Window().decide(make_view(budget=50, resident=dict.fromkeys(range(10), 7)))
+    assert idle.allowance == 40
+    some = make_view(budget=50, missing={1: 5, 2: 6}, resident=dict.fromkeys(range(10, 20), 7))
+    assert Window().decide(some).allowance == 38
+    assert Window().decide(some._replace(to_gpu_credit=1)).allowance == 0
+    assert Window().decide(some._replace(missing_all=False)).allowance == 0
+    assert Demand().decide(some).allowance == 0

@@ -463,3 +463,56 @@ def test_a_record_that_is_filled_late_is_read_when_it_is(make_client: MakeClient
     late.turn = turn
     worker.tick()
     assert worker.model.totals().window_depth == 1
+
+
+def test_a_launch_after_a_pause_is_sent_for_before_the_next_tick(make_client: MakeClient) -> None:
+    client = make_client(40)
+    worker = Worker(client.mapping, by_name("window"))
+    worker.tick()
+    slot, other = client.alloc(6), client.alloc(8)
+    worker.tick()
+    for gone in (slot, other):
+        blocks = list(worker.model.blocks_of(gone))
+        lib.pump_model_set(worker.model.raw, blocks, len(blocks), HOST)
+    worker.tick()  # nothing is missing: what is free may be taken without asking
+    seen = client.mapping.activity()
+    seq = client.launch([slot])
+    worker.wait(seen)
+    taken = client.commands(lib.PUMP_TO_GPU)
+    assert sum(c.length_bytes // BLOCK for c in taken) == 5, "as far as the in-flight bound goes"
+    assert {c.needed_by_seq for c in taken} == {seq}
+    assert set(states(worker, worker.model.blocks_of(slot))) == {ARRIVING, HOST}
+    for command in taken:
+        client.finish(command)
+    worker.tick()
+    (rest,) = client.commands(lib.PUMP_TO_GPU)
+    assert rest.length_bytes == BLOCK
+
+
+def test_what_needs_a_victim_is_never_sent_for_without_asking(make_client: MakeClient) -> None:
+    client = make_client(16)
+    worker = Worker(client.mapping, by_name("window"))
+    worker.tick()
+    full, extra = client.alloc(15), client.alloc(8)
+    worker.tick()
+    client.launch([full])
+    worker.tick()
+    seen = client.mapping.activity()
+    client.launch([extra])
+    worker.wait(seen)
+    taken = client.commands(lib.PUMP_TO_GPU)
+    assert sum(c.length_bytes // BLOCK for c in taken) <= 1
+    assert worker.model.occupied(0) <= 16
+
+
+def test_demand_sends_for_nothing_while_waiting(make_client: MakeClient) -> None:
+    client = make_client(40)
+    worker = Worker(client.mapping, by_name("demand"))
+    worker.tick()
+    slot = client.alloc(6)
+    worker.tick()
+    lib.pump_model_set(worker.model.raw, list(range(6)), 6, HOST)
+    seen = client.mapping.activity()
+    client.launch([slot])
+    worker.wait(seen)
+    assert client.commands(lib.PUMP_TO_GPU) == []
