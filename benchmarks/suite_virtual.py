@@ -223,9 +223,11 @@ class Bench:
         result = compare(seconds, [run.seconds for run in runs])
         return compared(name, result, "x", baseline=baseline, **facts, **medians(runs), **more)
 
-    def against_naive(self, program: Program, ratio: float) -> Iterator[Row]:
+    def against_naive(
+        self, program: Program, ratio: float, policies: Sequence[str]
+    ) -> Iterator[Row]:
         """Rows of one program at one oversubscription."""
-        found = self.rounds(program, (UNLIMITED, NAIVE, DEMAND, WINDOW), ratio)
+        found = self.rounds(program, (UNLIMITED, NAIVE, *policies), ratio)
         place = program, ratio
         naive = NAIVE, [run.seconds for run in found[NAIVE]]
         moved = {f"naive_{key}": value for key, value in medians(found[NAIVE]).items()}
@@ -234,7 +236,7 @@ class Bench:
             for run in found[UNLIMITED]
             if program.floor_seconds
         ]
-        for policy in (WINDOW, DEMAND):
+        for policy in policies:
             name, runs = f"virtual.{program.name}.{policy}", found[policy]
             yield self.row(f"{name}.speedup", place, naive, runs, **moved)
             if least:
@@ -254,6 +256,9 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/bench virtual --")
     parser.add_argument("--only", action="append", choices=PARTS, help="may be repeated")
     parser.add_argument("--ratio", action="append", type=float, help="oversubscription")
+    parser.add_argument(
+        "--policy", action="append", choices=(WINDOW, DEMAND), help="may be repeated (default: all)"
+    )
     parser.add_argument("--profile", default=PROFILE)
     options = parser.parse_args(arguments)
     if any(not 1 < ratio <= 8 for ratio in options.ratio or ()):
@@ -275,6 +280,7 @@ def run(options: Options) -> Iterator[Row]:
         for part, make in (("train", training), ("sweep", sweeping), ("gather", gathering)):
             if part in parts:
                 for ratio in ratios:
-                    yield from bench.against_naive(make(quick), ratio)
+                    policies = chosen.policy or (WINDOW, DEMAND)
+                    yield from bench.against_naive(make(quick), ratio, policies)
         if "sync" in parts:
             yield from bench.synchronous(training(quick), ratios[0])
