@@ -63,6 +63,8 @@ static void relaxed(void) {
 
 /* A capture in one thread, ordinary launches in others. */
 static bool capturing;
+#define BESIDE 3
+static pthread_barrier_t all_have_allocated;
 
 static void *launcher(void *number) {
   unsigned me = (unsigned)(uintptr_t)number;
@@ -72,6 +74,7 @@ static void *launcher(void *number) {
   struct set *set = set_make(8, me + 1);
   CUevent event;
   MUST(cu.EventCreate(&event, CU_EVENT_DISABLE_TIMING));
+  pthread_barrier_wait(&all_have_allocated);
   for (int i = 0; i < 400; i++) {
     set_step(set, &cu, mix, stream);
     if (i % 25 == 24) MUST(cu.EventRecord(event, stream));
@@ -92,7 +95,7 @@ static void *capturer(void *unused) {
   MUST(cu.CtxSetCurrent(context));
   MUST(cu.StreamCreate(&stream, CU_STREAM_NON_BLOCKING));
   struct set *set = set_make(8, 77);
-  usleep(100000); /* the others have allocated by now */
+  pthread_barrier_wait(&all_have_allocated);
   for (int round = 0; round < 12; round++) {
     CUgraphExec exec = capture(set, stream, CU_STREAM_CAPTURE_MODE_GLOBAL, 2);
     for (int i = 0; i < 2; i++) MUST(cu.GraphLaunch(exec, stream));
@@ -111,7 +114,8 @@ static void *either(void *number) {
 
 static void beside(void) {
   capturing = true;
-  in_threads(3, either);
+  pthread_barrier_init(&all_have_allocated, NULL, BESIDE);
+  in_threads(BESIDE, either);
 }
 
 /* What must fail inside a capture fails as it would without pump, and ends it. */
