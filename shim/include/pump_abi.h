@@ -159,18 +159,21 @@ struct pump_header {
   uint64_t worker_heartbeat_ns; /* CLOCK_MONOTONIC of the worker's last tick */
   uint64_t activity;            /* bumped at each completion and each advance of progress */
   uint32_t recording;           /* shim: 1 while the job records a trace */
-  uint32_t resend;              /* worker: raised to be told names and PARAMS again */
+  uint32_t reserved;
   uint64_t reserved0[6];
   /* one cache line for each word that others spin or sleep on */
   uint64_t next_seq; /* next operation number */
   uint64_t pad0[7];
   uint64_t event_tail; /* next position producers reserve */
-  uint64_t pad1[7];
+  uint64_t event_room; /* producers: below this one there was room when last seen */
+  uint64_t pad1[6];
   uint64_t event_head; /* next position the worker reads */
   uint64_t pad2[7];
   uint32_t worker_asleep; /* 1 while the worker waits on worker_bell */
   uint32_t worker_bell;   /* futex */
-  uint64_t pad3[7];
+  uint32_t resend;        /* worker: raised to be told names and PARAMS again */
+  uint32_t reserved1;
+  uint64_t pad3[6];
 };
 
 struct pump_device {
@@ -266,7 +269,6 @@ struct pump_command_ring {
 };
 
 struct pump_shim_counters {
-  uint64_t operations;     /* recorded while active */
   uint64_t events_dropped; /* ring full */
   uint64_t extents_dropped;
   uint64_t ranges_untracked; /* table full */
@@ -282,7 +284,9 @@ struct pump_shim_counters {
   uint64_t populate_bytes;
   uint64_t attaches;
   uint64_t signatures; /* PARAMS sent */
-  uint64_t reserved[16];
+  uint64_t reserved[9];
+  uint64_t operations; /* recorded while active; hooks count here: a line of its own */
+  uint64_t reserved1[7];
 };
 
 struct pump_worker_counters {
@@ -347,13 +351,15 @@ PUMP_ASSERT_OFFSET(pump_header, range_high, 48);
 PUMP_ASSERT_OFFSET(pump_header, worker_heartbeat_ns, 56);
 PUMP_ASSERT_OFFSET(pump_header, activity, 64);
 PUMP_ASSERT_OFFSET(pump_header, recording, 72);
-PUMP_ASSERT_OFFSET(pump_header, resend, 76);
+PUMP_ASSERT_OFFSET(pump_header, reserved, 76);
 PUMP_ASSERT_OFFSET(pump_header, reserved0, 80);
 PUMP_ASSERT_OFFSET(pump_header, next_seq, 128);
 PUMP_ASSERT_OFFSET(pump_header, event_tail, 192);
+PUMP_ASSERT_OFFSET(pump_header, event_room, 200);
 PUMP_ASSERT_OFFSET(pump_header, event_head, 256);
 PUMP_ASSERT_OFFSET(pump_header, worker_asleep, 320);
 PUMP_ASSERT_OFFSET(pump_header, worker_bell, 324);
+PUMP_ASSERT_OFFSET(pump_header, resend, 328);
 
 PUMP_ASSERT_SIZE(pump_device, 128);
 PUMP_ASSERT_OFFSET(pump_device, uuid, 0);
@@ -431,23 +437,23 @@ PUMP_ASSERT_OFFSET(pump_command_ring, bell, 132);
 PUMP_ASSERT_OFFSET(pump_command_ring, commands, 192);
 
 PUMP_ASSERT_SIZE(pump_shim_counters, 256);
-PUMP_ASSERT_OFFSET(pump_shim_counters, operations, 0);
-PUMP_ASSERT_OFFSET(pump_shim_counters, events_dropped, 8);
-PUMP_ASSERT_OFFSET(pump_shim_counters, extents_dropped, 16);
-PUMP_ASSERT_OFFSET(pump_shim_counters, ranges_untracked, 24);
-PUMP_ASSERT_OFFSET(pump_shim_counters, converted_bytes_peak, 32);
-PUMP_ASSERT_OFFSET(pump_shim_counters, moved_to_gpu_bytes, 40);
-PUMP_ASSERT_OFFSET(pump_shim_counters, moved_to_host_bytes, 48);
-PUMP_ASSERT_OFFSET(pump_shim_counters, commands_stale, 56);
-PUMP_ASSERT_OFFSET(pump_shim_counters, commands_late, 64);
-PUMP_ASSERT_OFFSET(pump_shim_counters, commands_dead, 72);
-PUMP_ASSERT_OFFSET(pump_shim_counters, commands_invalid, 80);
-PUMP_ASSERT_OFFSET(pump_shim_counters, commands_failed, 88);
-PUMP_ASSERT_OFFSET(pump_shim_counters, markers, 96);
-PUMP_ASSERT_OFFSET(pump_shim_counters, populate_bytes, 104);
-PUMP_ASSERT_OFFSET(pump_shim_counters, attaches, 112);
-PUMP_ASSERT_OFFSET(pump_shim_counters, signatures, 120);
-PUMP_ASSERT_OFFSET(pump_shim_counters, reserved, 128);
+PUMP_ASSERT_OFFSET(pump_shim_counters, events_dropped, 0);
+PUMP_ASSERT_OFFSET(pump_shim_counters, extents_dropped, 8);
+PUMP_ASSERT_OFFSET(pump_shim_counters, ranges_untracked, 16);
+PUMP_ASSERT_OFFSET(pump_shim_counters, converted_bytes_peak, 24);
+PUMP_ASSERT_OFFSET(pump_shim_counters, moved_to_gpu_bytes, 32);
+PUMP_ASSERT_OFFSET(pump_shim_counters, moved_to_host_bytes, 40);
+PUMP_ASSERT_OFFSET(pump_shim_counters, commands_stale, 48);
+PUMP_ASSERT_OFFSET(pump_shim_counters, commands_late, 56);
+PUMP_ASSERT_OFFSET(pump_shim_counters, commands_dead, 64);
+PUMP_ASSERT_OFFSET(pump_shim_counters, commands_invalid, 72);
+PUMP_ASSERT_OFFSET(pump_shim_counters, commands_failed, 80);
+PUMP_ASSERT_OFFSET(pump_shim_counters, markers, 88);
+PUMP_ASSERT_OFFSET(pump_shim_counters, populate_bytes, 96);
+PUMP_ASSERT_OFFSET(pump_shim_counters, attaches, 104);
+PUMP_ASSERT_OFFSET(pump_shim_counters, signatures, 112);
+PUMP_ASSERT_OFFSET(pump_shim_counters, reserved, 120);
+PUMP_ASSERT_OFFSET(pump_shim_counters, operations, 192);
 
 PUMP_ASSERT_SIZE(pump_worker_counters, 256);
 PUMP_ASSERT_OFFSET(pump_worker_counters, operations, 0);

@@ -89,20 +89,26 @@ static inline struct pump_event *pump_event_at(struct pump_shm *shm, uint64_t po
 }
 
 /* Reserves `count` consecutive records. Returns false, having changed nothing,
- * when there is no room. */
+ * when there is no room. The head is another core's cache line, so what was seen of it
+ * is kept beside the tail and looked at first. */
 static inline bool pump_event_reserve(struct pump_shm *shm, uint64_t count,
                                       uint64_t *position) {
   uint64_t tail = PUMP_LOAD(&shm->header.event_tail);
   for (;;) {
-    /* Acquire: the worker's reads of a record happen before it moves the head,
-     * so what we write after this load cannot reach into its copy. */
-    uint64_t head = PUMP_LOAD_ACQUIRE(&shm->header.event_head);
-    if (tail + count - head > PUMP_EVENT_SLOTS) {
-      /* Full, or others have reserved since we looked, and the worker has read that. */
-      uint64_t now = PUMP_LOAD_ACQUIRE(&shm->header.event_tail);
-      if (now == tail) return false;
-      tail = now;
-      continue;
+    /* Acquire, here and of the head: the worker's reads of a record happen before it
+     * moves the head, so what we write after these loads cannot reach into its copy;
+     * another producer that saw the head hands that on by its release. */
+    uint64_t room = PUMP_LOAD_ACQUIRE(&shm->header.event_room);
+    if (room - tail > PUMP_EVENT_SLOTS || room - tail < count) {
+      uint64_t head = PUMP_LOAD_ACQUIRE(&shm->header.event_head);
+      if (tail + count - head > PUMP_EVENT_SLOTS) {
+        /* Full, or others have reserved since we looked, and the worker has read that. */
+        uint64_t now = PUMP_LOAD_ACQUIRE(&shm->header.event_tail);
+        if (now == tail) return false;
+        tail = now;
+        continue;
+      }
+      PUMP_STORE_RELEASE(&shm->header.event_room, head + PUMP_EVENT_SLOTS);
     }
     if (__atomic_compare_exchange_n(&shm->header.event_tail, &tail, tail + count, true,
                                     __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
