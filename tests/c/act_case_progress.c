@@ -97,7 +97,9 @@ SCENARIO(an_empty_pool_costs_a_marker_and_nothing_else) {
   uint64_t begin_ns = pump_now_ns();
   for (int i = 0; i < 9000; i++) last = issue(stream, now_ns += 300000); /* each is due */
   CHECK(pump_now_ns() - begin_ns < 5000000000u);
-  CHECK(pump_markers_skipped() > 0);
+  /* Nothing has executed, so each of them was recorded once at most. How many there were
+   * depends on how fast the marker thread could make them. */
+  CHECK(PUMP_LOAD(&fake.records) <= 4096);
   CHECK(PUMP_LOAD(&fake.events_alive) <= 4096 + 5);
   fake_execute(stream, 9000);
   EVENTUALLY(executed(pump_stream_index(stream, false)) > 0);
