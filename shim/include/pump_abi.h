@@ -10,7 +10,8 @@
  *   range      one live converted or managed allocation
  *   block      a 2 MiB aligned slice of the address space
  *   extent     the part of a range that an operation's argument is believed to reach
- *   operation  kernel launch, copy or memset; numbered by `seq`, from 1, in issue order
+ *   operation  kernel launch, copy or memset, also as a node of a graph; numbered by
+ *              `seq`, from 1, in issue order
  *   window     operations issued but not yet executed
  *   signature  hash of a launch: function, grid, block and parameter bytes, with
  *              every word that points into a live range masked out
@@ -19,6 +20,7 @@
  *   shim         identity, devices, progress, shim_counters, ranges, events,
  *                command state READY -> TAKEN -> DONE and the result
  *   worker       worker_pid, heartbeat, resend, worker_counters, event_head,
+ *                asked_budget_bytes of each device,
  *                command contents and state EMPTY -> READY, DONE -> EMPTY
  * Neither trusts the other: each index read from here is masked or checked
  * against its bound before use. Memory ordering lives in pump_ring.h alone.
@@ -33,7 +35,8 @@
  *
  * What a kernel's pointers reach is not known where it is launched. Such an extent
  * has access ARGUMENT and tells, in place of a length, where the pointer stands: the
- * byte offset in the kernel's parameter buffer. What else the parameters say is told
+ * byte offset in the kernel's parameter buffer; and, where the allocator's blocks are
+ * known, how far its block goes on. What else the parameters say is told
  * once per signature, and a function's name once per function, before the first
  * operation that has it:
  *
@@ -42,7 +45,16 @@
  *   position p+2   kind=PARAMS function=f signature=s payload_bytes=..., and so on
  *   position p+n   kind=KERNEL function=f signature=s seq=7
  *
+ * The launch of a graph is as many operations as its nodes that touch memory, in an order
+ * that respects its edges. They share time and stream and have consecutive numbers; a
+ * GRAPH record in front of them says how many there are. Nothing tells how far the GPU is
+ * among them: they are seen to have executed all at once.
+ *
  * A worker that missed some of that raises `resend`: then all of it is told again.
+ *
+ * A worker that asks for another budget writes asked_budget_bytes and sends any datagram
+ * over the client's socket. The shim adopts the budget, brought within bounds, into
+ * budget_bytes and `emulated`, and then copies what was asked to adopted_budget_bytes.
  */
 #ifndef PUMP_ABI_H
 #define PUMP_ABI_H
@@ -53,11 +65,13 @@
 /* cffi: begin */
 #define PUMP_ABI_MAGIC 0x314d4853504d5550
 #define PUMP_HELLO_MAGIC 0x4f4c4c45484d5550
-#define PUMP_ABI_VERSION 2
+#define PUMP_ABI_VERSION 3
 
 /* Bounds. All powers of two where a position is masked. */
 #define PUMP_BLOCK_BYTES 2097152
+#define PUMP_UNIT_BYTES 512 /* that an allocator's blocks are told in */
 #define PUMP_MAX_DEVICES 16
+#define PUMP_BUDGET_BLOCKS_LEAST 4 /* of a budget that a worker asks for */
 #define PUMP_MAX_STREAMS 1024
 #define PUMP_MAX_RANGES 131072
 #define PUMP_USE_SLICES 8
@@ -96,9 +110,14 @@
 #define PUMP_EVENT_PARAMS 9
 #define PUMP_EVENT_NAME 10
 #define PUMP_EVENT_PROGRESS 11 /* only while a trace is recorded */
+#define PUMP_EVENT_GRAPH 12
+#define PUMP_EVENT_DISCARDED 13 /* blocks that nobody owns: nothing to be copied there */
+#define PUMP_EVENT_POPULATED 14 /* blocks that were brought to the GPU for their owner */
+#define PUMP_EVENT_DEAD 15      /* blocks whose tensors the program has freed */
 
 /* extent access; ARGUMENT: a kernel's pointer, see above */
 #define PUMP_ACCESS_ARGUMENT 0
+#define PUMP_ARGUMENT_BITS 16 /* of the place; units of the block stand above them */
 #define PUMP_ACCESS_READ 1
 #define PUMP_ACCESS_WRITE 2
 #define PUMP_ACCESS_OVERWRITE 3
@@ -157,7 +176,8 @@ struct pump_header {
   uint64_t range_version;       /* bumped after every change of the range table */
   uint64_t range_high;          /* slots at and above this one were never used */
   uint64_t worker_heartbeat_ns; /* CLOCK_MONOTONIC of the worker's last tick */
-  uint64_t activity;            /* bumped at each completion and each advance of progress */
+  uint64_t activity;            /* bumped at each completion, advance of progress, adoption
+                                   of a budget, and by pump_core_knock */
   uint32_t recording;           /* shim: 1 while the job records a trace */
   uint32_t reserved;
   uint64_t reserved0[6];
@@ -185,7 +205,10 @@ struct pump_device {
   uint64_t plain_bytes;         /* live device memory that was not converted */
   uint32_t device_state;        /* PUMP_DEVICE_* */
   uint32_t emulated;            /* 1: budget lies below the card's memory by choice */
-  uint64_t reserved[8];
+  /* The second cache line. An attach leaves it as the new worker has it. */
+  uint64_t asked_budget_bytes;   /* worker: budget that shall apply; 0: the present one */
+  uint64_t adopted_budget_bytes; /* asked_budget_bytes that the shim acted upon last */
+  uint64_t reserved[6];
 };
 
 /* Progress of one stream. Slot 0 collects streams beyond the table. */
@@ -214,8 +237,11 @@ struct pump_extent {
   uint32_t slot;
   uint32_t generation;
   uint64_t offset_bytes;  /* from the range's base */
-  uint64_t length_access; /* length_bytes << 2 | PUMP_ACCESS_*; ARGUMENT: the byte offset
-                             of the pointer in the parameter buffer in place of a length */
+  uint64_t length_access; /* length_bytes << 2 | PUMP_ACCESS_*; ARGUMENT: in place of a
+                             length `units << PUMP_ARGUMENT_BITS | place`. place: the byte
+                             offset of the pointer in the parameter buffer; units: from the
+                             one of PUMP_UNIT_BYTES that it points into to the end of the
+                             allocator's block, 0 where that is not known */
 };
 
 /* First bytes of a PARAMS payload; `parameter_bytes` of the kernel's parameter buffer
@@ -230,16 +256,19 @@ struct pump_params {
 struct pump_event {
   uint64_t turn;     /* position + 1 once the record may be read */
   uint64_t seq;      /* operation number; 0 for ALLOC, FREE, PARAMS, NAME; SYNC, HINT: the
-                        newest operation; PROGRESS: executed up to this one */
+                        newest operation; PROGRESS: executed up to this one; GRAPH: the first
+                        of its operations */
   uint64_t time_ns;  /* CLOCK_MONOTONIC at issue; SYNC: when the call returned */
-  uint64_t function; /* KERNEL, PARAMS, NAME: handle; ALLOC, FREE: base; else 0 */
+  uint64_t function; /* KERNEL, PARAMS, NAME: handle; ALLOC, FREE: base; GRAPH: handle of
+                        the executable graph; else 0 */
   uint16_t kind;     /* PUMP_EVENT_* */
   uint16_t extent_count; /* of the whole operation; 0 for PARAMS, NAME */
   uint32_t stream;       /* index into progress */
   uint16_t device;
   uint16_t extents_dropped; /* beyond PUMP_MAX_EXTENTS */
   uint32_t payload_bytes;   /* PARAMS, NAME: of the whole payload */
-  uint64_t signature;       /* KERNEL, PARAMS; SYNC: time_ns when the call began */
+  uint64_t signature;       /* KERNEL, PARAMS; SYNC: time_ns when the call began; GRAPH:
+                               how many operations it has */
   struct pump_extent extents[3];
 };
 
@@ -284,7 +313,13 @@ struct pump_shim_counters {
   uint64_t populate_bytes;
   uint64_t attaches;
   uint64_t signatures; /* PARAMS sent */
-  uint64_t reserved[9];
+  uint64_t graph_launches;
+  uint64_t graph_operations; /* of them */
+  uint64_t graphs_unknown;  /* launches of which the operations are not known, or not all */
+  uint64_t discarded_bytes; /* of the pool's dead memory */
+  uint64_t block_events;    /* of the program's allocator */
+  uint64_t block_dead_bytes; /* told as DEAD: whole blocks, as often as they died */
+  uint64_t reserved[3];
   uint64_t operations; /* recorded while active; hooks count here: a line of its own */
   uint64_t reserved1[7];
 };
@@ -370,7 +405,9 @@ PUMP_ASSERT_OFFSET(pump_device, allocated_bytes, 40);
 PUMP_ASSERT_OFFSET(pump_device, plain_bytes, 48);
 PUMP_ASSERT_OFFSET(pump_device, device_state, 56);
 PUMP_ASSERT_OFFSET(pump_device, emulated, 60);
-PUMP_ASSERT_OFFSET(pump_device, reserved, 64);
+PUMP_ASSERT_OFFSET(pump_device, asked_budget_bytes, 64); /* a cache line of its own */
+PUMP_ASSERT_OFFSET(pump_device, adopted_budget_bytes, 72);
+PUMP_ASSERT_OFFSET(pump_device, reserved, 80);
 
 PUMP_ASSERT_SIZE(pump_progress, 64);
 PUMP_ASSERT_OFFSET(pump_progress, issued_seq, 0);
@@ -452,7 +489,13 @@ PUMP_ASSERT_OFFSET(pump_shim_counters, markers, 88);
 PUMP_ASSERT_OFFSET(pump_shim_counters, populate_bytes, 96);
 PUMP_ASSERT_OFFSET(pump_shim_counters, attaches, 104);
 PUMP_ASSERT_OFFSET(pump_shim_counters, signatures, 112);
-PUMP_ASSERT_OFFSET(pump_shim_counters, reserved, 120);
+PUMP_ASSERT_OFFSET(pump_shim_counters, graph_launches, 120);
+PUMP_ASSERT_OFFSET(pump_shim_counters, graph_operations, 128);
+PUMP_ASSERT_OFFSET(pump_shim_counters, graphs_unknown, 136);
+PUMP_ASSERT_OFFSET(pump_shim_counters, discarded_bytes, 144);
+PUMP_ASSERT_OFFSET(pump_shim_counters, block_events, 152);
+PUMP_ASSERT_OFFSET(pump_shim_counters, block_dead_bytes, 160);
+PUMP_ASSERT_OFFSET(pump_shim_counters, reserved, 168);
 PUMP_ASSERT_OFFSET(pump_shim_counters, operations, 192);
 
 PUMP_ASSERT_SIZE(pump_worker_counters, 256);

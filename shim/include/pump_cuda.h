@@ -25,19 +25,30 @@ typedef struct CUstream_st *CUstream;
 typedef struct CUevent_st *CUevent;
 typedef struct CUgraph_st *CUgraph;
 typedef struct CUgraphNode_st *CUgraphNode;
+typedef struct CUmemPoolHandle_st *CUmemoryPool;
 typedef struct CUarray_st *CUarray;
-typedef struct CUgraphEdgeData_st CUgraphEdgeData;         /* passed through untouched */
+typedef struct CUgraphExec_st *CUgraphExec;
+typedef struct CUgraphEdgeData_st CUgraphEdgeData;         /* pump_cuda_graph.h */
 typedef struct CUexecAffinityParam_st CUexecAffinityParam; /* passed through untouched */
 typedef struct CUctxCreateParams_st CUctxCreateParams;     /* passed through untouched */
+typedef struct CUmemPoolPtrExportData_st CUmemPoolPtrExportData; /* passed through */
+typedef void (*CUhostFn)(void *user_data);
+typedef struct CUmemcpyAttributes_st CUmemcpyAttributes; /* passed through untouched */
+typedef uint32_t cuuint32_t;
 typedef uint64_t cuuint64_t;
 
 /* Enums of cuda.h under its own names, so that signatures can be compared. */
 typedef int CUdevice_attribute;
 typedef int CUpointer_attribute;
 typedef int CUmem_advise;
+typedef int CUmemRangeHandleType;
+typedef int CUjit_option;
+typedef int CUlibraryOption;
 typedef int CUstreamCaptureMode;
 typedef int CUstreamCaptureStatus;
 typedef int CUdriverProcAddressQueryResult;
+typedef int CUmemPool_attribute;
+typedef int CUmemAllocationHandleType;
 
 typedef struct {
   char bytes[16];
@@ -47,6 +58,16 @@ typedef struct {
   int type; /* CU_MEM_LOCATION_TYPE_* */
   int id;
 } CUmemLocation;
+
+typedef struct {
+  int allocType; /* CU_MEM_ALLOCATION_TYPE_* */
+  int handleTypes;
+  CUmemLocation location;
+  void *win32SecurityAttributes;
+  size_t maxSize;
+  unsigned short usage;
+  unsigned char reserved[54];
+} CUmemPoolProps;
 
 /* One of CUlaunchConfig's, as far as pump reads it; the value has 64 bytes. */
 typedef struct {
@@ -70,6 +91,131 @@ typedef struct {
   void *attrs; /* CUlaunchAttribute array, passed on untouched */
   unsigned int numAttrs;
 } CUlaunchConfig;
+
+typedef struct {
+  size_t srcXInBytes, srcY;
+  int srcMemoryType;
+  const void *srcHost;
+  CUdeviceptr srcDevice;
+  CUarray srcArray;
+  size_t srcPitch;
+  size_t dstXInBytes, dstY;
+  int dstMemoryType;
+  void *dstHost;
+  CUdeviceptr dstDevice;
+  CUarray dstArray;
+  size_t dstPitch;
+  size_t WidthInBytes, Height;
+} CUDA_MEMCPY2D;
+
+typedef struct {
+  size_t srcXInBytes, srcY, srcZ, srcLOD;
+  int srcMemoryType;
+  const void *srcHost;
+  CUdeviceptr srcDevice;
+  CUarray srcArray;
+  void *reserved0;
+  size_t srcPitch, srcHeight;
+  size_t dstXInBytes, dstY, dstZ, dstLOD;
+  int dstMemoryType;
+  void *dstHost;
+  CUdeviceptr dstDevice;
+  CUarray dstArray;
+  void *reserved1;
+  size_t dstPitch, dstHeight;
+  size_t WidthInBytes, Height, Depth;
+} CUDA_MEMCPY3D;
+
+typedef struct {
+  size_t srcXInBytes, srcY, srcZ, srcLOD;
+  int srcMemoryType;
+  const void *srcHost;
+  CUdeviceptr srcDevice;
+  CUarray srcArray;
+  CUcontext srcContext;
+  size_t srcPitch, srcHeight;
+  size_t dstXInBytes, dstY, dstZ, dstLOD;
+  int dstMemoryType;
+  void *dstHost;
+  CUdeviceptr dstDevice;
+  CUarray dstArray;
+  CUcontext dstContext;
+  size_t dstPitch, dstHeight;
+  size_t WidthInBytes, Height, Depth;
+} CUDA_MEMCPY3D_PEER;
+
+/* One end of a copy of cuMemcpy3DBatchAsync. */
+typedef struct {
+  int type; /* CU_MEMCPY_OPERAND_TYPE_* */
+  union {
+    struct {
+      CUdeviceptr ptr;
+      size_t rowLength, layerHeight; /* elements */
+      CUmemLocation locHint;
+    } ptr;
+    struct {
+      CUarray array;
+      struct {
+        size_t x, y, z;
+      } offset; /* elements */
+    } array;
+  } op;
+} CUmemcpy3DOperand;
+
+typedef struct {
+  CUmemcpy3DOperand src, dst;
+  struct {
+    size_t width, height, depth;
+  } extent; /* elements: of the array, else bytes */
+  int srcAccessOrder;
+  unsigned int flags;
+} CUDA_MEMCPY3D_BATCH_OP;
+
+/* One element of cuStreamBatchMemOp: a union of 48 bytes in cuda.h; wait and
+ * write share this layout. */
+typedef union {
+  int operation;
+  struct {
+    int operation;
+    CUdeviceptr address;
+    uint64_t value; /* 32-bit operations use the low half */
+    unsigned int flags;
+    CUdeviceptr alias;
+  } value_op;
+  uint64_t pad[6];
+} CUstreamBatchMemOpParams;
+
+typedef struct {
+  CUmemLocation location;
+  int flags;
+} CUmemAccessDesc;
+
+typedef struct {
+  CUfunction function;
+  unsigned int gridDimX, gridDimY, gridDimZ;
+  unsigned int blockDimX, blockDimY, blockDimZ;
+  unsigned int sharedMemBytes;
+  CUstream hStream;
+  void **kernelParams;
+} CUDA_LAUNCH_PARAMS;
+
+typedef struct {
+  char reserved[64];
+} CUipcMemHandle;
+
+typedef unsigned long long CUmemGenericAllocationHandle;
+
+typedef struct {
+  int type; /* CU_MEM_ALLOCATION_TYPE_* */
+  int requestedHandleTypes;
+  CUmemLocation location;
+  void *win32HandleMetaData;
+  struct {
+    unsigned char compressionType, gpuDirectRDMACapable;
+    unsigned short usage;
+    unsigned char reserved[4];
+  } allocFlags;
+} CUmemAllocationProp;
 
 enum {
   CUDA_SUCCESS = 0,
@@ -98,6 +244,8 @@ enum {
 };
 
 enum { CU_MEM_ATTACH_GLOBAL = 1 };
+enum { CU_MEM_ALLOCATION_TYPE_PINNED = 1 };
+enum { CU_MEM_HANDLE_TYPE_NONE = 0 };
 enum { CU_MEM_LOCATION_TYPE_DEVICE = 1, CU_MEM_LOCATION_TYPE_HOST = 2 };
 enum { CU_DEVICE_CPU = -1 };
 enum { CU_STREAM_DEFAULT = 0, CU_STREAM_NON_BLOCKING = 1 };
@@ -108,7 +256,21 @@ enum {
   CU_STREAM_CAPTURE_MODE_RELAXED = 2
 };
 enum { CU_STREAM_CAPTURE_STATUS_NONE = 0, CU_STREAM_CAPTURE_STATUS_ACTIVE = 1 };
-enum { CU_MEMORYTYPE_HOST = 1, CU_MEMORYTYPE_DEVICE = 2, CU_MEMORYTYPE_UNIFIED = 4 };
+enum {
+  CU_MEMORYTYPE_HOST = 1,
+  CU_MEMORYTYPE_DEVICE = 2,
+  CU_MEMORYTYPE_ARRAY = 3,
+  CU_MEMORYTYPE_UNIFIED = 4
+};
+enum { CU_MEMCPY_OPERAND_TYPE_POINTER = 1, CU_MEMCPY_OPERAND_TYPE_ARRAY = 2 };
+enum {
+  CU_STREAM_MEM_OP_WAIT_VALUE_32 = 1,
+  CU_STREAM_MEM_OP_WRITE_VALUE_32 = 2,
+  CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES = 3,
+  CU_STREAM_MEM_OP_WAIT_VALUE_64 = 4,
+  CU_STREAM_MEM_OP_WRITE_VALUE_64 = 5,
+  CU_STREAM_MEM_OP_BARRIER = 6
+};
 enum {
   CU_GET_PROC_ADDRESS_DEFAULT = 0,
   CU_GET_PROC_ADDRESS_LEGACY_STREAM = 1,
@@ -125,6 +287,14 @@ enum {
   CU_POINTER_ATTRIBUTE_RANGE_START_ADDR = 11,
   CU_POINTER_ATTRIBUTE_RANGE_SIZE = 12,
   CU_POINTER_ATTRIBUTE_MAPPED = 13,
+  CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE = 17,
+};
+
+enum {
+  CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT = 5,
+  CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH = 6,
+  CU_MEMPOOL_ATTR_USED_MEM_CURRENT = 7,
+  CU_MEMPOOL_ATTR_USED_MEM_HIGH = 8
 };
 
 /* Launch parameters given as one buffer ("extra"). */

@@ -32,6 +32,7 @@ def compile_check(tmp_path: Path, text: str, *arguments: str) -> str:
     return done.stderr if done.returncode else ""
 
 
+HOOK_LISTS = ("hook_list.h", "hook_list_memory.h", "hook_list_graph.h")
 SIGNATURES = """
 #include <cuda.h>
 #include <cudaTypedefs.h>
@@ -66,7 +67,7 @@ def elf_name(signature: str, exported: str) -> bool:
 
 
 def test_each_elf_name_belongs_to_its_signature() -> None:
-    text = (SHIM / "hook_list.h").read_text()
+    text = "".join((SHIM / name).read_text() for name in HOOK_LISTS)
     hooks = re.findall(r"^PUMP_(?:HOOK|CALL)\((\w+),\s+(\w+),", text, re.M)
     for name, suffix, pfn, twin in re.findall(
         r"^PUMP_TWINS\((\w+), (\w+),\s+(\w+),\s+(\w+),", text, re.M
@@ -99,6 +100,18 @@ const unsigned long values[] = {{
   sizeof(CUmemLocation), sizeof(CUlaunchConfig), sizeof(cuuint64_t),
   sizeof(CUpointer_attribute), sizeof(CUmem_advise), sizeof(CUstreamCaptureMode),
   sizeof(CUstreamCaptureStatus), sizeof(CUdriverProcAddressQueryResult),
+  sizeof(CUDA_LAUNCH_PARAMS), offsetof(CUDA_LAUNCH_PARAMS, hStream),
+  sizeof(CUipcMemHandle), sizeof(CUmemAllocationProp), offsetof(CUmemAllocationProp, location),
+  offsetof(CUmemAllocationProp, allocFlags), sizeof(CUmemGenericAllocationHandle),
+  sizeof(CUDA_MEMCPY2D), sizeof(CUDA_MEMCPY3D), sizeof(CUDA_MEMCPY3D_PEER),
+  sizeof(CUmemcpy3DOperand), sizeof(CUDA_MEMCPY3D_BATCH_OP), sizeof(CUstreamBatchMemOpParams),
+  offsetof(CUDA_MEMCPY2D, srcDevice), offsetof(CUDA_MEMCPY2D, dstPitch),
+  offsetof(CUDA_MEMCPY3D, srcPitch), offsetof(CUDA_MEMCPY3D, dstHost),
+  offsetof(CUDA_MEMCPY3D, dstHeight), offsetof(CUDA_MEMCPY3D, Depth),
+  offsetof(CUDA_MEMCPY3D_PEER, srcPitch), offsetof(CUDA_MEMCPY3D_PEER, dstHost),
+  offsetof(CUDA_MEMCPY3D_PEER, dstHeight), offsetof(CUDA_MEMCPY3D_PEER, Depth),
+  offsetof(CUmemcpy3DOperand, op.ptr.rowLength), offsetof(CUmemcpy3DOperand, op.ptr.layerHeight),
+  offsetof(CUDA_MEMCPY3D_BATCH_OP, dst), offsetof(CUDA_MEMCPY3D_BATCH_OP, extent),
   offsetof(CUmemLocation, type), offsetof(CUmemLocation, id),
   offsetof(CUlaunchConfig, gridDimX), offsetof(CUlaunchConfig, blockDimX),
   offsetof(CUlaunchConfig, sharedMemBytes), offsetof(CUlaunchConfig, hStream),
