@@ -1,0 +1,103 @@
+/* image.c - building an image, and telling the forms apart. */
+#include "image.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "pump_cuda.h"
+
+int image_fail(char *error, size_t error_bytes, int result, const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(error, error_bytes, format, arguments);
+  va_end(arguments);
+  return result;
+}
+
+struct image *image_new(void) {
+  return calloc(1, sizeof(struct image));
+}
+
+void image_free(struct image *image) {
+  if (image == NULL) return;
+  for (size_t i = 0; i < image->kernel_count; i++) {
+    free(image->kernels[i].name);
+    free(image->kernels[i].parameters);
+  }
+  for (size_t i = 0; i < image->global_count; i++) {
+    free(image->globals[i].name);
+    free(image->globals[i].initial);
+  }
+  free(image->kernels);
+  free(image->globals);
+  free(image);
+}
+
+static char *copy_name(const char *name, size_t name_bytes) {
+  char *copy = malloc(name_bytes + 1);
+  if (copy == NULL) return NULL;
+  memcpy(copy, name, name_bytes);
+  copy[name_bytes] = 0;
+  return copy;
+}
+
+struct image_kernel *image_add_kernel(struct image *image, const char *name,
+                                      size_t name_bytes) {
+  struct image_kernel *kernels =
+      realloc(image->kernels, (image->kernel_count + 1) * sizeof *kernels);
+  if (kernels == NULL) return NULL;
+  image->kernels = kernels;
+  struct image_kernel *kernel = &kernels[image->kernel_count];
+  memset(kernel, 0, sizeof *kernel);
+  kernel->name = copy_name(name, name_bytes);
+  if (kernel->name == NULL) return NULL;
+  image->kernel_count++;
+  return kernel;
+}
+
+struct image_global *image_add_global(struct image *image, const char *name,
+                                      size_t name_bytes) {
+  struct image_global *globals =
+      realloc(image->globals, (image->global_count + 1) * sizeof *globals);
+  if (globals == NULL) return NULL;
+  image->globals = globals;
+  struct image_global *global = &globals[image->global_count];
+  memset(global, 0, sizeof *global);
+  global->name = copy_name(name, name_bytes);
+  if (global->name == NULL) return NULL;
+  image->global_count++;
+  return global;
+}
+
+bool image_add_parameter(struct image_kernel *kernel, uint32_t offset_bytes,
+                         uint32_t length_bytes) {
+  size_t count = kernel->parameter_count;
+  struct image_parameter *parameters =
+      realloc(kernel->parameters, (count + 1) * sizeof *parameters);
+  if (parameters == NULL) return false;
+  kernel->parameters = parameters;
+  parameters[count] = (struct image_parameter){offset_bytes, length_bytes};
+  kernel->parameter_count++;
+  if (offset_bytes + length_bytes > kernel->parameter_bytes)
+    kernel->parameter_bytes = offset_bytes + length_bytes;
+  return true;
+}
+
+int image_parse(const void *bytes, size_t length_bytes, int compute, struct image **out,
+                char *error, size_t error_bytes) {
+  uint32_t magic;
+  if (length_bytes < 4)
+    return image_fail(error, error_bytes, CUDA_ERROR_INVALID_IMAGE, "shorter than 4 bytes");
+  memcpy(&magic, bytes, sizeof magic);
+  if (magic == 0x466243b1 || magic == 0xba55ed50)
+    return image_from_fatbin(bytes, length_bytes, compute, out, error, error_bytes);
+  if (magic == 0x464c457f) /* "\177ELF" */
+    return image_from_elf(bytes, length_bytes, compute, out, error, error_bytes);
+  uint8_t first = (uint8_t)(magic & 0xff);
+  if (first >= 0x80 || (first < 0x20 && first != '\n' && first != '\r' && first != '\t'))
+    return image_fail(error, error_bytes, CUDA_ERROR_INVALID_IMAGE,
+                      "neither PTX, cubin nor fat binary (begins with 0x%08x)", magic);
+  return image_from_ptx(bytes, length_bytes, compute, out, error, error_bytes);
+}

@@ -1,0 +1,69 @@
+/* image.h - what is to know of a module image, whatever its form: for the
+ * virtual driver, and for the shim where the driver does not tell it.
+ *
+ * The parsers (image_ptx.c, image_elf.c, image_fatbin.c) copy what they keep; the
+ * program may free its image afterwards. They never execute anything.
+ */
+#ifndef PUMP_IMAGE_H
+#define PUMP_IMAGE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct image_parameter {
+  uint32_t offset_bytes, length_bytes;
+};
+
+struct image_kernel {
+  char *name;
+  struct image_parameter *parameters;
+  uint32_t parameter_count;
+  uint32_t parameter_bytes; /* end of the last one */
+  uint32_t registers;
+  uint32_t shared_bytes; /* static */
+  uint32_t local_bytes;
+  uint32_t max_threads;            /* 0: not stated */
+  int ptx_version, binary_version; /* 10 * major + minor */
+};
+
+struct image_global {
+  char *name;
+  uint64_t length_bytes;
+  uint8_t *initial; /* NULL: zero */
+  uint64_t initial_bytes;
+  bool managed;
+};
+
+struct image {
+  struct image_kernel *kernels;
+  size_t kernel_count;
+  struct image_global *globals;
+  size_t global_count;
+};
+
+/* All return a CUresult and fill `error` with a sentence when it is not 0.
+ * `length_bytes` SIZE_MAX: not known, the image says it itself. */
+int image_from_ptx(const char *text, size_t length_bytes, int compute, struct image **out,
+                   char *error, size_t error_bytes);
+int image_from_elf(const uint8_t *bytes, size_t length_bytes, int compute,
+                   struct image **out, char *error, size_t error_bytes);
+int image_from_fatbin(const uint8_t *bytes, size_t length_bytes, int compute,
+                      struct image **out, char *error, size_t error_bytes);
+/* Looks at the first bytes and picks the parser. */
+int image_parse(const void *bytes, size_t length_bytes, int compute, struct image **out,
+                char *error, size_t error_bytes);
+
+struct image *image_new(void);
+void image_free(struct image *image);
+/* Append; the result lives until image_free or the next append. NULL: no memory. */
+struct image_kernel *image_add_kernel(struct image *image, const char *name,
+                                      size_t name_bytes);
+struct image_global *image_add_global(struct image *image, const char *name,
+                                      size_t name_bytes);
+bool image_add_parameter(struct image_kernel *kernel, uint32_t offset_bytes,
+                         uint32_t length_bytes);
+int image_fail(char *error, size_t error_bytes, int result, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
+#endif

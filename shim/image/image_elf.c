@@ -1,0 +1,247 @@
+/* image_elf.c - kernels and globals of a cubin (ELF of the CUDA architecture).
+ *
+ * Kernels are symbols of type FUNC with 0x10 in st_other. Their parameters stand in
+ * the section .nv.info.<kernel>, attribute 0x17 {u32 index; u16 ordinal; u16 offset;
+ * u32 word}, length = word >> 18 & 0x3fff. Every offset is checked against the
+ * image before it is used.
+ */
+#include <elf.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "image.h"
+#include "pump_cuda.h"
+
+#define MACHINE_CUDA 190
+#define KERNEL_FLAG 0x10
+#define MANAGED_FLAG 0x04
+#define MAX_PARAMETERS 4096
+
+enum { FORMAT_BYTES = 4 }; /* of an .nv.info record: a length and so many bytes follow */
+enum {
+  INFO_MAX_THREADS = 0x05,
+  INFO_REQUIRED_THREADS = 0x10,
+  INFO_FRAME = 0x11,
+  INFO_PARAMETER = 0x17,
+  INFO_PARAMETER_BYTES = 0x19,
+  INFO_REGISTERS = 0x2f
+};
+
+struct elf {
+  const uint8_t *bytes;
+  size_t length;
+  const Elf64_Shdr *sections;
+  uint16_t section_count;
+  const char *names;
+  size_t names_length;
+  const Elf64_Sym *symbols;
+  size_t symbol_count;
+  const char *strings;
+  size_t strings_length;
+};
+
+static bool inside(const struct elf *elf, uint64_t offset, uint64_t length) {
+  return offset <= elf->length && length <= elf->length - offset;
+}
+
+static const char *text_at(const char *table, size_t length, uint32_t offset) {
+  if (offset >= length || memchr(table + offset, 0, length - offset) == NULL) return NULL;
+  return table + offset;
+}
+
+static const char *section_name(const struct elf *elf, const Elf64_Shdr *section) {
+  const char *name = text_at(elf->names, elf->names_length, section->sh_name);
+  return name ? name : "";
+}
+
+static const Elf64_Shdr *find(const struct elf *elf, const char *prefix, const char *name) {
+  size_t length = strlen(prefix);
+  for (uint16_t i = 0; i < elf->section_count; i++) {
+    const char *own = section_name(elf, &elf->sections[i]);
+    if (strncmp(own, prefix, length) == 0 && strcmp(own + length, name) == 0)
+      return &elf->sections[i];
+  }
+  return NULL;
+}
+
+/* Without a length from outside the headers tell where the image ends. */
+static bool open_elf(struct elf *elf, const uint8_t *bytes, size_t length) {
+  const Elf64_Ehdr *header = (const Elf64_Ehdr *)(const void *)bytes;
+  if (length != SIZE_MAX && length < sizeof *header) return false;
+  if (header->e_ident[EI_CLASS] != ELFCLASS64 || header->e_machine != MACHINE_CUDA ||
+      header->e_shentsize != sizeof(Elf64_Shdr) || header->e_shnum == 0)
+    return false;
+  elf->bytes = bytes;
+  elf->length = length == SIZE_MAX ? SIZE_MAX / 2 : length;
+  if (!inside(elf, header->e_shoff, (uint64_t)header->e_shnum * sizeof(Elf64_Shdr)) ||
+      header->e_shstrndx >= header->e_shnum || header->e_shoff > (1ull << 32))
+    return false;
+  elf->sections = (const Elf64_Shdr *)(const void *)(bytes + header->e_shoff);
+  elf->section_count = header->e_shnum;
+  for (uint16_t i = 0; i < elf->section_count; i++) {
+    const Elf64_Shdr *s = &elf->sections[i];
+    if (s->sh_type == SHT_NOBITS || s->sh_type == SHT_NULL) continue;
+    if (s->sh_offset > (1ull << 32) || s->sh_size > (1ull << 32) ||
+        !inside(elf, s->sh_offset, s->sh_size))
+      return false;
+  }
+  const Elf64_Shdr *names = &elf->sections[header->e_shstrndx];
+  if (names->sh_type != SHT_STRTAB) return false;
+  elf->names = (const char *)bytes + names->sh_offset;
+  elf->names_length = names->sh_size;
+  const Elf64_Shdr *table = find(elf, ".symtab", "");
+  if (table == NULL || table->sh_type != SHT_SYMTAB || table->sh_link >= header->e_shnum)
+    return false;
+  const Elf64_Shdr *strings = &elf->sections[table->sh_link];
+  if (strings->sh_type != SHT_STRTAB) return false;
+  elf->symbols = (const Elf64_Sym *)(const void *)(bytes + table->sh_offset);
+  elf->symbol_count = table->sh_size / sizeof(Elf64_Sym);
+  elf->strings = (const char *)bytes + strings->sh_offset;
+  elf->strings_length = strings->sh_size;
+  return true;
+}
+
+/* Calls back for each record of a section of information. */
+struct record {
+  uint8_t attribute;
+  uint16_t value; /* formats without bytes */
+  const uint8_t *bytes;
+  uint16_t length;
+};
+
+static bool next_record(const uint8_t **at, const uint8_t *end, struct record *record) {
+  const uint8_t *p = *at;
+  if (end - p < 4) return false;
+  memset(record, 0, sizeof *record);
+  record->attribute = p[1];
+  memcpy(&record->value, p + 2, 2);
+  p += 4;
+  if (*at[0] == FORMAT_BYTES) {
+    if (end - p < record->value) return false;
+    record->bytes = p;
+    record->length = record->value;
+    p += record->value;
+  }
+  *at = p;
+  return true;
+}
+
+static uint32_t word_at(const struct record *record, uint32_t index) {
+  uint32_t word = 0;
+  if (4 * (index + 1) <= record->length) memcpy(&word, record->bytes + 4 * index, 4);
+  return word;
+}
+
+static bool put_parameter(struct image_kernel *kernel, const struct record *record) {
+  uint16_t ordinal, offset;
+  if (record->length < 12) return false;
+  memcpy(&ordinal, record->bytes + 4, 2);
+  memcpy(&offset, record->bytes + 6, 2);
+  uint32_t length = word_at(record, 2) >> 18 & 0x3fff;
+  if (ordinal >= MAX_PARAMETERS) return false;
+  while (kernel->parameter_count <= ordinal)
+    if (!image_add_parameter(kernel, 0, 0)) return false;
+  kernel->parameters[ordinal] = (struct image_parameter){offset, length};
+  if (offset + length > kernel->parameter_bytes) kernel->parameter_bytes = offset + length;
+  return true;
+}
+
+static bool read_kernel_info(const struct elf *elf, struct image_kernel *kernel) {
+  const Elf64_Shdr *section = find(elf, ".nv.info.", kernel->name);
+  if (section == NULL || section->sh_type == SHT_NOBITS) return true; /* none at all */
+  const uint8_t *at = elf->bytes + section->sh_offset, *end = at + section->sh_size;
+  struct record record;
+  while (next_record(&at, end, &record)) {
+    if (record.attribute == INFO_PARAMETER && !put_parameter(kernel, &record)) return false;
+    if (record.attribute == INFO_PARAMETER_BYTES && record.value > kernel->parameter_bytes)
+      kernel->parameter_bytes = record.value;
+    if (record.attribute == INFO_MAX_THREADS || record.attribute == INFO_REQUIRED_THREADS)
+      kernel->max_threads = word_at(&record, 0) * word_at(&record, 1) * word_at(&record, 2);
+  }
+  if (kernel->max_threads > 1024) kernel->max_threads = 1024;
+  const Elf64_Shdr *shared = find(elf, ".nv.shared.", kernel->name);
+  if (shared != NULL) kernel->shared_bytes = (uint32_t)shared->sh_size;
+  return true;
+}
+
+/* Registers and stack of all kernels, by number of symbol. */
+static void read_common_info(const struct elf *elf, struct image *image) {
+  const Elf64_Shdr *section = find(elf, ".nv.info", "");
+  if (section == NULL || section->sh_type == SHT_NOBITS) return;
+  const uint8_t *at = elf->bytes + section->sh_offset, *end = at + section->sh_size;
+  struct record record;
+  while (next_record(&at, end, &record)) {
+    if (record.length < 8 || word_at(&record, 0) >= elf->symbol_count) continue;
+    const Elf64_Sym *symbol = &elf->symbols[word_at(&record, 0)];
+    const char *name = text_at(elf->strings, elf->strings_length, symbol->st_name);
+    for (size_t i = 0; name != NULL && i < image->kernel_count; i++) {
+      if (strcmp(image->kernels[i].name, name) != 0) continue;
+      if (record.attribute == INFO_REGISTERS)
+        image->kernels[i].registers = word_at(&record, 1);
+      if (record.attribute == INFO_FRAME)
+        image->kernels[i].local_bytes = word_at(&record, 1);
+    }
+  }
+}
+
+static bool read_global(const struct elf *elf, struct image *image, const Elf64_Sym *symbol,
+                        const char *name) {
+  if (symbol->st_shndx == SHN_UNDEF || symbol->st_shndx >= elf->section_count) return true;
+  const Elf64_Shdr *section = &elf->sections[symbol->st_shndx];
+  const char *where = section_name(elf, section);
+  bool global = strncmp(where, ".nv.global", 10) == 0;
+  if ((!global && strcmp(where, ".nv.constant3") != 0) || symbol->st_size == 0) return true;
+  if (symbol->st_value > section->sh_size ||
+      symbol->st_size > section->sh_size - symbol->st_value)
+    return false;
+  struct image_global *out = image_add_global(image, name, strlen(name));
+  if (out == NULL) return false;
+  out->length_bytes = symbol->st_size;
+  out->managed = (symbol->st_other & MANAGED_FLAG) != 0;
+  if (section->sh_type == SHT_NOBITS) return true;
+  out->initial = malloc(symbol->st_size);
+  if (out->initial == NULL) return false;
+  out->initial_bytes = symbol->st_size;
+  memcpy(out->initial, elf->bytes + section->sh_offset + symbol->st_value, symbol->st_size);
+  return true;
+}
+
+static bool read_symbols(const struct elf *elf, struct image *image, int arch) {
+  for (size_t i = 0; i < elf->symbol_count; i++) {
+    const Elf64_Sym *symbol = &elf->symbols[i];
+    const char *name = text_at(elf->strings, elf->strings_length, symbol->st_name);
+    if (name == NULL) return false;
+    int type = ELF64_ST_TYPE(symbol->st_info);
+    if (type == STT_FUNC && (symbol->st_other & KERNEL_FLAG)) {
+      struct image_kernel *kernel = image_add_kernel(image, name, strlen(name));
+      if (kernel == NULL || !read_kernel_info(elf, kernel)) return false;
+      kernel->ptx_version = kernel->binary_version = arch;
+    } else if (type == STT_OBJECT && !read_global(elf, image, symbol, name)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+int image_from_elf(const uint8_t *bytes, size_t length_bytes, int compute,
+                   struct image **out, char *error, size_t error_bytes) {
+  struct elf elf = {0};
+  if (!open_elf(&elf, bytes, length_bytes))
+    return image_fail(error, error_bytes, CUDA_ERROR_INVALID_IMAGE, "damaged cubin");
+  const Elf64_Ehdr *header = (const Elf64_Ehdr *)(const void *)bytes;
+  /* the architecture moved up a byte with version 8 of the ABI (CUDA 13) */
+  int arch = header->e_ident[EI_ABIVERSION] >= 8 ? (int)(header->e_flags >> 8 & 0xff)
+                                                 : (int)(header->e_flags & 0xff);
+  if (arch / 10 != compute / 10 || arch > compute)
+    return image_fail(error, error_bytes, CUDA_ERROR_NO_BINARY_FOR_GPU,
+                      "cubin is for sm_%d, the device is sm_%d", arch, compute);
+  struct image *image = image_new();
+  if (image == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!read_symbols(&elf, image, arch)) {
+    image_free(image);
+    return image_fail(error, error_bytes, CUDA_ERROR_INVALID_IMAGE, "damaged cubin");
+  }
+  read_common_info(&elf, image);
+  *out = image;
+  return CUDA_SUCCESS;
+}
