@@ -49,25 +49,6 @@ void vd_action_free(struct vd_action *action) {
   spare = action;
 }
 
-/* A graph's node keeps its action; each launch runs a copy. */
-struct vd_action *vd_action_copy(const struct vd_action *action) {
-  struct vd_action *copy = vd_action_new(action->kind);
-  if (copy == NULL) return NULL;
-  *copy = *action;
-  copy->next = NULL;
-  copy->staged = NULL;
-  if (action->kind == VD_ACTION_KERNEL && action->kernel.parameters != NULL) {
-    size_t length = action->kernel.function->kernel->parameter_bytes;
-    copy->kernel.parameters = malloc(length ? length : 1);
-    if (copy->kernel.parameters == NULL) {
-      vd_action_free(copy);
-      return NULL;
-    }
-    memcpy(copy->kernel.parameters, action->kernel.parameters, length);
-  }
-  return copy;
-}
-
 void vd_action_emit(struct vd_action *action) {
   action->next = NULL;
   *queue_end = action;

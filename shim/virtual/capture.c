@@ -1,5 +1,8 @@
 /* capture.c - stream capture: what is recorded, what is refused, who is invalidated.
  *
+ * Each capturing stream has a tail: the nodes that its next one depends on. An event
+ * recorded in a capture takes the tail along; who waits for it adds it to his own.
+ *
  * A capture belongs to its origin stream and thread. Other streams join it by
  * waiting for an event recorded in it. Unsafe calls (those that allocate, free or
  * wait) fail in a thread that a capture concerns, and end that capture:
@@ -8,8 +11,9 @@
  *   GLOBAL                        those, and every thread's GLOBAL ones
  */
 #include <stdlib.h>
+#include <string.h>
 
-#include "capture.h"
+#include "graph.h"
 
 static struct vd_capture *captures;
 
@@ -45,7 +49,7 @@ CUresult vd_capture_refuse_locked(struct vd_stream *stream, const char *what) {
 }
 
 /* Work in the legacy stream would wait for blocking streams that capture. */
-static CUresult implicit(struct vd_stream *stream) {
+CUresult vd_capture_implicit_locked(struct vd_stream *stream) {
   CUresult result = CUDA_SUCCESS;
   if (stream != &vd.legacy) return CUDA_SUCCESS;
   for (struct vd_stream *s = vd.streams; s != NULL && captures != NULL; s = s->next) {
@@ -56,35 +60,89 @@ static CUresult implicit(struct vd_stream *stream) {
   return result;
 }
 
-CUresult vd_capture_take_locked(struct vd_stream *stream,
-                                const struct gpu_operation *operation,
-                                struct vd_action *action, int node_type, bool *captured) {
-  struct vd_capture *capture = stream->capture;
-  if (capture == NULL) return implicit(stream);
+/* -- tails -- */
+
+void vd_capture_tail_empty(struct vd_nodes *set) {
+  free(set->nodes);
+  free(set->edges);
+  *set = (struct vd_nodes){0};
+}
+
+/* false: no memory, or not nodes of that graph. */
+static bool add(struct vd_nodes *set, const struct vd_graph *graph,
+                struct vd_node *const *nodes, size_t count) {
+  if (count == 0) return true;
+  size_t room = set->count + count;
+  struct vd_node **grown = realloc(set->nodes, room * sizeof *grown);
+  if (grown == NULL) return false;
+  set->nodes = grown;
+  free(set->edges);
+  set->edges = calloc(room, sizeof *set->edges);
+  if (set->edges == NULL) return false;
+  for (size_t i = 0; i < count; i++) {
+    if (!vd_is(nodes[i], VD_NODE) || nodes[i]->graph != graph) return false;
+    bool known = false;
+    for (size_t k = 0; k < set->count; k++) known |= grown[k] == nodes[i];
+    if (!known) grown[set->count++] = nodes[i];
+  }
+  return true;
+}
+
+/* The node behind all of the tail, which it becomes. Consumes `work`. */
+static CUresult append(struct vd_stream *stream, struct vd_work *work) {
+  struct vd_graph *graph = stream->capture->graph;
+  struct vd_node *node;
+  CUresult result =
+      vd_node_new_locked(graph, work, stream->tail.nodes, NULL, stream->tail.count, &node);
+  if (result != CUDA_SUCCESS) {
+    vd_work_free_locked(work);
+    return result;
+  }
+  vd_capture_tail_empty(&stream->tail);
+  return add(&stream->tail, graph, &node, 1) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult vd_capture_take_locked(struct vd_stream *stream, const struct vd_work *work,
+                                bool *captured) {
+  const struct vd_capture *capture = stream->capture;
+  if (capture == NULL) return vd_capture_implicit_locked(stream);
   if (capture->invalid) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-  CUresult result = vd_graph_add(capture->graph, operation, action, node_type);
-  if (result != CUDA_SUCCESS) return result;
-  *captured = true;
-  stream->capture_dirty = true;
-  return CUDA_SUCCESS;
+  struct vd_work own;
+  CUresult result = vd_work_copy_locked(work, &own);
+  if (result == CUDA_SUCCESS) result = append(stream, &own);
+  *captured = result == CUDA_SUCCESS;
+  return result;
 }
 
 CUresult vd_capture_record_event_locked(struct vd_stream *stream, struct vd_event *event,
-                                        bool *captured) {
+                                        bool external, bool *captured) {
   struct vd_capture *capture = stream->capture;
-  if (capture == NULL) return implicit(stream);
+  if (capture == NULL) return vd_capture_implicit_locked(stream);
   if (capture->invalid) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-  event->capture = capture;
-  event->capture_stream = stream;
   *captured = true;
+  if (external) {
+    struct vd_work work = {.type = CU_GRAPH_NODE_TYPE_EVENT_RECORD,
+                           .event = (CUevent)(void *)event};
+    return append(stream, &work);
+  }
+  vd_capture_tail_empty(&event->tail);
+  if (!add(&event->tail, capture->graph, stream->tail.nodes, stream->tail.count))
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  event->capture = capture;
   return CUDA_SUCCESS;
 }
 
 CUresult vd_capture_wait_event_locked(struct vd_stream *stream, struct vd_event *event,
-                                      bool *captured) {
+                                      bool external, bool *captured) {
   struct vd_capture *capture = event->capture;
+  if (external && stream->capture != NULL) {
+    struct vd_work work = {.type = CU_GRAPH_NODE_TYPE_WAIT_EVENT,
+                           .event = (CUevent)(void *)event};
+    *captured = true;
+    return append(stream, &work);
+  }
   if (capture == NULL) {
-    if (stream->capture == NULL) return implicit(stream);
+    if (stream->capture == NULL) return vd_capture_implicit_locked(stream);
     if (!event->recorded) {
       *captured = true;
       return CUDA_SUCCESS;
@@ -102,23 +160,45 @@ CUresult vd_capture_wait_event_locked(struct vd_stream *stream, struct vd_event 
   }
   if (stream == &vd.legacy) return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
   stream->capture = capture;
-  /* The other stream's work up to the event has been joined here. */
-  if (event->capture_stream != stream && vd_is(event->capture_stream, VD_STREAM) &&
-      event->capture_stream->capture_dirty) {
-    event->capture_stream->capture_dirty = false;
-    stream->capture_dirty = true;
-  }
+  if (!add(&stream->tail, capture->graph, event->tail.nodes, event->tail.count))
+    return CUDA_ERROR_OUT_OF_MEMORY;
   *captured = true;
   return CUDA_SUCCESS;
 }
 
 /* -- begin and end -- */
 
-CUresult vd_cuStreamBeginCapture_v2(CUstream handle, int mode) {
-  if (mode < CU_STREAM_CAPTURE_MODE_GLOBAL || mode > CU_STREAM_CAPTURE_MODE_RELAXED)
+/* Into `graph`, or into one of its own. Consumes nothing. */
+static CUresult begin(struct vd_stream *stream, struct vd_graph *graph, int mode) {
+  struct vd_capture *capture = calloc(1, sizeof *capture);
+  bool borrowed = graph != NULL;
+  if (graph == NULL) graph = vd_graph_new(VD_GRAPH);
+  if (capture == NULL || graph == NULL) {
+    free(capture);
+    if (graph != NULL && !borrowed) vd_graph_free_locked(graph);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  *capture = (struct vd_capture){.origin = stream,
+                                 .graph = graph,
+                                 .thread = pthread_self(),
+                                 .id = vd.next_id++,
+                                 .mode = mode,
+                                 .borrowed = borrowed,
+                                 .next = captures};
+  captures = capture;
+  stream->capture = capture;
+  vd_capture_tail_empty(&stream->tail);
+  return CUDA_SUCCESS;
+}
+
+static CUresult begin_on(CUstream handle, CUgraph graph_handle,
+                         const CUgraphNode *dependencies, size_t count, int mode) {
+  if (mode < CU_STREAM_CAPTURE_MODE_GLOBAL || mode > CU_STREAM_CAPTURE_MODE_RELAXED ||
+      (count > 0 && dependencies == NULL))
     return CUDA_ERROR_INVALID_VALUE;
   vd_lock();
   struct vd_stream *stream = vd_stream_of_locked(handle);
+  struct vd_graph *graph = vd_graph_of(graph_handle, VD_GRAPH);
   CUresult result = CUDA_SUCCESS;
   if (stream == NULL)
     result = CUDA_ERROR_INVALID_HANDLE;
@@ -126,46 +206,75 @@ CUresult vd_cuStreamBeginCapture_v2(CUstream handle, int mode) {
     result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   else if (stream->capture != NULL)
     result = CUDA_ERROR_ILLEGAL_STATE;
-  if (result == CUDA_SUCCESS) {
-    struct vd_capture *capture = calloc(1, sizeof *capture);
-    struct vd_graph *graph = vd_graph_new(VD_GRAPH);
-    if (capture == NULL || graph == NULL) {
-      free(capture);
-      if (graph != NULL) vd_graph_free_locked(graph);
-      result = CUDA_ERROR_OUT_OF_MEMORY;
-    } else {
-      *capture = (struct vd_capture){.origin = stream,
-                                     .graph = graph,
-                                     .thread = pthread_self(),
-                                     .id = vd.next_id++,
-                                     .mode = mode,
-                                     .next = captures};
-      captures = capture;
-      stream->capture = capture;
-      stream->capture_dirty = false;
-    }
-  }
+  struct vd_nodes tail = {0};
+  if (result == CUDA_SUCCESS &&
+      !add(&tail, graph, (struct vd_node *const *)dependencies, count))
+    result = CUDA_ERROR_INVALID_VALUE;
+  if (result == CUDA_SUCCESS) result = begin(stream, graph, mode);
+  if (result == CUDA_SUCCESS)
+    stream->tail = tail;
+  else
+    vd_capture_tail_empty(&tail);
   vd_unlock();
   return result;
+}
+
+CUresult vd_cuStreamBeginCapture_v2(CUstream stream, int mode) {
+  return begin_on(stream, NULL, NULL, 0, mode);
 }
 
 CUresult vd_cuStreamBeginCapture(CUstream stream) {
   return vd_cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
 }
 
+CUresult vd_cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph,
+                                        const CUgraphNode *dependencies,
+                                        const CUgraphEdgeData *edges, size_t count,
+                                        int mode) {
+  (void)edges; /* how much of a node is waited for: here always all of it */
+  if (!vd_is((void *)graph, VD_GRAPH)) return CUDA_ERROR_INVALID_VALUE;
+  return begin_on(stream, graph, dependencies, count, mode);
+}
+
+/* Marks all that the nodes depend on, and themselves. */
+static void mark(const struct vd_nodes *tail, struct vd_graph *graph) {
+  for (size_t i = 0; i < graph->count; i++) graph->nodes[i]->colour = 0;
+  for (size_t i = 0; i < tail->count; i++) tail->nodes[i]->colour = 1;
+  /* A dependency may be younger than who depends on it: until nothing changes. */
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (size_t i = graph->count; i-- > 0;) {
+      const struct vd_node *node = graph->nodes[i];
+      for (uint32_t k = 0; node->colour == 1 && k < node->count; k++) {
+        if (node->dependencies[k]->colour == 1) continue;
+        node->dependencies[k]->colour = 1;
+        changed |= node->dependencies[k]->index > i;
+      }
+    }
+  }
+}
+
 /* Takes the capture off all its streams; true if one had work that nobody joined. */
 static bool detach(struct vd_capture *capture) {
   bool unjoined = false;
+  for (size_t i = 0; i < capture->graph->count; i++)
+    capture->graph->nodes[i]->index = (uint32_t)i;
+  mark(&capture->origin->tail, capture->graph);
   for (struct vd_stream *s = vd.streams; s != NULL; s = s->next) {
     if (s->capture != capture) continue;
-    if (s != capture->origin && s->capture_dirty) unjoined = true;
+    for (size_t i = 0; i < s->tail.count; i++) unjoined |= s->tail.nodes[i]->colour == 0;
     s->capture = NULL;
-    s->capture_dirty = false;
+    vd_capture_tail_empty(&s->tail);
   }
   struct vd_capture **link = &captures;
   while (*link != capture) link = &(*link)->next;
   *link = capture->next;
   return unjoined;
+}
+
+static void free_capture(struct vd_capture *capture, bool with_graph) {
+  if (with_graph && !capture->borrowed) vd_graph_free_locked(capture->graph);
+  free(capture);
 }
 
 CUresult vd_cuStreamEndCapture(CUstream handle, CUgraph *out) {
@@ -190,11 +299,8 @@ CUresult vd_cuStreamEndCapture(CUstream handle, CUgraph *out) {
       result = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
     else if (unjoined)
       result = CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
-    if (result == CUDA_SUCCESS)
-      *out = (CUgraph)(void *)capture->graph;
-    else
-      vd_graph_free_locked(capture->graph);
-    free(capture);
+    if (result == CUDA_SUCCESS) *out = (CUgraph)(void *)capture->graph;
+    free_capture(capture, result != CUDA_SUCCESS);
   }
   vd_unlock();
   return result;
@@ -205,16 +311,19 @@ void vd_capture_forget_stream_locked(struct vd_stream *stream) {
   struct vd_capture *capture = stream->capture;
   if (capture == NULL) return;
   invalidate(capture, "the end of a stream of it");
+  if (capture->origin == stream) {
+    detach(capture);
+    free_capture(capture, true);
+  }
   stream->capture = NULL;
-  if (capture->origin != stream) return;
-  detach(capture);
-  vd_graph_free_locked(capture->graph);
-  free(capture);
+  vd_capture_tail_empty(&stream->tail);
 }
 
-/* -- queries -- */
+/* -- queries, and what a stream depends on -- */
 
-static CUresult info(CUstream handle, int *status, uint64_t *id, CUgraph *graph) {
+static CUresult info(CUstream handle, int *status, uint64_t *id, CUgraph *graph,
+                     const CUgraphNode **dependencies, const CUgraphEdgeData **edges,
+                     size_t *count) {
   if (status == NULL) return CUDA_ERROR_INVALID_VALUE;
   vd_lock();
   struct vd_stream *stream = vd_stream_of_locked(handle);
@@ -227,32 +336,71 @@ static CUresult info(CUstream handle, int *status, uint64_t *id, CUgraph *graph)
                                  : CU_STREAM_CAPTURE_STATUS_ACTIVE;
     if (capture != NULL && id != NULL) *id = capture->id;
     if (graph != NULL) *graph = capture ? (CUgraph)(void *)capture->graph : NULL;
+    if (dependencies != NULL)
+      *dependencies = (const CUgraphNode *)(void *)stream->tail.nodes;
+    if (edges != NULL) *edges = stream->tail.edges;
+    if (count != NULL) *count = stream->tail.count;
   }
   vd_unlock();
   return result;
 }
 
 CUresult vd_cuStreamIsCapturing(CUstream stream, int *status) {
-  return info(stream, status, NULL, NULL);
+  return info(stream, status, NULL, NULL, NULL, NULL, NULL);
 }
 
 CUresult vd_cuStreamGetCaptureInfo(CUstream stream, int *status, uint64_t *id) {
-  return info(stream, status, id, NULL);
+  return info(stream, status, id, NULL, NULL, NULL, NULL);
 }
 
 CUresult vd_cuStreamGetCaptureInfo_v2(CUstream stream, int *status, uint64_t *id,
                                       CUgraph *graph, const CUgraphNode **dependencies,
                                       size_t *count) {
-  if (dependencies != NULL) *dependencies = NULL; /* a list: none are kept */
-  if (count != NULL) *count = 0;
-  return info(stream, status, id, graph);
+  return info(stream, status, id, graph, dependencies, NULL, count);
 }
 
 CUresult vd_cuStreamGetCaptureInfo_v3(CUstream stream, int *status, uint64_t *id,
                                       CUgraph *graph, const CUgraphNode **dependencies,
                                       const CUgraphEdgeData **edges, size_t *count) {
-  if (edges != NULL) *edges = NULL;
-  return vd_cuStreamGetCaptureInfo_v2(stream, status, id, graph, dependencies, count);
+  return info(stream, status, id, graph, dependencies, edges, count);
+}
+
+CUresult vd_cuStreamUpdateCaptureDependencies(CUstream handle, CUgraphNode *dependencies,
+                                              size_t count, unsigned int flags) {
+  if (flags > CU_STREAM_SET_CAPTURE_DEPENDENCIES || (count > 0 && dependencies == NULL))
+    return CUDA_ERROR_INVALID_VALUE;
+  vd_lock();
+  struct vd_stream *stream = vd_stream_of_locked(handle);
+  CUresult result = CUDA_SUCCESS;
+  if (stream == NULL)
+    result = CUDA_ERROR_INVALID_HANDLE;
+  else if (stream->capture == NULL)
+    result = CUDA_ERROR_ILLEGAL_STATE;
+  else if (stream->capture->invalid)
+    result = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+  struct vd_nodes tail = {0};
+  if (result == CUDA_SUCCESS) {
+    const struct vd_graph *graph = stream->capture->graph;
+    bool replace = flags == CU_STREAM_SET_CAPTURE_DEPENDENCIES;
+    if ((!replace && !add(&tail, graph, stream->tail.nodes, stream->tail.count)) ||
+        !add(&tail, graph, (struct vd_node *const *)dependencies, count))
+      result = CUDA_ERROR_INVALID_VALUE;
+  }
+  if (result == CUDA_SUCCESS) {
+    vd_capture_tail_empty(&stream->tail);
+    stream->tail = tail;
+  } else {
+    vd_capture_tail_empty(&tail);
+  }
+  vd_unlock();
+  return result;
+}
+
+CUresult vd_cuStreamUpdateCaptureDependencies_v2(CUstream stream, CUgraphNode *dependencies,
+                                                 const CUgraphEdgeData *edges, size_t count,
+                                                 unsigned int flags) {
+  (void)edges;
+  return vd_cuStreamUpdateCaptureDependencies(stream, dependencies, count, flags);
 }
 
 CUresult vd_cuThreadExchangeStreamCaptureMode(int *mode) {

@@ -4,6 +4,10 @@
  * host memory: what an asynchronous copy reads is staged at the call (or the call
  * waits, when it is long); a copy into it waits. So the program may reuse its
  * buffer when the call returns, as with a real driver.
+ *
+ * The host moves bytes more slowly than a fast link, and who waits for a copy waits for
+ * that too. With the driver's key copies=modelled (timing mode only) long copies and
+ * memsets therefore have no effect on data, and take the model's time exactly.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +15,11 @@
 #include "driver.h"
 
 #define STAGED_BYTES (1 << 20) /* longer pageable copies wait instead */
+#define LONG_BYTES (1 << 20)   /* from here on copies=modelled leaves data out */
+
+static bool moves_data(uint64_t length_bytes) {
+  return !vd.copies_modelled || length_bytes < LONG_BYTES;
+}
 
 /* The blocks of managed memory in [address, +length): 1 and *use, or 0. */
 uint32_t vd_uses_of(uint64_t address, uint64_t length_bytes, uint16_t access,
@@ -26,19 +35,6 @@ uint32_t vd_uses_of(uint64_t address, uint64_t length_bytes, uint16_t access,
   return 1;
 }
 
-/* Submits, or puts into the graph of a capturing stream. Consumes `action`. */
-CUresult vd_work_locked(struct vd_stream *stream, struct gpu_operation *operation,
-                        struct vd_action *action, int node_type) {
-  bool captured = false;
-  CUresult result = vd_capture_take_locked(stream, operation, action, node_type, &captured);
-  if (captured) return result;
-  if (result != CUDA_SUCCESS) {
-    vd_action_free(action);
-    return result;
-  }
-  return vd_submit_locked(stream, operation, action);
-}
-
 /* What a copy needs to know of one end. */
 struct end {
   const struct vd_memory *memory; /* NULL: pageable host memory */
@@ -51,7 +47,9 @@ static bool end_of(uint64_t address, uint64_t length_bytes, struct end *end) {
   end->device = end->memory != NULL && end->memory->kind >= VD_PLAIN;
   if (end->memory == NULL)
     return (address < vd.managed.base || address >= vd.managed.end) &&
-           (address < vd.plain.base || address >= vd.plain.end) && address != 0;
+           (address < vd.plain.base || address >= vd.plain.end) &&
+           vd_range_find(&vd.reserved, address) == NULL && address != 0;
+  if (end->memory->kind == VD_MAPPED) return length_bytes <= vd_mapped_bytes(address);
   return !end->device ||
          length_bytes <= end->memory->base + end->memory->length_bytes - address;
 }
@@ -69,7 +67,11 @@ static bool stage(struct vd_action *action, uint64_t length_bytes) {
   return true;
 }
 
-CUresult vd_copy_locked(struct vd_stream *stream, const struct vd_copy *copy, bool wait) {
+/* How an end of a copy is treated: see the top of this file. */
+enum manner { QUEUED, AS_ASKED, WAITED };
+
+static CUresult submit_copy(struct vd_stream *stream, const struct vd_copy *copy,
+                            enum manner manner) {
   if (copy->width_bytes == 0 || copy->height == 0 || copy->depth == 0) return CUDA_SUCCESS;
   uint64_t to_bytes = span(copy, copy->destination_pitch, copy->destination_slice);
   uint64_t from_bytes = span(copy, copy->source_pitch, copy->source_slice);
@@ -80,6 +82,12 @@ CUresult vd_copy_locked(struct vd_stream *stream, const struct vd_copy *copy, bo
            (unsigned long long)from_bytes, (unsigned long long)copy->source,
            (unsigned long long)copy->destination);
     return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (manner != QUEUED) {
+    struct vd_work work = {.type = CU_GRAPH_NODE_TYPE_MEMCPY, .copy = *copy};
+    bool captured = false;
+    CUresult result = vd_capture_take_locked(stream, &work, &captured);
+    if (captured || result != CUDA_SUCCESS) return result;
   }
   struct gpu_use uses[2];
   struct gpu_operation operation = {.kind = GPU_COPY_LOCAL, .uses = uses};
@@ -92,18 +100,30 @@ CUresult vd_copy_locked(struct vd_stream *stream, const struct vd_copy *copy, bo
   if (operation.kind == GPU_COPY_LOCAL)
     operation.duration_ns = uvm_profile_fill_ns(&vd.profile, operation.length_bytes);
 
-  struct vd_action *action = vd_action_new(VD_ACTION_COPY);
-  if (action == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
-  action->copy = *copy;
-  if (stream->capture == NULL) {
+  struct vd_action *action = NULL;
+  if (moves_data(operation.length_bytes)) {
+    action = vd_action_new(VD_ACTION_COPY);
+    if (action == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
+    action->copy = *copy;
+  }
+  bool wait = manner == WAITED;
+  if (manner != QUEUED) {
     bool pageable = from.memory == NULL && !wait;
-    if (pageable && (from_bytes > STAGED_BYTES || !stage(action, from_bytes))) wait = true;
+    bool short_enough = action != NULL && from_bytes <= STAGED_BYTES;
+    if (pageable && (!short_enough || !stage(action, from_bytes))) wait = true;
     if (to.memory == NULL) wait = true;
   }
-  bool capturing = stream->capture != NULL;
-  CUresult result = vd_work_locked(stream, &operation, action, CU_GRAPH_NODE_TYPE_MEMCPY);
-  if (result == CUDA_SUCCESS && wait && !capturing) result = vd_wait_stream_locked(stream);
+  CUresult result = vd_submit_locked(stream, &operation, action);
+  if (result == CUDA_SUCCESS && wait) result = vd_wait_stream_locked(stream);
   return result;
+}
+
+CUresult vd_copy_locked(struct vd_stream *stream, const struct vd_copy *copy, bool wait) {
+  return submit_copy(stream, copy, wait ? WAITED : AS_ASKED);
+}
+
+CUresult vd_copy_submit_locked(struct vd_stream *stream, const struct vd_copy *copy) {
+  return submit_copy(stream, copy, QUEUED);
 }
 
 CUresult vd_copy(CUstream handle, const struct vd_copy *copy, bool synchronous,
@@ -195,35 +215,53 @@ CUresult vd_cuMemcpyBatchAsync(CUdeviceptr *to, CUdeviceptr *from, size_t *bytes
 
 /* -- memset -- */
 
+/* From the first byte to the last; false: no such memset. */
+static bool extent_of(const struct vd_set *what, uint64_t *length_bytes) {
+  uint64_t row = what->width * what->element_bytes, gaps;
+  return what->destination % what->element_bytes == 0 &&
+         (what->height <= 1 || what->pitch >= row) &&
+         !__builtin_mul_overflow(what->height - 1, what->pitch, &gaps) &&
+         !__builtin_add_overflow(gaps, row, length_bytes);
+}
+
+CUresult vd_set_submit_locked(struct vd_stream *stream, const struct vd_set *what) {
+  struct end end;
+  uint64_t total;
+  if (what->width == 0 || what->height == 0) return CUDA_SUCCESS;
+  if (!extent_of(what, &total) || !end_of(what->destination, total, &end) ||
+      end.memory == NULL)
+    return CUDA_ERROR_INVALID_VALUE;
+  struct vd_action *action = NULL;
+  struct gpu_use use;
+  struct gpu_operation operation = {.kind = GPU_MEMSET, .uses = &use};
+  operation.use_count = vd_uses_of(what->destination, total, GPU_WRITE, &use);
+  operation.length_bytes = what->width * what->element_bytes * what->height;
+  operation.duration_ns = uvm_profile_fill_ns(&vd.profile, operation.length_bytes);
+  if (moves_data(operation.length_bytes)) {
+    action = vd_action_new(VD_ACTION_SET);
+    if (action == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
+    action->set = *what;
+  }
+  return vd_submit_locked(stream, &operation, action);
+}
+
 static CUresult set(CUstream handle, const struct vd_set *what, bool synchronous,
                     const char *name) {
+  uint64_t total;
   if (what->width == 0 || what->height == 0) return CUDA_SUCCESS;
-  uint64_t row = what->width * what->element_bytes, total;
-  if (what->destination % what->element_bytes != 0 ||
-      (what->height > 1 && what->pitch < row) ||
-      __builtin_mul_overflow(what->height - 1, what->pitch, &total) ||
-      __builtin_add_overflow(total, row, &total))
-    return CUDA_ERROR_INVALID_VALUE;
+  if (!extent_of(what, &total)) return CUDA_ERROR_INVALID_VALUE;
   vd_lock();
   struct vd_stream *stream = vd_stream_of_locked(handle);
   CUresult result = stream == NULL ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
   if (result == CUDA_SUCCESS && synchronous) result = vd_capture_unsafe_locked(name);
   struct end end;
-  struct vd_action *action = NULL;
   if (result == CUDA_SUCCESS &&
       (!end_of(what->destination, total, &end) || end.memory == NULL))
     result = CUDA_ERROR_INVALID_VALUE;
-  if (result == CUDA_SUCCESS && (action = vd_action_new(VD_ACTION_SET)) == NULL)
-    result = CUDA_ERROR_OUT_OF_MEMORY;
-  if (result == CUDA_SUCCESS) {
-    struct gpu_use use;
-    struct gpu_operation operation = {.kind = GPU_MEMSET, .uses = &use};
-    operation.use_count = vd_uses_of(what->destination, total, GPU_WRITE, &use);
-    operation.length_bytes = row * what->height;
-    operation.duration_ns = uvm_profile_fill_ns(&vd.profile, operation.length_bytes);
-    action->set = *what;
-    result = vd_work_locked(stream, &operation, action, CU_GRAPH_NODE_TYPE_MEMSET);
-  }
+  bool captured = false;
+  struct vd_work work = {.type = CU_GRAPH_NODE_TYPE_MEMSET, .set = *what};
+  if (result == CUDA_SUCCESS) result = vd_capture_take_locked(stream, &work, &captured);
+  if (result == CUDA_SUCCESS && !captured) result = vd_set_submit_locked(stream, what);
   vd_unlock();
   return result;
 }

@@ -47,6 +47,7 @@ static const struct attribute fixed[] = {
     {95, 1},                                 /* cooperative launch */
     {99, 1},                                 /* host register */
     {106, 32},                               /* blocks per multiprocessor */
+    {102, 1},                                /* virtual memory management */
     {111, 1024},                /* shared memory that a block leaves to the system */
     {113, 1},                   /* read-only host register */
     {115, 1},                   /* memory pools */

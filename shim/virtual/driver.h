@@ -23,8 +23,8 @@
 #include <stdbool.h>
 
 #include "../core/gpu_engine.h"
+#include "../image/image.h"
 #include "driver_types.h"
-#include "image.h"
 
 #define VD_DRIVER_VERSION 13000
 #define VD_MAX_CONTEXTS 64
@@ -44,10 +44,19 @@ enum vd_magic {
   VD_FUNCTION,
   VD_GRAPH,
   VD_GRAPH_EXEC,
+  VD_NODE,
   VD_POOL,
+  VD_PHYSICAL,
 };
 
-enum vd_memory_kind { VD_HOST_PINNED, VD_HOST_REGISTERED, VD_PLAIN, VD_MANAGED };
+enum vd_memory_kind {
+  VD_HOST_PINNED,
+  VD_HOST_REGISTERED,
+  VD_PLAIN, /* from here on the device's */
+  VD_MANAGED,
+  VD_MAPPED,  /* memory of cuMemCreate; `flags` is its access */
+  VD_RESERVED /* addresses only */
+};
 
 /* One live allocation. */
 struct vd_memory {
@@ -59,6 +68,7 @@ struct vd_memory {
   uint64_t id;
   struct vd_context *context;
   struct vd_pool *pool;
+  void *physical; /* of VD_MAPPED */
   CUmemLocation preferred, last_prefetch, accessed_by;
   bool read_mostly, prefetched, device_accesses;
 };
@@ -86,6 +96,15 @@ struct vd_context {
 };
 
 struct vd_capture;
+struct vd_graph;
+struct vd_node;
+
+/* Nodes of one graph; both arrays are owned. */
+struct vd_nodes {
+  struct vd_node **nodes;
+  CUgraphEdgeData *edges; /* of as many zeros: what is told of edges to them */
+  size_t count;
+};
 
 struct vd_stream {
   uint32_t magic;
@@ -96,7 +115,7 @@ struct vd_stream {
   int priority;
   uint64_t last_ticket; /* newest submission */
   struct vd_capture *capture;
-  bool capture_dirty; /* has captured work that nobody joined yet */
+  struct vd_nodes tail; /* what the next captured node depends on */
   struct vd_stream *next, **link;
 };
 
@@ -108,8 +127,8 @@ struct vd_event {
   uint64_t ticket;  /* of the last record */
   uint64_t actions; /* actions emitted before the last record ended */
   struct vd_context *context;
-  struct vd_capture *capture; /* recorded in a capturing stream */
-  struct vd_stream *capture_stream;
+  struct vd_capture *capture; /* recorded in a capturing stream ... */
+  struct vd_nodes tail;       /* ... behind these */
 };
 
 struct vd_pool {
@@ -126,6 +145,8 @@ struct vd_touch {
 typedef unsigned (*vd_touch_fn)(void **params, const unsigned grid[3],
                                 const unsigned block[3], struct vd_touch *out,
                                 unsigned most);
+typedef double (*vd_cycles_fn)(void **params, const unsigned grid[3],
+                               const unsigned block[3]);
 
 /* CUfunction and CUkernel alike. */
 struct vd_function {
@@ -138,6 +159,7 @@ struct vd_function {
   uint64_t set_attributes; /* bits of those that the program has set */
   void (*host)(void **params, const unsigned grid[3], const unsigned block[3]);
   vd_touch_fn touches; /* NULL: all that the pointers reach */
+  vd_cycles_fn cycles; /* NULL: no longer than its bytes take */
   uint64_t *count;     /* launches of all kernels of this name */
 };
 
@@ -194,14 +216,14 @@ struct vd_set {
 
 struct vd_kernel_call {
   struct vd_function *function;
-  unsigned grid[3], block[3];
-  uint8_t *parameters; /* a copy of the parameter buffer */
+  unsigned grid[3], block[3], shared_bytes;
+  size_t parameter_bytes;
+  uint8_t *parameters; /* the parameter buffer */
 };
 
 struct vd_action {
   enum vd_action_kind kind;
   bool ends_operation; /* of kind GPU_HOST: gpu_complete() after it */
-  bool from_graph;     /* payload belongs to a graph */
   uint64_t ticket;
   void *staged; /* owned copy of pageable memory */
   struct vd_action *next;
@@ -223,10 +245,30 @@ struct vd_action {
   };
 };
 
+/* Work as a program asks for it: what a node of a graph holds. */
+struct vd_work {
+  int type; /* CU_GRAPH_NODE_TYPE_* */
+  union {
+    struct vd_kernel_call kernel;
+    struct vd_copy copy;
+    struct vd_set set;
+    CUDA_HOST_NODE_PARAMS_v1 host;
+    struct vd_graph *child;
+    CUevent event;
+  };
+};
+
+/* Work that launches of graphs have submitted. */
+struct vd_graph_counts {
+  uint64_t launches, kernels, copies, memsets;
+};
+
 /* Violations of the rules, counted for the report (checks.c). */
 struct vd_checks {
   uint64_t prefetch_unknown;
   uint64_t discard_unknown;
+  uint64_t discard_live;
+  uint64_t discard_pending;
   uint64_t free_unknown;
   uint64_t capture_invalidated;
   uint64_t managed_stream_operations;
@@ -240,17 +282,19 @@ struct vd_driver {
   pthread_mutex_t lock;
   pthread_cond_t changed; /* CLOCK_MONOTONIC: an action ended, gpu_complete() */
   enum vd_mode mode;
+  bool copies_modelled; /* long copies and memsets take their time, and move nothing */
   uint32_t discard_kind;
   struct uvm_profile profile;
   char profile_hash[13]; /* as pump.profiles.Profile.hash() */
   struct gpu_engine *engine;
-  struct vd_range_set managed, plain, host;
+  struct vd_range_set managed, plain, host, mapped, reserved;
   struct vd_context primary;
   struct vd_context *contexts[VD_MAX_CONTEXTS];
   struct vd_stream *streams; /* all live ones */
   struct vd_stream legacy;
   struct vd_pool pool, *current_pool;
   struct vd_checks checks;
+  struct vd_graph_counts graphs;
   uint64_t next_id;
 };
 extern struct vd_driver vd;
@@ -299,6 +343,7 @@ struct vd_export {
 extern const struct vd_export vd_exports[VD_CALLS];
 extern uint64_t vd_call_counts[VD_CALLS];
 int vd_inject_setup(void); /* 0, or -1 after a log line */
+int vd_version(void);      /* of CUDA, that the driver plays */
 
 /* Implementations, declared from the list: DS and EZ take the default stream. */
 #define VD_PARAMETERS(...) __VA_ARGS__
@@ -322,11 +367,26 @@ static inline bool vd_is(const void *object, enum vd_magic magic) {
 
 /* ranges.c */
 struct vd_memory *vd_range_find(const struct vd_range_set *set, uint64_t address);
+/* The piece of pump's own pool that `address` lies in (shim/pool.h): VD_PIECE_*. */
+enum { VD_PIECE_NONE, VD_PIECE_FREE, VD_PIECE_LIVE };
+int vd_pool_piece(uint64_t address, uint64_t *base, uint64_t *length_bytes);
+/* The same of a preloaded library that watches the program's own allocator, if there is
+ * one. */
+int vd_witness_piece(uint64_t address, uint64_t *base, uint64_t *length_bytes);
 uint64_t vd_range_gap(const struct vd_range_set *set, uint64_t length_bytes,
                       uint64_t alignment);
 int vd_range_add(struct vd_range_set *set, struct vd_memory *memory);
 bool vd_range_remove(struct vd_range_set *set, struct vd_memory *memory);
-struct vd_memory *vd_memory_at(uint64_t address); /* in any set */
+struct vd_memory *vd_memory_at(uint64_t address); /* in any set of memory */
+
+/* departures.c: the log of what leaves the GPU; all under the lock */
+bool vd_departures_wanted(void);
+void vd_departures_kernel(uint64_t issued_ns);
+void vd_departures_note(uint64_t address, uint32_t pages);
+void vd_departures_end(void);
+
+/* vmm.c: bytes from `address` on that are mapped without a gap and may be accessed */
+uint64_t vd_mapped_bytes(uint64_t address);
 
 /* memory.c, with the lock */
 CUresult vd_memory_new(enum vd_memory_kind kind, uint64_t length_bytes,
@@ -355,7 +415,6 @@ uint64_t vd_peak_resident_bytes(void);
 /* actions.c, with the lock */
 struct vd_action *vd_action_new(enum vd_action_kind kind);
 void vd_action_free(struct vd_action *action);
-struct vd_action *vd_action_copy(const struct vd_action *action); /* for graphs */
 void vd_action_emit(struct vd_action *action);
 void vd_action_pending(int change); /* submitted, not yet started */
 bool vd_actions_wanted(void);
@@ -379,26 +438,47 @@ void vd_streams_drop_context_locked(struct vd_context *context);
 /* capture.c */
 /* An API call that a capture forbids: CUDA_SUCCESS, or the error to return. */
 CUresult vd_capture_unsafe_locked(const char *what);
-/* Work for `stream`: when it captures, `operation` and `action` become a node (the
- * action is consumed) and *captured is true. */
-CUresult vd_capture_take_locked(struct vd_stream *stream,
-                                const struct gpu_operation *operation,
-                                struct vd_action *action, int node_type, bool *captured);
+/* Work for `stream`: when it captures, a copy of `work` becomes a node and *captured is
+ * true. */
+CUresult vd_capture_take_locked(struct vd_stream *stream, const struct vd_work *work,
+                                bool *captured);
+/* `external`: as a node of its own. */
 CUresult vd_capture_record_event_locked(struct vd_stream *stream, struct vd_event *event,
-                                        bool *captured);
+                                        bool external, bool *captured);
 CUresult vd_capture_wait_event_locked(struct vd_stream *stream, struct vd_event *event,
-                                      bool *captured);
+                                      bool external, bool *captured);
 CUresult vd_capture_refuse_locked(struct vd_stream *stream, const char *what);
+void vd_capture_tail_empty(struct vd_nodes *tail);
+/* Work in the legacy stream beside a capture that it would wait for. */
+CUresult vd_capture_implicit_locked(struct vd_stream *stream);
 void vd_capture_forget_stream_locked(struct vd_stream *stream);
 
-/* copy.c: submits or captures work with an effect on data */
-CUresult vd_work_locked(struct vd_stream *stream, struct gpu_operation *operation,
-                        struct vd_action *action, int node_type);
+/* copy.c. The two that run what a graph holds: nothing is captured, staged or waited
+ * for. */
+CUresult vd_copy_submit_locked(struct vd_stream *stream, const struct vd_copy *copy);
+CUresult vd_set_submit_locked(struct vd_stream *stream, const struct vd_set *set);
 CUresult vd_copy_locked(struct vd_stream *stream, const struct vd_copy *copy, bool wait);
 CUresult vd_copy(CUstream handle, const struct vd_copy *copy, bool synchronous,
                  const char *what);
 uint32_t vd_uses_of(uint64_t address, uint64_t length_bytes, uint16_t access,
                     struct gpu_use *use);
+
+/* copy_nd.c */
+CUresult vd_copy_of_3d(const CUDA_MEMCPY3D *params, struct vd_copy *out);
+
+/* launch.c */
+/* Checks a launch and takes its parameters into a buffer that is the caller's. */
+CUresult vd_kernel_call_new(CUfunction function, const unsigned grid[3],
+                            const unsigned block[3], unsigned shared_bytes,
+                            void **parameters, void **extra, struct vd_kernel_call *out);
+CUresult vd_kernel_submit_locked(struct vd_stream *stream,
+                                 const struct vd_kernel_call *call);
+
+/* stream.c, event.c: what nodes of graphs do */
+CUresult vd_host_submit_locked(struct vd_stream *stream,
+                               const CUDA_HOST_NODE_PARAMS_v1 *host);
+CUresult vd_event_record_locked(struct vd_stream *stream, CUevent event);
+CUresult vd_event_wait_locked(struct vd_stream *stream, CUevent event);
 
 /* function.c */
 struct vd_function *vd_function_new(const struct image_kernel *kernel,
@@ -409,6 +489,7 @@ void vd_host_kernels_open(void);
 struct vd_touched {
   struct vd_touch *parts; /* NULL: nothing is told */
   uint32_t count;
+  uint64_t least_ns; /* that it computes at least; 0: nothing is told */
 };
 void vd_touches_ask(const struct vd_function *function, const unsigned grid[3],
                     const unsigned block[3], uint8_t *buffer, struct vd_touched *out);

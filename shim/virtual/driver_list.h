@@ -14,6 +14,8 @@
  * Included several times with different X: no include guard.
  */
 #include "list_context.h"
+#include "list_graph.h"
 #include "list_memory.h"
 #include "list_module.h"
 #include "list_stream.h"
+#include "list_vmm.h"

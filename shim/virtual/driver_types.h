@@ -8,96 +8,13 @@
 #define PUMP_VIRTUAL_DRIVER_TYPES_H
 
 #include "pump_cuda.h"
+#include "pump_cuda_graph.h"
 
-typedef struct CUgraphNode_st *CUgraphNode;
-typedef struct CUgraphExec_st *CUgraphExec;
-typedef struct CUmemPoolHandle_st *CUmemoryPool;
-typedef struct CUgraphEdgeData_st CUgraphEdgeData;
 typedef struct CUexecAffinityParam_st CUexecAffinityParam;
 typedef struct CUctxCreateParams_st CUctxCreateParams;
-typedef struct CUmemcpyAttributes_st CUmemcpyAttributes;
 typedef void (*CUstreamCallback)(CUstream stream, CUresult status, void *user_data);
-typedef void (*CUhostFn)(void *user_data);
 typedef size_t (*CUoccupancyB2DSize)(int block_size);
 
-typedef struct {
-  size_t srcXInBytes, srcY;
-  int srcMemoryType;
-  const void *srcHost;
-  CUdeviceptr srcDevice;
-  CUarray srcArray;
-  size_t srcPitch;
-  size_t dstXInBytes, dstY;
-  int dstMemoryType;
-  void *dstHost;
-  CUdeviceptr dstDevice;
-  CUarray dstArray;
-  size_t dstPitch;
-  size_t WidthInBytes, Height;
-} CUDA_MEMCPY2D;
-
-typedef struct {
-  size_t srcXInBytes, srcY, srcZ, srcLOD;
-  int srcMemoryType;
-  const void *srcHost;
-  CUdeviceptr srcDevice;
-  CUarray srcArray;
-  void *reserved0;
-  size_t srcPitch, srcHeight;
-  size_t dstXInBytes, dstY, dstZ, dstLOD;
-  int dstMemoryType;
-  void *dstHost;
-  CUdeviceptr dstDevice;
-  CUarray dstArray;
-  void *reserved1;
-  size_t dstPitch, dstHeight;
-  size_t WidthInBytes, Height, Depth;
-} CUDA_MEMCPY3D;
-
-typedef struct {
-  CUmemLocation location;
-  int flags;
-} CUmemAccessDesc;
-
-typedef struct {
-  int allocType;
-  int handleTypes;
-  CUmemLocation location;
-  void *win32SecurityAttributes;
-  size_t maxSize;
-  unsigned short usage;
-  unsigned char reserved[54];
-} CUmemPoolProps;
-
-typedef struct {
-  uint64_t flags;
-  CUstream hUploadStream;
-  CUgraphNode hErrNode_out;
-  int result_out;
-} CUDA_GRAPH_INSTANTIATE_PARAMS;
-
-/* One element of cuStreamBatchMemOp: a union of 48 bytes in cuda.h; wait and
- * write share this layout. */
-typedef union {
-  int operation;
-  struct {
-    int operation;
-    CUdeviceptr address;
-    uint64_t value; /* 32-bit operations use the low half */
-    unsigned int flags;
-    CUdeviceptr alias;
-  } value_op;
-  uint64_t pad[6];
-} CUstreamBatchMemOpParams;
-
-enum {
-  CU_STREAM_MEM_OP_WAIT_VALUE_32 = 1,
-  CU_STREAM_MEM_OP_WRITE_VALUE_32 = 2,
-  CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES = 3,
-  CU_STREAM_MEM_OP_WAIT_VALUE_64 = 4,
-  CU_STREAM_MEM_OP_WRITE_VALUE_64 = 5,
-  CU_STREAM_MEM_OP_BARRIER = 6
-};
 enum {
   CU_STREAM_WAIT_VALUE_GEQ = 0,
   CU_STREAM_WAIT_VALUE_EQ = 1,
@@ -110,6 +27,7 @@ enum {
   CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT = 2
 };
 enum { CU_STREAM_CAPTURE_STATUS_INVALIDATED = 2 };
+enum { CU_STREAM_ADD_CAPTURE_DEPENDENCIES = 0, CU_STREAM_SET_CAPTURE_DEPENDENCIES = 1 };
 enum { CU_EVENT_INTERPROCESS = 4 };
 enum { CU_MEM_ATTACH_HOST = 2, CU_MEM_ATTACH_SINGLE = 4 };
 enum {
@@ -143,7 +61,6 @@ enum {
   CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES = 14,
   CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE = 15,
   CU_POINTER_ATTRIBUTE_ACCESS_FLAGS = 16,
-  CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE = 17,
   CU_POINTER_ATTRIBUTE_MAPPING_SIZE = 18,
   CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR = 19,
   CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID = 20
@@ -152,13 +69,13 @@ enum {
   CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES = 1,
   CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC = 2,
   CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES = 3,
-  CU_MEMPOOL_ATTR_RELEASE_THRESHOLD = 4,
-  CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT = 5,
-  CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH = 6,
-  CU_MEMPOOL_ATTR_USED_MEM_CURRENT = 7,
-  CU_MEMPOOL_ATTR_USED_MEM_HIGH = 8
+  CU_MEMPOOL_ATTR_RELEASE_THRESHOLD = 4
 };
-enum { CU_MEM_ACCESS_FLAGS_PROT_READWRITE = 3 };
+enum {
+  CU_MEM_ACCESS_FLAGS_PROT_NONE = 0,
+  CU_MEM_ACCESS_FLAGS_PROT_READ = 1,
+  CU_MEM_ACCESS_FLAGS_PROT_READWRITE = 3
+};
 enum {
   CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK = 0,
   CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES = 1,
@@ -171,13 +88,10 @@ enum {
   CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES = 8
 };
 enum {
-  CU_GRAPH_NODE_TYPE_KERNEL = 0,
-  CU_GRAPH_NODE_TYPE_MEMCPY = 1,
-  CU_GRAPH_NODE_TYPE_MEMSET = 2,
-  CU_GRAPH_NODE_TYPE_HOST = 3,
-  CU_GRAPH_NODE_TYPE_EMPTY = 5
+  CUDA_ERROR_ILLEGAL_STATE = 401,
+  CUDA_ERROR_LOSSY_QUERY = 402,
+  CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE = 910
 };
-enum { CUDA_ERROR_ILLEGAL_STATE = 401 };
 enum {
   CUDA_ERROR_PROFILER_DISABLED = 5,
   CUDA_ERROR_DEVICE_UNAVAILABLE = 46,

@@ -29,12 +29,33 @@ CUresult vd_cuEventDestroy_v2(CUevent handle) {
   struct vd_event *event = event_of(handle);
   if (event != NULL) {
     gpu_event_destroy(vd.engine, event->number);
+    vd_capture_tail_empty(&event->tail);
     vd_object_free(event);
   }
   vd_unlock();
   return event != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
+CUresult vd_event_record_locked(struct vd_stream *stream, CUevent handle) {
+  struct vd_event *event = event_of(handle);
+  if (event == NULL) return CUDA_ERROR_INVALID_HANDLE;
+  struct gpu_operation operation = {
+      .kind = GPU_EVENT_RECORD, .event = event->number, .cookie = (uint64_t)event | 1};
+  event->capture = NULL;
+  CUresult result = vd_submit_locked(stream, &operation, NULL);
+  if (result == CUDA_SUCCESS) event->recorded = true;
+  return result;
+}
+
+CUresult vd_event_wait_locked(struct vd_stream *stream, CUevent handle) {
+  const struct vd_event *event = event_of(handle);
+  if (event == NULL) return CUDA_ERROR_INVALID_HANDLE;
+  if (!event->recorded) return CUDA_SUCCESS;
+  struct gpu_operation operation = {.kind = GPU_EVENT_WAIT, .event = event->number};
+  return vd_submit_locked(stream, &operation, NULL);
+}
+
+/* A flag of 1: in a capture as a node of its own. */
 CUresult vd_cuEventRecordWithFlags(CUevent handle, CUstream stream_handle,
                                    unsigned int flags) {
   if (flags > 1) return CUDA_ERROR_INVALID_VALUE;
@@ -45,14 +66,8 @@ CUresult vd_cuEventRecordWithFlags(CUevent handle, CUstream stream_handle,
       event == NULL || stream == NULL ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
   bool captured = false;
   if (result == CUDA_SUCCESS)
-    result = vd_capture_record_event_locked(stream, event, &captured);
-  if (result == CUDA_SUCCESS && !captured) {
-    struct gpu_operation operation = {
-        .kind = GPU_EVENT_RECORD, .event = event->number, .cookie = (uint64_t)event | 1};
-    event->capture = NULL;
-    result = vd_submit_locked(stream, &operation, NULL);
-    if (result == CUDA_SUCCESS) event->recorded = true;
-  }
+    result = vd_capture_record_event_locked(stream, event, flags == 1, &captured);
+  if (result == CUDA_SUCCESS && !captured) result = vd_event_record_locked(stream, handle);
   vd_unlock();
   return result;
 }
@@ -70,11 +85,8 @@ CUresult vd_cuStreamWaitEvent(CUstream stream_handle, CUevent handle, unsigned i
       event == NULL || stream == NULL ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
   bool captured = false;
   if (result == CUDA_SUCCESS)
-    result = vd_capture_wait_event_locked(stream, event, &captured);
-  if (result == CUDA_SUCCESS && !captured && event->recorded) {
-    struct gpu_operation operation = {.kind = GPU_EVENT_WAIT, .event = event->number};
-    result = vd_submit_locked(stream, &operation, NULL);
-  }
+    result = vd_capture_wait_event_locked(stream, event, flags == 1, &captured);
+  if (result == CUDA_SUCCESS && !captured) result = vd_event_wait_locked(stream, handle);
   vd_unlock();
   return result;
 }

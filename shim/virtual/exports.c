@@ -28,6 +28,7 @@ static struct {
 } failures[MAX_FAILURES];
 static uint32_t failure_count;
 static uint64_t delay_max_us, delay_seed;
+static int newest_version = VD_DRIVER_VERSION; /* PUMP_VIRTUAL_VERSION */
 static pthread_once_t inject_once = PTHREAD_ONCE_INIT;
 static bool inject_broken;
 
@@ -64,6 +65,13 @@ static void inject_read(void) {
     }
     text += length + (text[length] == ',');
   }
+  const char *version = getenv("PUMP_VIRTUAL_VERSION");
+  if (version != NULL && (sscanf(version, "%d", &newest_version) != 1 ||
+                          newest_version < 12000 || newest_version > VD_DRIVER_VERSION)) {
+    vd_error("PUMP_VIRTUAL_VERSION: \"%s\" is no version from 12000 to %d", version,
+             VD_DRIVER_VERSION);
+    inject_broken = true;
+  }
   const char *delay = getenv("PUMP_VIRTUAL_DELAY_US");
   unsigned long long most = 0, seed = 1;
   if (delay != NULL && sscanf(delay, "%llu:%llu", &most, &seed) < 1) {
@@ -73,6 +81,11 @@ static void inject_read(void) {
   }
   delay_max_us = most;
   delay_seed = seed ? seed : 1;
+}
+
+int vd_version(void) {
+  pthread_once(&inject_once, inject_read);
+  return newest_version;
 }
 
 int vd_inject_setup(void) {
@@ -112,6 +125,8 @@ static inline CUresult enter(uint32_t call, enum level level) {
     CUresult result = requested_failure(call, nth);
     if (result != CUDA_SUCCESS) return result;
   }
+  if (__builtin_expect(vd_exports[call].version > newest_version, 0))
+    return CUDA_ERROR_NOT_FOUND;
   if (level == ANY) return CUDA_SUCCESS;
   int state = __atomic_load_n(&vd.state, __ATOMIC_ACQUIRE);
   if (__builtin_expect(state != VD_READY, 0))

@@ -71,7 +71,9 @@ struct vd_function *vd_function_new(const struct image_kernel *kernel,
   void *host = host_symbol("pump_host_", kernel->name);
   void *touches = host_symbol("pump_touch_", kernel->name);
   memcpy(&function->host, &host, sizeof host);
+  void *cycles = host_symbol("pump_cycles_", kernel->name);
   memcpy(&function->touches, &touches, sizeof touches);
+  memcpy(&function->cycles, &cycles, sizeof cycles);
   return function;
 }
 

@@ -1,61 +1,175 @@
-/* graph.c - graphs made by capture: instantiate, launch, destroy.
+/* graph.c - graphs as sets of nodes with edges: made, copied, walked, destroyed.
  *
- * An executable graph is a copy of the graph. Which blocks its nodes touch is fixed
- * when they are captured, as their arguments are.
+ * What a node does is graph_params.c's business, what an executable graph does
+ * graph_exec.c's.
  */
+#include "graph.h"
+
 #include <stdlib.h>
 #include <string.h>
-
-#include "capture.h"
 
 struct vd_graph *vd_graph_new(enum vd_magic magic) {
   return vd_object_new(magic);
 }
 
 static void free_node(struct vd_node *node) {
-  if (node == NULL) return;
-  free(node->uses);
-  vd_action_free(node->action);
-  free(node);
+  vd_work_free_locked(&node->work);
+  free(node->dependencies);
+  free(node->edges);
+  free(node->pointers);
+  vd_object_free(node);
 }
 
 void vd_graph_free_locked(struct vd_graph *graph) {
   for (size_t i = 0; i < graph->count; i++) free_node(graph->nodes[i]);
   free(graph->nodes);
+  free(graph->order);
   vd_object_free(graph);
 }
 
-/* Consumes `action` when it succeeds. */
-CUresult vd_graph_add(struct vd_graph *graph, const struct gpu_operation *operation,
-                      struct vd_action *action, int type) {
-  if (graph->count == graph->room) {
-    size_t room = graph->room ? 2 * graph->room : 64;
-    struct vd_node **nodes = realloc(graph->nodes, room * sizeof *nodes);
-    if (nodes == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
-    graph->nodes = nodes;
-    graph->room = room;
+CUresult vd_node_depend_locked(struct vd_node *node, struct vd_node *on,
+                               const CUgraphEdgeData *edge) {
+  if (!vd_is(on, VD_NODE) || on->graph != node->graph || on == node)
+    return CUDA_ERROR_INVALID_VALUE;
+  for (uint32_t i = 0; i < node->count; i++)
+    if (node->dependencies[i] == on) return CUDA_ERROR_INVALID_VALUE;
+  if (node->count == node->room) {
+    uint32_t room = node->room ? 2 * node->room : 4;
+    void *grown = realloc(node->dependencies, room * sizeof *node->dependencies);
+    if (grown == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
+    node->dependencies = grown;
+    grown = realloc(node->edges, room * sizeof *node->edges);
+    if (grown == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
+    node->edges = grown;
+    node->room = room;
   }
-  struct vd_node *node = calloc(1, sizeof *node);
-  if (node == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
-  node->type = type;
-  node->operation = *operation;
-  if (operation->use_count > 0) {
-    node->uses = malloc(operation->use_count * sizeof *node->uses);
-    if (node->uses == NULL) {
-      free(node);
-      return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    memcpy(node->uses, operation->uses, operation->use_count * sizeof *node->uses);
-  }
-  node->operation.uses = node->uses;
-  node->action = action;
-  graph->nodes[graph->count++] = node;
+  node->edges[node->count] = edge != NULL ? *edge : (CUgraphEdgeData){0};
+  node->dependencies[node->count++] = on;
   return CUDA_SUCCESS;
 }
 
-static struct vd_graph *graph_of(const void *handle, enum vd_magic magic) {
-  return vd_is(handle, magic) ? (struct vd_graph *)(uintptr_t)handle : NULL;
+static CUresult make_room(struct vd_graph *graph) {
+  if (graph->count < graph->room) return CUDA_SUCCESS;
+  size_t room = graph->room ? 2 * graph->room : 64;
+  void *grown = realloc(graph->nodes, room * sizeof *graph->nodes);
+  if (grown == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
+  graph->nodes = grown;
+  graph->room = room;
+  return CUDA_SUCCESS;
 }
+
+CUresult vd_node_new_locked(struct vd_graph *graph, const struct vd_work *work,
+                            struct vd_node *const *dependencies,
+                            const CUgraphEdgeData *edges, size_t count,
+                            struct vd_node **out) {
+  struct vd_node *node = vd_object_new(VD_NODE);
+  CUresult result = node == NULL ? CUDA_ERROR_OUT_OF_MEMORY : make_room(graph);
+  if (node != NULL) node->graph = graph;
+  for (size_t i = 0; result == CUDA_SUCCESS && i < count; i++)
+    result = vd_node_depend_locked(node, dependencies[i], edges != NULL ? &edges[i] : NULL);
+  if (result != CUDA_SUCCESS) {
+    if (node != NULL) free_node(node); /* it has no work yet */
+    return result;
+  }
+  node->work = *work;
+  node->enabled = true;
+  node->id = vd.next_id++;
+  node->index = (uint32_t)graph->count;
+  graph->nodes[graph->count++] = node;
+  *out = node;
+  return CUDA_SUCCESS;
+}
+
+static void number(const struct vd_graph *graph) {
+  for (size_t i = 0; i < graph->count; i++) graph->nodes[i]->index = (uint32_t)i;
+}
+
+static CUresult copy_into(const struct vd_graph *graph, struct vd_graph *copy) {
+  CUresult result = CUDA_SUCCESS;
+  for (size_t i = 0; result == CUDA_SUCCESS && i < graph->count; i++) {
+    struct vd_work work;
+    struct vd_node *node;
+    result = vd_work_copy_locked(&graph->nodes[i]->work, &work);
+    if (result != CUDA_SUCCESS) break;
+    result = vd_node_new_locked(copy, &work, NULL, NULL, 0, &node);
+    if (result == CUDA_SUCCESS) {
+      node->origin_id = graph->nodes[i]->id;
+      node->enabled = graph->nodes[i]->enabled;
+    } else {
+      vd_work_free_locked(&work);
+    }
+  }
+  number(graph);
+  for (size_t i = 0; result == CUDA_SUCCESS && i < graph->count; i++) {
+    const struct vd_node *node = graph->nodes[i];
+    for (uint32_t k = 0; result == CUDA_SUCCESS && k < node->count; k++)
+      result = vd_node_depend_locked(
+          copy->nodes[i], copy->nodes[node->dependencies[k]->index], &node->edges[k]);
+  }
+  return result;
+}
+
+struct vd_graph *vd_graph_copy_locked(const struct vd_graph *graph, enum vd_magic magic) {
+  struct vd_graph *copy = vd_graph_new(magic);
+  if (copy == NULL) return NULL;
+  if (copy_into(graph, copy) == CUDA_SUCCESS) return copy;
+  vd_graph_free_locked(copy);
+  return NULL;
+}
+
+/* -- order -- */
+
+enum { WHITE, GREY, BLACK };
+
+/* Depth first without recursion: a node comes after all that it depends on, and in the
+ * order of making where that is free. `index` counts the dependencies looked at. */
+static bool put_in_order(struct vd_graph *graph, struct vd_node **stack) {
+  size_t done = 0;
+  for (size_t i = 0; i < graph->count; i++) {
+    graph->nodes[i]->colour = WHITE;
+    graph->nodes[i]->index = 0;
+  }
+  for (size_t i = 0; i < graph->count; i++) {
+    size_t depth = 0;
+    if (graph->nodes[i]->colour != WHITE) continue;
+    stack[depth++] = graph->nodes[i];
+    graph->nodes[i]->colour = GREY;
+    while (depth > 0) {
+      struct vd_node *node = stack[depth - 1];
+      if (node->index == node->count) {
+        node->colour = BLACK;
+        graph->order[done++] = node;
+        depth--;
+        continue;
+      }
+      struct vd_node *next = node->dependencies[node->index++];
+      if (next->colour == GREY) return false;
+      if (next->colour == BLACK) continue;
+      next->colour = GREY;
+      stack[depth++] = next;
+    }
+  }
+  return true;
+}
+
+CUresult vd_graph_order_locked(struct vd_graph *graph) {
+  size_t count = graph->count ? graph->count : 1;
+  struct vd_node **stack = calloc(count, sizeof *stack);
+  free(graph->order);
+  graph->order = calloc(count, sizeof *graph->order);
+  CUresult result = CUDA_SUCCESS;
+  if (stack == NULL || graph->order == NULL)
+    result = CUDA_ERROR_OUT_OF_MEMORY;
+  else if (!put_in_order(graph, stack))
+    result = CUDA_ERROR_INVALID_VALUE;
+  free(stack);
+  for (size_t i = 0; result == CUDA_SUCCESS && i < graph->count; i++)
+    if (graph->nodes[i]->work.type == CU_GRAPH_NODE_TYPE_GRAPH)
+      result = vd_graph_order_locked(graph->nodes[i]->work.child);
+  return result;
+}
+
+/* -- the calls -- */
 
 CUresult vd_cuGraphCreate(CUgraph *out, unsigned int flags) {
   if (out == NULL || flags != 0) return CUDA_ERROR_INVALID_VALUE;
@@ -65,109 +179,230 @@ CUresult vd_cuGraphCreate(CUgraph *out, unsigned int flags) {
   return *out != NULL ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-static CUresult destroy(void *handle, enum vd_magic magic) {
+CUresult vd_cuGraphDestroy(CUgraph handle) {
   vd_lock();
-  struct vd_graph *graph = graph_of(handle, magic);
-  if (graph != NULL) vd_graph_free_locked(graph);
+  struct vd_graph *graph = vd_graph_of(handle, VD_GRAPH);
+  bool own = graph != NULL && !graph->owned;
+  if (own) vd_graph_free_locked(graph);
   vd_unlock();
-  return graph != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  return own ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult vd_cuGraphDestroy(CUgraph graph) {
-  return destroy(graph, VD_GRAPH);
-}
-CUresult vd_cuGraphExecDestroy(CUgraphExec exec) {
-  return destroy(exec, VD_GRAPH_EXEC);
+CUresult vd_cuGraphClone(CUgraph *out, CUgraph handle) {
+  if (out == NULL) return CUDA_ERROR_INVALID_VALUE;
+  vd_lock();
+  const struct vd_graph *graph = vd_graph_of(handle, VD_GRAPH);
+  struct vd_graph *copy = graph ? vd_graph_copy_locked(graph, VD_GRAPH) : NULL;
+  vd_unlock();
+  if (graph == NULL) return CUDA_ERROR_INVALID_VALUE;
+  if (copy == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
+  *out = (CUgraph)(void *)copy;
+  return CUDA_SUCCESS;
 }
 
-CUresult vd_cuGraphGetNodes(CUgraph handle, CUgraphNode *nodes, size_t *count) {
+CUresult vd_cuGraphNodeFindInClone(CUgraphNode *out, CUgraphNode handle, CUgraph clone) {
+  if (out == NULL) return CUDA_ERROR_INVALID_VALUE;
+  *out = NULL;
+  vd_lock();
+  const struct vd_node *node = vd_node_of(handle);
+  const struct vd_graph *graph = vd_graph_of(clone, VD_GRAPH);
+  for (size_t i = 0; node != NULL && graph != NULL && i < graph->count; i++)
+    if (graph->nodes[i]->origin_id == node->id) *out = (CUgraphNode)(void *)graph->nodes[i];
+  vd_unlock();
+  return *out != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult vd_cuGraphNodeGetType(CUgraphNode handle, int *type) {
+  if (type == NULL) return CUDA_ERROR_INVALID_VALUE;
+  vd_lock();
+  const struct vd_node *node = vd_node_of(handle);
+  if (node != NULL) *type = node->work.type;
+  vd_unlock();
+  return node != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult vd_cuGraphDestroyNode(CUgraphNode handle) {
+  vd_lock();
+  struct vd_node *node = vd_node_of(handle);
+  struct vd_graph *graph = node != NULL ? node->graph : NULL;
+  size_t kept = 0;
+  for (size_t i = 0; graph != NULL && i < graph->count; i++) {
+    struct vd_node *other = graph->nodes[i];
+    uint32_t edges = 0;
+    for (uint32_t k = 0; k < other->count; k++) {
+      if (other->dependencies[k] == node) continue;
+      other->dependencies[edges] = other->dependencies[k];
+      other->edges[edges++] = other->edges[k];
+    }
+    other->count = edges;
+    if (other != node) graph->nodes[kept++] = other;
+  }
+  if (graph != NULL) graph->count = kept;
+  if (node != NULL) free_node(node);
+  vd_unlock();
+  return node != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+/* -- lists: how many there are, or as many as there is room for, then NULLs -- */
+
+struct list {
+  CUgraphNode *nodes, *others; /* NULL: not asked for */
+  CUgraphEdgeData *edges;
+  size_t room, count;
+  bool lossy; /* an edge has data that nobody asked for */
+};
+
+static void put(struct list *list, struct vd_node *node, struct vd_node *other,
+                const CUgraphEdgeData *edge) {
+  static const CUgraphEdgeData plain;
+  if (list->count < list->room) {
+    if (list->nodes != NULL) list->nodes[list->count] = (CUgraphNode)(void *)node;
+    if (list->others != NULL) list->others[list->count] = (CUgraphNode)(void *)other;
+    if (list->edges != NULL) list->edges[list->count] = edge ? *edge : plain;
+  }
+  list->count++;
+  if (edge != NULL && list->edges == NULL && memcmp(edge, &plain, sizeof plain) != 0)
+    list->lossy = true;
+}
+
+static CUresult give(struct list *list, size_t *count) {
+  bool asked = list->nodes != NULL;
+  for (size_t i = list->count; asked && i < list->room; i++) {
+    list->nodes[i] = NULL;
+    if (list->others != NULL) list->others[i] = NULL;
+  }
+  *count = asked && list->count > list->room ? list->room : list->count;
+  return list->lossy ? CUDA_ERROR_LOSSY_QUERY : CUDA_SUCCESS;
+}
+
+static CUresult nodes_of(CUgraph handle, CUgraphNode *nodes, size_t *count,
+                         bool roots_only) {
   if (count == NULL) return CUDA_ERROR_INVALID_VALUE;
   vd_lock();
-  const struct vd_graph *graph = graph_of(handle, VD_GRAPH);
-  if (graph != NULL && nodes == NULL) *count = graph->count;
-  if (graph != NULL && nodes != NULL) {
-    for (size_t i = 0; i < *count; i++)
-      nodes[i] = i < graph->count ? (CUgraphNode)(void *)graph->nodes[i] : NULL;
-    if (*count > graph->count) *count = graph->count;
-  }
+  const struct vd_graph *graph = vd_graph_of(handle, VD_GRAPH);
+  struct list list = {.nodes = nodes, .room = nodes != NULL ? *count : 0};
+  for (size_t i = 0; graph != NULL && i < graph->count; i++)
+    if (!roots_only || graph->nodes[i]->count == 0) put(&list, graph->nodes[i], NULL, NULL);
+  CUresult result = graph == NULL ? CUDA_ERROR_INVALID_VALUE : give(&list, count);
   vd_unlock();
-  return graph != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  return result;
 }
 
-CUresult vd_cuGraphNodeGetType(CUgraphNode node, int *type) {
-  if (node == NULL || type == NULL) return CUDA_ERROR_INVALID_VALUE;
-  *type = ((const struct vd_node *)(void *)node)->type;
-  return CUDA_SUCCESS;
+CUresult vd_cuGraphGetNodes(CUgraph graph, CUgraphNode *nodes, size_t *count) {
+  return nodes_of(graph, nodes, count, false);
+}
+CUresult vd_cuGraphGetRootNodes(CUgraph graph, CUgraphNode *nodes, size_t *count) {
+  return nodes_of(graph, nodes, count, true);
 }
 
-CUresult vd_cuGraphInstantiateWithFlags(CUgraphExec *out, CUgraph handle,
-                                        unsigned long long flags) {
-  if (out == NULL || flags > 15) return CUDA_ERROR_INVALID_VALUE;
+/* Edges between all nodes, from or to one of them (NULL: any). */
+static CUresult edges_of(const struct vd_graph *graph, const struct vd_node *from,
+                         const struct vd_node *to, struct list *list, size_t *count) {
+  for (size_t i = 0; graph != NULL && i < graph->count; i++) {
+    struct vd_node *node = graph->nodes[i];
+    if (to != NULL && node != to) continue;
+    for (uint32_t k = 0; k < node->count; k++)
+      if (from == NULL || node->dependencies[k] == from)
+        put(list, from != NULL ? node : node->dependencies[k], node, &node->edges[k]);
+  }
+  return graph == NULL ? CUDA_ERROR_INVALID_VALUE : give(list, count);
+}
+
+CUresult vd_cuGraphGetEdges_v2(CUgraph handle, CUgraphNode *from, CUgraphNode *to,
+                               CUgraphEdgeData *edges, size_t *count) {
+  if (count == NULL || (from == NULL) != (to == NULL)) return CUDA_ERROR_INVALID_VALUE;
   vd_lock();
-  const struct vd_graph *graph = graph_of(handle, VD_GRAPH);
-  struct vd_graph *exec = graph ? vd_graph_new(VD_GRAPH_EXEC) : NULL;
+  struct list list = {from, to, edges, from != NULL ? *count : 0, 0, false};
+  CUresult result = edges_of(vd_graph_of(handle, VD_GRAPH), NULL, NULL, &list, count);
+  vd_unlock();
+  return result;
+}
+CUresult vd_cuGraphGetEdges(CUgraph graph, CUgraphNode *from, CUgraphNode *to,
+                            size_t *count) {
+  return vd_cuGraphGetEdges_v2(graph, from, to, NULL, count);
+}
+
+static CUresult neighbours(CUgraphNode handle, bool dependents, CUgraphNode *nodes,
+                           CUgraphEdgeData *edges, size_t *count) {
+  if (count == NULL) return CUDA_ERROR_INVALID_VALUE;
+  vd_lock();
+  const struct vd_node *node = vd_node_of(handle);
+  struct list list = {nodes, NULL, edges, nodes != NULL ? *count : 0, 0, false};
+  CUresult result = edges_of(node != NULL ? node->graph : NULL, dependents ? node : NULL,
+                             dependents ? NULL : node, &list, count);
+  vd_unlock();
+  return result;
+}
+
+CUresult vd_cuGraphNodeGetDependencies_v2(CUgraphNode node, CUgraphNode *nodes,
+                                          CUgraphEdgeData *edges, size_t *count) {
+  return neighbours(node, false, nodes, edges, count);
+}
+CUresult vd_cuGraphNodeGetDependencies(CUgraphNode node, CUgraphNode *nodes,
+                                       size_t *count) {
+  return neighbours(node, false, nodes, NULL, count);
+}
+CUresult vd_cuGraphNodeGetDependentNodes_v2(CUgraphNode node, CUgraphNode *nodes,
+                                            CUgraphEdgeData *edges, size_t *count) {
+  return neighbours(node, true, nodes, edges, count);
+}
+CUresult vd_cuGraphNodeGetDependentNodes(CUgraphNode node, CUgraphNode *nodes,
+                                         size_t *count) {
+  return neighbours(node, true, nodes, NULL, count);
+}
+
+CUresult vd_cuGraphAddDependencies_v2(CUgraph handle, const CUgraphNode *from,
+                                      const CUgraphNode *to, const CUgraphEdgeData *edges,
+                                      size_t count) {
+  if (count > 0 && (from == NULL || to == NULL)) return CUDA_ERROR_INVALID_VALUE;
+  vd_lock();
+  const struct vd_graph *graph = vd_graph_of(handle, VD_GRAPH);
   CUresult result = graph == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
-  if (graph != NULL && exec == NULL) result = CUDA_ERROR_OUT_OF_MEMORY;
-  for (size_t i = 0; result == CUDA_SUCCESS && i < graph->count; i++) {
-    const struct vd_node *node = graph->nodes[i];
-    struct vd_action *action = node->action ? vd_action_copy(node->action) : NULL;
-    if (node->action != NULL && action == NULL)
-      result = CUDA_ERROR_OUT_OF_MEMORY;
+  for (size_t i = 0; result == CUDA_SUCCESS && i < count; i++) {
+    struct vd_node *node = vd_node_of(to[i]), *on = vd_node_of(from[i]);
+    if (node == NULL || on == NULL || node->graph != graph)
+      result = CUDA_ERROR_INVALID_VALUE;
     else
-      result = vd_graph_add(exec, &node->operation, action, node->type);
+      result = vd_node_depend_locked(node, on, edges != NULL ? &edges[i] : NULL);
   }
-  if (result != CUDA_SUCCESS && exec != NULL) vd_graph_free_locked(exec);
-  if (result == CUDA_SUCCESS) *out = (CUgraphExec)(void *)exec;
   vd_unlock();
   return result;
 }
-
-CUresult vd_cuGraphInstantiateWithParams(CUstream stream, CUgraphExec *out, CUgraph graph,
-                                         CUDA_GRAPH_INSTANTIATE_PARAMS *parameters) {
-  (void)stream;
-  if (parameters == NULL) return CUDA_ERROR_INVALID_VALUE;
-  CUresult result = vd_cuGraphInstantiateWithFlags(out, graph, parameters->flags);
-  parameters->hErrNode_out = NULL;
-  parameters->result_out = result == CUDA_SUCCESS ? 0 : 1;
-  return result;
+CUresult vd_cuGraphAddDependencies(CUgraph graph, const CUgraphNode *from,
+                                   const CUgraphNode *to, size_t count) {
+  return vd_cuGraphAddDependencies_v2(graph, from, to, NULL, count);
 }
 
-CUresult vd_cuGraphInstantiate_v2(CUgraphExec *out, CUgraph graph, CUgraphNode *error_node,
-                                  char *log, size_t log_bytes) {
-  if (error_node != NULL) *error_node = NULL;
-  if (log != NULL && log_bytes > 0) *log = 0;
-  return vd_cuGraphInstantiateWithFlags(out, graph, 0);
-}
-
-static CUresult launch_locked(const struct vd_graph *exec, struct vd_stream *stream) {
-  for (size_t i = 0; i < exec->count; i++) {
-    const struct vd_node *node = exec->nodes[i];
-    struct gpu_operation operation = node->operation;
-    struct vd_action *action = node->action ? vd_action_copy(node->action) : NULL;
-    if (node->action != NULL && action == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
-    CUresult result = vd_work_locked(stream, &operation, action, node->type);
-    if (result != CUDA_SUCCESS) return result;
+static bool remove_edge(struct vd_node *node, const struct vd_node *on) {
+  for (uint32_t i = 0; i < node->count; i++) {
+    if (node->dependencies[i] != on) continue;
+    uint32_t behind = --node->count - i;
+    memmove(&node->dependencies[i], &node->dependencies[i + 1],
+            behind * sizeof *node->dependencies);
+    memmove(&node->edges[i], &node->edges[i + 1], behind * sizeof *node->edges);
+    return true;
   }
-  return CUDA_SUCCESS;
+  return false;
 }
 
-CUresult vd_cuGraphLaunch(CUgraphExec handle, CUstream stream_handle) {
+CUresult vd_cuGraphRemoveDependencies_v2(CUgraph handle, const CUgraphNode *from,
+                                         const CUgraphNode *to,
+                                         const CUgraphEdgeData *edges, size_t count) {
+  (void)edges; /* there is one edge at most between two nodes */
+  if (count > 0 && (from == NULL || to == NULL)) return CUDA_ERROR_INVALID_VALUE;
   vd_lock();
-  const struct vd_graph *exec = graph_of(handle, VD_GRAPH_EXEC);
-  struct vd_stream *stream = vd_stream_of_locked(stream_handle);
-  CUresult result = CUDA_SUCCESS;
-  if (exec == NULL) result = CUDA_ERROR_INVALID_VALUE;
-  if (stream == NULL) result = CUDA_ERROR_INVALID_HANDLE;
-  if (result == CUDA_SUCCESS) result = launch_locked(exec, stream);
+  const struct vd_graph *graph = vd_graph_of(handle, VD_GRAPH);
+  CUresult result = graph == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+  for (size_t i = 0; result == CUDA_SUCCESS && i < count; i++) {
+    struct vd_node *node = vd_node_of(to[i]);
+    if (node == NULL || node->graph != graph ||
+        !remove_edge(node, (const struct vd_node *)(const void *)from[i]))
+      result = CUDA_ERROR_INVALID_VALUE;
+  }
   vd_unlock();
   return result;
 }
-
-CUresult vd_cuGraphUpload(CUgraphExec handle, CUstream stream_handle) {
-  vd_lock();
-  bool known = graph_of(handle, VD_GRAPH_EXEC) != NULL;
-  bool stream = vd_stream_of_locked(stream_handle) != NULL;
-  vd_unlock();
-  if (!stream) return CUDA_ERROR_INVALID_HANDLE;
-  return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+CUresult vd_cuGraphRemoveDependencies(CUgraph graph, const CUgraphNode *from,
+                                      const CUgraphNode *to, size_t count) {
+  return vd_cuGraphRemoveDependencies_v2(graph, from, to, NULL, count);
 }

@@ -42,22 +42,37 @@ __attribute__((destructor)) static void unloaded(void) {
   __atomic_store_n(&vd.state, VD_EXITED, __ATOMIC_RELEASE);
 }
 
-/* The driver's own key `mode` is taken out; the rest is the model's profile. */
-static int split_mode(const char *text, char *rest) {
+static bool entry_is(const char *entry, size_t length, const char *expected) {
+  return length == strlen(expected) && memcmp(entry, expected, length) == 0;
+}
+
+/* 1: the entry was the driver's own. 0: it is the model's. -1: a bad value. */
+static int take_own_key(const char *entry, size_t length) {
+  if (strncmp(entry, "mode=", 5) == 0) {
+    vd.mode = entry_is(entry, length, "mode=compute") ? VD_COMPUTE : VD_TIMING;
+    if (vd.mode == VD_COMPUTE || entry_is(entry, length, "mode=timing")) return 1;
+    vd_error("profile: mode must be timing or compute, not \"%.*s\"", (int)length - 5,
+             entry + 5);
+    return -1;
+  }
+  if (strncmp(entry, "copies=", 7) == 0) {
+    vd.copies_modelled = entry_is(entry, length, "copies=modelled");
+    if (vd.copies_modelled || entry_is(entry, length, "copies=real")) return 1;
+    vd_error("profile: copies must be real or modelled, not \"%.*s\"", (int)length - 7,
+             entry + 7);
+    return -1;
+  }
+  return 0;
+}
+
+/* The driver's own keys are taken out; the rest is the model's profile. */
+static int split_own_keys(const char *text, char *rest) {
   char *end = rest;
   while (*text) {
     size_t length = strcspn(text, ";");
-    if (strncmp(text, "mode=", 5) == 0) {
-      if (length == 11 && strncmp(text + 5, "timing", 6) == 0)
-        vd.mode = VD_TIMING;
-      else if (length == 12 && strncmp(text + 5, "compute", 7) == 0)
-        vd.mode = VD_COMPUTE;
-      else {
-        vd_error("profile: mode must be timing or compute, not \"%.*s\"", (int)length - 5,
-                 text + 5);
-        return -1;
-      }
-    } else if (length > 0) {
+    int own = take_own_key(text, length);
+    if (own < 0) return -1;
+    if (own == 0 && length > 0) {
       if (end != rest) *end++ = ';';
       memcpy(end, text, length);
       end += length;
@@ -65,7 +80,9 @@ static int split_mode(const char *text, char *rest) {
     text += length + (text[length] == ';');
   }
   *end = 0;
-  return 0;
+  if (!vd.copies_modelled || vd.mode == VD_TIMING) return 0;
+  vd_error("profile: copies=modelled leaves out data, which mode=compute needs");
+  return -1;
 }
 
 static int read_profile(void) {
@@ -83,7 +100,7 @@ static int read_profile(void) {
   }
   char *rest = malloc(length + 1);
   if (rest == NULL) return -1;
-  int result = split_mode(text, rest);
+  int result = split_own_keys(text, rest);
   if (result == 0 && uvm_profile_parse(rest, &vd.profile, error, sizeof error) != 0) {
     vd_error("profile: %s", error);
     result = -1;
@@ -147,7 +164,7 @@ CUresult vd_cuInit(unsigned int flags) {
 
 CUresult vd_cuDriverGetVersion(int *version) {
   if (version == NULL) return CUDA_ERROR_INVALID_VALUE;
-  *version = VD_DRIVER_VERSION;
+  *version = vd_version();
   return CUDA_SUCCESS;
 }
 

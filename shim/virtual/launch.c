@@ -6,8 +6,8 @@
  * allocation counts as a pointer argument, also inside structs passed by value; the
  * kernel touches that allocation from there to its end, unless its host library tells
  * what it touches (touch.c). A kernel computes for the time that the profile gives for
- * so many bytes, and waits for what is not resident. Pointers in device memory are not
- * seen.
+ * so many bytes, or longer where that library says so, and waits for what is not resident.
+ * Pointers in device memory are not seen.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -19,11 +19,26 @@
 
 struct touched {
   struct {
-    const struct vd_memory *memory;
+    uint64_t base, end; /* of the allocation */
     uint64_t from;
   } parts[MOST_POINTERS];
   uint32_t count;
 };
+
+/* Memory that pump's pool has cut out of an allocation is an allocation to the program,
+ * and only pump knows where it ends. The pool answers through pump_pool_piece (pool.h),
+ * where it is loaded. So it is with an allocator of the program's own, where a preloaded
+ * library watches it (pump_witness_piece, the same interface). false: nothing is allocated
+ * there. */
+static bool cut_to_piece(const struct vd_memory *memory, uint64_t address, uint64_t *base,
+                         uint64_t *end) {
+  uint64_t length_bytes;
+  int piece = vd_witness_piece(address, base, &length_bytes);
+  if (piece == VD_PIECE_NONE && memory->kind == VD_MANAGED)
+    piece = vd_pool_piece(address, base, &length_bytes);
+  if (piece != 0) *end = *base + length_bytes;
+  return piece != VD_PIECE_FREE;
+}
 
 static void touch(struct touched *touched, uint64_t word) {
   const struct vd_memory *memory = NULL;
@@ -32,13 +47,16 @@ static void touch(struct touched *touched, uint64_t word) {
   else if (word >= vd.plain.base && word < vd.plain.end)
     memory = vd_range_find(&vd.plain, word);
   if (memory == NULL || word >= memory->base + memory->length_bytes) return;
+  uint64_t base = memory->base, end = memory->base + memory->length_bytes;
+  if (!cut_to_piece(memory, word, &base, &end)) return;
   for (uint32_t i = 0; i < touched->count; i++) {
-    if (touched->parts[i].memory != memory) continue;
+    if (touched->parts[i].base != base) continue;
     if (word < touched->parts[i].from) touched->parts[i].from = word;
     return;
   }
   if (touched->count == MOST_POINTERS) return;
-  touched->parts[touched->count].memory = memory;
+  touched->parts[touched->count].base = base;
+  touched->parts[touched->count].end = end;
   touched->parts[touched->count++].from = word;
 }
 
@@ -54,9 +72,7 @@ static void describe(const struct vd_function *function, const uint8_t *buffer,
     touch(&touched, word);
   }
   for (uint32_t i = 0; i < touched.count; i++) {
-    const struct vd_memory *memory = touched.parts[i].memory;
-    uint64_t from = touched.parts[i].from;
-    uint64_t length = memory->base + memory->length_bytes - from;
+    uint64_t from = touched.parts[i].from, length = touched.parts[i].end - from;
     bytes += length;
     operation->use_count +=
         vd_uses_of(from, length, GPU_READ | GPU_WRITE, &uses[operation->use_count]);
@@ -120,74 +136,107 @@ static CUresult check_shape(const struct vd_function *function, const unsigned g
   return CUDA_SUCCESS;
 }
 
-static struct vd_action *compute_action(struct vd_function *function,
-                                        const unsigned grid[3], const unsigned block[3],
-                                        const uint8_t *buffer) {
-  struct vd_action *action = vd_action_new(VD_ACTION_KERNEL);
-  size_t length = function->kernel->parameter_bytes;
-  if (action == NULL) return NULL;
-  action->kernel.function = function;
-  memcpy(action->kernel.grid, grid, sizeof action->kernel.grid);
-  memcpy(action->kernel.block, block, sizeof action->kernel.block);
-  action->kernel.parameters = malloc(length ? length : 1);
-  if (action->kernel.parameters == NULL) {
-    vd_action_free(action);
-    return NULL;
+/* In compute mode what the kernel computes; false: it cannot. */
+static CUresult compute_action(const struct vd_kernel_call *call, struct vd_action **out) {
+  const struct vd_function *function = call->function;
+  if (vd.mode != VD_COMPUTE) return CUDA_SUCCESS;
+  if (function->host == NULL) {
+    vd_error("compute mode: no host function pump_host_%s in PUMP_VIRTUAL_KERNELS for "
+             "kernel %s",
+             function->kernel->name, function->kernel->name);
+    return CUDA_ERROR_NOT_FOUND;
   }
-  memcpy(action->kernel.parameters, buffer, length);
-  return action;
+  uint8_t *parameters = malloc(call->parameter_bytes ? call->parameter_bytes : 1);
+  struct vd_action *action = parameters ? vd_action_new(VD_ACTION_KERNEL) : NULL;
+  if (action == NULL) {
+    free(parameters);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  memcpy(parameters, call->parameters, call->parameter_bytes);
+  action->kernel = *call;
+  action->kernel.parameters = parameters;
+  *out = action;
+  return CUDA_SUCCESS;
 }
 
-static CUresult launch_locked(struct vd_function *function, struct vd_stream *stream,
-                              const unsigned grid[3], const unsigned block[3],
-                              const uint8_t *buffer, struct gpu_operation *operation) {
+/* `touched` as the host library told. */
+static CUresult submit(struct vd_stream *stream, const struct vd_kernel_call *call,
+                       const struct vd_touched *touched) {
+  struct gpu_use all[MOST_POINTERS], *told = NULL;
+  struct gpu_operation operation = {.kind = GPU_KERNEL, .uses = all};
   struct vd_action *action = NULL;
-  if (vd.mode == VD_COMPUTE) {
-    if (function->host == NULL) {
-      vd_error("compute mode: no host function pump_host_%s in PUMP_VIRTUAL_KERNELS for "
-               "kernel %s",
-               function->kernel->name, function->kernel->name);
-      return CUDA_ERROR_NOT_FOUND;
-    }
-    action = compute_action(function, grid, block, buffer);
-    if (action == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
-  }
-  CUresult result = vd_work_locked(stream, operation, action, CU_GRAPH_NODE_TYPE_KERNEL);
-  if (result == CUDA_SUCCESS && function->count != NULL) ++*function->count;
+  if (touched->parts != NULL)
+    operation.uses = told = describe_told(call->function, touched, &operation);
+  else
+    describe(call->function, call->parameters, &operation, all);
+  if (operation.duration_ns < touched->least_ns) operation.duration_ns = touched->least_ns;
+  CUresult result =
+      operation.uses == NULL ? CUDA_ERROR_OUT_OF_MEMORY : compute_action(call, &action);
+  if (result == CUDA_SUCCESS) result = vd_submit_locked(stream, &operation, action);
+  free(told);
+  if (result == CUDA_SUCCESS && call->function->count != NULL) ++*call->function->count;
   return result;
 }
 
-static CUresult launch(CUfunction handle, const unsigned grid[3], const unsigned block[3],
-                       unsigned shared_bytes, CUstream stream_handle, void **parameters,
-                       void **extra) {
+CUresult vd_kernel_submit_locked(struct vd_stream *stream,
+                                 const struct vd_kernel_call *call) {
+  struct vd_touched touched;
+  if (!vd_is(call->function, VD_FUNCTION)) return CUDA_ERROR_INVALID_HANDLE;
+  vd_touches_ask(call->function, call->grid, call->block, call->parameters, &touched);
+  CUresult result = submit(stream, call, &touched);
+  free(touched.parts);
+  return result;
+}
+
+/* The call but for its parameters; *out->parameter_bytes of them have to be gathered. */
+static CUresult call_of(CUfunction handle, const unsigned grid[3], const unsigned block[3],
+                        unsigned shared_bytes, struct vd_kernel_call *out) {
   struct vd_function *function = (void *)handle;
   if (!vd_is(function, VD_FUNCTION)) return CUDA_ERROR_INVALID_HANDLE;
   CUresult result = check_shape(function, grid, block, shared_bytes);
   if (result != CUDA_SUCCESS) return result;
   if (function->kernel->parameter_bytes > MOST_PARAMETER_BYTES)
     return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
-  uint64_t words[function->kernel->parameter_bytes / 8 + 1];
-  uint8_t *buffer = (uint8_t *)words;
-  result = gather(function->kernel, parameters, extra, buffer);
+  *out = (struct vd_kernel_call){.function = function,
+                                 .shared_bytes = shared_bytes,
+                                 .parameter_bytes = function->kernel->parameter_bytes};
+  memcpy(out->grid, grid, sizeof out->grid);
+  memcpy(out->block, block, sizeof out->block);
+  return CUDA_SUCCESS;
+}
+
+CUresult vd_kernel_call_new(CUfunction function, const unsigned grid[3],
+                            const unsigned block[3], unsigned shared_bytes,
+                            void **parameters, void **extra, struct vd_kernel_call *out) {
+  CUresult result = call_of(function, grid, block, shared_bytes, out);
+  if (result != CUDA_SUCCESS) return result;
+  out->parameters = malloc(out->parameter_bytes ? out->parameter_bytes : 1);
+  if (out->parameters == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
+  result = gather(out->function->kernel, parameters, extra, out->parameters);
+  if (result != CUDA_SUCCESS) free(out->parameters);
+  return result;
+}
+
+static CUresult launch(CUfunction handle, const unsigned grid[3], const unsigned block[3],
+                       unsigned shared_bytes, CUstream stream_handle, void **parameters,
+                       void **extra) {
+  struct vd_work work = {.type = CU_GRAPH_NODE_TYPE_KERNEL};
+  CUresult result = call_of(handle, grid, block, shared_bytes, &work.kernel);
+  if (result != CUDA_SUCCESS) return result;
+  const struct vd_function *function = work.kernel.function;
+  uint64_t words[work.kernel.parameter_bytes / 8 + 1];
+  work.kernel.parameters = (uint8_t *)words;
+  result = gather(function->kernel, parameters, extra, work.kernel.parameters);
   if (result != CUDA_SUCCESS) return result;
   struct vd_touched touched;
-  struct gpu_use all[MOST_POINTERS], *told = NULL;
-  struct gpu_operation operation = {.kind = GPU_KERNEL, .uses = all};
-  vd_touches_ask(function, grid, block, buffer, &touched);
+  vd_touches_ask(function, grid, block, work.kernel.parameters, &touched);
   vd_lock();
   struct vd_stream *stream = vd_stream_of_locked(stream_handle);
-  if (touched.parts != NULL)
-    operation.uses = told = describe_told(function, &touched, &operation);
-  else
-    describe(function, buffer, &operation, all);
-  if (operation.uses == NULL)
-    result = CUDA_ERROR_OUT_OF_MEMORY;
-  else
-    result = stream == NULL
-                 ? CUDA_ERROR_INVALID_HANDLE
-                 : launch_locked(function, stream, grid, block, buffer, &operation);
+  bool captured = false;
+  result = stream == NULL ? CUDA_ERROR_INVALID_HANDLE
+                          : vd_capture_take_locked(stream, &work, &captured);
+  if (result == CUDA_SUCCESS && !captured) result = submit(stream, &work.kernel, &touched);
   vd_unlock();
-  free(told);
   free(touched.parts);
   return result;
 }
@@ -207,6 +256,17 @@ CUresult vd_cuLaunchCooperativeKernel(CUfunction function, unsigned int grid_x,
                                       CUstream stream, void **parameters) {
   return vd_cuLaunchKernel(function, grid_x, grid_y, grid_z, block_x, block_y, block_z,
                            shared_bytes, stream, parameters, NULL);
+}
+
+/* Each launch on another device, and there is one; never on its default stream. */
+CUresult vd_cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *launches,
+                                                 unsigned int count, unsigned int flags) {
+  if (launches == NULL || count != 1 || flags > 3 || launches->hStream == NULL)
+    return CUDA_ERROR_INVALID_VALUE;
+  return vd_cuLaunchKernel(launches->function, launches->gridDimX, launches->gridDimY,
+                           launches->gridDimZ, launches->blockDimX, launches->blockDimY,
+                           launches->blockDimZ, launches->sharedMemBytes, launches->hStream,
+                           launches->kernelParams, NULL);
 }
 
 /* Launch attributes change how a kernel is scheduled, not what it touches. */

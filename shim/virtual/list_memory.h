@@ -72,6 +72,18 @@ X(CTX, SZ, cuMemcpy2DAsync_v2, cuMemcpy2DAsync, 3020,
 X(CTX, DS, cuMemcpy3D_v2, cuMemcpy3D, 3020, (const CUDA_MEMCPY3D *pCopy), (stream, pCopy))
 X(CTX, SZ, cuMemcpy3DAsync_v2, cuMemcpy3DAsync, 3020,
   (const CUDA_MEMCPY3D *pCopy, CUstream stream), (pCopy, stream))
+X(CTX, DS, cuMemcpy3DPeer, cuMemcpy3DPeer, 4000, (const CUDA_MEMCPY3D_PEER *pCopy),
+  (stream, pCopy))
+X(CTX, SZ, cuMemcpy3DPeerAsync, cuMemcpy3DPeerAsync, 4000,
+  (const CUDA_MEMCPY3D_PEER *pCopy, CUstream stream), (pCopy, stream))
+X(CTX, SZ, cuMemcpy3DBatchAsync, cuMemcpy3DBatchAsync, 12080,
+  (size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, size_t *failIdx, unsigned long long flags,
+   CUstream stream),
+  (numOps, opList, failIdx, flags, stream))
+X(CTX, SZ, cuMemcpy3DBatchAsync_v2, cuMemcpy3DBatchAsync, 13000,
+  (size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, unsigned long long flags,
+   CUstream stream),
+  (numOps, opList, flags, stream))
 X(CTX, SZ, cuMemcpyBatchAsync, cuMemcpyBatchAsync, 12080,
   (CUdeviceptr * dsts, CUdeviceptr *srcs, size_t *sizes, size_t count,
    CUmemcpyAttributes *attrs, size_t *attrIdxs, size_t numAttrs, size_t *failIdx,

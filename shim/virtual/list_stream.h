@@ -1,4 +1,4 @@
-/* list_stream.h - exported functions: streams, events, graphs, launches. Part of
+/* list_stream.h - exported functions: streams, events, launches. Part of
  * driver_list.h; no include guard. */
 
 X(CTX, NONE, cuStreamCreate, cuStreamCreate, 2000,
@@ -77,30 +77,6 @@ X(CTX, SZ, cuStreamGetCaptureInfo_v3, cuStreamGetCaptureInfo, 12030,
    size_t *numDependencies_out),
   (stream, captureStatus_out, id_out, graph_out, dependencies_out, edgeData_out,
    numDependencies_out))
-X(INIT, NONE, cuGraphCreate, cuGraphCreate, 10000, (CUgraph * phGraph, unsigned int flags),
-  (phGraph, flags))
-X(INIT, NONE, cuGraphDestroy, cuGraphDestroy, 10000, (CUgraph hGraph), (hGraph))
-X(INIT, NONE, cuGraphGetNodes, cuGraphGetNodes, 10000,
-  (CUgraph hGraph, CUgraphNode *nodes, size_t *numNodes), (hGraph, nodes, numNodes))
-X(INIT, NONE, cuGraphNodeGetType, cuGraphNodeGetType, 10000, (CUgraphNode hNode, int *type),
-  (hNode, type))
-X(CTX, NONE, cuGraphInstantiateWithFlags, cuGraphInstantiateWithFlags, 11040,
-  (CUgraphExec * phGraphExec, CUgraph hGraph, unsigned long long flags),
-  (phGraphExec, hGraph, flags))
-X(CTX, EZ, cuGraphInstantiateWithParams, cuGraphInstantiateWithParams, 12000,
-  (CUgraphExec * phGraphExec, CUgraph hGraph,
-   CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams),
-  (stream, phGraphExec, hGraph, instantiateParams))
-X(CTX, SZ, cuGraphUpload, cuGraphUpload, 11010, (CUgraphExec hGraphExec, CUstream stream),
-  (hGraphExec, stream))
-X(CTX, SZ, cuGraphLaunch, cuGraphLaunch, 10000, (CUgraphExec hGraphExec, CUstream stream),
-  (hGraphExec, stream))
-X(CTX, NONE, cuGraphInstantiate_v2, cuGraphInstantiate, 11000,
-  (CUgraphExec * phGraphExec, CUgraph hGraph, CUgraphNode *phErrorNode, char *logBuffer,
-   size_t bufferSize),
-  (phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize))
-X(INIT, NONE, cuGraphExecDestroy, cuGraphExecDestroy, 10000, (CUgraphExec hGraphExec),
-  (hGraphExec))
 X(CTX, NONE, cuEventCreate, cuEventCreate, 2000, (CUevent * phEvent, unsigned int Flags),
   (phEvent, Flags))
 X(INIT, NONE, cuEventDestroy_v2, cuEventDestroy, 4000, (CUevent hEvent), (hEvent))
@@ -123,6 +99,10 @@ X(CTX, SZ, cuLaunchKernel, cuLaunchKernel, 4000,
 X(CTX, EZ, cuLaunchKernelEx, cuLaunchKernelEx, 11060,
   (const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra),
   (stream, config, f, kernelParams, extra))
+X(CTX, NONE, cuLaunchCooperativeKernelMultiDevice, cuLaunchCooperativeKernelMultiDevice,
+  9000,
+  (CUDA_LAUNCH_PARAMS * launchParamsList, unsigned int numDevices, unsigned int flags),
+  (launchParamsList, numDevices, flags))
 X(CTX, SZ, cuLaunchCooperativeKernel, cuLaunchCooperativeKernel, 9000,
   (CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,
    unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,

@@ -62,6 +62,27 @@ static CUresult prefetch_locked(struct vd_stream *stream, uint64_t address,
   return CUDA_SUCCESS;
 }
 
+/* Memory of pump's pool: nothing live may lie in it, and whatever was issued on it must
+ * have executed. A program's own discards are its own business. */
+static void check_dead(const struct gpu_use *use, uint64_t address, size_t length_bytes) {
+  uint64_t base = address, piece_bytes = 0, end = address + length_bytes;
+  bool live = false, ours = false;
+  for (uint64_t at = address; at < end; at = base + piece_bytes) {
+    int piece = vd_pool_piece(at, &base, &piece_bytes);
+    if (piece == VD_PIECE_NONE) break;
+    ours = true;
+    live |= piece == VD_PIECE_LIVE;
+  }
+  if (!ours || use->block_count == 0) return;
+  gpu_advance(vd.engine, vd_now_ns(), &vd_hooks);
+  uint32_t pending = gpu_uses_pending(vd.engine, use->first_block, use->block_count);
+  vd.checks.discard_live += live;
+  vd.checks.discard_pending += pending != 0;
+  if (live || pending != 0)
+    vd_log("discard of 0x%llx, %zu bytes: %s", (unsigned long long)address, length_bytes,
+           live ? "something live lies in it" : "work on it has not executed");
+}
+
 static CUresult discard_locked(struct vd_stream *stream, uint64_t address,
                                size_t length_bytes) {
   struct gpu_use use = {.access = GPU_WRITE};
@@ -71,6 +92,7 @@ static CUresult discard_locked(struct vd_stream *stream, uint64_t address,
            (unsigned long long)address, length_bytes);
     return CUDA_ERROR_INVALID_VALUE;
   }
+  check_dead(&use, address, length_bytes);
   CUresult result = vd_capture_refuse_locked(stream, "cuMemDiscardBatchAsync");
   if (result != CUDA_SUCCESS || use.block_count == 0) return result;
   struct gpu_operation operation = {

@@ -24,7 +24,8 @@ static const struct vd_export *find(const char *name, int version, bool *known) 
     const struct vd_export *row = &vd_exports[i];
     if (strcmp(row->name, name) != 0) continue;
     *known = true;
-    if (row->version <= version && (best == NULL || row->version > best->version))
+    if (row->version <= version && row->version <= vd_version() &&
+        (best == NULL || row->version > best->version))
       best = row;
   }
   return best;

@@ -4,6 +4,7 @@
  * there is no second structure to keep in step. Inserting moves the tail: a few
  * microseconds for ten thousand allocations. Under the driver's lock.
  */
+#include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -78,5 +79,34 @@ struct vd_memory *vd_memory_at(uint64_t address) {
   struct vd_memory *memory = vd_range_find(&vd.managed, address);
   if (memory == NULL) memory = vd_range_find(&vd.plain, address);
   if (memory == NULL) memory = vd_range_find(&vd.host, address);
+  if (memory == NULL) memory = vd_range_find(&vd.mapped, address);
   return memory;
+}
+
+/* Whoever tells of pieces is loaded before this driver or not at all: one look-up is
+ * enough. It is made at the first launch, long after whoever stands in for dlsym has found
+ * us. */
+struct teller {
+  int (*piece)(uint64_t, uint64_t *, uint64_t *);
+  bool looked;
+};
+
+static int ask(struct teller *teller, const char *name, uint64_t address, uint64_t *base,
+               uint64_t *length_bytes) {
+  if (!teller->looked) {
+    void *found = dlsym(RTLD_DEFAULT, name);
+    memcpy(&teller->piece, &found, sizeof found);
+    teller->looked = true;
+  }
+  return teller->piece == NULL ? VD_PIECE_NONE : teller->piece(address, base, length_bytes);
+}
+
+int vd_pool_piece(uint64_t address, uint64_t *base, uint64_t *length_bytes) {
+  static struct teller pool; /* under the driver's lock */
+  return ask(&pool, "pump_pool_piece", address, base, length_bytes);
+}
+
+int vd_witness_piece(uint64_t address, uint64_t *base, uint64_t *length_bytes) {
+  static struct teller witness; /* under the driver's lock */
+  return ask(&witness, "pump_witness_piece", address, base, length_bytes);
 }

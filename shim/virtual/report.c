@@ -121,16 +121,28 @@ static void put_totals(FILE *file, const struct gpu_counters *c) {
   put(file, "peak_resident_bytes", vd_peak_resident_bytes(), ",\n");
 }
 
+static void put_graphs(FILE *file) {
+  const struct vd_graph_counts *g = &vd.graphs;
+  fputs("  \"graphs\": {", file);
+  put(file, "launches", g->launches, ", ");
+  put(file, "kernels", g->kernels, ", ");
+  put(file, "copies", g->copies, ", ");
+  put(file, "memsets", g->memsets, "},\n");
+}
+
 static void put_checks(FILE *file, const struct gpu_counters *c) {
   const struct vd_checks *v = &vd.checks;
   fputs("  ", file);
   put(file, "violations",
-      v->prefetch_unknown + v->discard_unknown + v->free_unknown + v->capture_invalidated +
-          v->managed_stream_operations + c->errors,
+      v->prefetch_unknown + v->discard_unknown + v->discard_live + v->discard_pending +
+          v->free_unknown + v->capture_invalidated + v->managed_stream_operations +
+          c->errors,
       ",\n  ");
   fputs("\"violations_by_check\": {", file);
   put(file, "prefetch_unknown", v->prefetch_unknown, ", ");
   put(file, "discard_unknown", v->discard_unknown, ", ");
+  put(file, "discard_live", v->discard_live, ", ");
+  put(file, "discard_pending", v->discard_pending, ", ");
   put(file, "free_unknown", v->free_unknown, ", ");
   put(file, "capture_invalidated", v->capture_invalidated, ", ");
   put(file, "managed_stream_operations", v->managed_stream_operations, ", ");
@@ -142,8 +154,11 @@ static void write_report(FILE *file) {
   struct gpu_counters counters;
   gpu_advance(vd.engine, vd_now_ns(), NULL); /* what has happened, no effects any more */
   gpu_counters_get(vd.engine, &counters);
+  vd_departures_end();
   fputs("{\n  \"virtual\": true, \"mode\": ", file);
   put_string(file, vd.mode == VD_COMPUTE ? "compute" : "timing");
+  fputs(", \"copies\": ", file);
+  put_string(file, vd.copies_modelled ? "modelled" : "real");
   fputs(", \"time_scale\": 1,\n  \"profile\": ", file);
   put_string(file, vd.profile.name);
   fprintf(file, ", \"profile_hash\": \"%s\",\n  ", vd.profile_hash);
@@ -152,6 +167,7 @@ static void write_report(FILE *file) {
   put_calls(file);
   put_totals(file, &counters);
   put_raw_counters(file, &counters);
+  put_graphs(file);
   put_checks(file, &counters);
   fputs("}\n", file);
 }

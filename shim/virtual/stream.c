@@ -34,6 +34,7 @@ struct vd_stream *vd_stream_new_locked(unsigned int flags, int priority) {
 
 static void destroy_locked(struct vd_stream *stream) {
   vd_capture_forget_stream_locked(stream);
+  vd_capture_tail_empty(&stream->tail);
   gpu_stream_destroy(vd.engine, stream->number);
   *stream->link = stream->next;
   if (stream->next != NULL) stream->next->link = stream->link;
@@ -172,31 +173,47 @@ CUresult vd_cuStreamSynchronize(CUstream handle) {
 
 /* -- operations that end when the CPU says so -- */
 
+static CUresult submit_host(struct vd_stream *stream, const struct vd_action *prototype) {
+  struct vd_action *action = vd_action_new(prototype->kind);
+  if (action == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
+  struct gpu_operation operation = {.kind = GPU_HOST};
+  *action = *prototype;
+  action->ends_operation = true;
+  return vd_submit_locked(stream, &operation, action);
+}
+
 static CUresult host_operation(CUstream handle, struct vd_action prototype) {
   vd_lock();
   struct vd_stream *stream = vd_stream_of_locked(handle);
   CUresult result = stream == NULL ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
-  struct vd_action *action = NULL;
-  if (result == CUDA_SUCCESS && prototype.kind != VD_ACTION_HOST_FUNCTION)
+  if (result == CUDA_SUCCESS)
     result = vd_capture_refuse_locked(stream, "a callback or memory operation");
-  if (result == CUDA_SUCCESS && (action = vd_action_new(prototype.kind)) == NULL)
-    result = CUDA_ERROR_OUT_OF_MEMORY;
-  if (result == CUDA_SUCCESS) {
-    struct gpu_operation operation = {.kind = GPU_HOST};
-    *action = prototype;
-    action->ends_operation = true;
-    result = vd_work_locked(stream, &operation, action, CU_GRAPH_NODE_TYPE_HOST);
-  }
+  if (result == CUDA_SUCCESS) result = vd_capture_implicit_locked(stream);
+  if (result == CUDA_SUCCESS) result = submit_host(stream, &prototype);
   vd_unlock();
   return result;
 }
 
+CUresult vd_host_submit_locked(struct vd_stream *stream,
+                               const CUDA_HOST_NODE_PARAMS_v1 *host) {
+  struct vd_action action = {.kind = VD_ACTION_HOST_FUNCTION};
+  action.host.function = host->fn;
+  action.host.user_data = host->userData;
+  return submit_host(stream, &action);
+}
+
 CUresult vd_cuLaunchHostFunc(CUstream handle, CUhostFn function, void *user_data) {
   if (function == NULL) return CUDA_ERROR_INVALID_VALUE;
-  struct vd_action action = {.kind = VD_ACTION_HOST_FUNCTION};
-  action.host.function = function;
-  action.host.user_data = user_data;
-  return host_operation(handle, action);
+  vd_lock();
+  struct vd_stream *stream = vd_stream_of_locked(handle);
+  bool captured = false;
+  struct vd_work work = {.type = CU_GRAPH_NODE_TYPE_HOST, .host = {function, user_data}};
+  CUresult result = stream == NULL ? CUDA_ERROR_INVALID_HANDLE
+                                   : vd_capture_take_locked(stream, &work, &captured);
+  if (result == CUDA_SUCCESS && !captured)
+    result = vd_host_submit_locked(stream, &work.host);
+  vd_unlock();
+  return result;
 }
 
 CUresult vd_cuStreamAddCallback(CUstream handle, CUstreamCallback callback, void *user_data,

@@ -12,15 +12,16 @@
  * and the delay of an effect nobody waits for; waiting threads are exact, since
  * they carry out effects themselves.
  *
- * A sleeping thread wakes EARLY_NS before its deadline and spins through the rest:
- * timers of ordinary threads have a slack of 50 us. Only threads inside a
- * synchronising call spin.
+ * A sleeping thread wakes EARLY_NS before its deadline and spins through the rest,
+ * since waking up takes tens of microseconds. While it sleeps its timer slack, which is
+ * 50 us by default, is as good as none. Only threads inside a synchronising call spin.
  */
 #include <errno.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <time.h>
 
 #include "driver.h"
@@ -51,11 +52,20 @@ static struct timespec timespec_of(uint64_t ns) {
   return (struct timespec){(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
 }
 
+/* The calling thread's timer slack becomes `slack_ns`; returns what it was. */
+static unsigned long change_slack(unsigned long slack_ns) {
+  int old_ns = prctl(PR_GET_TIMERSLACK);
+  prctl(PR_SET_TIMERSLACK, slack_ns);
+  return old_ns > 0 ? (unsigned long)old_ns : 0; /* 0: the thread's default */
+}
+
 void vd_sleep_until(uint64_t deadline_ns) {
   uint64_t now_ns = vd_now_ns();
   if (deadline_ns > now_ns + 2 * EARLY_NS) {
     struct timespec time = timespec_of(deadline_ns - EARLY_NS);
+    unsigned long slack_ns = change_slack(1);
     while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &time, NULL) == EINTR) continue;
+    (void)change_slack(slack_ns);
   }
   while (vd_now_ns() < deadline_ns) sched_yield();
 }
@@ -79,7 +89,8 @@ uint64_t vd_peak_resident_bytes(void) {
   return peak_resident_bytes;
 }
 
-/* -- hooks of the model: the cookie is an action, or an event with bit 0 set -- */
+/* -- hooks of the model: the cookie is an action, an event with bit 0 set, or with bit 1
+ * set four times the time at which a kernel was issued -- */
 
 static void on_start(void *context, uint64_t cookie, uint64_t ticket, uint64_t time_ns) {
   (void)context, (void)time_ns;
@@ -87,6 +98,10 @@ static void on_start(void *context, uint64_t cookie, uint64_t ticket, uint64_t t
   if (cookie & 1) {
     struct vd_event *event = (struct vd_event *)(cookie & ~1ull);
     if (vd_is(event, VD_EVENT)) event->actions = vd_actions_emitted();
+    return;
+  }
+  if (cookie & 2) {
+    vd_departures_kernel(cookie >> 2);
     return;
   }
   struct vd_action *action = (struct vd_action *)cookie;
@@ -105,7 +120,12 @@ static void on_drop(void *context, uint32_t block) {
   vd_action_emit(action);
 }
 
-const struct gpu_hooks vd_hooks = {.start = on_start, .drop = on_drop};
+static void on_leave(void *context, uint32_t block, uint32_t pages) {
+  (void)context;
+  vd_departures_note(vd.managed.base + (uint64_t)block * GPU_BLOCK_BYTES, pages);
+}
+
+const struct gpu_hooks vd_hooks = {.start = on_start, .drop = on_drop, .leave = on_leave};
 
 /* -- the driver's own thread -- */
 
@@ -183,7 +203,9 @@ static void pause_locked(uint64_t earliest_ns) {
     pthread_cond_timedwait(&vd.changed, &vd.lock, &time);
   } else if (earliest_ns > now_ns + 2 * EARLY_NS) {
     struct timespec time = timespec_of(earliest_ns - EARLY_NS);
+    unsigned long slack_ns = change_slack(1);
     pthread_cond_timedwait(&vd.changed, &vd.lock, &time);
+    (void)change_slack(slack_ns);
   } else {
     vd_unlock();
     while (vd_now_ns() < earliest_ns) sched_yield();
@@ -278,6 +300,8 @@ CUresult vd_submit_locked(struct vd_stream *stream, struct gpu_operation *operat
       if (!vd_actions_run_locked(true)) doze_locked(GPU_NEVER);
     operation->cookie = (uint64_t)action;
     vd_action_pending(1);
+  } else if (operation->kind == GPU_KERNEL && vd_departures_wanted()) {
+    operation->cookie = vd_now_ns() << 2 | 2;
   }
   int result;
   for (;;) {

@@ -1,4 +1,4 @@
-/* touch.c - kernels that touch only parts of what their pointers reach.
+/* touch.c - what a launch touches and how long it takes, where a host library tells.
  *
  * DESIGN
  * A host library may tell what a launch touches:
@@ -15,6 +15,12 @@
  * It must not call the driver. A kernel without such a function, or with more parts than
  * fit, touches all that its pointers reach.
  *
+ * It may also tell how long a launch computes at least, in clock cycles of one
+ * multiprocessor, summed over all of them (the profile has their number and clock):
+ *
+ *   double pump_cycles_<kernel>(void **params, const unsigned grid[3],
+ *                               const unsigned block[3]);
+ *
  * Parts may overlap and come in any order. They are sorted and become one use for each
  * block with its 64 KiB pages, or one for neighbouring blocks that are touched in whole.
  */
@@ -26,23 +32,33 @@
 #define PAGE_BYTES ((uint64_t)GPU_BLOCK_BYTES / GPU_PAGES_PER_BLOCK)
 #define ALL_PAGES 0xffffffffu
 
+/* Of that many cycles, spread over all multiprocessors. */
+static uint64_t least_ns(double cycles) {
+  double multiprocessors = vd.profile.multiprocessors;
+  double time_ns = cycles / multiprocessors / (vd.profile.clock_khz / 1e6);
+  return time_ns > 0 && time_ns < 1e15 ? (uint64_t)time_ns : 0;
+}
+
 void vd_touches_ask(const struct vd_function *function, const unsigned grid[3],
                     const unsigned block[3], uint8_t *buffer, struct vd_touched *out) {
   const struct image_kernel *kernel = function->kernel;
   void *pointers[kernel->parameter_count + 1];
   *out = (struct vd_touched){0};
-  if (function->touches == NULL) return;
+  if (function->touches == NULL && function->cycles == NULL) return;
   for (uint32_t i = 0; i < kernel->parameter_count; i++)
     pointers[i] = buffer + kernel->parameters[i].offset_bytes;
   pointers[kernel->parameter_count] = NULL;
-  out->parts = calloc(MOST_PARTS, sizeof *out->parts);
+  if (function->cycles != NULL)
+    out->least_ns = least_ns(function->cycles(pointers, grid, block));
+  if (function->touches == NULL) return;
+  out->parts = malloc(MOST_PARTS * sizeof *out->parts);
   if (out->parts == NULL) return; /* and everything counts as touched */
   unsigned count = function->touches(pointers, grid, block, out->parts, MOST_PARTS);
   if (count > MOST_PARTS) {
     vd_error("pump_touch_%s told %u parts, %u are read: it counts as touching everything",
              kernel->name, count, MOST_PARTS);
     free(out->parts);
-    *out = (struct vd_touched){0};
+    out->parts = NULL;
     return;
   }
   out->count = count;

@@ -274,6 +274,22 @@ def pageable_source() -> Any:
     return wrong
 
 
+def copy_and_back(kib: str) -> Any:
+    """Wall seconds of a copy from pinned memory and back, and whether its last byte came."""
+    Gpu()
+    length = int(kib) << 10
+    there = ask(cu.cuMemHostAlloc(length, 0))
+    back = ask(cu.cuMemHostAlloc(length, 0))
+    for address in (there, back):
+        ctypes.memset(address, 1 if address == there else 0, length)
+    device = ask(cu.cuMemAlloc(length))
+    began = time.monotonic()
+    ask(cu.cuMemcpyHtoD(device, there, length))
+    ask(cu.cuMemcpyDtoH(back, device, length))
+    spent = time.monotonic() - began
+    return {"seconds": spent, "arrived": ctypes.string_at(back + length - 1, 1) == b"\x01"}
+
+
 def copies_2d_3d() -> Any:
     gpu = Gpu()
     source = np.arange(64 * 100, dtype=np.uint8).reshape(64, 100)
@@ -692,6 +708,19 @@ def contexts() -> Any:
         "same": same,
         "version": int(version) > 0,
         "destroyed": destroyed,
+    }
+
+
+def handles_for_others() -> Any:
+    """IPC handles exist for memory of cuMemAlloc alone, and not for the process that made them."""
+    gpu = Gpu()
+    plain, managed = gpu.array(np.ones(4, np.float32)), gpu.array(np.ones(4, np.float32), True)
+    handle = ask(cu.cuIpcGetMemHandle(plain))
+    return {
+        "managed": code_of(cu.cuIpcGetMemHandle(managed)),
+        "nothing": code_of(cu.cuIpcGetMemHandle(4096)),
+        "same process": code_of(cu.cuIpcOpenMemHandle(handle, 1)),
+        "no handle": code_of(cu.cuIpcOpenMemHandle(cu.CUipcMemHandle(), 1)),
     }
 
 

@@ -95,11 +95,13 @@ class Gpu:
         self.started: list[tuple[int, int]] = []  # (cookie, time)
         self.finished: dict[int, tuple[int, int]] = {}  # cookie -> (start, end)
         self.dropped: list[int] = []
+        self.left: list[tuple[int, int]] = []  # (block, pages)
         self.tickets: dict[int, int] = {}
         self._callbacks = [
             self.ffi.callback("void(void *, uint64_t, uint64_t, uint64_t)", self._start),
             self.ffi.callback("void(void *, uint64_t, uint64_t, uint64_t, uint64_t)", self._finish),
             self.ffi.callback("void(void *, uint32_t)", self._drop),
+            self.ffi.callback("void(void *, uint32_t, uint32_t)", self._leave),
         ]
         self.hooks = self.ffi.new("struct gpu_hooks *", [self.ffi.NULL, *self._callbacks])
         self._cookie = 0
@@ -112,6 +114,9 @@ class Gpu:
 
     def _drop(self, _context: Any, block: int) -> None:
         self.dropped.append(block)
+
+    def _leave(self, _context: Any, block: int, pages: int) -> None:
+        self.left.append((block, pages))
 
     # ---- time
 

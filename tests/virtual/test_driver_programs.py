@@ -267,3 +267,8 @@ def test_a_request_for_failure_that_makes_no_sense_is_refused() -> None:
     outcome = run("init_only", env={"PUMP_VIRTUAL_FAIL": "cuNoSuchCall:1:2"})
     assert outcome.found == 1
     assert re.search(r'PUMP_VIRTUAL_FAIL: "cuNoSuchCall:1:2" is not', outcome.stderr)
+
+
+def test_handles_for_other_processes_are_those_of_device_memory_alone() -> None:
+    found = run("handles_for_others").found
+    assert found == {"managed": 1, "nothing": 1, "same process": 201, "no handle": 1}

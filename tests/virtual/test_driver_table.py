@@ -126,7 +126,9 @@ def test_the_layouts_are_those_of_the_real_header(tmp_path: Path) -> None:
     ]
     if not headers:
         pytest.skip("needs the headers of nvidia-cuda-runtime")
-    types = (virtual.DRIVER / "driver_types.h").read_text()
+    include = virtual.SHIM / "include"
+    places = (include / "pump_cuda.h", include / "pump_cuda_graph.h")
+    types = "".join(path.read_text() for path in (*places, virtual.DRIVER / "driver_types.h"))
     lines = []
     for name in re.findall(r"^\} (\w+);$", types, re.MULTILINE):
         lines.append(f'printf("{name} %zu\\n", sizeof({name}));')
@@ -135,6 +137,8 @@ def test_the_layouts_are_those_of_the_real_header(tmp_path: Path) -> None:
         "CUDA_MEMCPY3D": ("srcLOD", "srcPitch", "dstHost", "dstHeight", "Depth"),
         "CUmemPoolProps": ("location", "maxSize"),
         "CUDA_GRAPH_INSTANTIATE_PARAMS": ("hErrNode_out", "result_out"),
+        "CUgraphNodeParams": ("kernel.kern", "memcpy.copyParams", "memset.height", "reserved2"),
+        "CUgraphExecUpdateResultInfo": ("errorNode", "errorFromNode"),
     }.items():
         lines += [f'printf("%zu\\n", offsetof({struct}, {field}));' for field in fields]
     for name, value in re.findall(r"\b(CU\w+) = (-?\d+)", types):
@@ -144,10 +148,10 @@ def test_the_layouts_are_those_of_the_real_header(tmp_path: Path) -> None:
     for number, header in enumerate(("driver_types.h", "cuda.h")):
         source = tmp_path / f"layout{number}.c"
         source.write_text(f"#include <{header}>\n{body}")
-        places = [f"-I{virtual.DRIVER}", f"-I{virtual.SHIM / 'include'}"]
+        folders = [f"-I{virtual.DRIVER}", f"-I{include}"]
         if header == "cuda.h":
-            places = [f"-I{headers[0].parent}"]
-        program = virtual.compile_c(tmp_path / f"layout{number}", *places, source)
+            folders = [f"-I{headers[0].parent}"]
+        program = virtual.compile_c(tmp_path / f"layout{number}", *folders, source)
         done = subprocess.run([program], capture_output=True, text=True, check=True)
         outputs.append(done.stdout.splitlines())
     assert outputs[0] == outputs[1]

@@ -164,6 +164,16 @@ def test_the_data_of_a_live_block_is_lost_only_by_discard(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
+def test_the_pages_told_to_leave_are_all_that_is_copied_to_the_host(seed: int) -> None:
+    program = Program(seed)
+    program.run(400, check=False)
+    counted = program.gpu.counters()
+    told_bytes = sum(pages.bit_count() << 16 for _, pages in program.gpu.left)
+    copied = counted.d2h_evict_bytes + counted.d2h_prefetch_bytes + counted.d2h_cpu_bytes
+    assert told_bytes == copied > 0
+
+
+@pytest.mark.parametrize("seed", range(4))
 def test_time_never_runs_backwards_in_the_hooks(seed: int) -> None:
     program = Program(seed)
     program.run(300, check=False)

@@ -53,7 +53,7 @@ def compile_c(target: Path, *arguments: str | Path) -> Path:
 
 def sources() -> list[Path]:
     """The driver's sources, as the build lists them, and the model's."""
-    listed = re.findall(r"^  (\w+\.c)$", (DRIVER / "CMakeLists.txt").read_text(), re.MULTILINE)
+    listed = re.findall(r"^  ([\w./]+\.c)$", (DRIVER / "CMakeLists.txt").read_text(), re.MULTILINE)
     assert {f"{name}.c" for name in ("init", "exports", "timeline")} <= set(listed)
     core = SHIM / "core"
     model = sorted([*core.glob("uvm_*.c"), *core.glob("gpu_engine*.c")])
@@ -108,12 +108,13 @@ def run(
     memory_bytes: int = GIB,
     env: dict[str, str] | None = None,
     timeout: float = 60,
+    script: str = "driver_programs.py",
 ) -> Outcome:
-    """Runs driver_programs.py PROGRAM in a fresh process; AssertionError when it fails."""
+    """Runs SCRIPT PROGRAM in a fresh process; AssertionError when it fails."""
     report = folder() / "report.json"
     report.unlink(missing_ok=True)
     done = subprocess.run(
-        [sys.executable, str(HERE / "driver_programs.py"), program, *arguments],
+        [sys.executable, str(HERE / script), program, *arguments],
         env=environment(mode, memory_bytes, PUMP_VIRTUAL_REPORT=str(report), **(env or {})),
         capture_output=True,
         text=True,

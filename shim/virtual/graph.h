@@ -1,0 +1,86 @@
+/* graph.h - graphs, their nodes, and the captures that fill them. Shared by capture.c
+ * and graph*.c; the rest of the driver sees struct vd_work alone (driver.h).
+ *
+ * A graph keeps its nodes in the order in which they were made. An executable graph is
+ * a deep copy whose nodes remember which node they were copied from.
+ */
+#ifndef PUMP_VIRTUAL_GRAPH_H
+#define PUMP_VIRTUAL_GRAPH_H
+
+#include "driver.h"
+
+struct vd_node {
+  uint32_t magic;
+  bool enabled;
+  uint8_t colour; /* scratch of walks */
+  uint32_t index; /* scratch: place in graph->nodes */
+  uint64_t id, origin_id;
+  struct vd_graph *graph;
+  struct vd_work work;
+  struct vd_node **dependencies;
+  CUgraphEdgeData *edges; /* one for each dependency */
+  uint32_t count, room;   /* of both */
+  void **pointers;        /* what GetParams hands out for a kernel */
+};
+
+struct vd_graph {
+  uint32_t magic;
+  bool owned;     /* by a child node: the program must not destroy it */
+  bool dead;      /* destroyed while somebody launches it */
+  uint32_t users; /* launches under way */
+  uint64_t flags; /* of its instantiation */
+  struct vd_node **nodes;
+  struct vd_node **order; /* executable graph: as it runs */
+  size_t count, room;
+};
+
+struct vd_capture {
+  struct vd_stream *origin;
+  struct vd_graph *graph;
+  pthread_t thread;
+  uint64_t id;
+  int mode;
+  bool invalid;
+  bool borrowed; /* the graph is the program's own */
+  struct vd_capture *next;
+};
+
+/* Who takes a handle takes the driver's lock first. NULL: not such a handle. */
+static inline struct vd_graph *vd_graph_of(const void *handle, enum vd_magic magic) {
+  return vd_is(handle, magic) ? (struct vd_graph *)(uintptr_t)handle : NULL;
+}
+static inline struct vd_node *vd_node_of(const void *handle) {
+  return vd_is(handle, VD_NODE) ? (struct vd_node *)(uintptr_t)handle : NULL;
+}
+
+struct vd_graph *vd_graph_new(enum vd_magic magic);
+void vd_graph_free_locked(struct vd_graph *graph);
+/* A deep copy; NULL: no memory. */
+struct vd_graph *vd_graph_copy_locked(const struct vd_graph *graph, enum vd_magic magic);
+/* Fills graph->order, those of children too: false when there is a cycle. */
+CUresult vd_graph_order_locked(struct vd_graph *graph);
+
+/* Appends a node, which owns what `work` holds from then on. `edges` may be NULL. */
+CUresult vd_node_new_locked(struct vd_graph *graph, const struct vd_work *work,
+                            struct vd_node *const *dependencies,
+                            const CUgraphEdgeData *edges, size_t count,
+                            struct vd_node **out);
+CUresult vd_node_depend_locked(struct vd_node *node, struct vd_node *on,
+                               const CUgraphEdgeData *edge);
+
+/* graph_params.c */
+CUresult vd_work_copy_locked(const struct vd_work *work, struct vd_work *out);
+void vd_work_free_locked(struct vd_work *work);
+CUresult vd_work_of_kernel(const CUDA_KERNEL_NODE_PARAMS_v1 *params, CUkernel kernel,
+                           struct vd_work *out);
+CUresult vd_work_of_copy(const CUDA_MEMCPY3D *params, struct vd_work *out);
+CUresult vd_work_of_set(const CUDA_MEMSET_NODE_PARAMS_v1 *params, struct vd_work *out);
+CUresult vd_work_of_host(const CUDA_HOST_NODE_PARAMS_v1 *params, struct vd_work *out);
+CUresult vd_work_of_child_locked(CUgraph child, struct vd_work *out);
+CUresult vd_work_of_event_locked(CUevent event, int type, struct vd_work *out);
+CUresult vd_work_of_any_locked(const CUgraphNodeParams *params, struct vd_work *out);
+
+/* The same for a node that stands already: its type must be `work`'s, which it takes. */
+CUresult vd_node_set_locked(struct vd_node *node, struct vd_work *work);
+
+#endif

@@ -1,0 +1,327 @@
+"""Programs about CUDA graphs in plain cuda-python, run by test_driver_graphs.py.
+
+Usage: graph_programs.py NAME [argument ...]; prints one JSON value.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import sys
+from typing import Any
+
+import numpy as np
+from cuda.bindings import driver as cu
+from driver_programs import ADD, SCALE, Gpu, ask, code_of
+
+N = 4096
+RELAXED = cu.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
+KERNEL, COPY, MEMSET, HOST, CHILD, EMPTY, WAIT, RECORD = range(8)
+
+
+class Graphs(Gpu):
+    """Device 0, some arrays of ones, and nodes over them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        ones = np.ones(N, np.float32)
+        self.a, self.b, self.c = (self.array(ones, managed=True) for _ in range(3))
+        self.kept: list[Any] = []  # parameters that the bindings only point to
+
+    def kernel_params(self, name: str, values: tuple[Any, ...], types: Any) -> Any:
+        params = cu.CUDA_KERNEL_NODE_PARAMS()
+        params.func = self.function(name)
+        params.gridDimX, params.gridDimY, params.gridDimZ = 4096, 1, 1
+        params.blockDimX, params.blockDimY, params.blockDimZ = 256, 1, 1
+        params.kernelParams = (values, types)
+        self.kept.append(params)
+        return params
+
+    def scale(self, address: int, factor: float) -> Any:
+        return self.kernel_params("scale", (address, factor, N), SCALE)
+
+    def add(self, a: int, b: int, c: int) -> Any:
+        return self.kernel_params("add", (a, b, c, N), ADD)
+
+    def kernel(self, graph: Any, on: list[Any], params: Any) -> Any:
+        return ask(cu.cuGraphAddKernelNode(graph, on, len(on), params))
+
+    def memset_params(self, address: int, value: float) -> Any:
+        params = cu.CUDA_MEMSET_NODE_PARAMS()
+        params.dst, params.elementSize = address, 4
+        params.value = int(np.float32(value).view(np.uint32))
+        params.width, params.height = N, 1
+        return params
+
+    def memset(self, graph: Any, on: list[Any], address: int, value: float) -> Any:
+        params = self.memset_params(address, value)
+        return ask(cu.cuGraphAddMemsetNode(graph, on, len(on), params, self.context))
+
+    def copy_params(self, to: int, source: int) -> Any:
+        params = cu.CUDA_MEMCPY3D()
+        params.srcMemoryType = params.dstMemoryType = cu.CUmemorytype.CU_MEMORYTYPE_DEVICE
+        params.srcDevice, params.dstDevice = source, to
+        params.WidthInBytes, params.Height, params.Depth = 4 * N, 1, 1
+        return params
+
+    def copy(self, graph: Any, on: list[Any], to: int, source: int) -> Any:
+        params = self.copy_params(to, source)
+        return ask(cu.cuGraphAddMemcpyNode(graph, on, len(on), params, self.context))
+
+    def replay(self, executable: Any, times: int = 1) -> None:
+        for _ in range(times):
+            ask(cu.cuGraphLaunch(executable, self.stream))
+        self.sync()
+
+    def values(self) -> list[float]:
+        """The last element of each array."""
+        return [float(self.read(address, N)[-1]) for address in (self.a, self.b, self.c)]
+
+
+def new_graph() -> Any:
+    return ask(cu.cuGraphCreate(0))
+
+
+def instance(graph: Any) -> Any:
+    return ask(cu.cuGraphInstantiate(graph, 0))
+
+
+def explicit() -> Any:
+    """Nodes of every kind, made in another order than they have to run in."""
+    gpu = Graphs()
+    child = new_graph()
+    gpu.kernel(child, [], gpu.add(gpu.a, gpu.b, gpu.c))
+    graph = new_graph()
+    last = ask(cu.cuGraphAddChildGraphNode(graph, [], 0, child))
+    middle = gpu.kernel(graph, [], gpu.scale(gpu.a, 3.0))
+    copied = gpu.copy(graph, [middle], gpu.b, gpu.a)
+    empty = ask(cu.cuGraphAddEmptyNode(graph, [copied], 1))
+    first = gpu.memset(graph, [], gpu.a, 5.0)
+    event = ask(cu.cuEventCreate(0))
+    recorded = ask(cu.cuGraphAddEventRecordNode(graph, [empty], 1, event))
+    ask(cu.cuGraphAddEventWaitNode(graph, [recorded], 1, event))
+    edges = [cu.CUgraphEdgeData(), cu.CUgraphEdgeData()]
+    ask(cu.cuGraphAddDependencies(graph, [first, empty], [middle, last], edges, 2))
+    ask(cu.cuGraphDestroy(child))
+    executable = instance(graph)
+    ask(cu.cuGraphDestroy(graph))
+    gpu.replay(executable, 3)
+    ask(cu.cuGraphExecDestroy(executable))
+    return gpu.values()
+
+
+def cycle() -> Any:
+    gpu = Graphs()
+    graph = new_graph()
+    first = gpu.memset(graph, [], gpu.a, 1.0)
+    second = gpu.memset(graph, [first], gpu.b, 1.0)
+    edge = [cu.CUgraphEdgeData()]
+    ask(cu.cuGraphAddDependencies(graph, [second], [first], edge, 1))
+    refused = code_of(cu.cuGraphInstantiate(graph, 0))
+    ask(cu.cuGraphRemoveDependencies(graph, [second], [first], edge, 1))
+    return [refused, code_of(cu.cuGraphInstantiate(graph, 0))]
+
+
+def asked() -> Any:
+    """What is asked of a graph is what it was made of."""
+    gpu = Graphs()
+    graph = new_graph()
+    first = gpu.memset(graph, [], gpu.a, 5.0)
+    second = gpu.kernel(graph, [first], gpu.scale(gpu.a, 3.0))
+    third = gpu.copy(graph, [first, second], gpu.b, gpu.a)
+    names = {int(node): index for index, node in enumerate((first, second, third))}
+
+    def numbers(nodes: Any) -> list[int]:
+        return [names[int(node)] for node in nodes]
+
+    nodes, count = ask(cu.cuGraphGetNodes(graph, 8))
+    roots, root_count = ask(cu.cuGraphGetRootNodes(graph, 8))
+    sources, targets, _, edge_count = ask(cu.cuGraphGetEdges(graph, 8))
+    on, _, on_count = ask(cu.cuGraphNodeGetDependencies(third, 8))
+    behind, _, behind_count = ask(cu.cuGraphNodeGetDependentNodes(first, 8))
+    kernel = ask(cu.cuGraphKernelNodeGetParams(second))
+    pointers = ctypes.cast(int(kernel.kernelParams), ctypes.POINTER(ctypes.c_void_p))
+    copied, filled = (
+        ask(cu.cuGraphMemcpyNodeGetParams(third)),
+        ask(cu.cuGraphMemsetNodeGetParams(first)),
+    )
+    found = {
+        "types": [int(ask(cu.cuGraphNodeGetType(node))) for node in (first, third)],
+        "nodes": numbers(nodes[:count]),
+        "roots": numbers(roots[:root_count]),
+        "edges": sorted(
+            zip(numbers(sources[:edge_count]), numbers(targets[:edge_count]), strict=True)
+        ),
+        "on": numbers(on[:on_count]),
+        "behind": numbers(behind[:behind_count]),
+        "pointer": ctypes.c_uint64.from_address(pointers[0]).value == gpu.a,
+        "factor": ctypes.c_float.from_address(pointers[1]).value,
+        "grid": [kernel.gridDimX, kernel.blockDimX],
+        "copy": [int(copied.dstDevice) == gpu.b, int(copied.WidthInBytes)],
+        "memset": [int(filled.dst) == gpu.a, filled.elementSize, int(filled.width)],
+    }
+    ask(cu.cuGraphDestroyNode(second))
+    found["left"] = ask(cu.cuGraphGetEdges(graph, 8))[3]
+    found["stale"] = code_of(cu.cuGraphNodeGetType(second))
+    return found
+
+
+def changed() -> Any:
+    """Parameters of graphs, clones and executable graphs change apart from each other."""
+    gpu = Graphs()
+    graph = new_graph()
+    node = gpu.kernel(graph, [], gpu.scale(gpu.a, 2.0))
+    clone = ask(cu.cuGraphClone(graph))
+    twin = ask(cu.cuGraphNodeFindInClone(node, clone))
+    executable = instance(graph)
+    ask(cu.cuGraphKernelNodeSetParams(node, gpu.scale(gpu.a, 10.0)))
+    ask(cu.cuGraphKernelNodeSetParams(twin, gpu.scale(gpu.b, 7.0)))
+    gpu.replay(executable)
+    before = gpu.values()
+    gpu.replay(instance(graph))
+    gpu.replay(instance(clone))
+    after = gpu.values()
+    ask(cu.cuGraphExecKernelNodeSetParams(executable, node, gpu.scale(gpu.c, 5.0)))
+    gpu.replay(executable)
+    foreign = code_of(cu.cuGraphExecKernelNodeSetParams(executable, twin, gpu.scale(gpu.c, 5.0)))
+    return {"before": before, "after": after, "set": gpu.values(), "foreign": foreign}
+
+
+def set_params() -> Any:
+    """Every kind of node of an executable graph, one of them in a child."""
+    gpu = Graphs()
+    child = new_graph()
+    gpu.memset(child, [], gpu.a, 1.0)
+    graph = new_graph()
+    inside = ask(cu.cuGraphAddChildGraphNode(graph, [], 0, child))
+    owned = ask(cu.cuGraphChildGraphNodeGetGraph(inside))
+    nodes, _ = ask(cu.cuGraphGetNodes(owned, 1))
+    copied = gpu.copy(graph, [inside], gpu.b, gpu.a)
+    executable = instance(graph)
+    found = []
+    set_ = cu.cuGraphExecMemsetNodeSetParams
+    ask(set_(executable, nodes[0], gpu.memset_params(gpu.a, 9.0), gpu.context))
+    gpu.replay(executable)
+    found.append(gpu.values())
+    copy = gpu.copy_params(gpu.c, gpu.a)
+    ask(cu.cuGraphExecMemcpyNodeSetParams(executable, copied, copy, gpu.context))
+    other = new_graph()
+    gpu.memset(other, [], gpu.a, 4.0)
+    ask(cu.cuGraphExecChildGraphNodeSetParams(executable, inside, other))
+    gpu.replay(executable)
+    found.append(gpu.values())
+    ask(cu.cuGraphNodeSetEnabled(executable, copied, 0))
+    ask(set_(executable, nodes[0], gpu.memset_params(gpu.a, 6.0), gpu.context))
+    gpu.replay(executable)
+    found.append(gpu.values())
+    off = ask(cu.cuGraphNodeGetEnabled(executable, copied))
+    return {
+        "found": found,
+        "off": off,
+        "child": code_of(cu.cuGraphNodeSetEnabled(executable, inside, 0)),
+        "owned": code_of(cu.cuGraphDestroy(owned)),
+    }
+
+
+def updated() -> Any:
+    gpu = Graphs()
+
+    def made(factor: float, more: bool = False, other: bool = False) -> Any:
+        graph = new_graph()
+        node = gpu.kernel(graph, [], gpu.scale(gpu.a, factor))
+        if other:
+            gpu.copy(graph, [node], gpu.b, gpu.a)
+        else:
+            gpu.memset(graph, [node], gpu.b, factor)
+        if more:
+            gpu.memset(graph, [node], gpu.c, factor)
+        return graph
+
+    executable = instance(made(2.0))
+    ask(cu.cuGraphExecUpdate(executable, made(5.0)))
+    gpu.replay(executable)
+    answers = []
+    for graph in (made(1.0, more=True), made(1.0, other=True)):
+        info = (ctypes.c_uint64 * 3)()  # the bindings drop it when the update fails
+        pointers = (ctypes.c_void_p(int(executable)), ctypes.c_void_p(int(graph)))
+        answers.append([ctypes.CDLL("libcuda.so.1").cuGraphExecUpdate_v2(*pointers, info), info[0]])
+    gpu.replay(executable)
+    return {"values": gpu.values(), "refused": answers}
+
+
+def captured() -> Any:
+    """Dependencies of a capture, told and changed; a launch in it becomes a child."""
+    gpu = Graphs()
+    inner = new_graph()
+    gpu.kernel(inner, [], gpu.scale(gpu.a, 3.0))
+    executable = instance(inner)
+    graph = new_graph()
+    root = gpu.memset(graph, [], gpu.a, 2.0)
+    edges = [cu.CUgraphEdgeData()]
+    ask(cu.cuStreamBeginCaptureToGraph(gpu.stream, graph, [root], edges, 1, RELAXED))
+    ask(cu.cuGraphLaunch(executable, gpu.stream))
+    info = ask(cu.cuStreamGetCaptureInfo(gpu.stream))
+    tail = [int(ask(cu.cuGraphNodeGetType(node))) for node in info[3]]
+    ask(cu.cuStreamUpdateCaptureDependencies(gpu.stream, [root], edges, 1, 1))
+    moved = [int(node) == int(root) for node in ask(cu.cuStreamGetCaptureInfo(gpu.stream))[3]]
+    event = ask(cu.cuEventCreate(0))
+    ask(cu.cuEventRecordWithFlags(event, gpu.stream, 1))
+    ask(cu.cuStreamUpdateCaptureDependencies(gpu.stream, info[3], edges, 1, 0))
+    gpu.launch("add", (gpu.a, gpu.b, gpu.c, N), ADD)
+    same = int(ask(cu.cuStreamEndCapture(gpu.stream))) == int(graph)
+    nodes, count = ask(cu.cuGraphGetNodes(graph, 8))
+    types = [int(ask(cu.cuGraphNodeGetType(node))) for node in nodes[:count]]
+    gpu.replay(instance(graph))
+    return {
+        "tail": tail,
+        "moved": moved,
+        "same": same,
+        "types": types,
+        "edges": ask(cu.cuGraphGetEdges(graph, 8))[3],
+        "recorded": code_of(cu.cuEventQuery(event)),
+        "values": gpu.values(),
+    }
+
+
+def unjoined() -> Any:
+    """Work after the event that was joined counts as not joined."""
+    gpu = Graphs()
+    other = ask(cu.cuStreamCreate(1))
+    fork, join = ask(cu.cuEventCreate(2)), ask(cu.cuEventCreate(2))
+    codes = []
+    for late in (False, True):
+        ask(cu.cuStreamBeginCapture(gpu.stream, RELAXED))
+        ask(cu.cuEventRecord(fork, gpu.stream))
+        ask(cu.cuStreamWaitEvent(other, fork, 0))
+        gpu.launch("scale", (gpu.a, 2.0, N), SCALE, other)
+        ask(cu.cuEventRecord(join, other))
+        if late:
+            gpu.launch("scale", (gpu.a, 2.0, N), SCALE, other)
+        ask(cu.cuStreamWaitEvent(gpu.stream, join, 0))
+        codes.append(code_of(cu.cuStreamEndCapture(gpu.stream)))
+    return codes
+
+
+def reused_memory() -> Any:
+    """What a kernel touches is found out when it is launched, not when it was captured."""
+    gpu = Graphs()
+    size = 8 << 20
+    first = ask(cu.cuMemAllocManaged(size, 1))
+    ask(cu.cuStreamBeginCapture(gpu.stream, RELAXED))
+    gpu.launch("scale", (int(first), 2.0, 16), SCALE)
+    executable = instance(ask(cu.cuStreamEndCapture(gpu.stream)))
+    ask(cu.cuMemFree(first))
+    again = ask(cu.cuMemAllocManaged(size // 2, 1))
+    gpu.replay(executable)
+    return int(first) == int(again)
+
+
+PROGRAMS = {
+    name: value
+    for name, value in list(globals().items())
+    if callable(value) and getattr(value, "__module__", "") == "__main__"
+}
+
+
+if __name__ == "__main__":
+    json.dump(PROGRAMS[sys.argv[1]](*sys.argv[2:]), sys.stdout)
