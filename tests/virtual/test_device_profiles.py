@@ -103,6 +103,8 @@ def test_settings_change_a_profile_and_its_hash() -> None:
         ({"memory": "lots"}, "memory: 'lots' is not a size"),
         ({"memory": "1"}, "device.memory_bytes is 0"),
         ({"mode": "fast"}, "mode is 'fast'; write timing or compute"),
+        ({"copies": "none"}, "copies is 'none'; write real or modelled"),
+        ({"copies": "modelled", "mode": "compute"}, "leaves out data, which mode=compute needs"),
         ({"uvm.evict_us": "soon"}, "uvm.evict_us is 'soon'; it must be a number"),
         ({"uvm.evict_us": "nan"}, "uvm.evict_us is nan"),
         ({"link.duplex_factor": "1.5"}, "it must lie in 0.1 to 1"),

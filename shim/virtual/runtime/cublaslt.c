@@ -1,0 +1,281 @@
+/* cublaslt.c - the stand-in for cuBLASLt: descriptors and the one product (gemm.h). */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cublas.h"
+
+#define VERSION 130000
+
+/* What the opaque descriptors hold. */
+struct matmul {
+  int32_t compute, scale_type, pointer_mode, op_a, op_b;
+  uint32_t epilogue;
+  uint64_t bias;
+  int64_t bias_stride;
+  int32_t bias_type, other; /* `other`: an attribute that is not computed here was set */
+};
+struct layout {
+  uint32_t type, order;
+  uint64_t rows, columns;
+  int64_t ld, stride;
+  int32_t batch_count, padding;
+};
+_Static_assert(sizeof(struct matmul) <= sizeof(cublasLtMatmulDescOpaque_t), "fits");
+_Static_assert(sizeof(struct layout) <= sizeof(cublasLtMatrixLayoutOpaque_t), "fits");
+
+RT_FUNCTION(size_t, cublasLtGetVersion, (void)) {
+  return VERSION;
+}
+RT_FUNCTION(size_t, cublasLtGetCudartVersion, (void)) {
+  return 13000;
+}
+
+BLAS_API(cublasLtCreate, (cublasLtHandle_t * out)) {
+  if (out == NULL) return CUBLAS_STATUS_INVALID_VALUE;
+  cublasStatus_t status = blas_status(rt_enter());
+  if (status == CUBLAS_STATUS_SUCCESS) *out = (cublasLtHandle_t)calloc(1, 1);
+  return status;
+}
+
+BLAS_API(cublasLtDestroy, (cublasLtHandle_t handle)) {
+  free(handle);
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+/* -- descriptors -- */
+
+BLAS_API(cublasLtMatmulDescInit_internal,
+         (cublasLtMatmulDesc_t out, size_t length_bytes, cublasComputeType_t compute,
+          cudaDataType scale)) {
+  struct matmul fresh = {.compute = compute,
+                         .scale_type = scale,
+                         .epilogue = CUBLASLT_EPILOGUE_DEFAULT,
+                         .bias_type = -1};
+  if (out == NULL || length_bytes < sizeof fresh) return CUBLAS_STATUS_INVALID_VALUE;
+  memset(out, 0, length_bytes);
+  memcpy(out, &fresh, sizeof fresh);
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+BLAS_API(cublasLtMatmulDescCreate,
+         (cublasLtMatmulDesc_t * out, cublasComputeType_t compute, cudaDataType scale)) {
+  if (out == NULL) return CUBLAS_STATUS_INVALID_VALUE;
+  *out = malloc(sizeof **out);
+  if (*out == NULL) return CUBLAS_STATUS_ALLOC_FAILED;
+  return cublasLtMatmulDescInit_internal(*out, sizeof **out, compute, scale);
+}
+
+BLAS_API(cublasLtMatmulDescDestroy, (cublasLtMatmulDesc_t descriptor)) {
+  free(descriptor);
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+BLAS_API(cublasLtMatrixLayoutInit_internal,
+         (cublasLtMatrixLayout_t out, size_t length_bytes, cudaDataType type, uint64_t rows,
+          uint64_t columns, int64_t ld)) {
+  struct layout fresh = {
+      .type = (uint32_t)type, .rows = rows, .columns = columns, .ld = ld, .batch_count = 1};
+  if (out == NULL || length_bytes < sizeof fresh) return CUBLAS_STATUS_INVALID_VALUE;
+  memset(out, 0, length_bytes);
+  memcpy(out, &fresh, sizeof fresh);
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+BLAS_API(cublasLtMatrixLayoutCreate, (cublasLtMatrixLayout_t * out, cudaDataType type,
+                                      uint64_t rows, uint64_t columns, int64_t ld)) {
+  if (out == NULL) return CUBLAS_STATUS_INVALID_VALUE;
+  *out = malloc(sizeof **out);
+  if (*out == NULL) return CUBLAS_STATUS_ALLOC_FAILED;
+  return cublasLtMatrixLayoutInit_internal(*out, sizeof **out, type, rows, columns, ld);
+}
+
+BLAS_API(cublasLtMatrixLayoutDestroy, (cublasLtMatrixLayout_t layout)) {
+  free(layout);
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+static cublasStatus_t set(void *field, size_t field_bytes, const void *value,
+                          size_t length_bytes) {
+  if (value == NULL || length_bytes != field_bytes) return CUBLAS_STATUS_INVALID_VALUE;
+  memcpy(field, value, length_bytes);
+  return CUBLAS_STATUS_SUCCESS;
+}
+#define SET(field) set(&(field), sizeof(field), value, length_bytes)
+
+BLAS_API(cublasLtMatmulDescSetAttribute,
+         (cublasLtMatmulDesc_t descriptor, cublasLtMatmulDescAttributes_t attribute,
+          const void *value, size_t length_bytes)) {
+  struct matmul *d = (struct matmul *)(void *)descriptor;
+  if (d == NULL) return CUBLAS_STATUS_INVALID_VALUE;
+  switch (attribute) {
+  case CUBLASLT_MATMUL_DESC_COMPUTE_TYPE:
+    return SET(d->compute);
+  case CUBLASLT_MATMUL_DESC_SCALE_TYPE:
+    return SET(d->scale_type);
+  case CUBLASLT_MATMUL_DESC_POINTER_MODE:
+    return SET(d->pointer_mode);
+  case CUBLASLT_MATMUL_DESC_TRANSA:
+    return SET(d->op_a);
+  case CUBLASLT_MATMUL_DESC_TRANSB:
+    return SET(d->op_b);
+  case CUBLASLT_MATMUL_DESC_EPILOGUE:
+    return SET(d->epilogue);
+  case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
+    return SET(d->bias);
+  case CUBLASLT_MATMUL_DESC_BIAS_BATCH_STRIDE:
+    return SET(d->bias_stride);
+  case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE:
+    return SET(d->bias_type);
+  case 15: /* number of multiprocessors to use */
+  case 25: /* fast accumulation */
+    return CUBLAS_STATUS_SUCCESS;
+  default:
+    d->other = attribute;
+    return CUBLAS_STATUS_SUCCESS;
+  }
+}
+
+BLAS_API(cublasLtMatrixLayoutSetAttribute,
+         (cublasLtMatrixLayout_t layout, cublasLtMatrixLayoutAttribute_t attribute,
+          const void *value, size_t length_bytes)) {
+  struct layout *l = (struct layout *)(void *)layout;
+  if (l == NULL) return CUBLAS_STATUS_INVALID_VALUE;
+  switch (attribute) {
+  case CUBLASLT_MATRIX_LAYOUT_TYPE:
+    return SET(l->type);
+  case CUBLASLT_MATRIX_LAYOUT_ORDER:
+    return SET(l->order);
+  case CUBLASLT_MATRIX_LAYOUT_ROWS:
+    return SET(l->rows);
+  case CUBLASLT_MATRIX_LAYOUT_COLS:
+    return SET(l->columns);
+  case CUBLASLT_MATRIX_LAYOUT_LD:
+    return SET(l->ld);
+  case CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT:
+    return SET(l->batch_count);
+  case CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET:
+    return SET(l->stride);
+  default:
+    return CUBLAS_STATUS_NOT_SUPPORTED;
+  }
+}
+
+/* Preferences choose among algorithms; there is one. */
+BLAS_API(cublasLtMatmulPreferenceInit_internal,
+         (cublasLtMatmulPreference_t out, size_t length_bytes)) {
+  if (out == NULL) return CUBLAS_STATUS_INVALID_VALUE;
+  memset(out, 0, length_bytes);
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+BLAS_API(cublasLtMatmulPreferenceCreate, (cublasLtMatmulPreference_t * out)) {
+  if (out == NULL) return CUBLAS_STATUS_INVALID_VALUE;
+  *out = calloc(1, sizeof **out);
+  return *out != NULL ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_ALLOC_FAILED;
+}
+
+BLAS_API(cublasLtMatmulPreferenceDestroy, (cublasLtMatmulPreference_t preference)) {
+  free(preference);
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+BLAS_API(cublasLtMatmulPreferenceSetAttribute,
+         (cublasLtMatmulPreference_t preference,
+          cublasLtMatmulPreferenceAttributes_t attribute, const void *value,
+          size_t length_bytes)) {
+  (void)attribute, (void)length_bytes;
+  return preference == NULL || value == NULL ? CUBLAS_STATUS_INVALID_VALUE
+                                             : CUBLAS_STATUS_SUCCESS;
+}
+
+/* -- the product -- */
+
+static bool fill(const struct matmul *d, const struct layout *const layouts[4],
+                 struct gemm_shape *s) {
+  uint32_t known = CUBLASLT_EPILOGUE_DEFAULT | CUBLASLT_EPILOGUE_RELU |
+                   CUBLASLT_EPILOGUE_BIAS | CUBLASLT_EPILOGUE_GELU;
+  if (d->other != 0 || (d->epilogue & ~known) != 0 || d->pointer_mode > 1) return false;
+  for (int i = GEMM_A; i <= GEMM_D; i++) {
+    const struct layout *l = layouts[i];
+    if (l->order != 0 || gemm_type_bytes((int)l->type) == 0) return false;
+    s->ld[i] = l->ld;
+    s->stride[i] = l->stride;
+    s->type[i] = (int32_t)l->type;
+  }
+  const struct layout *a = layouts[GEMM_A], *out = layouts[GEMM_D];
+  s->m = (int64_t)out->rows;
+  s->n = (int64_t)out->columns;
+  s->k = (int64_t)(d->op_a == GEMM_OP_N ? a->columns : a->rows);
+  s->op_a = d->op_a;
+  s->op_b = d->op_b;
+  s->batch_count = out->batch_count;
+  s->scale_type = d->scale_type;
+  s->bias_type = d->bias_type >= 0 ? d->bias_type : (int32_t)out->type;
+  s->bias_stride = d->bias_stride;
+  s->activation = d->epilogue & CUBLASLT_EPILOGUE_RELU   ? GEMM_RELU
+                  : d->epilogue & CUBLASLT_EPILOGUE_GELU ? GEMM_GELU
+                                                         : GEMM_IDENTITY;
+  return true;
+}
+
+/* Layouts of A, B, C, D; false when one is missing. */
+static bool collect(const void *a, const void *b, const void *c, const void *d,
+                    const struct layout *out[4]) {
+  const void *all[] = {a, b, c, d};
+  for (int i = 0; i < 4; i++) {
+    if (all[i] == NULL) return false;
+    out[i] = (const struct layout *)all[i];
+  }
+  return true;
+}
+
+BLAS_API(cublasLtMatmulAlgoGetHeuristic,
+         (cublasLtHandle_t handle, cublasLtMatmulDesc_t operation, cublasLtMatrixLayout_t a,
+          cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+          cublasLtMatmulPreference_t preference, int asked,
+          cublasLtMatmulHeuristicResult_t results[], int *count)) {
+  const struct layout *layouts[4];
+  struct gemm_shape shape = {0};
+  (void)handle, (void)preference;
+  if (operation == NULL || asked < 1 || results == NULL || count == NULL ||
+      !collect(a, b, c, d, layouts))
+    return CUBLAS_STATUS_INVALID_VALUE;
+  *count = 0;
+  memset(results, 0, sizeof *results);
+  if (!fill((const struct matmul *)(void *)operation, layouts, &shape)) {
+    rt_log("cublasLtMatmulAlgoGetHeuristic: a product that is not computed here");
+    return CUBLAS_STATUS_NOT_SUPPORTED;
+  }
+  results->state = CUBLAS_STATUS_SUCCESS;
+  results->wavesCount = 1;
+  *count = 1;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+BLAS_API(cublasLtMatmul, (cublasLtHandle_t handle, cublasLtMatmulDesc_t operation,
+                          const void *alpha, const void *a, cublasLtMatrixLayout_t layout_a,
+                          const void *b, cublasLtMatrixLayout_t layout_b, const void *beta,
+                          const void *c, cublasLtMatrixLayout_t layout_c, void *d,
+                          cublasLtMatrixLayout_t layout_d, const cublasLtMatmulAlgo_t *algo,
+                          void *workspace, size_t workspace_bytes, cudaStream_t stream)) {
+  const struct matmul *m = (const struct matmul *)(void *)operation;
+  const struct layout *layouts[4];
+  struct gemm gemm = {0};
+  (void)handle, (void)algo, (void)workspace, (void)workspace_bytes;
+  if (m == NULL || alpha == NULL || beta == NULL ||
+      !collect(layout_a, layout_b, layout_c, layout_d, layouts))
+    return CUBLAS_STATUS_INVALID_VALUE;
+  if (!fill(m, layouts, &gemm.shape)) return CUBLAS_STATUS_NOT_SUPPORTED;
+  const void *pointers[] = {a, b, c, d};
+  for (int i = GEMM_A; i <= GEMM_D; i++)
+    gemm.pointers[i] = (uint64_t)(uintptr_t)pointers[i];
+  if (m->epilogue & CUBLASLT_EPILOGUE_BIAS) gemm.pointers[GEMM_BIAS] = m->bias;
+  if (m->pointer_mode == CUBLAS_POINTER_MODE_DEVICE) {
+    gemm.pointers[GEMM_ALPHA] = (uint64_t)(uintptr_t)alpha;
+    gemm.pointers[GEMM_BETA] = (uint64_t)(uintptr_t)beta;
+  } else {
+    gemm_scalar(m->scale_type, alpha, gemm.shape.alpha);
+    gemm_scalar(m->scale_type, beta, gemm.shape.beta);
+  }
+  return blas_status(gemm_launch(&gemm, stream));
+}

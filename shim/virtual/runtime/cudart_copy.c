@@ -1,0 +1,155 @@
+/* cudart_copy.c - copies: the driver's function of that direction, as the real runtime
+ * calls it; and variables, from and to which programs copy by name.
+ */
+#include "cudart.h"
+
+static cudaError_t copy(const struct rt_driver *driver, void *to, const void *from,
+                        size_t length_bytes, int kind) {
+  cudaError_t error = rt_enter();
+  if (error != cudaSuccess || length_bytes == 0) return error;
+  switch (kind) {
+  case cudaMemcpyHostToDevice:
+    return driver->cuMemcpyHtoD_v2(rt_address(to), from, length_bytes);
+  case cudaMemcpyDeviceToHost:
+    return driver->cuMemcpyDtoH_v2(to, rt_address(from), length_bytes);
+  case cudaMemcpyDeviceToDevice:
+    return driver->cuMemcpyDtoD_v2(rt_address(to), rt_address(from), length_bytes);
+  case cudaMemcpyHostToHost:
+  case cudaMemcpyDefault:
+    return driver->cuMemcpy(rt_address(to), rt_address(from), length_bytes);
+  default:
+    return cudaErrorInvalidMemcpyDirection;
+  }
+}
+
+static cudaError_t copy_async(const struct rt_driver *driver, void *to, const void *from,
+                              size_t length_bytes, int kind, cudaStream_t stream) {
+  cudaError_t error = rt_enter();
+  if (error != cudaSuccess || length_bytes == 0) return error;
+  switch (kind) {
+  case cudaMemcpyHostToDevice:
+    return driver->cuMemcpyHtoDAsync_v2(rt_address(to), from, length_bytes, stream);
+  case cudaMemcpyDeviceToHost:
+    return driver->cuMemcpyDtoHAsync_v2(to, rt_address(from), length_bytes, stream);
+  case cudaMemcpyDeviceToDevice:
+    return driver->cuMemcpyDtoDAsync_v2(rt_address(to), rt_address(from), length_bytes,
+                                        stream);
+  case cudaMemcpyHostToHost:
+  case cudaMemcpyDefault:
+    return driver->cuMemcpyAsync(rt_address(to), rt_address(from), length_bytes, stream);
+  default:
+    return cudaErrorInvalidMemcpyDirection;
+  }
+}
+
+RT_TWINS(_ptds, cudaMemcpy,
+         (void *to, const void *from, size_t length_bytes, RT_ENUM(cudaMemcpyKind) kind),
+         copy(driver, to, from, length_bytes, kind))
+RT_TWINS(_ptsz, cudaMemcpyAsync,
+         (void *to, const void *from, size_t length_bytes, RT_ENUM(cudaMemcpyKind) kind,
+          cudaStream_t stream),
+         copy_async(driver, to, from, length_bytes, kind, stream))
+
+/* One device: both sides lie in its memory. */
+static cudaError_t check_devices(int to_device, int from_device) {
+  return to_device == 0 && from_device == 0 ? cudaSuccess : cudaErrorInvalidDevice;
+}
+
+RT_API(cudaMemcpyPeer,
+       (void *to, int to_device, const void *from, int from_device, size_t length_bytes)) {
+  return rt_keep(check_devices(to_device, from_device)
+                     ?: copy(&rt_driver, to, from, length_bytes, cudaMemcpyDeviceToDevice));
+}
+
+RT_API(cudaMemcpyPeerAsync, (void *to, int to_device, const void *from, int from_device,
+                             size_t length_bytes, cudaStream_t stream)) {
+  return rt_keep(check_devices(to_device, from_device)
+                     ?: copy_async(&rt_driver, to, from, length_bytes,
+                                   cudaMemcpyDeviceToDevice, stream));
+}
+
+/* -- rows -- */
+
+struct rows {
+  void *to;
+  size_t to_pitch;
+  const void *from;
+  size_t from_pitch, width_bytes, height;
+};
+
+/* Addresses tell where memory lies, so that the direction is only checked. */
+static cudaError_t copy_rows(const struct rt_driver *driver, const struct rows *rows,
+                             int kind, const cudaStream_t *stream) {
+  CUDA_MEMCPY2D what = {.srcMemoryType = CU_MEMORYTYPE_UNIFIED,
+                        .srcDevice = rt_address(rows->from),
+                        .srcPitch = rows->from_pitch,
+                        .dstMemoryType = CU_MEMORYTYPE_UNIFIED,
+                        .dstDevice = rt_address(rows->to),
+                        .dstPitch = rows->to_pitch,
+                        .WidthInBytes = rows->width_bytes,
+                        .Height = rows->height};
+  if (kind < cudaMemcpyHostToHost || kind > cudaMemcpyDefault)
+    return cudaErrorInvalidMemcpyDirection;
+  cudaError_t error = rt_enter();
+  if (error != cudaSuccess || rows->width_bytes == 0 || rows->height == 0) return error;
+  return stream == NULL ? driver->cuMemcpy2DUnaligned_v2(&what)
+                        : driver->cuMemcpy2DAsync_v2(&what, *stream);
+}
+
+#define ROWS &((struct rows){to, to_pitch, from, from_pitch, width_bytes, height})
+
+RT_TWINS(_ptds, cudaMemcpy2D,
+         (void *to, size_t to_pitch, const void *from, size_t from_pitch,
+          size_t width_bytes, size_t height, RT_ENUM(cudaMemcpyKind) kind),
+         copy_rows(driver, ROWS, kind, NULL))
+RT_TWINS(_ptsz, cudaMemcpy2DAsync,
+         (void *to, size_t to_pitch, const void *from, size_t from_pitch,
+          size_t width_bytes, size_t height, RT_ENUM(cudaMemcpyKind) kind,
+          cudaStream_t stream),
+         copy_rows(driver, ROWS, kind, &stream))
+
+/* -- variables -- */
+
+static cudaError_t find(const void *symbol, size_t offset, void **out) {
+  CUdeviceptr address = 0;
+  cudaError_t error = rt_enter();
+  if (error == cudaSuccess) error = rt_variable_of(symbol, &address, NULL);
+  *out = rt_pointer(address + offset);
+  return error;
+}
+
+RT_API(cudaGetSymbolAddress, (void **out, const void *symbol)) {
+  return rt_keep(out == NULL ? cudaErrorInvalidValue : find(symbol, 0, out));
+}
+
+RT_API(cudaGetSymbolSize, (size_t *out, const void *symbol)) {
+  CUdeviceptr address;
+  cudaError_t error = out == NULL ? cudaErrorInvalidValue : rt_enter();
+  if (error == cudaSuccess) error = rt_variable_of(symbol, &address, out);
+  return rt_keep(error);
+}
+
+/* Where a variable begins, plus the offset: `place` of the copies below. */
+#define PLACED(symbol, offset, copying)                                                    \
+  __extension__({                                                                          \
+    void *place;                                                                           \
+    find(symbol, offset, &place) ?: copying;                                               \
+  })
+
+RT_TWINS(_ptds, cudaMemcpyToSymbol,
+         (const void *symbol, const void *from, size_t length_bytes, size_t offset,
+          RT_ENUM(cudaMemcpyKind) kind),
+         PLACED(symbol, offset, copy(driver, place, from, length_bytes, kind)))
+RT_TWINS(_ptsz, cudaMemcpyToSymbolAsync,
+         (const void *symbol, const void *from, size_t length_bytes, size_t offset,
+          RT_ENUM(cudaMemcpyKind) kind, cudaStream_t stream),
+         PLACED(symbol, offset,
+                copy_async(driver, place, from, length_bytes, kind, stream)))
+RT_TWINS(_ptds, cudaMemcpyFromSymbol,
+         (void *to, const void *symbol, size_t length_bytes, size_t offset,
+          RT_ENUM(cudaMemcpyKind) kind),
+         PLACED(symbol, offset, copy(driver, to, place, length_bytes, kind)))
+RT_TWINS(_ptsz, cudaMemcpyFromSymbolAsync,
+         (void *to, const void *symbol, size_t length_bytes, size_t offset,
+          RT_ENUM(cudaMemcpyKind) kind, cudaStream_t stream),
+         PLACED(symbol, offset, copy_async(driver, to, place, length_bytes, kind, stream)))

@@ -1,0 +1,96 @@
+/* cudart_stream.c - streams, events, capture and graphs. */
+#include "cudart.h"
+
+RT_FORWARD(cudaStreamCreate, (cudaStream_t * out), cuStreamCreate, (out, CU_STREAM_DEFAULT))
+RT_FORWARD(cudaStreamCreateWithFlags, (cudaStream_t * out, unsigned int flags),
+           cuStreamCreate, (out, flags))
+RT_FORWARD(cudaStreamCreateWithPriority,
+           (cudaStream_t * out, unsigned int flags, int priority),
+           cuStreamCreateWithPriority, (out, flags, priority))
+RT_FORWARD(cudaStreamDestroy, (cudaStream_t stream), cuStreamDestroy_v2, (stream))
+RT_FORWARD_TWINS(_ptsz, cudaStreamGetPriority, (cudaStream_t stream, int *priority),
+                 cuStreamGetPriority, (stream, priority))
+RT_FORWARD_TWINS(_ptsz, cudaStreamGetFlags, (cudaStream_t stream, unsigned int *flags),
+                 cuStreamGetFlags, (stream, flags))
+RT_FORWARD_TWINS(_ptsz, cudaStreamGetId, (cudaStream_t stream, unsigned long long *id),
+                 cuStreamGetId, (stream, id))
+RT_FORWARD_TWINS(_ptsz, cudaStreamQuery, (cudaStream_t stream), cuStreamQuery, (stream))
+RT_FORWARD_TWINS(_ptsz, cudaStreamSynchronize, (cudaStream_t stream), cuStreamSynchronize,
+                 (stream))
+RT_FORWARD_TWINS(_ptsz, cudaStreamWaitEvent,
+                 (cudaStream_t stream, cudaEvent_t event, unsigned int flags),
+                 cuStreamWaitEvent, (stream, event, flags))
+RT_FORWARD_TWINS(_ptsz, cudaStreamAddCallback,
+                 (cudaStream_t stream, cudaStreamCallback_t callback, void *data,
+                  unsigned int flags),
+                 cuStreamAddCallback, (stream, callback, data, flags))
+RT_FORWARD_TWINS(_ptsz, cudaStreamAttachMemAsync,
+                 (cudaStream_t stream, void *pointer, size_t length_bytes,
+                  unsigned int flags),
+                 cuStreamAttachMemAsync, (stream, rt_address(pointer), length_bytes, flags))
+
+RT_FORWARD(cudaEventCreate, (cudaEvent_t * out), cuEventCreate, (out, CU_EVENT_DEFAULT))
+RT_FORWARD(cudaEventCreateWithFlags, (cudaEvent_t * out, unsigned int flags), cuEventCreate,
+           (out, flags))
+RT_FORWARD(cudaEventDestroy, (cudaEvent_t event), cuEventDestroy_v2, (event))
+RT_FORWARD(cudaEventQuery, (cudaEvent_t event), cuEventQuery, (event))
+RT_FORWARD(cudaEventSynchronize, (cudaEvent_t event), cuEventSynchronize, (event))
+RT_FORWARD_TWINS(_ptsz, cudaEventRecord, (cudaEvent_t event, cudaStream_t stream),
+                 cuEventRecord, (event, stream))
+RT_FORWARD_TWINS(_ptsz, cudaEventRecordWithFlags,
+                 (cudaEvent_t event, cudaStream_t stream, unsigned int flags),
+                 cuEventRecordWithFlags, (event, stream, flags))
+RT_FORWARD(cudaEventElapsedTime, (float *milliseconds, cudaEvent_t start, cudaEvent_t end),
+           cuEventElapsedTime_v2, (milliseconds, start, end))
+
+RT_FORWARD_TWINS(_ptsz, cudaStreamBeginCapture,
+                 (cudaStream_t stream, RT_ENUM(cudaStreamCaptureMode) mode),
+                 cuStreamBeginCapture_v2, (stream, mode))
+RT_FORWARD_TWINS(_ptsz, cudaStreamEndCapture, (cudaStream_t stream, cudaGraph_t *out),
+                 cuStreamEndCapture, (stream, out))
+RT_FORWARD_TWINS(_ptsz, cudaStreamIsCapturing,
+                 (cudaStream_t stream, RT_ENUM(cudaStreamCaptureStatus) * status),
+                 cuStreamIsCapturing, (stream, status))
+RT_FORWARD_TWINS(_ptsz, cudaStreamGetCaptureInfo,
+                 (cudaStream_t stream, RT_ENUM(cudaStreamCaptureStatus) * status,
+                  unsigned long long *id, cudaGraph_t *graph,
+                  const cudaGraphNode_t **dependencies, const cudaGraphEdgeData **edges,
+                  size_t *dependency_count),
+                 cuStreamGetCaptureInfo_v3,
+                 (stream, status, (uint64_t *)id, graph, dependencies, edges,
+                  dependency_count))
+RT_FORWARD(cudaThreadExchangeStreamCaptureMode, (RT_ENUM(cudaStreamCaptureMode) * mode),
+           cuThreadExchangeStreamCaptureMode, (mode))
+
+RT_FORWARD(cudaGraphCreate, (cudaGraph_t * out, unsigned int flags), cuGraphCreate,
+           (out, flags))
+RT_FORWARD(cudaGraphDestroy, (cudaGraph_t graph), cuGraphDestroy, (graph))
+RT_FORWARD(cudaGraphExecDestroy, (cudaGraphExec_t exec), cuGraphExecDestroy, (exec))
+RT_FORWARD(cudaGraphGetNodes, (cudaGraph_t graph, cudaGraphNode_t *nodes, size_t *count),
+           cuGraphGetNodes, (graph, nodes, count))
+RT_FORWARD(cudaGraphNodeGetType, (cudaGraphNode_t node, RT_ENUM(cudaGraphNodeType) * type),
+           cuGraphNodeGetType, (node, type))
+RT_FORWARD(cudaGraphInstantiate,
+           (cudaGraphExec_t * out, cudaGraph_t graph, unsigned long long flags),
+           cuGraphInstantiateWithFlags, (out, graph, flags))
+RT_FORWARD(cudaGraphInstantiateWithFlags,
+           (cudaGraphExec_t * out, cudaGraph_t graph, unsigned long long flags),
+           cuGraphInstantiateWithFlags, (out, graph, flags))
+RT_FORWARD_TWINS(_ptsz, cudaGraphLaunch, (cudaGraphExec_t exec, cudaStream_t stream),
+                 cuGraphLaunch, (exec, stream))
+RT_FORWARD_TWINS(_ptsz, cudaGraphUpload, (cudaGraphExec_t exec, cudaStream_t stream),
+                 cuGraphUpload, (exec, stream))
+RT_FORWARD(cudaGraphClone, (cudaGraph_t * out, cudaGraph_t graph), cuGraphClone,
+           (out, graph))
+RT_FORWARD(cudaGraphNodeGetDependencies,
+           (cudaGraphNode_t node, cudaGraphNode_t *dependencies, cudaGraphEdgeData *edges,
+            size_t *count),
+           cuGraphNodeGetDependencies_v2, (node, dependencies, edges, count))
+RT_FORWARD(cudaGraphExecUpdate,
+           (cudaGraphExec_t exec, cudaGraph_t graph, cudaGraphExecUpdateResultInfo *result),
+           cuGraphExecUpdate_v2, (exec, graph, result))
+RT_FORWARD_TWINS(_ptsz, cudaStreamUpdateCaptureDependencies,
+                 (cudaStream_t stream, cudaGraphNode_t *dependencies,
+                  const cudaGraphEdgeData *edges, size_t count, unsigned int flags),
+                 cuStreamUpdateCaptureDependencies_v2,
+                 (stream, dependencies, edges, count, flags))

@@ -1,0 +1,249 @@
+"""Programs that call CUDA's runtime libraries by name, as test_runtime_libraries.py runs them.
+
+Each prints one JSON object. The libraries are preloaded, so that their names are global.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import sys
+from ctypes import byref, c_double, c_float, c_int, c_longlong, c_size_t, c_void_p
+from typing import Any
+
+import numpy as np
+
+CUDA = ctypes.CDLL(None)
+COLUMN = "F"
+HOST_TO_DEVICE, DEVICE_TO_HOST = 1, 2
+OPS = {"N": 0, "T": 1, "C": 2}
+NUMBER = {"float32": 0, "float64": 1, "float16": 2, "complex64": 4, "complex128": 5}
+COMPUTE = {"float64": 70, "complex128": 70}
+
+
+def check(status: int) -> None:
+    if status != 0:
+        raise SystemExit(f"status {status}")
+
+
+class Buffer:
+    """Device memory with the contents of an array."""
+
+    def __init__(self, values: np.ndarray) -> None:
+        self.values = values
+        self.address = c_void_p()
+        check(CUDA.cudaMalloc(byref(self.address), c_size_t(values.nbytes)))
+        self._copy(self.address, values.ctypes.data_as(c_void_p), HOST_TO_DEVICE)
+
+    def _copy(self, to: Any, source: Any, kind: int) -> None:
+        check(CUDA.cudaMemcpy(to, source, c_size_t(self.values.nbytes), kind))
+
+    def read(self) -> np.ndarray:
+        out = np.empty_like(self.values)
+        self._copy(out.ctypes.data_as(c_void_p), self.address, DEVICE_TO_HOST)
+        return out
+
+
+def handle() -> c_void_p:
+    made = c_void_p()
+    check(CUDA.cublasCreate_v2(byref(made)))
+    return made
+
+
+def applied(op: str, matrix: np.ndarray) -> np.ndarray:
+    return {"N": matrix, "T": matrix.swapaxes(-1, -2), "C": matrix.conj().swapaxes(-1, -2)}[op]
+
+
+def random(shape: tuple[int, ...], name: str, seed: int) -> np.ndarray:
+    generator = np.random.default_rng(seed)
+    values = generator.standard_normal(shape)
+    if name.startswith("complex"):
+        values = values + 1j * generator.standard_normal(shape)
+    return values.astype(name)
+
+
+def column_major(batch: np.ndarray) -> np.ndarray:
+    """A batch of matrices as cuBLAS wants it in memory: each stored column by column."""
+    return np.ascontiguousarray(batch.swapaxes(-1, -2))
+
+
+def worst_error(got: np.ndarray, expected: np.ndarray, name: str) -> float:
+    """The largest difference, as a share of what rounding may make of it."""
+    allowed = {"float16": 4e-3, "float32": 2e-5, "complex64": 2e-5}.get(name, 1e-12)
+    return float(np.abs(got - expected).max() / (allowed * max(1.0, np.abs(expected).max())))
+
+
+def scalar(value: complex, name: str) -> Any:
+    if name.startswith("complex"):
+        part = c_float if name == "complex64" else c_double
+        return byref((part * 2)(value.real, value.imag))
+    return byref((c_double if name == "float64" else c_float)(value.real))
+
+
+def one_case(blas: c_void_p, name: str, op_a: str, op_b: str, batch: int) -> float:
+    m, n, k = 37, 19, 53
+    a = random((batch, k, m) if op_a != "N" else (batch, m, k), name, 1)
+    b = random((batch, n, k) if op_b != "N" else (batch, k, n), name, 2)
+    c = random((batch, m, n), name, 3)
+    alpha, beta = 1.5 + 0.5j, 0.25 - 1j
+    if not name.startswith("complex"):
+        alpha, beta = complex(alpha.real), complex(beta.real)
+    device = [Buffer(column_major(values)) for values in (a, b, c)]
+    ld = [values.shape[1] for values in (a, b, c)]
+    step = [c_longlong(values.shape[1] * values.shape[2]) for values in (a, b, c)]
+    kind = NUMBER[name]
+    check(
+        CUDA.cublasGemmStridedBatchedEx(
+            *(blas, OPS[op_a], OPS[op_b], m, n, k, scalar(alpha, name)),
+            *(device[0].address, kind, ld[0], step[0]),
+            *(device[1].address, kind, ld[1], step[1], scalar(beta, name)),
+            *(device[2].address, kind, ld[2], step[2]),
+            *(batch, COMPUTE.get(name, 68), 0),
+        )
+    )
+    wide = np.complex128 if name.startswith("complex") else np.float64
+    product = applied(op_a, a).astype(wide) @ applied(op_b, b).astype(wide)
+    if not name.startswith("complex"):
+        expected = alpha.real * product + beta.real * c.astype(wide)
+    else:
+        expected = alpha * product + beta * c.astype(wide)
+    return worst_error(device[2].read().swapaxes(-1, -2), expected, name)
+
+
+def vector_case(blas: c_void_p, name: str) -> float:
+    """A matrix times every third element of a vector, and a scalar product of two."""
+    m, n, step = 21, 33, 3
+    letter, part = ("S", c_float) if name == "float32" else ("D", c_double)
+    a, x, y = random((m, n), name, 4), random((n * step,), name, 5), random((m,), name, 6)
+    device = [Buffer(column_major(a)), Buffer(x), Buffer(y)]
+    one, half = byref(part(1)), byref(part(0.5))
+    gemv = getattr(CUDA, f"cublas{letter}gemv_v2")
+    matrix = (device[0].address, m, device[1].address, step)
+    check(gemv(blas, OPS["N"], m, n, one, *matrix, half, device[2].address, 1))
+    worst = worst_error(device[2].read(), a @ x[::step] + 0.5 * y, name)
+    result = part()
+    dot = getattr(CUDA, f"cublas{letter}dot_v2")
+    check(dot(blas, n, device[1].address, step, device[1].address, step, byref(result)))
+    expected = np.array([x[::step] @ x[::step]])
+    return max(worst, worst_error(np.array([result.value]), expected, name))
+
+
+def bias_case(name: str) -> float:
+    """cuBLASLt's product with bias and ReLU, as PyTorch's addmm asks for it."""
+    m, n, k = 24, 18, 40
+    a, b, bias = random((m, k), name, 7), random((k, n), name, 8), random((m,), name, 9)
+    out = Buffer(column_major(np.zeros((m, n), name)))
+    device = [Buffer(column_major(a)), Buffer(column_major(b)), Buffer(bias)]
+    lt, operation = c_void_p(), c_void_p()
+    check(CUDA.cublasLtCreate(byref(lt)))
+    check(CUDA.cublasLtMatmulDescCreate(byref(operation), COMPUTE.get(name, 68), NUMBER[name]))
+    epilogue = ctypes.c_uint32(2 | 4)
+    check(CUDA.cublasLtMatmulDescSetAttribute(operation, 7, byref(epilogue), c_size_t(4)))
+    place = ctypes.c_uint64(device[2].address.value or 0)
+    check(CUDA.cublasLtMatmulDescSetAttribute(operation, 8, byref(place), c_size_t(8)))
+    layouts = []
+    for rows, columns in ((m, k), (k, n), (m, n)):
+        layouts.append(c_void_p())
+        size = [ctypes.c_uint64(rows), ctypes.c_uint64(columns), c_longlong(rows)]
+        check(CUDA.cublasLtMatrixLayoutCreate(byref(layouts[-1]), NUMBER[name], *size))
+    matrices = (device[0].address, layouts[0], device[1].address, layouts[1])
+    result = (out.address, layouts[2], out.address, layouts[2])
+    scalars = scalar(1, name), scalar(0, name)
+    check(
+        CUDA.cublasLtMatmul(
+            *(lt, operation, scalars[0], *matrices, scalars[1], *result),
+            *(None, None, c_size_t(0), None),
+        )
+    )
+    expected = np.maximum(a @ b + bias[:, None], 0)
+    return worst_error(out.read().T, expected, name)
+
+
+def products(name: str) -> dict[str, float]:
+    blas = handle()
+    turns = "NTC" if name.startswith("complex") else "NT"
+    cases = {f"{a}{b}": one_case(blas, name, a, b, 1) for a in turns for b in turns}
+    cases["batch"] = one_case(blas, name, "N", "T", 3)
+    if name in ("float32", "float64"):
+        cases["vector"] = vector_case(blas, name)
+        cases["bias"] = bias_case(name)
+    return cases
+
+
+def one_product(text: str = "64") -> dict[str, int]:
+    blas, one, side = handle(), byref(c_float(1)), int(text)
+    places = [c_void_p() for _ in range(3)]
+    for place in places:
+        check(CUDA.cudaMalloc(byref(place), c_size_t(side * side * 4)))
+    a, b, c = places
+    shape = (side, side, side)
+    status = CUDA.cublasSgemm_v2(blas, 0, 0, *shape, one, a, side, b, side, one, c, side)
+    check(CUDA.cudaDeviceSynchronize())
+    return {"status": status}
+
+
+class Attributes(ctypes.Structure):
+    """cudaPointerAttributes."""
+
+    _fields_ = (
+        ("type", c_int),
+        ("device", c_int),
+        ("device_pointer", c_void_p),
+        ("host_pointer", c_void_p),
+        ("reserved", ctypes.c_long * 8),
+    )
+
+
+def memory() -> dict[str, Any]:
+    values = np.arange(1000, dtype=np.int32)
+    buffer = Buffer(values)
+    nothing = c_void_p(1)
+    check(CUDA.cudaMalloc(byref(nothing), c_size_t(0)))
+    out: dict[str, Any] = {"round_trip": bool((buffer.read() == values).all())}
+    out["nothing"] = nothing.value or 0
+    out["free_of_nothing"] = [CUDA.cudaFree(None), CUDA.cudaFreeHost(None)]
+    out["unknown_free"] = CUDA.cudaFree(c_void_p(0x1234))
+    out["last_error"] = [CUDA.cudaGetLastError(), CUDA.cudaGetLastError()]
+    managed, pinned = c_void_p(), c_void_p()
+    check(CUDA.cudaMallocManaged(byref(managed), c_size_t(4096), 1))
+    check(CUDA.cudaMallocHost(byref(pinned), c_size_t(4096)))
+    types = []
+    for pointer in (buffer.address, managed, pinned, values.ctypes.data_as(c_void_p)):
+        attributes = Attributes()
+        check(CUDA.cudaPointerGetAttributes(byref(attributes), pointer))
+        types.append(attributes.type)
+    out["types"] = types
+    out["direction"] = CUDA.cudaMemcpy(managed, pinned, c_size_t(8), 9)
+    out["kernel"] = CUDA.cudaFuncSetAttribute(c_void_p(0x1234), 8, 1024)
+    return out
+
+
+def per_thread() -> dict[str, Any]:
+    """The twins for per-thread default streams."""
+    values = np.arange(1000, dtype=np.int32)
+    buffer, host = Buffer(values), np.empty(1000, np.int32)
+    size = c_size_t(values.nbytes)
+    check(CUDA.cudaMemsetAsync_ptsz(buffer.address, 1, size, None))
+    target = host.ctypes.data_as(c_void_p)
+    check(CUDA.cudaMemcpyAsync_ptsz(target, buffer.address, size, DEVICE_TO_HOST, None))
+    check(CUDA.cudaStreamSynchronize_ptsz(None))
+    ids = [ctypes.c_ulonglong(), ctypes.c_ulonglong()]
+    check(CUDA.cudaStreamGetId(None, byref(ids[0])))
+    check(CUDA.cudaStreamGetId_ptsz(None, byref(ids[1])))
+    return {"set": bool((host == 0x01010101).all()), "other": ids[0].value != ids[1].value}
+
+
+def stubs() -> dict[str, int]:
+    return {name: getattr(CUDA, name)() for name in ("cudaMemcpy3DPeer", "cublasSsyrk_v2")}
+
+
+def start() -> dict[str, int]:
+    made = c_void_p()
+    return {
+        "cudaFree": CUDA.cudaFree(None),
+        "cublasCreate_v2": CUDA.cublasCreate_v2(byref(made)),
+    }
+
+
+if __name__ == "__main__":
+    print(json.dumps(globals()[sys.argv[1]](*sys.argv[2:])))
