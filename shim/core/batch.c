@@ -38,7 +38,9 @@ static bool take_extent(struct pump_batch *batch, const struct pump_extent *exte
   bool argument = (length_access & 3) == PUMP_ACCESS_ARGUMENT;
   batch->offset_bytes[use] = PUMP_LOAD(&extent->offset_bytes);
   batch->length_bytes[use] = argument ? 0 : length_access >> 2;
-  batch->argument[use] = argument ? (uint32_t)(length_access >> 2) : 0;
+  uint64_t place = argument ? length_access >> 2 : 0;
+  batch->argument[use] = (uint32_t)(place & ((1u << PUMP_ARGUMENT_BITS) - 1));
+  batch->block_units[use] = (uint32_t)(place >> PUMP_ARGUMENT_BITS);
   batch->access[use] = (uint8_t)(length_access & 3);
   return true;
 }
@@ -69,7 +71,7 @@ static uint32_t take_row(struct pump_shm *shm, uint64_t position,
   uint16_t extents = PUMP_LOAD(&first->extent_count);
   bool told = kind == PUMP_EVENT_PARAMS || kind == PUMP_EVENT_NAME;
   uint32_t payload_bytes = told ? PUMP_LOAD(&first->payload_bytes) : 0;
-  if (kind == PUMP_EVENT_MORE || kind == 0 || kind > PUMP_EVENT_PROGRESS ||
+  if (kind == PUMP_EVENT_MORE || kind == 0 || kind > PUMP_EVENT_DEAD ||
       extents > PUMP_MAX_EXTENTS || payload_bytes > PUMP_MAX_PAYLOAD_BYTES ||
       (told && extents != 0) || !take_payload(shm, position, payload_bytes, batch)) {
     batch->malformed++;
@@ -195,6 +197,11 @@ EXPORT int pump_core_reap(struct pump_shm *shm, uint32_t device, uint32_t direct
 
 EXPORT uint64_t pump_core_activity(struct pump_shm *shm) {
   return PUMP_LOAD_ACQUIRE(&shm->header.activity);
+}
+
+EXPORT void pump_core_knock(struct pump_shm *shm) {
+  PUMP_ADD(&shm->header.activity, 1);
+  pump_bell_ring(&shm->header.worker_asleep, &shm->header.worker_bell);
 }
 
 EXPORT uint64_t pump_core_now_ns(void) {

@@ -4,6 +4,7 @@
  * For each pointer of a launch, in this order:
  *  1. A decoder (extents_tables.c) read the parameters: a slot is unused, or its
  *     bytes are known exactly, or its number of elements is.
+ *     What the allocator told of its block (block_units) is then sure, and cuts that.
  *  2. The word was a number, or half a pointer, in another launch of this
  *     function: it is padding that holds an old pointer now; unused. (Unless the
  *     argument keeps being confirmed, below.)
@@ -256,6 +257,13 @@ static void recall(struct launch *launch, uint64_t handle, uint64_t signature) {
   if (launch->shape != NULL) launch->shape_key = line->shape;
 }
 
+/* Bytes from the pointer to the end of the allocator's block; 0: not known. */
+static uint64_t block_rest(const struct pump_pointer *pointer) {
+  if (pointer->block_units == 0) return 0;
+  return (uint64_t)pointer->block_units * EXTENTS_UNIT_BYTES -
+         pointer->offset_bytes % EXTENTS_UNIT_BYTES;
+}
+
 /* First pass: is the pointer used at all, and in which segment? */
 static void meet(struct launch *launch, uint32_t i) {
   struct pump_extents *learner = launch->learner;
@@ -268,15 +276,18 @@ static void meet(struct launch *launch, uint32_t i) {
   struct extents_segment *segment =
       extents_segment_at(learner, pointer->slot, pointer->generation);
   bool known = segment != NULL && pointer->offset_bytes < segment->length_bytes;
+  uint64_t block_bytes = block_rest(pointer);
   launch->segments[i] = segment;
-  if (!known || (launch->states[i] == STATE_OPEN && is_padding(launch, i))) {
+  if (!known ||
+      (block_bytes == 0 && launch->states[i] == STATE_OPEN && is_padding(launch, i))) {
     launch->states[i] = STATE_UNUSED;
     launch->length_bytes[i] = 0;
     return;
   }
   launch->starts[i] = extents_start_use(learner, segment, pointer->offset_bytes);
-  if (launch->states[i] == STATE_SURE)
-    conclude(launch, i, STATE_SURE, launch->length_bytes[i]);
+  uint64_t bytes = launch->states[i] == STATE_SURE ? launch->length_bytes[i] : block_bytes;
+  if (block_bytes != 0 && bytes > block_bytes) bytes = block_bytes;
+  if (bytes != 0) conclude(launch, i, STATE_SURE, bytes);
 }
 
 EXPORT uint32_t pump_extents_kernel(struct pump_extents *learner, uint64_t function,

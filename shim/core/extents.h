@@ -30,8 +30,9 @@ struct pump_extents;
 struct pump_pointer {
   uint32_t slot;
   uint32_t generation;
-  uint32_t argument; /* byte offset of the word in the parameter buffer */
-  uint32_t reserved;
+  uint32_t argument;     /* byte offset of the word in the parameter buffer */
+  uint32_t block_units;  /* to the end of the allocator's block, in 512 bytes, the one that
+                            the pointer stands in included; 0: not known */
   uint64_t offset_bytes; /* from the range's base */
 };
 

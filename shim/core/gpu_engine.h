@@ -107,13 +107,15 @@ struct gpu_capacity {
 /* Called in model order while time goes on. `start`: the operation begins to
  * execute; effects on data belong here. `finish`: it has ended (also for
  * prefetches made through gpu_prefetch_step). `drop`: the block's contents are
- * gone without a copy (it was discarded, then evicted or moved). */
+ * gone without a copy (it was discarded, then evicted or moved). `leave`: these pages of
+ * the block go to the host by a copy. */
 struct gpu_hooks {
   void *context;
   void (*start)(void *context, uint64_t cookie, uint64_t ticket, uint64_t time_ns);
   void (*finish)(void *context, uint64_t cookie, uint64_t ticket, uint64_t start_ns,
                  uint64_t end_ns);
   void (*drop)(void *context, uint32_t block);
+  void (*leave)(void *context, uint32_t block, uint32_t pages);
 };
 
 /* Consecutive blocks that an operation touches. `pages_per_block` is the number
@@ -221,6 +223,9 @@ struct gpu_counters {
   uint64_t errors;
   uint32_t last_error; /* GPU_ERROR_* */
   uint32_t last_error_block;
+  /* of a limited host */
+  uint64_t flash_read_bytes;
+  uint64_t flash_write_bytes;
 };
 
 struct gpu_memory {
@@ -320,11 +325,19 @@ int gpu_plain_release(struct gpu_engine *engine, uint64_t now_ns,
 int gpu_memory_resize(struct gpu_engine *engine, uint64_t now_ns,
                       const struct gpu_hooks *hooks, uint64_t memory_bytes,
                       struct gpu_cost *cost);
+/* Limits the host's memory for what leaves the GPU, with flash behind it that reads and
+ * writes at these rates (10^9 bytes a second). Before anything has left. GPU_INVALID for
+ * less than a block, or a rate that is not positive. */
+int gpu_host_limit(struct gpu_engine *engine, uint64_t host_bytes, double flash_read_gbps,
+                   double flash_write_gbps);
 void gpu_memory_get(const struct gpu_engine *engine, struct gpu_memory *out);
 
 int gpu_block_get(const struct gpu_engine *engine, uint32_t block,
                   struct gpu_block_info *out);
 void gpu_counters_get(const struct gpu_engine *engine, struct gpu_counters *out);
+/* How many operations that have not ended use any of these blocks. */
+uint32_t gpu_uses_pending(const struct gpu_engine *engine, uint32_t first_block,
+                          uint32_t block_count);
 
 /* Looks through the whole state: 0, or the number of the first invariant that is
  * broken. For tests. */

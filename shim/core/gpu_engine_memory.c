@@ -81,6 +81,19 @@ int gpu_memory_resize(struct gpu_engine *engine, uint64_t now_ns,
   return uvm_resize(&engine->uvm, hooks, memory_bytes, cost);
 }
 
+int gpu_host_limit(struct gpu_engine *engine, uint64_t host_bytes, double flash_read_gbps,
+                   double flash_write_gbps) {
+  uint64_t room = host_bytes / GPU_BLOCK_BYTES;
+  if (room == 0 || room > UINT32_MAX || !(flash_read_gbps > 0) || !(flash_write_gbps > 0))
+    return GPU_INVALID;
+  engine->uvm.host = (struct uvm_host){.flash_read_gbps = flash_read_gbps,
+                                       .flash_write_gbps = flash_write_gbps,
+                                       .room = (uint32_t)room,
+                                       .oldest = UVM_NO_BLOCK,
+                                       .newest = UVM_NO_BLOCK};
+  return GPU_OK;
+}
+
 void gpu_memory_get(const struct gpu_engine *engine, struct gpu_memory *out) {
   const struct uvm *uvm = &engine->uvm;
   const uint64_t block_bytes = GPU_BLOCK_BYTES;

@@ -193,3 +193,25 @@ int gpu_prefetch_step(struct gpu_engine *engine, uint64_t now_ns,
   op->next_ns = op->complete_ns;
   return GPU_OK;
 }
+
+static bool op_uses(const struct gpu_engine *engine, const struct gpu_op *op,
+                    uint32_t first_block, uint32_t block_count) {
+  for (uint32_t i = op->first_use; i != GPU_NONE; i = gpu_uses(engine)[i].next) {
+    const struct gpu_use *use = &gpu_uses(engine)[i].use;
+    if (use->first_block < first_block + block_count &&
+        first_block < use->first_block + use->block_count)
+      return true;
+  }
+  return false;
+}
+
+uint32_t gpu_uses_pending(const struct gpu_engine *engine, uint32_t first_block,
+                          uint32_t block_count) {
+  uint32_t found = 0;
+  for (uint32_t i = 0; i < engine->active_count; i++) {
+    const struct gpu_stream *stream = &gpu_streams(engine)[gpu_active(engine)[i]];
+    for (uint32_t at = stream->head; at != GPU_NONE; at = gpu_ops(engine)[at].next)
+      found += op_uses(engine, &gpu_ops(engine)[at], first_block, block_count);
+  }
+  return found;
+}

@@ -61,7 +61,7 @@ struct pump_model_tally {
   uint64_t late;      /* on their way */
   uint64_t unseen;    /* came by fault, though there was room */
   uint64_t no_room;   /* came by fault while the policy found no victim */
-  uint64_t overshoot; /* peak of blocks above the budget */
+  uint64_t overshoot; /* peak of blocks above the budget since the last switch */
   uint64_t refused;   /* transfers that the executors did not carry out */
   uint64_t refreshed; /* resident blocks that were prefetched again */
 };
@@ -142,6 +142,10 @@ void pump_model_forget_window(struct pump_model *model);
  * newest executed operation. Blocks that were not there have come by fault. */
 void pump_model_progress(struct pump_model *model, const uint64_t *executed_seq,
                          uint32_t stride);
+/* Guesses, at that time, what has executed of graphs that are under way; to be asked after
+ * pump_model_progress, with the same words. */
+void pump_model_graphs(struct pump_model *model, const uint64_t *executed_seq,
+                       uint32_t stride, uint64_t now_ns);
 
 /* ---- transfers ---- */
 
@@ -160,10 +164,6 @@ void pump_model_finish(struct pump_model *model, const struct pump_outcome *outc
 void pump_model_take_back(struct pump_model *model, const struct pump_command *commands,
                           uint32_t count);
 
-/* Blocks of one command of (device, direction), at most, by what commands took so far. */
-uint32_t pump_model_slice(const struct pump_model *model, uint32_t device,
-                          uint32_t direction);
-
 /* ---- what is asked ---- */
 
 /* Fills the view, for which faults are counted anew. */
@@ -174,6 +174,11 @@ void pump_model_view(struct pump_model *model, uint32_t device, struct pump_view
  * issued from now on may take without asking. */
 void pump_model_decided(struct pump_model *model, uint32_t device, uint32_t is_short,
                         uint32_t allowance);
+
+/* The policy or a budget has changed: what the earlier one allowed or lacked is void, and
+ * the overshoot counts from here on. Blocks that are above the budget now count only once
+ * they have been gone and others have come. */
+void pump_model_switched(struct pump_model *model);
 
 void pump_model_totals(const struct pump_model *model, struct pump_model_totals *totals);
 void pump_model_tally(const struct pump_model *model, uint32_t device,

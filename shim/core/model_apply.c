@@ -55,6 +55,30 @@ static const struct range *range_of(const struct pump_model *m,
   return known ? range : NULL;
 }
 
+/* Blocks of the pool that were discarded, or brought back for their next owner, or that
+ * hold no tensor any more. What is under way keeps its state until it has ended. */
+static void blocks_row(struct pump_model *m, const struct pump_batch *batch, uint32_t row) {
+  uint32_t use = batch->use_begin[row];
+  if (use == batch->use_begin[row + 1]) return;
+  const struct range *range = range_of(m, batch, use);
+  if (range == NULL) return;
+  uint64_t offset = range->lead_bytes + batch->offset_bytes[use];
+  uint64_t end = offset + batch->length_bytes[use];
+  uint64_t first = (offset + PUMP_BLOCK_BYTES - 1) >> 21, last = end >> 21;
+  uint16_t kind = batch->kind[row];
+  bool populated = kind == PUMP_EVENT_POPULATED;
+  for (uint64_t i = first; i < last && i < (uint64_t)range->blocks; i++) {
+    int32_t block = range->first_block + (int32_t)i;
+    uint32_t state = m->blocks[block].state;
+    if (kind == PUMP_EVENT_DEAD) {
+      model_set_dead(m, block);
+      continue;
+    }
+    if (state == PUMP_BLOCK_ARRIVING || state == PUMP_BLOCK_LEAVING) continue;
+    model_set_state(m, block, populated ? PUMP_BLOCK_RESIDENT : PUMP_BLOCK_ABSENT);
+  }
+}
+
 /* Lengths behind the pointers of a kernel. */
 static void measure(struct pump_model *m, struct pump_batch *batch, uint32_t row) {
   struct pump_pointer pointers[PUMP_MAX_EXTENTS];
@@ -67,7 +91,8 @@ static void measure(struct pump_model *m, struct pump_batch *batch, uint32_t row
     pointers[count] = (struct pump_pointer){.slot = batch->slot[use],
                                             .generation = batch->generation[use],
                                             .offset_bytes = batch->offset_bytes[use],
-                                            .argument = batch->argument[use]};
+                                            .argument = batch->argument[use],
+                                            .block_units = batch->block_units[use]};
     place[count++] = use;
   }
   if (count == 0) return;
@@ -97,6 +122,7 @@ static void operation_row(struct pump_model *m, struct pump_batch *batch, uint32
                                          .count = (int32_t)(end - begin)};
   }
   model_op_add(m, seq, batch->stream[row], runs, count);
+  if (m->graphs.count != 0) model_graph_weigh(m, seq);
   if (seq > m->totals.observed_seq) m->totals.observed_seq = seq;
 }
 
@@ -122,6 +148,13 @@ EXPORT void pump_model_apply(struct pump_model *m, struct pump_batch *batch) {
     case PUMP_EVENT_MEMSET:
       operation_row(m, batch, row);
       break;
+    case PUMP_EVENT_GRAPH:
+      model_graph_add(
+          m, &(struct graph_launch){.first = batch->seq[row],
+                                    .last = batch->seq[row] + batch->signature[row] - 1,
+                                    .executable = batch->function[row],
+                                    .stream = batch->stream[row]});
+      break;
     case PUMP_EVENT_ALLOC:
       alloc_row(m, batch, row);
       break;
@@ -136,6 +169,11 @@ EXPORT void pump_model_apply(struct pump_model *m, struct pump_batch *batch) {
                         (const char *)&batch->payload[batch->payload_begin[row]],
                         batch->payload_bytes[row]);
       break;
+    case PUMP_EVENT_DISCARDED:
+    case PUMP_EVENT_POPULATED:
+    case PUMP_EVENT_DEAD:
+      blocks_row(m, batch, row);
+      break;
     default: /* SYNC, HINT, PROGRESS: nothing that the model has to know */
       break;
     }
@@ -147,6 +185,16 @@ EXPORT void pump_model_device(struct pump_model *m, uint32_t index,
   struct device *device = &m->devices[index & (PUMP_MAX_DEVICES - 1)];
   device->facts = *facts;
   device->known = true;
+}
+
+EXPORT void pump_model_switched(struct pump_model *m) {
+  for (uint32_t i = 0; i < PUMP_MAX_DEVICES; i++) {
+    struct device *device = &m->devices[i];
+    device->short_of_room = false;
+    device->allowance = 0;
+    device->tally.overshoot = 0;
+    device->left_over = model_occupied(device);
+  }
 }
 
 EXPORT void pump_model_decided(struct pump_model *m, uint32_t index, uint32_t is_short,

@@ -18,7 +18,8 @@
  *     missing, soonest first; backward, who is needed last. A block that several streams
  *     wait for counts where it was issued first;
  *   - each device has the list of its idle blocks (there, and needed by nothing), in the
- *     order in which they became idle, which is the order of their last use;
+ *     order in which they became idle, which is the order of their last use; those that
+ *     the program's allocator has taken back (DEAD) stand in front;
  *   - each device has its resident blocks in the driver's own order of eviction, last
  *     migrated (uvm_pmm_gpu.c): `doubted`, all older, before `sure`.
  *
@@ -54,6 +55,17 @@ static void append(struct pump_model *m, struct list *list, int32_t block, bool 
   else
     *next_of(m, list->tail, age) = block;
   list->tail = block;
+}
+
+/* Among the idle. */
+static void prepend_idle(struct pump_model *m, struct list *list, int32_t block) {
+  m->blocks[block].idle_prev = NONE;
+  m->blocks[block].idle_next = list->head;
+  if (list->head == NONE)
+    list->tail = block;
+  else
+    m->blocks[list->head].idle_prev = block;
+  list->head = block;
 }
 
 static void unlink_block(struct pump_model *m, struct list *list, int32_t block, bool age) {
@@ -110,8 +122,16 @@ void model_relist(struct pump_model *m, int32_t block) {
     if (m->ops[b->due_op].due[kind]++ == 0) set_bits(m, b->due_op);
   } else if (kind != DUE_AWAY) {
     b->need = NEED_IDLE;
-    append(m, &device->idle, block, false);
+    if (b->dead)
+      prepend_idle(m, &device->idle, block);
+    else
+      append(m, &device->idle, block, false);
   }
+}
+
+void model_set_dead(struct pump_model *m, int32_t block) {
+  m->blocks[block].dead = true;
+  model_relist(m, block);
 }
 
 /* ---- states --------------------------------------------------------------------- */

@@ -56,6 +56,7 @@ struct block {
   uint8_t state, device;
   uint8_t need;     /* NEED_* */
   uint8_t age_list; /* AGE_* */
+  bool dead;        /* no tensor is there: the first to leave, until it is used again */
 };
 _Static_assert(sizeof(struct block) == 64, "one cache line");
 
@@ -81,7 +82,8 @@ struct device {
   struct pump_model_device facts;
   struct pump_model_tally tally;
   int64_t counts[PUMP_BLOCK_STATES];
-  struct list idle;    /* resident or doubted, not needed: longest unused first */
+  struct list
+      idle; /* resident or doubted, not needed: the dead, then longest unused first */
   struct list sure;    /* resident, migrated longest ago first */
   struct list doubted; /* those of them that were put in doubt; all older */
   int64_t in_flight[PUMP_DIRECTIONS];
@@ -89,6 +91,7 @@ struct device {
   int64_t block_us[PUMP_DIRECTIONS]; /* what a block took lately, microseconds << 8 */
   uint64_t missed;                   /* blocks that came by fault since the last look */
   int64_t faults;                    /* since the last view */
+  int64_t left_over;                 /* since a switch: fewest blocks that took room */
   int64_t allowance;                 /* blocks of room that may be taken without asking */
   bool known, short_of_room;
 };
@@ -101,13 +104,35 @@ struct transfer {
   uint8_t device, direction;
 };
 
+#define GRAPH_LAUNCHES 64 /* followed at once; others are seen to end all at once */
+#define GRAPHS_KNOWN 256
+
+/* A launch of a graph that has not been seen to execute. */
+struct graph_launch {
+  uint64_t first, last; /* numbers of its operations */
+  uint64_t executable;
+  uint64_t began_ns;        /* 0: not yet */
+  uint64_t weight, retired; /* blocks that its operations use, and one for each */
+  uint32_t stream;
+};
+
+struct graph_time {
+  uint64_t executable, duration_ns; /* of its last run */
+};
+
+struct graphs {
+  struct graph_launch launches[GRAPH_LAUNCHES];
+  struct graph_time known[GRAPHS_KNOWN];
+  uint32_t count;
+};
+
 #define GAP_SIZES 4096 /* gaps of up to so many blocks have a list each */
 
 struct pump_model {
   struct pump_model_bounds bounds;
   struct block *blocks;
   int32_t high;                /* blocks at and above this one were never used */
-  int32_t gaps[GAP_SIZES + 1]; /* by size; linked through need_next; [0]: larger ones */
+  int32_t gaps[GAP_SIZES + 1]; /* by size; linked through idle_next; [0]: larger ones */
   int64_t clock;
   struct range ranges[PUMP_MAX_RANGES];
   struct pump_model_totals totals;
@@ -125,6 +150,7 @@ struct pump_model {
   uint32_t unused_transfers[PUMP_MAX_UNDER_WAY];
   uint32_t unused_count;
   uint64_t tickets;
+  struct graphs graphs;
   struct pump_extents *extents;
   struct pump_view scratch;
 };
@@ -134,6 +160,8 @@ struct pump_model {
 void model_set_state(struct pump_model *m, int32_t block, uint32_t state);
 /* Counts or lists the block where its state and its next use say. */
 void model_relist(struct pump_model *m, int32_t block);
+/* Nothing there is worth keeping: of what nothing needs it leaves first. */
+void model_set_dead(struct pump_model *m, int32_t block);
 
 /* Room that blocks take: resident, doubted, on their way in or out. */
 int64_t model_occupied(const struct device *device);
@@ -147,6 +175,10 @@ int64_t model_credit(const struct pump_model *m, const struct device *device, in
 /* ---- transfers (model_transfers.c) ---- */
 
 uint32_t model_slice(const struct pump_model *m, const struct device *device, int way);
+/* Starts what the device misses, soonest first, as far as its allowance goes. Fills
+ * `commands`; returns how many of at most `max`. */
+uint32_t model_use_allowance(struct pump_model *m, uint32_t device,
+                             struct pump_command *commands, uint32_t max);
 
 /* ---- ranges (model_ranges.c) ---- */
 
@@ -166,5 +198,14 @@ struct model_run {
 /* Adds an operation that uses these runs of blocks. */
 void model_op_add(struct pump_model *m, uint64_t seq, uint32_t stream,
                   const struct model_run *runs, uint32_t count);
+/* The first operation of the stream counts as executed; model_retired after the last. */
+void model_retire_head(struct pump_model *m, uint32_t stream);
+void model_retired(struct pump_model *m);
+
+/* ---- graphs (model_graph.c) ---- */
+
+void model_graph_add(struct pump_model *m, const struct graph_launch *launch);
+/* After the operation `seq` was added. */
+void model_graph_weigh(struct pump_model *m, uint64_t seq);
 
 #endif

@@ -131,6 +131,21 @@ EXPORT uint32_t pump_model_start(struct pump_model *m, uint32_t device, uint32_t
   return made;
 }
 
+uint32_t model_use_allowance(struct pump_model *m, uint32_t index,
+                             struct pump_command *commands, uint32_t max) {
+  struct device *device = &m->devices[index];
+  struct pump_view *view = &m->scratch;
+  if (device->allowance <= 0) return 0;
+  int64_t credit = model_credit(m, device, PUMP_TO_GPU);
+  model_missing(m, index, view);
+  uint32_t count = view->missing_count;
+  if (credit < (int64_t)count) count = credit > 0 ? (uint32_t)credit : 0;
+  while (count > 0 && view->missing_room[count - 1] > device->allowance) count--;
+  if (count == 0) return 0;
+  device->allowance -= view->missing_room[count - 1];
+  return pump_model_start(m, index, PUMP_TO_GPU, view->missing, count, commands, max);
+}
+
 /* ---- ending
  * ------------------------------------------------------------------------------ */
 
@@ -179,9 +194,4 @@ EXPORT void pump_model_take_back(struct pump_model *m, const struct pump_command
     struct transfer *transfer = by_ticket(m, commands[i].ticket);
     if (transfer != NULL) finish(m, transfer, PUMP_RESULT_DEAD, 0);
   }
-}
-
-EXPORT uint32_t pump_model_slice(const struct pump_model *m, uint32_t device,
-                                 uint32_t direction) {
-  return model_slice(m, &m->devices[device & (PUMP_MAX_DEVICES - 1)], direction & 1);
 }

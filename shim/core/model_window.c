@@ -119,7 +119,9 @@ static void reclaim(struct pump_model *m) {
  * the overshoot is the policy's to remove. */
 static void settle(struct pump_model *m, struct device *device) {
   int64_t occupied = model_occupied(device);
-  int64_t over = occupied - device->facts.budget;
+  if (occupied < device->left_over) device->left_over = occupied;
+  bool within = device->left_over <= device->facts.budget;
+  int64_t over = occupied - (within ? device->facts.budget : device->left_over);
   if (over > (int64_t)device->tally.overshoot) device->tally.overshoot = (uint64_t)over;
   int64_t excess = occupied - device->facts.capacity;
   struct list *const oldest[] = {&device->doubted, &device->sure};
@@ -181,6 +183,15 @@ EXPORT void pump_model_progress(struct pump_model *m, const uint64_t *executed_s
   after_retiring(m);
 }
 
+void model_retire_head(struct pump_model *m, uint32_t stream) {
+  retire_head(m, &m->streams[stream]);
+}
+
+void model_retired(struct pump_model *m) {
+  drop_idle_streams(m);
+  after_retiring(m);
+}
+
 EXPORT void pump_model_forget_window(struct pump_model *m) {
   for (uint32_t i = 0; i < m->busy_count; i++) retire_stream(m, m->busy[i], UINT64_MAX);
   drop_idle_streams(m);
@@ -238,6 +249,7 @@ static void use_blocks(struct pump_model *m, int32_t first, int32_t count) {
     m->uses[use] = (struct use){.block = block, .op = (int32_t)index, .next = NONE};
     op->uses++;
     b->last_use = (int64_t)op->seq;
+    b->dead = false;
     if (b->last != NONE) {
       m->uses[b->last].next = use;
       b->last = use;

@@ -33,6 +33,8 @@ struct pump_batch {
   uint32_t slot[65536];
   uint32_t generation[65536];
   uint32_t argument[65536]; /* ARGUMENT: byte offset of the pointer in the parameters */
+  uint32_t
+      block_units[65536]; /* ARGUMENT: to the end of the allocator's block; 0: unknown */
   uint64_t offset_bytes[65536];
   uint64_t length_bytes[65536];
   uint8_t access[65536];
@@ -80,6 +82,9 @@ uint64_t pump_core_activity(struct pump_shm *shm);
  * from `seen_activity`, 0 after the timeout. */
 int pump_core_wait(struct pump_shm *shm, uint64_t seen_activity, uint64_t spin_ns,
                    uint64_t timeout_ns);
+
+/* Lets a wait that another thread of this process is in, or its next one, return 1. */
+void pump_core_knock(struct pump_shm *shm);
 
 /* CLOCK_MONOTONIC, as the shim's events carry it. */
 uint64_t pump_core_now_ns(void);

@@ -11,6 +11,7 @@
 
 #define BATCHES_AT_ONCE 8 /* a flood cannot keep the worker from deciding */
 #define REAP_AT_ONCE 64
+#define GUESS_NS 200000 /* between guesses how far the launch of a graph is */
 
 EXPORT int pump_serve_read(struct pump_shm *shm, struct pump_model *model,
                            struct pump_batch *batch) {
@@ -31,6 +32,9 @@ EXPORT void pump_serve_follow(struct pump_shm *shm, struct pump_model *model,
   struct pump_outcome outcomes[REAP_AT_ONCE];
   pump_model_progress(model, &shm->progress[0].executed_seq,
                       sizeof shm->progress[0] / sizeof(uint64_t));
+  if (model->graphs.count != 0)
+    pump_model_graphs(model, &shm->progress[0].executed_seq,
+                      sizeof shm->progress[0] / sizeof(uint64_t), pump_core_now_ns());
   for (uint32_t device = 0; device < PUMP_MAX_DEVICES; device++) {
     if (!model->devices[device].known) continue;
     for (uint32_t way = 0; way < PUMP_DIRECTIONS; way++) {
@@ -44,17 +48,24 @@ EXPORT void pump_serve_follow(struct pump_shm *shm, struct pump_model *model,
   }
 }
 
+/* What finds no room in the ring is as if never started. */
+static uint32_t hand_over(struct pump_shm *shm, struct pump_model *model, uint32_t device,
+                          uint32_t direction, const struct pump_command *commands,
+                          uint32_t made) {
+  if (made == 0) return 0;
+  int pushed = pump_core_submit(shm, device, direction, commands, made);
+  uint32_t given = pushed < 0 ? 0 : (uint32_t)pushed;
+  pump_model_take_back(model, &commands[given], made - given);
+  return given;
+}
+
 EXPORT uint32_t pump_serve_carry_out(struct pump_shm *shm, struct pump_model *model,
                                      uint32_t device, uint32_t direction,
                                      const int64_t *blocks, uint32_t count) {
   struct pump_command commands[PUMP_COMMAND_SLOTS];
   uint32_t made = pump_model_start(model, device, direction, blocks, count, commands,
                                    PUMP_COMMAND_SLOTS);
-  if (made == 0) return 0;
-  int pushed = pump_core_submit(shm, device, direction, commands, made);
-  uint32_t given = pushed < 0 ? 0 : (uint32_t)pushed;
-  pump_model_take_back(model, &commands[given], made - given);
-  return given;
+  return hand_over(shm, model, device, direction, commands, made);
 }
 
 /* ---- before Python wakes ---------------------------------------------------------- */
@@ -67,22 +78,17 @@ static bool anything_allowed(const struct pump_model *model) {
 
 /* Sends for what the device misses, soonest first, as far as the allowance goes. */
 static void use_allowance(struct pump_shm *shm, struct pump_model *model, uint32_t index) {
-  struct device *device = &model->devices[index];
-  struct pump_view *view = &model->scratch;
-  int64_t credit = model_credit(model, device, PUMP_TO_GPU);
-  model_missing(model, index, view);
-  uint32_t count = view->missing_count;
-  if (credit < (int64_t)count) count = credit > 0 ? (uint32_t)credit : 0;
-  while (count > 0 && view->missing_room[count - 1] > device->allowance) count--;
-  if (count == 0) return;
-  device->allowance -= view->missing_room[count - 1];
-  pump_serve_carry_out(shm, model, index, PUMP_TO_GPU, view->missing, count);
+  struct pump_command commands[PUMP_COMMAND_SLOTS];
+  uint32_t made = model_use_allowance(model, index, commands, PUMP_COMMAND_SLOTS);
+  hand_over(shm, model, index, PUMP_TO_GPU, commands, made);
 }
 
 EXPORT int pump_serve_wait(struct pump_shm *shm, struct pump_model *model,
                            struct pump_batch *batch, uint64_t seen_activity,
                            uint64_t spin_ns, uint64_t timeout_ns) {
-  if (pump_core_wait(shm, seen_activity, spin_ns, timeout_ns) == 0) return 0;
+  bool guessing = model->graphs.count != 0;
+  if (guessing && timeout_ns > GUESS_NS) timeout_ns = GUESS_NS;
+  if (pump_core_wait(shm, seen_activity, spin_ns, timeout_ns) == 0) return guessing;
   if (!anything_allowed(model) || pump_core_backlog(shm) == 0) return 1;
   int rows = pump_serve_read(shm, model, batch);
   if (rows <= 0) return rows == 0 ? 1 : rows;

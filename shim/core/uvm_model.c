@@ -76,6 +76,7 @@ uint64_t uvm_host_allocate(struct uvm *uvm, struct uvm_block *block) {
 void uvm_drop(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t block) {
   struct uvm_block *b = &uvm_blocks(uvm)[block];
   uvm->counters.dropped_bytes += uvm_pages_bytes(b->gpu_pages);
+  uvm_host_forget(uvm, block);
   b->gpu_pages = 0;
   b->data_pages = 0;
   b->discard = 0;
@@ -84,9 +85,11 @@ void uvm_drop(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t block) {
 }
 
 /* No dirty tracking: all pages of the head of USED go to the host. */
-static void evict_used(struct uvm *uvm, uint32_t block, struct uvm_victim *out) {
+static void evict_used(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t block,
+                       struct uvm_victim *out) {
   struct uvm_block *b = &uvm_blocks(uvm)[block];
   out->pages = b->gpu_pages;
+  if (hooks && hooks->leave) hooks->leave(hooks->context, block, out->pages);
   out->after_ns = b->ready_ns;
   out->host_ns += uvm_host_allocate(uvm, b);
   b->gpu_pages = 0;
@@ -111,7 +114,7 @@ bool uvm_take_chunk(struct uvm *uvm, const struct gpu_hooks *hooks,
   out->host_ns = uvm_ns(uvm->profile.evict_us);
   uvm_list_remove(uvm, block);
   if (list == GPU_LIST_USED) {
-    evict_used(uvm, block, out);
+    evict_used(uvm, hooks, block, out);
   } else if (list == GPU_LIST_UNUSED) {
     out->after_ns = b->left_ns;
     uvm->counters.evictions_unused++;
@@ -126,10 +129,10 @@ bool uvm_take_chunk(struct uvm *uvm, const struct gpu_hooks *hooks,
 uint64_t uvm_victim_leaves(struct uvm *uvm, const struct uvm_victim *victim,
                            uint64_t earliest_ns) {
   if (victim->pages == 0) return uvm_max(victim->after_ns, earliest_ns);
-  uint64_t left_ns =
-      uvm_link_book(&uvm->d2h, &uvm->h2d, uvm->now_ns,
-                    uvm_max(earliest_ns, victim->after_ns), uvm_pages_bytes(victim->pages),
-                    uvm->profile.copy_d2h_gbps, uvm->profile.duplex_factor);
+  earliest_ns = uvm_host_take(uvm, victim->block, uvm_max(earliest_ns, victim->after_ns));
+  uint64_t left_ns = uvm_link_book(&uvm->d2h, &uvm->h2d, uvm->now_ns, earliest_ns,
+                                   uvm_pages_bytes(victim->pages),
+                                   uvm->profile.copy_d2h_gbps, uvm->profile.duplex_factor);
   uvm_blocks(uvm)[victim->block].left_ns = left_ns;
   return left_ns;
 }
@@ -152,6 +155,7 @@ void uvm_free_block(struct uvm *uvm, uint32_t block, uint64_t *complete_ns) {
     uvm->free_blocks++;
   }
   uvm->counters.freed_bytes += uvm_pages_bytes(b->gpu_pages);
+  uvm_host_forget(uvm, block);
   memset(b, 0, sizeof *b);
   b->previous = b->next = UVM_NO_BLOCK;
 }

@@ -61,6 +61,8 @@
 #define UVM_LIVE 1u
 #define UVM_CPU_MAPPED 2u
 #define UVM_HOST_ALLOCATED 4u
+#define UVM_IN_HOST 16u /* of a limited host: held in its memory */
+#define UVM_ON_FLASH 32u
 #define UVM_UNMAPPED 8u /* from the GPU, by a discard: the next access faults */
 
 struct uvm_block {
@@ -70,6 +72,8 @@ struct uvm_block {
   uint32_t data_pages;
   uint32_t previous;
   uint32_t next;
+  uint32_t host_previous; /* among those that the host holds, if it is limited */
+  uint32_t host_next;
   uint8_t list;
   uint8_t flags;
   uint8_t discard;
@@ -81,6 +85,14 @@ struct uvm_list {
   uint32_t tail;
   uint32_t count;
   uint32_t reserved;
+};
+
+/* The host's memory and what is behind it; room 0: it holds everything. In blocks. */
+struct uvm_host {
+  double flash_read_gbps, flash_write_gbps;
+  uint64_t read_free_ns, write_free_ns;
+  uint32_t room, held;
+  uint32_t oldest, newest;
 };
 
 struct uvm {
@@ -96,6 +108,7 @@ struct uvm {
   uint32_t capacity_blocks;
   uint32_t plain_blocks;
   uint32_t free_blocks;
+  struct uvm_host host;
   struct uvm_list lists[UVM_LISTS]; /* [GPU_LIST_NONE] stays empty */
 };
 
@@ -172,6 +185,14 @@ void uvm_prefetch_out(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t f
                       struct gpu_cost *cost);
 void uvm_cpu_access(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t first,
                     uint32_t count, struct gpu_cost *cost);
+
+/* uvm_flash.c: nothing happens in there while the host holds everything */
+/* Contents come to the host: returns when it has room for them. */
+uint64_t uvm_host_take(struct uvm *uvm, uint32_t block, uint64_t earliest_ns);
+/* Contents return to the GPU: returns when they can be read from the host. */
+uint64_t uvm_host_give(struct uvm *uvm, uint32_t block, uint64_t earliest_ns);
+/* Contents are gone. */
+void uvm_host_forget(struct uvm *uvm, uint32_t block);
 
 /* uvm_check.c: 0, or the number of the broken invariant */
 int uvm_check(const struct uvm *uvm);

@@ -89,7 +89,9 @@ static uint64_t arrive(struct uvm *uvm, const struct arrival *arrival, uint64_t 
   uint64_t room_ns = uvm_victim_leaves(uvm, &arrival->victim, earliest_ns);
   uint64_t ready_ns = room_ns;
   if (arrival->copy_pages != 0)
-    ready_ns = book_in(uvm, uvm_max(room_ns, b->left_ns), arrival->copy_pages, gbps);
+    ready_ns =
+        book_in(uvm, uvm_host_give(uvm, arrival->block, uvm_max(room_ns, b->left_ns)),
+                arrival->copy_pages, gbps);
   if (arrival->populate_pages != 0) {
     double zero_ns =
         (double)uvm_pages_bytes(arrival->populate_pages) / uvm->profile.populate_gbps;
@@ -196,8 +198,10 @@ static uint64_t depart(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t 
   uint64_t end_ns = earliest_ns;
   if (b->discard != 0) uvm_drop(uvm, hooks, block);
   if (b->gpu_pages != 0) {
-    end_ns = book_out(uvm, uvm_max(earliest_ns, b->ready_ns), b->gpu_pages);
+    uint64_t room_ns = uvm_host_take(uvm, block, uvm_max(earliest_ns, b->ready_ns));
+    end_ns = book_out(uvm, room_ns, b->gpu_pages);
     *copied_bytes += uvm_pages_bytes(b->gpu_pages);
+    if (hooks && hooks->leave) hooks->leave(hooks->context, block, b->gpu_pages);
     b->left_ns = end_ns;
     b->gpu_pages = 0;
   } else {

@@ -403,3 +403,48 @@ def test_an_operation_of_ninety_percent_of_the_budget_is_not_too_large() -> None
     script.alloc(0, 18)
     script.copy([(0, 0, 18)])
     assert script.model.totals().larger == 0
+
+
+def test_dead_blocks_leave_before_all_others_until_they_are_used_again() -> None:
+    script = Script(budget=8)
+    blocks = script.alloc(3, 6)
+    for block in range(6):
+        script.execute(script.copy([(3, block, 1)]))
+    assert script.model.view(0).leavers.tolist() == list(blocks)
+    script.send(lib.PUMP_EVENT_DEAD, uses=[(3, 1, 4 * BLOCK, 2 * BLOCK, lib.PUMP_ACCESS_WRITE)])
+    leavers = script.model.view(0).leavers.tolist()
+    assert set(leavers[:2]) == {blocks[4], blocks[5]} and leavers[2:] == list(blocks)[:4]
+    assert script.state(blocks) == [RESIDENT] * 6, "nothing was thrown away"
+    used = script.copy([(3, 5, 1)])
+    assert script.model.view(0).leavers.tolist() == [blocks[4], *blocks[:4], blocks[5]]
+    script.execute(used)
+    assert script.model.view(0).leavers.tolist() == [blocks[4], *blocks[:4], blocks[5]]
+
+
+def test_a_block_that_dies_while_it_is_needed_leaves_first_when_that_has_run() -> None:
+    script = Script(budget=8)
+    blocks = script.alloc(3, 3)
+    needed = script.copy([(3, 0, 3)])
+    uses = [(3, 1, BLOCK + 1, 2 * BLOCK - 1, lib.PUMP_ACCESS_WRITE)]  # one of them whole
+    script.send(lib.PUMP_EVENT_DEAD, uses=uses)
+    script.execute(needed)
+    assert script.model.view(0).leavers.tolist() == [blocks[2], blocks[0], blocks[1]]
+    script.send(lib.PUMP_EVENT_DEAD, uses=[(3, 2, 0, BLOCK, lib.PUMP_ACCESS_WRITE)])  # too late
+    assert script.model.view(0).leavers.tolist()[0] == blocks[2]
+
+
+def test_discarded_blocks_take_no_room_until_they_are_brought_back() -> None:
+    script = Script(budget=8)
+    blocks = script.alloc(3, 6)
+    assert script.state(blocks) == [RESIDENT] * 6
+    script.set_state([blocks[4]], LEAVING)  # on its way: known when it has ended
+    uses = [(3, 1, 2 * BLOCK, 3 * BLOCK, lib.PUMP_ACCESS_WRITE)]
+    script.send(lib.PUMP_EVENT_DISCARDED, uses=uses)
+    assert script.state(blocks) == [RESIDENT, RESIDENT, ABSENT, ABSENT, LEAVING, RESIDENT]
+    uses = [(3, 1, 3 * BLOCK, BLOCK, lib.PUMP_ACCESS_WRITE)]
+    script.send(lib.PUMP_EVENT_POPULATED, uses=uses)
+    assert script.state(blocks) == [RESIDENT, RESIDENT, ABSENT, RESIDENT, LEAVING, RESIDENT]
+    for slot, generation, offset in ((3, 2, 0), (4, 1, 0), (3, 1, 60 * BLOCK)):
+        uses = [(slot, generation, offset, 9 * BLOCK, lib.PUMP_ACCESS_WRITE)]
+        script.send(lib.PUMP_EVENT_DISCARDED, uses=uses)  # of nothing that is known
+    assert script.state(blocks)[0] == RESIDENT

@@ -1,0 +1,250 @@
+/* sim_movers.c - the executors' threads: take, judge, move, report (act_executor.c).
+ *
+ * How many of them work and how many slices each has in flight follows from the very
+ * controller that the shim has (act_adapt.h). Bounds are those of act_context.c and
+ * act_private.h.
+ */
+#include "sim_state.h"
+
+#define FLIGHT_BYTES (64u << 20)
+#define SLICE_BYTES (32u << 20)
+#define SPIN_NS 20000 /* a mover without work stays awake that long */
+
+static const struct pump_adapt_bounds bounds[PUMP_DIRECTIONS] = {
+    [PUMP_TO_GPU] = {.threads_min = 1,
+                     .threads_max = 2,
+                     .threads_first = 1,
+                     .slices_max = SIM_LANES,
+                     .flight_bytes = FLIGHT_BYTES},
+    [PUMP_TO_HOST] = {.threads_min = 2,
+                      .threads_max = SIM_MOVERS,
+                      .threads_first = 3,
+                      .slices_max = 1,
+                      .flight_bytes = FLIGHT_BYTES},
+};
+
+bool sim_movers_init(struct pump_sim *sim) {
+  for (uint32_t way = 0; way < PUMP_DIRECTIONS; way++) {
+    struct sim_direction *direction = &sim->directions[way];
+    direction->adapt = pump_adapt_begin(&bounds[way]);
+    for (uint32_t i = 0; i < SIM_MOVERS * SIM_LANES; i++) {
+      int number = gpu_stream_create(sim->engine, GPU_STREAM_NONBLOCKING);
+      if (number < 0) return false;
+      direction->movers[i / SIM_LANES].lanes[i % SIM_LANES].stream = (uint32_t)number;
+    }
+  }
+  return true;
+}
+
+/* ---- what waits -----------------------------------------------------------------------
+ */
+
+bool sim_movers_push(struct pump_sim *sim, uint32_t way, const struct pump_command *command,
+                     uint64_t visible_ns) {
+  struct sim_direction *direction = &sim->directions[way];
+  if (direction->count == PUMP_COMMAND_SLOTS) return false;
+  bool asleep = direction->flight_slices == 0 && direction->count == 0 &&
+                visible_ns > direction->asleep_since_ns + SPIN_NS;
+  if (asleep) visible_ns += sim->settings.mover_wake_ns;
+  uint32_t at = (direction->head + direction->count++) % PUMP_COMMAND_SLOTS;
+  direction->queue[at] =
+      (struct sim_command){.command = *command, .visible_ns = visible_ns};
+  return true;
+}
+
+static bool command_waits(const struct pump_sim *sim,
+                          const struct sim_direction *direction) {
+  return direction->count > 0 &&
+         direction->queue[direction->head].visible_ns <= sim->now_ns;
+}
+
+void sim_movers_populate(struct pump_sim *sim, uint32_t range) {
+  uint32_t at = (sim->populate_head + sim->populate_count) % (sim->program.range_count + 1);
+  if (sim->populate_count > sim->program.range_count) return;
+  sim->populate[at] = (struct sim_populate){.range = range};
+  sim->populate_count++;
+}
+
+/* Once allocations outgrow the budget the queue empties itself. */
+static bool take_populate(struct pump_sim *sim, struct sim_command *job) {
+  if (sim->allocated_bytes > sim->settings.budget_bytes) sim->populate_count = 0;
+  while (sim->populate_count > 0) {
+    struct sim_populate *entry = &sim->populate[sim->populate_head];
+    const struct pump_sim_range *range = &sim->program.ranges[entry->range];
+    uint64_t left_bytes = range->length_bytes - entry->offset_bytes;
+    if (!sim->live[entry->range] || left_bytes == 0) {
+      sim->populate_head = (sim->populate_head + 1) % (sim->program.range_count + 1);
+      sim->populate_count--;
+      continue;
+    }
+    uint64_t length_bytes = sim_least(left_bytes, SLICE_BYTES);
+    *job = (struct sim_command){.command = {.slot = range->slot,
+                                            .generation = range->generation,
+                                            .offset_bytes = entry->offset_bytes,
+                                            .length_bytes = length_bytes},
+                                .populates = true};
+    entry->offset_bytes += length_bytes;
+    return true;
+  }
+  return false;
+}
+
+/* ---- judging (act_validate.c)
+ * ------------------------------------------------------------ */
+
+static uint64_t last_use(const struct pump_sim *sim, uint32_t index,
+                         const struct pump_command *command) {
+  uint64_t length_bytes = sim->program.ranges[index].length_bytes, newest = 0;
+  uint32_t first = sim_use_slice(length_bytes, command->offset_bytes);
+  uint32_t last =
+      sim_use_slice(length_bytes, command->offset_bytes + command->length_bytes - 1);
+  for (uint32_t i = first; i <= last; i++)
+    newest = sim_most(newest, sim->last_use_seq[index * PUMP_USE_SLICES + i]);
+  return newest;
+}
+
+static uint32_t judge(const struct pump_sim *sim, uint32_t way, uint32_t index,
+                      const struct pump_command *command) {
+  const struct pump_sim_range *range = &sim->program.ranges[index];
+  if (!sim->live[index] || range->generation != command->generation)
+    return PUMP_RESULT_DEAD;
+  /* Who knows less than was issued, by choice, is not told off for it. */
+  if (way == PUMP_TO_HOST && !sim->settings.foresight_run)
+    return last_use(sim, index, command) > command->observed_seq ? PUMP_RESULT_STALE
+                                                                 : PUMP_RESULT_MOVED;
+  if (way == PUMP_TO_HOST || command->needed_by_seq == 0 || command->stream == 0)
+    return PUMP_RESULT_MOVED;
+  return sim->streams[command->stream - 1].executed_seq >= command->needed_by_seq
+             ? PUMP_RESULT_LATE
+             : PUMP_RESULT_MOVED;
+}
+
+/* ---- reporting
+ * ------------------------------------------------------------------------------ */
+
+static void report(struct pump_sim *sim, uint32_t way, const struct sim_command *job,
+                   uint32_t result, uint64_t called_ns) {
+  if (job->populates) return;
+  sim->result.refused[result] += result != PUMP_RESULT_MOVED;
+  if (result == PUMP_RESULT_MOVED) {
+    if (way == PUMP_TO_GPU)
+      sim->result.moved_to_gpu_bytes += job->command.length_bytes;
+    else
+      sim->result.moved_to_host_bytes += job->command.length_bytes;
+  }
+  sim->outcomes[sim->outcome_count++] =
+      (struct pump_outcome){.ticket = job->command.ticket,
+                            .result = result,
+                            .duration_us = (uint32_t)((sim->now_ns - called_ns) / 1000)};
+  sim_worker_stir(sim);
+}
+
+static void finish_oldest(struct pump_sim *sim, uint32_t way, struct sim_mover *mover) {
+  struct sim_direction *direction = &sim->directions[way];
+  struct sim_lane *lane = &mover->lanes[mover->oldest];
+  mover->oldest = (mover->oldest + 1) % SIM_LANES;
+  mover->in_flight--;
+  direction->flight_slices--;
+  direction->flight_bytes -= (uint32_t)lane->job.command.length_bytes;
+  direction->asleep_since_ns = sim->now_ns;
+  struct pump_adapt_sample sample = {.call_ns = lane->returned_ns - lane->called_ns,
+                                     .done_ns = sim->now_ns - lane->returned_ns,
+                                     .bytes = lane->job.command.length_bytes,
+                                     .waiting = lane->waiting,
+                                     .in_flight = lane->in_flight};
+  direction->adapt = pump_adapt_next(direction->adapt, &bounds[way], &sample);
+  report(sim, way, &lane->job, PUMP_RESULT_MOVED, lane->called_ns);
+}
+
+/* ---- moving
+ * ------------------------------------------------------------------------------------ */
+
+static bool has_room(const struct pump_sim *sim, const struct sim_direction *direction,
+                     uint64_t length_bytes) {
+  uint64_t bound = sim_least(sim->settings.budget_bytes / 2, FLIGHT_BYTES);
+  return direction->flight_bytes == 0 || direction->flight_bytes + length_bytes <= bound;
+}
+
+static void submit(struct pump_sim *sim, uint32_t way, struct sim_mover *mover,
+                   const struct sim_command *job, uint32_t index) {
+  struct sim_direction *direction = &sim->directions[way];
+  struct sim_lane *lane = &mover->lanes[(mover->oldest + mover->in_flight) % SIM_LANES];
+  const struct pump_command *command = &job->command;
+  struct gpu_prefetch_call call = {
+      .stream = lane->stream,
+      .first_block = sim->program.ranges[index].first_block +
+                     (uint32_t)(command->offset_bytes / GPU_BLOCK_BYTES),
+      .block_count = (uint32_t)(command->length_bytes / GPU_BLOCK_BYTES),
+      .to_host = way == PUMP_TO_HOST};
+  if (gpu_prefetch_step(sim->engine, sim->now_ns, &sim->hooks, &call) != GPU_OK) {
+    sim->failure = PUMP_SIM_REFUSED;
+    sim->result.failed_step = sim->step;
+    return;
+  }
+  mover->in_flight++;
+  direction->flight_slices++;
+  direction->flight_bytes += (uint32_t)command->length_bytes;
+  mover->free_ns = call.cost.caller_free_ns;
+  sim->result.mover_ns[way] += mover->free_ns - sim->now_ns;
+  lane->job = *job;
+  lane->waiting = direction->count;
+  lane->in_flight = direction->flight_slices;
+  lane->called_ns = sim->now_ns;
+  lane->returned_ns = mover->free_ns;
+  lane->done_ns = sim_most(call.cost.complete_ns, mover->free_ns);
+}
+
+/* Takes one job if there is one and room for it; true if there may be more. */
+static bool start_one(struct pump_sim *sim, uint32_t way, struct sim_mover *mover) {
+  struct sim_direction *direction = &sim->directions[way];
+  struct sim_command job;
+  bool commanded = command_waits(sim, direction);
+  if (commanded) {
+    job = direction->queue[direction->head];
+    if (!has_room(sim, direction, job.command.length_bytes)) return false;
+    direction->head = (direction->head + 1) % PUMP_COMMAND_SLOTS;
+    direction->count--;
+  } else if (way != PUMP_TO_GPU || !has_room(sim, direction, SLICE_BYTES) ||
+             !take_populate(sim, &job)) {
+    return false;
+  }
+  uint32_t index = sim->range_of_slot[job.command.slot];
+  uint32_t result = judge(sim, way, index, &job.command);
+  if (result == PUMP_RESULT_MOVED)
+    submit(sim, way, mover, &job, index);
+  else
+    report(sim, way, &job, result, sim->now_ns);
+  return sim->failure == 0;
+}
+
+void sim_movers_go(struct pump_sim *sim, uint32_t way) {
+  struct sim_direction *direction = &sim->directions[way];
+  for (uint32_t i = 0; i < SIM_MOVERS; i++) {
+    struct sim_mover *mover = &direction->movers[i];
+    while (mover->in_flight > 0 && mover->free_ns <= sim->now_ns &&
+           mover->lanes[mover->oldest].done_ns <= sim->now_ns)
+      finish_oldest(sim, way, mover);
+  }
+  for (uint32_t i = 0; i < direction->adapt.threads; i++) {
+    struct sim_mover *mover = &direction->movers[i];
+    while (mover->free_ns <= sim->now_ns && mover->in_flight < direction->adapt.slices &&
+           start_one(sim, way, mover)) {
+    }
+  }
+}
+
+uint64_t sim_movers_next_ns(const struct pump_sim *sim, uint32_t way) {
+  const struct sim_direction *direction = &sim->directions[way];
+  uint64_t next = GPU_NEVER;
+  for (uint32_t i = 0; i < SIM_MOVERS; i++) {
+    const struct sim_mover *mover = &direction->movers[i];
+    if (mover->free_ns > sim->now_ns) next = sim_least(next, mover->free_ns);
+    if (mover->in_flight > 0)
+      next = sim_least(next, sim_most(mover->lanes[mover->oldest].done_ns, mover->free_ns));
+  }
+  if (direction->count > 0) {
+    uint64_t visible_ns = direction->queue[direction->head].visible_ns;
+    if (visible_ns > sim->now_ns) next = sim_least(next, visible_ns);
+  }
+  return next;
+}

@@ -1,0 +1,262 @@
+/* sim_program.c - the program's thread: issues, waits, allocates and frees. */
+#include "sim_state.h"
+
+/* A marker is due after that many operations, that much time of issue, or that many
+ * bytes touched on a stream: act_progress.c. */
+#define MARKER_OPERATIONS 16
+#define MARKER_NS 200000
+#define MARKER_BYTES (16u * GPU_BLOCK_BYTES)
+
+uint32_t sim_use_slice(uint64_t range_bytes, uint64_t offset_bytes) {
+  uint64_t slice_bytes = (range_bytes + PUMP_USE_SLICES - 1) / PUMP_USE_SLICES;
+  uint64_t slice = offset_bytes / slice_bytes;
+  return slice < PUMP_USE_SLICES ? (uint32_t)slice : PUMP_USE_SLICES - 1;
+}
+
+void sim_program_finished(struct pump_sim *sim, uint32_t index) {
+  const struct pump_sim_step *step = &sim->program.steps[index];
+  struct sim_stream *stream = &sim->streams[step->stream];
+  stream->unfinished--;
+  stream->finished_seq = sim_most(stream->finished_seq, step->seq);
+  sim->unfinished--;
+  if (index >= sim->run_step) sim->run_step = index + 1;
+  sim->result.operations++;
+  if (!sim->marker_behind[index]) return;
+  stream->marked_seq = sim_most(stream->marked_seq, step->seq);
+  uint64_t every = sim->settings.marker_poll_ns, now = gpu_now_ns(sim->engine);
+  sim->poll_ns = sim_least(sim->poll_ns, (now / every + 1) * every);
+}
+
+/* ---- issuing --------------------------------------------------------------------- */
+
+static void touch(struct pump_sim *sim, const struct pump_sim_use *use, uint64_t seq) {
+  uint64_t length_bytes = sim->program.ranges[use->range].length_bytes;
+  uint32_t first = sim_use_slice(length_bytes, use->offset_bytes);
+  uint32_t last = sim_use_slice(length_bytes, use->offset_bytes + use->length_bytes - 1);
+  for (uint32_t i = first; i <= last; i++)
+    sim->last_use_seq[use->range * PUMP_USE_SLICES + i] = seq;
+}
+
+/* The step's uses as blocks; of a discard only blocks that lie wholly inside. */
+static uint32_t blocks_of(struct pump_sim *sim, const struct pump_sim_step *step,
+                          uint64_t *touched_bytes) {
+  bool whole = step->kind == GPU_DISCARD;
+  uint32_t count = 0;
+  for (uint32_t i = 0; i < step->uses; i++) {
+    const struct pump_sim_use *use = &sim->program.uses[step->first_use + i];
+    uint64_t end = use->offset_bytes + use->length_bytes;
+    uint64_t begin_block = use->offset_bytes, end_block = end + GPU_BLOCK_BYTES - 1;
+    if (whole) begin_block += GPU_BLOCK_BYTES - 1, end_block = end;
+    begin_block /= GPU_BLOCK_BYTES;
+    end_block /= GPU_BLOCK_BYTES;
+    if (step->seq != 0) touch(sim, use, step->seq);
+    *touched_bytes += use->length_bytes;
+    if (end_block <= begin_block) continue;
+    sim->scratch_uses[count++] = (struct gpu_use){
+        .first_block = sim->program.ranges[use->range].first_block + (uint32_t)begin_block,
+        .block_count = (uint32_t)(end_block - begin_block),
+        .access = use->access == PUMP_ACCESS_READ ? GPU_READ : GPU_WRITE};
+  }
+  return count;
+}
+
+static void note_marker(struct pump_sim *sim, struct sim_stream *stream,
+                        uint64_t touched_bytes) {
+  stream->since_marker++;
+  stream->touched_bytes += touched_bytes;
+  if (stream->since_marker < MARKER_OPERATIONS && stream->touched_bytes < MARKER_BYTES &&
+      sim->now_ns - stream->marked_ns < MARKER_NS)
+    return;
+  sim->marker_behind[sim->step] = 1;
+  stream->since_marker = 0;
+  stream->touched_bytes = 0;
+  stream->marked_ns = sim->now_ns;
+}
+
+static void begin_wait(struct pump_sim *sim, enum sim_waits waits) {
+  if (sim->waits != waits) sim->wait_began_ns = sim->now_ns;
+  sim->waits = waits;
+}
+
+static void fail(struct pump_sim *sim) {
+  sim->failure = PUMP_SIM_REFUSED;
+  sim->result.failed_step = sim->step;
+}
+
+static void next_step(struct pump_sim *sim) {
+  sim->step++;
+  sim->host_done = false;
+}
+
+static void issue(struct pump_sim *sim, const struct pump_sim_step *step) {
+  struct sim_stream *stream = &sim->streams[step->stream];
+  bool operation = step->seq != 0;
+  if (operation && stream->unfinished >= sim->settings.queue_operations) {
+    begin_wait(sim, SIM_WAITS_QUEUE);
+    return;
+  }
+  uint64_t touched_bytes = 0;
+  struct gpu_operation asked = {.kind = step->kind,
+                                .uses = sim->scratch_uses,
+                                .duration_ns = step->duration_ns,
+                                .length_bytes = step->length_bytes,
+                                .cookie = operation ? (uint64_t)sim->step + 1 : 0,
+                                .discard_kind = GPU_DISCARD_UNMAP};
+  asked.use_count = blocks_of(sim, step, &touched_bytes);
+  if (operation) { /* before it is submitted: it may finish in there */
+    stream->unfinished++;
+    sim->unfinished++;
+    stream->issued_seq = step->seq;
+    note_marker(sim, stream, touched_bytes);
+  }
+  struct gpu_submitted submitted;
+  int result =
+      gpu_submit(sim->engine, sim->now_ns, &sim->hooks, stream->number, &asked, &submitted);
+  if (result == GPU_OK) {
+    next_step(sim);
+    sim_worker_stir(sim);
+    return;
+  }
+  if (operation) {
+    stream->unfinished--;
+    sim->unfinished--;
+  }
+  if (result == GPU_WAIT && submitted.retry_ns != GPU_NEVER) {
+    sim->waits = SIM_RETRIES;
+    sim->program_ns = sim_most(submitted.retry_ns, sim->now_ns + 1);
+    return;
+  }
+  fail(sim);
+}
+
+/* ---- waiting, allocating ----------------------------------------------------------- */
+
+/* What the program learns by waiting, pump learns with it. */
+static void learn(struct pump_sim *sim, uint32_t first, uint32_t end) {
+  for (uint32_t i = first; i < end; i++)
+    sim->streams[i].executed_seq =
+        sim_most(sim->streams[i].executed_seq, sim->streams[i].issued_seq);
+  sim_worker_stir(sim);
+}
+
+static bool is_idle(const struct pump_sim *sim, uint32_t stream) {
+  return (stream == PUMP_SIM_ALL ? sim->unfinished : sim->streams[stream].unfinished) == 0;
+}
+
+static void synchronise(struct pump_sim *sim, const struct pump_sim_step *step) {
+  if (!is_idle(sim, step->stream)) {
+    begin_wait(sim, SIM_WAITS_SYNC);
+    return;
+  }
+  bool all = step->stream == PUMP_SIM_ALL;
+  learn(sim, all ? 0 : step->stream, all ? sim->program.streams : step->stream + 1);
+  sim->syncs_ns[sim->sync_count++] = sim->now_ns;
+  if (step->mark != 0) {
+    struct pump_sim_mark *mark = &sim->marks[sim->mark_count++];
+    mark->time_ns = sim->now_ns;
+    gpu_counters_get(sim->engine, &mark->counters);
+  }
+  next_step(sim);
+}
+
+static void allocate(struct pump_sim *sim, const struct pump_sim_step *step) {
+  const struct pump_sim_range *range = &sim->program.ranges[step->range];
+  uint32_t blocks = (uint32_t)(range->length_bytes / GPU_BLOCK_BYTES);
+  if (gpu_range_create(sim->engine, sim->now_ns, &sim->hooks, range->first_block, blocks) !=
+      GPU_OK) {
+    fail(sim);
+    return;
+  }
+  sim->live[step->range] = 1;
+  sim->range_of_slot[range->slot] = step->range;
+  sim->allocated_bytes += range->length_bytes;
+  next_step(sim);
+  if (sim->model == NULL) return;
+  sim_movers_populate(sim, step->range);
+  sim_worker_judge(sim);
+  sim_worker_stir(sim);
+}
+
+static void release(struct pump_sim *sim, const struct pump_sim_step *step) {
+  if (!is_idle(sim, PUMP_SIM_ALL)) {
+    begin_wait(sim, SIM_WAITS_SYNC);
+    return;
+  }
+  const struct pump_sim_range *range = &sim->program.ranges[step->range];
+  struct gpu_cost cost;
+  sim->live[step->range] = 0;
+  if (gpu_range_destroy(sim->engine, sim->now_ns, &sim->hooks, range->first_block,
+                        (uint32_t)(range->length_bytes / GPU_BLOCK_BYTES),
+                        &cost) != GPU_OK) {
+    fail(sim);
+    return;
+  }
+  sim->allocated_bytes -= range->length_bytes;
+  learn(sim, 0, sim->program.streams);
+  next_step(sim);
+  sim->program_ns = sim_most(sim->now_ns, cost.complete_ns);
+}
+
+/* ---- one step after the other ------------------------------------------------------ */
+
+static void do_step(struct pump_sim *sim) {
+  const struct pump_sim_step *step = &sim->program.steps[sim->step];
+  switch (step->kind) {
+  case PUMP_SIM_SYNC:
+    synchronise(sim, step);
+    return;
+  case PUMP_SIM_ALLOC:
+    allocate(sim, step);
+    return;
+  case PUMP_SIM_FREE:
+    release(sim, step);
+    return;
+  default:
+    issue(sim, step);
+    return;
+  }
+}
+
+static void end_wait(struct pump_sim *sim) {
+  uint64_t waited_ns = sim->now_ns - sim->wait_began_ns;
+  if (sim->waits == SIM_WAITS_QUEUE)
+    sim->result.queue_wait_ns += waited_ns;
+  else if (sim->waits == SIM_WAITS_SYNC)
+    sim->result.sync_wait_ns += waited_ns;
+  sim->waits = SIM_RUNS;
+  sim->program_ns = sim->now_ns;
+}
+
+static bool may_go_on(struct pump_sim *sim) {
+  if (sim->waits == SIM_RUNS) return sim->program_ns <= sim->now_ns;
+  if (sim->waits == SIM_RETRIES) {
+    if (sim->program_ns > sim->now_ns) return false;
+    end_wait(sim);
+    return true;
+  }
+  const struct pump_sim_step *step = &sim->program.steps[sim->step];
+  if (sim->waits == SIM_WAITS_QUEUE) {
+    if (sim->streams[step->stream].unfinished >= sim->settings.queue_operations)
+      return false;
+  } else if (!is_idle(sim, step->kind == PUMP_SIM_SYNC ? step->stream : PUMP_SIM_ALL)) {
+    return false;
+  }
+  end_wait(sim);
+  return true;
+}
+
+void sim_program_go(struct pump_sim *sim) {
+  while (sim->waits != SIM_ENDED && sim->failure == 0 && may_go_on(sim)) {
+    if (sim->step == sim->program.step_count) {
+      sim->waits = SIM_ENDED;
+      return;
+    }
+    if (!sim->host_done) {
+      sim->host_done = true;
+      sim->program_ns = sim->now_ns + sim->program.steps[sim->step].host_ns;
+      continue;
+    }
+    do_step(sim);
+    if (sim->waits == SIM_RUNS) sim->program_ns = sim_most(sim->program_ns, sim->now_ns);
+  }
+}

@@ -1,0 +1,143 @@
+/* sim_state.h - inside of the simulator; see sim.h. */
+#ifndef PUMP_SIM_STATE_H
+#define PUMP_SIM_STATE_H
+
+#include <stdbool.h>
+
+#include "../act_adapt.h"
+#include "model_state.h"
+#include "sim.h"
+
+#define SIM_LANES 8  /* slices that one mover has in flight: PUMP_IN_SLICES_MOST */
+#define SIM_MOVERS 4 /* of a direction: PUMP_OUT_THREADS_MOST */
+
+/* ---- the program's thread (sim_program.c) ---- */
+
+struct sim_stream {
+  uint32_t number; /* in the engine */
+  uint32_t unfinished;
+  uint32_t since_marker;
+  uint64_t touched_bytes, marked_ns;
+  uint64_t issued_seq, finished_seq;
+  uint64_t marked_seq;   /* newest finished operation with a marker behind it */
+  uint64_t executed_seq; /* what pump knows */
+};
+
+enum sim_waits { SIM_RUNS, SIM_WAITS_QUEUE, SIM_WAITS_SYNC, SIM_RETRIES, SIM_ENDED };
+
+/* ---- the movers (sim_movers.c) ---- */
+
+struct sim_command {
+  struct pump_command command;
+  uint64_t visible_ns;
+  bool populates; /* nobody asked for it, nobody is told */
+};
+
+struct sim_lane {
+  struct sim_command job;
+  uint32_t stream;
+  uint32_t waiting, in_flight;
+  uint64_t called_ns, returned_ns, done_ns;
+};
+
+struct sim_mover {
+  struct sim_lane lanes[SIM_LANES];
+  uint32_t oldest, in_flight;
+  uint64_t free_ns; /* in the driver until then */
+};
+
+struct sim_direction {
+  struct sim_mover movers[SIM_MOVERS];
+  struct pump_adapt adapt;
+  struct sim_command queue[PUMP_COMMAND_SLOTS];
+  uint32_t head, count;
+  uint32_t flight_bytes, flight_slices;
+  uint64_t asleep_since_ns;
+};
+
+/* A range that shall be resident before it is used, while everything fits. */
+struct sim_populate {
+  uint32_t range;
+  uint64_t offset_bytes;
+};
+
+struct pump_sim {
+  struct pump_sim_program program;
+  struct pump_sim_settings settings;
+  struct pump_sim_result result;
+  struct gpu_engine *engine;
+  void *engine_memory;
+  struct gpu_hooks hooks;
+  struct pump_model *model;
+  uint64_t now_ns;
+  int failure; /* PUMP_SIM_REFUSED */
+
+  /* program */
+  uint32_t step;
+  bool host_done; /* the time of the host before the step has passed */
+  enum sim_waits waits;
+  uint64_t program_ns, wait_began_ns;
+  uint32_t unfinished; /* operations of all streams */
+  struct sim_stream *streams;
+  struct gpu_use *scratch_uses;
+  uint8_t *marker_behind; /* by step */
+  uint64_t *last_use_seq; /* PUMP_USE_SLICES a range */
+  uint8_t *live;          /* by range */
+  uint64_t allocated_bytes;
+
+  /* worker */
+  struct pump_batch *batch;
+  bool active;
+  uint32_t active_from, told; /* steps */
+  uint32_t run_step;          /* all steps before it have finished, about */
+  uint64_t tick_ns, busy_until_ns, poll_ns;
+  uint32_t naps; /* since anything happened */
+  struct pump_outcome outcomes[PUMP_MAX_UNDER_WAY];
+  uint32_t outcome_count;
+  uint64_t tick_end_ns; /* commands of this tick become visible then */
+
+  struct sim_direction directions[PUMP_DIRECTIONS];
+  struct sim_populate *populate; /* ring of range_count entries */
+  uint32_t populate_head, populate_count;
+  uint32_t *range_of_slot;
+
+  struct pump_sim_mark *marks;
+  uint32_t mark_count, marks_most;
+  uint64_t *syncs_ns;
+  uint32_t sync_count, syncs_most;
+};
+
+static inline uint64_t sim_least(uint64_t a, uint64_t b) {
+  return a < b ? a : b;
+}
+
+static inline uint64_t sim_most(uint64_t a, uint64_t b) {
+  return a > b ? a : b;
+}
+
+/* sim_program.c */
+void sim_program_go(struct pump_sim *sim);
+void sim_program_finished(struct pump_sim *sim, uint32_t step);
+uint32_t sim_use_slice(uint64_t range_bytes, uint64_t offset_bytes);
+
+/* sim_worker.c */
+/* Something happened that the worker can see. */
+void sim_worker_stir(struct pump_sim *sim);
+/* Becomes active where live memory outgrows the budget. */
+void sim_worker_judge(struct pump_sim *sim);
+/* The first half of a tick, up to the decision. */
+void sim_worker_read(struct pump_sim *sim);
+/* Looks at markers; the worker is stirred if they tell something. */
+void sim_worker_poll(struct pump_sim *sim);
+
+/* sim_movers.c */
+bool sim_movers_init(struct pump_sim *sim);
+/* False when the ring is full. */
+bool sim_movers_push(struct pump_sim *sim, uint32_t direction,
+                     const struct pump_command *command, uint64_t visible_ns);
+void sim_movers_populate(struct pump_sim *sim, uint32_t range);
+void sim_movers_go(struct pump_sim *sim, uint32_t direction);
+/* When movers of the direction do something next. */
+uint64_t sim_movers_next_ns(const struct pump_sim *sim, uint32_t direction);
+
+#endif

@@ -1,0 +1,185 @@
+/* sim_worker.c - the worker as pumpd runs it: rows in, progress, and a decision. */
+#include "sim_state.h"
+
+#define SPIN_NS 20000 /* after a tick it stays awake that long: worker.py */
+#define QUIET_NS 1000000
+#define SLEEP_NS 250000000
+#define ALLOWANCE_COMMANDS 64
+
+/* ---- when ------------------------------------------------------------------------- */
+
+void sim_worker_stir(struct pump_sim *sim) {
+  if (sim->model == NULL || !sim->active) return;
+  uint64_t begin_ns = sim_most(sim->now_ns, sim->busy_until_ns);
+  if (sim->now_ns > sim->busy_until_ns + SPIN_NS) begin_ns += sim->settings.wake_ns;
+  sim->tick_ns = sim_least(sim->tick_ns, begin_ns);
+  sim->naps = 0;
+}
+
+void sim_worker_judge(struct pump_sim *sim) {
+  if (sim->active || sim->allocated_bytes <= sim->settings.budget_bytes) return;
+  sim->active = true;
+  sim->active_from = sim->step;
+}
+
+void sim_worker_poll(struct pump_sim *sim) {
+  bool advanced = false;
+  for (uint32_t i = 0; i < sim->program.streams; i++) {
+    struct sim_stream *stream = &sim->streams[i];
+    if (stream->marked_seq <= stream->executed_seq) continue;
+    stream->executed_seq = stream->marked_seq;
+    advanced = true;
+  }
+  sim->poll_ns = GPU_NEVER;
+  if (advanced) sim_worker_stir(sim);
+}
+
+/* ---- rows --------------------------------------------------------------------------- */
+
+static void add_use(const struct pump_sim *sim, const struct pump_sim_use *use) {
+  struct pump_batch *batch = sim->batch;
+  const struct pump_sim_range *range = &sim->program.ranges[use->range];
+  uint32_t i = batch->uses++;
+  batch->slot[i] = range->slot;
+  batch->generation[i] = range->generation;
+  batch->offset_bytes[i] = use->offset_bytes;
+  batch->length_bytes[i] = use->length_bytes;
+  batch->access[i] = (uint8_t)use->access;
+}
+
+static uint32_t begin_row(const struct pump_sim *sim, uint16_t kind) {
+  struct pump_batch *batch = sim->batch;
+  uint32_t row = batch->rows;
+  batch->kind[row] = kind;
+  batch->device[row] = 0;
+  batch->stream[row] = 0;
+  batch->seq[row] = batch->function[row] = batch->signature[row] = 0;
+  batch->time_ns[row] = sim->now_ns;
+  batch->payload_bytes[row] = 0;
+  return row;
+}
+
+static uint16_t event_kind(uint32_t kind) {
+  if (kind == GPU_KERNEL) return PUMP_EVENT_KERNEL;
+  return kind == GPU_MEMSET ? PUMP_EVENT_MEMSET : PUMP_EVENT_COPY;
+}
+
+static void add_range_row(const struct pump_sim *sim, const struct pump_sim_step *step) {
+  const struct pump_sim_range *range = &sim->program.ranges[step->range];
+  bool alloc = step->kind == PUMP_SIM_ALLOC;
+  uint32_t row = begin_row(sim, alloc ? PUMP_EVENT_ALLOC : PUMP_EVENT_FREE);
+  struct pump_sim_use whole = {.length_bytes = range->length_bytes, .range = step->range};
+  sim->batch->function[row] = ((uint64_t)range->first_block + 1) * GPU_BLOCK_BYTES;
+  add_use(sim, &whole);
+}
+
+static void add_operation_row(const struct pump_sim *sim,
+                              const struct pump_sim_step *step) {
+  uint32_t row = begin_row(sim, event_kind(step->kind));
+  sim->batch->seq[row] = step->seq;
+  sim->batch->stream[row] = step->stream + 1;
+  for (uint32_t i = 0; i < step->uses; i++)
+    add_use(sim, &sim->program.uses[step->first_use + i]);
+}
+
+static void apply(struct pump_sim *sim) {
+  struct pump_batch *batch = sim->batch;
+  pump_model_apply(sim->model, batch);
+  batch->rows = batch->uses = batch->payload_used = 0;
+}
+
+/* Turns a step into a row; false where there is none to make of it. */
+static bool add_row(const struct pump_sim *sim, uint32_t index) {
+  const struct pump_sim_step *step = &sim->program.steps[index];
+  if (step->kind == PUMP_SIM_ALLOC || step->kind == PUMP_SIM_FREE)
+    add_range_row(sim, step);
+  else if (step->seq != 0 && index >= sim->active_from)
+    add_operation_row(sim, step);
+  else
+    return false;
+  sim->batch->rows++;
+  sim->batch->use_begin[sim->batch->rows] = sim->batch->uses;
+  return true;
+}
+
+#define BATCH_ROWS (sizeof((struct pump_batch *)0)->seq / sizeof(uint64_t))
+#define BATCH_USES (sizeof((struct pump_batch *)0)->slot / sizeof(uint32_t))
+
+/* Tells the model of all steps before `until`; returns how many rows that made. */
+static uint32_t tell(struct pump_sim *sim, uint32_t until) {
+  uint32_t rows = 0;
+  for (; sim->told < until; sim->told++) {
+    rows += add_row(sim, sim->told);
+    if (sim->batch->rows == BATCH_ROWS ||
+        sim->batch->uses + sim->program.uses_most > BATCH_USES)
+      apply(sim);
+  }
+  if (sim->batch->rows > 0) apply(sim);
+  return rows;
+}
+
+/* The future is told up to the next change of what is live. */
+static uint32_t foreseen(const struct pump_sim *sim) {
+  const struct pump_sim_settings *settings = &sim->settings;
+  uint32_t base = settings->foresight_run ? sim->run_step : sim->step;
+  uint64_t until = base;
+  if (sim->step >= settings->foresight_from) until += settings->foresight;
+  if (until > sim->program.step_count) until = sim->program.step_count;
+  uint32_t end = sim_most(sim->step, sim->told) < until
+                     ? (uint32_t)sim_most(sim->step, sim->told)
+                     : (uint32_t)until;
+  for (; end < until; end++) {
+    uint32_t kind = sim->program.steps[end].kind;
+    if (kind == PUMP_SIM_ALLOC || kind == PUMP_SIM_FREE) break;
+  }
+  return end;
+}
+
+/* ---- a tick -------------------------------------------------------------------------- */
+
+static void take_progress(struct pump_sim *sim) {
+  uint64_t executed[PUMP_MAX_STREAMS];
+  executed[0] = 0;
+  for (uint32_t i = 0; i < sim->program.streams && i + 1 < PUMP_MAX_STREAMS; i++)
+    executed[i + 1] = sim->streams[i].executed_seq;
+  pump_model_progress(sim->model, executed, 1);
+}
+
+static uint32_t push(struct pump_sim *sim, uint32_t direction,
+                     const struct pump_command *commands, uint32_t made,
+                     uint64_t visible_ns) {
+  uint32_t given = 0;
+  while (given < made && sim_movers_push(sim, direction, &commands[given], visible_ns))
+    given++;
+  pump_model_take_back(sim->model, &commands[given], made - given);
+  return given;
+}
+
+/* What serve.c sends for before Python wakes. */
+static void use_allowance(struct pump_sim *sim) {
+  struct pump_command commands[ALLOWANCE_COMMANDS];
+  uint32_t made = model_use_allowance(sim->model, 0, commands, ALLOWANCE_COMMANDS);
+  push(sim, PUMP_TO_GPU, commands, made, sim->now_ns);
+}
+
+void sim_worker_read(struct pump_sim *sim) {
+  uint32_t rows = tell(sim, foreseen(sim));
+  if (rows > 0) use_allowance(sim);
+  take_progress(sim);
+  bool quiet = rows == 0 && sim->outcome_count == 0;
+  pump_model_finish(sim->model, sim->outcomes, sim->outcome_count);
+  sim->outcome_count = 0;
+  sim->result.ticks++;
+  sim->busy_until_ns = sim->now_ns + sim->settings.tick_ns + rows * sim->settings.row_ns;
+  sim->naps = quiet ? sim->naps + 1 : 0;
+  sim->tick_ns = sim->busy_until_ns + (sim->naps < 2 ? QUIET_NS : SLEEP_NS);
+}
+
+uint32_t pump_sim_carry_out(struct pump_sim *sim, uint32_t direction, const int64_t *blocks,
+                            uint32_t count) {
+  struct pump_command commands[PUMP_COMMAND_SLOTS];
+  if (sim->model == NULL || direction >= PUMP_DIRECTIONS) return 0;
+  uint32_t made = pump_model_start(sim->model, 0, direction, blocks, count, commands,
+                                   PUMP_COMMAND_SLOTS);
+  return push(sim, direction, commands, made, sim->busy_until_ns);
+}
