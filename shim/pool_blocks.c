@@ -1,0 +1,435 @@
+/* pool_blocks.c - pieces of segments: found by size, cut, joined, handed out, taken back.
+ *
+ * Plain data under the pool's lock; it calls no driver function and looks at no clock.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "pool_state.h"
+
+#define NODES 256u /* allocated at once */
+#define TABLE (1u << 16)
+
+/* Under pool_lock. Nodes and maps are used again, never given back. */
+static struct pool_piece_node *spare_nodes;
+static struct pump_pool_map *spare_maps;
+static struct pool_piece_node *live_table[TABLE]; /* by base */
+
+static struct pool_piece_node *new_node(void) {
+  if (spare_nodes == NULL) {
+    struct pool_piece_node *nodes = calloc(NODES, sizeof *nodes);
+    if (nodes == NULL) return NULL;
+    for (uint32_t i = 0; i < NODES; i++) {
+      nodes[i].next = spare_nodes;
+      spare_nodes = &nodes[i];
+    }
+  }
+  struct pool_piece_node *node = spare_nodes;
+  spare_nodes = node->next;
+  memset(node, 0, sizeof *node);
+  return node;
+}
+
+static void drop_node(struct pool_piece_node *node) {
+  node->next = spare_nodes;
+  spare_nodes = node;
+}
+
+/* ---- bins ------------------------------------------------------------------- */
+
+static struct pool_bins *bins_of(const struct pool_piece_node *piece) {
+  struct pool_arena *arena = piece->segment->arena;
+  return piece->stream == 0 ? &arena->clean : arena->streams[piece->stream - 1].bins;
+}
+
+static void bin_put(struct pool_piece_node *piece) {
+  struct pool_bins *bins = bins_of(piece);
+  uint32_t kind = piece->segment->kind, bin = pool_bin(piece->length_bytes);
+  struct pool_piece_node **first = &bins->first[kind][bin];
+  piece->prev = NULL;
+  piece->next = *first;
+  if (*first != NULL) (*first)->prev = piece;
+  *first = piece;
+  bins->used[kind][bin / 64] |= 1ull << bin % 64;
+}
+
+static void bin_remove(struct pool_piece_node *piece) {
+  struct pool_bins *bins = bins_of(piece);
+  uint32_t kind = piece->segment->kind, bin = pool_bin(piece->length_bytes);
+  if (piece->prev != NULL)
+    piece->prev->next = piece->next;
+  else
+    bins->first[kind][bin] = piece->next;
+  if (piece->next != NULL) piece->next->prev = piece->prev;
+  if (bins->first[kind][bin] == NULL) bins->used[kind][bin / 64] &= ~(1ull << bin % 64);
+}
+
+static struct pool_piece_node *bin_find(const struct pool_bins *bins, uint32_t kind,
+                                        uint64_t length_bytes) {
+  uint32_t bin = pool_bin(length_bytes), word = bin / 64;
+  uint64_t bits = bins->used[kind][word] & (~0ull << bin % 64);
+  while (bits == 0 && ++word < POOL_BINS / 64) bits = bins->used[kind][word];
+  if (bits == 0) return NULL;
+  return bins->first[kind][word * 64 + (uint32_t)__builtin_ctzll(bits)];
+}
+
+struct pool_piece_node *pool_find_free(struct pool_arena *arena, uint32_t kind,
+                                       uint64_t length_bytes, uint32_t stream) {
+  struct pool_piece_node *clean = bin_find(&arena->clean, kind, length_bytes);
+  struct pool_piece_node *own =
+      bin_find(arena->streams[stream - 1].bins, kind, length_bytes);
+  if (own == NULL || clean == NULL) return own == NULL ? clean : own;
+  return clean->length_bytes < own->length_bytes ? clean : own;
+}
+
+/* ---- what a stream has freed, oldest first ------------------------------------- */
+
+static void queue_put(struct pool_piece_node *piece) {
+  if (piece->stream == 0) return;
+  struct pool_stream *stream = &piece->segment->arena->streams[piece->stream - 1];
+  piece->newer = NULL;
+  piece->older = stream->newest;
+  if (stream->newest != NULL)
+    stream->newest->newer = piece;
+  else
+    stream->oldest = piece;
+  stream->newest = piece;
+}
+
+static void queue_remove(struct pool_piece_node *piece) {
+  if (piece->stream == 0) return;
+  struct pool_stream *stream = &piece->segment->arena->streams[piece->stream - 1];
+  if (piece->older != NULL)
+    piece->older->newer = piece->newer;
+  else
+    stream->oldest = piece->newer;
+  if (piece->newer != NULL)
+    piece->newer->older = piece->older;
+  else
+    stream->newest = piece->older;
+  piece->older = piece->newer = NULL;
+}
+
+/* ---- live pieces by base --------------------------------------------------------- */
+
+static struct pool_piece_node **live_chain(uint64_t base) {
+  return &live_table[base / POOL_UNIT_BYTES * 0x9e3779b97f4a7c15u >> 48];
+}
+
+struct pool_piece_node *pool_live_at(uint64_t base) {
+  struct pool_piece_node *piece = *live_chain(base);
+  while (piece != NULL && piece->base != base) piece = piece->next;
+  return piece;
+}
+
+static void live_put(struct pool_piece_node *piece) {
+  struct pool_piece_node **chain = live_chain(piece->base);
+  piece->next = *chain;
+  *chain = piece;
+}
+
+static void live_remove(struct pool_piece_node *piece) {
+  struct pool_piece_node **link = live_chain(piece->base);
+  while (*link != piece) link = &(*link)->next;
+  *link = piece->next;
+}
+
+/* ---- cutting and joining ----------------------------------------------------------- */
+
+static uint64_t offset_of(const struct pool_piece_node *piece) {
+  return piece->base - piece->segment->base;
+}
+
+/* Cuts the first `length_bytes` off a piece that is in no bin; NULL: memory is short. */
+static struct pool_piece_node *cut(struct pool_piece_node *piece, uint64_t length_bytes) {
+  struct pool_piece_node *front = new_node();
+  if (front == NULL) return NULL;
+  front->base = piece->base;
+  front->length_bytes = length_bytes;
+  front->segment = piece->segment;
+  front->stream = piece->stream;
+  front->order = piece->order;
+  front->before = piece->before;
+  front->after = piece;
+  if (piece->before != NULL)
+    piece->before->after = front;
+  else
+    piece->segment->first = front;
+  piece->before = front;
+  piece->base += length_bytes;
+  piece->length_bytes -= length_bytes;
+  pool_map_begin(piece->segment->map, offset_of(piece), true);
+  return front;
+}
+
+/* Joins a piece with the one behind it; both are in no bin and no queue. */
+static void join(struct pool_piece_node *piece) {
+  struct pool_piece_node *behind = piece->after;
+  pool_map_begin(piece->segment->map, offset_of(behind), false);
+  piece->length_bytes += behind->length_bytes;
+  piece->after = behind->after;
+  if (piece->after != NULL) piece->after->before = piece;
+  if (behind->order > piece->order) piece->order = behind->order;
+  drop_node(behind);
+}
+
+static bool joins(const struct pool_piece_node *neighbour, uint32_t stream) {
+  return neighbour != NULL && !neighbour->live && !neighbour->aside &&
+         (neighbour->stream == stream || neighbour->stream == 0);
+}
+
+static void withdraw(struct pool_piece_node *piece) {
+  bin_remove(piece);
+  queue_remove(piece);
+}
+
+/* Puts a piece that is in no bin among the free ones of piece->stream, joined with its
+ * neighbours as far as that goes. */
+static void put_free(struct pool_piece_node *piece) {
+  if (joins(piece->after, piece->stream)) {
+    withdraw(piece->after);
+    join(piece);
+  }
+  if (joins(piece->before, piece->stream)) {
+    struct pool_piece_node *front = piece->before;
+    withdraw(front);
+    front->stream = piece->stream;
+    join(front);
+    piece = front;
+  }
+  bin_put(piece);
+  queue_put(piece);
+}
+
+/* ---- hand out, take back ------------------------------------------------------------ */
+
+/* Live pieces of each block that the piece reaches into. */
+static void count_pages(const struct pool_piece_node *piece, int change, uint64_t now_ns) {
+  uint64_t first = offset_of(piece) / PUMP_BLOCK_BYTES;
+  uint64_t last = (offset_of(piece) + piece->length_bytes - 1) / PUMP_BLOCK_BYTES;
+  for (uint64_t i = first; i <= last; i++) {
+    struct pool_page *page = &piece->segment->pages[i];
+    page->live += (uint32_t)change;
+    if (page->live == 0) page->freed_ns = now_ns;
+  }
+}
+
+struct pool_piece_node *pool_take(struct pool_piece_node *piece, uint64_t length_bytes,
+                                  uint64_t requested_bytes) {
+  struct pool_arena *arena = piece->segment->arena;
+  struct pool_piece_node *taken = piece;
+  if (piece->length_bytes > length_bytes) {
+    bin_remove(piece);
+    taken = cut(piece, length_bytes);
+    bin_put(piece);
+    if (taken == NULL) return NULL;
+  } else {
+    withdraw(piece);
+  }
+  taken->live = true;
+  taken->requested_bytes = requested_bytes;
+  live_put(taken);
+  count_pages(taken, 1, 0);
+  pool_map_live(taken->segment->map, offset_of(taken), true);
+  arena->used_bytes += taken->length_bytes;
+  if (arena->used_bytes > arena->used_high_bytes)
+    arena->used_high_bytes = arena->used_bytes;
+  return taken;
+}
+
+void pool_give(struct pool_piece_node *piece, uint32_t stream, uint64_t order,
+               uint64_t now_ns) {
+  piece->segment->arena->used_bytes -= piece->length_bytes;
+  live_remove(piece);
+  pool_map_live(piece->segment->map, offset_of(piece), false);
+  count_pages(piece, -1, now_ns);
+  piece->live = false;
+  piece->stream = stream;
+  piece->order = order;
+  put_free(piece);
+}
+
+void pool_clean(struct pool_arena *arena, uint32_t stream, uint64_t order) {
+  struct pool_stream *of = &arena->streams[stream - 1];
+  while (of->oldest != NULL && of->oldest->order <= order) {
+    struct pool_piece_node *piece = of->oldest;
+    withdraw(piece);
+    piece->stream = 0;
+    piece->order = 0;
+    put_free(piece);
+  }
+}
+
+/* ---- quarantine --------------------------------------------------------------------- */
+
+static bool is_dead(const struct pool_page *page, uint64_t before_ns) {
+  return page->live == 0 && page->discarded == 0 && page->freed_ns <= before_ns;
+}
+
+/* The first run of dead blocks that lie wholly in the piece, as offsets in the segment. */
+static bool find_dead(const struct pool_piece_node *piece, uint64_t before_ns,
+                      uint64_t *from, uint64_t *to) {
+  uint64_t begin = offset_of(piece), end = begin + piece->length_bytes;
+  uint64_t first = (begin + PUMP_BLOCK_BYTES - 1) / PUMP_BLOCK_BYTES;
+  uint64_t last = end / PUMP_BLOCK_BYTES;
+  const struct pool_page *pages = piece->segment->pages;
+  while (first < last && !is_dead(&pages[first], before_ns)) first++;
+  *from = first * PUMP_BLOCK_BYTES;
+  while (first < last && is_dead(&pages[first], before_ns)) first++;
+  *to = first * PUMP_BLOCK_BYTES;
+  return *to > *from;
+}
+
+/* Cuts [from, to) out of a clean piece; NULL: memory is short. */
+static struct pool_piece_node *set_aside(struct pool_piece_node *piece, uint64_t from,
+                                         uint64_t to) {
+  bin_remove(piece);
+  if (from > offset_of(piece)) {
+    struct pool_piece_node *front = cut(piece, from - offset_of(piece));
+    if (front != NULL) bin_put(front);
+  }
+  struct pool_piece_node *run = piece;
+  if (from == offset_of(piece) && to - from < piece->length_bytes) {
+    run = cut(piece, to - from);
+    bin_put(piece);
+  } else if (from != offset_of(piece)) {
+    bin_put(piece);
+    return NULL;
+  }
+  if (run != NULL) run->aside = true;
+  return run;
+}
+
+uint32_t pool_set_aside(struct pool_arena *arena, uint64_t before_ns,
+                        struct pool_piece_node **pieces, uint32_t most) {
+  uint32_t count = 0;
+  uint64_t from, to;
+  for (uint32_t kind = 0; kind < POOL_KINDS; kind++)
+    for (uint32_t bin = pool_bin(PUMP_BLOCK_BYTES); bin < POOL_BINS; bin++) {
+      if ((arena->clean.used[kind][bin / 64] >> bin % 64 & 1) == 0) continue;
+      struct pool_piece_node *piece = arena->clean.first[kind][bin], *next;
+      for (; piece != NULL && count < most; piece = next) {
+        next = piece->next;
+        if (!find_dead(piece, before_ns, &from, &to)) continue;
+        struct pool_piece_node *run = set_aside(piece, from, to);
+        if (run == NULL) return count;
+        pieces[count++] = run;
+      }
+    }
+  return count;
+}
+
+void pool_unset_aside(struct pool_piece_node *piece, bool discarded) {
+  struct pool_page *pages = piece->segment->pages;
+  uint64_t first = offset_of(piece) / PUMP_BLOCK_BYTES;
+  for (uint64_t i = 0; discarded && i < piece->length_bytes / PUMP_BLOCK_BYTES; i++)
+    pages[first + i].discarded = 1;
+  piece->aside = false;
+  put_free(piece);
+}
+
+enum pool_wake pool_wake_pages(const struct pool_piece_node *piece, uint64_t complete,
+                               uint64_t number, struct pool_span *span) {
+  uint64_t first = offset_of(piece) / PUMP_BLOCK_BYTES, from = UINT64_MAX, to = 0;
+  uint64_t last = (offset_of(piece) + piece->length_bytes - 1) / PUMP_BLOCK_BYTES;
+  uint64_t newest = 0;
+  for (uint64_t i = first; i <= last; i++) {
+    struct pool_page *page = &piece->segment->pages[i];
+    if (page->awake > newest) newest = page->awake;
+    if (page->discarded == 0) continue;
+    page->discarded = 0;
+    page->awake = number;
+    if (from == UINT64_MAX) from = i;
+    to = i + 1;
+  }
+  if (from == UINT64_MAX) {
+    span->number = newest;
+    return newest > complete ? POOL_WAKING : POOL_AWAKE;
+  }
+  *span = (struct pool_span){.number = number,
+                             .begin = piece->segment->base + from * PUMP_BLOCK_BYTES,
+                             .offset_bytes = from * PUMP_BLOCK_BYTES,
+                             .length_bytes = (to - from) * PUMP_BLOCK_BYTES};
+  return POOL_ASLEEP;
+}
+
+/* ---- segments --------------------------------------------------------------------------
+ */
+
+bool pool_segment_idle(const struct pool_segment *segment) {
+  const struct pool_piece_node *piece = segment->first;
+  return piece->after == NULL && !piece->live && !piece->aside && piece->stream == 0;
+}
+
+/* An empty map for `words` words of begins; NULL: memory is short. */
+static struct pump_pool_map *new_map(uint32_t words) {
+  for (struct pump_pool_map **link = &spare_maps; *link != NULL; link = &(*link)->next) {
+    struct pump_pool_map *map = *link;
+    if (map->room < words || map->room / 2 > words) continue;
+    *link = map->next;
+    PUMP_STORE(&map->words, words);
+    return map;
+  }
+  return pool_map_new(words);
+}
+
+int pool_segment_open(struct pool_segment *segment) {
+  uint64_t units = segment->length_bytes / POOL_UNIT_BYTES;
+  segment->pages = calloc(segment->length_bytes / PUMP_BLOCK_BYTES, sizeof *segment->pages);
+  segment->map = new_map((uint32_t)(units / 64));
+  struct pool_piece_node *piece = new_node();
+  if (segment->pages == NULL || segment->map == NULL || piece == NULL) {
+    free(segment->pages);
+    if (piece != NULL) drop_node(piece);
+    if (segment->map != NULL) {
+      segment->map->next = spare_maps;
+      spare_maps = segment->map;
+    }
+    return -ENOMEM;
+  }
+  piece->base = segment->base;
+  piece->length_bytes = segment->length_bytes;
+  piece->segment = segment;
+  segment->first = piece;
+  pool_map_begin(segment->map, 0, true);
+  struct pool_arena *arena = segment->arena;
+  segment->next = arena->segments;
+  arena->segments = segment;
+  arena->reserved_bytes += segment->length_bytes;
+  if (arena->reserved_bytes > arena->reserved_high_bytes)
+    arena->reserved_high_bytes = arena->reserved_bytes;
+  bin_put(piece);
+  return 0;
+}
+
+void pool_segment_close(struct pool_segment *segment) {
+  struct pool_arena *arena = segment->arena;
+  while (segment->first != NULL) {
+    struct pool_piece_node *piece = segment->first;
+    segment->first = piece->after;
+    pool_map_begin(segment->map, offset_of(piece), false);
+    pool_map_live(segment->map, offset_of(piece), false);
+    if (piece->live) {
+      arena->used_bytes -= piece->length_bytes;
+      live_remove(piece);
+    } else if (!piece->aside) {
+      withdraw(piece);
+    }
+    drop_node(piece);
+  }
+  struct pool_segment **link = &arena->segments;
+  while (*link != segment) link = &(*link)->next;
+  *link = segment->next;
+  arena->reserved_bytes -= segment->length_bytes;
+  segment->map->next = spare_maps;
+  spare_maps = segment->map;
+  free(segment->pages);
+  free(segment);
+}
+
+void pool_blocks_reset(void) {
+  memset(live_table, 0, sizeof live_table);
+  spare_nodes = NULL; /* a forked parent's stay with its copies */
+  spare_maps = NULL;
+}

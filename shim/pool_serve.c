@@ -1,0 +1,320 @@
+/* pool_serve.c - allocate and free in stream order, and the ends of streams and contexts.
+ *
+ * What a request goes through: a piece that its stream may use at once; one that has
+ * become free to all meanwhile; a new segment; and, when memory is out, one that another
+ * stream has freed but not yet reached, behind which the stream is made to wait (as the
+ * driver's own pools do). Only then it is refused.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "act.h"
+#include "observe_rules.h"
+#include "pool_state.h"
+
+/* Other threads may take what one has asked the driver for. */
+#define GROW_ATTEMPTS 16
+
+pthread_mutex_t pool_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct pool_arena *arenas[POOL_ARENAS]; /* under pool_lock; used again */
+
+struct pool_arena *pool_arena_of(CUmemoryPool pool, CUcontext context, uint32_t device,
+                                 bool make) {
+  struct pool_arena *unused = NULL;
+  for (uint32_t i = 0; i < POOL_ARENAS; i++) {
+    if (arenas[i] == NULL) {
+      if (unused != NULL || !make) break;
+      unused = arenas[i] = calloc(1, sizeof **arenas);
+      break;
+    }
+    if (arenas[i]->context == NULL) unused = arenas[i];
+    if (arenas[i]->context == context && arenas[i]->pool == pool) return arenas[i];
+  }
+  if (!make || unused == NULL) return NULL;
+  unused->pool = pool;
+  unused->context = context;
+  unused->device = device;
+  return unused;
+}
+
+struct pool_arena *pool_arena_at(uint32_t i) {
+  return arenas[i];
+}
+
+uint64_t pool_trim_device(uint32_t device, bool all) {
+  uint64_t given_bytes = 0;
+  for (uint32_t i = 0; i < POOL_ARENAS && arenas[i] != NULL; i++) {
+    struct pool_arena *arena = arenas[i];
+    if (arena->context == NULL || arena->device != device) continue;
+    if (!all && arena->pool != NULL) continue;
+    pool_cover_all(arena);
+    pool_poll(arena);
+    if (all) pool_dead_finish(&arena->dead);
+    given_bytes += pool_trim(arena, 0);
+  }
+  return given_bytes;
+}
+
+/* ---- allocate ------------------------------------------------------------------- */
+
+struct request {
+  struct pool_arena *arena;
+  uint32_t stream, kind;
+  uint64_t length_bytes, requested_bytes;
+};
+
+static struct pool_piece_node *take(const struct request *request) {
+  struct pool_piece_node *piece =
+      pool_find_free(request->arena, request->kind, request->length_bytes, request->stream);
+  return piece == NULL ? NULL
+                       : pool_take(piece, request->length_bytes, request->requested_bytes);
+}
+
+/* What another stream has freed: makes `handle` wait until that stream gets there. An
+ * event must have been recorded behind it. */
+static struct pool_piece_node *borrow(const struct request *request, CUstream handle) {
+  struct pool_arena *arena = request->arena;
+  if (!PUMP_HAS(cuStreamWaitEvent)) return NULL;
+  for (uint32_t i = 0; i < arena->streams_used; i++) {
+    struct pool_stream *other = &arena->streams[i];
+    if (!other->used) continue;
+    struct pool_piece_node *piece =
+        pool_find_free(arena, request->kind, request->length_bytes, i + 1);
+    if (piece == NULL || piece->stream != i + 1 || piece->order > other->covered) continue;
+    for (uint32_t e = 0; e < other->events_count; e++) {
+      const struct pool_event *event =
+          &other->events[(other->events_first + e) & (POOL_EVENTS - 1)];
+      if (event->order < piece->order) continue;
+      if (pump_real.cuStreamWaitEvent(handle, event->event, 0) != CUDA_SUCCESS) return NULL;
+      return pool_take(piece, request->length_bytes, request->requested_bytes);
+    }
+  }
+  return NULL;
+}
+
+/* The lock is held, and released while the driver is asked for more. */
+static struct pool_piece_node *obtain(struct request *request, struct pump_at at,
+                                      int *why) {
+  struct pool_piece_node *piece = take(request);
+  *why = 0;
+  if (piece != NULL) return piece;
+  pool_poll(request->arena);
+  piece = take(request);
+  if (piece != NULL) return piece;
+  for (int attempt = 0; piece == NULL && *why == 0 && attempt < GROW_ATTEMPTS; attempt++) {
+    *why = pool_grow(request->arena, request->kind, request->length_bytes);
+    /* Others may have taken the stream's entry, have freed as well, or have been faster. */
+    request->stream = pool_stream_number(request->arena, at);
+    if (request->stream == 0) *why = -EAGAIN;
+    if (request->stream != 0) piece = take(request);
+  }
+  if (piece == NULL && *why == 0) *why = -EAGAIN;
+  if (piece == NULL && *why == -ENOMEM) piece = borrow(request, at.stream);
+  return piece;
+}
+
+/* In a bracket. */
+static bool allocate(CUdeviceptr *address, uint64_t bytes, CUmemoryPool pool,
+                     struct pump_at at, CUcontext context, uint32_t device,
+                     CUresult *result) {
+  int why = -EAGAIN;
+  struct pool_piece_node *piece = NULL;
+  struct request request = {.length_bytes = pool_round(bytes), .requested_bytes = bytes};
+  request.kind = request.length_bytes < POOL_LARGE_BYTES ? 0 : 1;
+  pthread_mutex_lock(&pool_lock);
+  request.arena = pool_arena_of(pool, context, device, true);
+  if (request.arena != NULL) request.stream = pool_stream_number(request.arena, at);
+  if (request.stream != 0) piece = obtain(&request, at, &why);
+  enum pool_wake wake = POOL_AWAKE;
+  struct pool_span span;
+  uint32_t slot = 0;
+  if (piece != NULL) {
+    *address = piece->base;
+    slot = piece->segment->slot;
+    wake = pool_wake_begin(request.arena, piece, &span);
+  }
+  pthread_mutex_unlock(&pool_lock);
+  /* What cannot be woken stays with nobody, for good: the driver has to serve. */
+  if (wake != POOL_AWAKE && !pool_wake_end(request.arena, wake, slot, &span, at.stream))
+    return false;
+  if (piece == NULL && why == -ENOMEM) pump_limit_explain(device, request.length_bytes);
+  *result = piece == NULL ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+  return piece != NULL || why == -ENOMEM;
+}
+
+bool pump_pool_allocate(CUdeviceptr *address, size_t bytes, CUmemoryPool pool,
+                        struct pump_at at, CUresult *result) {
+  CUcontext context = NULL;
+  /* A library that needs device memory for sharing does not ask a plain pool for it, so of
+   * the rules only the size's counts here. */
+  if (address == NULL || bytes == 0 || bytes > POOL_MOST_BYTES || pump_rule_by_size(bytes))
+    return false;
+  int device = pump_current_device(&context);
+  if (device < 0 || context == NULL || !pump_device_converts((uint32_t)device))
+    return false;
+  struct pump_bracket bracket = pump_bracket_open();
+  bool served = !pump_capturing(at.stream) && pump_pool_serves(&pool, (uint32_t)device) &&
+                allocate(address, bytes, pool, at, context, (uint32_t)device, result);
+  pump_bracket_close(bracket);
+  return served;
+}
+
+/* ---- free ---------------------------------------------------------------------------- */
+
+static bool in_pool(uint64_t address) {
+  struct pump_hit hit;
+  return pump_range_lookup(address, &hit) && hit.pool != NULL;
+}
+
+/* Under the lock: the stream that has not come to the free before this one, 0: none. That
+ * its last owner is done with a block tells nothing of the one before, should the last
+ * not have used it. */
+static uint32_t earlier_owner(const struct pool_piece_node *piece) {
+  if (piece->stream == 0) return 0;
+  const struct pool_stream *by = &piece->segment->arena->streams[piece->stream - 1];
+  return by->used && piece->order > by->completed ? piece->stream : 0;
+}
+
+/* The number of a new free; of a stream that is gone its last: no event will follow. */
+static uint64_t next_order(struct pool_stream *stream) {
+  return stream->gone ? stream->frees : ++stream->frees;
+}
+
+/* Under the lock: takes the block back, or answers for what is no block. */
+static CUresult give(uint64_t address, struct pump_at *at, struct pool_arena **arena,
+                     uint32_t *stream) {
+  struct pool_piece_node *piece = pool_live_at(address);
+  if (piece == NULL) return CUDA_ERROR_INVALID_VALUE;
+  *arena = piece->segment->arena;
+  *stream = at == NULL ? earlier_owner(piece) : pool_stream_number(*arena, *at);
+  if (at != NULL && *stream == 0) return CUDA_ERROR_NOT_READY;
+  uint64_t order = *stream == 0 ? 0 : next_order(&(*arena)->streams[*stream - 1]);
+  pool_give(piece, *stream, order, pump_now_ns());
+  return CUDA_SUCCESS;
+}
+
+static CUresult give_locked(uint64_t address, struct pump_at *at, struct pool_arena **arena,
+                            uint32_t *stream) {
+  pthread_mutex_lock(&pool_lock);
+  CUresult result = give(address, at, arena, stream);
+  pthread_mutex_unlock(&pool_lock);
+  return result;
+}
+
+/* On a stream that cannot be kept account of (of another context, or one too many) there
+ * is no event to be had: its work is waited for. */
+static CUresult give_waiting(uint64_t address, struct pump_at at) {
+  struct pool_arena *arena;
+  uint32_t stream;
+  CUresult result = pump_real.cuStreamSynchronize(at.stream);
+  return result == CUDA_SUCCESS ? give_locked(address, NULL, &arena, &stream) : result;
+}
+
+bool pump_pool_free_ordered(CUdeviceptr address, struct pump_at at, CUresult *result) {
+  struct pool_arena *arena;
+  uint32_t stream;
+  if (!in_pool(address)) return false;
+  struct pump_bracket bracket = pump_bracket_open();
+  if (pump_capturing(at.stream)) { /* only what a graph has allocated can be freed there */
+    *result = CUDA_ERROR_INVALID_VALUE;
+  } else {
+    *result = give_locked(address, &at, &arena, &stream);
+    if (*result == CUDA_SUCCESS) pool_cover(arena, stream, at.stream, false);
+    if (*result == CUDA_ERROR_NOT_READY) *result = give_waiting(address, at);
+  }
+  pump_bracket_close(bracket);
+  return true;
+}
+
+bool pump_pool_free_now(CUdeviceptr address, CUresult *result) {
+  struct pool_arena *arena;
+  uint32_t stream;
+  if (!in_pool(address)) return false;
+  *result = give_locked(address, NULL, &arena, &stream);
+  return true;
+}
+
+uint64_t pump_pool_relieve(uint32_t device) {
+  struct pump_bracket bracket = pump_bracket_open();
+  pthread_mutex_lock(&pool_lock);
+  uint64_t given_bytes = pool_trim_device(device, true);
+  pthread_mutex_unlock(&pool_lock);
+  pump_bracket_close(bracket);
+  return given_bytes;
+}
+
+/* ---- what is known of an address ----------------------------------------------------- */
+
+int pump_pool_piece(uint64_t address, uint64_t *base, uint64_t *length_bytes) {
+  struct pump_hit hit;
+  if (!pump_range_lookup(address, &hit) || hit.pool == NULL) return 0;
+  struct pool_piece piece = pool_map_piece(hit.pool, address - hit.base);
+  *base = hit.base + piece.offset_bytes;
+  *length_bytes = piece.length_bytes;
+  return piece.live ? PUMP_POOL_PIECE_LIVE : PUMP_POOL_PIECE_FREE;
+}
+
+bool pump_pool_find(uint64_t address, struct pump_pool_block *block) {
+  uint64_t base, length_bytes;
+  if (pump_pool_piece(address, &base, &length_bytes) != PUMP_POOL_PIECE_LIVE) return false;
+  pthread_mutex_lock(&pool_lock);
+  const struct pool_piece_node *piece = pool_live_at(base);
+  if (piece != NULL)
+    *block = (struct pump_pool_block){.base = piece->base,
+                                      .requested_bytes = piece->requested_bytes,
+                                      .pool = piece->segment->arena->pool};
+  pthread_mutex_unlock(&pool_lock);
+  return piece != NULL;
+}
+
+/* ---- ends ---------------------------------------------------------------------------- */
+
+/* Ends the account of a stream in one arena; what it freed gets its last event. */
+static void end_stream(struct pool_arena *arena, struct pump_at at) {
+  for (uint32_t i = 0; i < arena->streams_used; i++) {
+    struct pool_stream *stream = &arena->streams[i];
+    if (!stream->used || stream->gone || stream->handle != at.stream) continue;
+    pthread_mutex_unlock(&pool_lock);
+    if (!pump_capturing(at.stream)) pool_cover(arena, i + 1, at.stream, true);
+    pthread_mutex_lock(&pool_lock);
+    stream->gone = true;
+    arena->streams_live--;
+    return;
+  }
+}
+
+void pump_pool_stream_ends(CUstream handle) {
+  if ((uintptr_t)handle <= (uintptr_t)CU_STREAM_PER_THREAD) return;
+  struct pump_bracket bracket = pump_bracket_open();
+  pthread_mutex_lock(&pool_lock);
+  for (uint32_t i = 0; i < POOL_ARENAS && arenas[i] != NULL; i++)
+    if (arenas[i]->context != NULL) end_stream(arenas[i], pump_at(handle, false));
+  pthread_mutex_unlock(&pool_lock);
+  pump_bracket_close(bracket);
+}
+
+static void drop_arena(struct pool_arena *arena) {
+  pool_dead_forget(&arena->dead);
+  while (arena->segments != NULL) pool_segment_close(arena->segments);
+  for (uint32_t i = 0; i < arena->streams_used; i++) free(arena->streams[i].bins);
+  free(arena->spare); /* the events have gone with the context */
+  memset(arena, 0, sizeof *arena);
+}
+
+void pump_pool_context_gone(CUcontext context) {
+  pthread_mutex_lock(&pool_lock);
+  for (uint32_t i = 0; i < POOL_ARENAS && arenas[i] != NULL; i++)
+    if (arenas[i]->context == context) drop_arena(arenas[i]);
+  pthread_mutex_unlock(&pool_lock);
+}
+
+void pump_pool_reset(void) {
+  memset(arenas, 0, sizeof arenas);
+  pool_blocks_reset();
+}
+
+void pump_pool_fork_child(void) {
+  pthread_mutex_init(&pool_lock, NULL);
+  pool_dead_fork_child();
+}

@@ -1,0 +1,219 @@
+/* pool_state.h - inside of the pool; see pool.h.
+ *
+ * DESIGN. One lock guards everything here; it is never held across a driver call that
+ * may wait. Threads of the program take it for some hundred nanoseconds.
+ *
+ *   arena     one of the driver's pools in one context, as far as we stand in for it
+ *   segment   one managed allocation of the arena; a range of the shared table
+ *   piece     a part of a segment: live (handed out) or free; together they are all of it
+ *   stream    a stream on which something of the arena was freed or allocated
+ *
+ * Who may be given a free piece. One that was freed on a stream belongs to that stream:
+ * what it does next comes after everything that it did before. To everybody else it is
+ * free (clean: stream 0) once an event that was recorded behind the free has completed.
+ * Frees of a stream are numbered, and an event covers all numbers up to the one at which
+ * it was recorded. Where only one stream is in use nobody waits for these events, so
+ * they are few; with several, every free has one.
+ *
+ * Neighbours that are free are joined at once if they belong to the same stream, and a
+ * clean one joins its neighbour's stream: the whole is then as late as its last part.
+ */
+#ifndef PUMP_POOL_STATE_H
+#define PUMP_POOL_STATE_H
+
+#include "pool.h"
+#include "pool_map.h"
+
+#define POOL_ARENAS 64u
+#define POOL_STREAMS 256u  /* of one arena; those beyond are served by the driver */
+#define POOL_EVENTS 64u    /* of one stream, recorded and not complete; a power of two */
+#define POOL_KINDS 2u      /* small, large */
+#define POOL_DEAD_MOST 32u /* pieces in quarantine at once */
+
+/* While one stream alone is in use an event is recorded after so many frees, or so long
+ * after the last one. */
+#define POOL_EVENT_FREES 16u
+#define POOL_EVENT_NS 1000000u
+
+struct pool_piece_node {
+  uint64_t base, length_bytes;
+  uint64_t requested_bytes; /* live */
+  struct pool_segment *segment;
+  struct pool_piece_node *before, *after; /* neighbours in the segment */
+  struct pool_piece_node *next, *prev;    /* in its bin; live: `next` in the table */
+  struct pool_piece_node *older, *newer;  /* among what its stream has freed */
+  /* Of its last free: number of the stream in the arena, 0 when clean, and of the free on
+   * that stream. A live one keeps them: who has not used it has not waited either. */
+  uint64_t order;
+  uint32_t stream;
+  bool live;
+  bool aside; /* in quarantine: free, in no bin */
+};
+
+struct pool_bins {
+  uint64_t used[POOL_KINDS][POOL_BINS / 64];
+  struct pool_piece_node *first[POOL_KINDS][POOL_BINS];
+};
+
+/* A block of the address space (2 MiB). */
+struct pool_page {
+  uint32_t live;      /* live pieces that reach into it */
+  uint32_t discarded; /* 1: to be woken before it is handed out */
+  uint64_t freed_ns;  /* when the last of them was freed */
+  uint64_t awake;     /* number of the awakening that brought it back; 0: none */
+};
+
+struct pool_segment {
+  uint64_t base, length_bytes;
+  struct pool_arena *arena;
+  struct pool_segment *next;
+  struct pool_piece_node *first;
+  struct pump_pool_map *map;
+  struct pool_page *pages;
+  uint32_t slot, kind;
+};
+
+struct pool_event {
+  CUevent event;
+  uint64_t order; /* of the newest free that it covers */
+};
+
+struct pool_stream {
+  bool used, gone;                    /* gone: destroyed, its frees are not all complete */
+  CUstream handle;                    /* never NULL: CU_STREAM_LEGACY */
+  uint64_t thread;                    /* whose default stream; 0: any thread's */
+  uint64_t frees, covered, completed; /* numbers of frees */
+  uint64_t covered_ns;
+  struct pool_bins *bins;
+  struct pool_piece_node *oldest, *newest; /* what it freed and nobody has taken */
+  struct pool_event events[POOL_EVENTS];
+  uint32_t events_first, events_count;
+};
+
+/* Dead memory of an arena (pool_dead.c). */
+struct pool_dead {
+  CUstream stream; /* ours; NULL: nothing was ever discarded */
+  CUevent done;    /* behind the latest discard */
+  CUevent awake;   /* behind the latest awakening */
+  uint64_t awake_marked, awake_recorded, awake_complete; /* numbers of awakenings */
+  uint64_t tick_ns;
+  bool broken;
+  bool submitted; /* what lies in quarantine has been discarded, up to `done` */
+  uint32_t count; /* pieces in quarantine */
+  struct pool_piece_node *pieces[POOL_DEAD_MOST];
+};
+
+struct pool_span {
+  uint64_t begin, offset_bytes, length_bytes;
+  uint64_t number; /* of the awakening that brings all of it */
+};
+enum pool_wake { POOL_AWAKE, POOL_WAKING, POOL_ASLEEP };
+
+struct pool_arena {
+  CUmemoryPool pool; /* NULL: destroyed, lives on for what is still out */
+  CUcontext context; /* NULL: unused */
+  uint32_t device;
+  uint32_t streams_used; /* entries of `streams` ever used */
+  uint32_t streams_live;
+  uint64_t reserved_bytes, reserved_high_bytes; /* of segments */
+  uint64_t used_bytes, used_high_bytes;         /* of live blocks */
+  struct pool_segment *segments;
+  struct pool_bins clean;
+  struct pool_stream streams[POOL_STREAMS]; /* number - 1 */
+  CUevent *spare;                           /* events that are not recorded */
+  uint32_t spare_count, spare_room;
+  struct pool_dead dead;
+};
+
+extern pthread_mutex_t pool_lock;
+
+/* ---- pieces (pool_blocks.c), under the lock ---------------------------------- */
+
+/* A piece of `kind` of at least `length_bytes` (rounded) that `stream` (number) may use
+ * now, the shortest of its own and the clean ones; NULL: none. */
+struct pool_piece_node *pool_find_free(struct pool_arena *arena, uint32_t kind,
+                                       uint64_t length_bytes, uint32_t stream);
+/* Hands `length_bytes` of a free piece out; the rest stays free. NULL: memory is short. */
+struct pool_piece_node *pool_take(struct pool_piece_node *piece, uint64_t length_bytes,
+                                  uint64_t requested_bytes);
+/* Takes a live piece back as number `order` of `stream`'s frees, or clean (stream 0). */
+void pool_give(struct pool_piece_node *piece, uint32_t stream, uint64_t order,
+               uint64_t now_ns);
+/* What `stream` has freed up to number `order` becomes clean. */
+void pool_clean(struct pool_arena *arena, uint32_t stream, uint64_t order);
+/* The live piece that begins at `base`, or NULL. */
+struct pool_piece_node *pool_live_at(uint64_t base);
+/* The segment's only piece is free and clean. */
+bool pool_segment_idle(const struct pool_segment *segment);
+/* Makes one clean piece of a new segment (base, length, arena and kind given), and puts
+ * it into the arena; -ENOMEM. */
+int pool_segment_open(struct pool_segment *segment);
+/* Takes a segment out of its arena, whatever is in it. Its map lives on. */
+void pool_segment_close(struct pool_segment *segment);
+/* Sets clean pieces aside, cut to whole blocks that were freed before `before_ns` and are
+ * not discarded; how many of at most `most`. */
+uint32_t pool_set_aside(struct pool_arena *arena, uint64_t before_ns,
+                        struct pool_piece_node **pieces, uint32_t most);
+void pool_unset_aside(struct pool_piece_node *piece, bool discarded);
+/* What a piece that was just handed out needs: ASLEEP: its discarded blocks, now marked as
+ * awakening `number`, lie in `span`; WAKING: one of its blocks is on its way, by an
+ * awakening after number `complete`. */
+enum pool_wake pool_wake_pages(const struct pool_piece_node *piece, uint64_t complete,
+                               uint64_t number, struct pool_span *span);
+void pool_blocks_reset(void);
+
+/* ---- streams (pool_streams.c), under the lock ---------------------------------- */
+
+/* Number of the stream in the arena; 0: the table is full, or it is of another context.
+ * In a bracket. */
+uint32_t pool_stream_number(struct pool_arena *arena, struct pump_at at);
+/* Looks which events are complete, and cleans what they cover. */
+void pool_poll(struct pool_arena *arena);
+/* After a free on `stream`, without the lock, in a bracket: records an event if one is
+ * due. `always`: there will be no later chance. */
+void pool_cover(struct pool_arena *arena, uint32_t stream, CUstream handle, bool always);
+
+/* The same for all streams of the arena, where it can be done; under the lock, in a
+ * bracket. */
+void pool_cover_all(struct pool_arena *arena);
+
+/* ---- segments (pool_segments.c) -------------------------------------------------- */
+
+/* Allocates a segment with room for `length_bytes` and puts it into the arena. Called
+ * and left with the lock held, which is released meanwhile. 0; -EAGAIN: the driver's own
+ * pool has to serve; -ENOMEM: out of memory, and that was said. */
+int pool_grow(struct pool_arena *arena, uint32_t kind, uint64_t length_bytes);
+/* Gives idle segments back to the driver until at most `keep_bytes` are reserved. The
+ * same rules for the lock. Returns the bytes given back. */
+uint64_t pool_trim(struct pool_arena *arena, uint64_t keep_bytes);
+
+/* ---- dead memory (pool_dead.c) ----------------------------------------------------- */
+
+/* Under the lock, for a piece that was just handed out. Unless the answer is AWAKE, the
+ * caller goes on with pool_wake_end, after it has released the lock and before anybody
+ * hears of the memory. */
+enum pool_wake pool_wake_begin(struct pool_arena *arena,
+                               const struct pool_piece_node *piece, struct pool_span *span);
+/* Makes `handle` wait until the memory is awake; false: it must not be used. */
+bool pool_wake_end(struct pool_arena *arena, enum pool_wake wake, uint32_t slot,
+                   const struct pool_span *span, CUstream handle);
+/* Under the lock: its context has gone, with what lies in quarantine. */
+void pool_dead_forget(struct pool_dead *dead);
+/* Under the lock: ends a quarantine whose discard is with the driver, and waits for that
+ * alone, before memory is refused. */
+void pool_dead_finish(struct pool_dead *dead);
+void pool_dead_fork_child(void);
+
+/* ---- arenas (pool_serve.c) --------------------------------------------------------- */
+
+/* Under the lock; NULL: none (`make`: the table is full). */
+struct pool_arena *pool_arena_of(CUmemoryPool pool, CUcontext context, uint32_t device,
+                                 bool make);
+
+/* Gives back to the driver what lies idle on the device, in all arenas or (`all` false)
+ * in those whose pool was destroyed. The rules of pool_trim. */
+uint64_t pool_trim_device(uint32_t device, bool all);
+/* Number `i` of POOL_ARENAS; NULL: it was never used. */
+struct pool_arena *pool_arena_at(uint32_t i);
+
+#endif

@@ -1,0 +1,198 @@
+/* pool_streams.c - streams of an arena, and how far they have come.
+ *
+ * An event behind a free tells when everybody may have what was freed. It is recorded by
+ * the thread that frees; where one was left out and is missed later, by another.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "pool_state.h"
+
+/* The calling thread among those that use their own default streams. */
+static uint64_t this_thread(void) {
+  static uint64_t threads;
+  static __thread uint64_t number __attribute__((tls_model("initial-exec")));
+  if (number == 0) number = __atomic_add_fetch(&threads, 1, __ATOMIC_RELAXED);
+  return number;
+}
+
+static bool current_is(CUcontext context) {
+  CUcontext current = NULL;
+  return PUMP_HAS(cuCtxGetCurrent) && pump_real.cuCtxGetCurrent(&current) == CUDA_SUCCESS &&
+         current == context;
+}
+
+/* A default stream is the current context's, any other one tells. */
+static bool is_in(CUstream handle, CUcontext context) {
+  CUcontext of = NULL;
+  if ((uintptr_t)handle <= (uintptr_t)CU_STREAM_PER_THREAD) return current_is(context);
+  return PUMP_HAS(cuStreamGetCtx) &&
+         pump_real.cuStreamGetCtx(handle, &of) == CUDA_SUCCESS && of == context;
+}
+
+static bool is_of(const struct pool_stream *stream, CUstream handle) {
+  if (handle == NULL) handle = CU_STREAM_LEGACY;
+  uint64_t thread = handle == CU_STREAM_PER_THREAD ? this_thread() : 0;
+  return stream->used && !stream->gone && stream->handle == handle &&
+         stream->thread == thread;
+}
+
+/* All that it freed is complete and taken: nothing would be lost with its account. */
+static bool is_through(const struct pool_stream *stream) {
+  return stream->oldest == NULL && stream->events_count == 0 &&
+         stream->covered == stream->frees;
+}
+
+/* An unused entry, or where there is none one that can be done without: streams come
+ * without end, and those of threads never tell that they have gone. POOL_STREAMS: none. */
+static uint32_t free_entry(struct pool_arena *arena) {
+  uint32_t i = 0;
+  while (i < arena->streams_used && arena->streams[i].used) i++;
+  if (i < POOL_STREAMS) return i;
+  pool_poll(arena);
+  for (i = 0; i < POOL_STREAMS && arena->streams[i].used; i++)
+    if (!arena->streams[i].gone && is_through(&arena->streams[i])) {
+      arena->streams_live--;
+      break;
+    }
+  return i;
+}
+
+static uint32_t new_stream(struct pool_arena *arena, CUstream handle) {
+  if (!is_in(handle, arena->context)) return 0;
+  uint32_t i = free_entry(arena);
+  if (i == POOL_STREAMS) return 0;
+  struct pool_stream *stream = &arena->streams[i];
+  struct pool_bins *bins = stream->bins; /* of an earlier one: empty */
+  if (bins == NULL) bins = calloc(1, sizeof *bins);
+  if (bins == NULL) return 0;
+  uint64_t frees = stream->frees; /* goes on: blocks still name frees of the earlier one */
+  *stream = (struct pool_stream){
+      .used = true,
+      .handle = handle,
+      .thread = handle == CU_STREAM_PER_THREAD ? this_thread() : 0,
+      .frees = frees,
+      .covered = frees,
+      .completed = frees,
+      .bins = bins,
+  };
+  if (i == arena->streams_used) arena->streams_used++;
+  arena->streams_live++;
+  return i + 1;
+}
+
+uint32_t pool_stream_number(struct pool_arena *arena, struct pump_at at) {
+  CUstream handle = at.stream == NULL ? CU_STREAM_LEGACY : at.stream;
+  bool by_default = (uintptr_t)handle <= (uintptr_t)CU_STREAM_PER_THREAD;
+  for (uint32_t i = 0; i < arena->streams_used; i++)
+    if (is_of(&arena->streams[i], handle))
+      return by_default && !current_is(arena->context) ? 0 : i + 1;
+  return new_stream(arena, handle);
+}
+
+/* ---- events ------------------------------------------------------------------- */
+
+static void keep_event(struct pool_arena *arena, CUevent event) {
+  if (arena->spare_count == arena->spare_room) {
+    uint32_t room = arena->spare_room == 0 ? 64 : arena->spare_room * 2;
+    CUevent *larger = realloc(arena->spare, room * sizeof *larger);
+    if (larger == NULL) { /* it is not recorded any more: its end waits for nobody */
+      pump_real.cuEventDestroy_v2(event);
+      return;
+    }
+    arena->spare = larger;
+    arena->spare_room = room;
+  }
+  arena->spare[arena->spare_count++] = event;
+}
+
+static struct pool_event *event_at(struct pool_stream *stream, uint32_t i) {
+  return &stream->events[(stream->events_first + i) & (POOL_EVENTS - 1)];
+}
+
+static void poll_stream(struct pool_arena *arena, uint32_t number) {
+  struct pool_stream *stream = &arena->streams[number - 1];
+  uint64_t before = stream->completed;
+  while (stream->events_count > 0) {
+    struct pool_event *oldest = event_at(stream, 0);
+    CUresult answer = pump_real.cuEventQuery(oldest->event);
+    if (answer == CUDA_ERROR_NOT_READY) break;
+    bool complete = answer == CUDA_SUCCESS; /* else it never will be: a capture got it */
+    if (complete && oldest->order > stream->completed) stream->completed = oldest->order;
+    keep_event(arena, oldest->event);
+    stream->events_first = (stream->events_first + 1) & (POOL_EVENTS - 1);
+    if (--stream->events_count == 0 && !complete) stream->covered = stream->completed;
+  }
+  if (stream->completed != before) pool_clean(arena, number, stream->completed);
+  if (stream->gone && stream->oldest == NULL && stream->events_count == 0)
+    stream->used = false;
+}
+
+void pool_poll(struct pool_arena *arena) {
+  for (uint32_t i = 0; i < arena->streams_used; i++)
+    if (arena->streams[i].used) poll_stream(arena, i + 1);
+}
+
+static bool is_due(const struct pool_arena *arena, const struct pool_stream *stream,
+                   uint64_t now_ns) {
+  if (stream->covered == stream->frees) return false;
+  return arena->streams_live > 1 || stream->thread != 0 ||
+         stream->frees - stream->covered >= POOL_EVENT_FREES ||
+         now_ns - stream->covered_ns >= POOL_EVENT_NS;
+}
+
+/* Under the lock. */
+static bool take_event(struct pool_arena *arena, CUevent *event) {
+  if (arena->spare_count > 0) {
+    *event = arena->spare[--arena->spare_count];
+    return true;
+  }
+  return current_is(arena->context) &&
+         pump_real.cuEventCreate(event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS;
+}
+
+static void add_event(struct pool_arena *arena, struct pool_stream *stream, CUevent event,
+                      uint64_t order, bool recorded, uint64_t now_ns) {
+  if (!recorded || stream->events_count == POOL_EVENTS) {
+    keep_event(arena, event);
+    return;
+  }
+  *event_at(stream, stream->events_count++) =
+      (struct pool_event){.event = event, .order = order};
+  if (order > stream->covered) stream->covered = order;
+  stream->covered_ns = now_ns;
+}
+
+void pool_cover(struct pool_arena *arena, uint32_t number, CUstream handle, bool always) {
+  struct pool_stream *stream = &arena->streams[number - 1];
+  uint64_t now_ns = pump_now_ns();
+  CUevent event = NULL;
+  pthread_mutex_lock(&pool_lock);
+  bool wanted = is_of(stream, handle) &&
+                (always ? stream->covered != stream->frees : is_due(arena, stream, now_ns));
+  if (wanted && stream->events_count == POOL_EVENTS) poll_stream(arena, number);
+  wanted = wanted && stream->events_count < POOL_EVENTS && take_event(arena, &event);
+  uint64_t order = stream->frees;
+  pthread_mutex_unlock(&pool_lock);
+  if (!wanted) return;
+  bool recorded = pump_real.cuEventRecord(event, handle) == CUDA_SUCCESS;
+  pthread_mutex_lock(&pool_lock);
+  add_event(arena, stream, event, order, recorded, now_ns);
+  pthread_mutex_unlock(&pool_lock);
+}
+
+/* Here another thread's stream is recorded on: it cannot end meanwhile, because its end
+ * would first need the lock. */
+void pool_cover_all(struct pool_arena *arena) {
+  if (!current_is(arena->context)) return;
+  for (uint32_t i = 0; i < arena->streams_used; i++) {
+    struct pool_stream *stream = &arena->streams[i];
+    CUevent event;
+    if (!stream->used || stream->gone || stream->thread != 0 ||
+        stream->covered == stream->frees || stream->events_count == POOL_EVENTS ||
+        pump_capturing(stream->handle) || !take_event(arena, &event))
+      continue;
+    bool recorded = pump_real.cuEventRecord(event, stream->handle) == CUDA_SUCCESS;
+    add_event(arena, stream, event, stream->frees, recorded, pump_now_ns());
+  }
+}

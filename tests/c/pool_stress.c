@@ -1,0 +1,587 @@
+/* pool_stress.c - the pool against a driver that knows what is allowed.
+ *
+ * The driver here executes nothing: a stream is a number of operations issued and a
+ * number of operations executed, and the test decides when it moves. So it knows, for
+ * each 512 bytes, who holds them and behind which operation of which stream they were
+ * freed, without asking the pool. Handing memory out twice, or to a stream that is not
+ * ordered behind the free, is an error; so is anything done to a stream that is captured
+ * or gone.
+ *
+ * Usage: pool_stress model|threads|quiet SEED STEPS
+ *        pool_stress crowd|gone|captured 1 0
+ *        pool_stress replay 0 0 < lines "INDEX BYTES" (allocate) and "INDEX 0" (free)
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "act.h"
+#include "observe_rules.h"
+#include "pool_state.h"
+
+#define CHECK(condition)                                                                   \
+  do {                                                                                     \
+    if (!(condition)) {                                                                    \
+      fprintf(stderr, "line %d: %s\n", __LINE__, #condition);                              \
+      abort();                                                                             \
+    }                                                                                      \
+  } while (0)
+
+#define MIB ((uint64_t)1 << 20)
+#define BASE 0x7f0000000000u
+#define SPACE_BYTES (16u * 1024 * MIB)
+#define UNITS (SPACE_BYTES / POOL_UNIT_BYTES)
+#define STREAMS 12
+#define OURS (STREAMS + 1) /* the pool's own stream */
+#define HELD 4096
+#define CONTEXT ((CUcontext)1)
+#define DEFAULT_POOL ((CUmemoryPool)0x5000)
+
+static uint64_t random_below(uint64_t *state, uint64_t bound) {
+  *state ^= *state << 13;
+  *state ^= *state >> 7;
+  *state ^= *state << 17;
+  return *state % bound;
+}
+
+/* ---- the driver: all under `driver_lock` ------------------------------------------ */
+
+static pthread_mutex_t driver_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static struct stream {
+  bool alive, captured;
+  uint64_t issued, executed;
+  uint64_t behind[OURS + 1]; /* operations of others that it waits for */
+} streams[OURS + 1];
+
+struct event {
+  uint32_t stream;
+  bool lost; /* a capture began between question and record */
+  uint64_t position;
+};
+static uint64_t events_made, events_gone, events_to_lose;
+
+/* What is known of 512 bytes: held, or freed behind an operation of a stream. */
+static struct unit {
+  uint32_t holder; /* 0: nobody */
+  uint32_t stream; /* 0: free to all */
+  bool discarded;
+  uint64_t position;
+} *units;
+static uint64_t next_base = BASE, mapped_bytes, most_bytes, refusals, discards, wakes;
+static uint32_t closed[PUMP_MAX_RANGES];
+static struct {
+  uint64_t base, bytes;
+} mapped[512];
+
+static uint32_t number_of(CUstream stream) {
+  return stream == NULL || stream == CU_STREAM_LEGACY ? 1
+                                                      : (uint32_t)((uintptr_t)stream >> 8);
+}
+static CUstream stream_of(uint32_t number) {
+  return number == 1 ? NULL : (CUstream)((uintptr_t)number << 8);
+}
+
+static CUresult event_create(CUevent *event, unsigned int flags) {
+  CHECK(flags == CU_EVENT_DISABLE_TIMING && pump_inside != 0);
+  *event = calloc(1, sizeof(struct event));
+  __atomic_fetch_add(&events_made, 1, __ATOMIC_RELAXED);
+  return CUDA_SUCCESS;
+}
+static CUresult event_destroy(CUevent event) {
+  free(event);
+  __atomic_fetch_add(&events_gone, 1, __ATOMIC_RELAXED);
+  return CUDA_SUCCESS;
+}
+static CUresult event_record(CUevent event, CUstream stream) {
+  struct event *e = (struct event *)event;
+  pthread_mutex_lock(&driver_lock);
+  struct stream *s = &streams[number_of(stream)];
+  CHECK(s->alive && !s->captured);
+  *e = (struct event){.stream = number_of(stream), .position = ++s->issued};
+  e->lost = events_to_lose != 0;
+  if (e->lost) events_to_lose--;
+  pthread_mutex_unlock(&driver_lock);
+  return CUDA_SUCCESS;
+}
+static CUresult event_synchronize(CUevent event) {
+  (void)event; /* at the end only: everything has run */
+  return CUDA_SUCCESS;
+}
+static CUresult event_query(CUevent event) {
+  const struct event *e = (struct event *)event;
+  pthread_mutex_lock(&driver_lock);
+  bool complete = streams[e->stream].executed >= e->position, lost = e->lost;
+  pthread_mutex_unlock(&driver_lock);
+  if (lost) return CUDA_ERROR_UNKNOWN;
+  return complete ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+static CUresult stream_wait(CUstream stream, CUevent event, unsigned int flags) {
+  const struct event *e = (struct event *)event;
+  CHECK(flags == 0);
+  pthread_mutex_lock(&driver_lock);
+  struct stream *s = &streams[number_of(stream)];
+  CHECK(s->alive && !s->captured);
+  if (s->behind[e->stream] < e->position) s->behind[e->stream] = e->position;
+  pthread_mutex_unlock(&driver_lock);
+  return CUDA_SUCCESS;
+}
+static CUresult stream_synchronize(CUstream stream) {
+  (void)stream;
+  CHECK(!"the pool waits");
+  return CUDA_SUCCESS;
+}
+static CUresult stream_context(CUstream stream, CUcontext *context) {
+  pthread_mutex_lock(&driver_lock);
+  CHECK(streams[number_of(stream)].alive);
+  pthread_mutex_unlock(&driver_lock);
+  *context = CONTEXT;
+  return CUDA_SUCCESS;
+}
+static CUresult get_current(CUcontext *context) {
+  *context = CONTEXT;
+  return CUDA_SUCCESS;
+}
+static CUresult get_pool(CUmemoryPool *pool, CUdevice device) {
+  CHECK(device == 0);
+  *pool = DEFAULT_POOL;
+  return CUDA_SUCCESS;
+}
+static CUresult pool_succeeds(CUmemoryPool pool, size_t bytes) {
+  (void)bytes;
+  CHECK(pool == DEFAULT_POOL);
+  return CUDA_SUCCESS;
+}
+
+static CUresult stream_create(CUstream *stream, unsigned int flags) {
+  CHECK(flags == CU_STREAM_NON_BLOCKING && !streams[OURS].alive);
+  streams[OURS].alive = true;
+  *stream = stream_of(OURS);
+  return CUDA_SUCCESS;
+}
+static struct unit *units_at(uint64_t address, uint64_t bytes) {
+  CHECK(address % PUMP_BLOCK_BYTES == 0 && bytes % PUMP_BLOCK_BYTES == 0 && bytes != 0);
+  return &units[(address - BASE) / POOL_UNIT_BYTES];
+}
+/* Nobody may hold any of it, everything issued before its free must have executed, and
+ * no executor may get at it. */
+static CUresult discard(CUdeviceptr *addresses, size_t *lengths, size_t count,
+                        unsigned long long flags, CUstream stream) {
+  CHECK(number_of(stream) == OURS && flags == 0 && count > 0);
+  pthread_mutex_lock(&driver_lock);
+  uint64_t position = ++streams[OURS].issued;
+  for (size_t i = 0; i < count; i++) {
+    struct unit *first = units_at(addresses[i], lengths[i]);
+    struct pump_hit hit;
+    CHECK(pump_range_lookup(addresses[i], &hit) && PUMP_LOAD(&closed[hit.slot]) != 0);
+    for (uint64_t u = 0; u < lengths[i] / POOL_UNIT_BYTES; u++) {
+      CHECK(first[u].holder == 0);
+      CHECK(first[u].stream == 0 || first[u].stream == OURS ||
+            streams[first[u].stream].executed >= first[u].position);
+      first[u].discarded = true;
+      first[u].stream = OURS;
+      first[u].position = position;
+    }
+  }
+  discards++;
+  pthread_mutex_unlock(&driver_lock);
+  return CUDA_SUCCESS;
+}
+/* May reach into neighbours that live: it changes no data. */
+static CUresult prefetch(CUdeviceptr address, size_t bytes, CUmemLocation location,
+                         unsigned int flags, CUstream stream) {
+  CHECK(number_of(stream) == OURS && flags == 0);
+  CHECK(location.type == CU_MEM_LOCATION_TYPE_DEVICE && location.id == 0);
+  pthread_mutex_lock(&driver_lock);
+  uint64_t position = ++streams[OURS].issued;
+  struct unit *first = units_at(address, bytes);
+  for (uint64_t u = 0; u < bytes / POOL_UNIT_BYTES; u++) {
+    if (!first[u].discarded) continue;
+    first[u].discarded = false;
+    first[u].position = position;
+  }
+  wakes++;
+  pthread_mutex_unlock(&driver_lock);
+  return CUDA_SUCCESS;
+}
+
+static CUresult alloc_managed(CUdeviceptr *address, size_t bytes, unsigned int flags) {
+  CHECK(flags == CU_MEM_ATTACH_GLOBAL && bytes % PUMP_BLOCK_BYTES == 0);
+  pthread_mutex_lock(&driver_lock);
+  CHECK(next_base + bytes <= BASE + SPACE_BYTES);
+  uint32_t i = 0;
+  while (mapped[i].base != 0) i++;
+  CHECK(i < 511);
+  *address = mapped[i].base = next_base;
+  mapped[i].bytes = bytes;
+  next_base += bytes;
+  mapped_bytes += bytes;
+  pthread_mutex_unlock(&driver_lock);
+  return CUDA_SUCCESS;
+}
+/* Waits for everything: nobody may still hold any of it, whatever the streams do. */
+static CUresult mem_free(CUdeviceptr address) {
+  pthread_mutex_lock(&driver_lock);
+  uint32_t i = 0;
+  while (mapped[i].base != address) CHECK(++i < 512);
+  struct unit *first = &units[(address - BASE) / POOL_UNIT_BYTES];
+  for (uint64_t u = 0; u < mapped[i].bytes / POOL_UNIT_BYTES; u++) {
+    CHECK(first[u].holder == 0);
+    CHECK(first[u].stream == 0 || streams[first[u].stream].executed >= first[u].position);
+  }
+  mapped_bytes -= mapped[i].bytes;
+  mapped[i].base = 0;
+  pthread_mutex_unlock(&driver_lock);
+  return CUDA_SUCCESS;
+}
+
+/* ---- the program's side of it ---------------------------------------------------------
+ */
+
+/* `holder` was given these bytes on a stream. */
+static void handed_out(uint64_t base, uint64_t bytes, uint32_t holder, uint32_t stream) {
+  pthread_mutex_lock(&driver_lock);
+  CHECK(base % POOL_UNIT_BYTES == 0);
+  uint64_t first = (base - BASE) / POOL_UNIT_BYTES;
+  uint64_t count = (bytes + POOL_UNIT_BYTES - 1) / POOL_UNIT_BYTES;
+  const struct stream *s = &streams[stream];
+  for (uint64_t u = first; u < first + count; u++) {
+    CHECK(units[u].holder == 0 && !units[u].discarded);
+    uint32_t by = units[u].stream;
+    CHECK(by == 0 || by == stream || streams[by].executed >= units[u].position ||
+          s->behind[by] >= units[u].position);
+    units[u] = (struct unit){.holder = holder};
+  }
+  streams[stream].issued++; /* it writes to them */
+  pthread_mutex_unlock(&driver_lock);
+}
+
+/* Before the free: what the holder did is issued; it may be used until the stream gets
+ * there. `stream` 0: everything has been waited for. */
+static void taken_back(uint64_t base, uint64_t bytes, uint32_t holder, uint32_t stream) {
+  pthread_mutex_lock(&driver_lock);
+  uint64_t first = (base - BASE) / POOL_UNIT_BYTES;
+  uint64_t count = (bytes + POOL_UNIT_BYTES - 1) / POOL_UNIT_BYTES;
+  uint64_t position = ++streams[stream].issued;
+  for (uint64_t u = first; u < first + count; u++) {
+    CHECK(units[u].holder == holder);
+    units[u] = (struct unit){.stream = stream, .position = position};
+  }
+  pthread_mutex_unlock(&driver_lock);
+}
+
+static void execute(uint32_t stream, uint64_t most) {
+  pthread_mutex_lock(&driver_lock);
+  struct stream *s = &streams[stream];
+  uint64_t to = s->issued - s->executed < most ? s->issued : s->executed + most;
+  bool blocked = false;
+  for (uint32_t i = 1; i <= OURS; i++) blocked |= streams[i].executed < s->behind[i];
+  if (!blocked) s->executed = to;
+  pthread_mutex_unlock(&driver_lock);
+}
+
+/* What is issued can run to its end: it waits for nothing that is not issued. */
+static void execute_all(void) {
+  pthread_mutex_lock(&driver_lock);
+  for (uint32_t i = 1; i <= OURS; i++) streams[i].executed = streams[i].issued;
+  pthread_mutex_unlock(&driver_lock);
+}
+
+/* ---- the rest of the shim
+ * ---------------------------------------------------------------- */
+
+struct pump_real pump_real;
+struct pump_present pump_present;
+struct pump_shm *pump_shm;
+bool pump_off, pump_recording;
+uint32_t pump_active = 1, pump_captures;
+uint64_t pump_calls_seen;
+__thread uint32_t pump_inside __attribute__((tls_model("initial-exec")));
+static uint64_t admitted_bytes, limit_bytes = 128 * MIB;
+static uint64_t clock_ns, clock_step_ns = 100000;
+
+uint64_t pump_now_ns(void) {
+  return __atomic_add_fetch(&clock_ns, clock_step_ns, __ATOMIC_RELAXED);
+}
+void pump_device_account(uint32_t device, int64_t range_bytes, int64_t plain_bytes) {
+  (void)device, (void)range_bytes, (void)plain_bytes;
+}
+int pump_current_device(CUcontext *context) {
+  if (context != NULL) *context = CONTEXT;
+  return 0;
+}
+bool pump_device_converts(uint32_t device) {
+  return device == 0;
+}
+struct pump_bracket pump_bracket_open(void) {
+  pump_enter();
+  return (struct pump_bracket){false, 0};
+}
+void pump_bracket_close(struct pump_bracket bracket) {
+  (void)bracket;
+  pump_leave();
+}
+bool pump_capturing(CUstream stream) {
+  pthread_mutex_lock(&driver_lock);
+  bool captured = streams[number_of(stream)].captured;
+  pthread_mutex_unlock(&driver_lock);
+  return captured;
+}
+bool pump_rule_by_size(size_t bytes) {
+  return bytes == 0;
+}
+int pump_limit_try(uint32_t device, uint64_t bytes) {
+  (void)device;
+  pthread_mutex_lock(&driver_lock);
+  bool fits = admitted_bytes + bytes <= limit_bytes;
+  if (fits) admitted_bytes += bytes;
+  if (admitted_bytes > most_bytes) most_bytes = admitted_bytes;
+  pthread_mutex_unlock(&driver_lock);
+  return fits ? 0 : -ENOMEM;
+}
+void pump_limit_explain(uint32_t device, uint64_t bytes) {
+  (void)device, (void)bytes;
+  __atomic_fetch_add(&refusals, 1, __ATOMIC_RELAXED);
+}
+void pump_limit_return(uint32_t device, uint64_t bytes) {
+  (void)device;
+  pthread_mutex_lock(&driver_lock);
+  CHECK(admitted_bytes >= bytes);
+  admitted_bytes -= bytes;
+  pthread_mutex_unlock(&driver_lock);
+}
+void pump_act_populate(uint32_t slot, uint32_t generation) {
+  (void)slot, (void)generation;
+}
+void pump_act_wait_slot(uint32_t slot) {
+  (void)slot;
+}
+void pump_event_range(uint32_t kind, const struct pump_range_info *info) {
+  (void)kind, (void)info;
+}
+void pump_event_block(uint32_t kind, uint32_t slot, uint64_t offset_bytes,
+                      uint64_t length_bytes) {
+  CHECK(kind == PUMP_EVENT_DISCARDED || kind == PUMP_EVENT_POPULATED);
+  CHECK(slot < PUMP_MAX_RANGES && offset_bytes % PUMP_BLOCK_BYTES == 0 &&
+        length_bytes != 0);
+}
+/* Now and then an executor is at work there. */
+bool pump_slot_close(uint32_t slot) {
+  static uint32_t calls;
+  __atomic_fetch_add(&closed[slot], 1, __ATOMIC_SEQ_CST);
+  return __atomic_add_fetch(&calls, 1, __ATOMIC_RELAXED) % 7 != 0;
+}
+void pump_slot_open(uint32_t slot) {
+  CHECK(__atomic_fetch_sub(&closed[slot], 1, __ATOMIC_SEQ_CST) != 0);
+}
+void pump_range_free_ended(struct pump_range_info *info, CUresult result) {
+  CHECK(result == CUDA_SUCCESS);
+  pump_limit_return(info->device, info->length_bytes);
+  pump_range_release(info->slot);
+}
+
+static void set_up(void) {
+  pump_real.cuEventCreate = event_create;
+  pump_real.cuEventDestroy_v2 = event_destroy;
+  pump_real.cuEventRecord = event_record;
+  pump_real.cuEventQuery = event_query;
+  pump_real.cuEventSynchronize = event_synchronize;
+  pump_real.cuStreamWaitEvent = stream_wait;
+  pump_real.cuStreamCreate = stream_create;
+  pump_real.cuMemDiscardBatchAsync = discard;
+  pump_real.cuMemPrefetchAsync_v2 = prefetch;
+  pump_real.cuStreamSynchronize = stream_synchronize;
+  pump_real.cuStreamGetCtx = stream_context;
+  pump_real.cuCtxGetCurrent = get_current;
+  pump_real.cuDeviceGetMemPool = get_pool;
+  pump_real.cuDeviceGetDefaultMemPool = get_pool;
+  pump_real.cuMemPoolTrimTo = pool_succeeds;
+  pump_real.cuMemAllocManaged = alloc_managed;
+  pump_real.cuMemFree_v2 = mem_free;
+  memset(&pump_present, 1, sizeof pump_present);
+  pump_shm = calloc(1, sizeof *pump_shm);
+  units = calloc(UNITS, sizeof *units);
+  CHECK(pump_shm != NULL && units != NULL);
+  pump_shm->header.next_seq = 1;
+  pump_shm->devices[0].allocated_bytes = 1; /* more than the budget of 0 */
+  for (uint32_t i = 1; i <= STREAMS; i++) streams[i].alive = true;
+}
+
+/* ---- one thread of the program
+ * ------------------------------------------------------------ */
+
+struct program {
+  uint64_t state;
+  uint32_t id, steps, first_stream, stream_count, count;
+  struct held {
+    uint64_t base, bytes;
+    uint32_t holder, stream;
+  } held[HELD];
+};
+
+static uint64_t random_size(uint64_t *state) {
+  uint64_t power = random_below(state, 24);
+  if (random_below(state, 6) != 0) power %= 20;
+  return 1 + random_below(state, (uint64_t)1 << power) + ((uint64_t)1 << power) / 2;
+}
+
+static uint32_t random_stream(struct program *p) {
+  return p->first_stream + (uint32_t)random_below(&p->state, p->stream_count);
+}
+
+static void check_piece(const struct held *held) {
+  uint64_t base = 0, length = 0, inside = held->base + held->bytes / 2;
+  CHECK(pump_pool_piece(inside, &base, &length) == PUMP_POOL_PIECE_LIVE);
+  CHECK(base == held->base && length >= held->bytes);
+  CHECK(length - held->bytes < POOL_UNIT_BYTES || (length - held->bytes) * 32 <= length);
+}
+
+static void allocate(struct program *p) {
+  if (p->count == HELD) return;
+  static uint32_t holders;
+  struct held held = {.bytes = random_size(&p->state), .stream = random_stream(p)};
+  held.holder = __atomic_add_fetch(&holders, 1, __ATOMIC_RELAXED);
+  CUdeviceptr address = 0;
+  CUresult result = -1;
+  pump_enter();
+  bool served = pump_pool_allocate(&address, held.bytes, NULL,
+                                   pump_at(stream_of(held.stream), false), &result);
+  pump_leave();
+  CHECK(served && (result == CUDA_SUCCESS || result == CUDA_ERROR_OUT_OF_MEMORY));
+  if (result != CUDA_SUCCESS) return;
+  held.base = address;
+  handed_out(held.base, held.bytes, held.holder, held.stream);
+  check_piece(&held);
+  p->held[p->count++] = held;
+}
+
+static void give_back(struct program *p) {
+  if (p->count == 0) return;
+  uint32_t i = (uint32_t)random_below(&p->state, p->count);
+  struct held held = p->held[i];
+  check_piece(&held);
+  bool ordered = random_below(&p->state, 40) != 0;
+  uint32_t stream = random_below(&p->state, 16) == 0 ? random_stream(p) : held.stream;
+  if (stream != held.stream || !ordered) execute_all(); /* the program waits */
+  CUresult result = -1;
+  p->held[i] = p->held[--p->count];
+  taken_back(held.base, held.bytes, held.holder, ordered ? stream : 0);
+  pump_enter();
+  bool ours = ordered ? pump_pool_free_ordered(held.base, pump_at(stream_of(stream), false),
+                                               &result)
+                      : pump_pool_free_now(held.base, &result);
+  pump_leave();
+  CHECK(ours && result == CUDA_SUCCESS);
+}
+
+/* Allocated and, unused, freed with cuMemFree: that ends no wait for who had it before. */
+static void allocate_in_vain(struct program *p) {
+  struct pump_at at = pump_at(stream_of(random_stream(p)), false);
+  CUdeviceptr address = 0;
+  CUresult result = -1;
+  pump_enter();
+  CHECK(pump_pool_allocate(&address, random_size(&p->state), NULL, at, &result));
+  if (result == CUDA_SUCCESS)
+    CHECK(pump_pool_free_now(address, &result) && result == CUDA_SUCCESS);
+  pump_leave();
+}
+
+/* What the marker thread does. */
+static void look_after_the_dead(void) {
+  uint64_t now_ns = pump_now_ns();
+  pump_enter();
+  if (pump_pool_dead_due(CONTEXT, now_ns)) pump_pool_dead_tick(CONTEXT, now_ns);
+  pump_leave();
+}
+
+static void step(struct program *p) {
+  if (p->id == 0 && p->steps % 8 == 0) {
+    look_after_the_dead();
+    execute(OURS, 1 + random_below(&p->state, 3));
+  }
+  uint64_t what = random_below(&p->state, 100);
+  /* Tides: it fills up, and runs nearly empty. */
+  uint64_t share = (p->steps / 512) % 2 ? 35 : 60;
+  if (what < share)
+    allocate(p);
+  else if (what < 90)
+    give_back(p);
+  else if (what < 92)
+    allocate_in_vain(p);
+  else if (what < 99)
+    execute(random_stream(p), 1 + random_below(&p->state, 40));
+  else
+    cuMemPoolTrimTo(DEFAULT_POOL, random_below(&p->state, 64) * MIB);
+}
+
+static void *run(void *argument) {
+  struct program *p = argument;
+  for (; p->steps > 0; p->steps--) step(p);
+  while (p->count > 0) give_back(p);
+  return NULL;
+}
+
+/* Everything has run: nothing is in use, and all of it can be given back. */
+static void check_end(void) {
+  execute_all();
+  pump_enter();
+  pump_pool_dead_leave(CONTEXT);
+  pump_leave();
+  pump_enter();
+  for (uint32_t i = 2; i <= STREAMS; i++) {
+    pump_pool_stream_ends(stream_of(i));
+    execute_all();
+  }
+  pump_leave();
+  pthread_mutex_lock(&pool_lock);
+  struct pool_arena *arena = pool_arena_of(DEFAULT_POOL, CONTEXT, 0, false);
+  CHECK(arena != NULL);
+  CHECK(arena->used_bytes == 0);
+  pthread_mutex_unlock(&pool_lock);
+  execute_all();
+  cuMemPoolTrimTo(DEFAULT_POOL, 0);
+  execute_all(); /* the last events of the default stream */
+  cuMemPoolTrimTo(DEFAULT_POOL, 0);
+  for (uint32_t i = 0; i < PUMP_MAX_RANGES; i++) CHECK(closed[i] == 0);
+  CHECK(arena->reserved_bytes == 0 && mapped_bytes == 0 && admitted_bytes == 0);
+}
+
+#include "pool_stress_cases.h"
+
+int main(int argc, char **argv) {
+  CHECK(argc == 4);
+  set_up();
+  if (strcmp(argv[1], "replay") == 0) {
+    replay();
+    return 0;
+  }
+  if (strcmp(argv[1], "crowd") == 0 || strcmp(argv[1], "gone") == 0 ||
+      strcmp(argv[1], "captured") == 0) {
+    argv[1][0] == 'g' ? check_gone() : argv[1][1] == 'r' ? check_crowd() : check_captured();
+    return 0;
+  }
+  uint64_t seed = strtoull(argv[2], NULL, 10) * 0x9e3779b97f4a7c15u + 1;
+  uint32_t steps = (uint32_t)strtoul(argv[3], NULL, 10);
+  static struct program programs[4];
+  pthread_t threads[4];
+  bool many = strcmp(argv[1], "threads") == 0;
+  if (strcmp(argv[1], "quiet") == 0) {
+    check_quiet(seed, steps);
+    return 0;
+  }
+  for (uint32_t i = 0; i < (many ? 4 : 1); i++) {
+    programs[i] = (struct program){.state = seed + i, .id = i, .steps = steps};
+    programs[i].first_stream = many ? 1 + 3 * i : 1;
+    programs[i].stream_count = many ? 3 : STREAMS;
+    if (many) CHECK(pthread_create(&threads[i], NULL, run, &programs[i]) == 0);
+  }
+  if (!many) run(&programs[0]);
+  for (uint32_t i = 0; many && i < 4; i++) pthread_join(threads[i], NULL);
+  check_end();
+  printf("refused %llu most %llu events %llu discards %llu wakes %llu\n",
+         (unsigned long long)refusals, (unsigned long long)(most_bytes >> 20),
+         (unsigned long long)events_made, (unsigned long long)discards,
+         (unsigned long long)wakes);
+  return 0;
+}
