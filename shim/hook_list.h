@@ -111,6 +111,35 @@ PUMP_HOOK(cuMemAdvise_v2, cuMemAdvise_v12020,
           (CUdeviceptr address, size_t bytes, CUmem_advise advice, CUmemLocation location),
           (address, bytes, advice, location))
 
+/* ---- stream-ordered memory ------------------------------------------------ */
+PUMP_TWINS(cuMemAllocAsync, _ptsz, cuMemAllocAsync_v11020, cuMemAllocAsync_v11020_ptsz,
+           (CUdeviceptr *address, size_t bytes, CUstream stream), (address, bytes, stream))
+PUMP_TWINS(cuMemAllocFromPoolAsync, _ptsz, cuMemAllocFromPoolAsync_v11020,
+           cuMemAllocFromPoolAsync_v11020_ptsz,
+           (CUdeviceptr *address, size_t bytes, CUmemoryPool pool, CUstream stream),
+           (address, bytes, pool, stream))
+PUMP_TWINS(cuMemFreeAsync, _ptsz, cuMemFreeAsync_v11020, cuMemFreeAsync_v11020_ptsz,
+           (CUdeviceptr address, CUstream stream), (address, stream))
+PUMP_HOOK(cuMemPoolCreate, cuMemPoolCreate_v11020,
+          (CUmemoryPool *pool, const CUmemPoolProps *properties), (pool, properties))
+PUMP_HOOK(cuMemPoolDestroy, cuMemPoolDestroy_v11020, (CUmemoryPool pool), (pool))
+PUMP_HOOK(cuMemPoolTrimTo, cuMemPoolTrimTo_v11020, (CUmemoryPool pool, size_t keep_bytes),
+          (pool, keep_bytes))
+PUMP_HOOK(cuMemPoolGetAttribute, cuMemPoolGetAttribute_v11020,
+          (CUmemoryPool pool, CUmemPool_attribute attribute, void *value),
+          (pool, attribute, value))
+PUMP_HOOK(cuMemPoolSetAttribute, cuMemPoolSetAttribute_v11020,
+          (CUmemoryPool pool, CUmemPool_attribute attribute, void *value),
+          (pool, attribute, value))
+PUMP_HOOK(cuMemPoolExportToShareableHandle, cuMemPoolExportToShareableHandle_v11020,
+          (void *handle, CUmemoryPool pool, CUmemAllocationHandleType type,
+           unsigned long long flags),
+          (handle, pool, type, flags))
+PUMP_HOOK(cuMemPoolImportFromShareableHandle, cuMemPoolImportFromShareableHandle_v11020,
+          (CUmemoryPool *pool, void *handle, CUmemAllocationHandleType type,
+           unsigned long long flags),
+          (pool, handle, type, flags))
+
 /* ---- copies -------------------------------------------------------------- */
 PUMP_TWINS(cuMemcpy, _ptds, cuMemcpy_v4000, cuMemcpy_v7000_ptds,
            (CUdeviceptr to, CUdeviceptr from, size_t bytes), (to, from, bytes))
@@ -212,7 +241,11 @@ PUMP_TWINS(cuStreamEndCapture, _ptsz, cuStreamEndCapture_v10000,
 PUMP_HOOK(cuModuleUnload, cuModuleUnload_v2000, (CUmodule module), (module))
 PUMP_HOOK(cuLibraryUnload, cuLibraryUnload_v12000, (CUlibrary library), (library))
 
+#include "hook_list_memory.h"
+#include "hook_list_graph.h"
+
 /* ---- called, not hooked -------------------------------------------------- */
+PUMP_CALL(cuDriverGetVersion, cuDriverGetVersion_v2020, (int *version))
 PUMP_CALL(cuDeviceGetCount, cuDeviceGetCount_v2000, (int *count))
 PUMP_CALL(cuDeviceGetAttribute, cuDeviceGetAttribute_v2000,
           (int *value, CUdevice_attribute attribute, CUdevice device))
@@ -229,6 +262,15 @@ PUMP_CALL(cuThreadExchangeStreamCaptureMode, cuThreadExchangeStreamCaptureMode_v
 PUMP_CALL(cuStreamIsCapturing, cuStreamIsCapturing_v10000,
           (CUstream stream, CUstreamCaptureStatus *status))
 PUMP_CALL(cuStreamCreate, cuStreamCreate_v2000, (CUstream *stream, unsigned int flags))
+PUMP_CALL(cuDeviceGetDefaultMemPool, cuDeviceGetDefaultMemPool_v11020,
+          (CUmemoryPool *pool, CUdevice device))
+PUMP_CALL(cuDeviceGetMemPool, cuDeviceGetMemPool_v11020, (CUmemoryPool *pool, CUdevice device))
+PUMP_CALL(cuMemDiscardBatchAsync, cuMemDiscardBatchAsync_v13000,
+          (CUdeviceptr *addresses, size_t *lengths, size_t count, unsigned long long flags,
+           CUstream stream))
+PUMP_CALL(cuStreamGetCtx, cuStreamGetCtx_v9020, (CUstream stream, CUcontext *context))
+PUMP_CALL(cuStreamWaitEvent, cuStreamWaitEvent_v3020,
+          (CUstream stream, CUevent event, unsigned int flags))
 PUMP_CALL(cuEventCreate, cuEventCreate_v2000, (CUevent *event, unsigned int flags))
 PUMP_CALL(cuFuncGetParamInfo, cuFuncGetParamInfo_v12040,
           (CUfunction function, size_t index, size_t *offset, size_t *bytes))

@@ -19,9 +19,6 @@ void pump_device_account(uint32_t device, int64_t range_bytes, int64_t plain_byt
 /* What cuMemGetInfo may call free, given the driver's own figure. */
 uint64_t pump_device_free_bytes(uint32_t device, uint64_t real_free_bytes);
 
-/* true when allocations on this device are to be converted. */
-bool pump_device_converts(uint32_t device);
-
 void pump_device_reset(void);
 
 /* ---- contexts (observe_context.c) ---------------------------------------- */
@@ -32,6 +29,12 @@ void pump_device_reset(void);
 int pump_current_device(CUcontext *context);
 
 void pump_context_reset(void);
+
+/* ---- frees (observe_memory.c) --------------------------------------------- */
+
+/* After the real call that frees a range which pump_range_remove has taken out: gives
+ * its bytes back, or undoes the record when the driver has refused. */
+void pump_range_free_ended(struct pump_range_info *info, CUresult result);
 
 /* ---- device memory that is not converted (observe_plain.c) --------------- */
 
@@ -48,6 +51,9 @@ bool pump_plain_remove(uint64_t base, struct pump_plain_info *info);
 void pump_plain_context_gone(CUcontext context);
 void pump_plain_reset(void);
 
+void pump_vmm_reset(void);    /* observe_vmm.c */
+void pump_blocks_reset(void); /* observe_blocks.c */
+
 /* ---- operations and events (observe_event.c) ----------------------------- */
 
 /* One operation while it is collected; only what is counted is initialised. */
@@ -55,6 +61,7 @@ struct pump_op {
   uint32_t count;
   uint32_t dropped;   /* beyond PUMP_MAX_EXTENTS */
   uint64_t signature; /* of a launch; else 0 */
+  bool of_graph;      /* whose allocator may call memory free that its launches use */
   struct pump_extent extents[PUMP_MAX_EXTENTS];
 };
 
@@ -75,6 +82,7 @@ static inline struct pump_at pump_at(CUstream stream, bool per_thread) {
 static inline void pump_op_begin(struct pump_op *op) {
   op->count = op->dropped = 0;
   op->signature = 0;
+  op->of_graph = false;
 }
 
 /* A pointer that stands at byte `argument` of a launch's parameters. */
@@ -111,19 +119,46 @@ struct pump_launch {
   CUfunction function;
   uint32_t grid[3], block[3];
   void **params, **extra;
-  bool chained; /* it may begin before the one in front of it has ended */
+  struct pump_saved *saved; /* not NULL: kept parameters, in place of both */
+  bool chained;             /* it may begin before the one in front of it has ended */
 };
 void pump_launch_report(const struct pump_launch *launch, struct pump_at at);
+
+/* The same but for the report: what it touches now, and its signature. */
+void pump_launch_describe(const struct pump_launch *launch, struct pump_op *op);
+
+/* Operations of one call, ready to be told: the launch of a graph. */
+struct pump_ready {
+  uint32_t kind;
+  uint16_t count, dropped; /* extents */
+  uint64_t signature;
+  const struct pump_launch *launch; /* of a kernel; else NULL */
+  const struct pump_extent *extents;
+};
+struct pump_series {
+  const struct pump_ready *operations;
+  uint32_t count;
+  uint64_t graph; /* handle of the executable graph */
+  uint64_t *told; /* what pump_tell_state() said when all was told last */
+};
+void pump_series_report(const struct pump_series *series, struct pump_at at);
 
 /* ALLOC, FREE, SYNC and HINT: no operations, no number of their own; SYNC and HINT
  * carry that of the newest operation. Only on an active client. `began_ns`: when the
  * call that has synchronised began. */
 void pump_event_range(uint32_t kind, const struct pump_range_info *info);
+/* DISCARDED, POPULATED and DEAD: whole blocks of the range in `slot`. */
+void pump_event_block(uint32_t kind, uint32_t slot, uint64_t offset_bytes,
+                      uint64_t length_bytes);
 void pump_event_sync(uint32_t stream_index, uint64_t seq, uint64_t began_ns);
 void pump_event_hint(uint64_t address, uint64_t bytes, struct pump_at at);
 
 /* PARAMS and NAME: `bytes` of payload, cut at PUMP_MAX_PAYLOAD_BYTES. false: no room. */
 bool pump_event_payload(const struct pump_event *head, const void *payload, size_t bytes);
+
+/* The stream, as the driver's plain functions know it, is being captured, or cannot be
+ * asked because something else is: nothing of ours may touch it. Inside a bracket. */
+bool pump_capturing(CUstream stream);
 
 /* The number of the newest operation. */
 uint64_t pump_newest_seq(void);
@@ -150,6 +185,21 @@ void pump_params_scan(struct pump_words *words, const struct pump_launch *launch
 /* Copies the parameter buffer as the kernel gets it, gaps as zeros, and cuts it at
  * `room`. Returns its whole size, 0 when that is not known. */
 size_t pump_params_copy(const struct pump_launch *launch, void *buffer, size_t room);
+
+/* Place and size of a parameter as the loaded code tells them; answers as
+ * cuFuncGetParamInfo does, CUDA_ERROR_NOT_FOUND for what is not known (observe_images.c).
+ */
+CUresult pump_image_parameter(CUfunction function, size_t index, size_t *offset,
+                              size_t *bytes);
+/* Before a module or library is unloaded. */
+void pump_image_forget(const void *handle);
+void pump_images_reset(void);
+void pump_globals_reset(void); /* observe_globals.c */
+
+/* A copy of a launch's parameters that needs nothing of the program's any more, the
+ * caller's to free; empty when nothing is known of them. NULL: no memory. */
+struct pump_saved *pump_params_save(const struct pump_launch *launch);
+size_t pump_params_saved_bytes(const struct pump_saved *saved);
 
 /* A module or library went away: handles may be used again with other layouts. */
 void pump_params_forget(void);
@@ -190,7 +240,14 @@ uint64_t pump_words_signature(const struct pump_words *words,
 /* ---- what is told once (observe_tell.c) ---------------------------------- */
 
 /* Before an operation with that signature is reported: the function's name and the
- * launch's parameters, unless the worker was told. Inside a bracket. */
-void pump_tell_launch(const struct pump_launch *launch, uint64_t signature);
+ * launch's parameters, unless the worker was told. false: no room. Inside a bracket. */
+bool pump_tell_launch(const struct pump_launch *launch, uint64_t signature);
+
+/* As long as this stays the same, what was told is known; never 0. */
+uint64_t pump_tell_state(void);
+
+/* ---- graphs (observe_graph.c) ---------------------------------------------- */
+
+void pump_graph_reset(void);
 
 #endif

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "act.h"
-#include "observe.h"
+#include "pool.h"
 #include "pump_ring.h"
 
 /* Raised whenever a context goes away: its handle may come back as another's, so
@@ -123,7 +123,10 @@ static void gone(struct ending *ending, bool over) {
       pump_event_range(PUMP_EVENT_ALLOC, info);
     }
   }
-  if (over && ending->context != NULL) pump_plain_context_gone(ending->context);
+  if (over && ending->context != NULL) {
+    pump_plain_context_gone(ending->context);
+    pump_pool_context_gone(ending->context);
+  }
   free(ending->ranges);
 }
 

@@ -3,13 +3,12 @@
  * Asynchronous forms are recorded after their real call. The others may block until
  * the work before them is done, so the worker is told first; a copy to the host has
  * executed when it returns, and with it everything before it on its stream.
- * Two-dimensional and array copies are not here yet: what they touch is left to
- * demand paging.
+ * Copies of rows, boxes, batches and arrays are in observe_copy_nd.c.
  */
 #include <errno.h>
 
 #include "act.h"
-#include "observe.h"
+#include "observe_copy.h"
 #include "pump_ring.h"
 
 static uint64_t address_of(const void *pointer) {
@@ -26,19 +25,17 @@ static void copy_extents(struct pump_op *op, uint64_t to, uint64_t from, size_t 
 static void copied(uint64_t to, uint64_t from, size_t bytes, struct pump_at at) {
   struct pump_op op;
   copy_extents(&op, to, from, bytes);
-  if (op.count != 0) pump_op_report(&op, PUMP_EVENT_COPY, 0, at);
+  pump_copy_report(&op, at);
 }
 
 static struct pump_token copying(uint64_t to, uint64_t from, size_t bytes,
                                  struct pump_at at) {
   struct pump_op op;
-  struct pump_token none = {0, 0, 0, 0};
   copy_extents(&op, to, from, bytes);
-  return op.count == 0 ? none : pump_op_announce(&op, PUMP_EVENT_COPY, 0, at);
+  return pump_copy_announce(&op, at);
 }
 
-/* The destination of a blocking copy is host memory: it has executed. */
-static void arrived(struct pump_token token, struct pump_at at) {
+void pump_copy_arrived(struct pump_token token, struct pump_at at) {
   if (token.seq == 0) return;
   int saved = errno;
   struct pump_bracket bracket = pump_bracket_open();
@@ -94,6 +91,13 @@ HOOK_COPY_ASYNC(cuMemcpyPeerAsync, false, PEER_ASYNC,
                 (to, to_context, from, from_context, bytes, stream))
 HOOK_COPY_ASYNC(cuMemcpyPeerAsync_ptsz, true, PEER_ASYNC,
                 (to, to_context, from, from_context, bytes, stream))
+#define WITH_ATTRIBUTES                                                                    \
+  (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUmemcpyAttributes *attributes,         \
+   CUstream stream)
+HOOK_COPY_ASYNC(cuMemcpyWithAttributesAsync, false, WITH_ATTRIBUTES,
+                (to, from, bytes, attributes, stream))
+HOOK_COPY_ASYNC(cuMemcpyWithAttributesAsync_ptsz, true, WITH_ATTRIBUTES,
+                (to, from, bytes, attributes, stream))
 
 #undef FROM
 #define FROM address_of(from)
@@ -110,8 +114,8 @@ HOOK_COPY_ASYNC(cuMemcpyHtoDAsync_v2_ptsz, true, H_TO_D_ASYNC, (to, from, bytes,
 #define FROM from
 #define D_TO_H (void *to, CUdeviceptr from, size_t bytes)
 #define D_TO_H_ASYNC (void *to, CUdeviceptr from, size_t bytes, CUstream stream)
-HOOK_COPY_BLOCKING(cuMemcpyDtoH_v2, false, arrived, D_TO_H, (to, from, bytes))
-HOOK_COPY_BLOCKING(cuMemcpyDtoH_v2_ptds, true, arrived, D_TO_H, (to, from, bytes))
+HOOK_COPY_BLOCKING(cuMemcpyDtoH_v2, false, pump_copy_arrived, D_TO_H, (to, from, bytes))
+HOOK_COPY_BLOCKING(cuMemcpyDtoH_v2_ptds, true, pump_copy_arrived, D_TO_H, (to, from, bytes))
 HOOK_COPY_ASYNC(cuMemcpyDtoHAsync_v2, false, D_TO_H_ASYNC, (to, from, bytes, stream))
 HOOK_COPY_ASYNC(cuMemcpyDtoHAsync_v2_ptsz, true, D_TO_H_ASYNC, (to, from, bytes, stream))
 
@@ -119,8 +123,8 @@ HOOK_COPY_ASYNC(cuMemcpyDtoHAsync_v2_ptsz, true, D_TO_H_ASYNC, (to, from, bytes,
 
 /* Rows without a gap between them are one piece; with gaps nothing is overwritten
  * whole, and the extent reaches from the first byte to the last. */
-static void set_extents(struct pump_op *op, uint64_t to, uint64_t pitch, uint64_t row_bytes,
-                        uint64_t height) {
+void pump_set_extents(struct pump_op *op, uint64_t to, uint64_t pitch, uint64_t row_bytes,
+                      uint64_t height) {
   bool dense = height == 1 || pitch == row_bytes;
   pump_op_begin(op);
   if (height == 0 || row_bytes == 0) return;
@@ -131,7 +135,7 @@ static void set_extents(struct pump_op *op, uint64_t to, uint64_t pitch, uint64_
 static void set(uint64_t to, uint64_t pitch, uint64_t row_bytes, uint64_t height,
                 struct pump_at at) {
   struct pump_op op;
-  set_extents(&op, to, pitch, row_bytes, height);
+  pump_set_extents(&op, to, pitch, row_bytes, height);
   if (op.count != 0) pump_op_report(&op, PUMP_EVENT_MEMSET, 0, at);
 }
 
@@ -139,7 +143,7 @@ static struct pump_token setting(uint64_t to, uint64_t pitch, uint64_t row_bytes
                                  uint64_t height, struct pump_at at) {
   struct pump_op op;
   struct pump_token none = {0, 0, 0, 0};
-  set_extents(&op, to, pitch, row_bytes, height);
+  pump_set_extents(&op, to, pitch, row_bytes, height);
   return op.count == 0 ? none : pump_op_announce(&op, PUMP_EVENT_MEMSET, 0, at);
 }
 

@@ -9,6 +9,9 @@
  * `emulated` when it was chosen to be less. The device becomes ACTIVE, for good,
  * when live memory outgrows the budget, while a trace is recorded, or with
  * PUMP_ACTIVE=always.
+ *
+ * A worker may ask for another budget (asked_budget_bytes); the link thread adopts it
+ * here. It outlives its worker: the next one finds it as the device's budget.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -26,10 +29,12 @@ enum { UNSEEN, READY };
 static struct device {
   uint32_t state;
   bool converts;
-  uint64_t total_bytes, budget_bytes, allocated_bytes, plain_bytes;
+  uint64_t total_bytes, most_bytes, budget_bytes, allocated_bytes, plain_bytes;
   bool active;
 } devices[PUMP_MAX_DEVICES];
-static uint64_t live_bytes; /* of ranges, on all devices; under pump_range_lock */
+/* On all devices; under pump_range_lock. */
+static uint64_t live_bytes;                         /* of ranges */
+static uint64_t live_plain_bytes, plain_peak_bytes; /* of memory not converted */
 
 static pthread_mutex_t prepare_lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -47,8 +52,12 @@ static bool parse_bytes(const char *text, uint64_t whole_bytes, uint64_t *bytes)
   return *end == '\0';
 }
 
-static uint64_t choose_budget(uint64_t total_bytes, uint64_t free_bytes, bool *emulated) {
-  uint64_t most = free_bytes - free_bytes / 100 * 3, chosen = most;
+static uint64_t whole_blocks(uint64_t bytes) {
+  return bytes / PUMP_BLOCK_BYTES * PUMP_BLOCK_BYTES;
+}
+
+static uint64_t choose_budget(uint64_t total_bytes, uint64_t most, bool *emulated) {
+  uint64_t chosen = most;
   const char *text = getenv("PUMP_BUDGET");
   static uint32_t said;
   if (text != NULL && text[0] != '\0' && !parse_bytes(text, total_bytes, &chosen)) {
@@ -59,8 +68,7 @@ static uint64_t choose_budget(uint64_t total_bytes, uint64_t free_bytes, bool *e
     chosen = most;
   }
   *emulated = chosen < most;
-  if (chosen > most) chosen = most;
-  return chosen / PUMP_BLOCK_BYTES * PUMP_BLOCK_BYTES;
+  return whole_blocks(chosen < most ? chosen : most);
 }
 
 /* Under pump_range_lock. */
@@ -80,11 +88,56 @@ static void judge(uint32_t index) {
     become_active(index);
 }
 
+/* Under pump_range_lock. What a worker asks for is taken as far as it makes sense; false
+ * when there is nothing new, or no such device yet. */
+static bool adopt_budget(uint32_t index) {
+  struct device *d = &devices[index];
+  struct pump_device *shared = &pump_shm->devices[index];
+  const uint64_t least = (uint64_t)PUMP_BUDGET_BLOCKS_LEAST * PUMP_BLOCK_BYTES;
+  uint64_t asked = PUMP_LOAD(&shared->asked_budget_bytes);
+  if (d->state != READY || asked == PUMP_LOAD(&shared->adopted_budget_bytes)) return false;
+  if (asked != 0) {
+    uint64_t budget = asked > least ? asked : least;
+    bool emulated = budget < d->most_bytes;
+    d->budget_bytes = whole_blocks(emulated ? budget : d->most_bytes);
+    PUMP_STORE(&shared->budget_bytes, d->budget_bytes);
+    PUMP_STORE(&shared->emulated, emulated);
+    judge(index);
+  }
+  /* Who sees this sees the figures above. */
+  PUMP_STORE_RELEASE(&shared->adopted_budget_bytes, asked);
+  return true;
+}
+
+uint32_t pump_device_adopt_budgets(void) {
+  uint32_t active = 0;
+  bool adopted = false;
+  for (uint32_t i = 0; i < PUMP_MAX_DEVICES; i++) {
+    const struct pump_device *shared = &pump_shm->devices[i];
+    if (PUMP_LOAD(&shared->asked_budget_bytes) !=
+        PUMP_LOAD(&shared->adopted_budget_bytes)) {
+      pthread_mutex_lock(&pump_range_lock);
+      adopted |= adopt_budget(i);
+      pthread_mutex_unlock(&pump_range_lock);
+    }
+    if (PUMP_LOAD(&shared->adopted_budget_bytes) != 0 &&
+        PUMP_LOAD(&shared->device_state) == PUMP_DEVICE_ACTIVE)
+      active |= 1u << i;
+  }
+  if (adopted) {
+    PUMP_ADD(&pump_shm->header.activity, 1);
+    pump_bell_ring(&pump_shm->header.worker_asleep, &pump_shm->header.worker_bell);
+  }
+  return active;
+}
+
 void pump_device_account(uint32_t device, int64_t range_bytes, int64_t plain_bytes) {
   struct device *d = &devices[device];
   d->allocated_bytes += (uint64_t)range_bytes;
   d->plain_bytes += (uint64_t)plain_bytes;
   live_bytes += (uint64_t)range_bytes;
+  live_plain_bytes += (uint64_t)plain_bytes;
+  if (live_plain_bytes > plain_peak_bytes) PUMP_STORE(&plain_peak_bytes, live_plain_bytes);
   PUMP_STORE(&pump_shm->devices[device].allocated_bytes, d->allocated_bytes);
   PUMP_STORE(&pump_shm->devices[device].plain_bytes, d->plain_bytes);
   uint64_t *peak = &pump_shm->shim_counters.converted_bytes_peak;
@@ -123,11 +176,13 @@ static void prepare(CUdevice device) {
   uint8_t uuid[16];
   copy_uuid(device, uuid);
   bool emulated, converts = device_converts(device);
-  uint64_t budget = choose_budget(total_bytes, free_bytes, &emulated);
+  uint64_t most = free_bytes - free_bytes / 100 * 3;
+  uint64_t budget = choose_budget(total_bytes, most, &emulated);
   const char *always = getenv("PUMP_ACTIVE");
   pthread_mutex_lock(&pump_range_lock);
   d->converts = converts;
   d->total_bytes = total_bytes;
+  d->most_bytes = most;
   d->budget_bytes = budget;
   memcpy(shared->uuid, uuid, sizeof uuid);
   PUMP_STORE(&shared->total_bytes, total_bytes);
@@ -136,6 +191,7 @@ static void prepare(CUdevice device) {
   PUMP_STORE(&shared->emulated, emulated);
   PUMP_STORE(&shared->device_state, PUMP_DEVICE_DORMANT);
   PUMP_STORE_RELEASE(&d->state, READY);
+  adopt_budget((uint32_t)device);
   judge((uint32_t)device);
   if (pump_recording || (always != NULL && strcmp(always, "always") == 0))
     become_active((uint32_t)device);
@@ -160,6 +216,10 @@ bool pump_device_prepare(CUdevice device) {
   return PUMP_LOAD_ACQUIRE(&devices[device].state) == READY;
 }
 
+uint64_t pump_plain_peak_bytes(void) {
+  return PUMP_LOAD(&plain_peak_bytes);
+}
+
 bool pump_device_converts(uint32_t device) {
   return devices[device].converts;
 }
@@ -175,7 +235,7 @@ uint64_t pump_device_free_bytes(uint32_t device, uint64_t real_free_bytes) {
 
 void pump_device_reset(void) {
   memset(devices, 0, sizeof devices);
-  live_bytes = 0;
+  live_bytes = live_plain_bytes = plain_peak_bytes = 0;
   pthread_mutex_init(&prepare_lock, NULL);
   pthread_mutex_init(&pump_range_lock, NULL);
 }

@@ -19,6 +19,7 @@
 
 #include "act.h"
 #include "observe.h"
+#include "observe_blocks.h"
 #include "pump_ring.h"
 
 /* Records whose lines are asked for ahead: those of a launch with twelve pointers. */
@@ -40,7 +41,17 @@ static void add_extent(struct pump_op *op, const struct pump_hit *hit, uint64_t 
 
 void pump_op_argument(struct pump_op *op, const struct pump_hit *hit, uint64_t offset,
                       uint32_t argument) {
-  add_extent(op, hit, offset, argument, PUMP_ACCESS_ARGUMENT);
+  uint64_t units = 0, place = argument & ((1u << PUMP_ARGUMENT_BITS) - 1);
+  const struct pump_pool_map *map = pump_blocks_of(hit);
+  if (PUMP_UNLIKELY(map != NULL)) {
+    struct pool_piece piece = pool_map_piece(map, offset);
+    /* What is in no block is a stale pointer. */
+    if (!piece.live && !op->of_graph) return;
+    if (piece.live)
+      units = (piece.offset_bytes + piece.length_bytes) / PUMP_UNIT_BYTES -
+              offset / PUMP_UNIT_BYTES;
+  }
+  add_extent(op, hit, offset, units << PUMP_ARGUMENT_BITS | place, PUMP_ACCESS_ARGUMENT);
 }
 
 void pump_op_bytes(struct pump_op *op, uint64_t address, uint64_t bytes, uint32_t access) {
@@ -144,7 +155,7 @@ static void prefetch_records(uint64_t first, uint64_t end) {
 
 /* Asked only while something is being captured. An error answer (a legacy stream
  * beside a capture) counts as capturing: nothing of ours may touch that stream. */
-static bool capturing(CUstream stream) {
+bool pump_capturing(CUstream stream) {
   if (PUMP_LIKELY(__atomic_load_n(&pump_captures, __ATOMIC_RELAXED) == 0)) return false;
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   return PUMP_HAS(cuStreamIsCapturing) &&
@@ -187,7 +198,7 @@ static void issued(struct pump_token token, struct pump_at at) {
 static struct pump_token announce_at(struct pump_op *op, uint32_t kind, uint64_t function,
                                      struct pump_at at) {
   struct pump_token none = {0, 0, 0, 0};
-  if (capturing(at.stream)) return none;
+  if (pump_capturing(at.stream)) return none;
   return announce(op, kind, function, pump_place_of(at), pump_now_ns());
 }
 
@@ -203,7 +214,7 @@ void pump_op_report(struct pump_op *op, uint32_t kind, uint64_t function,
 void pump_launch_report(const struct pump_launch *launch, struct pump_at at) {
   int saved = errno;
   struct pump_bracket bracket = pump_bracket_open();
-  if (PUMP_LIKELY(!capturing(at.stream))) {
+  if (PUMP_LIKELY(!pump_capturing(at.stream))) {
     struct pump_op op;
     struct pump_words words;
     pump_params_scan(&words, launch);
@@ -224,6 +235,81 @@ void pump_launch_report(const struct pump_launch *launch, struct pump_at at) {
   }
   pump_bracket_close(bracket);
   errno = saved;
+}
+
+void pump_launch_describe(const struct pump_launch *launch, struct pump_op *op) {
+  struct pump_words words;
+  pump_params_scan(&words, launch);
+  pump_words_look_ahead(&words);
+  pump_op_begin(op);
+  op->of_graph = true;
+  pump_words_resolve(&words, op);
+  op->signature = pump_words_signature(&words, launch);
+}
+
+/* ---- series ---------------------------------------------------------------- */
+
+static void tell_series(const struct pump_series *series) {
+  uint64_t state = pump_tell_state();
+  if (PUMP_LIKELY(*series->told == state)) return;
+  bool all = true;
+  for (uint32_t i = 0; i < series->count; i++) {
+    const struct pump_ready *ready = &series->operations[i];
+    if (ready->launch != NULL) all &= pump_tell_launch(ready->launch, ready->signature);
+  }
+  if (all) *series->told = state;
+}
+
+/* The row that says which operations belong together. */
+static void push_graph(const struct pump_series *series, const struct pump_event *first) {
+  struct pump_event head = *first;
+  head.kind = PUMP_EVENT_GRAPH;
+  head.extent_count = head.extents_dropped = 0;
+  head.function = series->graph;
+  head.signature = series->count;
+  push(&head, NULL, 0);
+}
+
+/* The whole series gets its numbers at once, so they have no gaps. */
+static struct pump_token announce_series(const struct pump_series *series,
+                                         struct pump_place place) {
+  struct pump_shim_counters *counters = &pump_shm->shim_counters;
+  struct pump_token token = {.time_ns = pump_now_ns(), .stream_index = place.stream_index};
+  uint64_t dropped = 0, seq = PUMP_ADD(&pump_shm->header.next_seq, series->count);
+  struct pump_event head = {.seq = seq,
+                            .time_ns = token.time_ns,
+                            .stream = place.stream_index,
+                            .device = (uint16_t)place.device};
+  push_graph(series, &head);
+  for (uint32_t i = 0; i < series->count; i++, seq++) {
+    const struct pump_ready *ready = &series->operations[i];
+    for (uint32_t k = 0; k < ready->count; k++)
+      token.touched_bytes += pump_range_touch(&ready->extents[k], seq);
+    dropped += ready->dropped;
+    head.seq = seq;
+    head.function =
+        ready->launch == NULL ? 0 : (uint64_t)(uintptr_t)ready->launch->function;
+    head.kind = (uint16_t)ready->kind;
+    head.extent_count = ready->count;
+    head.extents_dropped = ready->dropped;
+    head.signature = ready->signature;
+    push_extents(&head, ready->extents);
+  }
+  token.seq = seq - 1;
+  PUMP_ADD(&counters->operations, series->count);
+  PUMP_ADD(&counters->graph_operations, series->count);
+  PUMP_ADD(&counters->graph_launches, 1);
+  if (dropped != 0) PUMP_ADD(&counters->extents_dropped, dropped);
+  return token;
+}
+
+void pump_series_report(const struct pump_series *series, struct pump_at at) {
+  if (series->count == 0 || pump_capturing(at.stream)) return;
+  struct pump_place place = pump_place_of(at);
+  tell_series(series);
+  struct pump_token token = announce_series(series, place);
+  pump_progress_issued_many(token.stream_index, series->count - 1);
+  issued(token, at);
 }
 
 struct pump_token pump_op_announce(struct pump_op *op, uint32_t kind, uint64_t function,
@@ -259,6 +345,22 @@ void pump_event_range(uint32_t kind, const struct pump_range_info *info) {
   push_extents(&head, &whole);
 }
 
+void pump_event_block(uint32_t kind, uint32_t slot, uint64_t offset_bytes,
+                      uint64_t length_bytes) {
+  if (pump_dormant()) return;
+  const struct pump_range *range = &pump_shm->ranges[slot];
+  struct pump_extent blocks = {.slot = slot,
+                               .generation = PUMP_LOAD(&range->generation),
+                               .offset_bytes = offset_bytes,
+                               .length_access = length_bytes << 2 | PUMP_ACCESS_WRITE};
+  struct pump_event head = {.time_ns = pump_now_ns(),
+                            .kind = (uint16_t)kind,
+                            .extent_count = 1,
+                            .device =
+                                (uint16_t)(PUMP_LOAD(&range->device) % PUMP_MAX_DEVICES)};
+  push_extents(&head, &blocks);
+}
+
 void pump_event_sync(uint32_t stream_index, uint64_t seq, uint64_t began_ns) {
   struct pump_event head = {.seq = seq,
                             .time_ns = pump_now_ns(),
@@ -285,7 +387,7 @@ void pump_event_hint(uint64_t address, uint64_t bytes, struct pump_at at) {
   struct pump_op op;
   pump_op_begin(&op);
   pump_op_bytes(&op, address, bytes, PUMP_ACCESS_READ);
-  if (op.count != 0 && !capturing(at.stream)) {
+  if (op.count != 0 && !pump_capturing(at.stream)) {
     struct pump_place place = pump_place_of(at);
     struct pump_event head = {.seq = pump_newest_seq(),
                               .time_ns = pump_now_ns(),

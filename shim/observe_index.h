@@ -26,7 +26,7 @@ struct pump_mirror {
   uint32_t next_free;
   CUcontext context;
   uint64_t alloc_seq;
-  uint64_t unused;
+  const struct pump_pool_map *pool;
 } __attribute__((aligned(64)));
 _Static_assert(sizeof(struct pump_mirror) == 64, "one cache line");
 
@@ -55,6 +55,7 @@ static inline bool read_mirror(uint32_t slot, uint64_t address, struct pump_hit 
   uint64_t length = PUMP_LOAD_ACQUIRE(&mirror->length_bytes);
   uint64_t requested = PUMP_LOAD_ACQUIRE(&mirror->requested_bytes);
   uint32_t device = PUMP_LOAD_ACQUIRE(&mirror->device);
+  const struct pump_pool_map *pool = PUMP_LOAD_ACQUIRE(&mirror->pool);
   if (PUMP_LOAD(&mirror->state) != state || (uint32_t)state == PUMP_RANGE_FREE)
     return false;
   if (address < base || address - base >= length) return false;
@@ -65,6 +66,7 @@ static inline bool read_mirror(uint32_t slot, uint64_t address, struct pump_hit 
   hit->base = base;
   hit->length_bytes = length;
   hit->requested_bytes = requested;
+  hit->pool = pool;
   return true;
 }
 

@@ -1,5 +1,4 @@
-/* observe_launch.c - hooks of kernel launches, and of the calls after which kernel
- * handles mean something else.
+/* observe_launch.c - hooks of kernel launches.
  *
  * Each hook and each _ptsz twin: guard, its own real call, record. The arguments
  * are still the program's when the call has returned, so they are read then.
@@ -83,16 +82,33 @@ HOOK_LAUNCH(cuLaunchCooperativeKernel, pump_at(stream, false), LAUNCH(NULL), COO
 HOOK_LAUNCH(cuLaunchCooperativeKernel_ptsz, pump_at(stream, true), LAUNCH(NULL),
             COOPERATIVE, COOPERATIVE_ARGUMENTS)
 
-/* ---- modules and libraries: their handles may be used again --------------- */
+/* ---- one kernel on several devices ---------------------------------------- */
 
-/* Forgotten before: once the real call is through, another thread may launch another
- * kernel by the same handle. */
-CUresult cuModuleUnload(CUmodule module) {
-  if (!pump_inert()) pump_params_forget();
-  return pump_real.cuModuleUnload(module);
+/* Each launch belongs to the context of its stream, whichever is current. */
+static void report_of_context(const CUDA_LAUNCH_PARAMS *params) {
+  CUcontext current = NULL, own = NULL;
+  struct pump_launch made = {
+      .function = params->function,
+      .grid = {params->gridDimX, params->gridDimY, params->gridDimZ},
+      .block = {params->blockDimX, params->blockDimY, params->blockDimZ},
+      .params = params->kernelParams};
+  if (!PUMP_HAS(cuStreamGetCtx) || !PUMP_HAS(cuCtxSetCurrent)) return;
+  pump_enter();
+  bool known = pump_real.cuCtxGetCurrent(&current) == CUDA_SUCCESS &&
+               pump_real.cuStreamGetCtx(params->hStream, &own) == CUDA_SUCCESS;
+  bool moved = known && own != current && pump_real.cuCtxSetCurrent(own) == CUDA_SUCCESS;
+  pump_leave();
+  if (known && (moved || own == current))
+    pump_launch_report(&made, pump_at(params->hStream, false));
+  pump_enter();
+  if (moved) pump_real.cuCtxSetCurrent(current);
+  pump_leave();
 }
 
-CUresult cuLibraryUnload(CUlibrary library) {
-  if (!pump_inert()) pump_params_forget();
-  return pump_real.cuLibraryUnload(library);
+CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *launches,
+                                              unsigned int count, unsigned int flags) {
+  CUresult result = pump_real.cuLaunchCooperativeKernelMultiDevice(launches, count, flags);
+  if (result != CUDA_SUCCESS || pump_quiet()) return result;
+  for (unsigned int i = 0; i < count; i++) report_of_context(&launches[i]);
+  return result;
 }

@@ -2,8 +2,9 @@
  *
  * Device memory from 2 MiB up is allocated as managed memory, in whole blocks;
  * smaller allocations stay device memory: stream memory operations, semaphores and
- * hot workspaces live there, and only whole blocks take part in eviction. The
- * program's own managed memory is tracked and never refused.
+ * hot workspaces live there, and only whole blocks take part in eviction. So does what
+ * the rules keep (observe_rules.c). The program's own managed memory is tracked and
+ * never refused.
  *
  * The order of record and real call. An allocation is recorded after it: before,
  * there is no address. A free is recorded before it: afterwards another thread may
@@ -16,7 +17,8 @@
 #include <errno.h>
 
 #include "act.h"
-#include "observe.h"
+#include "observe_rules.h"
+#include "pool.h"
 #include "pump_ring.h"
 
 static uint64_t whole_blocks(uint64_t bytes) {
@@ -30,9 +32,17 @@ static bool try_plain(CUresult error) {
          error == CUDA_ERROR_INVALID_VALUE;
 }
 
+/* The card had no room for an allocation that was not converted. */
+static bool refused;
+
+bool pump_plain_refused(void) {
+  return PUMP_LOAD(&refused);
+}
+
 static CUresult allocate_plain(CUdeviceptr *address, size_t bytes, int device,
                                CUcontext context) {
   CUresult result = pump_real.cuMemAlloc_v2(address, bytes);
+  if (result == CUDA_ERROR_OUT_OF_MEMORY) PUMP_STORE(&refused, true);
   if (result == CUDA_SUCCESS && device >= 0)
     pump_plain_add(&(struct pump_plain_info){
         .base = *address, .bytes = bytes, .context = context, .device = (uint32_t)device});
@@ -54,12 +64,26 @@ static CUresult undo_conversion(CUdeviceptr *address, size_t bytes, int device,
   return result == CUDA_SUCCESS ? allocate_plain(address, bytes, device, context) : result;
 }
 
+/* Our own refusal. Beside a capture the program's own call might have failed in another
+ * way, and ended the capture: the driver is asked for a little, to let it say so. */
+static CUresult refuse(void) {
+  CUdeviceptr little;
+  if (PUMP_LIKELY(PUMP_LOAD(&pump_captures) == 0)) return CUDA_ERROR_OUT_OF_MEMORY;
+  CUresult result = pump_real.cuMemAlloc_v2(&little, 1);
+  if (result == CUDA_SUCCESS) result = pump_real.cuMemFree_v2(little);
+  return result == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : result;
+}
+
 static CUresult allocate_converted(CUdeviceptr *address, size_t bytes, int device,
                                    CUcontext context) {
   uint64_t rounded = whole_blocks(bytes);
-  int admitted = pump_limit_admit((uint32_t)device, rounded);
+  int admitted = pump_limit_try((uint32_t)device, rounded);
+  if (admitted == -ENOMEM) { /* the driver's own pools make room for others as well */
+    pump_pool_relieve((uint32_t)device);
+    admitted = pump_limit_admit((uint32_t)device, rounded);
+  }
   if (admitted == -ENOSPC) return allocate_plain(address, bytes, device, context);
-  if (admitted != 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (admitted != 0) return refuse();
   CUresult result = pump_real.cuMemAllocManaged(address, rounded, CU_MEM_ATTACH_GLOBAL);
   if (result != CUDA_SUCCESS) {
     pump_limit_return((uint32_t)device, rounded);
@@ -87,6 +111,11 @@ static CUresult allocate(CUdeviceptr *address, size_t bytes) {
   if (device < 0 || address == NULL || bytes < PUMP_BLOCK_BYTES ||
       bytes > SIZE_MAX - PUMP_BLOCK_BYTES || !pump_device_converts((uint32_t)device))
     return allocate_plain(address, bytes, address == NULL ? -1 : device, context);
+  enum pump_rule rule = pump_rule_for(bytes);
+  if (rule != PUMP_RULE_NONE) {
+    CUresult result = allocate_plain(address, bytes, device, context);
+    if (rule != PUMP_RULE_SIZE || result != CUDA_ERROR_OUT_OF_MEMORY) return result;
+  }
   return allocate_converted(address, bytes, device, context);
 }
 
@@ -163,18 +192,22 @@ CUresult cuMemAllocManaged(CUdeviceptr *address, size_t bytes, unsigned int flag
   return result;
 }
 
-static CUresult free_range(CUdeviceptr address, struct pump_range_info *info) {
-  pump_event_range(PUMP_EVENT_FREE, info);
-  pump_act_wait_slot(info->slot);
-  CUresult result = pump_real.cuMemFree_v2(address);
+void pump_range_free_ended(struct pump_range_info *info, CUresult result) {
   if (result != CUDA_SUCCESS) {
     pump_range_restore(info);
     pump_event_range(PUMP_EVENT_ALLOC, info);
-    return result;
+    return;
   }
   if (info->kind == PUMP_RANGE_CONVERTED)
     pump_limit_return(info->device, info->length_bytes);
   pump_range_release(info->slot);
+}
+
+static CUresult free_range(CUdeviceptr address, struct pump_range_info *info) {
+  pump_event_range(PUMP_EVENT_FREE, info);
+  pump_act_wait_slot(info->slot);
+  CUresult result = pump_real.cuMemFree_v2(address);
+  pump_range_free_ended(info, result);
   return result;
 }
 
@@ -193,8 +226,10 @@ CUresult cuMemFree_v2(CUdeviceptr address) {
   int saved = errno;
   pump_enter();
   PUMP_ADD(&pump_calls_seen, 1);
-  CUresult result = pump_range_remove(address, &info) == 0 ? free_range(address, &info)
-                                                           : free_other(address);
+  CUresult result;
+  if (!pump_pool_free_now(address, &result))
+    result = pump_range_remove(address, &info) == 0 ? free_range(address, &info)
+                                                    : free_other(address);
   pump_leave();
   errno = saved;
   return result;

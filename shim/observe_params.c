@@ -1,10 +1,10 @@
 /* observe_params.c - reads a launch's arguments, by the layout that the driver tells.
  *
- * The driver (12.4 and later) tells place and size of each parameter of a kernel;
- * exactly that many bytes are read from where the program's pointer leads, and each
- * aligned 8-byte word among them is tested, so pointers inside structures passed by
- * value are found. Arguments given as one buffer carry their size. Never is a byte
- * read whose size is not known.
+ * The driver (12.4 and later) tells place and size of each parameter of a kernel, else its
+ * code does (observe_images.c); exactly that many bytes are read from where the program's
+ * pointer leads, and each aligned 8-byte word among them is tested, so pointers inside
+ * structures passed by value are found. Arguments given as one buffer carry their size.
+ * Never is a byte read whose size is not known.
  *
  * DESIGN. Layouts are kept by kernel handle in an open-addressing table that is
  * read without a lock: an entry is a pointer to a layout that never changes after
@@ -69,6 +69,8 @@ static CUresult ask(CUfunction function, size_t index, size_t *offset, size_t *b
   if ((result == CUDA_ERROR_INVALID_HANDLE || result == CUDA_ERROR_NOT_FOUND) &&
       PUMP_HAS(cuKernelGetParamInfo))
     result = pump_real.cuKernelGetParamInfo((CUkernel)function, index, offset, bytes);
+  if (result == CUDA_ERROR_INVALID_HANDLE || result == CUDA_ERROR_NOT_FOUND)
+    result = pump_image_parameter(function, index, offset, bytes);
   return result;
 }
 
@@ -142,6 +144,34 @@ static struct layout *layout_of(CUfunction function, bool *owned) {
   return fresh == NULL ? NULL : keep(fresh, owned);
 }
 
+/* ---- kept parameters ------------------------------------------------------- */
+
+/* Parameters with a layout of their own: that of the handle may change meanwhile. */
+struct pump_saved {
+  uint32_t count, parameter_bytes;
+  struct part parts[]; /* `parameter_bytes` of buffer behind them */
+};
+
+static size_t saved_bytes(uint32_t count, size_t parameter_bytes) {
+  return sizeof(struct pump_saved) + count * sizeof(struct part) + parameter_bytes;
+}
+
+size_t pump_params_saved_bytes(const struct pump_saved *saved) {
+  return saved_bytes(saved->count, saved->parameter_bytes);
+}
+
+static char *saved_buffer(const struct pump_saved *saved) {
+  return (char *)(uintptr_t)&saved->parts[saved->count];
+}
+
+static struct pump_saved *new_saved(uint32_t count, size_t parameter_bytes) {
+  struct pump_saved *saved = calloc(1, saved_bytes(count, parameter_bytes));
+  if (saved == NULL) return NULL;
+  saved->count = count;
+  saved->parameter_bytes = (uint32_t)parameter_bytes;
+  return saved;
+}
+
 /* The one buffer with all parameters, or NULL. */
 static const void *buffer_of(void **extra, size_t *bytes) {
   const void *buffer = NULL;
@@ -157,12 +187,49 @@ static const void *buffer_of(void **extra, size_t *bytes) {
 static void say_nothing_known(void) {
   static uint32_t said;
   pump_log_once(&said, PUMP_LOG_WARNING,
-                "the driver does not tell the parameters of a kernel (it does from CUDA "
-                "12.4 on): launches are left to demand paging");
+                "neither the driver (before CUDA 12.4) nor the program's code tells the "
+                "parameters of a kernel: its launches are left to demand paging");
+}
+
+struct pump_saved *pump_params_save(const struct pump_launch *launch) {
+  struct pump_saved *saved;
+  if (launch->params != NULL) {
+    bool owned;
+    struct layout *layout = layout_of(launch->function, &owned);
+    if (layout == NULL) {
+      say_nothing_known();
+      return new_saved(0, 0);
+    }
+    saved = new_saved(layout->count, layout->parameter_bytes);
+    for (uint32_t i = 0; saved != NULL && i < layout->count; i++) {
+      saved->parts[i] = layout->parts[i];
+      memcpy(saved_buffer(saved) + layout->parts[i].offset, launch->params[i],
+             layout->parts[i].bytes);
+    }
+    if (owned) free(layout);
+    return saved;
+  }
+  size_t bytes = 0;
+  const void *buffer = launch->extra == NULL ? NULL : buffer_of(launch->extra, &bytes);
+  if (buffer == NULL || bytes > MAX_BYTES) return new_saved(0, 0);
+  saved = new_saved(1, bytes);
+  if (saved == NULL) return NULL;
+  saved->parts[0] = (struct part){0, (uint32_t)bytes};
+  memcpy(saved_buffer(saved), buffer, bytes);
+  return saved;
+}
+
+static void scan_saved(struct pump_words *words, const struct pump_saved *saved) {
+  pump_words_begin(words, saved->parameter_bytes);
+  for (uint32_t i = 0; i < saved->count; i++)
+    pump_words_add(words, saved_buffer(saved) + saved->parts[i].offset,
+                   saved->parts[i].bytes, saved->parts[i].offset);
 }
 
 void pump_params_scan(struct pump_words *words, const struct pump_launch *launch) {
-  if (launch->params != NULL) {
+  if (launch->saved != NULL) {
+    scan_saved(words, launch->saved);
+  } else if (launch->params != NULL) {
     bool owned;
     struct layout *layout = layout_of(launch->function, &owned);
     pump_words_begin(words, layout == NULL ? 0 : layout->parameter_bytes);
@@ -189,7 +256,10 @@ static void copy_part(void *buffer, size_t room, size_t offset, const void *memo
 size_t pump_params_copy(const struct pump_launch *launch, void *buffer, size_t room) {
   size_t bytes = 0;
   memset(buffer, 0, room);
-  if (launch->params != NULL) {
+  if (launch->saved != NULL) {
+    bytes = launch->saved->parameter_bytes;
+    copy_part(buffer, room, 0, saved_buffer(launch->saved), bytes);
+  } else if (launch->params != NULL) {
     bool owned;
     struct layout *layout = layout_of(launch->function, &owned);
     if (layout == NULL) return 0;

@@ -11,14 +11,31 @@
  */
 #include <errno.h>
 
-#include "observe.h"
+#include "pool.h"
 
 static bool converted(CUdeviceptr address, struct pump_hit *hit) {
   return pump_range_lookup(address, hit) && hit->kind == PUMP_RANGE_CONVERTED;
 }
 
+/* Converted memory that `address` lies in, as the program knows it: a block of our pool
+ * stands for itself, not for the segment that it was cut from. */
+struct seen {
+  uint64_t base, requested_bytes;
+  CUmemoryPool pool; /* whose memory it is; NULL: of none */
+};
+
+static bool see(CUdeviceptr address, struct seen *seen) {
+  struct pump_hit hit;
+  struct pump_pool_block block;
+  if (!converted(address, &hit)) return false;
+  *seen = (struct seen){.base = hit.base, .requested_bytes = hit.requested_bytes};
+  if (hit.pool != NULL && pump_pool_find(address, &block))
+    *seen = (struct seen){block.base, block.requested_bytes, block.pool};
+  return true;
+}
+
 /* Corrects one answer of the driver. */
-static void correct(CUpointer_attribute attribute, void *data, const struct pump_hit *hit) {
+static void correct(CUpointer_attribute attribute, void *data, const struct seen *hit) {
   if (data == NULL) return;
   switch (attribute) {
   case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
@@ -30,8 +47,14 @@ static void correct(CUpointer_attribute attribute, void *data, const struct pump
   case CU_POINTER_ATTRIBUTE_HOST_POINTER:
     *(void **)data = NULL;
     break;
+  case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+    *(CUdeviceptr *)data = hit->base;
+    break;
   case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
     *(size_t *)data = hit->requested_bytes;
+    break;
+  case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+    *(CUmemoryPool *)data = hit->pool;
     break;
   default:
     break;
@@ -41,8 +64,8 @@ static void correct(CUpointer_attribute attribute, void *data, const struct pump
 CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute,
                                CUdeviceptr address) {
   CUresult result = pump_real.cuPointerGetAttribute(data, attribute, address);
-  struct pump_hit hit;
-  if (result != CUDA_SUCCESS || pump_inert() || !converted(address, &hit)) return result;
+  struct seen hit;
+  if (result != CUDA_SUCCESS || pump_inert() || !see(address, &hit)) return result;
   correct(attribute, data, &hit);
   return attribute == CU_POINTER_ATTRIBUTE_HOST_POINTER ? CUDA_ERROR_INVALID_VALUE : result;
 }
@@ -50,9 +73,9 @@ CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute,
 CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute *attributes,
                                 void **data, CUdeviceptr address) {
   CUresult result = pump_real.cuPointerGetAttributes(count, attributes, data, address);
-  struct pump_hit hit;
+  struct seen hit;
   if (result != CUDA_SUCCESS || attributes == NULL || data == NULL || pump_inert() ||
-      !converted(address, &hit))
+      !see(address, &hit))
     return result;
   for (unsigned int i = 0; i < count; i++) correct(attributes[i], data[i], &hit);
   return result;
@@ -60,8 +83,9 @@ CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute *attribu
 
 CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdeviceptr address) {
   CUresult result = pump_real.cuMemGetAddressRange_v2(base, bytes, address);
-  struct pump_hit hit;
-  if (result == CUDA_SUCCESS && bytes != NULL && !pump_inert() && converted(address, &hit))
-    *bytes = hit.requested_bytes;
+  struct seen hit;
+  if (result != CUDA_SUCCESS || pump_inert() || !see(address, &hit)) return result;
+  if (base != NULL) *base = hit.base;
+  if (bytes != NULL) *bytes = hit.requested_bytes;
   return result;
 }

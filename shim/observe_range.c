@@ -36,6 +36,7 @@ pthread_mutex_t pump_range_lock = PTHREAD_MUTEX_INITIALIZER;
 uint32_t *pump_index_top[TOP_WORDS];
 struct pump_mirror pump_mirrors[PUMP_MAX_RANGES];
 static uint32_t slots_used, first_free = NO_SLOT;
+static uint64_t changes;
 
 /* No live range reaches beyond these; they only ever grow apart. */
 struct pump_range_bounds pump_range_bounds = {.low = UINT64_MAX};
@@ -105,6 +106,7 @@ static void enliven(struct pump_range_info *info, uint64_t first, uint64_t end) 
   PUMP_STORE_RELEASE(&mirror->length_bytes, info->length_bytes);
   PUMP_STORE_RELEASE(&mirror->requested_bytes, info->requested_bytes);
   PUMP_STORE_RELEASE(&mirror->device, info->device);
+  PUMP_STORE_RELEASE(&mirror->pool, info->pool);
   mirror->context = info->context;
   mirror->alloc_seq = PUMP_LOAD(&pump_shm->header.next_seq);
   PUMP_STORE_RELEASE(&mirror->state, generation << 32 | info->kind);
@@ -112,6 +114,7 @@ static void enliven(struct pump_range_info *info, uint64_t first, uint64_t end) 
   if (info->base + info->length_bytes > pump_range_bounds.end)
     PUMP_STORE(&pump_range_bounds.end, info->base + info->length_bytes);
   index_fill(first, end, info->slot + 1);
+  PUMP_STORE_RELEASE(&changes, changes + 1);
   uint64_t *use = pump_shm->ranges[info->slot].last_use_seq;
   for (int i = 0; i < PUMP_USE_SLICES; i++) PUMP_STORE(&use[i], 0);
   publish(info->slot);
@@ -128,12 +131,14 @@ static void retire(uint32_t slot, struct pump_range_info *info) {
                                    .device = mirror->device,
                                    .slot = slot,
                                    .generation = (uint32_t)(mirror->state >> 32),
+                                   .pool = mirror->pool,
                                    .context = mirror->context};
   uint64_t first, end;
   owned_blocks(info->base, info->length_bytes, &first, &end);
   uint32_t next = info->generation + 1 == 0 ? 1 : info->generation + 1;
   index_fill(first, end, 0);
   PUMP_STORE_RELEASE(&mirror->state, (uint64_t)next << 32);
+  PUMP_STORE_RELEASE(&changes, changes + 1);
   publish(slot);
   pump_device_account(info->device, -(int64_t)((end - first) << BLOCK_SHIFT), 0);
 }
@@ -226,6 +231,10 @@ void pump_range_restore(struct pump_range_info *info) {
   pthread_mutex_unlock(&pump_range_lock);
 }
 
+uint64_t pump_range_changes(void) {
+  return PUMP_LOAD_ACQUIRE(&changes);
+}
+
 bool pump_range_lookup(uint64_t address, struct pump_hit *hit) {
   uint32_t value = index_value(address);
   return value != 0 && read_mirror(value - 1, address, hit);
@@ -252,7 +261,10 @@ uint64_t pump_range_touch(const struct pump_extent *extent, uint64_t seq) {
   uint64_t range_bytes = PUMP_LOAD(&mirror->length_bytes);
   uint64_t bytes = extent->length_access >> 2;
   uint32_t first = pump_use_slice(range_bytes, extent->offset_bytes), last;
-  if ((extent->length_access & 3) == PUMP_ACCESS_ARGUMENT) {
+  bool argument = (extent->length_access & 3) == PUMP_ACCESS_ARGUMENT;
+  if (argument) /* known where the allocator's block is: its end */
+    bytes = pump_units_bytes(bytes >> PUMP_ARGUMENT_BITS, extent->offset_bytes);
+  if (argument && bytes == 0) {
     uint32_t slices;
     bytes = argument_bytes(range_bytes, extent->offset_bytes, &slices);
     last = first + slices - 1;

@@ -14,7 +14,8 @@
 #include <sys/mman.h>
 
 #include "act.h"
-#include "observe.h"
+#include "observe_rules.h"
+#include "pool.h"
 #include "pump_ring.h"
 #include "resolve.h"
 
@@ -74,6 +75,7 @@ static void fork_child(void) {
   pump_shm = NULL; /* not mapped here */
   pthread_mutex_init(&start_lock, NULL);
   started = false;
+  pump_pool_fork_child();
   pump_act_fork_child();
 }
 
@@ -127,9 +129,16 @@ static void start(void) {
   pump_shm = region;
   pump_range_reset();
   pump_plain_reset();
+  pump_vmm_reset();
+  pump_rules_reset();
+  pump_pool_reset();
+  pump_blocks_reset();
   pump_device_reset();
   pump_context_reset();
   pump_params_reset();
+  pump_images_reset();
+  pump_graph_reset();
+  pump_globals_reset();
   pump_tell_again();
   if (!handlers_set)
     handlers_set =

@@ -7,7 +7,7 @@
 #include <errno.h>
 
 #include "act.h"
-#include "observe.h"
+#include "pool.h"
 #include "pump_ring.h"
 
 /* Capture ended by these answers as well. */
@@ -130,9 +130,14 @@ HOOK_EVENT_DESTROY(cuEventDestroy_v2)
 
 #define HOOK_STREAM_DESTROY(name)                                                          \
   CUresult name(CUstream stream) {                                                         \
-    CUresult result = pump_real.name(stream);                                              \
-    if (result != CUDA_SUCCESS || pump_inert()) return result;                             \
+    if (pump_inert()) return pump_real.name(stream);                                       \
     int saved = errno;                                                                     \
+    pump_enter();                                                                          \
+    pump_pool_stream_ends(stream);                                                         \
+    CUresult result = pump_real.name(stream);                                              \
+    pump_leave();                                                                          \
+    errno = saved;                                                                         \
+    if (result != CUDA_SUCCESS) return result;                                             \
     pump_enter();                                                                          \
     pump_stream_gone(stream);                                                              \
     pump_place_forget();                                                                   \

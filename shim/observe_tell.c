@@ -41,6 +41,10 @@ static uint64_t word_for(uint64_t what) {
   return (what ^ since * 0xd6e8feb86659fd93u) | 1;
 }
 
+uint64_t pump_tell_state(void) {
+  return word_for(0);
+}
+
 static uint64_t *set_for(uint64_t what) {
   return told[(what >> 32) % SETS]; /* both kinds of `what` are hashes */
 }
@@ -96,9 +100,10 @@ static __attribute__((noinline)) bool tell_params(const struct pump_launch *laun
   return true;
 }
 
-void pump_tell_launch(const struct pump_launch *launch, uint64_t signature) {
+bool pump_tell_launch(const struct pump_launch *launch, uint64_t signature) {
   uint64_t word = word_for(signature);
-  if (PUMP_LIKELY(was_told(signature, word))) return;
-  if (tell_name(launch->function) && tell_params(launch, signature))
-    note_told(signature, word);
+  if (PUMP_LIKELY(was_told(signature, word))) return true;
+  if (!tell_name(launch->function) || !tell_params(launch, signature)) return false;
+  note_told(signature, word);
+  return true;
 }

@@ -14,6 +14,7 @@
 
 #include "pump_abi.h"
 #include "pump_cuda.h"
+#include "pump_cuda_graph.h"
 
 #define PUMP_LIKELY(x) __builtin_expect(!!(x), 1)
 #define PUMP_UNLIKELY(x) __builtin_expect(!!(x), 0)
@@ -123,6 +124,25 @@ void pump_tell_again(void);
  * memfd over it (and repeats MADV_DONTFORK). NULL before cuInit has succeeded. */
 extern struct pump_shm *pump_shm;
 
+/* ---- devices (observe_device.c) ------------------------------------------- */
+
+/* Takes over the budgets that the worker asks for. Returns a bit for each device that is
+ * active and has a budget so asked for: it needs its executors. By the link thread. */
+uint32_t pump_device_adopt_budgets(void);
+
+/* ---- devices and memory that cannot be paged ------------------------------- */
+
+/* true when allocations on this device are to be converted. */
+bool pump_device_converts(uint32_t device);
+
+/* The most device memory that was not converted, on all devices at once; and what of it
+ * virtual memory management had at its own peak. */
+uint64_t pump_plain_peak_bytes(void); /* observe_device.c */
+uint64_t pump_vmm_peak_bytes(void);   /* observe_vmm.c */
+
+/* The card had no room for such memory. */
+bool pump_plain_refused(void); /* observe_memory.c */
+
 /* ---- ranges (observe_range.c) --------------------------------------------- */
 
 /* Guards the range table, the device figures and the private mirrors of both.
@@ -130,6 +150,7 @@ extern struct pump_shm *pump_shm;
  * held across a driver call. Replaced by a fresh one in a forked child. */
 extern pthread_mutex_t pump_range_lock;
 
+struct pump_pool_map;
 struct pump_range_info {
   uint64_t base;
   uint64_t length_bytes;    /* as the driver gave it: whole blocks when converted */
@@ -138,6 +159,7 @@ struct pump_range_info {
   uint32_t device;
   uint32_t slot;
   uint32_t generation;
+  const struct pump_pool_map *pool; /* of a segment of our pool; NULL: no such one */
   CUcontext context;        /* whose end is the range's end; not in the shared table */
   uint64_t displaced_bytes; /* out, pump_range_add: converted bytes it forgot */
 };
@@ -151,6 +173,7 @@ struct pump_hit {
   uint64_t base;
   uint64_t length_bytes;
   uint64_t requested_bytes;
+  const struct pump_pool_map *pool; /* see pump_range_info */
 };
 
 /* Adds a live range of `info` (base, lengths, kind, device, context); fills slot
@@ -175,6 +198,10 @@ bool pump_range_remove_next(CUcontext context, uint32_t *cursor,
  * when it goes away meanwhile. Only ranges that own whole blocks are found. */
 bool pump_range_lookup(uint64_t address, struct pump_hit *hit);
 
+/* How often a range has come or gone: what was looked up before holds as long as this
+ * stays the same. */
+uint64_t pump_range_changes(void);
+
 /* What lies outside [low, end) is in no live range; read relaxed, both. */
 extern struct pump_range_bounds {
   uint64_t low, end;
@@ -185,6 +212,12 @@ static inline uint32_t pump_use_slice(uint64_t range_bytes, uint64_t offset_byte
   uint64_t slice_bytes = (range_bytes + PUMP_USE_SLICES - 1) / PUMP_USE_SLICES;
   uint64_t slice = slice_bytes == 0 ? 0 : offset_bytes / slice_bytes;
   return slice < PUMP_USE_SLICES ? (uint32_t)slice : PUMP_USE_SLICES - 1;
+}
+
+/* Bytes from an offset in a range to the end of its allocator's block, which is so many
+ * PUMP_UNIT_BYTES away; 0 for none. */
+static inline uint64_t pump_units_bytes(uint64_t units, uint64_t offset_bytes) {
+  return units == 0 ? 0 : units * PUMP_UNIT_BYTES - offset_bytes % PUMP_UNIT_BYTES;
 }
 
 /* Notes that operation `seq` uses the bytes of `extent`, if its range still lives;

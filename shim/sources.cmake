@@ -4,19 +4,41 @@ set(PUMP_OBSERVE_SOURCES
   resolve_dlsym.c
   observe_start.c
   observe_range.c
+  observe_blocks.c
   observe_plain.c
+  observe_refused.c
+  observe_rules.c
+  observe_vmm.c
   observe_device.c
   observe_context.c
   observe_memory.c
   observe_pointer.c
+  observe_pool.c
   observe_event.c
   observe_params.c
   observe_words.c
   observe_tell.c
   observe_place.c
   observe_launch.c
+  observe_images.c
+  observe_globals.c
+  image/image.c
+  image/image_elf.c
+  image/image_fatbin.c
+  image/image_ptx.c
   observe_copy.c
+  observe_copy_nd.c
+  observe_graph.c
+  observe_graph_read.c
   observe_stream.c)
+set(PUMP_POOL_SOURCES
+  block_map.c
+  pool_blocks.c
+  pool_dead.c
+  pool_kinds.c
+  pool_segments.c
+  pool_serve.c
+  pool_streams.c)
 set(PUMP_ACT_SOURCES
   act_adapt.c
   act_attach.c
@@ -31,9 +53,11 @@ set(PUMP_ACT_SOURCES
   act_progress.c
   act_start.c
   act_summary.c
-  act_validate.c)
+  act_summary_file.c
+  act_validate.c
+  act_verdict.c)
 
-add_library(pump SHARED ${PUMP_OBSERVE_SOURCES} ${PUMP_ACT_SOURCES})
+add_library(pump SHARED ${PUMP_OBSERVE_SOURCES} ${PUMP_POOL_SOURCES} ${PUMP_ACT_SOURCES})
 target_link_libraries(pump PRIVATE pump_flags Threads::Threads ${CMAKE_DL_LIBS})
 target_compile_options(pump PRIVATE -ftls-model=initial-exec)
 # Our own references to exported names mean our own functions.

@@ -5,6 +5,9 @@
 
 #include <string.h>
 
+#include "pool.h"
+#include "resolve.h"
+
 struct told told;
 struct driver driver = {.current = (CUcontext)1};
 struct pump_event head;
@@ -53,6 +56,9 @@ void pump_stream_gone(CUstream stream) {
   (void)stream;
   told.streams_gone++;
 }
+void pump_pool_stream_ends(CUstream stream) {
+  (void)stream;
+}
 void pump_progress_issued(uint32_t index, CUstream stream, uint64_t seq, uint64_t now_ns,
                           uint64_t touched) {
   (void)index;
@@ -61,6 +67,10 @@ void pump_progress_issued(uint32_t index, CUstream stream, uint64_t seq, uint64_
   told.issued_seq = seq;
   told.issued_stream = stream;
   told.issues++;
+}
+void pump_progress_issued_many(uint32_t index, uint32_t operations) {
+  CHECK(index != 0);
+  told.issued_many += (int)operations;
 }
 void pump_progress_chained(uint32_t index) {
   CHECK(index != 0);
@@ -84,6 +94,29 @@ void pump_progress_event_gone(CUevent event) {
   CHECK(pump_inside != 0);
   told.event_gone = event;
 }
+CUresult pump_image_parameter(CUfunction function, size_t index, size_t *offset,
+                              size_t *bytes) {
+  (void)function, (void)index, (void)offset, (void)bytes;
+  return CUDA_ERROR_NOT_FOUND;
+}
+void pump_limit_return(uint32_t device, uint64_t bytes) {
+  (void)device, (void)bytes;
+}
+void pump_act_wait_slot(uint32_t slot) {
+  (void)slot;
+}
+void pump_range_free_ended(struct pump_range_info *info, CUresult result) {
+  (void)info, (void)result;
+}
+void pump_image_forget(const void *handle) {
+  (void)handle;
+}
+static void *find_nothing(void *handle, const char *name) {
+  (void)handle, (void)name;
+  return NULL;
+}
+void *(*pump_real_dlsym)(void *handle, const char *name) = find_nothing;
+void pump_dlsym_ready(void) {}
 bool pump_log_once(uint32_t *said, int level, const char *format, ...) {
   (void)level, (void)format;
   return __atomic_exchange_n(said, 1, __ATOMIC_RELAXED) == 0;
@@ -135,6 +168,14 @@ static CUresult get_current(CUcontext *context) {
   *context = driver.current;
   return CUDA_SUCCESS;
 }
+static CUresult set_current(CUcontext context) {
+  driver.current = context;
+  return CUDA_SUCCESS;
+}
+static CUresult stream_context(CUstream stream, CUcontext *context) {
+  *context = (CUcontext)(uintptr_t)((uintptr_t)stream >> 8);
+  return CUDA_SUCCESS;
+}
 static CUresult any(void) {
   if (pump_shm != NULL) driver.newest_at_call = PUMP_LOAD(&pump_shm->header.next_seq) - 1;
   return driver.answer;
@@ -152,6 +193,8 @@ void set_up(void) {
   pump_real.cuKernelGetName = kernel_name;
   pump_real.cuStreamIsCapturing = is_capturing;
   pump_real.cuCtxGetCurrent = get_current;
+  pump_real.cuCtxSetCurrent = set_current;
+  pump_real.cuStreamGetCtx = stream_context;
   pump_shm = calloc(1, sizeof *pump_shm);
   CHECK(pump_shm != NULL);
   pump_shm->header.next_seq = 1;

@@ -30,7 +30,7 @@ struct told {
   uint64_t issued_seq, touched_bytes, synced_seq, context_seq, event_seq;
   CUstream issued_stream;
   CUevent event_gone;
-  int streams_gone, issues, chained, looked_up;
+  int streams_gone, issues, chained, looked_up, issued_many;
   uint32_t moved_by; /* streams have got places that are so much higher */
 };
 extern struct told told;

@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 
 #include "observe_harness.h"
+#include "pool_map.h"
 
 static bool extent_is(uint32_t i, const struct pump_range_info *r, uint64_t offset,
                       uint64_t bytes, uint64_t access) {
@@ -36,6 +37,34 @@ static void a_launch_reports_the_ranges_that_its_pointers_reach(void) {
   CHECK(told.issued_seq == 1 && told.issued_stream == (CUstream)0x42);
   CHECK(told.touched_bytes == a.length_bytes / 8 + b.length_bytes);
   CHECK(pump_shm->shim_counters.operations == 1 && pump_inside == 0);
+}
+
+/* Three pieces, the middle one free. */
+static void a_pointer_into_the_pool_reaches_to_the_end_of_its_block(void) {
+  static uint64_t begins[64], live[64], any[1];
+  struct pump_pool_map map = {
+      .words = 64, .room = 64, .begins = begins, .live = live, .any = any};
+  struct pump_range_info a = {.base = 0x7f0010000000,
+                              .length_bytes = BLOCK,
+                              .requested_bytes = BLOCK,
+                              .kind = PUMP_RANGE_CONVERTED,
+                              .pool = &map};
+  CHECK(pump_range_add(&a) >= 0);
+  pool_map_begin(&map, 0, true);
+  pool_map_begin(&map, 0x18000, true);
+  pool_map_begin(&map, 0x30000, true);
+  pool_map_live(&map, 0, true);
+  pool_map_live(&map, 0x30000, true);
+  uint64_t inside = a.base + 0x10008, dead = a.base + 0x20000, last = a.base + 0x30000;
+  void *params[] = {&inside, &dead, &last};
+  driver.sizes[0] = driver.sizes[1] = driver.sizes[2] = 8, driver.parameters = 3;
+  CHECK(launch(params, NULL) == CUDA_SUCCESS);
+  CHECK(next_event() && head.extent_count == 2); /* the dead one is a stale pointer */
+  /* In units, the one that the pointer stands in included; and where it stands. */
+  CHECK(extent_is(0, &a, 0x10008, 0x40 << PUMP_ARGUMENT_BITS, PUMP_ACCESS_ARGUMENT));
+  uint64_t rest = (BLOCK - 0x30000) / PUMP_UNIT_BYTES;
+  CHECK(extent_is(1, &a, 0x30000, rest << PUMP_ARGUMENT_BITS | 16, PUMP_ACCESS_ARGUMENT));
+  CHECK(told.touched_bytes == 0x18000 - 0x10008 + BLOCK - 0x30000);
 }
 
 static void every_distinct_pointer_arrives_once_and_tells_where_it_stands(void) {
@@ -359,6 +388,24 @@ static void launches_that_may_overlap_are_made_known_to_the_markers(void) {
 }
 
 /* A stream's handle comes back as another's, in another place of the table. */
+static void a_launch_on_several_devices_is_reported_once_for_each_in_its_context(void) {
+  struct pump_range_info a = range(0x7f0010000000, 1);
+  void *params[] = {&a.base};
+  driver.sizes[0] = 8, driver.parameters = 1;
+  driver.current = (CUcontext)7;
+  CUDA_LAUNCH_PARAMS launches[2] = {
+      {.function = KERNEL, .hStream = (CUstream)0x142, .kernelParams = params},
+      {.function = KERNEL, .hStream = (CUstream)0x743, .kernelParams = params}};
+  CHECK(cuLaunchCooperativeKernelMultiDevice(launches, 2, 0) == CUDA_SUCCESS);
+  CHECK(next_event() && head.kind == PUMP_EVENT_KERNEL && head.extent_count == 1);
+  CHECK(head.stream == 0x142);
+  CHECK(next_event() && head.stream == 0x343 && head.extent_count == 1 && !next_event());
+  CHECK(driver.current == (CUcontext)7 && pump_inside == 0);
+  driver.answer = CUDA_ERROR_LAUNCH_FAILED;
+  CHECK(cuLaunchCooperativeKernelMultiDevice(launches, 2, 0) == driver.answer);
+  CHECK(!next_event());
+}
+
 static void a_stream_is_looked_up_again_after_one_has_gone(void) {
   launch(NULL, NULL);
   CHECK(next_event() && head.stream == 0x42 && told.looked_up == 1);
@@ -406,6 +453,7 @@ static void errno_is_left_alone(void) {
 int main(int argc, char **argv) {
   static const struct scenario scenarios[] = {
       SCENARIO(a_launch_reports_the_ranges_that_its_pointers_reach),
+      SCENARIO(a_pointer_into_the_pool_reaches_to_the_end_of_its_block),
       SCENARIO(every_distinct_pointer_arrives_once_and_tells_where_it_stands),
       SCENARIO(a_buffer_of_parameters_is_read_like_any_other),
       SCENARIO(a_pointer_to_the_beginning_uses_all_one_inside_its_slice_and_the_next),
@@ -427,6 +475,7 @@ int main(int argc, char **argv) {
       SCENARIO(the_programs_own_prefetch_is_a_hint_and_no_operation),
       SCENARIO(progress_is_told_to_a_recorder_and_to_nobody_else),
       SCENARIO(launches_that_may_overlap_are_made_known_to_the_markers),
+      SCENARIO(a_launch_on_several_devices_is_reported_once_for_each_in_its_context),
       SCENARIO(a_stream_is_looked_up_again_after_one_has_gone),
       SCENARIO(default_streams_are_told_apart_by_context),
       SCENARIO(a_dormant_or_guarded_thread_reports_nothing),

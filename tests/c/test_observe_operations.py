@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 from observe_build import build, run
 
-SOURCES = ["event", "params", "words", "tell", "place", "range", "launch", "copy", "stream"]
-PROGRAMS = ["observe_operations", "observe_signatures"]
+SOURCES = ["event", "params", "words", "tell", "place", "range", "launch", "copy"]
+SOURCES += ["copy_nd", "globals", "stream", "graph", "graph_read", "blocks"]
+PROGRAMS = ["observe_operations", "observe_signatures", "observe_copies", "observe_graphs"]
+PROGRAMS += ["observe_blocks"]
 
 
 def text_of(program: str) -> str:
@@ -22,7 +24,7 @@ def scenarios(program: str) -> list[str]:
     ("program", "scenario"), [(name, s) for name in PROGRAMS for s in scenarios(name)]
 )
 def test_operations_are_reported(program: str, scenario: str) -> None:
-    sources = [f"observe_{name}.c" for name in SOURCES]
+    sources = ["block_map.c", *(f"observe_{name}.c" for name in SOURCES)]
     run(build("address,undefined", program, *sources, harness=True), scenario)
 
 

@@ -1,15 +1,17 @@
 /* client_memory.c - allocates, asks and frees as told; linked to the driver.
  *
  * Each argument is a step; its result is printed on a line of its own:
- *   alloc:BYTES  managed:BYTES  pitch:WIDTH:HEIGHT   become the "current" allocation
- *   free  free:OFFSET (of the current one)  free:null  info  destroy  detach  create
- *   ask:ATTRIBUTE  asks (all four at once)  range
+ *   alloc:BYTES  managed:BYTES  pitch:WIDTH:HEIGHT  async:BYTES  pool:BYTES   become the
+ *                                                   "current" allocation
+ *   freeasync  free  free:OFFSET (of the current one)  free:null  info  destroy  detach
+ * create ask:ATTRIBUTE  asks (all four at once)  range
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "pump_cuda.h"
+#include "pump_cuda_graph.h"
 
 #define PUMP_HOOK(name, pfn, parameters, arguments) extern CUresult name parameters;
 #include "hook_list.h"
@@ -58,6 +60,10 @@ static CUresult step(const char *text) {
     printf("pitch %zu\n", a);
     return result;
   }
+  if (strncmp(text, "async:", 6) == 0) return cuMemAllocAsync(&address, a, NULL);
+  if (strncmp(text, "pool:", 5) == 0)
+    return cuMemAllocFromPoolAsync(&address, a, (CUmemoryPool)0x3000, NULL);
+  if (strcmp(text, "freeasync") == 0) return cuMemFreeAsync(address, NULL);
   if (strcmp(text, "free:null") == 0) return cuMemFree_v2(0);
   if (strncmp(text, "free", 4) == 0) return cuMemFree_v2(address + a);
   if (strcmp(text, "destroy") == 0) return cuCtxDestroy_v2(context);

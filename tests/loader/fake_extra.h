@@ -17,5 +17,4 @@ EXTRA(cuStreamGetCaptureInfo_v2_ptsz, cuStreamGetCaptureInfo_v11030_ptsz)
 EXTRA(cuMemPrefetchBatchAsync, cuMemPrefetchBatchAsync_v13000)
 EXTRA(cuGetExportTable, cuGetExportTable_v3000)
 EXTRA(cuGetErrorName, cuGetErrorName_v6000)
-EXTRA(cuDriverGetVersion, cuDriverGetVersion_v2020)
 #undef EXTRA

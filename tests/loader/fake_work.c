@@ -140,7 +140,10 @@ EXPORT CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) {
 EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t bytes) {
   CODE(cuMemAlloc_v2)
   fake_log("plain %zu\n", bytes);
+  const char *most = getenv("FAKE_PLAIN_MIB");
   if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (most != NULL && bytes > strtoull(most, NULL, 10) << 20)
+    return CUDA_ERROR_OUT_OF_MEMORY;
   return allocate(address, bytes, false);
 }
 
@@ -165,6 +168,32 @@ EXPORT CUresult cuMemFree_v2(CUdeviceptr address) {
   if (address == 0) return CUDA_SUCCESS;
   int i = find(address);
   if (i < 0 || live[i].base != address) return CUDA_ERROR_INVALID_VALUE;
+  live[i].base = 0;
+  return CUDA_SUCCESS;
+}
+
+/* Stream-ordered memory is plain memory here, and managed memory is none of it. */
+EXPORT CUresult cuMemAllocAsync(CUdeviceptr *address, size_t bytes, CUstream stream) {
+  (void)stream;
+  CODE(cuMemAllocAsync)
+  fake_log("async %zu\n", bytes);
+  return allocate(address, bytes, false);
+}
+
+EXPORT CUresult cuMemAllocFromPoolAsync(CUdeviceptr *address, size_t bytes,
+                                        CUmemoryPool pool, CUstream stream) {
+  (void)pool, (void)stream;
+  CODE(cuMemAllocFromPoolAsync)
+  fake_log("async %zu\n", bytes);
+  return allocate(address, bytes, false);
+}
+
+EXPORT CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream) {
+  (void)stream;
+  CODE(cuMemFreeAsync)
+  fake_log("freeasync %d\n", address == 0 ? 0 : 1);
+  int i = find(address);
+  if (i < 0 || live[i].base != address || live[i].managed) return CUDA_ERROR_INVALID_VALUE;
   live[i].base = 0;
   return CUDA_SUCCESS;
 }
@@ -211,6 +240,53 @@ EXPORT CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute *
   int i = find(address);
   for (unsigned int n = 0; i >= 0 && n < count; n++)
     attribute_of(i, attributes[n], data[n]);
+  return result;
+}
+
+/* ---- what is refused for managed memory ------------------------------------ */
+
+static CUresult refuse_managed(CUdeviceptr address) {
+  int i = find(address);
+  return i < 0 || live[i].managed ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr address) {
+  (void)handle;
+  CODE(cuIpcGetMemHandle)
+  return refuse_managed(address);
+}
+
+EXPORT CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr address,
+                                              size_t bytes, CUmemRangeHandleType type,
+                                              unsigned long long flags) {
+  (void)handle, (void)bytes, (void)type, (void)flags;
+  CODE(cuMemGetHandleForAddressRange)
+  return refuse_managed(address);
+}
+
+EXPORT CUresult cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr address,
+                                       cuuint32_t value, unsigned int flags) {
+  (void)stream, (void)value, (void)flags;
+  CODE(cuStreamWaitValue32_v2)
+  return refuse_managed(address);
+}
+
+EXPORT CUresult cuStreamWriteValue64_ptsz(CUstream stream, CUdeviceptr address,
+                                          cuuint64_t value, unsigned int flags) {
+  (void)stream, (void)value, (void)flags;
+  CODE(cuStreamWriteValue64_ptsz)
+  return refuse_managed(address);
+}
+
+EXPORT CUresult cuStreamBatchMemOp_v2(CUstream stream, unsigned int count,
+                                      CUstreamBatchMemOpParams *operations,
+                                      unsigned int flags) {
+  (void)stream, (void)flags;
+  CODE(cuStreamBatchMemOp_v2)
+  for (unsigned int i = 0; i < count; i++)
+    if (operations[i].operation != CU_STREAM_MEM_OP_BARRIER &&
+        refuse_managed(operations[i].value_op.address) != CUDA_SUCCESS)
+      return CUDA_ERROR_INVALID_VALUE;
   return result;
 }
 

@@ -29,7 +29,7 @@ def compile_c(output: Path, *arguments: str | Path) -> Path:
 
 def shim_sources() -> list[Path]:
     """The sources of libpump.so, as the build lists them."""
-    listed = re.findall(r"^\s+(\w+\.c)\)?$", (SHIM / "sources.cmake").read_text(), re.M)
+    listed = re.findall(r"^\s+([\w/]+\.c)\)?$", (SHIM / "sources.cmake").read_text(), re.M)
     assert len(listed) > 20, listed
     return [SHIM / name for name in listed]
 
@@ -70,6 +70,9 @@ def built() -> Path:
     compile_c(folder / "client_life", HERE / "client_life.c", "-ldl", "-pthread")
     compile_c(folder / "client_next", HERE / "client_next.c", driver)
     compile_c(folder / "client_memory", HERE / "client_memory.c", driver)
+    compile_c(folder / "client_rules", HERE / "client_rules.c", driver, "-ldl")
+    for name in ("libnccl.so.2", "libother.so"):
+        compile_c(folder / name, *library, HERE / "caller.c")
     return folder
 
 

@@ -194,3 +194,40 @@ def test_a_context_that_is_detached_ends_with_its_last_use(tmp_path: Path) -> No
     # The memory that is left to it may still be freed.
     answers, _ = steps(tmp_path, f"alloc:{8 * MIB}", "detach", "free", FAKE_USES="2")
     assert answers == ["0"] * 3
+
+
+@pytest.mark.parametrize("allocate", ["async", "pool"])
+@pytest.mark.parametrize("free", ["freeasync", "free"])
+def test_stream_ordered_memory_counts_until_it_is_freed(
+    tmp_path: Path, allocate: str, free: str
+) -> None:
+    native = {"PUMP_GRANULARITY": "native"}
+    answers, log = steps(
+        tmp_path, "info", f"{allocate}:{512 * MIB}", "info", free, "info", free, **native
+    )
+    before, during, after = (free_mib(answers[i]) for i in (0, 3, 6))
+    assert before == after == during + 512
+    assert answers[-1] == "1"
+    assert log.count(f"async {512 * MIB}") == 1
+
+
+def test_a_refused_stream_ordered_free_leaves_the_memory_counted(tmp_path: Path) -> None:
+    answers, _ = steps(
+        tmp_path,
+        f"async:{512 * MIB}",
+        "info",
+        "freeasync",
+        "info",
+        FAKE_FAIL="cuMemFreeAsync",
+        PUMP_GRANULARITY="native",
+    )
+    assert answers[3] == "999"
+    assert answers[1] == answers[4]
+
+
+def test_converted_memory_freed_in_stream_order_is_answered_by_the_driver(tmp_path: Path) -> None:
+    answers, _ = steps(tmp_path, f"alloc:{4 * MIB}", "info", "freeasync", "info", "free", "info")
+    assert answers[3] == "1"  # the fake driver takes no managed memory there
+    assert answers[1] == answers[4]
+    assert answers[6] == "0"
+    assert free_mib(answers[7]) == free_mib(answers[1]) + 4

@@ -10,9 +10,11 @@ import re
 import pytest
 from loader_build import SHIM, built, environment, run_client
 
+PARTS = ("", "_memory", "_graph")
+
 
 def hooked_names() -> set[str]:
-    text = (SHIM / "hook_list.h").read_text()
+    text = "".join((SHIM / f"hook_list{part}.h").read_text() for part in PARTS)
     names = set(re.findall(r"^PUMP_HOOK\((\w+),", text, re.M))
     for name, suffix in re.findall(r"^PUMP_TWINS\((\w+), (\w+),", text, re.M):
         names |= {name, name + suffix}
@@ -95,7 +97,7 @@ def test_disabled_pump_hands_out_the_drivers_own_addresses() -> None:
     assert codes(rows) == codes(routes_without_pump("client_direct", FAKE_INIT="1"))
 
 
-def test_the_exported_symbols_are_the_hook_list_and_dlsym() -> None:
+def test_the_exported_symbols_are_the_hook_list_dlsym_and_two_more() -> None:
     import subprocess
 
     listing = subprocess.run(
@@ -105,7 +107,10 @@ def test_the_exported_symbols_are_the_hook_list_and_dlsym() -> None:
         check=True,
     ).stdout
     exported = {line.split()[-1] for line in listing.splitlines()}
-    assert exported == hooked_names() | {"dlsym"}
+    # pump_pool_piece: for who watches over the pool (shim/pool.h). The other one stands in for
+    # what PyTorch's allocator tells its profiler (shim/observe_blocks.c).
+    reports = "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE"
+    assert exported == hooked_names() | {"dlsym", "pump_pool_piece", reports}
 
 
 def test_the_shim_needs_no_driver_library_and_versions_nothing() -> None:

@@ -17,10 +17,11 @@ LAYERS: dict[str, set[str]] = {
     "profiles": {"config"},
     "model": {"wire"},
     "policy": {"model", "wire"},
-    "sim": {"policy", "model", "wire", "profiles", "config"},
+    "sim": {"policy", "model", "wire", "profiles", "config", "trace", "paths"},
     "trace": {"wire", "model"},
     "report": {"trace", "model", "config"},
     "frameworks": {"config"},
+    "control": {"wire"},
 }
 
 IO_MODULES = {
@@ -69,7 +70,7 @@ def test_product_code_imports_no_test_tools_and_tests_no_scripts() -> None:
 
 def test_only_workers_import_numpy_or_cffi_in_pumpd() -> None:
     for path in python_files("daemon/pumpd/"):
-        if path.stem not in {"worker", "warm", "recorder"}:
+        if path.stem not in {"worker", "warm", "recorder", "steering"}:
             heavy = {m for m in imports(path) if m.split(".")[0] in {"numpy", "cffi"}}
             assert not heavy, f"{name(path)} imports {heavy}"
             assert "pump.wire.abi" not in imports(path), name(path)

@@ -1,0 +1,32 @@
+/* observe_rules.h - which allocations stay device memory, and why (observe_rules.c). */
+#ifndef PUMP_OBSERVE_RULES_H
+#define PUMP_OBSERVE_RULES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* RULE_SIZE is a wish: where the card has no room, such an allocation may be converted
+ * after all. RULE_LIBRARY is a need: converted, the memory would not do. */
+enum pump_rule { PUMP_RULE_NONE, PUMP_RULE_SIZE, PUMP_RULE_LIBRARY };
+
+/* Reads PUMP_KEEP_DEVICE; nobody else may run (start of a process). */
+void pump_rules_reset(void);
+
+/* The rule that keeps an allocation of `bytes` by the calling thread. Walks a bounded
+ * piece of its stack, only while a library of the rules is loaded. In the guard. */
+enum pump_rule pump_rule_for(size_t bytes);
+
+/* Only whether RULE_SIZE keeps it; walks nothing. */
+bool pump_rule_by_size(size_t bytes);
+
+/* The library that has called us, passing over CUDA's own: its file name, or "the
+ * program" for the executable. Writes at most `room` bytes. In the guard. */
+void pump_rule_caller(char *name, size_t room);
+
+/* The rule "ipc": that library has asked for something that only device memory can do, so
+ * from now on all that it allocates stays device memory. False when the rule is off or
+ * the table is full. */
+bool pump_rule_learn_caller(void);
+
+#endif

@@ -1,0 +1,160 @@
+/* observe_budget.c - budgets that a worker asks for, as observe_device.c adopts them: its
+ * figures, what it tells of them, and what programs are told. No driver, no pumpd.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "act.h"
+#include "observe.h"
+#include "pump_ring.h"
+
+#define CHECK(condition)                                                                   \
+  do {                                                                                     \
+    if (!(condition)) {                                                                    \
+      fprintf(stderr, "line %d: %s\n", __LINE__, #condition);                              \
+      abort();                                                                             \
+    }                                                                                      \
+  } while (0)
+#define BLOCK ((uint64_t)PUMP_BLOCK_BYTES)
+#define FREE_BLOCKS 1000
+#define MOST_BLOCKS 970 /* 3 % less */
+
+struct pump_real pump_real;
+struct pump_present pump_present;
+struct pump_shm *pump_shm;
+bool pump_off, pump_recording;
+uint32_t pump_active;
+__thread uint32_t pump_inside __attribute__((tls_model("initial-exec")));
+pthread_mutex_t pump_range_lock = PTHREAD_MUTEX_INITIALIZER;
+
+struct pump_bracket pump_bracket_open(void) {
+  return (struct pump_bracket){false, 0};
+}
+void pump_bracket_close(struct pump_bracket bracket) {
+  (void)bracket;
+}
+void pump_log(int level, const char *format, ...) {
+  (void)level, (void)format;
+}
+bool pump_log_once(uint32_t *said, int level, const char *format, ...) {
+  (void)said, (void)level, (void)format;
+  return true;
+}
+static CUresult memory(size_t *free_bytes, size_t *total_bytes) {
+  *free_bytes = FREE_BLOCKS * BLOCK;
+  *total_bytes = 1024 * BLOCK;
+  return CUDA_SUCCESS;
+}
+static CUresult attribute(int *value, CUdevice_attribute which, CUdevice device) {
+  (void)which, (void)device;
+  *value = 1;
+  return CUDA_SUCCESS;
+}
+
+static struct pump_device *set_up(const char *budget) {
+  setenv("PUMP_BUDGET", budget, 1);
+  pump_real.cuMemGetInfo_v2 = memory;
+  pump_real.cuDeviceGetAttribute = attribute;
+  pump_present.cuDeviceGetAttribute = true;
+  pump_shm = calloc(1, sizeof *pump_shm);
+  CHECK(pump_shm != NULL);
+  pump_device_reset();
+  return &pump_shm->devices[2];
+}
+
+static void allocate(int64_t blocks) {
+  pthread_mutex_lock(&pump_range_lock);
+  pump_device_account(2, blocks * (int64_t)BLOCK, 0);
+  pthread_mutex_unlock(&pump_range_lock);
+}
+
+/* Asks and returns the budget in blocks that follows. */
+static uint64_t ask(struct pump_device *device, uint64_t bytes) {
+  device->asked_budget_bytes = bytes;
+  uint64_t activity = pump_shm->header.activity;
+  pump_device_adopt_budgets();
+  CHECK(device->adopted_budget_bytes == bytes);
+  CHECK(pump_shm->header.activity == activity + 1); /* the worker is told */
+  pump_device_adopt_budgets();
+  CHECK(pump_shm->header.activity == activity + 1); /* once */
+  CHECK(device->budget_bytes % BLOCK == 0);
+  return device->budget_bytes / BLOCK;
+}
+
+static void what_is_asked_is_brought_within_bounds(void) {
+  struct pump_device *device = set_up("");
+  CHECK(pump_device_prepare(2));
+  CHECK(device->budget_bytes == MOST_BLOCKS * BLOCK && device->emulated == 0);
+  CHECK(ask(device, 300 * BLOCK + 1) == 300 && device->emulated == 1);
+  CHECK(ask(device, 1) == PUMP_BUDGET_BLOCKS_LEAST && device->emulated == 1);
+  CHECK(ask(device, UINT64_MAX) == MOST_BLOCKS && device->emulated == 0);
+  CHECK(ask(device, 400 * BLOCK) == 400);
+  CHECK(ask(device, 0) == 400); /* nothing is asked any more: it stays */
+}
+
+static void programs_are_told_what_the_budget_leaves(void) {
+  struct pump_device *device = set_up("");
+  CHECK(pump_device_prepare(2));
+  allocate(100);
+  CHECK(ask(device, 300 * BLOCK) == 300);
+  CHECK(pump_device_free_bytes(2, FREE_BLOCKS * BLOCK) == 200 * BLOCK);
+  CHECK(ask(device, 50 * BLOCK) == 50);
+  CHECK(pump_device_free_bytes(2, FREE_BLOCKS * BLOCK) == 0);
+  CHECK(ask(device, 900 * BLOCK) == 900);
+  CHECK(pump_device_free_bytes(2, FREE_BLOCKS * BLOCK) == 800 * BLOCK);
+}
+
+static void a_device_that_fits_no_more_becomes_active(void) {
+  struct pump_device *device = set_up("");
+  CHECK(pump_device_prepare(2));
+  allocate(100);
+  CHECK(ask(device, 100 * BLOCK) == 100);
+  CHECK(device->device_state == PUMP_DEVICE_DORMANT && pump_active == 0);
+  CHECK(pump_device_adopt_budgets() == 0);
+  CHECK(ask(device, 99 * BLOCK) == 99);
+  CHECK(device->device_state == PUMP_DEVICE_ACTIVE && pump_active == 1);
+  CHECK(pump_device_adopt_budgets() == 1u << 2); /* it needs its executors */
+  CHECK(ask(device, 900 * BLOCK) == 900);
+  CHECK(device->device_state == PUMP_DEVICE_ACTIVE && pump_active == 1);
+}
+
+static void a_device_that_comes_later_finds_what_was_asked(void) {
+  struct pump_device *device = set_up("100%");
+  device->asked_budget_bytes = 77 * BLOCK;
+  CHECK(pump_device_adopt_budgets() == 0);
+  CHECK(device->budget_bytes == 0 && device->adopted_budget_bytes == 0);
+  CHECK(pump_device_prepare(2));
+  CHECK(device->budget_bytes == 77 * BLOCK && device->emulated == 1);
+  CHECK(device->adopted_budget_bytes == 77 * BLOCK);
+}
+
+static void what_nobody_asks_for_changes_nothing(void) {
+  struct pump_device *device = set_up("50%");
+  CHECK(pump_device_prepare(2));
+  struct pump_device before = *device;
+  for (int i = 0; i < 100; i++) CHECK(pump_device_adopt_budgets() == 0);
+  CHECK(memcmp(&before, device, sizeof before) == 0 && pump_shm->header.activity == 0);
+  CHECK(device->budget_bytes == 512 * BLOCK && device->emulated == 1);
+}
+
+int main(int argc, char **argv) {
+  static const struct {
+    const char *name;
+    void (*run)(void);
+  } scenarios[] = {
+#define SCENARIO(name) {#name, name}
+      SCENARIO(what_is_asked_is_brought_within_bounds),
+      SCENARIO(programs_are_told_what_the_budget_leaves),
+      SCENARIO(a_device_that_fits_no_more_becomes_active),
+      SCENARIO(a_device_that_comes_later_finds_what_was_asked),
+      SCENARIO(what_nobody_asks_for_changes_nothing),
+  };
+  for (size_t i = 0; i < sizeof scenarios / sizeof scenarios[0]; i++)
+    if (argc == 2 && strcmp(argv[1], scenarios[i].name) == 0) {
+      scenarios[i].run();
+      free(pump_shm);
+      return 0;
+    }
+  return 2;
+}

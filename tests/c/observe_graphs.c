@@ -1,0 +1,466 @@
+/* observe_graphs.c - launches of graphs: operations of their nodes, as those are now.
+ *
+ * As observe_operations.c, with graphs that the driver tells of. Usage: observe_graphs
+ * SCENARIO
+ */
+#include <string.h>
+
+#include "observe_harness.h"
+
+#define A 0x7f0010000000
+#define B 0x7f0020000000
+#define STREAM ((CUstream)0x7)
+#define EXEC ((CUgraphExec)0x2000)
+
+/* ---- graphs of the driver -------------------------------------------------- */
+
+struct node {
+  CUgraphNodeType type;
+  uint64_t words[3]; /* of a kernel's parameters */
+  void *params[3];
+  CUDA_MEMCPY3D copy;
+  CUDA_MEMSET_NODE_PARAMS_v1 set;
+  struct graph *child;
+};
+
+struct graph {
+  struct node *nodes[8];
+  size_t count, edges;
+  struct node *from[8], *to[8];
+};
+
+static bool silent; /* the driver tells nothing of kernels */
+static struct node nodes_made[16384];
+static struct graph graphs_made[16384];
+static size_t nodes_used, graphs_used;
+
+static CUgraphNode handle(const struct node *node) {
+  return (CUgraphNode)(uintptr_t)node;
+}
+static const struct node *node_of(CUgraphNode node) {
+  return (const struct node *)(const void *)node;
+}
+
+static CUresult get_nodes(CUgraph graph, CUgraphNode *nodes, size_t *count) {
+  const struct graph *g = (const struct graph *)(const void *)graph;
+  CHECK(pump_inside != 0);
+  for (size_t i = 0; nodes != NULL && i < *count; i++) nodes[i] = handle(g->nodes[i]);
+  *count = g->count;
+  return CUDA_SUCCESS;
+}
+static CUresult get_edges(CUgraph graph, CUgraphNode *from, CUgraphNode *to,
+                          CUgraphEdgeData *data, size_t *count) {
+  const struct graph *g = (const struct graph *)(const void *)graph;
+  for (size_t i = 0; from != NULL && i < *count; i++) {
+    from[i] = handle(g->from[i]);
+    to[i] = handle(g->to[i]);
+    data[i] = (CUgraphEdgeData){0};
+  }
+  *count = g->edges;
+  return CUDA_SUCCESS;
+}
+static CUresult get_type(CUgraphNode node, CUgraphNodeType *type) {
+  *type = node_of(node)->type;
+  return CUDA_SUCCESS;
+}
+static CUresult get_kernel(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS_v2 *params) {
+  if (silent) return CUDA_ERROR_NOT_SUPPORTED;
+  *params = (CUDA_KERNEL_NODE_PARAMS_v2){.func = KERNEL,
+                                         .gridDimX = 1,
+                                         .gridDimY = 1,
+                                         .gridDimZ = 1,
+                                         .blockDimX = 1,
+                                         .blockDimY = 1,
+                                         .blockDimZ = 1};
+  params->kernelParams = (void **)(uintptr_t)node_of(node)->params;
+  return CUDA_SUCCESS;
+}
+static CUresult get_copy(CUgraphNode node, CUDA_MEMCPY3D *copy) {
+  *copy = node_of(node)->copy;
+  return CUDA_SUCCESS;
+}
+static CUresult get_set(CUgraphNode node, CUDA_MEMSET_NODE_PARAMS_v1 *set) {
+  *set = node_of(node)->set;
+  return CUDA_SUCCESS;
+}
+static CUresult get_child(CUgraphNode node, CUgraph *graph) {
+  *graph = (CUgraph)(void *)node_of(node)->child;
+  return CUDA_SUCCESS;
+}
+
+/* Once; true always. */
+static bool tell_graphs(void) {
+  static bool told_already;
+  if (told_already) return true;
+  told_already = true;
+  pump_real.cuGraphGetNodes = get_nodes;
+  pump_real.cuGraphGetEdges_v2 = get_edges;
+  pump_real.cuGraphNodeGetType = get_type;
+  pump_real.cuGraphKernelNodeGetParams_v2 = get_kernel;
+  pump_real.cuGraphMemcpyNodeGetParams = get_copy;
+  pump_real.cuGraphMemsetNodeGetParams = get_set;
+  pump_real.cuGraphChildGraphNodeGetGraph = get_child;
+  driver.sizes[0] = driver.sizes[1] = 8, driver.sizes[2] = 4, driver.parameters = 3;
+  return true;
+}
+
+/* ---- building them ------------------------------------------------------------ */
+
+static struct node *kernel_params(struct node *node, uint64_t a, uint64_t b) {
+  *node = (struct node){.type = CU_GRAPH_NODE_TYPE_KERNEL, .words = {a, b, 5}};
+  for (int i = 0; i < 3; i++) node->params[i] = &node->words[i];
+  return node;
+}
+static struct node *kernel(uint64_t a, uint64_t b) {
+  return kernel_params(&nodes_made[nodes_used++], a, b);
+}
+static struct node *copy(uint64_t to, uint64_t from, size_t bytes) {
+  struct node *node = &nodes_made[nodes_used++];
+  node->type = CU_GRAPH_NODE_TYPE_MEMCPY;
+  node->copy = (CUDA_MEMCPY3D){.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                               .srcDevice = from,
+                               .dstMemoryType = CU_MEMORYTYPE_UNIFIED,
+                               .dstDevice = to,
+                               .WidthInBytes = bytes,
+                               .Height = 1,
+                               .Depth = 1};
+  return node;
+}
+static struct node *set(uint64_t to, size_t count) {
+  struct node *node = &nodes_made[nodes_used++];
+  node->type = CU_GRAPH_NODE_TYPE_MEMSET;
+  node->set = (CUDA_MEMSET_NODE_PARAMS_v1){
+      .dst = to, .elementSize = 4, .width = count, .height = 1};
+  return node;
+}
+static struct node *other(CUgraphNodeType type) {
+  struct node *node = &nodes_made[nodes_used++];
+  node->type = type;
+  return node;
+}
+static struct graph *graph_of(size_t count, struct node **nodes) {
+  struct graph *graph = &graphs_made[graphs_used++];
+  for (size_t i = 0; i < count; i++) graph->nodes[graph->count++] = nodes[i];
+  return graph;
+}
+#define GRAPH(...)                                                                         \
+  graph_of(sizeof((struct node *[]){__VA_ARGS__}) / sizeof(struct node *),                 \
+           (struct node *[]){__VA_ARGS__})
+static struct node *child(struct graph *graph) {
+  struct node *node = other(CU_GRAPH_NODE_TYPE_GRAPH);
+  node->child = graph;
+  return node;
+}
+static void edge(struct graph *graph, struct node *from, struct node *to) {
+  graph->from[graph->edges] = from;
+  graph->to[graph->edges++] = to;
+}
+
+static void instantiate(CUgraphExec exec, struct graph *graph) {
+  tell_graphs();
+  CHECK(cuGraphInstantiateWithFlags(&exec, (CUgraph)(void *)graph, 0) == CUDA_SUCCESS);
+}
+
+/* ---- what comes of it ----------------------------------------------------------- */
+
+static bool extent_is(uint32_t i, const struct pump_range_info *r, uint64_t offset,
+                      uint64_t bytes, uint64_t access) {
+  return extents[i].slot == r->slot && extents[i].generation == r->generation &&
+         extents[i].offset_bytes == offset &&
+         extents[i].length_access == (bytes << 2 | access);
+}
+static bool uses_at(uint32_t i, const struct pump_range_info *r, uint64_t argument) {
+  return extent_is(i, r, 0, argument, PUMP_ACCESS_ARGUMENT);
+}
+
+/* Launches and reads the row in front: so many operations come, the first of number
+ * `seq`. */
+static uint64_t launch_graph(uint32_t operations) {
+  CHECK(cuGraphLaunch(EXEC, STREAM) == CUDA_SUCCESS && pump_inside == 0);
+  if (operations == 0) {
+    CHECK(!next_event());
+    return 0;
+  }
+  CHECK(next_event() && head.kind == PUMP_EVENT_GRAPH && head.extent_count == 0);
+  CHECK(head.function == (uint64_t)(uintptr_t)EXEC && head.signature == operations);
+  CHECK(head.stream == 7 && head.device == 3);
+  return head.seq;
+}
+static void next_is(uint16_t kind, uint64_t seq, uint16_t count) {
+  CHECK(next_event() && head.kind == kind && head.seq == seq);
+  CHECK(head.extent_count == count && head.stream == 7 && head.time_ns == NOW_NS);
+}
+
+static void a_launch_is_an_operation_for_every_node_that_touches_memory(void) {
+  struct pump_range_info a = range(A, 4), b = range(B, 2);
+  instantiate(EXEC, GRAPH(kernel(A, B), other(CU_GRAPH_NODE_TYPE_HOST), copy(B, A, 64),
+                          set(A, 4 * BLOCK / 4), set(0x1000, 4), kernel(0, 0)));
+  CHECK(!next_of_any_kind());
+  uint64_t seq = launch_graph(4);
+  CHECK(seq == 1 && driver.newest_at_call == 0);
+  next_is(PUMP_EVENT_KERNEL, 1, 2);
+  CHECK(uses_at(0, &a, 0) && uses_at(1, &b, 8));
+  CHECK(head.function == (uint64_t)(uintptr_t)KERNEL);
+  next_is(PUMP_EVENT_COPY, 2, 2);
+  CHECK(extent_is(0, &a, 0, 64, PUMP_ACCESS_READ));
+  CHECK(extent_is(1, &b, 0, 64, PUMP_ACCESS_WRITE) && head.function == 0);
+  next_is(PUMP_EVENT_MEMSET, 3, 1);
+  CHECK(extent_is(0, &a, 0, 4 * BLOCK, PUMP_ACCESS_OVERWRITE));
+  next_is(PUMP_EVENT_KERNEL, 4, 0);
+  CHECK(!next_event());
+  /* One marker behind all of it, which counts them all. */
+  CHECK(told.issues == 1 && told.issued_seq == 4 && told.issued_many == 3);
+  CHECK(told.touched_bytes == 10 * BLOCK + 128 && told.issued_stream == STREAM);
+  CHECK(pump_shm->shim_counters.operations == 4);
+  CHECK(pump_shm->shim_counters.graph_operations == 4);
+  CHECK(pump_shm->shim_counters.graph_launches == 1);
+  CHECK(pump_shm->shim_counters.graphs_unknown == 0);
+  CHECK(launch_graph(4) == 5);
+}
+
+static void a_node_comes_after_all_that_it_depends_on(void) {
+  struct pump_range_info a = range(A, 1), b = range(B, 1);
+  struct node *last = kernel(A, 0), *first = set(A, 4), *middle = child(NULL);
+  struct node *inside = copy(B, A, 4), *before = kernel(B, 0);
+  middle->child = GRAPH(inside, before);
+  edge(middle->child, before, inside);
+  struct graph *graph = GRAPH(last, middle, first);
+  edge(graph, middle, last);
+  edge(graph, first, middle);
+  instantiate(EXEC, graph);
+  launch_graph(4);
+  next_is(PUMP_EVENT_MEMSET, 1, 1);
+  next_is(PUMP_EVENT_KERNEL, 2, 1);
+  CHECK(uses_at(0, &b, 0));
+  next_is(PUMP_EVENT_COPY, 3, 2);
+  next_is(PUMP_EVENT_KERNEL, 4, 1);
+  CHECK(uses_at(0, &a, 0));
+}
+
+static void a_kernel_in_a_graph_has_the_signature_that_it_has_outside(void) {
+  range(A, 1);
+  struct node *node = kernel(A, 77);
+  instantiate(EXEC, GRAPH(node));
+  launch_graph(1);
+  next_is(PUMP_EVENT_KERNEL, 1, 1);
+  uint64_t signature = head.signature;
+  CHECK(launch(node->params, NULL) == CUDA_SUCCESS && next_event());
+  CHECK(signature != 0 && head.signature == signature);
+}
+
+static void what_a_kernel_has_besides_is_told_once_and_again_when_asked(void) {
+  range(A, 1);
+  instantiate(EXEC, GRAPH(kernel(A, 1), kernel(A, 2)));
+  for (int i = 0; i < 3; i++) {
+    if (i == 2) pump_shm->header.resend++;
+    CHECK(cuGraphLaunch(EXEC, STREAM) == CUDA_SUCCESS);
+    int told_once = 0;
+    while (next_of_any_kind()) told_once += head.kind == PUMP_EVENT_PARAMS;
+    CHECK(told_once == (i == 1 ? 0 : 2));
+  }
+}
+
+static void parameters_are_those_of_the_instantiation(void) {
+  struct pump_range_info a = range(A, 1);
+  range(B, 1);
+  struct node *node = kernel(A, 0);
+  instantiate(EXEC, GRAPH(node));
+  kernel_params(node, B, B);
+  memset(&driver.sizes, 0xff, sizeof driver.sizes); /* nor does the layout matter */
+  pump_params_forget();
+  launch_graph(1);
+  next_is(PUMP_EVENT_KERNEL, 1, 1);
+  CHECK(uses_at(0, &a, 0));
+}
+
+static void a_pointer_means_what_lives_at_its_address_at_the_launch(void) {
+  struct pump_range_info a = range(A, 4), gone;
+  instantiate(EXEC, GRAPH(kernel(A, B), set(A, 4)));
+  launch_graph(2);
+  next_is(PUMP_EVENT_KERNEL, 1, 1);
+  next_is(PUMP_EVENT_MEMSET, 2, 1);
+  CHECK(pump_range_remove(A, &gone) == 0);
+  pump_range_release(gone.slot);
+  launch_graph(1);
+  next_is(PUMP_EVENT_KERNEL, 3, 0);
+  struct pump_range_info b = range(B, 1), again = range(A, 2);
+  CHECK(again.slot != a.slot || again.generation != a.generation);
+  launch_graph(2);
+  next_is(PUMP_EVENT_KERNEL, 4, 2);
+  CHECK(uses_at(0, &again, 0) && uses_at(1, &b, 8));
+  next_is(PUMP_EVENT_MEMSET, 5, 1);
+  CHECK(extent_is(0, &again, 0, 16, PUMP_ACCESS_WRITE));
+}
+
+static void a_node_may_get_other_parameters(void) {
+  struct pump_range_info a = range(A, 1), b = range(B, 1);
+  struct node *nodes[] = {kernel(A, 0), copy(A, A, 4), set(A, 4)}, changed;
+  instantiate(EXEC, GRAPH(nodes[0], nodes[1], nodes[2]));
+  launch_graph(3);
+  while (next_event());
+  kernel_params(&changed, B, 0);
+  CUDA_KERNEL_NODE_PARAMS_v2 params;
+  get_kernel(handle(&changed), &params);
+  CHECK(cuGraphExecKernelNodeSetParams_v2(EXEC, handle(nodes[0]), &params) == 0);
+  CUDA_MEMCPY3D copied = copy(B, B, 8)->copy;
+  CHECK(cuGraphExecMemcpyNodeSetParams(EXEC, handle(nodes[1]), &copied, NULL) == 0);
+  CUDA_MEMSET_NODE_PARAMS_v1 filled = set(B, 8)->set;
+  CHECK(cuGraphExecMemsetNodeSetParams(EXEC, handle(nodes[2]), &filled, NULL) == 0);
+  launch_graph(3);
+  next_is(PUMP_EVENT_KERNEL, 4, 1);
+  CHECK(uses_at(0, &b, 0));
+  next_is(PUMP_EVENT_COPY, 5, 2);
+  CHECK(extent_is(0, &b, 0, 8, PUMP_ACCESS_READ));
+  next_is(PUMP_EVENT_MEMSET, 6, 1);
+  CHECK(extent_is(0, &b, 0, 32, PUMP_ACCESS_WRITE));
+  CUgraphNodeParams any = {.type = CU_GRAPH_NODE_TYPE_MEMSET, .memset = nodes[2]->set};
+  CHECK(cuGraphExecNodeSetParams(EXEC, handle(nodes[2]), &any) == 0);
+  driver.answer = CUDA_ERROR_INVALID_VALUE; /* and this one changes nothing */
+  CHECK(cuGraphExecMemsetNodeSetParams(EXEC, handle(nodes[2]), &filled, NULL) != 0);
+  driver.answer = CUDA_SUCCESS;
+  launch_graph(3);
+  next_is(PUMP_EVENT_KERNEL, 7, 1);
+  next_is(PUMP_EVENT_COPY, 8, 2);
+  next_is(PUMP_EVENT_MEMSET, 9, 1);
+  CHECK(extent_is(0, &a, 0, 16, PUMP_ACCESS_WRITE));
+}
+
+static void a_node_that_is_switched_off_is_no_operation(void) {
+  range(A, 1);
+  struct node *off = kernel(A, 0);
+  instantiate(EXEC, GRAPH(off, set(A, 4)));
+  CHECK(cuGraphNodeSetEnabled(EXEC, handle(off), 0) == CUDA_SUCCESS);
+  launch_graph(1);
+  next_is(PUMP_EVENT_MEMSET, 1, 1);
+  CHECK(cuGraphNodeSetEnabled(EXEC, handle(off), 1) == CUDA_SUCCESS);
+  launch_graph(2);
+}
+
+static void an_update_takes_the_place_of_all_and_keeps_names_and_switches(void) {
+  struct pump_range_info a = range(A, 1), b = range(B, 1);
+  struct node *first = kernel(A, 0), *second = set(A, 4);
+  instantiate(EXEC, GRAPH(first, second));
+  cuGraphNodeSetEnabled(EXEC, handle(second), 0);
+  struct graph *graph = GRAPH(kernel(B, A), set(B, 4));
+  CUgraphExecUpdateResultInfo info;
+  CHECK(cuGraphExecUpdate_v2(EXEC, (CUgraph)(void *)graph, &info) == CUDA_SUCCESS);
+  launch_graph(1);
+  next_is(PUMP_EVENT_KERNEL, 1, 2);
+  CHECK(uses_at(0, &b, 0) && uses_at(1, &a, 8));
+  cuGraphNodeSetEnabled(EXEC, handle(second), 1);
+  launch_graph(2);
+  next_is(PUMP_EVENT_KERNEL, 2, 2);
+  next_is(PUMP_EVENT_MEMSET, 3, 1);
+  CHECK(extent_is(0, &b, 0, 16, PUMP_ACCESS_WRITE));
+}
+
+static void a_child_takes_the_place_of_another(void) {
+  struct pump_range_info b = range(B, 1);
+  range(A, 1);
+  struct node *inside = kernel(A, 0), *outside = set(A, 4);
+  struct node *both = child(GRAPH(set(A, 4), child(GRAPH(inside))));
+  instantiate(EXEC, GRAPH(outside, both));
+  struct graph *graph = GRAPH(set(B, 8), child(GRAPH(kernel(B, 0))));
+  CUgraph given = (CUgraph)(void *)graph;
+  CHECK(cuGraphExecChildGraphNodeSetParams(EXEC, handle(both), given) == CUDA_SUCCESS);
+  launch_graph(3);
+  next_is(PUMP_EVENT_MEMSET, 1, 1);
+  next_is(PUMP_EVENT_MEMSET, 2, 1);
+  CHECK(extent_is(0, &b, 0, 32, PUMP_ACCESS_WRITE));
+  next_is(PUMP_EVENT_KERNEL, 3, 1);
+  CHECK(uses_at(0, &b, 0));
+  cuGraphNodeSetEnabled(EXEC, handle(inside), 0); /* by the name that it had */
+  launch_graph(2);
+}
+
+static void a_graph_that_was_made_ready_to_launch_while_all_fitted_is_known_later(void) {
+  struct pump_range_info a = range(A, 1);
+  pump_active = 0;
+  instantiate(EXEC, GRAPH(kernel(A, 0)));
+  CHECK(cuGraphLaunch(EXEC, STREAM) == CUDA_SUCCESS && !next_of_any_kind());
+  CHECK(pump_shm->shim_counters.graphs_unknown == 0);
+  pump_active = 1;
+  launch_graph(1);
+  next_is(PUMP_EVENT_KERNEL, 1, 1);
+  CHECK(uses_at(0, &a, 0));
+}
+
+static void a_launch_into_a_capture_is_no_operation(void) {
+  range(A, 1);
+  instantiate(EXEC, GRAPH(kernel(A, 0)));
+  pump_captures = 1;
+  driver.capturing = true; /* stream 0x42 */
+  CHECK(cuGraphLaunch(EXEC, (CUstream)0x42) == CUDA_SUCCESS && !next_of_any_kind());
+  launch_graph(1);
+  CHECK(told.issues == 1);
+}
+
+static void a_failed_launch_is_no_operation(void) {
+  range(A, 1);
+  instantiate(EXEC, GRAPH(kernel(A, 0)));
+  driver.answer = CUDA_ERROR_LAUNCH_FAILED;
+  CHECK(cuGraphLaunch(EXEC, STREAM) == CUDA_ERROR_LAUNCH_FAILED && !next_of_any_kind());
+}
+
+static void a_graph_of_which_not_all_is_told_is_counted(void) {
+  range(A, 1);
+  CHECK(launch_graph(0) == 0 && pump_shm->shim_counters.graphs_unknown == 1);
+  instantiate(EXEC, GRAPH(set(A, 4), other(CU_GRAPH_NODE_TYPE_CONDITIONAL)));
+  launch_graph(1);
+  next_is(PUMP_EVENT_MEMSET, 1, 1);
+  CHECK(pump_shm->shim_counters.graphs_unknown == 2);
+  silent = true;
+  instantiate(EXEC, GRAPH(kernel(A, 0), set(A, 4)));
+  launch_graph(1);
+  next_is(PUMP_EVENT_MEMSET, 2, 1);
+  CHECK(pump_shm->shim_counters.graphs_unknown == 3);
+  silent = false;
+  instantiate(EXEC, GRAPH(kernel(A, 0)));
+  CHECK(cuGraphExecDestroy(EXEC) == CUDA_SUCCESS);
+  CHECK(launch_graph(0) == 0 && pump_shm->shim_counters.graphs_unknown == 4);
+}
+
+static void more_parameters_than_the_bound_are_not_kept(void) {
+  static uint64_t table[4096];
+  tell_graphs();
+  driver.sizes[0] = sizeof table, driver.parameters = 1;
+  range(A, 1);
+  uint32_t kept = 0;
+  for (uintptr_t i = 0; i < 10000; i++) {
+    struct node *node = kernel(0, 0);
+    table[0] = A;
+    node->params[0] = table;
+    instantiate((CUgraphExec)(0x10000 + 8 * i), GRAPH(node));
+    CHECK(cuGraphLaunch((CUgraphExec)(0x10000 + 8 * i), STREAM) == CUDA_SUCCESS);
+    bool reported = false;
+    while (next_of_any_kind()) reported |= head.kind == PUMP_EVENT_KERNEL;
+    CHECK(reported ? kept == i : true); /* once it is full, it is full */
+    kept += reported;
+  }
+  CHECK(kept > 7000 && kept < 8192); /* of 32 KiB each, within 256 MiB */
+  CHECK(pump_shm->shim_counters.graphs_unknown == 10000 - kept);
+  CHECK(cuGraphExecDestroy((CUgraphExec)0x10000) == CUDA_SUCCESS);
+  instantiate(EXEC, GRAPH(set(A, 4))); /* and what is given back can be had again */
+  launch_graph(1);
+}
+
+int main(int argc, char **argv) {
+  static const struct scenario scenarios[] = {
+      SCENARIO(a_launch_is_an_operation_for_every_node_that_touches_memory),
+      SCENARIO(a_node_comes_after_all_that_it_depends_on),
+      SCENARIO(a_kernel_in_a_graph_has_the_signature_that_it_has_outside),
+      SCENARIO(what_a_kernel_has_besides_is_told_once_and_again_when_asked),
+      SCENARIO(parameters_are_those_of_the_instantiation),
+      SCENARIO(a_pointer_means_what_lives_at_its_address_at_the_launch),
+      SCENARIO(a_node_may_get_other_parameters),
+      SCENARIO(a_node_that_is_switched_off_is_no_operation),
+      SCENARIO(an_update_takes_the_place_of_all_and_keeps_names_and_switches),
+      SCENARIO(a_child_takes_the_place_of_another),
+      SCENARIO(a_graph_that_was_made_ready_to_launch_while_all_fitted_is_known_later),
+      SCENARIO(a_launch_into_a_capture_is_no_operation),
+      SCENARIO(a_failed_launch_is_no_operation),
+      SCENARIO(a_graph_of_which_not_all_is_told_is_counted),
+      SCENARIO(more_parameters_than_the_bound_are_not_kept),
+  };
+  return run_scenario(scenarios, sizeof scenarios / sizeof scenarios[0], argc, argv);
+}

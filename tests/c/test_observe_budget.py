@@ -1,0 +1,20 @@
+"""Budgets that a worker asks for: how the shim's figures follow, under a sanitizer."""
+
+import re
+from pathlib import Path
+
+import pytest
+from observe_build import build, run
+
+TEXT = Path(__file__).with_name("observe_budget.c").read_text()
+SCENARIOS = re.findall(r"SCENARIO\((\w+)\),", TEXT)
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_an_asked_budget_is_adopted(scenario: str) -> None:
+    run(build("address,undefined", "observe_budget", "observe_device.c"), scenario)
+
+
+def test_no_scenario_of_a_budget_is_left_out() -> None:
+    functions = re.findall(r"^static void (\w+)\(void\) \{", TEXT, re.M)
+    assert functions and set(functions) == set(SCENARIOS)

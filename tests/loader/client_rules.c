@@ -1,0 +1,98 @@
+/* client_rules.c - allocates through libraries, as told; linked to the driver.
+ *
+ * Each argument is a step; its result is printed on a line of its own:
+ *   load:FILE        dlopen; becomes the current library
+ *   through:BYTES    the current library allocates
+ *   deep:BYTES       the same with many calls of this program in between
+ *   alloc:BYTES      this program allocates by itself
+ *   handle           the current library asks for an IPC handle of the last allocation
+ *   range            this program asks for a handle of a piece of it
+ *   wait  write  batch   a stream memory operation on the last allocation
+ */
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "pump_cuda.h"
+#include "pump_cuda_graph.h"
+
+#define PUMP_HOOK(name, pfn, parameters, arguments) extern CUresult name parameters;
+#include "hook_list.h"
+
+static CUdeviceptr address;
+static void *library;
+
+static CUresult plainly(size_t bytes) {
+  return cuMemAlloc_v2(&address, bytes);
+}
+
+/* Not a tail call, so that each leaves a frame. */
+static CUresult down(int calls, size_t bytes) {
+  volatile CUresult result = calls == 0 ? plainly(bytes) : 0;
+  if (calls != 0) result = down(calls - 1, bytes);
+  return result;
+}
+
+static CUresult deeply(size_t bytes) {
+  return down(40, bytes);
+}
+
+static void *of_library(const char *name) {
+  void *found = library == NULL ? NULL : dlsym(library, name);
+  if (found == NULL) exit(3);
+  return found;
+}
+
+static CUresult through(size_t bytes) {
+  CUresult (*allocate)(CUdeviceptr *, size_t);
+  *(void **)&allocate = of_library("allocate");
+  return allocate(&address, bytes);
+}
+
+static CUresult through_deeply(size_t bytes) {
+  CUresult (*call)(CUresult (*)(size_t), size_t);
+  *(void **)&call = of_library("call_back");
+  return call(deeply, bytes);
+}
+
+static CUresult ask_for_handle(void) {
+  CUresult (*ask)(CUdeviceptr);
+  *(void **)&ask = of_library("ask_for_handle");
+  return ask(address);
+}
+
+static void batch(void) {
+  CUstreamBatchMemOpParams operations[2] = {
+      {.operation = CU_STREAM_MEM_OP_BARRIER},
+      {.value_op = {.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32, .address = address}}};
+  printf("%d\n", cuStreamBatchMemOp_v2(NULL, 2, operations, 0));
+}
+
+int main(int argc, char **argv) {
+  CUcontext context;
+  if (cuInit(0) != CUDA_SUCCESS || cuCtxCreate_v2(&context, 0, 0) != CUDA_SUCCESS) return 1;
+  for (int i = 1; i < argc; i++) {
+    const char *colon = strchr(argv[i], ':');
+    size_t bytes = colon == NULL ? 0 : strtoull(colon + 1, NULL, 10);
+    if (strncmp(argv[i], "load:", 5) == 0)
+      printf("%d\n", (library = dlopen(colon + 1, RTLD_NOW)) == NULL);
+    else if (strncmp(argv[i], "through:", 8) == 0)
+      printf("%d\n", through(bytes));
+    else if (strncmp(argv[i], "deep:", 5) == 0)
+      printf("%d\n", through_deeply(bytes));
+    else if (strncmp(argv[i], "alloc:", 6) == 0)
+      printf("%d\n", plainly(bytes));
+    else if (strcmp(argv[i], "handle") == 0)
+      printf("%d\n", ask_for_handle());
+    else if (strcmp(argv[i], "range") == 0)
+      printf("%d\n", cuMemGetHandleForAddressRange(&address, address, 4096, 1, 0));
+    else if (strcmp(argv[i], "wait") == 0)
+      printf("%d\n", cuStreamWaitValue32_v2(NULL, address, 0, 0));
+    else if (strcmp(argv[i], "write") == 0)
+      printf("%d\n", cuStreamWriteValue64_ptsz(NULL, address, 0, 0));
+    else if (strcmp(argv[i], "batch") == 0)
+      batch();
+  }
+  return 0;
+}
