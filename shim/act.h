@@ -53,6 +53,11 @@ void pump_act_populate(uint32_t slot, uint32_t generation);
  * table): returns once no slice runs on it. Queued commands are not waited for. */
 void pump_act_wait_slot(uint32_t slot);
 
+/* Keeps executors off a range, as long as it is not opened again: what they are asked for
+ * there ends as STALE. true: none is at work on it now. Every call needs its opening. */
+bool pump_slot_close(uint32_t slot);
+void pump_slot_open(uint32_t slot);
+
 /* ---- limit --------------------------------------------------------------- */
 
 /* May `bytes` (whole blocks) more be converted? 0, and they count until returned.
@@ -60,6 +65,9 @@ void pump_act_wait_slot(uint32_t slot);
  * plain memory. -ENOMEM: no, after one line on stderr that names the limit and the
  * remedy. */
 int pump_limit_admit(uint32_t device, uint64_t bytes);
+/* The same without the line, for who can still do something about it. */
+int pump_limit_try(uint32_t device, uint64_t bytes);
+void pump_limit_explain(uint32_t device, uint64_t bytes);
 void pump_limit_return(uint32_t device, uint64_t bytes);
 
 /* ---- progress ------------------------------------------------------------ */
@@ -83,6 +91,9 @@ void pump_stream_gone(CUstream stream);
  * capturing stream; never waits. */
 void pump_progress_issued(uint32_t stream_index, CUstream stream, uint64_t seq,
                           uint64_t now_ns, uint64_t touched_bytes);
+
+/* So many more were issued with the one about to be told to pump_progress_issued. */
+void pump_progress_issued_many(uint32_t stream_index, uint32_t operations);
 
 /* The operation about to be told to pump_progress_issued is a launch that may begin before
  * the one in front of it has ended (programmatic stream serialization, or a programmatic
@@ -123,5 +134,11 @@ bool pump_log_once(uint32_t *said, int level, const char *format, ...)
 /* One line on stderr when pump did anything; registered at exit by
  * pump_act_start, callable once. */
 void pump_summary_print(void);
+
+/* Before that line: why pump was of little use, where it was. */
+void pump_verdict_print(void);
+
+/* Writes the file that PUMP_SUMMARY names, if it names one; at exit, after the line. */
+void pump_summary_write(void);
 
 #endif

@@ -17,6 +17,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stddef.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -77,7 +78,9 @@ static void copy_state(struct pump_shm *to, const struct pump_shm *from) {
   uint64_t high = PUMP_LOAD(&from->header.range_high);
   if (high > PUMP_MAX_RANGES) high = PUMP_MAX_RANGES;
   copy_words(to->ranges, from->ranges, high * sizeof to->ranges[0]);
-  copy_words(to->devices, from->devices, sizeof to->devices);
+  for (int d = 0; d < PUMP_MAX_DEVICES; d++)
+    copy_words(&to->devices[d], &from->devices[d],
+               offsetof(struct pump_device, asked_budget_bytes));
   copy_words(to->progress, from->progress, sizeof to->progress);
   copy_words(&to->shim_counters, &from->shim_counters, sizeof to->shim_counters);
   for (int d = 0; d < PUMP_MAX_DEVICES; d++)

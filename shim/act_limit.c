@@ -153,7 +153,8 @@ static bool device_has_room(uint32_t device, uint64_t bytes) {
          PUMP_LOAD(&d->budget_bytes);
 }
 
-int pump_limit_admit(uint32_t device, uint64_t bytes) {
+/* 0 and counted, -ENOSPC, or -ENOMEM, which `say` explains; see act.h. */
+static int admit(uint32_t device, uint64_t bytes, bool say) {
   int saved = errno;
   uint64_t now_ns = pump_now_ns();
   pthread_mutex_lock(&lock);
@@ -181,13 +182,25 @@ int pump_limit_admit(uint32_t device, uint64_t bytes) {
                   "the host has no room for what might have to leave device %u: further "
                   "allocations that fit there stay device memory",
                   device);
-  } else if (limit.refused_ns == 0 || now_ns - limit.refused_ns > REPEAT_NS) {
+  } else if (say && (limit.refused_ns == 0 || now_ns - limit.refused_ns > REPEAT_NS)) {
     limit.refused_ns = now_ns;
     explain(verdict, device, bytes);
   }
   pthread_mutex_unlock(&lock);
   errno = saved;
   return answer;
+}
+
+int pump_limit_admit(uint32_t device, uint64_t bytes) {
+  return admit(device, bytes, true);
+}
+
+int pump_limit_try(uint32_t device, uint64_t bytes) {
+  return admit(device, bytes, false);
+}
+
+void pump_limit_explain(uint32_t device, uint64_t bytes) {
+  if (admit(device, bytes, true) == 0) pump_limit_return(device, bytes);
 }
 
 void pump_limit_return(uint32_t device, uint64_t bytes) {

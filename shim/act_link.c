@@ -4,6 +4,9 @@
  * memfd, has it attached (act_attach.c), and notices when the worker is gone.
  * Without a daemon nothing in the shim waits for it.
  *
+ * While attached it is also who takes over the budgets that the worker asks for: any
+ * datagram from the worker is the bell for that, and each look is a chance without one.
+ *
  * DESIGN. Programs close all descriptors, or reuse the number of one that was
  * closed. So there is one, moved out of the way (900 and up), its device and inode
  * are compared before each use, and a number that is no longer ours is neither
@@ -182,9 +185,18 @@ static enum end join_worker(void) {
   return end;
 }
 
+/* A budget may make a dormant device active: its out-threads are needed at once, not at
+ * its next operation. */
+static void adopt_budgets(void) {
+  uint32_t active = pump_device_adopt_budgets();
+  for (uint32_t device = 0; active != 0; device++, active >>= 1)
+    if (active & 1) pump_set_need(device, true);
+}
+
 /* While attached: returns when the worker is gone, or the thread shall end. */
 static enum end watch_worker(uint64_t attached_ns) {
   while (!stopped()) {
+    adopt_budgets();
     struct pollfd ready = {.fd = own_socket(), .events = POLLIN};
     if (ready.fd < 0) return WORKER_GONE; /* the program closed our descriptor */
     if (poll(&ready, 1, POLL_MS) == 1) {

@@ -28,6 +28,7 @@
 
 #include "act.h"
 #include "act_private.h"
+#include "pool.h"
 
 #define POOL 4096 /* markers a context: one for each operation of four launch queues */
 #define GROWTH 64
@@ -324,6 +325,7 @@ static void close_pool(struct poller *poller, struct pool *pool) {
   uint32_t life = pool->life, ticket;
   PUMP_STORE_RELEASE(&pool->life, 0);
   bool inside = enter_context(poller, pool);
+  if (inside) pump_pool_dead_leave(pool->context);
   uint64_t deadline_ns = pump_now_ns() + COLLECT_NS;
   while (pool->made > 0) {
     if (pop_any(pool, &ticket)) {
@@ -350,6 +352,9 @@ static struct look look(struct poller *poller) {
   FOR_SERVED(poller, i) {
     struct pool *pool = &pools[i];
     fill_pool(poller, pool);
+    uint64_t now_ns = pump_now_ns();
+    if (pump_pool_dead_due(pool->context, now_ns) && enter_context(poller, pool))
+      pump_pool_dead_tick(pool->context, now_ns);
     collect_fresh(pool);
     if (pool->waiting_count == 0) continue;
     seen.advanced |= poll_waiting(poller, pool);

@@ -274,6 +274,12 @@ void pump_progress_issued(uint32_t stream_index, CUstream stream, uint64_t seq,
   PUMP_STORE(&mine->touched_bytes, 0);
 }
 
+void pump_progress_issued_many(uint32_t stream_index, uint32_t operations) {
+  if (stream_index >= PUMP_MAX_STREAMS) return;
+  uint32_t *since = &streams[stream_index].since_marker;
+  PUMP_STORE(since, PUMP_LOAD(since) + operations);
+}
+
 void pump_progress_chained(uint32_t stream_index) {
   if (stream_index < PUMP_MAX_STREAMS)
     PUMP_STORE(&streams[stream_index].chained, CHAINED_OPERATIONS);

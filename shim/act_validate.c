@@ -45,6 +45,20 @@ void pump_slot_end(uint32_t slot) {
     pump_futex_wake(&running[slot]);
 }
 
+/* How often a slot is closed; written by the pool, read by movers after pump_slot_begin:
+ * the same scheme as above, with this word in the place of the generation. */
+static uint32_t closed[PUMP_MAX_RANGES];
+
+bool pump_slot_close(uint32_t slot) {
+  __atomic_fetch_add(&closed[slot], 1, __ATOMIC_SEQ_CST);
+  __atomic_thread_fence(__ATOMIC_SEQ_CST);
+  return __atomic_load_n(&running[slot], __ATOMIC_SEQ_CST) == 0;
+}
+
+void pump_slot_open(uint32_t slot) {
+  __atomic_fetch_sub(&closed[slot], 1, __ATOMIC_SEQ_CST);
+}
+
 void pump_act_wait_slot(uint32_t slot) {
   if (slot >= PUMP_MAX_RANGES) return;
   __atomic_thread_fence(__ATOMIC_SEQ_CST); /* after the generation was changed */
@@ -70,6 +84,8 @@ void pump_act_wait_slot(uint32_t slot) {
 void pump_slot_fork_child(void) {
   for (uint32_t i = 0; i < PUMP_MAX_RANGES; i++)
     if (running[i] != 0) running[i] = 0; /* make no copies of untouched pages */
+  for (uint32_t i = 0; i < PUMP_MAX_RANGES; i++)
+    if (closed[i] != 0) closed[i] = 0;
   waiting_frees = 0;
 }
 
@@ -113,6 +129,8 @@ uint32_t pump_command_judge(const struct pump_command *command, uint32_t device,
   if (range.range_kind == PUMP_RANGE_FREE || range.generation != command->generation)
     return PUMP_RESULT_DEAD;
   if (!well_formed(command, &range, device)) return PUMP_RESULT_INVALID;
+  if (__atomic_load_n(&closed[command->slot], __ATOMIC_SEQ_CST) != 0)
+    return PUMP_RESULT_STALE;
   *address = range.base + command->offset_bytes;
   if (direction == PUMP_TO_HOST)
     return last_use(&range, command->offset_bytes, command->length_bytes) >

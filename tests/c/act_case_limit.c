@@ -107,6 +107,7 @@ static void active_job(void) {
   pump_shm->shim_counters.moved_to_gpu_bytes = 30ull << 30;
   pump_shm->shim_counters.moved_to_host_bytes = 20ull << 30;
   pump_shm->shim_counters.attaches = 1;
+  pump_shm->shim_counters.operations = 500;
   pump_shm->worker_counters.blocks_used = 1000;
   pump_shm->worker_counters.blocks_hit = 934;
   pump_shm->worker_counters.miss_late = 10;
@@ -133,4 +134,6 @@ SCENARIO(the_summary_of_an_active_job_that_forks) {
 SCENARIO(the_summary_of_a_dormant_job) {
   active_job();
   pump_shm->devices[0].device_state = PUMP_DEVICE_DORMANT;
+  pump_shm->shim_counters.operations = 0;
+  pump_shm->shim_counters.converted_bytes_peak = 512ull << 20;
 }

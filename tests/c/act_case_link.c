@@ -25,6 +25,7 @@ static struct pumpd {
   int seals;
   uint64_t size;
   uint64_t magic;
+  uint64_t asked_bytes; /* budget that a worker asks for before its client has attached */
 } pumpd;
 
 static void pumpd_start(void) {
@@ -59,6 +60,7 @@ static int pumpd_memory(void) {
   shm->header.header_bytes = sizeof(struct pump_header);
   shm->header.shm_bytes = sizeof(struct pump_shm);
   shm->header.magic = pumpd.magic;
+  shm->devices[0].asked_budget_bytes = pumpd.asked_bytes;
   pumpd.shm = shm;
   return memory;
 }
@@ -193,6 +195,37 @@ SCENARIO(commands_of_the_daemon_are_carried_out_and_a_dead_worker_is_replaced) {
   pumpd_die();
   EVENTUALLY(pump_link_losses() == 4);
   harness_free(slot);
+  pumpd_end();
+}
+
+SCENARIO(a_budget_that_a_worker_asks_for_is_adopted_at_its_ring) {
+  CUcontext context = fake_context_create(0);
+  pumpd_start();
+  pump_act_start();
+  pump_act_context_seen(0, context);
+  pumpd_accept_and_attach(1);
+  struct pump_device *device = &pumpd.shm->devices[0];
+  CHECK(PUMP_LOAD(&pump_set_of(0)->full) == 0);
+  uint64_t begin_ns = pump_now_ns();
+  for (uint64_t blocks = 1; blocks <= 12; blocks++) {
+    PUMP_STORE(&device->asked_budget_bytes, blocks * PUMP_BLOCK_BYTES);
+    CHECK(send(pumpd.connection, "b", 1, MSG_NOSIGNAL) == 1);
+    EVENTUALLY(PUMP_LOAD(&device->adopted_budget_bytes) == blocks * PUMP_BLOCK_BYTES);
+  }
+  /* Without the ring, the link looks every half second. */
+  CHECK(pump_now_ns() - begin_ns < 3000000000u);
+  CHECK(PUMP_LOAD(&pump_set_of(0)->full) == 1);
+  CHECK(PUMP_LOAD(&device->budget_bytes) == 12 * PUMP_BLOCK_BYTES);
+  pumpd_die();
+  pumpd_accept_and_attach(2); /* the next worker asks for nothing: it stays */
+  device = &pumpd.shm->devices[0];
+  CHECK(PUMP_LOAD(&device->budget_bytes) == 12 * PUMP_BLOCK_BYTES);
+  CHECK(device->asked_budget_bytes == 0 && device->adopted_budget_bytes == 0);
+  pumpd_die();
+  pumpd.asked_bytes = 5 * PUMP_BLOCK_BYTES;
+  pumpd_accept_and_attach(3); /* what this one wrote before the attach outlives it */
+  device = &pumpd.shm->devices[0];
+  EVENTUALLY(PUMP_LOAD(&device->budget_bytes) == pumpd.asked_bytes);
   pumpd_end();
 }
 

@@ -5,6 +5,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "pool.h"
+
 #define ARENA_BYTES ((uint64_t)1 << 40)
 
 struct pump_real pump_real;
@@ -22,8 +24,39 @@ struct fake fake;
 /* Of the observe side: this harness keeps its ranges in the region alone. */
 void pump_range_republish(void) {}
 void pump_tell_again(void) {}
+bool pump_pool_dead_due(CUcontext context, uint64_t now_ns) { /* there is no pool */
+  (void)context, (void)now_ns;
+  return false;
+}
+void pump_pool_dead_tick(CUcontext context, uint64_t now_ns) {
+  (void)context, (void)now_ns;
+}
+void pump_pool_dead_leave(CUcontext context) {
+  (void)context;
+}
 void pump_event_progress(uint32_t stream_index, uint64_t seq, uint64_t time_ns) {
   (void)stream_index, (void)seq, (void)time_ns;
+}
+
+/* Of the observe side as well: takes what is asked as it is. */
+bool pump_device_converts(uint32_t device) {
+  return device == 0;
+}
+uint64_t pump_plain_peak_bytes(void) {
+  return 0;
+}
+bool pump_plain_refused(void) {
+  return false;
+}
+uint64_t pump_vmm_peak_bytes(void) {
+  return 0;
+}
+uint32_t pump_device_adopt_budgets(void) {
+  struct pump_device *device = &pump_shm->devices[0];
+  uint64_t asked = PUMP_LOAD(&device->asked_budget_bytes);
+  if (asked != 0) PUMP_STORE(&device->budget_bytes, asked);
+  PUMP_STORE(&device->adopted_budget_bytes, asked);
+  return asked != 0;
 }
 
 static bool is_marker_thread(void) {

@@ -9,6 +9,7 @@ from act_build import SANITIZERS, run
 SCENARIOS = [
     "attach_carries_ranges_devices_and_counters_over",
     "commands_of_the_daemon_are_carried_out_and_a_dead_worker_is_replaced",
+    "a_budget_that_a_worker_asks_for_is_adopted_at_its_ring",
     "memory_that_is_not_as_agreed_is_not_attached",
     "a_descriptor_that_the_program_took_over_is_left_alone",
     "workers_may_die_at_any_moment_under_load",
@@ -45,7 +46,7 @@ def test_a_forked_child_gives_the_socket_and_the_mapping_up() -> None:
 def test_a_pumpd_of_another_version_is_named_once_with_both_versions() -> None:
     done = run("address,undefined", "a_pumpd_of_another_version_is_named_once")
     (line,) = lines_of(done.stderr)
-    assert "version 2" in line and "version 7" in line and "same release" in line
+    assert "version 3" in line and "version 7" in line and "same release" in line
 
 
 def test_without_a_daemon_the_job_goes_on_and_says_so_once(tmp_path: Path) -> None:

@@ -1,0 +1,77 @@
+"""The lines at exit that say where pump was of little use, with measure and remedy."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+from conftest import BIN, HERE, Job
+
+VIRTUAL = ["--virtual", "a100-pcie4"]
+
+
+def lines(*options: str, script: str = "") -> str:
+    """pump's lines of a job: `script`, or the steps of vmm_job.py."""
+    python = ["-c", script] if script else [str(HERE / "vmm_job.py")]
+    done = subprocess.run(
+        [str(BIN / "pump-run"), *VIRTUAL, *options, "--", sys.executable, *python],
+        env=dict(os.environ),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stderr
+
+
+ALLOCATE = """
+from cuda.bindings import driver as cu
+cu.cuInit(0)
+cu.cuCtxSetCurrent(cu.cuDevicePrimaryCtxRetain(0)[1])
+for _ in range({count}):
+    code, address = cu.{call}
+    if int(code) != 0:
+        break
+"""
+
+
+def test_memory_of_management_calls_is_named_with_its_remedy() -> None:
+    text = lines("--virtual-set=memory=64MiB")
+    (line,) = [line for line in text.splitlines() if "partly" in line]
+    assert "16 MiB allocated by virtual memory management" in line
+    assert "expandable_segments:False" in line
+
+
+def test_a_little_memory_of_management_calls_is_not_worth_a_line() -> None:
+    assert lines("--virtual-set=memory=512MiB") == ""
+
+
+def test_memory_that_stays_plain_is_named_where_it_was_too_much() -> None:
+    small = ALLOCATE.format(count=80, call="cuMemAlloc(1 << 20)")
+    text = lines("--virtual-set=memory=64MiB", script=small)
+    assert "64 MiB of GPU memory cannot be paged" in text
+    few = ALLOCATE.format(count=20, call="cuMemAlloc(1 << 20)")
+    assert lines("--virtual-set=memory=64MiB", script=few) == ""
+    large = ALLOCATE.format(count=20, call="cuMemAlloc(2 << 20)")
+    assert lines("--virtual-set=memory=64MiB", script=large) == ""
+
+
+def test_a_process_whose_operations_were_not_seen_is_told_so() -> None:
+    unused = ALLOCATE.format(count=20, call="cuMemAlloc(2 << 20)")
+    text = lines("--virtual-set=memory=32MiB", script=unused)
+    assert "not one launch or copy" in text
+
+
+def test_a_job_that_thrashes_beyond_help_is_told_so(job: Job) -> None:
+    options = ("--buffers=24", "--mib=4", "--steps=1200")
+    done = job.run(*options, memory_mib=12, mode="timing")
+    assert done.returncode == 0, done.stderr
+    assert "this job thrashes" in done.stderr
+    assert "smaller batch" in done.stderr
+
+
+def test_a_job_that_is_merely_helped_is_not(job: Job) -> None:
+    done = job.run("--buffers=24", "--mib=4", "--steps=300", memory_mib=80, mode="timing")
+    assert "thrashes" not in done.stderr and "partly" not in done.stderr
