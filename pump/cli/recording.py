@@ -71,7 +71,7 @@ def job_facts(config: JobConfig) -> str:
 def _virtual_facts(name: str, settings: dict[str, str]) -> dict[str, str]:
     from pump import profiles
 
-    changes = {key: value for key, value in settings.items() if key != "mode"}
+    changes = {key: value for key, value in settings.items() if key not in profiles.DRIVER_KEYS}
     profile = profiles.load(name)
     return {
         "profile": profile.name,

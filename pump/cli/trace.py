@@ -52,6 +52,7 @@ def as_text(file: str, found: dict[str, Any]) -> str:
             f"{found['kernels']:,} kernels, {found['copies']:,} copies, "
             f"{found['memsets']:,} memsets; {_many(found['hints'], 'hint')}",
         ),
+        *_graph_lines(found),
         _line(
             "reach",
             f"{_many(found['extents'], 'extent')}, {_bytes(found['extent_bytes'])} in all; "
@@ -77,6 +78,13 @@ def as_text(file: str, found: dict[str, Any]) -> str:
         _line("lost", _losses(found)),
     ]
     return "\n".join([*lines, *_kernel_lines(found)])
+
+
+def _graph_lines(found: dict[str, Any]) -> list[str]:
+    if not found["graph_launches"]:
+        return []
+    of_them = f"{found['graph_operations']:,} of the operations"
+    return [_line("graphs", f"launched {_many(found['graph_launches'], 'time')}, {of_them}")]
 
 
 def _gpu_lines(found: dict[str, Any]) -> list[str]:

@@ -42,7 +42,7 @@ CHUNK_END: Final = 3
 
 FLAG_COMPRESSED: Final = 1
 
-# Row kinds up to 11 are those of the shared memory contract (PUMP_EVENT_*).
+# Row kinds up to 12 are those of the shared memory contract (PUMP_EVENT_*).
 KERNEL: Final = 1
 COPY: Final = 2
 MEMSET: Final = 3
@@ -53,10 +53,12 @@ HINT: Final = 8
 PARAMS: Final = 9
 NAME: Final = 10
 PROGRESS: Final = 11
+GRAPH: Final = 12
 RANGE: Final = 32
 DEVICE: Final = 33
 LOST: Final = 34
 RESYNC: Final = 35
+POLICY: Final = 36
 
 # Reasons of a LOST row.
 LOST_RING_FULL: Final = 1
@@ -172,6 +174,14 @@ FIELDS: Final[Mapping[str, Field]] = {
     "resync_time_ns": Field(0xA0, np.uint64),
     "resync_seq": Field(0xA1, np.uint64),
     "resync_ranges": Field(0xA2, np.uint32, limit=MAX_SLOTS + 1),
+    # POLICY
+    "policy_time_ns": Field(0xB0, np.uint64),
+    "policy_bytes": Field(0xB1, np.uint32, limit=MAX_BLOB_BYTES),
+    "policy_text": Field(0xB2, np.uint8),
+    # GRAPH
+    "graph_seq": Field(0xC0, np.uint64, delta=True),
+    "graph_executable": Field(0xC1, np.uint64),
+    "graph_operations": Field(0xC2, np.uint64),
 }
 BY_NUMBER: Final = {field.number: name for name, field in FIELDS.items()}
 
@@ -187,6 +197,8 @@ ROWS_OF: Final[Mapping[str, tuple[int, ...]]] = {
     "device": (DEVICE,),
     "lost": (LOST,),
     "resync": (RESYNC,),
+    "policy": (POLICY,),
+    "graph": (GRAPH,),
 }
 """Which rows a column has a value for, by the first word of its name."""
 
@@ -195,6 +207,7 @@ SUM_OF: Final[Mapping[str, str]] = {
     **{name: "op_extents" for name in FIELDS if name.startswith("extent_")},
     "name_text": "name_bytes",
     "params_data": "params_bytes",
+    "policy_text": "policy_bytes",
 }
 UUID_BYTES: Final = 16
 
@@ -316,7 +329,7 @@ def unpack_columns(body: bytes) -> Columns:
 
 def _most(name: str) -> int:
     """Values that a column may have in one chunk; what decoding may cost in memory."""
-    if name in ("name_text", "params_data"):
+    if name in ("name_text", "params_data", "policy_text"):
         return MAX_BLOB_BYTES
     if name == "device_uuid":
         return MAX_ROWS * UUID_BYTES

@@ -83,6 +83,7 @@ class Summary:
         self.memory = Memory()
         self.lost: Counter[int] = Counter()
         self.resyncs = 0
+        self.graph_launches = self.graph_operations = 0
         self.gaps = Gaps()
         self.begin_ns: int | None = None
         self.end_ns = 0
@@ -91,6 +92,8 @@ class Summary:
         for record in rows_of(columns, _RARE_GROUPS):
             self._rare(record)
         self._operations(columns)
+        self.graph_launches += len(columns["graph_operations"])
+        self.graph_operations += int(columns["graph_operations"].sum(dtype=np.uint64))
         self.memory.add(columns)
         self.gaps.add(columns)
         for name in ("op_time_ns", "range_time_ns", "sync_end_ns", "progress_time_ns"):
@@ -171,6 +174,8 @@ class Summary:
             "operations": operations,
             **{KIND_WORDS[kind]: self.kinds[kind] for kind in form.OPERATIONS},
             "hints": self.kinds[form.HINT],
+            "graph_launches": self.graph_launches,
+            "graph_operations": self.graph_operations,
             "streams": len(self.streams),
             "signatures": len(self.signatures),
             "extents": self.extents,

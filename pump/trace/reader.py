@@ -236,6 +236,13 @@ def _devices(columns: Columns) -> Iterator[rec.Device]:
         yield rec.Device(time_ns, device, uuid, *facts)
 
 
+def _policies(columns: Columns) -> Iterator[rec.Policy]:
+    blob, at = columns["policy_text"].tobytes(), 0
+    for time_ns, count in _lists(columns, "policy"):
+        yield rec.Policy(time_ns, blob[at : at + count].decode("utf-8", "replace"))
+        at += count
+
+
 def _progress(columns: Columns) -> Iterator[rec.Progress]:
     for seq, stream, time_ns in _lists(columns, "progress"):
         yield rec.Progress(stream, seq, time_ns)
@@ -252,4 +259,6 @@ _MAKERS: Final[Mapping[str, Any]] = {
     "device": _devices,
     "lost": lambda columns: map(rec.Lost._make, _lists(columns, "lost")),
     "resync": lambda columns: map(rec.Resync._make, _lists(columns, "resync")),
+    "policy": _policies,
+    "graph": lambda columns: map(rec.Graph._make, _lists(columns, "graph")),
 }

@@ -127,4 +127,21 @@ class Resync(NamedTuple):
     ranges: int
 
 
-Record = Operation | RangeRow | Sync | Progress | Name | Params | Device | Lost | Resync
+class Policy(NamedTuple):
+    """From here on the worker decides by this policy."""
+
+    time_ns: int
+    policy: str
+
+
+class Graph(NamedTuple):
+    """The launch of a graph: the `operations` operations from number `seq` on are its nodes."""
+
+    seq: int
+    executable: int
+    operations: int
+
+
+Record = (
+    Operation | RangeRow | Sync | Progress | Name | Params | Device | Lost | Resync | Policy | Graph
+)

@@ -58,7 +58,9 @@ Chosen = NDArray[np.intp]
 _KINDS = np.arange(256)
 _IS_IN: Final = {group: np.isin(_KINDS, kinds) for group, kinds in form.ROWS_OF.items()}
 _IS_OPERATION: Final = np.isin(_KINDS, form.OPERATIONS)
-_GROUPS: Final = ("op", "kernel", "range", "sync", "progress", "name", "params")
+_GROUPS: Final = ("op", "kernel", "range", "sync", "progress", "name", "params", "graph")
+# DISCARDED, POPULATED and DEAD (pump_abi.h): no work that the program gave the GPU.
+_PASSED_OVER: Final = np.isin(_KINDS, (13, 14, 15))
 _FROM_RING: Final = np.any([_IS_IN[group] for group in _GROUPS], axis=0) & (_KINDS != form.RANGE)
 
 
@@ -101,7 +103,7 @@ class TraceWriter:
         self._add("kind", kind[good].astype(np.uint8))
         self.operations += int(np.count_nonzero(_IS_OPERATION[kind]))
         self._count(int(np.count_nonzero(good)))
-        bad = len(kind) - int(np.count_nonzero(good))
+        bad = int(np.count_nonzero(~good & ~_PASSED_OVER[kind]))
         if bad:
             self.lost(int(given.rows["time_ns"][-1]), form.LOST_MALFORMED, bad)
 
@@ -120,6 +122,15 @@ class TraceWriter:
         self._one("lost_time_ns", time_ns)
         self._one("lost_reason", reason)
         self._one("lost_count", count)
+        self._count(1)
+
+    def policy(self, time_ns: int, policy: str) -> None:
+        """From here on the worker decides by this policy."""
+        text = policy.encode()
+        self._one("kind", form.POLICY)
+        self._one("policy_time_ns", time_ns)
+        self._one("policy_bytes", len(text))
+        self._blob("policy_text", [text])
         self._count(1)
 
     def resync(self, time_ns: int, seq: int, ranges: Mapping[str, Column]) -> None:
@@ -219,6 +230,11 @@ class TraceWriter:
 
     def _add_progress(self, given: Rows, chosen: Chosen) -> None:
         self._take(given, chosen, "progress", ("seq", "stream", "time_ns"))
+
+    def _add_graph(self, given: Rows, chosen: Chosen) -> None:
+        self._take(given, chosen, "graph", ("seq",))
+        self._add("graph_executable", given.rows["function"][chosen])
+        self._add("graph_operations", given.rows["signature"][chosen])
 
     def _add_name(self, given: Rows, chosen: Chosen) -> None:
         self._take(given, chosen, "name", ("function",))

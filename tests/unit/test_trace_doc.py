@@ -57,7 +57,9 @@ def test_the_table_of_columns_is_the_codes() -> None:
     } == {name: field[:3] for name, field in form.FIELDS.items()}
 
 
-@pytest.mark.parametrize("row", ["KERNEL", "COPY", "MEMSET", "SYNC", "ALLOC", "FREE", "HINT"])
+@pytest.mark.parametrize(
+    "row", ["KERNEL", "COPY", "MEMSET", "SYNC", "ALLOC", "FREE", "HINT", "GRAPH"]
+)
 def test_the_first_kinds_are_those_of_the_shared_memory_contract(row: str) -> None:
     abi = (Path(__file__).parents[2] / "shim/include/pump_abi.h").read_text()
     assert re.search(rf"#define PUMP_EVENT_{row} {getattr(form, row)}\b", abi)

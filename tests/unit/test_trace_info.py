@@ -57,6 +57,7 @@ RECORDS: list[rec.Record] = [
     rec.Operation(form.HINT, 4, 9_000_000, 1, 0, 0, 0, (rec.Extent(3, 1, 0, 77, 1, 0),)),
     allocation(form.ALLOC, 5, 4),
     rec.Sync(4, 1, 9_100_000, 9_200_000),  # waits 0.1 ms
+    rec.Graph(5, 0x3000, 1),
     rec.Operation(form.MEMSET, 5, 9_200_500, 1, 0, 0, 0, ()),  # 0.0005 ms later
 ]
 
@@ -97,6 +98,8 @@ def test_the_summary_says_what_is_in_the_file_however_it_is_cut_in_chunks(
         "copies": 1,
         "memsets": 1,
         "hints": 1,
+        "graph_launches": 1,
+        "graph_operations": 1,
         "streams": 2,
         "signatures": 2,
         "extents": 3,

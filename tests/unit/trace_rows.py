@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import struct
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -50,6 +51,9 @@ class RowMaker:
                 row |= {"signature": record.begin_ns, "time_ns": record.end_ns}
             case rec.Progress():
                 row |= {"kind": form.PROGRESS, **record._asdict()}
+            case rec.Graph():
+                row |= {"kind": form.GRAPH, "seq": record.seq}
+                row |= {"function": record.executable, "signature": record.operations}
             case rec.Name():
                 row |= {"kind": form.NAME, "function": record.function}
                 self._payload(row, record.name.encode())
@@ -89,19 +93,28 @@ def random_record(dice: random.Random) -> rec.Record:
 
     stream, device = dice.randrange(form.MAX_STREAMS), dice.randrange(form.MAX_DEVICES)
     slot = dice.randrange(form.MAX_SLOTS)
-    kind = dice.choice((form.KERNEL, form.KERNEL, form.COPY, form.MEMSET, form.HINT, *range(5, 12)))
-    if kind in (form.ALLOC, form.FREE):
-        own = (kind, number(64), slot, number(32), number(64), number(62), device, 0, 0)
-        return rec.RangeRow(*own)
-    if kind == form.SYNC:
-        return rec.Sync(number(64), stream, number(64), number(64))
-    if kind == form.PROGRESS:
-        return rec.Progress(stream, number(64), number(64))
-    if kind == form.NAME:
-        return rec.Name(number(64), "".join(dice.choices("_Zaä√", k=dice.randrange(40))))
-    if kind == form.PARAMS:
-        data = dice.randbytes(dice.randrange(100))
-        return rec.Params(number(64), number(64), words(3), words(3), number(32), data)
+    kind = dice.choice((form.KERNEL, form.KERNEL, form.COPY, form.MEMSET, form.HINT, *range(5, 13)))
+    range_words = (kind, number(64), slot, number(32), number(64), number(62), device, 0, 0)
+    others: dict[int, Callable[[], rec.Record]] = {
+        form.ALLOC: lambda: rec.RangeRow(*range_words),
+        form.FREE: lambda: rec.RangeRow(*range_words),
+        form.SYNC: lambda: rec.Sync(number(64), stream, number(64), number(64)),
+        form.PROGRESS: lambda: rec.Progress(stream, number(64), number(64)),
+        form.GRAPH: lambda: rec.Graph(number(64), number(64), number(64)),
+        form.NAME: lambda: rec.Name(
+            number(64), "".join(dice.choices("_Zaä√", k=dice.randrange(40)))
+        ),
+        form.PARAMS: lambda: rec.Params(
+            number(64),
+            number(64),
+            words(3),
+            words(3),
+            number(32),
+            dice.randbytes(dice.randrange(100)),
+        ),
+    }
+    if kind in others:
+        return others[kind]()
     extents = tuple(
         rec.Extent(
             *(dice.randrange(form.MAX_SLOTS), number(32), number(64), number(62)),
