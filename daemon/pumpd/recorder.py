@@ -276,6 +276,12 @@ class Recorder:
             0,
         )
 
+    def policy(self, name: str) -> None:
+        """The worker decides by this policy from here on."""
+        self._hand_over()
+        now_ns = time.monotonic_ns()
+        self._put(lambda writer: writer.policy(now_ns, name), 0)
+
     def close(self) -> None:
         """Write what is left and say that it is all. Waits for the disk, CLOSE_S at most."""
         self._hand_over()

@@ -5,9 +5,10 @@ DESIGN
   that it answers within its first tens of milliseconds; the warm process does those
   imports meanwhile, and requests wait for it in their socket.
 
-  The supervisor keeps nothing of a client but the read end of a pipe (warm.py), which
-  tells it when the worker is gone. It need not do anything about that: the client sees
-  its socket close and connects again.
+  The supervisor keeps nothing of a client but its end of the worker's lifeline (warm.py),
+  which tells it when the worker is gone. It need not do anything about that: the client
+  sees its socket close and connects again. Over the same lifelines go the requests of
+  those who steer the job (controls.py).
 
   It ends when the job's first process has ended and no client is left, or on SIGTERM;
   then it removes the socket, and the job's folder if it is one of pump's.
@@ -28,7 +29,9 @@ import socket
 import time
 from collections.abc import Callable
 
+from pump.wire import control as wire
 from pumpd import link, warm
+from pumpd.controls import Controls
 from pumpd.jobwatch import POLL_INTERVAL_S, JobWatch
 from pumpd.settings import WorkerSettings
 
@@ -66,7 +69,8 @@ class Supervisor:
         self._load = load
         self._selector = selectors.DefaultSelector()
         self._handshakes: dict[socket.socket, float] = {}  # connection -> deadline
-        self._lifelines: dict[int, int] = {}  # read end -> client pid
+        self._lifelines: dict[socket.socket, int] = {}  # our end -> client pid
+        self._controls = Controls(self._selector, self._lifelines)
         self._admitted = 0  # clients ever
         self._warm: socket.socket | None = None
         self._warm_pid = 0
@@ -109,7 +113,7 @@ class Supervisor:
         return self._stopped or (self._job_ended and idle)
 
     def _timeout(self) -> float | None:
-        dues = [*self._handshakes.values(), self._warm_due, self._accept_due]
+        dues = [*self._handshakes.values(), self._warm_due, self._accept_due, self._controls.due()]
         due = min((due for due in dues if due is not None), default=None)
         timeout = None if due is None else max(0.0, due - time.monotonic())
         if self._job.pidfd is None and not self._job_ended:
@@ -121,6 +125,7 @@ class Supervisor:
             if now >= deadline:
                 log.info("a connection said nothing for %.0f s", HELLO_TIMEOUT_S)
                 self._drop(connection)
+        self._controls.on_time(now)
         if self._warm_due is not None and now >= self._warm_due:
             self._start_warm()
         if self._accept_due is not None and now >= self._accept_due:
@@ -194,6 +199,9 @@ class Supervisor:
         if not data:
             connection.close()
             return
+        if wire.is_hello(data):
+            self._controls.admit(connection, data)
+            return
         status, reason = link.judge_hello(data)
         if status == link.WELCOME_OK and len(self._lifelines) >= MAX_CLIENTS:
             status, reason = link.WELCOME_BUSY, f"{MAX_CLIENTS} clients already"
@@ -206,37 +214,47 @@ class Supervisor:
 
     def _admit(self, connection: socket.socket, client_pid: int) -> None:
         """Welcomes a client and passes it on; keeps no copy of its socket or mapping."""
-        memfd = lifeline_read = lifeline_write = None
+        memfd = ours = theirs = None
         try:
             memfd = link.create_memfd(client_pid)
-            lifeline_read, lifeline_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            ours.setblocking(False)
             link.send_welcome(connection, link.WELCOME_OK, memfd)
             assert self._warm is not None
             self._admitted += 1
             client = (client_pid, self._admitted)
-            warm.request_worker(self._warm, client, memfd, connection.fileno(), lifeline_write)
-            self._lifelines[lifeline_read] = client_pid
-            self._watch_worker(lifeline_read)
-            lifeline_read = None
+            warm.request_worker(self._warm, client, memfd, connection.fileno(), theirs.fileno())
+            self._lifelines[ours] = client_pid
+            self._watch_worker(ours)
+            ours = None
             log.info("client %d is served", client_pid)
         except OSError as error:
             log.error("client %d cannot be served: %s", client_pid, error)
         finally:
-            connection.close()
-            for fd in (memfd, lifeline_read, lifeline_write):
-                if fd is not None:
-                    os.close(fd)
+            if memfd is not None:
+                os.close(memfd)
+            for end in (connection, ours, theirs):
+                if end is not None:
+                    end.close()
 
-    def _watch_worker(self, lifeline: int) -> None:
-        self._watch(lifeline, lambda: self._worker_gone(lifeline))
+    def _watch_worker(self, lifeline: socket.socket) -> None:
+        self._watch(lifeline, lambda: self._hear_worker(lifeline))
 
-    def _worker_gone(self, lifeline: int) -> None:
-        with contextlib.suppress(BlockingIOError):
-            if os.read(lifeline, 64):
-                return  # no worker writes; but one that does is not gone
+    def _hear_worker(self, lifeline: socket.socket) -> None:
+        try:
+            data = lifeline.recv(wire.NUMBER.size + wire.ENTRY_BYTES + 1)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if data:
+            self._controls.answered(lifeline, data)
+            return
         self._selector.unregister(lifeline)
-        os.close(lifeline)
-        log.info("the worker of client %d has ended", self._lifelines.pop(lifeline))
+        lifeline.close()
+        log.info("the worker of client %d has ended", self._lifelines[lifeline])
+        self._controls.gone(lifeline)
+        del self._lifelines[lifeline]
 
     def _turn_away(self, connection: socket.socket, status: int, reason: str) -> None:
         log.warning("client turned away (status %d): %s", status, reason)
@@ -330,7 +348,10 @@ class Supervisor:
             connection.close()
         if self._job.pidfd is not None:
             os.close(self._job.pidfd)
-        for fd in (*self._lifelines, self._wake_read, self._wake_write):
+        for lifeline in self._lifelines:
+            lifeline.close()
+        self._controls.close()
+        for fd in (self._wake_read, self._wake_write):
             os.close(fd)
 
     def _close(self) -> None:

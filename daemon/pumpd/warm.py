@@ -5,8 +5,9 @@ one datagram (the client's pid and number) with three descriptors:
 
     memfd        the client's mapping
     connection   the client's socket, non-blocking
-    lifeline     write end of a pipe that nobody writes to: the supervisor sees the
-                 worker end, however it ends, by end-of-file on the other side
+    lifeline     one end of a pair of sockets: the supervisor asks over it what others
+                 ask of the worker (steering.py), and sees the worker end, however it
+                 ends, by end-of-file on the other side
 
 The worker is the only process that keeps them, so its death closes the client's socket.
 
@@ -30,7 +31,7 @@ from pathlib import Path
 
 from pumpd.settings import WorkerSettings
 
-WorkerRun = Callable[[int, socket.socket, WorkerSettings], None]
+WorkerRun = Callable[[int, socket.socket, socket.socket, WorkerSettings], None]
 
 REQUEST = struct.Struct("<II")  # client_pid, client_number
 REQUEST_DESCRIPTORS = 3
@@ -112,8 +113,9 @@ def _work(worker: WorkerRun, fds: list[int], settings: WorkerSettings) -> None:
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         name_process("pumpd-worker")
-        memfd, connection, _lifeline = fds  # the lifeline stays open until the end
-        worker(memfd, socket.socket(fileno=connection), settings)
+        memfd, *sockets = fds
+        connection, lifeline = (socket.socket(fileno=fd) for fd in sockets)
+        worker(memfd, connection, lifeline, settings)
         status = 0
     except BaseException:
         log.exception("worker of client %d failed", settings.client_pid)

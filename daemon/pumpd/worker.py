@@ -25,6 +25,7 @@ from pump.wire.mapping import Mapping, ProtocolError
 from pumpd import recorder as recording
 from pumpd.recorder import Recorder
 from pumpd.settings import WorkerSettings
+from pumpd.steering import Steering
 
 log = logging.getLogger("pumpd.worker")
 
@@ -81,6 +82,10 @@ class Worker:
         self._unready_ns = 0
         """Since when the next record has been reserved without being filled; 0: it is not."""
         self._spin_ns = 0
+        self._misses = {"unseen": 0, "no_room": 0, "policy": 0}
+        """By cause, which depends on the policy of the time."""
+        self._seen_misses = 0, 0
+        """What the model's tallies of the first two were then."""
         self._ticks = self._resyncs = self._catch_ups = 0
 
     # ---- one tick ----------------------------------------------------------------------
@@ -89,7 +94,7 @@ class Worker:
         """Drain, understand, decide, act."""
         waiting = self.mapping.backlog()
         if waiting or self._served or self._ticks % DEVICES_EVERY == 0:
-            self._read_devices()
+            self.read_devices()
             self._read_events(waiting)
             self._served = False
         self.mapping.follow(self.model.raw)
@@ -131,7 +136,8 @@ class Worker:
         self._served |= served == lib.PUMP_SERVED
         return served != 0
 
-    def _read_devices(self) -> None:
+    def read_devices(self) -> None:
+        """Take over what the shim wrote about its devices."""
         shm = self.mapping.shm
         for index in range(min(shm.header.device_count, lib.PUMP_MAX_DEVICES)):
             record = shm.devices[index]
@@ -151,7 +157,11 @@ class Worker:
             )
             known = self.model.devices.get(index)
             if facts.active and not (known and known.active):
-                self._stale = True  # a dormant client reports no allocations
+                # A dormant client reports no allocations. They were populated as far as the
+                # budget went that it had then: it may just have got a smaller one.
+                self._stale = True
+                if known:
+                    self._read_ranges()
             self.model.set_device(index, facts)
             if self.recorder:
                 self.recorder.device(index, record)
@@ -259,6 +269,18 @@ class Worker:
         if len(decision.to_gpu):
             self.mapping.carry_out(model.raw, device, TO_GPU, decision.to_gpu)
 
+    def switch(self, policy: Policy) -> None:
+        """Decide by this policy from now on, and count the overshoot anew.
+
+        What has been sent for arrives; what the earlier policy allowed is void.
+        """
+        self.publish()  # misses so far are the earlier one's
+        if policy.name != self.policy.name and self.recorder:
+            self.recorder.policy(policy.name)
+        self.policy = policy
+        lib.pump_model_switched(self.model.raw)
+        self.publish()
+
     def publish(self) -> None:
         """Write heartbeat and counters for the shim's link and its summary."""
         self.mapping.shm.header.worker_heartbeat_ns = lib.pump_core_now_ns()
@@ -279,11 +301,21 @@ class Worker:
         counters.blocks_used, counters.blocks_hit = sums["blocks"], sums["hit"]
         counters.miss_late = sums["late"]
         counters.refreshes = sums["refreshed"]
-        if self.policy.prefetches:
-            counters.miss_unseen, counters.miss_no_room = sums["unseen"], sums["no_room"]
-        else:
-            counters.miss_policy = sums["unseen"] + sums["no_room"]
+        self._blame(sums["unseen"], sums["no_room"])
         counters.overshoot_bytes_peak = sums["overshoot"] * BLOCK_BYTES
+
+    def _blame(self, unseen: int, no_room: int) -> None:
+        """Count the misses since the last time by what the policy was meant to do."""
+        new_unseen, new_no_room = unseen - self._seen_misses[0], no_room - self._seen_misses[1]
+        self._seen_misses = unseen, no_room
+        misses, counters = self._misses, self.counters
+        if self.policy.prefetches:
+            misses["unseen"] += new_unseen
+            misses["no_room"] += new_no_room
+        else:
+            misses["policy"] += new_unseen + new_no_room
+        counters.miss_unseen, counters.miss_no_room = misses["unseen"], misses["no_room"]
+        counters.miss_policy = misses["policy"]
 
 
 def _blocks(whole_bytes: int, taken_bytes: int) -> int:
@@ -327,12 +359,14 @@ class Liveness:
         return False
 
 
-def run(fd_memfd: int, connection: socket.socket, settings: WorkerSettings) -> None:
+def run(
+    fd_memfd: int, connection: socket.socket, lifeline: socket.socket, settings: WorkerSettings
+) -> None:
     """Serve one client until it leaves.
 
     `fd_memfd`: the sealed mapping, closed here once it is mapped. `connection`: the
-    client's socket, whose end of file means that it left. Raises ValueError for an
-    unknown policy.
+    client's socket, whose end of file means that it left. `lifeline`: to the supervisor,
+    open until the end. Raises ValueError for an unknown policy.
     """
     policy = by_name(settings.policy)
     mapping = Mapping(fd_memfd)
@@ -340,10 +374,13 @@ def run(fd_memfd: int, connection: socket.socket, settings: WorkerSettings) -> N
     mapping.shm.header.worker_pid = os.getpid()
     worker = Worker(mapping, policy, recording.start(settings, mapping.shm.worker_counters))
     liveness = Liveness(connection, settings.client_pid)
+    steering = Steering(worker, lifeline, connection, settings.client_pid)
+    steering.start()
     gc.freeze()  # what is alive now stays alive: no need to look at it again
     log.info("serving client %d with policy %s", settings.client_pid, settings.policy)
     while not liveness.gone(lib.pump_core_now_ns()):
         seen = mapping.activity()
+        steering.step()
         worker.tick()
         worker.wait(seen)
     worker.finish_recording()

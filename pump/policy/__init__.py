@@ -6,7 +6,7 @@ from pump.policy.base import Policy
 from pump.policy.demand import Demand
 from pump.policy.window import Window
 
-POLICIES: dict[str, type[Policy]] = {"demand": Demand, "window": Window}
+POLICIES: dict[str, type[Policy]] = {policy.name: policy for policy in (Demand, Window)}
 """By the names of `pump-run --policy`."""
 
 

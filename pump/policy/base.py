@@ -10,6 +10,8 @@ from pump.model.view import Decision, View
 class Policy(Protocol):
     """A policy is one method without I/O; it may be called with any consistent view."""
 
+    name: ClassVar[str]
+    """As in `pump-run --policy`."""
     prefetches: ClassVar[bool]
     """False: misses are what the policy chose, not what it failed to prevent."""
 

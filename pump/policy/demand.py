@@ -15,6 +15,7 @@ from pump.model.view import NOTHING, Decision, View
 class Demand:
     """Keeps to an emulated budget, and does nothing else."""
 
+    name: ClassVar[str] = "demand"
     prefetches: ClassVar[bool] = False
 
     def decide(self, view: View) -> Decision:

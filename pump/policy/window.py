@@ -24,6 +24,7 @@ FAR_AWAY = NOT_NEEDED >> 1
 class Window:
     """Prefetch in order of need; evict early what is needed last."""
 
+    name: ClassVar[str] = "window"
     prefetches: ClassVar[bool] = True
 
     def decide(self, view: View) -> Decision:

@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from pump.wire import control
 from pumpd import link, supervisor, warm
 from pumpd.jobwatch import JobWatch
 from pumpd.settings import WorkerSettings
@@ -86,16 +87,38 @@ class Client:
         self.close()
 
 
-def stand_in(memfd: int, connection: socket.socket, settings: WorkerSettings) -> None:
-    """Serves one client by doing nothing."""
+def stand_in(
+    memfd: int, connection: socket.socket, lifeline: socket.socket, settings: WorkerSettings
+) -> None:
+    """Serves one client by doing nothing but answering those who ask."""
     with mmap.mmap(memfd, link.SHM_BYTES) as mapping:
         os.close(memfd)
         assert settings.client_pid > 0
         struct.pack_into("<I", mapping, WORKER_PID_OFFSET, os.getpid())
+        heard = [connection, lifeline]
         while True:
-            select.select([connection], [], [])
-            if not connection.recv(64):
+            ready = select.select(heard, [], [])[0]
+            if connection in ready and not connection.recv(64):
                 return
+            if lifeline in ready and not answer(lifeline, settings.client_pid):
+                heard = [connection]  # the supervisor is gone
+
+
+def answer(lifeline: socket.socket, client_pid: int) -> bool:
+    """Answers one request, as the name of the policy that it sets says; False at the end."""
+    data = lifeline.recv(8192)
+    if not data:
+        return False
+    number, frame = control.split(data)
+    policy = control.decode_request(frame).policy or "window"
+    if policy == "die":
+        os._exit(3)
+    if policy == "garble":
+        lifeline.send(b"\xff" * 77)
+    elif policy != "silent":
+        state = control.ClientState(client_pid, None, policy)
+        lifeline.send(control.numbered(number, control.encode_client(state)))
+    return True
 
 
 def main() -> None:

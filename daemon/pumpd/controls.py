@@ -1,0 +1,193 @@
+"""Those who steer the job: control connections of the supervisor.
+
+DESIGN
+  Part of the supervisor's one thread; no call blocks. A request is checked, handed to the
+  workers it is about, and their answers make the reply. A worker that cannot take it, does
+  not answer within ANSWER_S or ends meanwhile is an entry with an error in that reply,
+  nothing more. What a request means is the workers' business (steering.py).
+
+  Bounds: MAX_CONTROLS connections, each closed after IDLE_S of silence; one request at a
+  time from each, the next ones wait in its socket; one request per REQUEST_PAUSE_S from
+  all of them together, so that nobody keeps workers from their work by asking.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import selectors
+import socket
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pump.wire import control as wire
+
+MAX_CONTROLS = 16
+IDLE_S = 60.0
+ANSWER_S = 4.0
+"""A worker waits less than this for its client (steering.ADOPT_S)."""
+REQUEST_PAUSE_S = 0.005
+
+log = logging.getLogger("pumpd")
+
+
+@dataclass
+class _Question:
+    """A request on its way through the workers."""
+
+    connection: socket.socket
+    waiting: dict[socket.socket, int]
+    """Lifeline -> client pid, of the workers that have not answered."""
+    deadline: float
+    clients: list[wire.ClientState] = field(default_factory=list)
+
+
+class Controls:
+    """Control connections of one supervisor.
+
+    workers: its lifelines, with their clients' process ids; read only.
+    """
+
+    def __init__(
+        self, selector: selectors.BaseSelector, workers: Mapping[socket.socket, int]
+    ) -> None:
+        self._selector = selector
+        self._workers = workers
+        self._listening: dict[socket.socket, float] = {}  # -> closed when idle until then
+        self._resting: dict[socket.socket, float] = {}  # -> heard again from then on
+        self._questions: dict[int, _Question] = {}
+        self._number = 0
+        self._next_request = 0.0
+
+    def __repr__(self) -> str:
+        return f"<{self._count()} control connections, {len(self._questions)} questions>"
+
+    def admit(self, connection: socket.socket, hello: bytes) -> None:
+        """Take a connection over that has said this hello."""
+        status, reason = wire.judge_hello(hello)
+        if status == wire.OK and self._count() >= MAX_CONTROLS:
+            status, reason = wire.BUSY, f"{MAX_CONTROLS} control connections already"
+        if not _send(connection, wire.pack_welcome(status)) or status != wire.OK:
+            log.warning("control connection turned away: %s", reason)
+            connection.close()
+            return
+        self._listen(connection)
+
+    def answered(self, worker: socket.socket, data: bytes) -> None:
+        """Take a datagram that a worker has sent."""
+        try:
+            number, frame = wire.split(data)
+            client = wire.decode_client(frame)
+        except wire.FrameError as error:
+            log.warning("the worker of client %d: %s", self._workers[worker], error)
+            return
+        question = self._questions.get(number)
+        if question is None or worker not in question.waiting:
+            return  # its answer was given up
+        pid = question.waiting.pop(worker)
+        question.clients.append(client if client.pid == pid else wire.failed(pid, "not its own"))
+        self._finish_if_complete(number)
+
+    def gone(self, worker: socket.socket) -> None:
+        """A worker has ended: it will not answer any more."""
+        for number, question in list(self._questions.items()):
+            if worker in question.waiting:
+                pid = question.waiting.pop(worker)
+                question.clients.append(wire.failed(pid, "its worker has ended; ask again"))
+                self._finish_if_complete(number)
+
+    def due(self) -> float | None:
+        """When on_time shall be called at the latest (time.monotonic)."""
+        deadlines = (question.deadline for question in self._questions.values())
+        return min((*self._listening.values(), *self._resting.values(), *deadlines), default=None)
+
+    def on_time(self, now: float) -> None:
+        """Do what is due."""
+        for connection, until in list(self._listening.items()):
+            if now >= until:
+                self._selector.unregister(connection)
+                del self._listening[connection]
+                connection.close()
+        for connection, begin in list(self._resting.items()):
+            if now >= begin:
+                del self._resting[connection]
+                self._listen(connection)
+        for number, question in list(self._questions.items()):
+            if now >= question.deadline:
+                reason = f"its worker did not answer within {ANSWER_S:.0f} s"
+                question.clients += [wire.failed(pid, reason) for pid in question.waiting.values()]
+                question.waiting.clear()
+                self._finish_if_complete(number)
+
+    def close(self) -> None:
+        """Close all connections."""
+        asking = (question.connection for question in self._questions.values())
+        for connection in (*self._listening, *self._resting, *asking):
+            connection.close()
+
+    # ---- inside ----
+
+    def _count(self) -> int:
+        return len(self._listening) + len(self._resting) + len(self._questions)
+
+    def _listen(self, connection: socket.socket) -> None:
+        self._listening[connection] = time.monotonic() + IDLE_S
+        self._selector.register(
+            connection, selectors.EVENT_READ, lambda: self._hear(connection, time.monotonic())
+        )
+
+    def _hear(self, connection: socket.socket, now: float) -> None:
+        self._selector.unregister(connection)
+        del self._listening[connection]
+        if now < self._next_request:
+            self._resting[connection] = self._next_request
+            return
+        try:
+            data = connection.recv(wire.REQUEST_BYTES + 1)
+        except OSError:  # not BlockingIOError: it was readable, and nobody else reads
+            data = b""
+        if not data:
+            connection.close()
+            return
+        self._next_request = now + REQUEST_PAUSE_S
+        try:
+            self._ask(connection, wire.decode_request(data), data)
+        except wire.FrameError as error:
+            self._reply(connection, wire.encode_error(str(error)))
+
+    def _ask(self, connection: socket.socket, request: wire.Request, data: bytes) -> None:
+        self._number += 1
+        question = _Question(connection, {}, time.monotonic() + ANSWER_S)
+        for worker, pid in self._workers.items():
+            if request.client_pid not in (None, pid):
+                continue
+            if _send(worker, wire.numbered(self._number, data)):
+                question.waiting[worker] = pid
+            else:
+                question.clients.append(wire.failed(pid, "its worker takes no requests"))
+        if request.ask == wire.SET:
+            log.info("asked to %s", request)
+        self._questions[self._number] = question
+        self._finish_if_complete(self._number)
+
+    def _finish_if_complete(self, number: int) -> None:
+        question = self._questions[number]
+        if question.waiting:
+            return
+        del self._questions[number]
+        self._reply(question.connection, wire.encode_reply(question.clients))
+
+    def _reply(self, connection: socket.socket, data: bytes) -> None:
+        if _send(connection, data):
+            self._listen(connection)
+        else:
+            connection.close()
+
+
+def _send(connection: socket.socket, data: bytes) -> bool:
+    """Send without waiting; False when that cannot be done."""
+    with contextlib.suppress(OSError):
+        connection.send(data, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+        return True
+    return False

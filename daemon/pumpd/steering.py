@@ -1,0 +1,253 @@
+"""A worker steered from outside: policy and budget switched, figures told.
+
+DESIGN
+  Requests come over the lifeline (warm.py), in frames of pump/wire/control.py. A thread
+  waits for them, so that no tick has to look; it hands them over and knocks, nothing else.
+  All work is done by the worker's own thread, between two ticks.
+
+  A budget is the shim's to adopt: the worker writes what it asks for, sends the client a
+  byte, and answers once the shim says so. Until then the next request waits. If that does
+  not come within ADOPT_S the wish is taken back and the request fails. A policy is switched
+  last, so that a request that fails switches none.
+
+  A wish for all devices also stands for those that the client begins to use later. It ends
+  with this worker; what the shim has adopted stays.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from pump.config.job import POLICIES
+from pump.config.values import BLOCK_BYTES, BadValueError, choose
+from pump.model.client import ABSENT, ARRIVING, DOUBTED, HOST, LEAVING, RESIDENT
+from pump.policy import by_name
+from pump.wire import control as wire
+from pump.wire.abi import ffi, lib
+
+if TYPE_CHECKING:
+    from pumpd.worker import Worker
+
+log = logging.getLogger("pumpd.worker")
+
+ADOPT_S: Final = 2.0
+WAITING_MOST: Final = 32
+"""Requests that may wait; those beyond are not answered."""
+
+LEAST_BYTES: Final = lib.PUMP_BUDGET_BLOCKS_LEAST * BLOCK_BYTES
+
+_COUNTER_STRUCTS: Final = ("pump_shim_counters", "pump_worker_counters")
+_COUNTERS: Final = {
+    struct: [
+        name for name, _ in ffi.typeof(f"struct {struct}").fields if not name.startswith("reserved")
+    ]
+    for struct in _COUNTER_STRUCTS
+}
+
+
+class _RefusedError(Exception):
+    """One line: why a request is not carried out."""
+
+
+@dataclass
+class _Wish:
+    """A set whose budgets the shim has not adopted yet."""
+
+    number: int
+    request: wire.Request
+    before: dict[int, int]
+    """Per device: what was asked of it before."""
+    awaited: list[int]
+    """Devices in use: those that shall adopt it."""
+    deadline_ns: int
+
+
+class Steering:
+    """Carries out requests for one worker. `step` is called by the worker's thread."""
+
+    def __init__(
+        self,
+        worker: Worker,
+        lifeline: socket.socket,
+        connection: socket.socket,
+        client_pid: int,
+    ) -> None:
+        self._worker = worker
+        self._shm = worker.mapping.shm
+        self._lifeline = lifeline
+        self._connection = connection
+        self._pid = client_pid
+        self._arrived: deque[bytes] = deque()
+        self._wish: _Wish | None = None
+
+    def start(self) -> None:
+        """Begin to listen, in a thread that ends with the supervisor or the process."""
+        threading.Thread(target=self._listen, name="steering", daemon=True).start()
+
+    def _listen(self) -> None:
+        while True:
+            try:
+                data = self._lifeline.recv(wire.NUMBER.size + wire.REQUEST_BYTES + 1)
+            except OSError:
+                return
+            if not data:
+                return
+            if len(self._arrived) < WAITING_MOST:
+                self._arrived.append(data)
+                lib.pump_core_knock(self._shm)
+
+    def step(self) -> None:
+        """Do what can be done now; cheap when there is nothing."""
+        if self._wish is not None:
+            self._look_after(self._wish)
+        while self._arrived and self._wish is None:
+            self._take(self._arrived.popleft())
+
+    # ---- requests ----
+
+    def _take(self, data: bytes) -> None:
+        try:
+            number, frame = wire.split(data)
+        except wire.FrameError:
+            return  # nobody could be answered
+        try:
+            request = wire.decode_request(frame)
+            self._worker.read_devices()
+            if request.ask == wire.SET:
+                self._set(number, request)
+            else:
+                self._answer(number, self.state())
+        except (wire.FrameError, _RefusedError) as error:
+            self._answer(number, wire.failed(self._pid, str(error)))
+
+    def _set(self, number: int, request: wire.Request) -> None:
+        if request.policy is not None:
+            try:
+                choose(request.policy, POLICIES, "policy")
+            except BadValueError as error:
+                raise _RefusedError(str(error)) from None
+        before: dict[int, int] = {}
+        awaited: list[int] = []
+        if request.budget_bytes is not None:
+            devices = self._devices_of(request)
+            awaited = [index for index in devices if index in self._worker.model.devices]
+            self._check_budget(request.budget_bytes, awaited)
+            before = {index: self._shm.devices[index].asked_budget_bytes for index in devices}
+            for index in devices:
+                self._shm.devices[index].asked_budget_bytes = request.budget_bytes
+        deadline_ns = lib.pump_core_now_ns() + int(ADOPT_S * 1e9)
+        self._wish = _Wish(number, request, before, awaited, deadline_ns)
+        if awaited:
+            self._ring_client()
+        self._look_after(self._wish)
+
+    def _devices_of(self, request: wire.Request) -> list[int]:
+        """The devices whose budget is asked for, those not in use yet included."""
+        if request.device is None:
+            return list(range(lib.PUMP_MAX_DEVICES))
+        there = min(self._shm.header.device_count, lib.PUMP_MAX_DEVICES)
+        if request.device >= there:
+            raise _RefusedError(f"no device {request.device}: the client sees {there}")
+        return [request.device]
+
+    def _check_budget(self, budget_bytes: int, devices: list[int]) -> None:
+        if budget_bytes < LEAST_BYTES:
+            raise _RefusedError(
+                f"a budget of {budget_bytes} bytes is too small: ask for {LEAST_BYTES} at least"
+            )
+        for index in devices:
+            total_bytes = self._shm.devices[index].total_bytes
+            if budget_bytes > total_bytes:
+                raise _RefusedError(
+                    f"a budget of {budget_bytes} bytes is more than the {total_bytes} "
+                    f"of device {index}"
+                )
+
+    def _ring_client(self) -> None:
+        """The shim's link thread sleeps on this socket. A full one has woken it already."""
+        try:
+            self._connection.send(b"b", socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+        except BlockingIOError:
+            pass
+        except OSError as error:
+            log.info("cannot ring the client: %s", error)
+
+    def _look_after(self, wish: _Wish) -> None:
+        asked = wish.request.budget_bytes
+        devices = self._shm.devices
+        if any(devices[index].adopted_budget_bytes != asked for index in wish.awaited):
+            if lib.pump_core_now_ns() >= wish.deadline_ns:
+                self._give_up(wish)
+            return
+        self._wish = None
+        worker = self._worker
+        worker.read_devices()
+        policy = wish.request.policy
+        worker.switch(by_name(policy) if policy is not None else worker.policy)
+        log.info("switched: %s", wish.request)
+        self._answer(wish.number, self.state())
+
+    def _give_up(self, wish: _Wish) -> None:
+        self._wish = None
+        for index, asked in wish.before.items():
+            self._shm.devices[index].asked_budget_bytes = asked
+        reason = f"the process did not adopt the budget within {ADOPT_S:.0f} s"
+        self._answer(wish.number, wire.failed(self._pid, reason))
+
+    # ---- answers ----
+
+    def _answer(self, number: int, client: wire.ClientState) -> None:
+        try:
+            data = wire.numbered(number, wire.encode_client(client))
+            self._lifeline.send(data, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+        except (OSError, wire.FrameError) as error:
+            log.info("cannot answer: %s", error)
+
+    def state(self) -> wire.ClientState:
+        """All figures of the client, as of now."""
+        worker = self._worker
+        worker.publish()
+        figures = []
+        for struct, counters in zip(
+            _COUNTER_STRUCTS, (self._shm.shim_counters, worker.counters), strict=True
+        ):
+            figures.append({name: int(getattr(counters, name)) for name in _COUNTERS[struct]})
+        totals = worker.model.totals()
+        figures[1] |= {"window_depth": totals.window_depth, "under_way": totals.under_way}
+        devices = tuple(self._device(index) for index in sorted(worker.model.devices))
+        return wire.ClientState(self._pid, None, worker.policy.name, devices, *figures)
+
+    def _device(self, index: int) -> wire.DeviceState:
+        record = self._shm.devices[index]
+        model = self._worker.model
+        tally = model.tally(index)
+        there = [int(count) * BLOCK_BYTES for count in model.counts(index)]
+        return wire.DeviceState(
+            index=index,
+            uuid=bytes(record.uuid).hex(),
+            total_bytes=record.total_bytes,
+            free_at_start_bytes=record.free_at_start_bytes,
+            budget_bytes=record.budget_bytes,
+            emulated=bool(record.emulated),
+            active=record.device_state == lib.PUMP_DEVICE_ACTIVE,
+            allocated_bytes=record.allocated_bytes,
+            plain_bytes=record.plain_bytes,
+            resident_bytes=there[RESIDENT] + there[DOUBTED],
+            doubted_bytes=there[DOUBTED],
+            arriving_bytes=there[ARRIVING],
+            leaving_bytes=there[LEAVING],
+            host_bytes=there[HOST] + there[ABSENT],
+            overshoot_bytes=tally.overshoot * BLOCK_BYTES,
+            blocks_used=tally.blocks,
+            blocks_hit=tally.hit,
+            blocks_late=tally.late,
+            blocks_unseen=tally.unseen,
+            blocks_no_room=tally.no_room,
+            transfers_refused=tally.refused,
+            blocks_refreshed=tally.refreshed,
+        )

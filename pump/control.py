@@ -1,0 +1,192 @@
+"""Steers a live job through its own pumpd: policy and budget switched, figures read.
+
+For another process of the same user, and for the job's own program: between iterations,
+say. It speaks to a socket only: no CUDA, no numpy, nothing that a program could notice
+but one descriptor while it is open.
+
+    with Control.of_job() as control:
+        control.set(policy="demand", budget_bytes=8 << 30)
+        ...
+        before = control.state()
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import struct
+import time
+from types import TracebackType
+
+from pump.wire import control as wire
+from pump.wire.control import ClientState, DeviceState
+
+__all__ = ["ClientState", "Control", "ControlError", "DeviceState"]
+
+TIMEOUT_S = 6.0
+"""Longest wait for one answer; pumpd itself gives up on a client sooner."""
+RETRY_S = 0.02
+_CREDENTIALS = struct.Struct("3i")
+
+
+class ControlError(Exception):
+    """One line: what could not be done, and why. `clients`: what was answered anyway."""
+
+    def __init__(self, reason: str, clients: list[ClientState] | None = None) -> None:
+        super().__init__(reason)
+        self.clients = clients or []
+
+
+class _ClosedError(Exception):
+    """The other side has closed the connection."""
+
+
+class Control:
+    """A connection to one job's pumpd; connects when needed. One thread at a time."""
+
+    def __init__(self, socket_path: str) -> None:
+        self.path = socket_path
+        self._socket: socket.socket | None = None
+
+    @classmethod
+    def of_job(cls, socket_path: str | None = None) -> Control:
+        """Control of the job whose pumpd listens on `socket_path`; None: of the job that
+        this process is part of. Raises ControlError outside of a job."""
+        path = socket_path or os.environ.get("PUMP_SOCKET")
+        if not path:
+            raise ControlError(
+                "no job to control: PUMP_SOCKET is not set; run under pump-run or name the "
+                "socket of its pumpd"
+            )
+        return cls(path)
+
+    def __repr__(self) -> str:
+        return f"<Control of {self.path}{'' if self._socket else ', not connected'}>"
+
+    def __enter__(self) -> Control:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection; the next request opens another."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    # ---- requests ----
+
+    def set(
+        self,
+        policy: str | None = None,
+        budget_bytes: int | None = None,
+        device: int | None = None,
+        *,
+        client_pid: int | None = None,
+    ) -> list[ClientState]:
+        """Switch policy and budget of all clients of the job, or of one.
+
+        budget_bytes: of `device` or, without it, of each device, also those that a client
+        begins to use later; up to the card's memory, which stands for as much as pump
+        takes without a budget. Returns the clients' states once their workers follow the
+        policy and their shims the budgets (what has to leave then leaves by and by).
+
+        Raises ControlError with the first client's reason when one of them could not.
+        One that did not answer in time may still switch later.
+        """
+        clients = self._ask(wire.Request(wire.SET, client_pid, policy, budget_bytes, device))
+        if not clients:
+            raise ControlError(f"{self.path}: the job has no such client: nothing was set")
+        for client in clients:
+            if client.error is not None:
+                raise ControlError(f"client {client.pid}: {client.error}", clients)
+        return clients
+
+    def state(self, *, client_pid: int | None = None) -> list[ClientState]:
+        """Return the figures of all clients of the job, or of one; one that did not answer
+        has an `error`. Raises ControlError when pumpd does not answer."""
+        return self._ask(wire.Request(wire.STATE, client_pid))
+
+    # ---- inside ----
+
+    def _ask(self, request: wire.Request) -> list[ClientState]:
+        deadline = time.monotonic() + TIMEOUT_S
+        try:
+            data = wire.encode_request(request)
+            try:
+                return wire.decode_reply(self._exchange(data, deadline))
+            except _ClosedError:  # it does not keep idle connections for ever
+                return wire.decode_reply(self._exchange(data, deadline))
+        except wire.FrameError as error:
+            raise ControlError(f"{self.path}: {error}") from None
+        except _ClosedError:
+            raise ControlError(f"{self.path}: pumpd closed the connection") from None
+        except TimeoutError:
+            self.close()  # or the late answer would be taken for the next one's
+            raise ControlError(
+                f"{self.path}: pumpd did not answer within {TIMEOUT_S:.0f} s"
+            ) from None
+        except OSError as error:
+            self.close()
+            raise ControlError(
+                f"{self.path}: no pumpd to speak to: {error.strerror or error}"
+            ) from None
+
+    def _exchange(self, data: bytes, deadline: float) -> bytes:
+        if self._socket is None:
+            self._socket = _connect(self.path, deadline)
+        try:
+            return _exchange(self._socket, data, wire.REPLY_BYTES, deadline)
+        except _ClosedError:
+            self.close()
+            raise
+
+
+def _exchange(connection: socket.socket, data: bytes, most_bytes: int, deadline: float) -> bytes:
+    """Send one datagram and return the answer. Raises _ClosedError, OSError, TimeoutError."""
+    connection.settimeout(max(0.001, deadline - time.monotonic()))
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        connection.send(data, socket.MSG_NOSIGNAL)
+    for _ in range(2):  # one that closed may have said why: behind the error
+        connection.settimeout(max(0.001, deadline - time.monotonic()))
+        with contextlib.suppress(ConnectionResetError):
+            answer = connection.recv(most_bytes + 1)
+            if answer:
+                return answer
+    raise _ClosedError
+
+
+def _connect(path: str, deadline: float) -> socket.socket:
+    """A connection after the welcome. Raises ControlError, FrameError, OSError."""
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        connection.settimeout(max(0.001, deadline - time.monotonic()))
+        while True:
+            try:
+                connection.connect(path)
+                break
+            except BlockingIOError:  # its backlog is full
+                if time.monotonic() >= deadline:
+                    raise TimeoutError from None
+                time.sleep(RETRY_S)
+        size = _CREDENTIALS.size
+        peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
+        user = _CREDENTIALS.unpack(peer)[1]
+        if user != os.geteuid():
+            raise ControlError(
+                f"{path}: the pumpd there is of user {user}, this process of {os.geteuid()}; "
+                "a job is steered by its own user only"
+            )
+        answer = _exchange(connection, wire.pack_hello(), wire.WELCOME_BYTES_MAX, deadline)
+        wire.check_welcome(answer)
+    except BaseException:
+        connection.close()
+        raise
+    return connection

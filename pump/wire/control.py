@@ -1,0 +1,392 @@
+"""What goes over a control connection, and on from pumpd to its workers: frames, no I/O.
+
+One datagram is one frame. A connection begins with a hello and a welcome; then each
+request (JSON, REQUEST_BYTES at most) gets one reply (JSON, REPLY_BYTES at most). Between
+supervisor and worker a frame is a number, by which answers find their questions, and a
+request or one client's state.
+
+Every byte comes from somebody else: whatever is not exactly right raises FrameError, whose
+text is one line. Both sides are of one release, which the hello makes sure of.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, NoReturn
+
+MAGIC = 0x4C525443504D5550
+VERSION = 1
+SHIM_MAGIC = 0x4F4C4C45484D5550
+"""Of the welcome that turns a peer away before it said which kind of client it is."""
+
+# Hello: magic, version, zero. Welcome: magic, version, status.
+HELLO = struct.Struct("<QII")
+WELCOME_BYTES_MAX = 64
+OK, OTHER_VERSION, REFUSED, BUSY = range(4)
+
+REQUEST_BYTES = 4096
+ENTRY_BYTES = 32768
+"""Of one client's state."""
+REPLY_BYTES = 65536
+
+NUMBER = struct.Struct("<Q")
+U64_MAX = 2**64 - 1
+POLICY_CHARACTERS = 32
+ERROR_CHARACTERS = 500
+COUNTERS = 64
+DEVICES = 16
+
+STATE = "state"
+SET = "set"
+
+
+class FrameError(ValueError):
+    """One line: what is wrong with a frame."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked. `ask`: STATE or SET.
+
+    client_pid: only of that client; None: of all of the job's. policy, budget_bytes: what
+    to set, at least one of them. device: whose budget; None: of all.
+    """
+
+    ask: str
+    client_pid: int | None = None
+    policy: str | None = None
+    budget_bytes: int | None = None
+    device: int | None = None
+
+
+@dataclass(frozen=True)
+class DeviceState:
+    """One device of one client. Bytes by place are what its worker believes."""
+
+    index: int
+    uuid: str
+    total_bytes: int
+    """The card's."""
+    free_at_start_bytes: int
+    """What the client's first context found free."""
+    budget_bytes: int
+    emulated: bool
+    """The budget lies below the card's memory by choice."""
+    active: bool
+    """False while everything fits: then the shim reports no operations."""
+    allocated_bytes: int
+    """Live ranges, in whole blocks."""
+    plain_bytes: int
+    """Live device memory that was not converted."""
+    resident_bytes: int
+    """On the GPU, `doubted_bytes` included, which the driver may have evicted."""
+    doubted_bytes: int
+    arriving_bytes: int
+    leaving_bytes: int
+    host_bytes: int
+    """On the host, or populated nowhere yet."""
+    overshoot_bytes: int
+    """Peak above the budget since the last set; what a smaller budget found in place
+    counts no more once it has gone."""
+    blocks_used: int
+    """Block uses of executed operations; of them `blocks_hit` found their block there."""
+    blocks_hit: int
+    blocks_late: int
+    blocks_unseen: int
+    """Came by fault though there was room; under a policy that does not prefetch, all."""
+    blocks_no_room: int
+    transfers_refused: int
+    blocks_refreshed: int
+
+
+@dataclass(frozen=True)
+class ClientState:
+    """One client, as its worker knows it; with an `error` everything else is empty.
+
+    shim, worker: struct pump_shim_counters and struct pump_worker_counters by field name,
+    since the client (the worker) began.
+    """
+
+    pid: int
+    error: str | None = None
+    policy: str = ""
+    devices: tuple[DeviceState, ...] = ()
+    shim: Mapping[str, int] = field(default_factory=dict)
+    worker: Mapping[str, int] = field(default_factory=dict)
+
+
+# ---- hello and welcome ----
+
+
+def pack_hello(version: int = VERSION) -> bytes:
+    """Return the first datagram of a control connection."""
+    return HELLO.pack(MAGIC, version, 0)
+
+
+def is_hello(data: bytes) -> bool:
+    """Return whether a first datagram wants to control; it may be malformed otherwise."""
+    return data[:8] == MAGIC.to_bytes(8, "little")
+
+
+def judge_hello(data: bytes) -> tuple[int, str]:
+    """Return the status for a hello, and the reason in words."""
+    if len(data) != HELLO.size:
+        return REFUSED, f"control hello of {len(data)} bytes, not {HELLO.size}"
+    magic, version, zero = HELLO.unpack(data)
+    if magic != MAGIC or zero != 0:
+        return REFUSED, "a control hello that is none"
+    if version != VERSION:
+        return OTHER_VERSION, f"control version {version}, pumpd's is {VERSION}"
+    return OK, "ok"
+
+
+def pack_welcome(status: int) -> bytes:
+    """Return the answer to a hello."""
+    return HELLO.pack(MAGIC, VERSION, status)
+
+
+def check_welcome(data: bytes) -> None:
+    """Raise FrameError, in words for people, unless `data` is a welcome with status OK."""
+    if not HELLO.size <= len(data) <= WELCOME_BYTES_MAX:
+        raise FrameError(f"an answer of {len(data)} bytes, which is no welcome of pumpd's")
+    magic, version, status = HELLO.unpack_from(data)
+    if magic not in (MAGIC, SHIM_MAGIC):
+        raise FrameError("an answer that is no welcome of pumpd's")
+    if status == BUSY:
+        raise FrameError("pumpd has too many connections at the moment; try again later")
+    if status == OTHER_VERSION:
+        raise FrameError(
+            f"pumpd speaks control version {version}, this program {VERSION}; "
+            "use pump of the same release on both sides"
+        )
+    if status != OK or magic != MAGIC or len(data) != HELLO.size:
+        raise FrameError("pumpd refused: it is of another user or of another release")
+
+
+# ---- requests ----
+
+
+def encode_request(request: Request) -> bytes:
+    """Return the frame. Raises FrameError for a request that makes no sense."""
+    data = _pack({key: value for key, value in asdict(request).items() if value is not None})
+    decode_request(data)
+    return data
+
+
+def decode_request(data: bytes) -> Request:
+    """Return the request in a frame. Raises FrameError."""
+    words = _object(_unpack(data, REQUEST_BYTES), "a request")
+    unknown = set(words) - {entry.name for entry in fields(Request)}
+    if unknown:
+        raise FrameError(f"unknown key {_short(min(unknown))} in a request")
+    request = Request(
+        _text(words, "ask", 16),
+        _whole(words, "client_pid", 2**31 - 1),
+        _text(words, "policy", POLICY_CHARACTERS) if "policy" in words else None,
+        _whole(words, "budget_bytes", U64_MAX),
+        _whole(words, "device", DEVICES - 1),
+    )
+    sets = request.policy is not None or request.budget_bytes is not None
+    if request.ask not in (STATE, SET):
+        raise FrameError(f"unknown request {_short(request.ask)}; known: {SET}, {STATE}")
+    if request.ask == STATE and (sets or request.device is not None):
+        raise FrameError("a request for the state cannot set anything")
+    if request.ask == SET and not sets:
+        raise FrameError("nothing to set: name a policy, a budget, or both")
+    if request.device is not None and request.budget_bytes is None:
+        raise FrameError("a device without a budget: the policy is the client's")
+    return request
+
+
+def _whole(words: Mapping[str, Any], key: str, most: int) -> int | None:
+    value = words.get(key)
+    if key not in words:
+        return None
+    if type(value) is not int or not 0 <= value <= most:
+        raise FrameError(f"{key} is not a whole number from 0 to {most}")
+    return value
+
+
+def _text(words: Mapping[str, Any], key: str, characters: int) -> str:
+    value = words.get(key)
+    if not isinstance(value, str) or not value or len(value) > characters:
+        raise FrameError(f"{key} is not a text of 1 to {characters} characters")
+    return value
+
+
+# ---- states ----
+
+
+def encode_client(client: ClientState) -> bytes:
+    """Return one client's state as a frame, ENTRY_BYTES at most. Raises FrameError."""
+    data = _pack(_plain(client))
+    if len(data) > ENTRY_BYTES:
+        raise FrameError(f"a state of {len(data)} bytes is too long")
+    return data
+
+
+def decode_client(data: bytes) -> ClientState:
+    """Return the client's state in a frame. Raises FrameError."""
+    return _client(_unpack(data, ENTRY_BYTES))
+
+
+def encode_reply(clients: Sequence[ClientState]) -> bytes:
+    """Return the reply to a request. Clients whose states find no room in it are told to
+    be asked for one by one."""
+    parts: list[bytes] = []
+    left = REPLY_BYTES - 256 * len(clients)
+    for client in clients:
+        part = _pack(_plain(client))
+        if len(part) > left:
+            part = _pack(_plain(ClientState(client.pid, "no room in the reply: ask by client_pid")))
+        else:
+            left -= len(part)
+        parts.append(part)
+    return b'{"clients":[' + b",".join(parts) + b"]}"
+
+
+def encode_error(reason: str) -> bytes:
+    """Return the reply to a request that nobody was asked."""
+    return _pack({"error": _one_line(reason)})
+
+
+def decode_reply(data: bytes) -> list[ClientState]:
+    """Return the states in a reply. Raises FrameError, also with pumpd's own reason."""
+    reply = _object(_unpack(data, REPLY_BYTES), "a reply")
+    if set(reply) == {"error"}:
+        raise FrameError(_text(reply, "error", ERROR_CHARACTERS))
+    if set(reply) != {"clients"} or not isinstance(reply["clients"], list):
+        raise FrameError("a reply without clients")
+    return [_client(client) for client in reply["clients"]]
+
+
+def failed(pid: int, reason: str) -> ClientState:
+    """Return the state of a client of which only this is known."""
+    return ClientState(pid, _one_line(reason))
+
+
+def _plain(client: ClientState) -> dict[str, Any]:
+    if client.error is not None:
+        return {"pid": client.pid, "error": client.error}
+    return {key: value for key, value in asdict(client).items() if key != "error"}
+
+
+def _client(value: object) -> ClientState:
+    words = _object(value, "a client")
+    if set(words) == {"pid", "error"}:
+        return ClientState(_count(words["pid"]), _text(words, "error", ERROR_CHARACTERS))
+    if set(words) != {entry.name for entry in fields(ClientState)} - {"error"}:
+        raise FrameError("a client's state with other keys")
+    devices = words["devices"]
+    if not isinstance(devices, list) or len(devices) > DEVICES:
+        raise FrameError("devices are not a short list")
+    return ClientState(
+        _count(words["pid"]),
+        None,
+        _text(words, "policy", POLICY_CHARACTERS),
+        tuple(_device(device) for device in devices),
+        _counters(words["shim"]),
+        _counters(words["worker"]),
+    )
+
+
+def _device(value: object) -> DeviceState:
+    words = _object(value, "a device")
+    if set(words) != {entry.name for entry in fields(DeviceState)}:
+        raise FrameError("a device's state with other keys")
+    for name, content in words.items():
+        if name == "uuid":
+            _text(words, name, 32)
+        elif name in ("emulated", "active"):
+            if not isinstance(content, bool):
+                raise FrameError(f"{name} is neither true nor false")
+        else:
+            _count(content)
+    return DeviceState(**words)
+
+
+def _counters(value: object) -> dict[str, int]:
+    words = _object(value, "counters")
+    if len(words) > COUNTERS or any(len(name) > COUNTERS for name in words):
+        raise FrameError("too many counters, or too long names of some")
+    return {name: _count(count) for name, count in words.items()}
+
+
+def _count(value: object) -> int:
+    if type(value) is not int or not 0 <= value <= U64_MAX:
+        raise FrameError("a figure that is no whole number from 0 to 2^64 - 1")
+    return value
+
+
+# ---- between supervisor and worker ----
+
+
+def numbered(number: int, data: bytes) -> bytes:
+    """Return a frame that carries `number` before `data`."""
+    return NUMBER.pack(number) + data
+
+
+def split(data: bytes) -> tuple[int, bytes]:
+    """Return the number of a frame, and the rest of it. Raises FrameError."""
+    if len(data) < NUMBER.size:
+        raise FrameError(f"a frame of {len(data)} bytes")
+    return NUMBER.unpack_from(data)[0], data[NUMBER.size :]
+
+
+# ---- JSON, strictly ----
+
+
+def _pack(value: object) -> bytes:
+    return json.dumps(value, separators=(",", ":"), allow_nan=False).encode("ascii")
+
+
+def _unpack(data: bytes, most_bytes: int) -> object:
+    if len(data) > most_bytes:
+        raise FrameError(f"a frame of more than {most_bytes} bytes")
+    try:
+        value: object = json.loads(
+            data.decode("ascii"),
+            object_pairs_hook=_pairs,
+            parse_int=_digits,
+            parse_float=_refuse,
+            parse_constant=_refuse,
+        )
+    except FrameError:
+        raise
+    except (ValueError, RecursionError):
+        raise FrameError("a frame that is no JSON") from None
+    return value
+
+
+def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    words = dict(pairs)
+    if len(words) != len(pairs):
+        raise FrameError("a key that stands twice in one object")
+    return words
+
+
+def _digits(text: str) -> int:
+    if len(text) > 20:
+        raise FrameError("a number of too many digits")
+    return int(text)
+
+
+def _refuse(text: str) -> NoReturn:
+    raise FrameError(f"{_short(text)} is no whole number")
+
+
+def _object(value: object, what: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise FrameError(f"{what} that is no JSON object")
+    return value
+
+
+def _short(text: str) -> str:
+    return repr(text[:40])
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())[:ERROR_CHARACTERS] or "unknown"
