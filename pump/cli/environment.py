@@ -1,8 +1,11 @@
 """The environments of a job and of its pumpd, as functions of the user's. No I/O.
 
 The shim reads PUMP_SOCKET, PUMP_BUDGET, PUMP_LIMIT, PUMP_LOG_LEVEL, PUMP_LOG_FILE,
-PUMP_RECORD and PUMP_DISABLE; the virtual driver reads PUMP_VIRTUAL_PROFILE. Whatever an
-outer pump-run left of these is replaced: a pump-run inside another is a job of its own.
+PUMP_KEEP_DEVICE, PUMP_GRANULARITY, PUMP_RECORD and PUMP_DISABLE; the virtual driver reads
+PUMP_VIRTUAL_PROFILE and PUMP_VIRTUAL_KERNELS. Whatever an outer pump-run left of these is
+replaced: a pump-run inside another is a job of its own.
+PUMP_SUMMARY is the user's: a file for pump's counters, one JSON object when a process ends
+("%p" in its name: the process id).
 """
 
 from __future__ import annotations
@@ -12,12 +15,19 @@ import re
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from pump import frameworks
 from pump.cli.lines import BadInputError
 from pump.config.job import JobConfig
+from pump.frameworks.advice import Advice
 
 SHIM = "libpump.so"
+# Stand-ins for CUDA's runtime libraries, in the order of preloading: libcublas asks
+# libcublasLt, which asks libcudart. The second also computes what it launches.
+STAND_INS = ("libcudart.so.13", "libcublasLt.so.13", "libcublas.so.13")
+COMPUTING_STAND_IN = STAND_INS[1]
 OURS = (
     *("PUMP_SOCKET", "PUMP_BUDGET", "PUMP_LIMIT", "PUMP_LOG_LEVEL", "PUMP_LOG_FILE"),
+    *("PUMP_KEEP_DEVICE", "PUMP_GRANULARITY"),
     "PUMP_RECORD",
 )
 
@@ -27,6 +37,8 @@ class Parts(NamedTuple):
 
     shim: path of libpump.so, None with PUMP_DISABLE=1.
     virtual_folder, virtual_profile: of the virtual driver, None on a real GPU.
+    stand_in_folder: of the stand-ins for CUDA's runtime libraries, None without them;
+        they come with a virtual driver alone.
     visible_devices: value of CUDA_VISIBLE_DEVICES, None to leave the user's.
     socket_path: of the job's pumpd, None when there is none.
     """
@@ -34,6 +46,7 @@ class Parts(NamedTuple):
     shim: str | None
     virtual_folder: str | None = None
     virtual_profile: str | None = None
+    stand_in_folder: str | None = None
     visible_devices: str | None = None
     socket_path: str | None = None
 
@@ -46,10 +59,14 @@ def disabled(environ: Mapping[str, str]) -> bool:
 def for_job(config: JobConfig, parts: Parts, environ: Mapping[str, str]) -> dict[str, str]:
     """The command's environment. Raises BadInputError when a path cannot be expressed in it."""
     job = {name: value for name, value in environ.items() if name not in OURS}
-    _set_or_drop(job, "LD_PRELOAD", _preload(parts.shim, environ.get("LD_PRELOAD", "")))
+    preload = _preload(parts.shim, _stand_ins(parts), environ.get("LD_PRELOAD", ""))
+    _set_or_drop(job, "LD_PRELOAD", preload)
     if parts.shim:
         job["PUMP_BUDGET"] = config.budget
         job["PUMP_LIMIT"] = config.limit
+        job["PUMP_KEEP_DEVICE"] = ",".join(config.keep_device)
+        job["PUMP_GRANULARITY"] = config.granularity
+        job.update(_frameworks(config, environ).settings)
         job["PUMP_LOG_LEVEL"] = config.log_level
         job["PUMP_LOG_FILE"] = config.log_file
         if parts.socket_path:
@@ -61,9 +78,23 @@ def for_job(config: JobConfig, parts: Parts, environ: Mapping[str, str]) -> dict
         old = [p for p in environ.get("LD_LIBRARY_PATH", "").split(":") if p and p != folder]
         job["LD_LIBRARY_PATH"] = ":".join([folder, *old])
         job["PUMP_VIRTUAL_PROFILE"] = parts.virtual_profile
+        kernels = _kernels(parts, environ.get("PUMP_VIRTUAL_KERNELS", ""))
+        _set_or_drop(job, "PUMP_VIRTUAL_KERNELS", kernels)
     if parts.visible_devices is not None:
         job["CUDA_VISIBLE_DEVICES"] = parts.visible_devices
     return job
+
+
+def notes(config: JobConfig, environ: Mapping[str, str]) -> list[str]:
+    """What a user should know of the changes that for_job makes to frameworks' variables."""
+    return _frameworks(config, environ).notes
+
+
+def _frameworks(config: JobConfig, environ: Mapping[str, str]) -> Advice:
+    advice = frameworks.advise(config.granularity, environ)
+    if advice.conflicts:
+        raise BadInputError(f"--granularity: {advice.conflicts[0]}")
+    return advice
 
 
 def for_pumpd(
@@ -89,12 +120,26 @@ def for_pumpd(
     return kept
 
 
-def _preload(shim: str | None, existing: str) -> str:
-    # The loader splits at blanks and colons. A shim of an outer pump-run is dropped:
-    # two of them would hook each other.
-    others = [p for p in re.split(r"[ :]+", existing) if p and os.path.basename(p) != SHIM]
-    mine = [_listable(shim, "LD_PRELOAD", " :")] if shim else []
-    return ":".join(mine + others)
+def _stand_ins(parts: Parts) -> list[str]:
+    """Only ever beside the virtual driver: on a real GPU they would hide NVIDIA's own."""
+    if parts.stand_in_folder is None or parts.virtual_profile is None:
+        return []
+    return [os.path.join(parts.stand_in_folder, name) for name in STAND_INS]
+
+
+def _preload(shim: str | None, stand_ins: list[str], existing: str) -> str:
+    # The loader splits at blanks and colons. What an outer pump-run preloaded is dropped:
+    # two shims would hook each other.
+    ours = {SHIM, *STAND_INS}
+    others = [p for p in re.split(r"[ :]+", existing) if p and os.path.basename(p) not in ours]
+    mine = [*([shim] if shim else []), *stand_ins]
+    return ":".join([*(_listable(path, "LD_PRELOAD", " :") for path in mine), *others])
+
+
+def _kernels(parts: Parts, existing: str) -> str:
+    others = [p for p in existing.split(":") if p and os.path.basename(p) != COMPUTING_STAND_IN]
+    mine = [path for path in _stand_ins(parts) if os.path.basename(path) == COMPUTING_STAND_IN]
+    return ":".join([*others, *mine])
 
 
 def _listable(path: str, variable: str, separators: str) -> str:

@@ -16,7 +16,12 @@ from pump.cli.lines import BadInputError, OneLineParser, say
 from pump.config.values import nearest
 
 PROGRAM = "pump"
-VERBS = {"profiles": "pump.cli.profiles", "trace": "pump.cli.trace"}
+VERBS = {
+    "doctor": "pump.cli.doctor",
+    "profiles": "pump.cli.profiles",
+    "simulate": "pump.cli.simulate",
+    "trace": "pump.cli.trace",
+}
 
 
 class Verb(Protocol):

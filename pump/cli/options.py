@@ -12,7 +12,16 @@ import os
 
 import pump
 from pump.cli.lines import BadInputError, OneLineParser, checked
-from pump.config.job import DEFAULT_LOG_LEVEL, DEFAULT_POLICY, LOG_LEVELS, POLICIES, JobConfig
+from pump.config import keep
+from pump.config.job import (
+    DEFAULT_GRANULARITY,
+    DEFAULT_LOG_LEVEL,
+    DEFAULT_POLICY,
+    GRANULARITIES,
+    LOG_LEVELS,
+    POLICIES,
+    JobConfig,
+)
 from pump.config.values import BadValueError, choose, nearest, parse_share
 
 USAGE = "pump-run [options] [--] command [argument ...]"
@@ -43,6 +52,8 @@ def parse(argv: list[str]) -> JobConfig:
         raise BadInputError(f"the command is an empty word; usage: {USAGE}")
     if asked.virtual is None and asked.virtual_set:
         raise BadInputError("--virtual-set needs a virtual GPU; add --virtual PROFILE")
+    if asked.virtual is None and asked.virtual_runtime:
+        raise BadInputError("--virtual-runtime needs a virtual GPU; add --virtual PROFILE")
     level = asked.log_level or ("debug" if asked.v > 1 else "info" if asked.v else None)
     return JobConfig(
         command=command,
@@ -52,9 +63,12 @@ def parse(argv: list[str]) -> JobConfig:
         devices=asked.device,
         virtual=asked.virtual,
         virtual_settings=dict(asked.virtual_set),
+        virtual_runtime=asked.virtual_runtime,
         log_level=level or DEFAULT_LOG_LEVEL,
         log_file=asked.log_file or "",
         record=asked.record or "",
+        keep_device=_keep(asked.keep_device),
+        granularity=asked.granularity,
     )
 
 
@@ -89,6 +103,23 @@ def _parser() -> argparse.ArgumentParser:
         help=f"{' or '.join(POLICIES)} (default: {DEFAULT_POLICY})",
     )
     add(
+        "--granularity",
+        metavar="NAME",
+        type=checked(lambda text: choose(text, GRANULARITIES, "granularity")),
+        default=DEFAULT_GRANULARITY,
+        help="native: leave allocators alone; tensor: make frameworks allocate each tensor in "
+        f"stream order; auto: where that is known to help (default: {DEFAULT_GRANULARITY})",
+    )
+    add(
+        "--keep-device",
+        metavar="RULE",
+        type=checked(keep.parse),
+        action="append",
+        default=[],
+        help="what stays device memory, beside NCCL's, NVSHMEM's and UCX's: below=SIZE, "
+        "library=NAME or ipc; none: not even those; may be repeated",
+    )
+    add(
         "--device",
         metavar="LIST",
         type=checked(_devices),
@@ -108,6 +139,11 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         help="change the profile, e.g. memory=8GiB or mode=compute; may be repeated",
+    )
+    add(
+        "--virtual-runtime",
+        action="store_true",
+        help="put pump's stand-ins in the place of CUDA's runtime and cuBLAS, as PyTorch needs it",
     )
     add(
         "--log-level",
@@ -158,6 +194,13 @@ def _not_empty(text: str) -> str:
     if not text.strip():
         raise BadValueError("the name is empty; see pump profiles")
     return text
+
+
+def _keep(rules: list[str]) -> list[str]:
+    try:
+        return keep.combine(rules)
+    except BadValueError as error:
+        raise BadInputError(str(error)) from None
 
 
 def _devices(text: str) -> list[str]:

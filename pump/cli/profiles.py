@@ -1,23 +1,87 @@
-"""pump profiles: the GPUs that the virtual driver can play."""
+"""pump profiles: the GPUs that the virtual driver can play, and new ones from measurements."""
 
 from __future__ import annotations
 
 import argparse
+import json
+from pathlib import Path
+from typing import Any
 
 from pump import profiles
+from pump.cli.lines import BadInputError
 
-HELP = "list the device profiles for pump-run --virtual"
+HELP = "list the device profiles for pump-run --virtual, or write one: from-probe"
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """No option of its own."""
+    """Nothing: a list. One verb of its own: from-probe."""
+    verbs = parser.add_subparsers(metavar="[from-probe]", dest="verb")
+    write = verbs.add_parser(
+        "from-probe",
+        help="write a profile from a report of scripts/gpu_probe",
+        allow_abbrev=False,
+    )
+    write.add_argument("report", metavar="REPORT.json", help="what gpu_probe --out wrote")
+    write.add_argument(
+        "--base",
+        required=True,
+        metavar="PROFILE",
+        help="the profile of a similar card: stands in for what was not measured",
+    )
+    write.add_argument("--out", required=True, metavar="FILE.toml", help="the profile to write")
+    write.add_argument("--name", help="its name (default: that of the file)")
+    write.add_argument(
+        "--keep-kernels", action="store_true", help="take over the base's times of single kernels"
+    )
 
 
 def run(asked: argparse.Namespace) -> int:
     """Prints one line a profile: name, memory in GiB, the device's name, the profile's hash."""
+    if asked.verb == "from-probe":
+        return _from_probe(asked)
     for name in profiles.names():
-        profile = profiles.load(name)
-        memory_gib = int(profile.values["device.memory_bytes"]) / 2**30
-        device = profile.values["device.name"]
-        print(f"{name:<16} {memory_gib:7.1f} GiB  {device}  {profile.hash()}")
+        print(_line(profiles.load(name)))
     return 0
+
+
+def _line(profile: profiles.Profile) -> str:
+    memory_gib = int(profile.values["device.memory_bytes"]) / 2**30
+    device = profile.values["device.name"]
+    return f"{profile.name:<16} {memory_gib:7.1f} GiB  {device}  {profile.hash()}"
+
+
+def _from_probe(asked: argparse.Namespace) -> int:
+    """Writes the profile and prints its line. Status 2 for bad input, 1 for a bad report."""
+    from pump.profiles import from_probe
+
+    out = Path(asked.out)
+    if out.suffix != ".toml":
+        raise BadInputError(f"--out {asked.out}: a profile's file ends in .toml")
+    report = _read(asked.report)
+    try:
+        base = profiles.load(asked.base)
+        text = from_probe.text_of(
+            report, base, asked.name or out.stem, keep_kernels=asked.keep_kernels
+        )
+    except profiles.ProfileError as error:
+        raise BadInputError(str(error)) from None
+    except from_probe.ReportError as error:
+        raise BadInputError(f"{asked.report}: {error}", status=1) from None
+    try:
+        out.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise BadInputError(f"cannot write {asked.out}: {error.strerror}") from None
+    print(_line(profiles.load(str(out))))
+    return 0
+
+
+def _read(path: str) -> dict[str, Any]:
+    try:
+        report = json.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise BadInputError(f"cannot read {path}: {error.strerror}") from None
+    except ValueError as error:
+        raise BadInputError(f"{path}: no JSON ({error})", status=1) from None
+    if not isinstance(report, dict):
+        raise BadInputError(f"{path}: no report of scripts/gpu_probe", status=1)
+    return report

@@ -29,21 +29,28 @@ def main() -> int:
 
 
 def _run(config: JobConfig, environ: dict[str, str]) -> None:
-    parts = _parts(config, environ)
+    parts = parts_of(config, environ)
     program = command.find(config.command[0], environ)
     environment.for_job(config, parts, environ)  # raises before anything has started
     if parts.shim:
+        for note in environment.notes(config, environ):
+            say(PROGRAM, note)
         parts = parts._replace(socket_path=_pumpd(config, environ, _recording(config)))
     elif config.record:
         say(PROGRAM, "records nothing, because PUMP_DISABLE is set")
     command.execute(program, config.command, environment.for_job(config, parts, environ))
 
 
-def _parts(config: JobConfig, environ: dict[str, str]) -> environment.Parts:
+def parts_of(config: JobConfig, environ: dict[str, str]) -> environment.Parts:
+    """What the job is put together from. Raises BadInputError where something is missing."""
     disabled = environment.disabled(environ)
     try:
         shim = None if disabled else paths.library(environment.SHIM)
         driver = paths.library(f"virtual/{devices.DRIVER}") if config.virtual else None
+        stand_ins = [
+            paths.library(f"virtual/runtime/{name}")
+            for name in (environment.STAND_INS if config.virtual_runtime else ())
+        ]
     except paths.MissingFileError as error:
         raise BadInputError(str(error)) from None
     if config.virtual is not None and driver is not None:
@@ -51,6 +58,7 @@ def _parts(config: JobConfig, environ: dict[str, str]) -> environment.Parts:
             shim,
             virtual_folder=os.path.dirname(driver),
             virtual_profile=_profile(config.virtual, config.virtual_settings),
+            stand_in_folder=os.path.dirname(stand_ins[0]) if stand_ins else None,
             visible_devices=_virtual_devices(config.devices),
         )
     if not disabled and not devices.driver_found(environ):

@@ -9,8 +9,14 @@ from typing import NamedTuple
 
 POLICIES = ["demand", "window"]
 DEFAULT_POLICY = "window"
+GRANULARITIES = ["native", "tensor", "auto"]
+DEFAULT_GRANULARITY = "auto"
 LOG_LEVELS = ["error", "warning", "info", "debug"]
 DEFAULT_LOG_LEVEL = "warning"
+# What stays device memory unless a job says otherwise: buffers that NCCL, NVSHMEM and UCX
+# register with network cards or with other GPUs, and what is to be shared by IPC. Not
+# UCX's libucm, which wraps everybody's allocations.
+DEFAULT_KEEP_DEVICE = ["library=libnccl", "library=libnvshmem", "library=libuct", "ipc"]
 
 
 class JobConfig(NamedTuple):
@@ -20,8 +26,12 @@ class JobConfig(NamedTuple):
     devices: as typed: indices or UUIDs; empty for all that the program sees.
     virtual: name of a device profile or path of one, None on a real GPU.
     virtual_settings: changes to that profile, by key.
+    virtual_runtime: stand-ins for CUDA's runtime libraries, on the virtual GPU alone.
     log_file: absolute path or "".
     record: absolute path of the recording or "".
+    keep_device: rules of what stays device memory, in the form the shim reads
+        (shim/observe_rules.c).
+    granularity: what allocators hand out as pump sees it (pump/frameworks).
     command: program and arguments, never empty.
     """
 
@@ -32,6 +42,9 @@ class JobConfig(NamedTuple):
     devices: list[str] = []  # noqa: RUF012  (never changed)
     virtual: str | None = None
     virtual_settings: dict[str, str] = {}  # noqa: RUF012  (never changed)
+    virtual_runtime: bool = False
     log_level: str = DEFAULT_LOG_LEVEL
     log_file: str = ""
     record: str = ""
+    keep_device: list[str] = DEFAULT_KEEP_DEVICE
+    granularity: str = DEFAULT_GRANULARITY

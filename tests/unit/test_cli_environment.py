@@ -2,7 +2,7 @@
 
 import pytest
 
-from pump.cli.environment import Parts, disabled, for_job, for_pumpd
+from pump.cli.environment import STAND_INS, Parts, disabled, for_job, for_pumpd
 from pump.cli.lines import BadInputError
 from pump.config.job import JobConfig
 
@@ -20,6 +20,8 @@ def test_the_shim_is_told_everything_and_preloaded_first() -> None:
         "PUMP_SOCKET": "/s",
         "PUMP_BUDGET": "80%",
         "PUMP_LIMIT": "4096",
+        "PUMP_KEEP_DEVICE": "library=libnccl,library=libnvshmem,library=libuct,ipc",
+        "PUMP_GRANULARITY": "auto",
         "PUMP_LOG_LEVEL": "info",
         "PUMP_LOG_FILE": "/l",
     }
@@ -49,6 +51,26 @@ def test_the_virtual_driver_comes_first_and_once() -> None:
     parts = Parts(None, virtual_folder="/v", virtual_profile="memory=1")
     job = for_job(CONFIG, parts, {"LD_LIBRARY_PATH": "/x::/v:/y"})
     assert job == {"LD_LIBRARY_PATH": "/v:/x:/y", "PUMP_VIRTUAL_PROFILE": "memory=1"}
+
+
+def test_stand_ins_follow_the_shim_and_come_once() -> None:
+    parts = Parts(SHIM, virtual_folder="/v", virtual_profile="p", stand_in_folder="/v/runtime")
+    libraries = [f"/v/runtime/{name}" for name in STAND_INS]
+    for environ in (
+        {"LD_PRELOAD": "/mine.so", "PUMP_VIRTUAL_KERNELS": "/k.so"},
+        {"LD_PRELOAD": ":".join([SHIM, *libraries, "/mine.so"]), "PUMP_VIRTUAL_KERNELS": "/k.so"},
+    ):
+        job = for_job(CONFIG, parts, environ)
+        assert job["LD_PRELOAD"].split(":") == [SHIM, *libraries, "/mine.so"]
+        assert job["PUMP_VIRTUAL_KERNELS"].split(":") == ["/k.so", "/v/runtime/libcublasLt.so.13"]
+
+
+def test_no_stand_in_is_ever_put_before_a_real_gpus_job() -> None:
+    outer = {"LD_PRELOAD": "/v/runtime/libcudart.so.13:/mine.so"}
+    for parts in (Parts(SHIM), Parts(SHIM, stand_in_folder="/v/runtime")):
+        job = for_job(CONFIG, parts, outer)
+        assert job["LD_PRELOAD"].split(":") == [SHIM, "/mine.so"]
+        assert "PUMP_VIRTUAL_KERNELS" not in job
 
 
 def test_without_virtual_the_library_path_is_the_users() -> None:

@@ -28,6 +28,7 @@ def test_two_dashes_end_the_options_and_are_not_passed_on() -> None:
 def test_every_option_reaches_the_configuration(tmp_path: Path) -> None:
     log, trace = tmp_path / "log", tmp_path / "job.trace"
     gpu = "--virtual a100-pcie4 --virtual-set memory=8GiB --virtual-set mode=compute"
+    gpu += " --virtual-runtime"
     rest = (
         f"--policy demand --device 0,GPU-1a --log-file {log} --log-level debug --record {trace} job"
     )
@@ -40,6 +41,7 @@ def test_every_option_reaches_the_configuration(tmp_path: Path) -> None:
         devices=["0", "GPU-1a"],
         virtual="a100-pcie4",
         virtual_settings={"memory": "8GiB", "mode": "compute"},
+        virtual_runtime=True,
         log_level="debug",
         log_file=str(log),
         record=str(trace),
@@ -84,6 +86,7 @@ def test_a_spelled_out_log_level_wins_over_v() -> None:
         (["--virtual", "", "job"], "--virtual: the name is empty"),
         (["--virtual", "p", "--virtual-set", "memory", "job"], "'memory' is not KEY=VALUE"),
         (["--virtual-set", "memory=1G", "job"], "--virtual-set needs a virtual GPU"),
+        (["--virtual-runtime", "job"], "--virtual-runtime needs a virtual GPU"),
         (["--version=3", "job"], "--version"),
     ],
 )

@@ -1,0 +1,78 @@
+"""pump doctor: whether a job under pump-run would get what it is promised here, and if not, why.
+
+One line a finding: ok, warning or problem. It starts one process that loads driver and
+shim as a job would; a command that is named is looked at and not run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from typing import Any
+
+from pump.cli import environment
+from pump.cli.doctor import host, probe, switches, target
+from pump.cli.doctor.finding import OK, PROBLEM, Finding, problem
+from pump.cli.lines import BadInputError
+from pump.config.job import JobConfig
+
+HELP = "check what pump-run needs here: driver, memory, permissions, switches; --json"
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--virtual", metavar="PROFILE", help="check for the virtual GPU")
+    parser.add_argument("--json", action="store_true", help="the findings as a JSON list")
+    parser.add_argument(
+        "command", nargs=argparse.REMAINDER, help="[--] command: would it be intercepted?"
+    )
+
+
+def run(asked: argparse.Namespace) -> int:
+    """Prints the findings. Status 1 when one of them is a problem."""
+    words = asked.command[1:] if asked.command[:1] == ["--"] else asked.command
+    found = examine(asked.virtual, words, dict(os.environ))
+    if asked.json:
+        print(json.dumps([finding._asdict() for finding in found], indent=1))
+    else:
+        print("\n".join(_lines(found)))
+    return int(any(finding.status == PROBLEM for finding in found))
+
+
+def examine(virtual: str | None, words: list[str], environ: dict[str, str]) -> list[Finding]:
+    """All findings, in the order in which a job would run into them."""
+    found, answer = _driver(virtual, environ)
+    sizes = [d["bytes"] for d in answer["devices"]] if isinstance(answer, dict) else []
+    if virtual is None and sizes:
+        found.append(host.device_files())
+    found += host.kernel()
+    found += host.daemon()
+    found += [host.memory(max(sizes, default=0)), host.address_space()]
+    found += switches.findings(environ)
+    if words:
+        found += target.findings(words, environ)
+    return found
+
+
+def _driver(
+    virtual: str | None, environ: dict[str, str]
+) -> tuple[list[Finding], dict[str, Any] | str]:
+    from pump.cli.run import parts_of
+
+    config = JobConfig(command=["doctor"], virtual=virtual)
+    try:
+        parts = parts_of(config, environ)
+        child = environment.for_job(config, parts, environ)
+    except BadInputError as error:
+        thing, _, remedy = str(error).partition("; ")
+        return [problem("driver", thing, remedy or "see the line before")], str(error)
+    answer = probe.ask(child)
+    return probe.findings(answer, parts.shim), answer
+
+
+def _lines(found: list[Finding]) -> list[str]:
+    lines = []
+    for finding in found:
+        remedy = f"; remedy: {finding.remedy}" if finding.status != OK else ""
+        lines.append(f"{finding.status:<8} {finding.name:<14} {finding.text}{remedy}")
+    return lines

@@ -1,0 +1,153 @@
+"""The machine: what pump needs of the kernel, of files and of host memory."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import resource
+
+from pump import paths
+from pump.cli.doctor.finding import Finding, ok, problem, warning
+
+GIB = 1 << 30
+UNLIMITED = 1 << 62
+# The share that the shim leaves to others (shim/act_host_memory.c).
+RESERVE_SHARE, RESERVE_LEAST, RESERVE_MOST = 20, GIB // 2, 4 * GIB
+NVIDIA_FILES = ("/dev/nvidiactl", "/dev/nvidia-uvm")
+
+
+def kernel() -> list[Finding]:
+    """memfd and pidfd."""
+    found = []
+    try:
+        os.close(os.memfd_create("pump-doctor", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING))
+        found.append(ok("memfd", "shared memory can be made and sealed"))
+    except OSError as error:
+        text = f"shared memory cannot be made: {error.strerror}"
+        found.append(
+            problem("memfd", text, "allow memfd_create (seccomp profile of the container)")
+        )
+    try:
+        os.close(os.pidfd_open(os.getpid()))
+        found.append(ok("pidfd", "the end of a job is seen at once"))
+    except OSError as error:
+        text = f"pidfd_open: {error.strerror}; the end of a job is seen within a second"
+        found.append(warning("pidfd", text, "a kernel of 5.3 or newer, or another seccomp profile"))
+    return found
+
+
+def daemon() -> list[Finding]:
+    """Whether a job's pumpd can start: its packages, its folder."""
+    missing = [
+        name for name in ("pumpd", "numpy", "cffi") if importlib.util.find_spec(name) is None
+    ]
+    found = []
+    if missing:
+        text = f"{' and '.join(missing)} cannot be imported: jobs run without prefetching"
+        found.append(problem("pumpd", text, "install pump again (pip install .)"))
+    else:
+        found.append(ok("pumpd", "its packages are there"))
+    base = paths.runtime_base()
+    try:
+        os.rmdir(paths.make_job_directory(base, os.getpid()))
+        found.append(ok("sockets", f"lie below {base}"))
+    except (paths.UnsafeDirectoryError, OSError) as error:
+        found.append(problem("sockets", str(error), "set XDG_RUNTIME_DIR to a folder of your own"))
+    return found
+
+
+def device_files(files: tuple[str, ...] = NVIDIA_FILES) -> Finding:
+    """Of a real GPU: may this user open them?"""
+    for file in files:
+        if not os.path.exists(file):
+            remedy = "load the kernel module (nvidia-modprobe -u), or give the container its GPUs"
+            return problem("device files", f"{file} is missing", remedy)
+        if not os.access(file, os.R_OK | os.W_OK):
+            remedy = "ask for access to it (group video or render)"
+            return problem("device files", f"{file} may not be opened", remedy)
+    return ok("device files", " and ".join(files))
+
+
+def memory(
+    largest_device_bytes: int, proc: str = "/proc", cgroups: str = "/sys/fs/cgroup"
+) -> Finding:
+    """What pageable memory may take of the host, against what a device holds."""
+    room, total, where = headroom(proc, cgroups)
+    if total == 0:
+        remedy = "bound each job by pump-run --limit"
+        return warning("host memory", "the kernel does not tell what is free", remedy)
+    reserve = min(max(total // RESERVE_SHARE, RESERVE_LEAST), RESERVE_MOST)
+    usable = max(room - reserve, 0)
+    text = f"{usable / GIB:.1f} GiB may hold what does not fit on the GPU ({where})"
+    if usable == 0:
+        return problem("host memory", text, "free host memory, or raise the cgroup's limit")
+    if usable < largest_device_bytes:
+        text += f", less than the device's {largest_device_bytes / GIB:.1f} GiB"
+        remedy = "jobs beyond that get out-of-memory: free host memory, or raise the cgroup's limit"
+        return warning("host memory", text, remedy)
+    return ok("host memory", text)
+
+
+def headroom(proc: str, cgroups: str) -> tuple[int, int, str]:
+    """(free bytes, total bytes, whose bound that is) of the tightest level; 0, 0, "": unknown."""
+    levels = [level for level in (_meminfo(proc), *_cgroup_levels(proc, cgroups)) if level]
+    return min(levels, default=(0, 0, ""))
+
+
+def address_space() -> Finding:
+    """Managed memory takes address space as it is allocated."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if soft == resource.RLIM_INFINITY:
+        return ok("address space", "unlimited")
+    text = f"limited to {soft / GIB:.1f} GiB: CUDA and pageable memory need much more"
+    return problem("address space", text, "ulimit -v unlimited")
+
+
+def _meminfo(proc: str) -> tuple[int, int, str] | None:
+    values: dict[str, int] = {}
+    for line in _lines(f"{proc}/meminfo"):
+        key, _, rest = line.partition(":")
+        if key in ("MemTotal", "MemAvailable") and rest.split():
+            values[key] = int(rest.split()[0]) << 10
+    if len(values) < 2:
+        return None
+    return values["MemAvailable"], values["MemTotal"], "the host's memory"
+
+
+def _cgroup_levels(proc: str, root: str) -> list[tuple[int, int, str]]:
+    levels = []
+    for line in _lines(f"{proc}/self/cgroup"):
+        parts = line.split(":", 2)
+        if len(parts) != 3 or ".." in parts[2]:
+            continue
+        if parts[1] == "":
+            mount, names = root, ("memory.max", "memory.current", "inactive_file")
+        elif "memory" in parts[1].split(","):
+            mount = f"{root}/memory"
+            names = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+        else:
+            continue
+        group = parts[2].rstrip("/")
+        while True:
+            levels.append(_cgroup(mount + group, *names))
+            if not group:
+                break
+            group = group.rpartition("/")[0]
+    return [level for level in levels if level]
+
+
+def _cgroup(folder: str, most: str, used: str, kept: str) -> tuple[int, int, str] | None:
+    limit, usage = (next(iter(_lines(f"{folder}/{name}")), "") for name in (most, used))
+    if not limit.isdigit() or not usage.isdigit() or int(limit) >= UNLIMITED:
+        return None
+    stat = dict(line.split(" ", 1) for line in _lines(f"{folder}/memory.stat") if " " in line)
+    busy = max(int(usage) - int(stat.get(kept, "0")), 0)
+    return max(int(limit) - busy, 0), int(limit), f"cgroup {folder}"
+
+
+def _lines(path: str) -> list[str]:
+    try:
+        with open(path) as file:
+            return file.read().splitlines()
+    except OSError:
+        return []

@@ -1,0 +1,133 @@
+"""The driver as a job would find it: asked by a child process with pump's own environment.
+
+The child, and not this process, loads driver and shim: whatever goes wrong there is found
+out and not shared.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from pump.cli.doctor.finding import Finding, ok, problem, warning
+
+PATIENCE_S = 30
+MANAGED, CONCURRENT = 83, 89  # CU_DEVICE_ATTRIBUTE_*
+
+CHILD = """
+import ctypes, json, sys
+ASKED = {"managed": 83, "concurrent": 89, "major": 75, "minor": 76}
+found = {"devices": []}
+try:
+    cuda = ctypes.CDLL("libcuda.so.1")
+except OSError as error:
+    found["error"] = str(error)
+    print(json.dumps(found))
+    sys.exit()
+number = ctypes.c_int()
+cuda.cuDriverGetVersion(ctypes.byref(number))
+found["version"] = number.value
+found["init"] = cuda.cuInit(0)
+if found["init"] == 0:
+    cuda.cuDeviceGetCount(ctypes.byref(number))
+    for device in range(number.value):
+        name, size = ctypes.create_string_buffer(96), ctypes.c_size_t()
+        cuda.cuDeviceGetName(name, 96, device)
+        cuda.cuDeviceTotalMem_v2(ctypes.byref(size), device)
+        facts = {"name": name.value.decode(errors="replace"), "bytes": size.value}
+        for what, attribute in ASKED.items():
+            value = ctypes.c_int()
+            cuda.cuDeviceGetAttribute(ctypes.byref(value), attribute, device)
+            facts[what] = value.value
+        found["devices"].append(facts)
+address = ctypes.cast(cuda.cuMemAlloc_v2, ctypes.c_void_p).value
+for line in open("/proc/self/maps"):
+    words = line.split(maxsplit=5)
+    begin, end = (int(x, 16) for x in words[0].split("-"))
+    if len(words) == 6 and "libcuda.so" in words[5]:
+        found["driver"] = words[5].strip()
+    if begin <= address < end:
+        found["allocates_in"] = words[5].strip() if len(words) == 6 else "no file"
+print(json.dumps(found))
+"""
+
+
+def ask(environ: Mapping[str, str]) -> dict[str, Any] | str:
+    """What the child found out, or a sentence that says why it did not."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-S", "-c", CHILD],
+            env=dict(environ),
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return f"a process that loads the driver does not end within {PATIENCE_S} s"
+    except OSError as error:
+        return f"cannot start a process: {error.strerror}"
+    complaint = done.stderr.strip().splitlines()
+    if done.returncode != 0:
+        last = f": {complaint[-1]}" if complaint else ""
+        return f"a process that loads the driver ends with status {done.returncode}{last}"
+    try:
+        answer = json.loads(done.stdout)
+    except ValueError:
+        return "a process that loads the driver gives no answer"
+    return answer if isinstance(answer, dict) else "a process gives a strange answer"
+
+
+def findings(answer: dict[str, Any] | str, shim: str | None) -> list[Finding]:
+    """What the child's answer means. `shim`: path of libpump.so, None when it is switched off."""
+    if isinstance(answer, str):
+        return [problem("driver", answer, "see what nvidia-smi says; try again without pump-run")]
+    if "error" in answer:
+        remedy = "install NVIDIA's driver, or use the virtual GPU: pump doctor --virtual PROFILE"
+        return [problem("driver", answer["error"], remedy)]
+    version = f"CUDA {answer['version'] // 1000}.{answer['version'] % 1000 // 10}"
+    where = f"{version}, {answer.get('driver', 'libcuda.so.1')}"
+    if answer["init"] != 0:
+        text = f"{where}: cuInit answers {answer['init']}"
+        return [problem("driver", text, "see what nvidia-smi says; check CUDA_VISIBLE_DEVICES")]
+    found = [_version(where, answer["version"])]
+    found += [_device(number, facts) for number, facts in enumerate(answer["devices"])]
+    if not answer["devices"]:
+        found.append(problem("devices", "the driver has none", "check CUDA_VISIBLE_DEVICES"))
+    if shim is not None:
+        found.append(_interception(answer.get("allocates_in", ""), shim))
+    return found
+
+
+def _version(where: str, version: int) -> Finding:
+    if version < 12000:
+        return problem("driver", where, "use a driver for CUDA 12 or newer")
+    if version < 12040:
+        text = f"{where}: does not tell the parameters of kernels, they are read from their code"
+        return warning("driver", text, "a driver for CUDA 12.4 or newer tells them itself")
+    return ok("driver", where)
+
+
+def _device(number: int, facts: dict[str, Any]) -> Finding:
+    size = facts["bytes"] / 2**30
+    text = f"{facts['name']}, {size:.1f} GiB, sm_{facts['major']}{facts['minor']}"
+    if not facts["managed"] or not facts["concurrent"]:
+        return problem(
+            f"device {number}",
+            f"{text}: cannot page its memory (no concurrent managed access)",
+            "use Linux on hardware of Pascal or newer: WSL and some virtual GPUs cannot",
+        )
+    return ok(f"device {number}", text)
+
+
+def _interception(allocates_in: str, shim: str) -> Finding:
+    if allocates_in == shim:
+        return ok("interception", f"cuMemAlloc is found in {shim}")
+    return problem(
+        "interception",
+        f"a program under pump-run finds cuMemAlloc in {allocates_in or 'no library'}",
+        "another preloaded library stands in front: remove it from LD_PRELOAD",
+    )

@@ -1,0 +1,80 @@
+"""Switches in the environment that are at odds with pageable memory."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+
+from pump.cli import environment
+from pump.cli.doctor.finding import Finding, ok, problem, warning
+
+PYTORCH = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
+
+
+def findings(environ: Mapping[str, str]) -> list[Finding]:
+    """One for each switch that matters, or one that says there is none."""
+    found = [finding for check in CHECKS for finding in check(environ)]
+    return found or [ok("switches", "none in the environment is in the way")]
+
+
+def _ours(environ: Mapping[str, str]) -> list[Finding]:
+    if not environment.disabled(environ):
+        return []
+    return [warning("PUMP_DISABLE", "pump-run does nothing while it is set", "unset PUMP_DISABLE")]
+
+
+def _preload(environ: Mapping[str, str]) -> list[Finding]:
+    names = [p for p in re.split(r"[ :]+", environ.get("LD_PRELOAD", "")) if p]
+    others = [name for name in names if os.path.basename(name) != environment.SHIM]
+    if not others:
+        return []
+    text = f"{' and '.join(others)} is preloaded too; pump stands in front of it"
+    return [warning("LD_PRELOAD", text, "remove it should calls not arrive where they shall")]
+
+
+def _pytorch(environ: Mapping[str, str]) -> list[Finding]:
+    found = []
+    for name in PYTORCH:
+        value = environ.get(name, "").replace(" ", "").lower()
+        if "expandable_segments:true" in value:
+            text = "expandable segments cannot be paged; pump-run turns them off"
+            found.append(warning(name, text, f"{name}=expandable_segments:False"))
+    if environ.get("PYTORCH_NO_CUDA_MEMORY_CACHING", "0") not in ("", "0"):
+        text = (
+            "every tensor is allocated and freed by the driver, which waits for the GPU each time"
+        )
+        found.append(
+            warning("PYTORCH_NO_CUDA_MEMORY_CACHING", text, "unset PYTORCH_NO_CUDA_MEMORY_CACHING")
+        )
+    return found
+
+
+def _cuda(environ: Mapping[str, str]) -> list[Finding]:
+    found = []
+    if environ.get("CUDA_LAUNCH_BLOCKING", "0") not in ("", "0"):
+        text = "every launch waits, so pump never knows what comes next"
+        found.append(warning("CUDA_LAUNCH_BLOCKING", text, "unset CUDA_LAUNCH_BLOCKING"))
+    if environ.get("CUDA_MANAGED_FORCE_DEVICE_ALLOC", "0") not in ("", "0"):
+        text = "managed memory is bound to the device"
+        remedy = "unset CUDA_MANAGED_FORCE_DEVICE_ALLOC"
+        found.append(problem("CUDA_MANAGED_FORCE_DEVICE_ALLOC", text, remedy))
+    if environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1", "NoDevFiles"):
+        text = "hides every GPU"
+        found.append(problem("CUDA_VISIBLE_DEVICES", text, "unset CUDA_VISIBLE_DEVICES"))
+    if "CUDA_MPS_PIPE_DIRECTORY" in environ:
+        text = "clients of MPS share one context: budgets are those of all of them"
+        found.append(warning("CUDA_MPS_PIPE_DIRECTORY", text, "give each job a --budget"))
+    return found
+
+
+def _frameworks(environ: Mapping[str, str]) -> list[Finding]:
+    found = []
+    if environ.get("TF_FORCE_UNIFIED_MEMORY", "0") not in ("", "0", "false"):
+        text = "the framework makes its memory managed by itself; pump prefetches it all the same"
+        remedy = "unset TF_FORCE_UNIFIED_MEMORY, so that budget and limit hold for it"
+        found.append(warning("TF_FORCE_UNIFIED_MEMORY", text, remedy))
+    return found
+
+
+CHECKS = (_ours, _preload, _pytorch, _cuda, _frameworks)

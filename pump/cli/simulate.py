@@ -1,0 +1,159 @@
+"""pump simulate: a trace on a GPU of another size, under any policy, without a GPU."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pump.cli.lines import BadInputError
+from pump.config.values import BadValueError, parse_size
+
+if TYPE_CHECKING:
+    from pump.sim.contenders import Contender
+    from pump.sim.report import Case
+    from pump.sim.simulation import Host
+
+HELP = "simulate a trace on another GPU memory, under any policy"
+
+COMPARED = ("naive", "naive+discard", "unbounded", "correlation", "g10", "window", "perfect")
+SWEEP_POLICIES = ("naive", "window")
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """TRACE and how to simulate it."""
+    parser.add_argument("trace", metavar="TRACE", help="a recording of pump-run, or a JSON trace")
+    size = parser.add_mutually_exclusive_group()
+    size.add_argument("--gpu-memory", metavar="SIZE", help="of the simulated GPU, such as 24GiB")
+    size.add_argument(
+        "--oversubscription", type=float, metavar="X", help="peak of the trace / GPU memory"
+    )
+    parser.add_argument("--profile", default="a100-pcie4", help="of the GPU (see pump profiles)")
+    parser.add_argument("--policy", metavar="P", help="which (default: window)")
+    parser.add_argument("--compare", action="store_true", help="several policies side by side")
+    parser.add_argument(
+        "--mapping", default=None, help="JSON traces: caching (default) or unique addresses"
+    )
+    parser.add_argument("--iterations", type=int, help="JSON traces: how often (default 3)")
+    parser.add_argument(
+        "--queue-launches", type=int, default=1024, metavar="N", help="that may wait (1 to 1024)"
+    )
+    parser.add_argument("--host-memory", metavar="SIZE", help="for what leaves the GPU")
+    parser.add_argument(
+        "--flash", metavar="GBPS", help="behind it: rates of reading and writing, such as 3.2,3.2"
+    )
+    parser.add_argument("--sweep", action="store_true", help="a curve over memory sizes")
+    parser.add_argument("--svg", metavar="FILE", help="--sweep: draw the curve, too")
+    parser.add_argument("--json", metavar="FILE", help="write the figures there; -: stdout")
+
+
+def run(asked: argparse.Namespace) -> int:
+    """Simulates and prints. Raises BadInputError."""
+    from pump.profiles import ProfileError
+    from pump.sim.program import ProgramError
+
+    try:
+        return _run(asked)
+    except (ProgramError, ProfileError, BadValueError) as error:
+        raise BadInputError(str(error)) from None
+    except OSError as error:
+        raise BadInputError(f"cannot use {error.filename}: {error.strerror}") from None
+
+
+def _run(asked: argparse.Namespace) -> int:
+    from pump.sim import report, sweep
+
+    _check(asked)
+    case = _case(asked)
+    chosen = _contenders(asked)
+    if asked.sweep:
+        found = sweep.over_memory(case, chosen)
+        text = sweep.as_text(found)
+        if asked.svg:
+            Path(asked.svg).write_text(sweep.as_svg(found), encoding="utf-8")
+    else:
+        found = report.compared(case, chosen)
+        text = report.as_text(found)
+    _write(asked.json, found, text)
+    return 0
+
+
+def _check(asked: argparse.Namespace) -> None:
+    if not 1 <= asked.queue_launches <= 1024:
+        raise BadInputError(f"--queue-launches is {asked.queue_launches}; it must be 1 to 1024")
+    if asked.oversubscription is not None and not 0.1 <= asked.oversubscription <= 100:
+        raise BadInputError("--oversubscription must lie in 0.1 to 100")
+    if asked.svg and not asked.sweep:
+        raise BadInputError("--svg draws the curve of --sweep; add --sweep")
+    if asked.sweep and (asked.gpu_memory or asked.oversubscription):
+        raise BadInputError("--sweep chooses the memory sizes itself; leave --gpu-memory and "
+                            "--oversubscription out")  # fmt: skip
+
+
+def _case(asked: argparse.Namespace) -> Case:
+    from pump import profiles
+    from pump.sim import recording, tensors
+    from pump.sim.report import Case
+    from pump.sim.simulation import Machine
+
+    profile = profiles.load(asked.profile)
+    data = Path(asked.trace).read_bytes()
+    discarding = None
+    if recording.is_recording(data):
+        if asked.mapping or asked.iterations:
+            raise BadInputError("--mapping and --iterations are for JSON traces; a recording has "
+                                "its addresses and iterations")  # fmt: skip
+        program = recording.program(data, Path(asked.trace).name)
+    else:
+        trace = tensors.parse(data, asked.trace)
+        how = asked.mapping or "caching", asked.iterations or tensors.ITERATIONS
+        program = tensors.program(trace, *how)
+        discarding = tensors.program(trace, *how, discard=True)
+    memory_bytes = profile.values["device.memory_bytes"]
+    assert isinstance(memory_bytes, int)
+    if asked.gpu_memory:
+        memory_bytes = parse_size(asked.gpu_memory)
+    elif asked.oversubscription:
+        memory_bytes = int(program.peak_bytes / asked.oversubscription)
+    machine = Machine(profile, memory_bytes, asked.queue_launches, host=_host(asked))
+    return Case(program, machine, discarding)
+
+
+def _host(asked: argparse.Namespace) -> Host | None:
+    from pump.sim.simulation import Host
+
+    if not asked.host_memory:
+        if asked.flash:
+            raise BadInputError("--flash lies behind a limited host; add --host-memory SIZE")
+        return None
+    memory_bytes = parse_size(asked.host_memory)
+    if not asked.flash:
+        return Host(memory_bytes)
+    try:
+        rates = [float(word) for word in asked.flash.split(",")]
+    except ValueError:
+        rates = []
+    if not 1 <= len(rates) <= 2 or not all(0.001 <= rate <= 1e5 for rate in rates):
+        raise BadInputError(
+            f"--flash is '{asked.flash}'; write READ,WRITE in GB/s, such as 3.2,3.2"
+        )
+    return Host(memory_bytes, (rates[0], rates[-1]))
+
+
+def _contenders(asked: argparse.Namespace) -> list[Contender]:
+    from pump.sim.contenders import by_name
+
+    names = COMPARED if asked.compare else SWEEP_POLICIES if asked.sweep else ("window",)
+    if asked.policy:
+        names = (*names, asked.policy) if asked.compare else (asked.policy,)
+    return [by_name(name) for name in dict.fromkeys(names)]
+
+
+def _write(file: str | None, found: dict[str, Any], text: str) -> None:
+    if file == "-":
+        print(json.dumps(found, indent=1))
+        return
+    print(text)
+    if file:
+        Path(file).write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")

@@ -1,0 +1,64 @@
+"""Rules of what stays device memory, as people write them. No I/O."""
+
+from __future__ import annotations
+
+from pump.config.job import DEFAULT_KEEP_DEVICE
+from pump.config.values import BLOCK_BYTES, BadValueError, nearest, parse_size
+
+NONE = "none"
+KINDS = ("below", "library", "ipc", NONE)
+# Bounds of the shim (observe_rules.c).
+LIBRARIES_MAX = 16
+NAME_MAX = 63
+
+
+def parse(text: str) -> str:
+    """One rule in the form the shim reads, or "none". Raises BadValueError."""
+    kind, _, value = text.strip().partition("=")
+    value = value.strip()
+    if kind == "below":
+        return f"below={_size(value)}"
+    if kind == "library":
+        return f"library={_library(value)}"
+    if kind in ("ipc", NONE) and not value:
+        return kind
+    raise BadValueError(
+        f"'{text}' is no rule{nearest(kind, list(KINDS))}; write below=8MiB, library=libname, "
+        "ipc or none"
+    )
+
+
+def combine(rules: list[str]) -> list[str]:
+    """The defaults and `rules` in order; "none" drops all before it.
+
+    Raises BadValueError for more libraries than the shim looks for.
+    """
+    combined = list(DEFAULT_KEEP_DEVICE)
+    for rule in rules:
+        if rule == NONE:
+            combined = []
+        elif rule not in combined:
+            combined.append(rule)
+    count = sum(rule.startswith("library=") for rule in combined)
+    if count > LIBRARIES_MAX:
+        raise BadValueError(
+            f"--keep-device: {count} libraries are too many; name at most {LIBRARIES_MAX}"
+        )
+    return combined
+
+
+def _size(text: str) -> int:
+    size_bytes = parse_size(text)
+    if size_bytes < BLOCK_BYTES:
+        raise BadValueError(f"'{text}': allocations below 2MiB stay device memory in any case")
+    return size_bytes
+
+
+def _library(text: str) -> str:
+    if not text or "/" in text or "," in text:
+        raise BadValueError(
+            f"'{text}' is no library's file name; write how it begins, such as libnccl"
+        )
+    if len(text.encode()) > NAME_MAX:
+        raise BadValueError(f"'{text[:12]}...' is longer than {NAME_MAX} bytes")
+    return text

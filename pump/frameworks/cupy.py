@@ -1,0 +1,30 @@
+"""CuPy: its allocator is chosen by the program, not by the environment.
+
+    cupy.cuda.set_allocator(cupy.cuda.MemoryAsyncPool().malloc)
+
+makes it stream-ordered. CUPY_GPU_MEMORY_LIMIT bounds its own pool alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pump.frameworks.advice import Advice
+
+LIMIT = "CUPY_GPU_MEMORY_LIMIT"
+BETTER = False  # there is no switch to set
+
+
+def tensor(environ: Mapping[str, str]) -> Advice:
+    if not environ.get(LIMIT):
+        return Advice()
+    return Advice(
+        notes=[
+            f"{LIMIT} bounds CuPy's own pool: it keeps CuPy within the card, and "
+            "cupy.cuda.MemoryAsyncPool, which tensor granularity is about, ignores it"
+        ]
+    )
+
+
+def any_granularity(environ: Mapping[str, str]) -> Advice:
+    return Advice()

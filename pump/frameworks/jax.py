@@ -1,0 +1,39 @@
+"""JAX: XLA's cuda_async allocator allocates each buffer in stream order.
+
+The default one (bfc) takes three quarters of the memory that it is told of in one piece.
+cuda_async would fill its pool with as much at the start unless that is switched off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pump.frameworks.advice import Advice, is_true
+
+ALLOCATOR = "XLA_PYTHON_CLIENT_ALLOCATOR"
+PREALLOCATE = "XLA_PYTHON_CLIENT_PREALLOCATE"
+UNIFIED = "TF_FORCE_UNIFIED_MEMORY"
+BETTER = False  # nobody has measured it
+
+
+def tensor(environ: Mapping[str, str]) -> Advice:
+    chosen = environ.get(ALLOCATOR, "")
+    conflicts = []
+    if chosen not in ("", "cuda_async"):
+        conflicts.append(
+            f"{ALLOCATOR}={chosen} chooses another allocator than cuda_async, which tensor "
+            "granularity needs; unset it or use --granularity native"
+        )
+    if is_true(environ.get(UNIFIED, "")):
+        conflicts.append(
+            f"{UNIFIED} makes JAX page one large piece by itself, so that pump sees no "
+            "tensors; unset it or use --granularity native"
+        )
+    settings = {ALLOCATOR: "cuda_async"}
+    if not environ.get(PREALLOCATE):
+        settings[PREALLOCATE] = "false"
+    return Advice(settings, conflicts)
+
+
+def any_granularity(environ: Mapping[str, str]) -> Advice:
+    return Advice()

@@ -1,0 +1,88 @@
+"""PyTorch: its cudaMallocAsync back end allocates each tensor in stream order.
+
+The native back end asks for segments of 2 MiB and more and cuts tensors out of them; pump
+then learns where they lie. The other one is chosen by PYTORCH_ALLOC_CONF, of which
+PYTORCH_CUDA_ALLOC_CONF is the older name. What it cannot do (PyTorch 2.11): memory
+snapshots and history, CUDA IPC of tensors (a DataLoader that sends CUDA tensors), and the
+checkpointed pools of CUDA-graph trees (torch.compile with mode "reduce-overhead" or
+"max-autotune"); each raises an error of PyTorch's in the program. What is allocated inside
+a graph's capture is a node of the graph, made by the driver and never paged; the virtual
+GPU has no such nodes and refuses. All of that is written in programs, not in environments,
+so pump-run cannot check it: it is why this back end has to be asked for.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from pump.frameworks.advice import Advice, is_true
+
+NAMES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
+# Not shown on hardware yet: recorded traffic tells that extents become exact, and the
+# learner finds more than nine tenths of them without it (docs/extents.md).
+BETTER = False
+# What the native back end alone knows; the other one passes over it in silence.
+NATIVE_ONLY = (
+    "max_split_size_mb",
+    "max_non_split_rounding_mb",
+    "roundup_power2_divisions",
+    "garbage_collection_threshold",
+    "release_lock_on_cudamalloc",
+    "graph_capture_record_stream_reuse",
+)
+
+
+def tensor(environ: Mapping[str, str]) -> Advice:
+    name, options = _options(environ)
+    if options.get("backend", "") == "cudaMallocAsync":
+        return Advice()
+    conflicts = []
+    if options.get("backend"):
+        conflicts.append(
+            f"{name} chooses backend:{options['backend']}, tensor granularity needs "
+            "backend:cudaMallocAsync; leave the backend out of it or use --granularity native"
+        )
+    if is_true(environ.get("PYTORCH_NO_CUDA_MEMORY_CACHING", "")):
+        conflicts.append(
+            "PYTORCH_NO_CUDA_MEMORY_CACHING takes PyTorch's allocators away, tensor "
+            "granularity needs one of them; unset it or use --granularity native"
+        )
+    notes = []
+    if ignored := [option for option in NATIVE_ONLY if option in options]:
+        notes.append(
+            f"{name}: {', '.join(ignored)} mean nothing to backend:cudaMallocAsync, which "
+            "tensor granularity chooses"
+        )
+    kept = {key: value for key, value in options.items() if key not in NATIVE_ONLY}
+    value = _text({"backend": "cudaMallocAsync", **kept})
+    return Advice(dict.fromkeys(_names_to_set(environ), value), conflicts, notes)
+
+
+def any_granularity(environ: Mapping[str, str]) -> Advice:
+    """Expandable segments are physical memory, mapped by hand: nothing can page them."""
+    name, options = _options(environ)
+    if not is_true(options.get("expandable_segments", "")):
+        return Advice()
+    value = _text({**options, "expandable_segments": "False"})
+    note = (
+        f"{name}: expandable_segments is turned off, because pump cannot page such memory; "
+        "PUMP_DISABLE=1 leaves it on"
+    )
+    return Advice(dict.fromkeys(_names_to_set(environ), value), [], [note])
+
+
+def _options(environ: Mapping[str, str]) -> tuple[str, dict[str, str]]:
+    """The variable that PyTorch reads, the newer first, and its key:value pairs."""
+    name = next((name for name in NAMES if environ.get(name)), NAMES[0])
+    pairs = re.findall(r"([^:,\[\]\s]+)\s*:\s*(\[[^\]]*\]|[^,]*)", environ.get(name, ""))
+    return name, {key: value.strip() for key, value in pairs}
+
+
+def _text(options: Mapping[str, str]) -> str:
+    return ",".join(f"{key}:{value}" for key, value in options.items())
+
+
+def _names_to_set(environ: Mapping[str, str]) -> list[str]:
+    """Both: versions before 2.9 know the older name alone, and warn of no newer one."""
+    return [name for name in NAMES if name == NAMES[1] or environ.get(name)]

@@ -1,0 +1,219 @@
+"""pump doctor: what it finds on machines made up for the purpose, and on this one."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pump.cli.doctor import host, probe, switches, target
+from pump.cli.doctor.finding import OK, PROBLEM, WARNING, Finding
+
+GIB = 1 << 30
+CODE = "import sys; from pump.cli.main import main; sys.exit(main())"
+
+
+def doctor(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("PYTORCH_", "LD_PRELOAD"))}
+    return subprocess.run(
+        [sys.executable, "-P", "-c", CODE, "doctor", *words],
+        env={**clean, **env},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def by_name(found: list[Finding]) -> dict[str, Finding]:
+    return {finding.name: finding for finding in found}
+
+
+def test_on_the_virtual_gpu_nothing_is_a_problem_and_calls_are_intercepted() -> None:
+    done = doctor("--virtual", "a100-pcie4", "--json", "--", sys.executable, "train.py")
+    found = {finding["name"]: finding for finding in json.loads(done.stdout)}
+    assert done.returncode == 0, done.stdout
+    assert all(finding["status"] != PROBLEM for finding in found.values())
+    assert "libpump.so" in found["interception"]["text"]
+    assert "A100" in found["device 0"]["text"]
+    assert found["command"]["status"] == OK
+
+
+def test_a_problem_is_one_line_with_its_remedy_and_status_1() -> None:
+    env = {"CUDA_MANAGED_FORCE_DEVICE_ALLOC": "1"}
+    done = doctor("--virtual", "a100-pcie4", **env)
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith("problem")]
+    assert "remedy: unset CUDA_MANAGED_FORCE_DEVICE_ALLOC" in line
+    assert done.returncode == 1
+
+
+def test_an_unknown_profile_is_a_finding_like_any_other() -> None:
+    done = doctor("--virtual", "a1000")
+    assert done.returncode == 1
+    assert done.stdout.startswith("problem  driver") and "a1000" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("environ", "statuses"),
+    [
+        ({}, {"switches": OK}),
+        ({"PYTORCH_CUDA_ALLOC_CONF": "a:1, expandable_segments : true"}, None),
+        ({"PYTORCH_ALLOC_CONF": "backend:cudaMallocAsync"}, {"switches": OK}),
+        ({"CUDA_LAUNCH_BLOCKING": "1"}, {"CUDA_LAUNCH_BLOCKING": WARNING}),
+        ({"CUDA_LAUNCH_BLOCKING": "0"}, {"switches": OK}),
+        ({"CUDA_VISIBLE_DEVICES": ""}, {"CUDA_VISIBLE_DEVICES": PROBLEM}),
+        ({"CUDA_VISIBLE_DEVICES": "1"}, {"switches": OK}),
+        ({"LD_PRELOAD": "/x/libjemalloc.so /y/libpump.so"}, {"LD_PRELOAD": WARNING}),
+        ({"LD_PRELOAD": "/y/libpump.so"}, {"switches": OK}),
+        ({"PUMP_DISABLE": "1"}, {"PUMP_DISABLE": WARNING}),
+        ({"TF_FORCE_UNIFIED_MEMORY": "1"}, {"TF_FORCE_UNIFIED_MEMORY": WARNING}),
+        ({"CUDA_MPS_PIPE_DIRECTORY": "/m"}, {"CUDA_MPS_PIPE_DIRECTORY": WARNING}),
+    ],
+)
+def test_switches_that_are_in_the_way_are_named(
+    environ: dict[str, str], statuses: dict[str, str] | None
+) -> None:
+    wanted = statuses or {"PYTORCH_CUDA_ALLOC_CONF": WARNING}
+    found = switches.findings(environ)
+    assert {finding.name: finding.status for finding in found} == wanted
+    assert all(finding.remedy for finding in found if finding.status != OK)
+
+
+def answer(version: int = 13000, **device: int) -> dict[str, object]:
+    facts = {"name": "card", "bytes": GIB, "managed": 1, "concurrent": 1, "major": 8, "minor": 0}
+    return {
+        "version": version,
+        "init": 0,
+        "devices": [facts | device],
+        "allocates_in": "/p/libpump.so",
+        "driver": "/d/libcuda.so.1",
+    }
+
+
+def test_the_drivers_answers_are_judged() -> None:
+    def statuses(given: object, shim: str | None = "/p/libpump.so") -> dict[str, str]:
+        return {f.name: f.status for f in probe.findings(given, shim)}  # type: ignore[arg-type]
+
+    assert statuses(answer()) == {"driver": OK, "device 0": OK, "interception": OK}
+    assert statuses(answer(concurrent=0))["device 0"] == PROBLEM
+    assert statuses(answer(12020))["driver"] == WARNING
+    assert statuses(answer(11080))["driver"] == PROBLEM
+    assert statuses(answer(), "/q/libpump.so")["interception"] == PROBLEM
+    assert "interception" not in statuses(answer(), None)
+    assert statuses({**answer(), "devices": []})["devices"] == PROBLEM
+    assert statuses({**answer(), "init": 100}) == {"driver": PROBLEM}
+    assert statuses("no answer") == {"driver": PROBLEM}
+
+
+def test_a_driver_that_hangs_or_dies_is_a_finding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(probe, "PATIENCE_S", 1)
+    monkeypatch.setattr(probe, "CHILD", "import time; time.sleep(60)")
+    assert "within 1 s" in str(probe.ask(os.environ))
+    monkeypatch.setattr(probe, "CHILD", "raise SystemExit('broken driver')")
+    assert "broken driver" in str(probe.ask(os.environ))
+    monkeypatch.setattr(probe, "CHILD", "print('rubbish')")
+    assert "no answer" in str(probe.ask(os.environ))
+
+
+def machine(folder: Path, *, available_gib: int, limit: str = "max", used_gib: int = 0) -> Finding:
+    proc, cgroups = folder / "proc", folder / "cgroup"
+    (proc / "self").mkdir(parents=True)
+    (proc / "meminfo").write_text(
+        f"MemTotal: {64 * GIB >> 10} kB\nMemAvailable: {available_gib * GIB >> 10} kB\n"
+    )
+    (proc / "self" / "cgroup").write_text("0::/job/step\n")
+    (cgroups / "job" / "step").mkdir(parents=True)
+    (cgroups / "job" / "memory.max").write_text(f"{limit}\n")
+    (cgroups / "job" / "memory.current").write_text(f"{used_gib * GIB}\n")
+    (cgroups / "job" / "memory.stat").write_text(f"anon 1\ninactive_file {GIB}\n")
+    return host.memory(16 * GIB, str(proc), str(cgroups))
+
+
+def test_host_memory_is_what_the_tightest_level_leaves(tmp_path: Path) -> None:
+    free = machine(tmp_path / "a", available_gib=40)
+    assert free.status == OK and "36.8 GiB" in free.text and "the host's memory" in free.text
+    little = machine(tmp_path / "b", available_gib=10)
+    assert little.status == WARNING and "16.0 GiB" in little.text
+    bounded = machine(tmp_path / "c", available_gib=40, limit=str(20 * GIB), used_gib=10)
+    assert bounded.status == WARNING and "10.0 GiB" in bounded.text and "job" in bounded.text
+    full = machine(tmp_path / "d", available_gib=40, limit=str(20 * GIB), used_gib=21)
+    assert full.status == PROBLEM
+    unknown = host.memory(GIB, str(tmp_path / "none"), str(tmp_path / "none"))
+    assert unknown.status == WARNING and "--limit" in unknown.remedy
+
+
+def test_device_files_that_are_missing_or_closed_are_named(tmp_path: Path) -> None:
+    there = tmp_path / "nvidiactl"
+    there.touch()
+    assert host.device_files((str(there),)).status == OK
+    assert "missing" in host.device_files((str(there), str(tmp_path / "uvm"))).text
+    if os.geteuid() != 0:  # root may open everything
+        there.chmod(0)
+        assert "may not be opened" in host.device_files((str(there),)).text
+
+
+def elf(kinds: list[int], machine_number: int | None = None, bits: int = 2) -> bytes:
+    own = {"x86_64": 62, "aarch64": 183}.get(os.uname().machine, 62)
+    number = own if machine_number is None else machine_number
+    header = bytearray(64)
+    header[:5] = b"\x7fELF" + bytes([bits])
+    struct.pack_into("<H", header, 18, number)
+    struct.pack_into("<Q", header, 32, 64)
+    struct.pack_into("<HH", header, 54, 56, len(kinds))
+    return bytes(header) + b"".join(struct.pack("<I", kind).ljust(56, b"\0") for kind in kinds)
+
+
+def placed(path: Path, content: bytes, mode: int = 0o755) -> str:
+    path.write_bytes(content)
+    path.chmod(mode)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "mode", "status", "words"),
+    [
+        (elf([1, 3]), 0o755, OK, "pass pump"),
+        (elf([1, 1]), 0o755, PROBLEM, "statically linked"),
+        (elf([1, 3]), 0o4755, PROBLEM, "privileges"),
+        (elf([1, 3], bits=1), 0o755, PROBLEM, "64-bit"),
+        (elf([1, 3], machine_number=8), 0o755, PROBLEM, "processor"),
+        (b"#!/no/such/interpreter\n", 0o755, PROBLEM, "No such file"),
+        (b"#!/usr/bin/env -S A=1 sh\n", 0o755, OK, "is a script"),
+        (b"#!/bin/sh\n", 0o755, OK, "is a script"),
+        (b"echo\n", 0o755, OK, "shell"),
+        (b"", 0o755, OK, "shell"),
+        (b"\x7fELF", 0o755, PROBLEM, "64-bit"),
+        (elf([1, 3]), 0o644, PROBLEM, "Permission denied"),
+    ],
+)
+def test_a_command_is_judged_by_its_file(
+    tmp_path: Path, content: bytes, mode: int, status: str, words: str
+) -> None:
+    path = placed(tmp_path / "program", content, mode)
+    if stat.S_IMODE(Path(path).stat().st_mode) != mode:
+        pytest.skip("this file system keeps no setuid bit")
+    (found,) = target.findings([path], os.environ)
+    assert found.status == status and words in found.text, found
+
+
+def test_programs_that_start_others_elsewhere_are_named(tmp_path: Path) -> None:
+    placed(tmp_path / "docker", elf([1, 3]))
+    (found,) = target.findings(["docker", "run", "image"], {"PATH": str(tmp_path)})
+    assert found.status == PROBLEM and "pump-run" in found.remedy
+    (found,) = target.findings(["no-such-program"], {"PATH": str(tmp_path)})
+    assert found.status == PROBLEM and "not found" in found.text
+
+
+def test_a_script_whose_interpreter_is_itself_does_not_hold_anybody_up(tmp_path: Path) -> None:
+    path = tmp_path / "loop"
+    placed(path, f"#!{path}\n".encode())
+    (found,) = target.findings([str(path)], {})
+    assert found.status == WARNING

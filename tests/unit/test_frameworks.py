@@ -1,0 +1,102 @@
+"""What pump-run puts into frameworks' environments, and what it names first."""
+
+import pytest
+
+from pump import frameworks
+from pump.cli import options
+from pump.cli.environment import Parts, for_job, notes
+from pump.cli.lines import BadInputError
+from pump.config.job import JobConfig
+
+JOB = JobConfig(command=["job"])
+TENSOR = JOB._replace(granularity="tensor")
+TORCH, TORCH_OLD = "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"
+JAX = "XLA_PYTHON_CLIENT_ALLOCATOR"
+
+
+def made(environ: dict[str, str], config: JobConfig = TENSOR) -> dict[str, str]:
+    return for_job(config, Parts("/libpump.so"), environ)
+
+
+def test_tensor_granularity_sets_every_frameworks_switch() -> None:
+    job = made({"HOME": "/h"})
+    assert job["PUMP_GRANULARITY"] == "tensor"
+    assert job[TORCH_OLD] == "backend:cudaMallocAsync"
+    assert job[JAX] == "cuda_async"
+    assert job["XLA_PYTHON_CLIENT_PREALLOCATE"] == "false"
+    assert job["CUDF_PANDAS_RMM_MODE"] == "async"
+    assert notes(TENSOR, {}) == []
+
+
+@pytest.mark.parametrize("granularity", ["native", "auto"])
+def test_other_granularities_leave_frameworks_alone(granularity: str) -> None:
+    environ = {TORCH: "max_split_size_mb:64", JAX: "platform", "PYTHONPATH": "/x"}
+    job = made(environ, JOB._replace(granularity=granularity))
+    assert {name: job[name] for name in environ} == environ
+    assert TORCH_OLD not in job
+    assert job["PUMP_GRANULARITY"] == granularity
+
+
+def test_without_the_shim_nothing_is_changed() -> None:
+    environ = {TORCH: "expandable_segments:True"}
+    assert for_job(TENSOR, Parts(None), environ) == environ
+
+
+def test_what_a_user_has_chosen_is_kept_beside_the_switch() -> None:
+    environ = {TORCH: "roundup_power2_divisions:[256:1,512:2],pinned_num_register_threads:4"}
+    job = made(environ)
+    expected = "backend:cudaMallocAsync,pinned_num_register_threads:4"
+    assert job[TORCH] == job[TORCH_OLD] == expected
+    assert notes(TENSOR, environ) == [
+        f"{TORCH}: roundup_power2_divisions mean nothing to backend:cudaMallocAsync, which "
+        "tensor granularity chooses"
+    ]
+    chosen = {TORCH_OLD: "backend:cudaMallocAsync,x:1", "XLA_PYTHON_CLIENT_PREALLOCATE": "true"}
+    job = made(chosen)
+    assert {name: job[name] for name in chosen} == chosen
+
+
+CONFLICTS = [
+    ({TORCH: "backend:native"}, "backend:native"),
+    ({TORCH_OLD: "max_split_size_mb:9, backend:native"}, TORCH_OLD),
+    ({"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}, "PYTORCH_NO_CUDA_MEMORY_CACHING"),
+    ({JAX: "platform"}, "XLA_PYTHON_CLIENT_ALLOCATOR=platform"),
+    ({"TF_FORCE_UNIFIED_MEMORY": "1"}, "TF_FORCE_UNIFIED_MEMORY"),
+    ({"CUDF_PANDAS_RMM_MODE": "managed_pool"}, "CUDF_PANDAS_RMM_MODE=managed_pool"),
+]
+
+
+@pytest.mark.parametrize(("environ", "named"), CONFLICTS)
+def test_what_stands_against_it_is_named_with_the_remedy(
+    environ: dict[str, str], named: str
+) -> None:
+    with pytest.raises(BadInputError, match=named) as error:
+        made(environ)
+    assert "--granularity native" in str(error.value)
+    assert "\n" not in str(error.value)
+    made(environ, JOB)  # nothing is asked for: nothing stands against it
+
+
+def test_auto_sets_a_switch_only_where_it_is_better_and_nothing_is_against_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(frameworks.jax, "BETTER", True)
+    assert made({}, JOB)[JAX] == "cuda_async"
+    assert TORCH_OLD not in made({}, JOB)
+    assert made({JAX: "platform"}, JOB)[JAX] == "platform"
+
+
+@pytest.mark.parametrize("granularity", ["native", "auto", "tensor"])
+def test_expandable_segments_are_turned_off_and_that_is_said(granularity: str) -> None:
+    config = JOB._replace(granularity=granularity)
+    environ = {TORCH_OLD: "expandable_segments:True"}
+    assert "expandable_segments:False" in made(environ, config)[TORCH_OLD]
+    assert any("expandable_segments is turned off" in note for note in notes(config, environ))
+    off = {TORCH_OLD: "expandable_segments:False"}
+    assert notes(config, off) == []
+
+
+def test_the_option_knows_its_names() -> None:
+    assert options.parse(["--granularity", "native", "job"]).granularity == "native"
+    with pytest.raises(BadInputError, match="tensor"):
+        options.parse(["--granularity", "tensors", "job"])
