@@ -2,7 +2,9 @@
 
 A profile's keys are listed here and in shim/core/uvm_profile.c, which parses the
 flattened form; a test holds the two lists against each other. "gbps" means 10^9
-bytes a second. Standard library only: pump-run passes through here.
+bytes a second. A table [conditions] says under which conditions the values were taken
+(from_probe.py writes it); it is kept as data and never part of what the driver gets.
+Standard library only: pump-run passes through here.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,8 @@ from pump.config.values import BadValueError, nearest, parse_size
 
 FOLDER = Path(__file__).parent
 MODES = ("timing", "compute")
+DRIVER_KEYS = {"mode": MODES, "copies": ("real", "modelled")}
+"""Settings of the virtual driver and not of the model, with their values, the default first."""
 MAX_KERNELS = 128
 MAX_NAME_BYTES = 127
 
@@ -85,10 +89,14 @@ KERNEL_KEYS: dict[str, Key] = {"gbps": _GBPS, "min_us": _US}
 
 @dataclass(frozen=True)
 class Profile:
-    """A valid profile. `values` maps flattened keys (KEYS and kernel.NAME.KEY) to values."""
+    """A valid profile. `values` maps flattened keys (KEYS and kernel.NAME.KEY) to values.
+
+    `conditions` tell of the measurement behind them, as parsed; empty where there was none.
+    """
 
     name: str
     values: Mapping[str, Value]
+    conditions: Mapping[str, Any] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return f"Profile({self.name} {self.hash()})"
@@ -106,24 +114,31 @@ class Profile:
                 continue
             rule = _rule(key)
             if rule is None:
-                known = [*KEYS, "memory", "mode"]
+                known = [*KEYS, "memory", *DRIVER_KEYS]
                 raise ProfileError(f"{self.name}: unknown key '{key}'{nearest(key, known)}")
             values[key] = _checked(self.name, key, rule, _read(rule, text))
-        return _complete(self.name, values)
+        return replace(_complete(self.name, values), conditions=self.conditions)
 
     def flatten(self, settings: Mapping[str, str] | None = None) -> str:
         """The virtual driver's "key=value;key=value", with `settings` applied.
 
-        Beside what changed() knows, "mode" (timing or compute) is passed on to the
-        driver. Raises ProfileError.
+        Beside what changed() knows, DRIVER_KEYS are passed on to the driver. Raises
+        ProfileError.
         """
         changes = dict(settings or {})
-        mode = changes.pop("mode", None)
-        if mode is not None and mode not in MODES:
-            raise ProfileError(f"{self.name}: mode is '{mode}'; write {' or '.join(MODES)}")
+        own = {key: changes.pop(key) for key in DRIVER_KEYS if key in changes}
+        for key, value in own.items():
+            if value not in DRIVER_KEYS[key]:
+                raise ProfileError(
+                    f"{self.name}: {key} is '{value}'; write {' or '.join(DRIVER_KEYS[key])}"
+                )
+        if own.get("copies") == "modelled" and own.get("mode") == "compute":
+            raise ProfileError(
+                f"{self.name}: copies=modelled leaves out data, which mode=compute needs"
+            )
         profile = self.changed(changes) if changes else self
-        entries = [f"{key}={value}" for key, value in profile.values.items()]
-        return ";".join(entries if mode is None else [*entries, f"mode={mode}"])
+        entries = [f"{key}={value}" for key, value in {**profile.values, **own}.items()]
+        return ";".join(entries)
 
     def hash(self) -> str:
         """12 hexadecimal digits that stand for all values; goes with every figure."""
@@ -158,7 +173,12 @@ def load(name: str) -> Profile:
 def validate(source: str, table: Mapping[str, Any]) -> Profile:
     """A profile from parsed TOML; `source` names it in errors. Raises ProfileError."""
     values: dict[str, Value] = {}
+    conditions = table.get("conditions", {})
+    if not isinstance(conditions, dict):
+        raise ProfileError(f"{source}: conditions must be a table; write [conditions]")
     for section, content in table.items():
+        if section == "conditions":
+            continue
         if not isinstance(content, dict):
             _take(source, values, section, content)
             continue
@@ -168,7 +188,7 @@ def validate(source: str, table: Mapping[str, Any]) -> Profile:
                     _take(source, values, f"kernel.{key}.{kernel_key}", number)
             else:
                 _take(source, values, f"{section}.{key}", value)
-    return _complete(source, values)
+    return replace(_complete(source, values), conditions=conditions)
 
 
 def _take(source: str, values: dict[str, Value], key: str, value: object) -> None:

@@ -242,38 +242,104 @@ def test_only_changes_of_an_answer_are_kept_in_the_symbol_table() -> None:
 # ---- profile
 
 
+BASE_REPLAY, BLOCK, PAGE, UNMAP, NONREPLAYABLE = 30.0, 10.0, 0.5, 20.0, 50.0
+DEMAND, MEMSET, D2H = 12.0, 1000.0, 25.0
+WARM = 3.0
+
+
+def fault_us(blocks: int, pages: int, copied: bool) -> float:
+    """One batch of faults on `pages` 64 KiB pages in each of so many blocks."""
+    moved = 64 * 1024 / 1e3 * pages * (blocks / DEMAND if copied else 1 / MEMSET)
+    host = blocks * (BLOCK + PAGE * pages + (UNMAP if copied else 0))
+    return WARM + BASE_REPLAY + host + moved
+
+
+def fault_answers() -> dict[str, Any]:
+    batches = 16  # of eight blocks each: what a sweep over 128 blocks makes
+    answers: dict[str, Any] = {"warm_touch_us": {"p10": WARM}}
+    for kind, copied in (("", True), ("fresh_", False)):
+        slope = fault_us(2, 1, copied) - fault_us(1, 1, copied)
+        answers[f"{kind}fit_one_page_a_block"] = {"per_block_us": slope}
+        answers[f"{kind}one_page_in_each_of_1_blocks_us"] = {"p10": fault_us(1, 1, copied)}
+        for pages in (1, 32):
+            name = f"{kind}{pages}_slots_of_64_kib_in_one_block_us"
+            answers[name] = {"p10": fault_us(1, pages, copied)}
+    answers["sequential_write"] = {"us": {"p10": batches * fault_us(8, 32, True)}}
+    answers["fresh_sequential_write_us"] = {"p10": batches * fault_us(8, 32, False)}
+    return answers
+
+
 def test_the_profile_undoes_the_cost_model() -> None:
+    block_us = (2 << 20) / D2H / 1e3
+    memset_us = WARM + 32 * (fault_us(1, 32, True) - WARM + NONREPLAYABLE)
     answers = {
-        "copy_engine": {"d2h_gbps": 25.0, "h2d_gbps": 26.0},
+        "copy_engine": {"d2h_gbps": D2H, "h2d_gbps": 26.0, "duplex_factor": 0.8},
         "prefetch_idle": {
-            "256_mib": {"in": {"gbps": 23.0}},
-            "fit_in_caller": {"fixed_us": 8.0, "per_block_us": 28.0},
-            # copying a block takes 2 MiB / 25 GB/s = 83.886 us; 512 pages at 0.25 us on top
-            "fit_out_caller": {"fixed_us": 9.0, "per_block_us": 83.886 + 128},
+            "256_mib": {"in": {"gbps": 21.0}, "in_after_a_fault_each": {"gbps": 22.0}},
+            "fit_in_total": {"per_block_us": (2 << 20) / 23.0 / 1e3},
+            "refused_us": {"p10": 1.0},
+            "fit_in_caller": {"per_block_us": 10.4 + UNMAP},
+            "fit_out_caller": {"per_block_us": block_us + 512 * 0.25},
         },
-        "populate": {"fit_prefetch_caller": {"fixed_us": 8.0, "per_block_us": 7.8}},
-        "faults": {
-            "serial_fault_us": {"median": 40.5},
-            "fit_one_page_a_block": {"fixed_us": 30.0, "per_block_us": 10.5},
-            "1_slots_of_64_kib_in_one_block_us": {"median": 40.5},
-            "32_slots_of_64_kib_in_one_block_us": {"median": 56.0},
+        "prefetch_threads": {"slices_8_mib_threads_2": {"in_gbps": {"max": 22.5}}},
+        "populate": {
+            "2_mib": {"prefetch": {"caller_us": {"p10": 17.0}}},
+            "fit_prefetch_caller": {"per_block_us": 10.4},
         },
-        "duplex": {
-            "one_out_thread_delta_in": {"median": 0.9},
-            "one_out_thread_delta_out": {"median": 0.8},
+        "way_back": {"first_out_extra_us_per_block": 150.0},
+        "faults": fault_answers(),
+        "kernel_speed": {"memset": {"plain_gbps": MEMSET}, "copy_kernel": {"plain_gbps": 1300}},
+        "small_copies": {
+            "cuMemsetD8Async_on_host": {"us": {"p10": memset_us}},
+            "cuMemsetD8Async_resident": {"us": {"p10": WARM}},
+        },
+        "markers": {
+            "us_per_launch_marker_every_never": {"p10": 3.0},
+            "idle_launch_us": {"p10": 9.0},
+            "idle_refused_us": {"p10": 2.5},
+            "idle_nothing_us": {"p10": 1.0},
         },
     }
     found = probe.derive_profile({name: {"result": result} for name, result in answers.items()})
-    assert found["t_cpupte_us"] == pytest.approx(0.25, rel=1e-3)
-    assert found["t_cpuunmap_us"] == pytest.approx(20.2)
-    assert found["t_hblk_us"] == pytest.approx(6)
-    assert found["t_pg_us"] == 0.5
-    assert found["t_blk_us"] == 10
-    assert found["t0_replay_us"] == 30
-    assert found["delta"] == 0.8
-    assert found["copy_h2d_gbps"] == 26
+    expected = {
+        "bw_h2d_gbps": 23.0,
+        "copy_h2d_gbps": 26.0,
+        "bw_demand_gbps": DEMAND,
+        "delta": 0.8,
+        "t0_replay_us": BASE_REPLAY,
+        "t_blk_us": BLOCK,
+        "t_pg_us": PAGE,
+        "t_call_hblk_us": 16.0,
+        "t_hblk_passes_us": 10.4,
+        "t_cpupte_us": 0.25,
+        "t_cpuunmap_us": UNMAP,
+        "t_hostalloc_us": 150.0,
+        "t_nonreplayable_us": NONREPLAYABLE,
+        "bw_memset_gbps": MEMSET,
+        "kernel_gbps": 1300,
+        "kernel_min_us": 3.0,
+        "kernel_launch_us": 4.0,
+    }
+    for name, value in expected.items():
+        assert found[name] == pytest.approx(value, rel=0.01), name
     assert found["t_ev_us"] is None, "only oversubscription could tell"
-    assert found["bw_memset_gbps"] is None, "kernel_speed was not asked"
+
+
+def test_where_the_cpu_is_slower_than_the_link_its_work_is_taken_off_instead() -> None:
+    answers = {
+        "copy_engine": {"d2h_gbps": 200.0},  # 10.5 us a block
+        "prefetch_idle": {"fit_out_caller": {"per_block_us": 20.0 + 512 * 0.25}},
+        "populate": {"fit_prefetch_caller": {"per_block_us": 20.0}},
+    }
+    found = probe.derive_profile({name: {"result": result} for name, result in answers.items()})
+    assert found["t_cpupte_us"] == pytest.approx(0.25)
+
+
+def test_demand_paging_is_never_told_to_be_faster_than_prefetching() -> None:
+    faults = fault_answers() | {"sequential_write": {"us": {"p10": 16 * 460.0}}}
+    answers = {"faults": faults, "prefetch_idle": {"256_mib": {"in": {"gbps": 14.0}}}}
+    found = probe.derive_profile({name: {"result": result} for name, result in answers.items()})
+    assert found["bw_demand_gbps"] == 14.0
 
 
 def test_a_profile_of_nothing_is_all_unknown() -> None:

@@ -1,0 +1,251 @@
+"""A device profile (TOML) from a report of scripts/gpu_probe, with its conditions.
+
+Pure: a report and a base profile in, text out. Nothing is measured here; what the probe
+derived is split where only a sum can be seen, rounded, and put beside what the base says
+of everything else. Which constants stand on what is written into the file's
+[conditions.constants]; docs/uvm.md tells how the probe comes to its figures.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pump.profiles import KEYS, Profile, Value, validate
+
+MEASURED, DERIVED, ASSUMED = "measured", "derived", "assumed"
+VIRTUAL_MARK = "(pump virtual)"
+NVIDIA_PCI_VENDOR = 0x10DE
+
+CPU_SIDE = (
+    "uvm.evict_us",
+    "uvm.prefetch_call_us",
+    "uvm.prefetch_block_us",
+    "uvm.prefetch_second_pass",
+    "uvm.cpu_pte_us",
+    "uvm.cpu_unmap_us",
+    "uvm.host_alloc_us",
+    "kernels.launch_us",
+)
+"""Never taken from gVisor: they are the CPU's work in a call, where its kernel stands between.
+
+Faults are not among them: they are timed on the GPU and served by the host's own driver."""
+
+DIRECT = {
+    "link.prefetch_h2d_gbps": "bw_h2d_gbps",
+    "link.copy_h2d_gbps": "copy_h2d_gbps",
+    "link.copy_d2h_gbps": "copy_d2h_gbps",
+    "link.demand_gbps": "bw_demand_gbps",
+    "link.duplex_factor": "delta",
+    "uvm.populate_gbps": "bw_memset_gbps",
+    "uvm.fault_block_us": "t_blk_us",
+    "uvm.fault_page_us": "t_pg_us",
+    "uvm.evict_us": "t_ev_us",
+    "uvm.cpu_pte_us": "t_cpupte_us",
+    "uvm.cpu_unmap_us": "t_cpuunmap_us",
+    "uvm.host_alloc_us": "t_hostalloc_us",
+    "uvm.nonreplayable_us": "t_nonreplayable_us",
+    "kernels.default_gbps": "kernel_gbps",
+    "kernels.min_us": "kernel_min_us",
+    "kernels.launch_us": "kernel_launch_us",
+}
+"""Key of a profile -> constant of a report's "profile" that is its value as it stands."""
+
+ATTRIBUTES = {
+    "device.multiprocessors": "multiprocessor_count",
+    "device.threads_per_multiprocessor": "max_threads_per_multiprocessor",
+    "device.registers_per_block": "max_registers_per_block",
+    "device.shared_bytes_per_block": "max_shared_memory_per_block",
+    "device.shared_bytes_per_block_optin": "max_shared_memory_per_block_optin",
+    "device.shared_bytes_per_multiprocessor": "max_shared_memory_per_multiprocessor",
+    "device.l2_cache_bytes": "l2_cache_size",
+    "device.clock_khz": "clock_rate",
+    "device.memory_clock_khz": "memory_clock_rate",
+    "device.memory_bus_bits": "global_memory_bus_width",
+}
+
+
+class ReportError(ValueError):
+    """One line: what the report lacks."""
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A value, what it stands on (MEASURED, DERIVED, ASSUMED) and one line of why."""
+
+    value: Value
+    kind: str
+    why: str
+
+
+def text_of(
+    report: Mapping[str, Any], base: Profile, name: str, *, keep_kernels: bool = False
+) -> str:
+    """The profile `name` as TOML.
+
+    `base` stands in for what was not measured; its tables of single kernels come along
+    with `keep_kernels`. Raises ReportError when the report is none of the probe's or has
+    no device, ProfileError (of pump.profiles) when a value is out of its bounds.
+    """
+    constants = constants_of(report, base, name)
+    tables: dict[str, Any] = {}
+    for key, constant in constants.items():
+        _put(tables, key, constant.value)
+    kernels = {key: value for key, value in base.values.items() if key.startswith("kernel.")}
+    for key, value in kernels.items() if keep_kernels else ():
+        kernel, _, what = key.removeprefix("kernel.").rpartition(".")
+        tables["kernels"].setdefault(kernel, {})[what] = value
+    validate(name, tables)
+    lines = _heading(report, base)
+    for section, content in tables.items():
+        if not isinstance(content, dict):
+            lines.append(f"{section} = {_toml(content)}")
+            continue
+        lines += ["", f"[{section}]"]
+        for key, value in content.items():
+            if not isinstance(value, dict):
+                kind = constants[f"{section}.{key}"].kind
+                lines.append(f"{key} = {_toml(value)}  # {kind}")
+        for key, value in content.items():
+            if isinstance(value, dict):
+                lines += ["", f"[{section}.{_toml(key)}]  # {ASSUMED}"]
+                lines += [f"{what} = {_toml(number)}" for what, number in value.items()]
+    return "\n".join([*lines, *_conditions(report, base, constants)]) + "\n"
+
+
+def constants_of(report: Mapping[str, Any], base: Profile, name: str) -> dict[str, Constant]:
+    """Every key of a profile, with what it stands on. Raises ReportError."""
+    device = report.get("device")
+    if not isinstance(device, dict) or not device.get("name") or "profile" not in report:
+        raise ReportError("this is no report of scripts/gpu_probe, or it found no device")
+    found = {"name": Constant(name, DERIVED, "chosen"), **_device(device)}
+    found |= _measured(report["profile"], base)
+    runtime = _runtime(report)
+    if runtime == "gvisor":
+        for key in CPU_SIDE:
+            found.pop(key, None)
+    for key in KEYS:
+        if key not in found:
+            why = f"from {base.name}: " + (
+                "the CPU's part of a call cannot be taken under gVisor"
+                if runtime == "gvisor" and key in CPU_SIDE
+                else "not asked by the probe, or without an answer"
+            )
+            found[key] = Constant(base.values[key], ASSUMED, why)
+    return {key: found[key] for key in KEYS}
+
+
+def _device(device: Mapping[str, Any]) -> dict[str, Constant]:
+    attributes = device.get("attributes") or {}
+    name = str(device["name"])
+    values: dict[str, Value] = {
+        "device.name": name if VIRTUAL_MARK in name else f"{name} {VIRTUAL_MARK}"
+    }
+    major, minor = (attributes.get(f"compute_capability_{part}") for part in ("major", "minor"))
+    if major is not None and minor is not None:
+        values["device.compute_capability"] = f"{major}.{minor}"
+    if device.get("total_bytes"):
+        values["device.memory_bytes"] = int(device["total_bytes"])
+    values |= {key: int(attributes[at]) for key, at in ATTRIBUTES.items() if attributes.get(at)}
+    identity = int(attributes.get("gpu_pci_device_id") or 0)
+    halves = (identity >> 16, identity & 0xFFFF)
+    pci = next((half for half in halves if half not in (0, NVIDIA_PCI_VENDOR)), 0)
+    if pci:
+        values["device.pci_device"] = pci
+    return {key: Constant(value, MEASURED, "told by the driver") for key, value in values.items()}
+
+
+def _measured(profile: Mapping[str, Any], base: Profile) -> dict[str, Constant]:
+    """What the probe's constants give; sums are split as the base splits them."""
+    known = {name: float(value) for name, value in profile.items() if value is not None}
+    found = {
+        key: Constant(_rounded(key, known[name]), MEASURED, f"{name} of the probe")
+        for key, name in DIRECT.items()
+        if name in known
+    }
+
+    def split(key: str, value: float, why: str) -> None:
+        found[key] = Constant(_rounded(key, max(value, 0.0)), DERIVED, why)
+
+    def assumed(key: str) -> float:
+        return float(base.values[key])
+
+    if "t0_replay_us" in known:
+        both = known["t0_replay_us"]
+        first, second = assumed("uvm.fault_base_us"), assumed("uvm.fault_replay_us")
+        share = first / (first + second) if first + second > 0 else 0.5
+        why = f"base + replay is {both:g} us; shared out as in {base.name}"
+        split("uvm.fault_base_us", both * share, why)
+        split("uvm.fault_replay_us", both * (1 - share), why)
+    if "t_hblk_passes_us" in known:
+        passes = 1 + assumed("uvm.prefetch_second_pass")
+        each = known["t_hblk_passes_us"] / passes
+        why = f"both passes take {known['t_hblk_passes_us']:g} us a block; the second as assumed"
+        split("uvm.prefetch_block_us", each, why)
+        if "t_call_hblk_us" in known:
+            why = f"a call of one block takes {known['t_call_hblk_us']:g} us, less the block"
+            split("uvm.prefetch_call_us", known["t_call_hblk_us"] - each, why)
+    return found
+
+
+def _rounded(key: str, value: float) -> float:
+    """As many digits as a measurement is worth, inside the key's bounds."""
+    rule = KEYS[key]
+    digits = 4 if key.endswith("gbps") else 3
+    return min(max(float(f"{value:.{digits}g}"), rule.minimum), rule.maximum)
+
+
+def _runtime(report: Mapping[str, Any]) -> str:
+    runtime = (report.get("host") or {}).get("runtime")
+    return str(runtime.get("kind", "unknown")) if isinstance(runtime, dict) else "unknown"
+
+
+def _put(tables: dict[str, Any], key: str, value: Value) -> None:
+    section, dot, rest = key.partition(".")
+    if dot:
+        tables.setdefault(section, {})[rest] = value
+    else:
+        tables[section] = value
+
+
+def _heading(report: Mapping[str, Any], base: Profile) -> list[str]:
+    lines = [
+        f"# Written from a report of scripts/gpu_probe of {report.get('date', 'an unknown date')}.",
+        f'# "gbps" is 10^9 bytes a second. What is marked as assumed comes from {base.name}.',
+    ]
+    if VIRTUAL_MARK in str(report["device"]["name"]):
+        lines.append("# The figures are a model's: the report is from the virtual GPU.")
+    return lines
+
+
+def _conditions(
+    report: Mapping[str, Any], base: Profile, constants: Mapping[str, Constant]
+) -> list[str]:
+    host, device = report.get("host") or {}, report["device"]
+    facts = {
+        "card": device["name"],
+        "virtual_gpu": VIRTUAL_MARK in str(device["name"]),
+        "driver": str(host.get("nvidia_version_file", "")).partition("\n")[0],
+        "cuda_driver_version": device.get("driver_version", 0),
+        "kernel_module": host.get("kernel_module", "unknown"),
+        "runtime": _runtime(report),
+        "kernel": host.get("kernel", ""),
+        "cpu": host.get("cpu_model", ""),
+        "date": report.get("date", ""),
+        "commit": report.get("commit", ""),
+        "base": base.name,
+        "base_hash": base.hash(),
+    }
+    lines = ["", "[conditions]", *(f"{key} = {_toml(value)}" for key, value in facts.items())]
+    lines += ["", "[conditions.constants]"]
+    for key, constant in constants.items():
+        if key != "name":
+            lines.append(f"{_toml(key)} = {_toml(f'{constant.kind}: {constant.why}')}")
+    return lines
+
+
+def _toml(value: object) -> str:
+    """A TOML value; JSON's strings, numbers and truth values are TOML's too."""
+    return json.dumps(value, ensure_ascii=False)
