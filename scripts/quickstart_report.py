@@ -2,7 +2,7 @@
 
 Words of the table
   slow-down   time against the same iterations with memory for everything
-  of floor    the least time that any policy needs (quickstart_floor.py) over the time
+  of floor    the least time that any policy needs (floor.py) over the time
   in, out     GiB moved to the GPU and to the host by the whole run
   same        the weights have the bits of the run with memory for everything
 """

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import quickstart_floor as floor
+import floor
 from mlp import Model
 
 RATIOS = (1.5, 2.0)

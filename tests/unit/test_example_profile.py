@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / part) for part in ("scripts", "examples", "tests/virtual")]
 
-import quickstart_floor as floor  # noqa: E402
+import floor  # noqa: E402
 from gpu_model import Gpu  # noqa: E402
 from quickstart_run import RATIOS, SPEED  # noqa: E402
 

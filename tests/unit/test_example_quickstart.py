@@ -14,12 +14,12 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "examples")]
 
-import quickstart_floor as floor  # noqa: E402
+import floor  # noqa: E402
 import quickstart_report as report  # noqa: E402
 import quickstart_run as quickstart  # noqa: E402
 import train_mlp  # noqa: E402
+from floor import BLOCK_BYTES, Touch, Traffic  # noqa: E402
 from mlp import Model  # noqa: E402
-from quickstart_floor import BLOCK_BYTES, Touch, Traffic  # noqa: E402
 from quickstart_report import Run, Setting  # noqa: E402
 
 

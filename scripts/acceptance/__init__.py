@@ -1,0 +1,5 @@
+"""The parts of scripts/gpu_acceptance: one command that gets everything out of a GPU's minutes.
+
+docs/gpu.md tells people how to run it and how to read what it writes. Standard library only
+at import, since it runs from a checkout on machines that have no pump installed.
+"""

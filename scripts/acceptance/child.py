@@ -1,0 +1,122 @@
+"""The process of one stage: reads what it is given, runs the stage, writes items to a pipe.
+
+Its stdout and stderr are the stage's log. Items go through a pipe of their own, one JSON line
+each, so that nothing a library prints can be taken for one.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import IO
+
+from acceptance import processes, stages
+from acceptance.contract import (
+    FAIL,
+    LATE,
+    UNAVAILABLE,
+    Context,
+    Item,
+    Json,
+    Machine,
+    RefusedError,
+    Stage,
+    late,
+)
+from acceptance.results import STAGE_ITEM
+
+TRACEBACK_BEFORE_S = 2.0
+
+
+def packed(context: Context, stage: str, limit_s: float, pipe: int) -> dict[str, Json]:
+    """What `main` reads, for json."""
+    return {
+        "stage": stage,
+        "limit_s": limit_s,
+        "pipe": pipe,
+        "root": str(context.root),
+        "out": str(context.out),
+        "work": str(context.work),
+        "machine": asdict(context.machine),
+        "core": context.core,
+        "quick": context.quick,
+        "done": sorted(context.done),
+    }
+
+
+def unpacked(given: dict[str, Json]) -> Context:
+    return Context(
+        root=Path(given["root"]),
+        out=Path(given["out"]),
+        work=Path(given["work"]),
+        machine=Machine(**given["machine"]),
+        core=given["core"],
+        quick=given["quick"],
+        done=frozenset(given["done"]),
+        deadline=time.monotonic() + given["limit_s"],
+    )
+
+
+def end_with_runner() -> None:
+    """Who kills the command kills the stage and all that it started.
+
+    stdin is a pipe that the runner alone holds open. A signal would not do: one that comes just
+    before the main thread begins to sleep is only handled when it wakes up.
+    """
+
+    def watch() -> None:
+        while os.read(sys.stdin.fileno(), 1):
+            pass
+        processes.kill_marked(processes.STAGE_MARK, os.environ.get(processes.STAGE_MARK, ""))
+        os._exit(143)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def items(stage: Stage, context: Context) -> Iterator[Item]:
+    """Of the stage; what it raises becomes an item."""
+    try:
+        yield from stage.run(context)
+    except RefusedError as error:
+        yield Item(STAGE_ITEM, FAIL, f"asked for too much memory: {error}")
+    except Exception as error:
+        sys.excepthook(*sys.exc_info())
+        yield Item(STAGE_ITEM, FAIL, f"broke off: {type(error).__name__}: {error}"[:400])
+
+
+def settled(item: Item) -> Item:
+    """The item, or a late one where its reason tells that the stage's end cut a program off."""
+    return late(item.name) if LATE in item.reason and item.status in (FAIL, UNAVAILABLE) else item
+
+
+def line(item: Item) -> str:
+    """For the pipe. What JSON cannot carry makes the item a failed one that says so."""
+    try:
+        return json.dumps(item.as_json(), allow_nan=False)
+    except (TypeError, ValueError) as error:
+        return json.dumps(Item(item.name, FAIL, f"its values are no JSON: {error}").as_json())
+
+
+def write_items(stage: Stage, context: Context, pipe: IO[str]) -> None:
+    for item in items(stage, context):
+        pipe.write(line(settled(item)) + "\n")
+        pipe.flush()
+
+
+def main(file: str) -> int:
+    given = json.loads(Path(file).read_text())
+    end_with_runner()
+    faulthandler.dump_traceback_later(max(1.0, given["limit_s"] - TRACEBACK_BEFORE_S))
+    stage = stages.load(given["stage"])
+    if stage is None:
+        return 1
+    with os.fdopen(given["pipe"], "w") as pipe:
+        write_items(stage, unpacked(given), pipe)
+    return 0

@@ -1,0 +1,227 @@
+"""scripts/gpu_acceptance: what is asked, what is there, then one stage after another.
+
+Exit status: 0 nothing failed; 1 something failed; 2 bad arguments; 3 nothing to run on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+
+from acceptance import (
+    build,
+    child,
+    machine,
+    prepare,
+    processes,
+    results,
+    runner,
+    running,
+    stages,
+    summary,
+)
+from acceptance.contract import FAIL, LATE, STATUSES, UNAVAILABLE, Context, Json, Machine, Stage
+
+ROOT = Path(__file__).resolve().parents[2]
+WHEELS = ".wheels"
+EXIT_FAILED, EXIT_USAGE, EXIT_NOTHING = 1, 2, 3
+PROGRAM = "scripts/gpu_acceptance"
+
+
+def say(text: str) -> None:
+    """Progress, for people."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """Options; exits with status 2 on a bad one."""
+    parser = argparse.ArgumentParser(
+        prog=PROGRAM,
+        description="Check pump on a GPU and measure what its model needs, in less than nine "
+        "minutes. docs/gpu.md tells how to read what it writes.",
+    )
+    add = parser.add_argument
+    add("--stage", nargs="+", action="extend", choices=stages.ORDER, metavar="NAME",
+        help=f"only these: {', '.join(stages.ORDER)}")  # fmt: skip
+    add("--out", type=Path, metavar="DIR", help="results (default: build/acceptance/results/...)")
+    add("--resume", action="store_true", help="keep what an earlier call into --out finished")
+    add("--virtual", metavar="PROFILE", help="run on the virtual GPU: figures are a model's")
+    add("--quick", action="store_true", help="smallest sizes: shows that it works, no figures")
+    add("--full", action="store_true",
+        help="all of every stage, over as many calls with --resume as it takes")  # fmt: skip
+    add("--minutes", type=float, default=stages.CORE_TOTAL_S / 60, metavar="N",
+        help="end after so long (default %(default).1f)")  # fmt: skip
+    add("--prepare", type=Path, nargs="?", const=ROOT / WHEELS, metavar="DIR",
+        help=f"with a network: fetch the missing wheels to carry (default: {WHEELS})")  # fmt: skip
+    add("--machine", choices=prepare.MACHINES, default=prepare.MACHINES[0],
+        help="that the wheels of --prepare are for (default %(default)s)")  # fmt: skip
+    add("--wheels", type=Path, metavar="DIR", help=f"wheels to use (default: {WHEELS})")
+    add("--child", help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    if not 0.2 <= options.minutes <= 600:
+        parser.error("--minutes must lie between 0.2 and 600")
+    if options.out is not None and options.out.exists() and not options.out.is_dir():
+        parser.error(f"--out {options.out} is a file; name a folder")
+    if options.wheels is not None and not options.wheels.is_dir():
+        parser.error(f"--wheels: there is no folder {options.wheels}")
+    return options
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    options = parse(given)
+    if options.child:
+        return child.main(options.child)
+    signal.signal(signal.SIGTERM, _interrupt)
+    processes.adopt_orphans()
+    try:
+        if options.prepare is not None:
+            return prepare.main(options.prepare, options.machine, say)
+        return accept(options, given)
+    except KeyboardInterrupt:
+        say(f"{PROGRAM}: interrupted; --resume goes on")
+        return 130
+    except (build.BuildError, prepare.PrepareError) as error:
+        say(f"{PROGRAM}: {error}")
+        return EXIT_FAILED
+    except machine.NothingToRunOnError as error:
+        say(f"{PROGRAM}: {error}")
+        return EXIT_NOTHING
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def accept(options: argparse.Namespace, given: Sequence[str]) -> int:
+    """Everything but --prepare. Raises BuildError, NothingToRunOnError."""
+    began = time.monotonic()
+    if options.virtual is None and not machine.driver_loads():
+        machine.decide(None, False, {}, {})  # raises, before anything is built
+    wheels = options.wheels or ROOT / WHEELS
+    site = ROOT / running.BUILD / "site"
+    _use_a_python_that_has_all(wheels, given)
+    built = build.build(ROOT, wheels if wheels.is_dir() else None, bool(options.virtual),
+                        stages.BUILD_LIMIT_S)  # fmt: skip
+    say(f"built in {built['seconds']} s; carried: {', '.join(built['wheels']) or 'nothing'}")
+    there = look(options.virtual, site)
+    identity = results.Identity(*results.commit_of(ROOT), there)
+    out = results_folder(options, there)
+    say(f"{there.label}: results in {shown(out)}")
+    found = run_stages(options, runner.Place(ROOT, out, identity), began + 60 * options.minutes)
+    seconds = time.monotonic() - began
+    every = [result for name in stages.ORDER if (result := results.read(out / f"{name}.json"))]
+    mine = [result for result in every if identity.same(result)]
+    (out / "summary.md").write_text(summary.page(mine, seconds))
+    for name, result in found.items():
+        counts = ", ".join(
+            f"{summary.count(result, status)} {status}"
+            for status in STATUSES
+            if summary.count(result, status)
+        )
+        left = "" if result["complete"] else "; not complete, --resume goes on"
+        print(f"{name:9} {result['seconds']:6.1f} s  {counts}{left}")
+    print(f"{there.label}; {seconds:.0f} s; {shown(out / 'summary.md')}")
+    return EXIT_FAILED if results.failures(found.values()) else 0
+
+
+def _use_a_python_that_has_all(wheels: Path, given: Sequence[str]) -> None:
+    """Becomes the Python of .venv where this one lacks something. Raises BuildError."""
+    carried = {file.name.split("-")[0].lower().replace("_", "-") for file in wheels.glob("*.whl")}
+    lacking = [name for name in machine.missing() if name not in carried]
+    if not lacking:
+        return
+    other = ROOT / ".venv" / "bin" / "python"
+    if other.exists() and Path(sys.prefix) != ROOT / ".venv":
+        os.execv(other, [str(other), str(runner.LAUNCHER), *given])
+    raise build.BuildError(
+        f"this Python lacks {', '.join(lacking)}: run scripts/setup examples, or {PROGRAM} "
+        f"--prepare on a machine with a network and carry {WHEELS} here"
+    )
+
+
+def look(virtual: str | None, site: Path) -> Machine:
+    """What is there. Raises NothingToRunOnError."""
+    asked = Machine(kind="virtual" if virtual else "card", profile=virtual or "")
+    context = Context(ROOT, site, site, asked)
+    environ = running.environment(context, {"PUMP_DISABLE": "1"} if virtual else {})
+    command = [sys.executable, "-c", running.PUMP_RUN, "--virtual", virtual] if virtual else []
+    card = machine.ask_card(environ, [*command, "--"] if command else [])
+    return machine.decide(virtual, machine.driver_loads(), card, machine.facts(ROOT, site))
+
+
+def results_folder(options: argparse.Namespace, there: Machine) -> Path:
+    """Made if need be. With --resume and without --out: the newest one of this device."""
+    if options.out:
+        out: Path = options.out.absolute()
+    else:
+        name = f"virtual-{there.profile}" if there.profile else there.name
+        base = ROOT / running.BUILD / "results"
+        slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+        out = base / f"{slug}-{results.now()[:10]}"
+        if options.resume:
+            old = sorted(base.glob(f"{slug}-????-??-??"))
+            out = old[-1] if old else out
+    out.mkdir(parents=True, exist_ok=True)
+    return out
+
+
+def run_stages(
+    options: argparse.Namespace, place: runner.Place, deadline: float
+) -> dict[str, dict[str, Json]]:
+    """Results by stage, each written as well. What is complete already is only read."""
+    chosen = [name for name in stages.ORDER if name in (options.stage or stages.ORDER)]
+    found: dict[str, dict[str, Json]] = {}
+    modules: dict[str, Stage] = {}
+    for name in chosen:
+        earlier = results.read(place.out / f"{name}.json") if options.resume else None
+        if earlier is not None and place.identity.same(earlier):
+            found[name] = earlier
+        try:
+            module = stages.load(name)
+        except Exception as error:  # one broken stage is none of the others' business
+            why = f"cannot be loaded: {type(error).__name__}: {error}"
+            found[name] = runner.absent(place, name, FAIL, why)
+            continue
+        if module is None:
+            why = "this checkout has no such stage"
+            found[name] = runner.absent(place, name, UNAVAILABLE, why)
+        else:
+            modules[name] = module
+    todo = [name for name in modules if not found.get(name, {}).get("complete")]
+    for turn, name in enumerate(todo):
+        left = deadline - time.monotonic()
+        limits = {other: modules[other].LIMIT_S for other in todo[turn:]}
+        if options.full:
+            limits = {name: left}
+        limit_s = stages.shares(limits, left)[name]
+        if limit_s < 1:
+            say(f"{name}: no time left in this call; --resume goes on")
+            found[name] = found.get(name) or runner.absent(place, name, UNAVAILABLE, LATE)
+            continue
+        say(f"{name}: {modules[name].WHAT}; at most {limit_s:.0f} s")
+        run = runner.StageRun(
+            place,
+            name,
+            modules[name].WHAT,
+            limit_s,
+            core=not options.full,
+            quick=options.quick,
+            told=say,
+        )
+        if name in found:
+            run.keep(found[name])
+        found[name] = run.run(place.identity.machine)
+    return {name: found[name] for name in chosen}
+
+
+def shown(path: Path) -> str:
+    """A path as people have it."""
+    return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else str(path)

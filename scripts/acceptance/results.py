@@ -1,0 +1,137 @@
+"""The JSON of a stage: what it holds, how it is written, what a later call keeps of it."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import json
+import os
+import subprocess
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from acceptance.contract import FAIL, LATE, STATUSES, Item, Json, Machine
+
+SCHEMA = 1
+COMMIT_VARIABLE = "GPU_ACCEPTANCE_COMMIT"
+STAGE_ITEM = "stage"
+"""Name of the runner's own item about a stage that broke; never kept by --resume."""
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What results must share to stand in one folder."""
+
+    commit: str
+    dirty: bool
+    machine: Machine
+
+    def head(self) -> dict[str, Json]:
+        """Keys that every file carries."""
+        machine = self.machine
+        return {
+            "schema": SCHEMA,
+            "commit": self.commit,
+            "dirty": self.dirty,
+            "label": machine.label,
+            "kind": machine.kind,
+            "device": machine.name,
+            "uuid": machine.uuid,
+            "driver": machine.driver,
+            "profile": machine.profile,
+            "memory_total_bytes": machine.total_bytes,
+            "memory_free_bytes": machine.free_bytes,
+            "host": machine.host,
+            "runtime": machine.runtime,
+            "packages": dict(machine.packages),
+            "tools": sorted(machine.tools),
+        }
+
+    def same(self, result: Mapping[str, Json]) -> bool:
+        """Whether that result is of this commit and this device."""
+        mine = self.head()
+        keys = ("schema", "commit", "dirty", "label", "uuid")
+        return all(result.get(key) == mine[key] for key in keys)
+
+
+def commit_of(root: Path) -> tuple[str, bool]:
+    """Commit of the checkout and whether it has changes.
+
+    Outside git, as where only the files were carried to, COMMIT_VARIABLE may tell it; else it is
+    "unknown".
+    """
+    try:
+        words = ["git", "-C", str(root)]
+        head = subprocess.run(
+            [*words, "rev-parse", "HEAD"], capture_output=True, text=True, timeout=20, check=True
+        ).stdout.strip()
+        changes = subprocess.run(
+            [*words, "status", "--porcelain"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        ).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return os.environ.get(COMMIT_VARIABLE, "unknown"), True
+    return head, bool(changes)
+
+
+def now() -> str:
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+
+
+def item_from(record: Json) -> Item:
+    """An item of what a stage or a file holds. Raises ValueError."""
+    if not isinstance(record, dict):
+        raise ValueError("an item is an object")
+    known = {key: record[key] for key in ("name", "status") if isinstance(record.get(key), str)}
+    if len(known) != 2 or known["status"] not in STATUSES:
+        raise ValueError(f"no name or no known status: {str(record)[:120]}")
+    values = record.get("values", {})
+    seconds = record.get("seconds", 0.0)
+    return Item(
+        **known,
+        reason=str(record.get("reason", "")),
+        values=values if isinstance(values, dict) else {"value": values},
+        seconds=float(seconds) if isinstance(seconds, (int, float)) else 0.0,
+    )
+
+
+def finished(result: Mapping[str, Json]) -> list[Item]:
+    """Items of an earlier call that need not be made again."""
+    items = [item_from(record) for record in result.get("items", [])]
+    return [item for item in items if item.reason != LATE and item.name != STAGE_ITEM]
+
+
+def complete(items: Iterable[Item], ended: bool) -> bool:
+    """Whether a stage has nothing left to do for --resume. `ended`: it came to its own end."""
+    return ended and all(item.reason != LATE for item in items)
+
+
+def failures(results: Iterable[Mapping[str, Json]]) -> int:
+    """Number of failed items."""
+    return sum(
+        1 for result in results for item in result.get("items", []) if item["status"] == FAIL
+    )
+
+
+def read(file: Path) -> dict[str, Json] | None:
+    """A result, None where there is none that can be read."""
+    with contextlib.suppress(OSError, ValueError):
+        found = json.loads(file.read_text())
+        if isinstance(found, dict):
+            return found
+    return None
+
+
+def write(file: Path, content: Mapping[str, Json], root: Path) -> None:
+    """Writes all of it or nothing: who reads it meanwhile sees the state before.
+
+    The place of the checkout is left out: results are committed.
+    """
+    text = json.dumps(content, indent=1, allow_nan=False)
+    fresh = file.with_name(f".{file.name}.{os.getpid()}")
+    fresh.write_text(text.replace(str(root), "<checkout>") + "\n")
+    fresh.replace(file)

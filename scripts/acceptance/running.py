@@ -1,0 +1,343 @@
+"""How a program runs with and without pump, on a card or on the virtual GPU, always bounded.
+
+Libraries come from a plain CMake build (build/acceptance, see build.py) or from PUMP_LIB_DIR.
+Nothing needs pump to be installed: build.py lays a folder `site` out, where the checkout's
+packages and the carried wheels lie side by side, and that is the programs' PYTHONPATH.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from acceptance import processes
+from acceptance.contract import LATE, Context, Json
+
+BUILD = "build/acceptance"
+TAIL_CHARACTERS = 3000
+STDOUT_CHARACTERS = 4_000_000
+END_S = 2.0
+"""Of a stage's time, kept back for what had to be killed: the driver takes its memory down."""
+PUMPD_END_S = 10.0
+"""For pumpd to end after its job; it polls nothing, so this is generous."""
+
+PUMP_RUN = "import sys; from pump.cli.run import main; sys.argv[0] = 'pump-run'; sys.exit(main())"
+OURS = "PUMP_"
+"""Variables of an outer pump or of a developer that would change what is measured."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """How a program ended. `returncode`: None when it met its limit and was killed.
+
+    `stderr`: the end of it. `log`: pump's own lines at level info. `summary`: pump's counters as
+    JSON (PUMP_SUMMARY), None without pump or when it never saw CUDA. `driver_report`: of the
+    virtual driver, None on a card. `left`: what still ran `PUMPD_END_S` after its end, killed.
+    `late`: it was killed because the stage's time was over, before its own limit.
+    """
+
+    words: tuple[str, ...]
+    returncode: int | None
+    seconds: float
+    stdout: str
+    stderr: str
+    log: str = ""
+    summary: Mapping[str, Json] | None = None
+    driver_report: Mapping[str, Json] | None = None
+    left: tuple[str, ...] = ()
+    late: bool = False
+
+    @property
+    def ok(self) -> bool:
+        return self.returncode == 0
+
+    def trouble(self) -> str:
+        """One line about a bad end: status and its last word before pump's; "" after a good one.
+
+        LATE alone for one that the stage's end cut off: it is no judgement on the program.
+        """
+        if self.ok:
+            return ""
+        if self.late:
+            return LATE
+        ended = "no end within its limit" if self.returncode is None else f"{self.returncode}"
+        said = [line.strip() for line in self.stderr.splitlines() if line.strip()]
+        own = [line for line in said if not line.startswith("pump: ")] or said
+        return f"exit status {ended}: {own[-1][:300] if own else 'without a word'}"
+
+    def lacks(self) -> str:
+        """The Python module that it could not import and ended for; "" when there is none."""
+        found = re.search(r"No module named '([^']+)'", "" if self.ok else self.trouble())
+        return found[1] if found else ""
+
+    def result(self) -> dict[str, Json] | None:
+        """The last line of stdout, where programs tell their result as JSON; None without one."""
+        lines = self.stdout.strip().splitlines()
+        try:
+            found = json.loads(lines[-1]) if lines else None
+        except ValueError:
+            return None
+        return found if isinstance(found, dict) else None
+
+    def evidence(self) -> dict[str, Json]:
+        """What a failed item keeps of the run."""
+        return {
+            "returncode": self.returncode,
+            "run_s": round(self.seconds, 3),
+            "stderr_tail": self.stderr,
+            "log_tail": self.log[-TAIL_CHARACTERS:],
+            "left": list(self.left),
+        }
+
+
+class Program:
+    """A started program. `pid` is its own, with pump too (pump-run becomes the program)."""
+
+    def __init__(self, context: Context, words: Sequence[str], environ: dict[str, str]) -> None:
+        self.words = tuple(words)
+        self._left_s = context.left_s
+        self.mark = processes.new_mark()
+        self.folder = Path(tempfile.mkdtemp(dir=context.work, prefix="run-"))
+        self.stdout_file = self.folder / "stdout"
+        self.stderr_file = self.folder / "stderr"
+        self.log_file = self.folder / "pump.log"
+        environ = {**environ, processes.PROGRAM_MARK: self.mark}
+        environ.setdefault("PUMP_SUMMARY", str(self.folder / "summary.json"))
+        environ.setdefault("PUMP_VIRTUAL_REPORT", str(self.folder / "driver.json"))
+        self._reports = Path(environ["PUMP_SUMMARY"]), Path(environ["PUMP_VIRTUAL_REPORT"])
+        self.started = time.monotonic()
+        with self.stdout_file.open("wb") as out, self.stderr_file.open("wb") as err:
+            self.popen = self._popen(self._logged(words), environ, out, err)
+
+    def _logged(self, words: Sequence[str]) -> list[str]:
+        return [str(self.log_file) if word == LOG_FILE else word for word in words]
+
+    def _popen(
+        self, words: list[str], environ: dict[str, str], out: IO[bytes], err: IO[bytes]
+    ) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            words,
+            env=environ,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            cwd=self.folder,
+            start_new_session=True,
+        )
+
+    @property
+    def pid(self) -> int:
+        return self.popen.pid
+
+    def processes(self) -> list[int]:
+        """Of the program, of pumpd and of all that they started."""
+        return processes.marked(processes.PROGRAM_MARK, self.mark)
+
+    def wait_for_output(self, text: str, limit_s: float) -> bool:
+        """Waits until stdout holds `text`; False when it ended without, or after `limit_s`."""
+        deadline = time.monotonic() + limit_s
+        while time.monotonic() < deadline:
+            ended = self.popen.poll() is not None
+            if text in _text(self.stdout_file, STDOUT_CHARACTERS):
+                return True
+            if ended:
+                return False
+            time.sleep(0.01)
+        return False
+
+    def finish(self, limit_s: float) -> Run:
+        """Waits, kills what is late with all that it started, and tells how it went.
+
+        Waits until `limit_s` or the end of the stage's time, whichever comes first.
+        """
+        returncode: int | None
+        left_s = self._left_s() - END_S
+        try:
+            returncode = self.popen.wait(max(0.1, min(limit_s, left_s)))
+        except subprocess.TimeoutExpired:
+            returncode = None
+        seconds = time.monotonic() - self.started
+        left: list[int] = []
+        if returncode is not None:
+            left = processes.wait_gone(processes.PROGRAM_MARK, self.mark, PUMPD_END_S)
+        titles = tuple(filter(None, map(processes.title, left)))
+        self.kill()
+        log = _text(self.log_file, STDOUT_CHARACTERS)
+        return Run(
+            words=self.words,
+            returncode=returncode,
+            seconds=seconds,
+            stdout=_text(self.stdout_file, STDOUT_CHARACTERS),
+            stderr=_text(self.stderr_file, TAIL_CHARACTERS),
+            log=log,
+            summary=_json(self._reports[0]),
+            driver_report=_json(self._reports[1]),
+            left=titles,
+            late=returncode is None and left_s < limit_s,
+        )
+
+    def kill(self) -> None:
+        """Ends it and all that it started."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        processes.kill_marked(processes.PROGRAM_MARK, self.mark)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.popen.wait(10)
+
+
+LOG_FILE = "@log"
+"""Stands for the path of the program's log in the words of a command."""
+
+
+def site(context: Context) -> Path:
+    """The folder that holds pump, pumpd and the carried packages for programs."""
+    return context.root / BUILD / "site"
+
+
+def library_folder(root: Path) -> Path:
+    """Where libpump.so lies or will lie: PUMP_LIB_DIR, else the build of this checkout."""
+    given = os.environ.get("PUMP_LIB_DIR")
+    return Path(given).absolute() if given else root / BUILD / "pump" / "_lib"
+
+
+def environment(context: Context, environ: Mapping[str, str]) -> dict[str, str]:
+    """Of a program: ours without what would change it, then `environ`."""
+    base = {k: v for k, v in os.environ.items() if not k.startswith(OURS) and k != "LD_PRELOAD"}
+    path = [str(site(context)), *filter(None, environ.get("PYTHONPATH", "").split(":"))]
+    found = {
+        **base,
+        **environ,
+        "PYTHONPATH": ":".join(path),
+        "PUMP_LIB_DIR": str(library_folder(context.root)),
+    }
+    if "PUMP_VIRTUAL_KERNELS" not in found and kernels(context).exists():
+        found["PUMP_VIRTUAL_KERNELS"] = str(kernels(context))
+    return found
+
+
+def kernels(context: Context) -> Path:
+    """The host functions of examples/ for the virtual GPU, built by build.py."""
+    return context.root / BUILD / "kernels.so"
+
+
+def start(
+    context: Context,
+    words: Sequence[str],
+    *,
+    pump: bool = True,
+    policy: str = "window",
+    budget_bytes: int | None = None,
+    limit_bytes: int | None = None,
+    record: Path | None = None,
+    environ: Mapping[str, str] | None = None,
+    settings: Mapping[str, str] | None = None,
+    stand_ins: bool = False,
+) -> Program:
+    """Starts `words`, with pump or without. `settings`: of the virtual GPU (--virtual-set).
+
+    `stand_ins`: on the virtual GPU also pump's own of CUDA's runtime libraries, for PyTorch.
+
+    Without pump on the virtual GPU it still goes through pump-run, which is the only way in,
+    with PUMP_DISABLE=1. The caller ends it with `finish`.
+    """
+    found = environment(context, environ or {})
+    virtual = context.machine.virtual
+    command: list[str] = []
+    if pump or virtual:
+        command = [sys.executable, "-c", PUMP_RUN]
+    if virtual:
+        command += ["--virtual", context.machine.profile]
+        command += ["--virtual-runtime"] if stand_ins else []
+        for key, value in (settings or {}).items():
+            command += ["--virtual-set", f"{key}={value}"]
+    if not pump:
+        found["PUMP_DISABLE"] = "1"
+    else:
+        command += ["--policy", policy, "--log-level", "info", "--log-file", LOG_FILE]
+        if budget_bytes is not None:
+            command += ["--budget", str(budget_bytes)]
+        if limit_bytes is not None:
+            command += ["--limit", str(limit_bytes)]
+        if record is not None:
+            command += ["--record", str(record)]
+    command += ["--"] if command else []
+    return Program(context, [*command, *words], found)
+
+
+def tool(context: Context, words: Sequence[str], *, limit_s: float) -> Run:
+    """Runs something that needs no GPU at all, in the programs' environment."""
+    program = Program(context, words, environment(context, {}))
+    return program.finish(limit_s)
+
+
+def plain(
+    context: Context,
+    words: Sequence[str],
+    *,
+    environ: Mapping[str, str] | None = None,
+    settings: Mapping[str, str] | None = None,
+    stand_ins: bool = False,
+    limit_s: float,
+) -> Run:
+    """Runs a program without pump, to its end or to the earlier of both limits."""
+    program = start(
+        context, words, pump=False, environ=environ, settings=settings, stand_ins=stand_ins
+    )
+    return program.finish(limit_s)
+
+
+def pumped(
+    context: Context,
+    words: Sequence[str],
+    *,
+    policy: str = "window",
+    budget_bytes: int | None = None,
+    limit_bytes: int | None = None,
+    record: Path | None = None,
+    environ: Mapping[str, str] | None = None,
+    settings: Mapping[str, str] | None = None,
+    stand_ins: bool = False,
+    limit_s: float,
+) -> Run:
+    """Runs a program under pump-run, to its end or to the earlier of both limits."""
+    program = start(
+        context,
+        words,
+        policy=policy,
+        budget_bytes=budget_bytes,
+        limit_bytes=limit_bytes,
+        record=record,
+        environ=environ,
+        settings=settings,
+        stand_ins=stand_ins,
+    )
+    return program.finish(limit_s)
+
+
+def _text(file: Path, characters: int) -> str:
+    """The end of a file, "" when there is none."""
+    with contextlib.suppress(OSError), file.open("rb") as stream:
+        stream.seek(0, os.SEEK_END)
+        stream.seek(max(0, stream.tell() - characters))
+        return stream.read().decode(errors="replace")
+    return ""
+
+
+def _json(file: Path) -> Mapping[str, Json] | None:
+    """An object that a program left, None when there is none or it is broken."""
+    with contextlib.suppress(OSError, ValueError):
+        found = json.loads(file.read_text())
+        if isinstance(found, dict):
+            return found
+    return None

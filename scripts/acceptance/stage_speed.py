@@ -1,0 +1,372 @@
+"""The stage speed: what paging costs under each policy, against no limit and against the floor.
+
+One process per model (speed_program.py) switches policy and budget between iterations; then
+plain and pumped processes in turn for the case that fits. Items:
+
+    <model>.<ratio>.<policy>   gpt2.1_5x.window: figures of speed_plan.figures
+    <model>.fits               time of the same loop with pump / without, nothing to page
+    <model>.run                how the program ended
+
+What was cut off by the time has the figures of its whole rounds, and is measured again by the
+next call with --resume.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from acceptance import models, running, speed_plan
+from acceptance.comparing import broken
+from acceptance.contract import (
+    FAIL,
+    INFO,
+    LATE,
+    PASS,
+    UNAVAILABLE,
+    Context,
+    Item,
+    RefusedError,
+    late,
+)
+from acceptance.models import programs
+from acceptance.speed_plan import compare
+
+NAME = "speed"
+LIMIT_S = 240.0
+WHAT = "speed under each policy against no limit, the floor and emulated demand; the case that fits"
+
+CORE_RATIOS = (1.5, 2.0)
+MORE_RATIOS = (1.1, 3.0)
+FITS_PAIRS = 6
+FITS_PAIRS_LEAST = 5
+FITS_MOST = 1.01
+START_S = 15.0
+"""For a program to end by itself before it is killed, and to begin."""
+FITS_LOOP_S = 3.0
+
+
+@dataclass(frozen=True)
+class Job:
+    """A process to run. `weight`: its share of the time. No ratios: the case that fits."""
+
+    model: str
+    ratios: tuple[float, ...]
+    weight: float = 1.0
+
+
+@dataclass(frozen=True)
+class Against:
+    """What figures are of and held against. `link`: bytes per second to the GPU."""
+
+    policies: Sequence[str]
+    link: float
+
+
+def jobs(context: Context) -> list[Job]:
+    """What to run on this machine, most important first.
+
+    On the virtual GPU PyTorch's models come last: its traffic is real there, but kernels touch
+    an allocator's whole segment, and the CPU that launches them is what they wait for.
+    """
+    torch = "torch" in context.machine.packages
+    real = torch and not context.machine.virtual
+    first, second = ("gpt2", "resnet50") if real else ("mlp", "sweep")
+    found = [Job(first, CORE_RATIOS, 2), Job(second, CORE_RATIOS, 2), Job(first, (), 1.5)]
+    if context.core:
+        return found
+    found += [Job(first, MORE_RATIOS, 2), Job(second, MORE_RATIOS, 2), Job(second, (), 1.5)]
+    if torch:
+        found.append(Job("embedding", CORE_RATIOS + MORE_RATIOS, 3))
+        others = ("mlp", "sweep") if real else ("gpt2", "resnet50")
+        found += [Job(name, CORE_RATIOS, 2) for name in others]
+    return found
+
+
+def virtual_parts(context: Context, model: str) -> dict[str, Any]:
+    """What a model needs of the virtual GPU, as arguments of running.pumped; {} on a card."""
+    if not context.machine.virtual:
+        return {}
+    if models.MODELS[model].family == models.TORCH:
+        return {"stand_ins": True, "environ": {"PUMP_ACCEPTANCE_CUDNN": "0"}}
+    return {"settings": programs.VIRTUAL_SETTINGS.get(model, {})}
+
+
+def see_pump(context: Context) -> None:
+    """Makes the checkout's pump and carried packages importable in this process."""
+    site = str(running.site(context))
+    if site not in sys.path:
+        sys.path.append(site)
+
+
+def policies(context: Context) -> list[str]:
+    """All that pump-run offers, demand first: the others are compared with it."""
+    see_pump(context)
+    from pump.config.job import POLICIES
+
+    return [speed_plan.DEMAND, *(name for name in POLICIES if name != speed_plan.DEMAND)]
+
+
+def run(context: Context) -> Iterator[Item]:
+    """See the top of this file."""
+    if not context.machine.virtual and "torch" not in context.machine.packages:
+        yield Item("torch", UNAVAILABLE, "PyTorch is not installed; mlp and sweep stand in")
+    link = link_bytes_per_second(context)
+    if isinstance(link, Item):
+        yield link
+        return
+    if "link" not in context.done:
+        yield Item("link", INFO, values={"link_bytes_per_second": link})
+    against = Against(policies(context), link)
+    lefts = ((job, _left(context, job, against.policies)) for job in jobs(context))
+    todo = [(job, left) for job, left in lefts if left is not None]
+    for number, (job, left) in enumerate(todo):
+        share = job.weight / sum(other.weight for other, _ in todo[number:])
+        limit_s = context.left_s() * share
+        if limit_s < 2 * START_S and not context.quick:
+            yield from _too_late(job, left, against)
+            continue
+        try:
+            expected = models.MODELS[job.model].expected_bytes(context.quick)
+            context.managed(expected)
+        except RefusedError as error:
+            yield Item(f"{job.model}.run", UNAVAILABLE, str(error))
+            continue
+        if job.ratios:
+            yield from _switched(context, job.model, left, against, limit_s)
+        else:
+            yield from _fits(context, job.model, limit_s)
+
+
+def _too_late(job: Job, ratios: Sequence[float], against: Against) -> Iterator[Item]:
+    """Items of a job that the time does not reach."""
+    if not job.ratios:
+        yield late(f"{job.model}.fits")
+    for ratio in ratios:
+        yield from (late(_name(job.model, ratio, policy)) for policy in against.policies)
+
+
+def _left(context: Context, job: Job, every: Sequence[str]) -> tuple[float, ...] | None:
+    """Ratios of the job that are not done; () for one that fits; None: nothing to do."""
+    if not job.ratios:
+        return None if f"{job.model}.fits" in context.done else ()
+    left = tuple(
+        ratio
+        for ratio in job.ratios
+        if not {_name(job.model, ratio, policy) for policy in every} <= context.done
+    )
+    return left or None
+
+
+def _name(model: str, ratio: float, policy: str) -> str:
+    return f"{model}.{speed_plan.tag(ratio)}.{policy}"
+
+
+def link_bytes_per_second(context: Context) -> float | Item:
+    """Fastest that bytes come to the GPU: measured by copies from pinned memory; of the
+    virtual GPU, whose copies the host's memory slows down, its profile's. Or what failed."""
+    if context.machine.virtual:
+        profile = context.root / "pump" / "profiles" / f"{context.machine.profile}.toml"
+        return 1e9 * float(tomllib.loads(profile.read_text())["link"]["copy_h2d_gbps"])
+    words = [sys.executable, str(context.root / "scripts" / "quickstart_gpu.py")]
+    ended = running.plain(context, words, limit_s=60)
+    if not ended.ok:
+        return Item("link", FAIL, ended.trouble(), ended.evidence())
+    return float(json.loads(ended.stdout)["link_bytes_per_second"])
+
+
+def words(context: Context, model: str, lines: Path, *more: str) -> list[str]:
+    """The command that trains a model, before it is put under pump."""
+    program = context.root / "scripts" / "acceptance" / "speed_program.py"
+    quick = ["--quick"] if context.quick else []
+    return [sys.executable, str(program), "--model", model, "--out", str(lines), *quick, *more]
+
+
+def read_lines(file: Path) -> list[dict[str, Any]]:
+    """The whole lines of a program's file; a last one may have been cut."""
+    found = []
+    text = file.read_text() if file.exists() else ""
+    for line in text.splitlines():
+        try:
+            found.append(json.loads(line))
+        except ValueError:
+            break
+    return found
+
+
+# ---- under budgets ----
+
+
+def _switched(
+    context: Context, model: str, ratios: Sequence[float], against: Against, limit_s: float
+) -> Iterator[Item]:
+    """Items of one model at these oversubscriptions."""
+    lines = context.work / f"{model}.lines"
+    lines.unlink(missing_ok=True)
+    more = ["--seconds", f"{max(5.0, limit_s - START_S):.1f}"]
+    more += ["--phase-seconds", "0.2", "--warm-seconds", "0"] if context.quick else []
+    more += [] if context.quick else ["--timeline-below", str(speed_plan.SPEEDUP_WANTED)]
+    for ratio in ratios:
+        more += ["--ratio", str(ratio)]
+    for policy in against.policies:
+        more += ["--policy", policy]
+    ended = running.pumped(
+        context,
+        words(context, model, lines, *more),
+        limit_bytes=context.most_bytes(),
+        limit_s=limit_s,
+        **virtual_parts(context, model),
+    )
+    found = read_lines(lines)
+    yield from items(context, model, found, against)
+    seen = {line["ratio"] for line in found if line["kind"] == "whole"}
+    begun = {line["phase"]["ratio"] for line in found if line["kind"] == "phase"}
+    for ratio in ratios:
+        if ratio not in seen | begun and ended.ok:
+            yield from (late(_name(model, ratio, policy)) for policy in against.policies)
+    name = f"{model}.run"
+    yield Item(name, PASS) if ended.ok else broken(name, ended)
+
+
+def items(
+    context: Context, model: str, found: Sequence[Mapping[str, Any]], against: Against
+) -> Iterator[Item]:
+    """Items from what the program wrote."""
+    facts: dict[str, Any] = {}
+    for line in found:
+        if line["kind"] == "model":
+            facts = {**line["facts"], "footprint_bytes": line["footprint_bytes"]}
+    measured = [speed_plan.Measured.from_json(line) for line in found if line["kind"] == "phase"]
+    whole = {line["ratio"] for line in found if line["kind"] == "whole"}
+    for ratio in dict.fromkeys(one.phase.ratio for one in measured):
+        here = [one for one in measured if one.phase.ratio == ratio]
+        shown = _keep_timelines(context, model, ratio, found)
+        for policy in against.policies:
+            values = speed_plan.figures(here, policy, against.link)
+            if values:
+                name = _name(model, ratio, policy)
+                values["headline"] = headline(model, ratio, policy, values)
+                possible = speed_plan.speedup_possible(here, against.link)
+                status, reason = judge(policy, ratio, values, possible, context.quick)
+                if ratio not in whole:
+                    status, reason = INFO, LATE
+                more = {"ratio": ratio, "speedup_possible": possible, "timeline": shown}
+                yield Item(name, status, reason, {**values, **more, "model": facts})
+
+
+def headline(model: str, ratio: float, policy: str, values: Mapping[str, Any]) -> str:
+    """The figures in words, of what is asked for first; "" of the others."""
+    if policy != speed_plan.WINDOW or ratio not in CORE_RATIOS:
+        return ""
+    text = f"{model} at {ratio:g}x: window takes {values['slowdown']:.2f} times unlimited"
+    if values["of_floor"] is not None:
+        text += f", {values['of_floor']:.0%} of the floor"
+    if values["speedup_over_demand_emulated"] is not None:
+        text += f", {values['speedup_over_demand_emulated']:.2f} times as fast as emulated demand"
+    return text
+
+
+def judge(
+    policy: str, ratio: float, values: Mapping[str, Any], possible: float | None, quick: bool
+) -> tuple[str, str]:
+    """Status and reason of a policy's figures. Pure."""
+    speedup = values["speedup_over_demand_emulated"]
+    if policy != speed_plan.WINDOW or ratio not in CORE_RATIOS or quick or speedup is None:
+        return INFO, ""
+    wanted = speed_plan.SPEEDUP_WANTED
+    if speedup >= wanted:
+        return PASS, ""
+    if possible is not None and possible < wanted:
+        return INFO, f"no policy can be {wanted:g} times as fast: the floor allows {possible:.2f}"
+    return FAIL, f"{speedup:.2f} times emulated demand, not {wanted:g}; see the timeline"
+
+
+def _keep_timelines(
+    context: Context, model: str, ratio: float, found: Sequence[Mapping[str, Any]]
+) -> str | None:
+    """Writes what explains one oversubscription; the file's name."""
+    lines = [line for line in found if line["kind"] == "timeline" and line["ratio"] == ratio]
+    if not lines:
+        return None
+    file = context.out / f"{model}.{speed_plan.tag(ratio)}.timeline.json"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("\n".join(json.dumps(line) for line in lines) + "\n")
+    return file.name
+
+
+# ---- the case that fits ----
+
+
+def _fits(context: Context, model: str, limit_s: float) -> Iterator[Item]:
+    """Plain and pumped processes in turn, each timing its own loop."""
+    until_s = context.left_s() - limit_s
+    times: dict[bool, list[float]] = {False: [], True: []}
+    count, longest_s = (8, 0.0) if context.quick else (20, 0.0)
+    for pair in range(2 if context.quick else FITS_PAIRS):
+        if context.left_s() - until_s < 2.2 * longest_s:
+            break
+        for pump in (False, True) if pair % 2 == 0 else (True, False):
+            loop, ended = _loop(context, model, count, pump, context.left_s() - until_s)
+            if ended.returncode is None:
+                yield late(f"{model}.fits")
+                return
+            if not loop:
+                yield broken(f"{model}.fits.run", ended)
+                return
+            longest_s = max(longest_s, ended.seconds)
+            times[pump].append(loop["seconds"] / loop["iterations"])
+        if pair == 0 and not context.quick:
+            count = max(20, min(400, round(FITS_LOOP_S / times[False][0])))
+    pairs = min(len(times[True]), len(times[False]))
+    if pairs:
+        yield fits_item(model, times[True][:pairs], times[False][:pairs], context.quick)
+
+
+def _loop(
+    context: Context, model: str, count: int, pump: bool, limit_s: float
+) -> tuple[dict[str, Any], running.Run]:
+    """What one process's loop took ({} if it failed), and how the process ended."""
+    lines = context.work / f"{model}.loop.lines"
+    lines.unlink(missing_ok=True)
+    command = words(context, model, lines, "--loop", str(count))
+    parts = virtual_parts(context, model)
+    limit_s = max(1.0, limit_s)
+    if pump:
+        ended = running.pumped(
+            context, command, limit_bytes=context.most_bytes(), limit_s=limit_s, **parts
+        )
+    else:
+        ended = running.plain(context, command, limit_s=limit_s, **parts)
+    loops = [line for line in read_lines(lines) if line["kind"] == "loop"]
+    return (loops[0] if ended.ok and loops else {}), ended
+
+
+def fits_item(model: str, pumped: Sequence[float], plain: Sequence[float], quick: bool) -> Item:
+    """The item of the case that fits, from seconds of an iteration in pairs. Pure."""
+    name = f"{model}.fits"
+    result = compare(pumped, plain)
+    values = {
+        "pumped_over_plain": result.ratio,
+        "interval": result.interval,
+        "headline": f"{model} fits: {result.ratio:.4f} times the time without pump",
+        "pairs": result.pairs,
+        "pumped_seconds_per_iteration": result.first_median,
+        "plain_seconds_per_iteration": result.second_median,
+        "ratios": [a / b for a, b in zip(pumped, plain, strict=True)],
+    }
+    if quick:
+        return Item(name, INFO, "", values)
+    if result.pairs < FITS_PAIRS_LEAST:
+        return Item(name, INFO, LATE, values)
+    if result.ratio <= FITS_MOST:
+        return Item(name, PASS, "", values)
+    low = result.interval[0] if result.interval else min(values["ratios"])
+    if low <= FITS_MOST:
+        reason = f"{result.ratio:.4f}, but the interval holds {FITS_MOST:g}: not decided"
+        return Item(name, INFO, reason, values)
+    return Item(name, FAIL, f"{result.ratio:.4f} times as long as without pump", values)

@@ -1,0 +1,114 @@
+"""--prepare and the folder that programs run from, with a pip of our own and no network."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+from acceptance import build, prepare
+from acceptance_fakes import SCRIPTS
+
+ROOT = SCRIPTS.parent
+
+
+def wheel(folder: Path, name: str, version: str, text: str = "VALUE = 1\n") -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name}-{version}-py3-none-any.whl"
+    info = f"{name}-{version}.dist-info"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(f"{name}.py", text)
+        archive.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\n"
+                                             f"Version: {version}\n")  # fmt: skip
+        archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n"
+                                          "Root-Is-Purelib: true\n")  # fmt: skip
+        archive.writestr(f"{info}/RECORD", "")
+    return path
+
+
+def test_only_what_the_card_machine_lacks_is_fetched() -> None:
+    wanted = prepare.dependencies((ROOT / "pyproject.toml").read_text())
+    lacking = prepare.lacking(wanted, prepare.AVAILABLE_THERE)
+    assert [prepare.name_of(text) for text in lacking] == ["cffi"]
+    assert prepare.name_of("nvidia-ml-py>=12.560") == "nvidia-ml-py"
+
+
+def test_pip_is_asked_for_wheels_of_that_python_and_machine_alone() -> None:
+    words = prepare.command(["cffi>=1.16"], Path("/w"), "aarch64")
+    assert "--only-binary=:all:" in words
+    assert "--python-version=3.12" in words
+    platforms = [word for word in words if word.startswith("--platform=")]
+    assert platforms and all(word.endswith("aarch64") for word in platforms)
+
+
+def test_preparing_fetches_from_an_index_and_writes_a_manifest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index, out = tmp_path / "index", tmp_path / "wheels"
+    wheel(index, "cffi", "9.9")
+    wheel(out, "stale", "1.0")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(index))
+    told: list[str] = []
+    assert prepare.main(out, "x86_64", told.append) == 0
+    found = json.loads((out / prepare.MANIFEST).read_text())
+    (entry,) = found["wheels"]
+    assert (entry["name"], entry["version"]) == ("cffi", "9.9")
+    assert len(entry["sha256"]) == 64
+    assert [path.name for path in out.glob("*.whl")] == [entry["file"]]
+
+
+def test_a_network_that_is_not_there_is_named_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
+    with pytest.raises(prepare.PrepareError, match="cffi"):
+        prepare.main(tmp_path / "out", "x86_64", lambda _line: None)
+
+
+def test_more_than_may_be_carried_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prepare, "TOTAL_BYTES_MAX", 100)
+    with pytest.raises(prepare.PrepareError, match="may be carried"):
+        prepare.manifest([wheel(tmp_path, "big", "1.0")])
+
+
+def test_the_site_serves_checkout_and_wheels_from_one_folder(tmp_path: Path) -> None:
+    wheel(tmp_path / "wheels", "carried", "1.0", "VALUE = 7\n")
+    names = build.lay_out_site(ROOT, tmp_path / "site", tmp_path / "wheels")
+    assert names == ["carried-1.0-py3-none-any.whl"]
+    code = "import carried, pump, pumpd; print(carried.VALUE, pump.__file__)"
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code],
+        env={**os.environ, "PYTHONPATH": str(tmp_path / "site")},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.startswith(f"7 {tmp_path / 'site'}")
+
+
+def test_a_warning_ends_no_build_over_there_and_a_carried_build_begins_anew(
+    tmp_path: Path,
+) -> None:
+    cache = tmp_path / "CMakeCache.txt"
+    cache.write_text(f"CMAKE_HOME_DIRECTORY:INTERNAL={ROOT}\n")
+    words = build.configuring(ROOT, tmp_path)
+    assert "-DPUMP_WARNINGS_ARE_ERRORS=OFF" in words
+    assert "-G" not in words
+    assert cache.exists()
+    cache.write_text("CMAKE_HOME_DIRECTORY:INTERNAL=/somewhere/else\n")
+    build.configuring(ROOT, tmp_path)
+    assert not cache.exists()
+
+
+def test_a_broken_wheel_is_named_with_the_remedy(tmp_path: Path) -> None:
+    (tmp_path / "bad-1.0-py3-none-any.whl").write_bytes(b"no zip")
+    with pytest.raises(build.BuildError, match=r"bad-1.0.*fetch it again"):
+        build.lay_out_site(ROOT, tmp_path / "site", tmp_path)
