@@ -1,0 +1,277 @@
+"""The simulator against a study, against the virtual GPU, and how fast it is itself.
+
+DESIGN
+  sim.study.*       geometric mean of slow-downs over traces, at 1.1, 1.5, 2 and 4 times the
+                    memory, with the constants of a coarse study of the same traces (STUDY)
+                    and its address mapping. `study`: that study's figure over ten traces;
+                    `ratio` to it means something for those ten alone (-- --traces FOLDER).
+                    naive_serial is naive with the write-back of a victim in front of its
+                    newcomer, all of it, instead of one behind the other on a two-way link:
+                    what the study assumed and Unified Memory does not do. bound_keeping counts
+                    Belady's bytes where contents that nobody will read move like others,
+                    bound_dead_known where they do not.
+  sim.agrees.*      seconds of a program of examples/ on the virtual GPU / simulated from a
+                    recording of it that was made where it fits. The best of the pairs: the
+                    simulator knows no other load on the machine.
+  sim.us_per_operation  the simulator's own processor time
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness import ROOT, MeasurementError, Options, Row, UnavailableError, child
+
+if TYPE_CHECKING:
+    from suite_virtual import Program as Example
+
+    from pump.profiles import Profile
+    from pump.sim.program import Program
+    from pump.sim.tensors import TensorTrace
+
+PROFILE = "a100-pcie4"
+DATA = ROOT / "benchmarks" / "data" / "g10"
+RATIOS = (1.1, 1.5, 2.0, 4.0)
+STUDY_QUEUE = 1000
+RUNS_MOST = 5
+
+# Device constants of the study. Its 10 us for a block that a fault populates are 8 us of the
+# block and 2 us of zeroing; with data, both make 2 MiB at 11.5 GB/s together.
+STUDY = {
+    "link.prefetch_h2d_gbps": "23",
+    "link.copy_h2d_gbps": "23",
+    "link.copy_d2h_gbps": "23",
+    "link.demand_gbps": "12.04",
+    "link.duplex_factor": "0.85",
+    "uvm.populate_gbps": "1048.576",
+    "uvm.fault_block_us": "8",
+    **dict.fromkeys(
+        (
+            *("uvm.fault_base_us", "uvm.fault_replay_us", "uvm.fault_page_us", "uvm.evict_us"),
+            *("uvm.cpu_pte_us", "uvm.cpu_unmap_us", "uvm.host_alloc_us"),
+            *("uvm.prefetch_call_us", "uvm.prefetch_block_us", "kernels.launch_us"),
+        ),
+        "0",
+    ),
+}
+SERIAL = {"uvm.evict_us": "91.18", "link.copy_d2h_gbps": "100000", "link.duplex_factor": "1"}
+
+FOUND = {
+    "naive": (4.46, 4.46, 4.68, 6.63),
+    "naive_serial": (4.46, 4.46, 4.68, 6.63),
+    "naive_discard": (1.75, 2.86, 3.53, 4.67),
+    "window50": (2.03, 1.93, 2.02, 2.57),
+    "bound_keeping": (1.00, 1.03, 1.16, 1.51),
+    "bound_dead_known": (1.00, 1.03, 1.16, 1.51),
+}
+"""What the study found, by row and ratio."""
+
+
+def parse(arguments: list[str]) -> argparse.Namespace:
+    """Options of the suite; exits with status 2 on a bad one."""
+    parser = argparse.ArgumentParser(prog="scripts/bench sim --")
+    parser.add_argument("--only", action="append", choices=("study", "agrees", "speed"))
+    parser.add_argument("--traces", type=Path, default=DATA, metavar="FOLDER")
+    return parser.parse_args(arguments)
+
+
+def run(options: Options) -> Iterator[Row]:
+    chosen = parse(options.rest)
+    parts = chosen.only or ("study", "agrees", "speed")
+    if "study" in parts:
+        yield from study(chosen.traces, quick=options.quick)
+    if "agrees" in parts:
+        yield from agreement(options)
+    if "speed" in parts:
+        yield from speed(quick=options.quick)
+
+
+# ---- the study -------------------------------------------------------------------
+
+
+def traces(folder: Path) -> list[TensorTrace]:
+    """The traces with marginal durations. Raises UnavailableError when there are none."""
+    from pump.sim import tensors
+
+    files = sorted(folder.glob("*_marginal.json.*"))
+    if not files:
+        raise UnavailableError(f"no *_marginal.json.* in {folder}")
+    return [tensors.parse(file.read_bytes(), file.name) for file in files]
+
+
+def study(folder: Path, quick: bool) -> Iterator[Row]:
+    found = traces(folder)[:1] if quick else traces(folder)
+    ratios = RATIOS[1:2] if quick else RATIOS
+    logs: dict[tuple[str, float], float] = {}
+    for trace in found:
+        for ratio in ratios:
+            for name, slowdown in slowdowns(trace, ratio).items():
+                key = name, ratio
+                logs[key] = logs.get(key, 0.0) + math.log(slowdown) / len(found)
+    for (name, ratio), mean in logs.items():
+        theirs = FOUND[name][RATIOS.index(ratio)]
+        facts = {"traces": len(found), "simulated": True, "profile_settings": STUDY}
+        value = math.exp(mean)
+        yield Row(
+            f"sim.study.{name}",
+            value,
+            "x",
+            "study",
+            oversubscription=ratio,
+            study=theirs,
+            ratio=value / theirs,
+            **facts,
+        )
+
+
+def slowdowns(trace: TensorTrace, ratio: float) -> dict[str, float]:
+    """By row of FOUND, of the third iteration against kernels alone."""
+    from pump import profiles
+    from pump.sim import tensors
+    from pump.sim.baselines import Unbounded
+    from pump.sim.simulation import Machine, run
+
+    profile = profiles.load(PROFILE).changed(STUDY)
+    plain = tensors.program(trace, "caching")
+    discarding = tensors.program(trace, "caching", discard=True)
+    compute = plain.compute_seconds / tensors.ITERATIONS
+    memory_bytes = int(plain.peak_bytes / ratio)
+
+    def alone(program: Program, profile: Profile) -> float:
+        machine = Machine(profile, memory_bytes, STUDY_QUEUE)
+        return run(program, machine).steady.seconds / compute
+
+    window50 = run(plain, Machine(profile, memory_bytes, 50), Unbounded(), reserve=False)
+    return {
+        "naive": alone(plain, profile),
+        "naive_serial": alone(plain, profile.changed(SERIAL)),
+        "naive_discard": alone(discarding, profile),
+        "window50": window50.steady.seconds / compute,
+        "bound_keeping": bound(plain, memory_bytes, compute, keeping=True),
+        "bound_dead_known": bound(plain, memory_bytes, compute, keeping=False),
+    }
+
+
+def bound(program: Program, memory_bytes: int, compute_seconds: float, *, keeping: bool) -> float:
+    """max(compute, Belady's bytes / bandwidth) / compute. keeping: nobody knows what is dead."""
+    from pump.sim.contenders import iteration_steps
+    from pump.sim.floor import Touch, floor_seconds, least_traffic
+    from pump.sim.touches import touches
+
+    used = touches(program, len(program.steps) - iteration_steps(program))
+    if keeping:
+        used = [Touch((), (*t.reads, *t.updates, *t.overwrites), ()) for t in used]
+    least = least_traffic(used, 2, memory_bytes)
+    return floor_seconds(2 * compute_seconds, least, 23e9) / (2 * compute_seconds)
+
+
+# ---- the virtual GPU -----------------------------------------------------------------
+
+
+def agreement(options: Options) -> Iterator[Row]:
+    sys.path.insert(0, str(ROOT / "examples"))
+    import host_build
+    import suite_virtual as virtual
+
+    try:
+        kernels = host_build.build()
+    except host_build.BuildError as error:
+        raise UnavailableError(str(error)) from None
+    with tempfile.TemporaryDirectory() as work:
+        folder = Path(work)
+        runs = min(options.pairs, RUNS_MOST)
+        bench = virtual.Bench(options, PROFILE, kernels, folder)
+        for example in (virtual.sweeping(options.quick), virtual.training(options.quick)):
+            recording = record(options, example, kernels, folder)
+            for ratio in (1.5,) if options.quick else virtual.quickstart.RATIOS:
+                for policy in ("naive", "window"):
+                    yield agrees(bench, example, recording, ratio, policy, runs=runs)
+
+
+def record(options: Options, example: Example, kernels: Path, folder: Path) -> Path:
+    """A recording of the example on a GPU that holds all of it."""
+    file = folder / f"{example.name}.trace"
+    command = [options.tools.pump_run, "--record", str(file), "--virtual", PROFILE]
+    settings = {"mode": "timing", "memory": "12GiB", **example.settings}
+    for key, value in settings.items():
+        command += ["--virtual-set", f"{key}={value}"]
+    script = str(ROOT / "examples" / example.words[0])
+    command += ["--", options.tools.python, script, *example.words[1:], "--no-hash"]
+    child(command, {"PUMP_VIRTUAL_KERNELS": str(kernels)})
+    for _ in range(100):  # its writer ends a moment later
+        if file.exists() and settled(file):
+            return file
+        time.sleep(0.1)
+    raise MeasurementError(f"the recording of {example.name} was not written")
+
+
+def settled(file: Path) -> bool:
+    from pump.trace.info import settled
+
+    with file.open("rb") as stream:
+        return settled(stream)
+
+
+def agrees(
+    bench: Any, example: Example, recording: Path, ratio: float, policy: str, *, runs: int
+) -> Row:
+    from pump import profiles
+    from pump.sim import contenders
+    from pump.sim import recording as reading
+    from pump.sim.simulation import Machine
+
+    virtual = min(bench.run(example, policy, ratio).seconds for _ in range(runs))
+    program = reading.program(recording.read_bytes(), recording.name)
+    profile = profiles.load(PROFILE).changed(example.settings)
+    machine = Machine(profile, example.memory_bytes(ratio))
+    outcome = contenders.simulate(contenders.by_name(policy), program, machine)
+    simulated = timed_seconds(outcome.syncs_seconds)
+    return Row(
+        f"sim.agrees.{example.name}.{policy}",
+        virtual / simulated,
+        "x",
+        "simulated",
+        oversubscription=ratio,
+        virtual_seconds=virtual,
+        simulated_seconds=simulated,
+        mode="timing",
+        profile=profile.name,
+        profile_hash=profile.hash(),
+    )
+
+
+def timed_seconds(syncs_seconds: list[float]) -> float:
+    """The longest stretch between two waits: the timed iterations of an example."""
+    return max(b - a for a, b in pairwise(syncs_seconds))
+
+
+# ---- its own speed ---------------------------------------------------------------------
+
+
+def speed(quick: bool) -> Iterator[Row]:
+    from pump import profiles
+    from pump.sim import contenders, tensors
+    from pump.sim.simulation import Machine
+
+    (trace, *_) = traces(DATA)
+    program = tensors.program(trace, "caching", 1 if quick else 5)
+    machine = Machine(profiles.load(PROFILE), int(program.peak_bytes / 1.5))
+    for name in ("naive", "window"):
+        began = time.process_time()
+        outcome = contenders.simulate(contenders.by_name(name), program, machine)
+        spent = time.process_time() - began
+        yield Row(
+            "sim.us_per_operation",
+            spent / outcome.operations * 1e6,
+            "us",
+            case=name,
+            ticks_per_operation=outcome.ticks / outcome.operations,
+        )

@@ -1,0 +1,1 @@
+"""The simulator: a program, pump and a GPU on a virtual clock. docs/simulator.md."""

@@ -1,0 +1,118 @@
+"""What can be simulated by name: pump's policies and what they are compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from pump.policy import POLICIES
+from pump.policy.base import Policy
+from pump.sim.baselines import Correlation, Perfect, Unbounded
+from pump.sim.greedy import Greedy
+from pump.sim.program import Program, ProgramError
+from pump.sim.simulation import RESERVE_PERCENT, Foresight, Machine, Outcome, run
+
+
+@dataclass(frozen=True)
+class Contender:
+    """One way of managing memory.
+
+    text: for people. policy: None: the driver alone. discard: it knows what is dead and
+    throws it away. ahead: launches that may wait; None: the program's. foresight(program):
+    what it knows beyond that.
+    """
+
+    name: str
+    text: str
+    policy: Callable[[Program, Machine], Policy] | None
+    discard: bool = False
+    ahead: int | None = None
+    foresight: Callable[[Program], Foresight] | None = None
+    takes_all: bool = False
+    """It keeps to the GPU's whole memory, without pump's reserve."""
+
+
+def iteration_steps(program: Program) -> int:
+    """Steps of one iteration of a replay; of a recording those behind its start."""
+    facts = program.facts
+    return int(facts.get("steps_per_iteration", facts.get("steady_steps", len(program.steps))))
+
+
+def _second_iteration(program: Program) -> int:
+    count = int(program.facts.get("iterations", 1))
+    return len(program.steps) - iteration_steps(program) * max(1, count - 1)
+
+
+def _chain(program: Program) -> Foresight:
+    return Foresight(Correlation.CHAIN, _second_iteration(program), run=True)
+
+
+def _everything(program: Program) -> Foresight:
+    return Foresight(2 * iteration_steps(program))
+
+
+def _plain(kind: Callable[[], Policy]) -> Callable[[Program, Machine], Policy]:
+    return lambda _program, _machine: kind()
+
+
+def _greedy(program: Program, machine: Machine) -> Policy:
+    values = machine.profile.values
+    rates = values["link.prefetch_h2d_gbps"], values["link.copy_d2h_gbps"]
+    budget_bytes = machine.memory_bytes // 100 * (100 - RESERVE_PERCENT)
+    return Greedy(program, budget_bytes, *(float(rate) for rate in rates))
+
+
+_BASELINES = (
+    Contender("naive", "Unified Memory, the driver alone", None),
+    Contender("naive+discard", "and freed memory discarded at once", None, discard=True),
+    Contender(
+        "unbounded",
+        "prefetch all that was issued, evict nothing",
+        _plain(Unbounded),
+        takes_all=True,
+    ),
+    Contender(
+        "correlation",
+        "DeepUM-like: learned chain of kernels, unpredicted blocks evicted first",
+        _plain(Correlation),
+        foresight=_chain,
+    ),
+    Contender(
+        "perfect", "the window with two iterations known", _plain(Perfect), foresight=_everything
+    ),
+    Contender("g10", "G10's greedy schedule of one iteration", _greedy, discard=True),
+)
+
+CONTENDERS: dict[str, Contender] = {
+    contender.name: contender
+    for contender in (
+        *_BASELINES,
+        *(Contender(name, "as in pump-run", _plain(kind)) for name, kind in POLICIES.items()),
+    )
+}
+"""By the names of `pump simulate --policy`."""
+
+
+def by_name(name: str) -> Contender:
+    """A contender; a name with +discard is the same with dead memory discarded.
+
+    Raises ProgramError that lists the known names.
+    """
+    found = CONTENDERS.get(name) or CONTENDERS.get(name.removesuffix("+discard"))
+    if found is None:
+        raise ProgramError(f"unknown policy '{name}'; known: {', '.join(CONTENDERS)}")
+    return found if found.name == name else replace(found, name=name, discard=True)
+
+
+def simulate(contender: Contender, program: Program, machine: Machine) -> Outcome:
+    """Runs the contender. `program` has to be the one with discards where it wants them."""
+    if contender.ahead is not None:
+        machine = replace(machine, queue_operations=contender.ahead)
+    outcome = run(
+        program,
+        machine,
+        None if contender.policy is None else contender.policy(program, machine),
+        foresight=contender.foresight(program) if contender.foresight else None,
+        reserve=not contender.takes_all,
+    )
+    return replace(outcome, policy=contender.name)

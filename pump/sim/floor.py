@@ -1,0 +1,194 @@
+"""The floor: what a stretch of operations must cost at least on a GPU of a given memory. Pure.
+
+DESIGN
+  Whoever moves the memory, however clever: the kernels take their time, and a
+  block that is not resident when an operation uses it must have come over the
+  link. So  floor = max(compute, least bytes to the GPU / link bandwidth).
+
+  Least bytes is Belady's bound for blocks of 2 MiB: a block that has to go is the
+  one whose contents are needed latest, known in advance. Contents that will be
+  overwritten before they are read are worth nothing: they leave and return for
+  free (nobody has to copy what is dead). What is resident at the start may be
+  chosen freely, so a stretch of iterations out of a long run is bounded too. Under
+  these rules dropping the furthest need is optimal, so the bound holds for every
+  policy.
+
+  Bytes to the host on that schedule are given for comparison. They are never
+  more than those to the GPU: only what is needed again is written back.
+
+  Unified Memory knows no clean block: what came back has left with a copy before, but
+  for the first time in the stretch. Those bytes share the link with the ones that
+  come, at the duplex rate (Rates).
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from pump.model.bounds import BLOCK_BYTES
+
+
+@dataclass(frozen=True)
+class Touch:
+    """Blocks an operation uses: to read, to read and write, to write without reading."""
+
+    reads: tuple[int, ...]
+    updates: tuple[int, ...]
+    overwrites: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Bytes moved to the GPU and to the host; of the former those of blocks that came for the
+    first time in the stretch."""
+
+    h2d_bytes: int
+    d2h_bytes: int
+    first_bytes: int = 0
+
+
+def may_appear(blocks: Iterable[int]) -> list[Touch]:
+    """What is certain of an operation that might write these blocks, or some, or none.
+
+    Their contents may be new and lie on the GPU without a transfer; nothing had to be there,
+    not even all of them together. So each is overwritten in an operation of its own.
+    """
+    return [Touch((), (), (block,)) for block in blocks]
+
+
+def least_traffic(operations: Sequence[Touch], repeats: int, memory_bytes: int) -> Traffic:
+    """Least bytes to the GPU for `repeats` iterations, and those to the host beside them."""
+    capacity = memory_bytes // BLOCK_BYTES
+    sequence = list(operations) * repeats
+    needs, first_needs = _next_needs(sequence)
+    # What is needed first fills the memory at the start.
+    order = sorted((need, block) for block, need in first_needs.items() if need < len(sequence))
+    resident = {block: need for need, block in order[:capacity]}  # block -> who needs its contents
+    queue = [(-need, block) for block, need in resident.items()]  # the furthest need first
+    heapq.heapify(queue)
+    dirty = set(resident)  # the host's copy is not the newest
+    never_there = set(first_needs) - dirty
+    h2d = d2h = first = 0
+    for now, touch in enumerate(sequence):
+        used = (*touch.reads, *touch.updates, *touch.overwrites)
+        own = frozenset(used)
+        came = [block for block in (*touch.reads, *touch.updates) if block not in resident]
+        h2d += len(came)
+        first += len(never_there.intersection(came))
+        never_there.difference_update(used)
+        dirty.update(touch.updates, touch.overwrites)
+        for block, need in zip(used, needs[now], strict=True):
+            resident[block] = need
+            heapq.heappush(queue, (-need, block))
+        kept = []  # an operation's own blocks stay while it runs, if they fit at all
+        while len(resident) > capacity:
+            furthest, block = heapq.heappop(queue)
+            if resident.get(block) != -furthest:
+                continue  # an entry from before the block's newest use
+            if block in own and len(used) <= capacity:
+                kept.append((furthest, block))
+                continue
+            del resident[block]
+            d2h += block in dirty and -furthest < len(sequence)
+            dirty.discard(block)
+        for entry in kept:
+            heapq.heappush(queue, entry)
+    return Traffic(h2d * BLOCK_BYTES, d2h * BLOCK_BYTES, first * BLOCK_BYTES)
+
+
+def _next_needs(sequence: Sequence[Touch]) -> tuple[list[list[int]], dict[int, int]]:
+    """Who needs a block's contents next: after each use of an operation; at the start.
+
+    len(sequence) where nobody does, because they are overwritten first or never used.
+    """
+    never = len(sequence)
+    upcoming: dict[int, int] = {}
+    needs: list[list[int]] = [[] for _ in sequence]
+    for now in range(len(sequence) - 1, -1, -1):
+        touch = sequence[now]
+        used = (*touch.reads, *touch.updates, *touch.overwrites)
+        needs[now] = [upcoming.get(block, never) for block in used]
+        for block in (*touch.reads, *touch.updates):
+            upcoming[block] = now
+        for block in touch.overwrites:
+            upcoming[block] = never
+    return needs, upcoming
+
+
+def floor_seconds(compute_seconds: float, traffic: Traffic, link_bytes_per_second: float) -> float:
+    """max(compute, bytes over the link) for the stretch that both describe."""
+    return max(compute_seconds, traffic.h2d_bytes / link_bytes_per_second)
+
+
+# ---- Unified Memory ------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Rates:
+    """What a machine moves. Bytes per nanosecond; work of the CPU in ns for each block."""
+
+    h2d: float
+    d2h: float
+    duplex: float
+    cpu_in_ns: float
+    cpu_out_ns: float
+    threads: int
+
+    @staticmethod
+    def of(values: Mapping[str, object], threads: int) -> Rates:
+        """From a device profile's values (pump/profiles)."""
+
+        def number(key: str) -> float:
+            value = values[key]
+            assert isinstance(value, (int, float))
+            return float(value)
+
+        return Rates(
+            max(number("link.prefetch_h2d_gbps"), number("link.demand_gbps")),
+            number("link.copy_d2h_gbps"),
+            number("link.duplex_factor"),
+            # A prefetch's one pass, or a fault; whichever the driver does cheaper.
+            1000 * min(number("uvm.prefetch_block_us"), number("uvm.fault_block_us")),
+            # The driver's own eviction, or a prefetch to the CPU and its page tables.
+            1000
+            * min(
+                number("uvm.evict_us"),
+                number("uvm.prefetch_block_us") + 512 * number("uvm.cpu_pte_us"),
+            ),
+            threads,
+        )
+
+
+@dataclass(frozen=True)
+class Floor:
+    """Seconds for the stretch, each a bound of its own."""
+
+    compute: float
+    link: float
+    cpu: float
+
+    @property
+    def seconds(self) -> float:
+        return max(self.compute, self.link, self.cpu)
+
+
+def floor_of(compute_seconds: float, traffic: Traffic, rates: Rates) -> Floor:
+    """The floor on Unified Memory: compute, link in both directions, the CPU's part."""
+    back = max(0, traffic.h2d_bytes - traffic.first_bytes)
+    return Floor(
+        compute_seconds,
+        _link_seconds(traffic.h2d_bytes, back, rates),
+        (traffic.h2d_bytes * rates.cpu_in_ns + back * rates.cpu_out_ns)
+        / (BLOCK_BYTES * rates.threads * 1e9),
+    )
+
+
+def _link_seconds(h2d_bytes: int, d2h_bytes: int, rates: Rates) -> float:
+    """Both directions at once where both have something, each slowed; the rest alone."""
+    there, back = h2d_bytes / rates.h2d, d2h_bytes / rates.d2h
+    together = min(there, back)
+    # One behind the other would be faster where both at once do not reach one's rate.
+    shared = min(together / rates.duplex, 2 * together)
+    return (shared + max(there, back) - together) / 1e9

@@ -1,0 +1,270 @@
+"""G10's greedy schedule of one iteration, carried out by pump's executors.
+
+After G10 (MICRO 2023). Candidates are the times between two uses of a span, the iteration's
+wrap-around included, in which its contents are needed again. Benefit: bytes times the
+kernel time in there during which more lives than fits. The best goes first; its eviction
+is booked on the link right behind the use, its prefetch as late as the link lets it; taken
+only if the one ends before the other begins. Then prefetches are pulled earlier, kernel by
+kernel, while they fit. Dead memory is the allocator's discards' to free; room for what is
+written anew is made AHEAD of it. Unlike G10: one line (LINE of the memory) instead of
+two, no flash in the plan, kernels' times without stalls.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pump.model.bounds import BLOCK_BYTES
+from pump.model.view import NO_BLOCKS, Blocks, Decision, View
+from pump.sim import program as form
+from pump.sim.program import Program, ProgramError
+
+LINE: Final = 0.99
+"""Of the memory that the plan may fill."""
+
+DEAD_KERNELS: Final = 4
+"""What is dead for longer is given room again AHEAD kernels before its use."""
+AHEAD: Final = 4
+
+Numbers = NDArray[np.float64]
+Span = tuple[int, int, int]
+
+
+@dataclass
+class Period:
+    """A span's idle time: behind kernel `begin`, before kernel `end` (of the next iteration
+    when that is not behind `begin`, counted on)."""
+
+    span: Span
+    begin: int
+    end: int
+    leaves: int = 0
+    """Planned: it is gone from this kernel on, and comes from that one on."""
+    comes: int = 0
+
+    @property
+    def length_bytes(self) -> int:
+        return self.span[2]
+
+
+@dataclass(frozen=True)
+class Iteration:
+    """Kernels of one iteration. `first_step` of the program, and where its kernels stand."""
+
+    first_step: int
+    steps: int
+    kernel_steps: list[int]
+    seconds: Numbers
+    live_bytes: Numbers
+    periods: list[Period]
+    dead: list[tuple[int, int]]
+    """Blocks whose contents nobody needs for a while, and the kernel that writes them again."""
+
+
+def iteration_of(program: Program) -> Iteration:
+    """The iteration that the program replays. Raises ProgramError when it has none."""
+    if "steps_per_iteration" not in program.facts:
+        raise ProgramError(f"{program.name}: no iteration is known to plan for")
+    steps = int(program.facts["steps_per_iteration"])
+    first = len(program.steps) - steps * int(program.facts["iterations"])
+    rows = program.steps[first : first + steps].tolist()
+    kernel_steps = [i for i, row in enumerate(rows) if row[3]]
+    uses = program.uses.tolist()
+    used: dict[Span, list[tuple[int, bool]]] = {}
+    for kernel, i in enumerate(kernel_steps):
+        for offset, length, index, access in uses[rows[i][6] : rows[i][6] + rows[i][7]]:
+            needs = access != form.OVERWRITE
+            used.setdefault((index, offset, length), []).append((kernel, needs))
+    count = len(kernel_steps)
+    live = np.zeros(count)
+    periods = []
+    for span, places in used.items():
+        following = [*places[1:], (places[0][0] + count, places[0][1])]
+        for (kernel, _), (after, needs) in zip(places, following, strict=True):
+            live[kernel] += span[2]
+            if needs and after - kernel > 1:
+                periods.append(Period(span, kernel, after))
+                _add(live, kernel + 1, after, span[2])
+    seconds = np.array([rows[i][1] / 1e9 for i in kernel_steps])
+    dead = _dead_blocks(program, used, count)
+    return Iteration(first, steps, kernel_steps, seconds, live, periods, dead)
+
+
+def _dead_blocks(
+    program: Program, used: dict[Span, list[tuple[int, bool]]], count: int
+) -> list[tuple[int, int]]:
+    firsts = program.ranges["first_block"].tolist()
+    by_block: dict[int, dict[int, bool]] = {}
+    for (index, offset, length), places in used.items():
+        begin = firsts[index] + offset // BLOCK_BYTES
+        end = firsts[index] - (-(offset + length) // BLOCK_BYTES)
+        for block in range(begin, end):
+            uses = by_block.setdefault(block, {})
+            for kernel, needs in places:
+                uses[kernel] = uses.get(kernel, False) or needs
+    found = []
+    for block, uses in by_block.items():
+        kernels = sorted(uses)
+        for kernel, after in zip(kernels, [*kernels[1:], kernels[0] + count], strict=True):
+            if not uses[after % count] and after - kernel > DEAD_KERNELS:
+                found.append((block, after))
+    return found
+
+
+def _add(line: Numbers, begin: int, end: int, amount: float) -> None:
+    """To kernels [begin, end), counted on into the next iteration."""
+    count = len(line)
+    inside = min(end, count)
+    line[min(begin, count) : inside] += amount
+    if end > count:
+        line[max(begin - count, 0) : end - count] += amount
+
+
+def schedule(iteration: Iteration, memory_bytes: int, in_gbps: float, out_gbps: float,
+             ) -> list[Period]:  # fmt: skip
+    """The periods to evict in, with their times."""
+    limit = memory_bytes * LINE
+    live = iteration.live_bytes.copy()
+    in_left, out_left = (iteration.seconds * gbps * 1e9 for gbps in (in_gbps, out_gbps))
+    open_ = list(iteration.periods)
+    sizes = np.array([period.length_bytes for period in open_], np.float64)
+    begins = np.array([period.begin + 1 for period in open_])
+    ends = np.array([period.end for period in open_])
+    clock = _sums(iteration.seconds)
+    idle = (clock[ends] - clock[begins]) * sizes
+    usable = np.ones(len(open_), np.bool_)
+    taken = []
+    while usable.any() and (live > limit).any():
+        crowded = _sums(np.where(live > limit, iteration.seconds, 0))
+        benefit = np.where(usable, (crowded[ends] - crowded[begins]) * sizes, 0)
+        best = benefit.max()
+        if best <= 0:
+            break
+        ties = np.flatnonzero(benefit >= best)
+        chosen = int(ties[np.argmax(idle[ties])])
+        usable[chosen] = False
+        period = open_[chosen]
+        if not _book(period, in_left, out_left):
+            continue
+        _add(live, period.leaves, period.comes, -period.length_bytes)
+        taken.append(period)
+    for period in sorted(taken, key=lambda p: p.comes):
+        _pull(period, live, limit)
+    return taken
+
+
+def _sums(values: Numbers) -> Numbers:
+    """Prefix sums over two iterations."""
+    return np.concatenate(([0.0], np.cumsum(np.tile(values, 2))))
+
+
+def _book(period: Period, in_left: Numbers, out_left: Numbers) -> bool:
+    """Books both ways on the link, or nothing."""
+    count = len(in_left)
+    out = _take(out_left, range(period.begin + 1, period.end), period.length_bytes)
+    if out is None:
+        return False
+    back = _take(in_left, range(period.end - 1, period.begin, -1), period.length_bytes)
+    leaves, comes = max(out) + 1, min(back or {period.begin: 0.0})
+    if back is None or comes < leaves:
+        return False
+    for left, parts in ((out_left, out), (in_left, back)):
+        for kernel, amount in parts.items():
+            left[kernel % count] -= amount
+    period.leaves, period.comes = leaves, comes
+    return True
+
+
+def _take(left: Numbers, kernels: range, need: float) -> dict[int, float] | None:
+    """What each kernel's time carries of `need`, in this order; None if not all."""
+    found: dict[int, float] = {}
+    for kernel in kernels:
+        amount = min(need, left[kernel % len(left)])
+        if amount > 0:
+            found[kernel] = amount
+            need -= amount
+        if need <= 0:
+            return found
+    return None
+
+
+def _pull(period: Period, live: Numbers, limit: float) -> None:
+    while period.comes > period.leaves:
+        before = (period.comes - 1) % len(live)
+        if live[before] + period.length_bytes > limit:
+            return
+        live[before] += period.length_bytes
+        period.comes -= 1
+
+
+class Greedy:
+    """Sends what the schedule says when the kernel's turn has come; the rest is faults'."""
+
+    name: ClassVar[str] = "g10"
+    prefetches: ClassVar[bool] = True
+
+    def __init__(self, program: Program, memory_bytes: int, in_gbps: float, out_gbps: float):
+        self._iteration = iteration_of(program)
+        self._firsts = program.ranges["first_block"].tolist()
+        periods = schedule(self._iteration, memory_bytes, in_gbps, out_gbps)
+        self.planned_bytes = sum(period.length_bytes for period in periods)
+        count = len(self._iteration.kernel_steps)
+        self._turns: list[list[tuple[bool, Blocks]]] = [[] for _ in range(count)]
+        for period in periods:
+            blocks = self._blocks(period.span)
+            self._turns[(period.begin + 1) % count].append((False, blocks))
+            self._turns[period.comes % count].append((True, blocks))
+        coming: list[list[int]] = [[] for _ in range(count)]
+        for block, end in self._iteration.dead:
+            coming[(end - AHEAD) % count].append(block)
+        for turn, chosen in enumerate(coming):
+            if chosen:
+                self._turns[turn].append((True, np.array(sorted(chosen), np.int64)))
+        self._seen = -1
+        self._waiting: dict[bool, deque[Blocks]] = {True: deque(), False: deque()}
+
+    def _blocks(self, span: Span) -> Blocks:
+        """Blocks that lie wholly inside: those at its border belong to others as well."""
+        index, offset, length = span
+        first, end = -(-offset // BLOCK_BYTES), -(-(offset + length) // BLOCK_BYTES)
+        if (offset + length) % BLOCK_BYTES and offset:
+            end -= 1
+        return np.arange(self._firsts[index] + first, self._firsts[index] + end)
+
+    def at(self, step: int) -> None:
+        """All steps before that one have run."""
+        inside = step - self._iteration.first_step
+        if inside < 0:
+            return
+        round_, place = divmod(inside, self._iteration.steps)
+        kernel = int(np.searchsorted(self._iteration.kernel_steps, place))
+        count = len(self._turns)
+        now = round_ * count + min(kernel, count - 1)
+        for turn in range(self._seen + 1, now + 1):
+            for to_gpu, blocks in self._turns[turn % count]:
+                self._waiting[to_gpu].append(blocks)
+        self._seen = max(self._seen, now)
+
+    def decide(self, view: View) -> Decision:
+        """Return what is due, as far as it may be sent. Room is the schedule's business, and
+        the driver's, which takes discarded memory first."""
+        to_gpu = self._due(True, view.to_gpu_credit)
+        return Decision(to_gpu, self._due(False, view.to_host_credit))
+
+    def _due(self, to_gpu: bool, most: int) -> Blocks:
+        found, waiting = [], self._waiting[to_gpu]
+        while waiting and most > 0:
+            blocks = waiting[0][:most]
+            rest = waiting[0][len(blocks) :]
+            if len(rest):
+                waiting[0] = rest
+            else:
+                waiting.popleft()
+            found.append(blocks)
+            most -= len(blocks)
+        return np.concatenate(found) if found else NO_BLOCKS

@@ -1,0 +1,23 @@
+"""The simulator's C part (`shim/core/sim.h`, `gpu_engine.h`) for Python.
+
+Importing this module loads libpump_core.so, as pump/wire/abi.py does.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import cffi
+
+from pump.paths import library
+from pump.wire import abi
+
+HEADERS = ("uvm_profile.h", "gpu_engine.h", "sim.h")
+
+# Constants of one header mean something else in no other; each keeps its own file.
+ffi: Any = cffi.FFI()
+ffi.include(abi.ffi)
+for _name in HEADERS:
+    ffi.cdef(abi.contract(Path(library(f"include/{_name}"))))
+lib: Any = ffi.dlopen(library("libpump_core.so"))

@@ -1,0 +1,197 @@
+"""Programs from pump's own recordings (docs/trace-format.md).
+
+How long an operation ran is not in there; it is estimated from markers, by kind
+(pump/trace/estimate.py). Host time is the time between two issues, or from the end of a
+wait to the next issue; while the launch queue was full it contains that wait, too: an
+upper bound that is cut at HOST_NS_MOST where no wait was recorded.
+"""
+
+from __future__ import annotations
+
+import io
+from collections import Counter
+from typing import Any, Final
+
+import numpy as np
+
+from pump.model.bounds import BLOCK_BYTES
+from pump.sim import program as form
+from pump.sim.program import Builder, Program, ProgramError, Use
+from pump.trace import format as trace
+from pump.trace import records as rec
+from pump.trace.info import Summary
+from pump.trace.reader import Reader
+
+KINDS: Final = {
+    trace.KERNEL: form.KERNEL,
+    trace.COPY: form.COPY_LOCAL,
+    trace.MEMSET: form.MEMSET,
+}
+_ACCESS_UNKNOWN: Final = 0
+
+
+def is_recording(data: bytes) -> bool:
+    """Whether the file begins as a recording does."""
+    return data[: len(trace.MAGIC)] == trace.MAGIC
+
+
+def program(data: bytes, source: str) -> Program:
+    """The recording as a program. Raises ProgramError that names `source`."""
+    try:
+        return _Taker(data, source).program()
+    except trace.TraceError as error:
+        raise ProgramError(f"{source}: {error}") from None
+
+
+class _Taker:
+    """Takes a recording twice: for the durations, and row by row."""
+
+    def __init__(self, data: bytes, source: str) -> None:
+        self._source = source
+        summary = Summary(Reader(io.BytesIO(data)).header)
+        for columns in Reader(io.BytesIO(data)).chunks():
+            summary.add(columns)
+        self._names = summary.names
+        self._each_ns = _durations(summary)
+        self._header = summary.header
+        self._builder = Builder()
+        self._live: dict[tuple[int, int], int] = {}
+        self._rows: list[rec.RangeRow] = []
+        self._streams: dict[int, int] = {}
+        self._bytes = self._peak = 0
+        self._clock_ns: int | None = None
+        """When the program's thread was free to go on."""
+        self.skipped: Counter[str] = Counter()
+        self._take(data)
+
+    def _take(self, data: bytes) -> None:
+        for record in Reader(io.BytesIO(data)).records():
+            match record:
+                case rec.Operation():
+                    self._operation(record)
+                case rec.RangeRow():
+                    self._range(record)
+                case rec.Sync():
+                    self._sync(record)
+                case rec.Lost():
+                    self.skipped["lost"] += record.events
+
+    def _host_ns(self, time_ns: int) -> int:
+        before = time_ns if self._clock_ns is None else self._clock_ns
+        self._clock_ns = max(before, time_ns)
+        return max(0, time_ns - before)
+
+    def _operation(self, record: rec.Operation) -> None:
+        if record.kind not in KINDS:
+            return
+        uses: list[Use] = []
+        for extent in record.extents:
+            index = self._live.get((extent.slot, extent.generation))
+            if index is None or extent.length_bytes == 0:
+                continue
+            room = self._rows[index].length_bytes - extent.offset_bytes
+            if room <= 0:
+                continue
+            access = extent.access if extent.access != _ACCESS_UNKNOWN else form.WRITE
+            uses.append((index, extent.offset_bytes, min(room, extent.length_bytes), access))
+        name = self._names.get(record.function, f"function {record.function:#x}")
+        key = name if record.kind == trace.KERNEL else f"({_WORDS[record.kind]})"
+        self._builder.operation(
+            KINDS[record.kind],
+            uses,
+            duration_ns=self._each_ns.get(key, 0),
+            host_ns=self._host_ns(record.time_ns),
+            stream=self._streams.setdefault(record.stream, len(self._streams)),
+        )
+
+    def _range(self, record: rec.RangeRow) -> None:
+        key = record.slot, record.generation
+        if record.kind == trace.FREE:
+            index = self._live.pop(key, None)
+            if index is not None:
+                self._builder.free(index, self._host_ns(record.time_ns))
+                self._bytes -= self._rows[index].length_bytes
+            return
+        if key in self._live:
+            return
+        self._live[key] = len(self._rows)
+        self._rows.append(record)
+        self._builder.alloc(self._live[key], self._host_ns(record.time_ns))
+        self._bytes += record.length_bytes
+        self._peak = max(self._peak, self._bytes)
+
+    def _sync(self, record: rec.Sync) -> None:
+        begin_ns = record.begin_ns or record.end_ns
+        host_ns = self._host_ns(begin_ns)
+        self._clock_ns = max(self._clock_ns or 0, record.end_ns)
+        self._builder.sync(host_ns=host_ns)
+
+    def program(self) -> Program:
+        """Raises ProgramError where nothing can be simulated."""
+        if not self._rows or not len(self._builder):
+            raise ProgramError(f"{self._source}: no operation and no range was recorded")
+        steps, uses = self._builder.tables()
+        steps["mark"][-1] = 1
+        begin = _warm(steps)
+        if begin is not None:
+            steps["mark"][begin] = 1
+        ranges, blocks = _places(self._rows)
+        facts: dict[str, Any] = {
+            "recorded_policy": self._header.get("policy"),
+            "durations": "estimated from markers",
+            "events_lost": self.skipped["lost"],
+        }
+        if begin is not None:
+            facts["steady_steps"] = len(steps) - begin - 1
+        return Program(
+            self._source, steps, uses, ranges, blocks, max(1, len(self._streams)),
+            self._peak, facts,
+        )  # fmt: skip
+
+
+WARM_SHARE: Final = 0.1
+"""Of the operations: the start of the program, and what is allocated there for the first time."""
+
+
+def _warm(steps: form.Table) -> int | None:
+    """The wait behind which the program is warm: the first one with WARM_SHARE before it, if
+    half of the operations still come."""
+    done = np.cumsum(steps["seq"] != 0) / max(1, np.count_nonzero(steps["seq"]))
+    waits = (steps["kind"] == form.SYNC) & (steps["stream"] == form.ALL_STREAMS)
+    found = np.flatnonzero(waits & (done >= WARM_SHARE) & (done <= 0.5))
+    return int(found[0]) if len(found) else None
+
+
+_WORDS: Final = {trace.COPY: "copies", trace.MEMSET: "memsets"}
+
+
+def _durations(summary: Summary) -> dict[str, int]:
+    """Nanoseconds of one operation, by name."""
+    whole = summary.estimate.seconds()
+    counts: dict[str, int] = dict(summary.kernels)
+    for kind, word in _WORDS.items():
+        counts[f"({word})"] = summary.kinds[kind]
+    return {
+        name: round(seconds / counts[name] * 1e9)
+        for name, seconds in whole.items()
+        if counts.get(name)
+    }
+
+
+def _places(rows: list[rec.RangeRow]) -> tuple[form.Table, int]:
+    """Ranges with blocks of their own: recorded addresses without the gaps between them."""
+    table = np.zeros(len(rows), form.RANGE)
+    first = np.array([row.base // BLOCK_BYTES for row in rows], np.int64)
+    last = np.array([-(-(row.base + row.length_bytes) // BLOCK_BYTES) for row in rows], np.int64)
+    order = np.argsort(first, kind="stable")
+    moved, end, shift = np.zeros(len(rows), np.int64), 0, 0
+    for i in order.tolist():
+        if first[i] >= end + shift:
+            shift = int(first[i]) - end
+        moved[i] = first[i] - shift
+        end = max(end, int(last[i]) - shift)
+    table["first_block"] = moved
+    table["length_bytes"] = (last - first) * BLOCK_BYTES
+    table["slot"] = [row.slot for row in rows]
+    table["generation"] = [row.generation for row in rows]
+    return table, int(end)

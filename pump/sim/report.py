@@ -1,0 +1,200 @@
+"""What a simulation found, as JSON can carry it and as people read it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from pump.model.bounds import BLOCK_BYTES
+from pump.sim.contenders import Contender, iteration_steps, simulate
+from pump.sim.floor import Floor, Rates, floor_of, least_traffic
+from pump.sim.program import Program, ProgramError
+from pump.sim.simulation import Machine, Outcome, Stretch, run
+from pump.sim.touches import touches
+
+GIB: Final = 1 << 30
+FLOOR_REPEATS: Final = 2
+MIGRATION_THREADS: Final = 6
+"""Two to the GPU and four to the host at most: act_private.h."""
+
+Figures = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A program and a machine. `discarding`: the same with discards, where they are known."""
+
+    program: Program
+    machine: Machine
+    discarding: Program | None = None
+
+    def of(self, contender: Contender) -> Program | None:
+        """The program that the contender runs; None where it lacks what the contender knows."""
+        return self.discarding if contender.discard else self.program
+
+    def with_memory(self, memory_bytes: int) -> Case:
+        return replace(self, machine=replace(self.machine, memory_bytes=memory_bytes))
+
+
+def unlimited(case: Case) -> Outcome:
+    """The program alone on a GPU that holds all of it."""
+    memory_bytes = (case.program.blocks + 64) * BLOCK_BYTES
+    return run(case.program, replace(case.machine, memory_bytes=memory_bytes))
+
+
+def floor(case: Case) -> Floor:
+    """Of the steady iteration of a replay, or of a recording behind its start."""
+    program = case.program
+    count = iteration_steps(program)
+    first = len(program.steps) - count
+    used = touches(program, first)
+    repeats = FLOOR_REPEATS if "iterations" in program.facts else 1
+    traffic = least_traffic(used, repeats, case.machine.memory_bytes)
+    compute = float(program.steps["duration_ns"][first:].sum(dtype=float)) / 1e9
+    rates = Rates.of(case.machine.profile.values, MIGRATION_THREADS)
+    found = floor_of(compute * repeats, traffic, rates)
+    return Floor(found.compute / repeats, found.link / repeats, found.cpu / repeats)
+
+
+def figures(outcome: Outcome, unlimited_seconds: float, least: Floor) -> Figures:
+    """One contender's line. Times in seconds, of the steady iteration or of the whole."""
+    part: Stretch = outcome.steady
+    counters = part.counters
+    return {
+        "policy": outcome.policy,
+        "seconds": part.seconds,
+        "slowdown": part.seconds / unlimited_seconds,
+        "of_floor": least.seconds / part.seconds,
+        "h2d_bytes": part.h2d_bytes,
+        "d2h_bytes": part.d2h_bytes,
+        "faults": counters["fault_pages"],
+        "fault_batches": counters["fault_batches"],
+        "stall_seconds": {
+            "fault": counters["stall_fault_ns"] / 1e9,
+            "late_arrival": counters["stall_arrival_ns"] / 1e9,
+            "copy": counters["copy_stall_ns"] / 1e9,
+        },
+        "dropped_bytes": counters["dropped_bytes"],
+        "flash_read_bytes": counters["flash_read_bytes"],
+        "flash_write_bytes": counters["flash_write_bytes"],
+        "whole_run": {
+            "seconds": outcome.whole.seconds,
+            "operations": outcome.operations,
+            "ticks": outcome.ticks,
+            "launch_queue_wait_seconds": outcome.queue_wait_seconds,
+            "synchronisation_wait_seconds": outcome.sync_wait_seconds,
+            "driver_seconds_to_gpu": outcome.mover_seconds[0],
+            "driver_seconds_to_host": outcome.mover_seconds[1],
+            "refused_commands": outcome.refused,
+            "block_uses": outcome.tally,
+        },
+    }
+
+
+def compared(case: Case, contenders: Sequence[Contender]) -> Figures:
+    """All contenders on one case; those that cannot run on the program are named."""
+    base, least = unlimited(case), floor(case)
+    seconds = base.steady.seconds
+    rows, left_out = [], []
+    for contender in contenders:
+        program = case.of(contender)
+        if program is None:
+            left_out.append(contender.name)
+            continue
+        outcome = simulate(contender, program, case.machine)
+        rows.append({**figures(outcome, seconds, least), "text": contender.text})
+    if not rows:
+        names = ", ".join(left_out)
+        raise ProgramError(
+            f"{case.program.name}: {names} needs to know what is dead, which only JSON traces tell"
+        )
+    return {
+        **about(case),
+        "unlimited_seconds": seconds,
+        "floor": {
+            "seconds": least.seconds,
+            "compute_seconds": least.compute,
+            "link_seconds": least.link,
+            "cpu_seconds": least.cpu,
+        },
+        "policies": rows,
+        "left_out": left_out,
+    }
+
+
+def about(case: Case) -> Figures:
+    """What every figure of the case carries."""
+    program, machine = case.program, case.machine
+    return {
+        "trace": program.name,
+        **program.facts,
+        "simulated": True,
+        "operations": program.operations,
+        "peak_bytes": program.peak_bytes,
+        "gpu_memory_bytes": machine.memory_bytes,
+        "oversubscription": program.peak_bytes / machine.memory_bytes,
+        "queue_operations": machine.queue_operations,
+        "host_memory_bytes": machine.host.memory_bytes if machine.host else None,
+        "flash_gbps": machine.host.flash_gbps if machine.host else None,
+        "profile": machine.profile.name,
+        "profile_hash": machine.profile.hash(),
+    }
+
+
+# ---- text ------------------------------------------------------------------------
+
+
+def as_text(found: Figures) -> str:
+    """The report for people."""
+    least = found["floor"]
+    lines = [
+        *heading(found),
+        f"{'GPU memory':<12} {_gib(found['gpu_memory_bytes'])} "
+        f"({found['oversubscription']:.2f}x oversubscribed), profile {found['profile']} "
+        f"{found['profile_hash']}",
+        f"{'unlimited':<12} {found['unlimited_seconds']:.4f} s; floor {least['seconds']:.4f} s "
+        f"(compute {least['compute_seconds']:.4f}, link {least['link_seconds']:.4f}, "
+        f"CPU {least['cpu_seconds']:.4f})",
+        "",
+        f"{'policy':<16}{'time s':>9}{'slow-down':>11}{'floor':>7}{'to GPU':>11}{'to host':>11}"
+        f"{'faults':>10}{'stalled by faults, late, copies (s)':>38}",
+    ]
+    for row in found["policies"]:
+        stall = row["stall_seconds"]
+        stalls = f"{stall['fault']:.3f} {stall['late_arrival']:.3f} {stall['copy']:.3f}"
+        lines.append(
+            f"{row['policy']:<16}{row['seconds']:>9.4f}{row['slowdown']:>10.2f}x"
+            f"{row['of_floor']:>6.0%} {_gib(row['h2d_bytes']):>10} {_gib(row['d2h_bytes']):>10}"
+            f"{row['faults']:>10,}{stalls:>38}"
+        )
+    if found["flash_gbps"]:
+        lines.append(
+            f"host memory {_gib(found['host_memory_bytes'])}, flash read and written: "
+            + ", ".join(
+                f"{row['policy']} {_gib(row['flash_read_bytes'])} {_gib(row['flash_write_bytes'])}"
+                for row in found["policies"]
+            )
+        )
+    if found["left_out"]:
+        names = ", ".join(found["left_out"])
+        lines.append(f"left out, because a recording does not tell what they have to know: {names}")
+    return "\n".join(lines)
+
+
+def heading(found: Figures) -> list[str]:
+    """Which trace, and that it is simulated."""
+    mapping = found.get("mapping")
+    how = f", mapping {mapping}, {found['iterations']} iterations" if mapping else ""
+    what = "steady iteration" if mapping else "recording"
+    if found.get("steady_steps"):
+        what = "recording behind its first tenth"
+    return [
+        f"{'trace':<12} {found['trace']}: {found['operations']:,} operations, "
+        f"peak {_gib(found['peak_bytes'])}{how}",
+        f"{'figures':<12} simulated, of the {what}; nothing of it was measured",
+    ]
+
+
+def _gib(length_bytes: float) -> str:
+    return f"{length_bytes / GIB:.2f} GiB"

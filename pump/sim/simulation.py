@@ -1,0 +1,309 @@
+"""Runs a program under a policy on the modelled GPU, and says what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, Final
+
+import numpy as np
+
+from pump.model.bounds import BLOCK_BYTES
+from pump.model.client import TO_GPU, TO_HOST, ClientModel, DeviceFacts
+from pump.policy.base import Policy
+from pump.profiles import Profile
+from pump.sim.library import ffi, lib
+from pump.sim.program import Program, ProgramError
+
+RESERVE_PERCENT: Final = 3
+"""Of a GPU's free memory, left to others: `observe_device.c`."""
+
+RESULTS: Final = ("moved", "stale", "late", "dead", "invalid", "failed")
+
+
+class SimulationError(RuntimeError):
+    """The simulator came to a state that it should not."""
+
+
+@dataclass(frozen=True)
+class Daemon:
+    """How fast pump's own parts are, in microseconds.
+
+    Taken from `scripts/bench latency` and `policy`: a wake-up, a tick, what each operation
+    adds to one, a mover's wake-up; between two looks at markers (`act_marker.c`).
+    """
+
+    wake_us: float = 25.0
+    tick_us: float = 30.0
+    row_us: float = 4.0
+    mover_wake_us: float = 20.0
+    marker_poll_us: float = 60.0
+
+
+@dataclass(frozen=True)
+class Foresight:
+    """What a policy knows beyond what the program has issued.
+
+    operations: so many steps. from_step: once the program has come there. run: counted from
+    what has run, not from what was issued.
+    """
+
+    operations: int = 0
+    from_step: int = 0
+    run: bool = False
+
+
+@dataclass(frozen=True)
+class Host:
+    """A limit of host memory for what leaves the GPU, and flash behind it.
+
+    flash_gbps: reading and writing, 10^9 bytes a second; None: there is none, and a program
+    that needs more is refused.
+    """
+
+    memory_bytes: int
+    flash_gbps: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The GPU and the program's host. `queue_operations`: launches that may wait.
+
+    host: None: as much memory as anybody needs.
+    """
+
+    profile: Profile
+    memory_bytes: int
+    queue_operations: int = 1024
+    daemon: Daemon = field(default_factory=Daemon)
+    host: Host | None = None
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """What happened between two marks (or in the whole run)."""
+
+    seconds: float
+    counters: Mapping[str, int]
+
+    @property
+    def h2d_bytes(self) -> int:
+        names = ("demand", "prefetch", "copy", "remote")
+        return sum(self.counters[f"h2d_{name}_bytes"] for name in names)
+
+    @property
+    def d2h_bytes(self) -> int:
+        return sum(self.counters[f"d2h_{name}_bytes"] for name in ("evict", "prefetch", "copy"))
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """whole: of the run. stretches: between marks, so one for each iteration of a replay."""
+
+    policy: str
+    whole: Stretch
+    stretches: list[Stretch]
+    syncs_seconds: list[float]
+    operations: int
+    ticks: int
+    queue_wait_seconds: float
+    sync_wait_seconds: float
+    refused: dict[str, int]
+    mover_seconds: tuple[float, float]
+    tally: dict[str, int]
+
+    @property
+    def steady(self) -> Stretch:
+        """The last iteration of a replay, else all."""
+        return self.stretches[-1] if self.stretches else self.whole
+
+
+def run(
+    program: Program,
+    machine: Machine,
+    policy: Policy | None = None,
+    *,
+    budget_bytes: int | None = None,
+    foresight: Foresight | None = None,
+    reserve: bool = True,
+) -> Outcome:
+    """Simulate. Without a policy there is no pump: the driver's paging alone.
+
+    budget_bytes: of pump; by default what it takes on such a GPU, all of it without
+    `reserve`. Raises ProgramError for a
+    program that the GPU's model refuses, SimulationError for a fault of the simulator's own.
+    """
+    memory_bytes = machine.memory_bytes // BLOCK_BYTES * BLOCK_BYTES
+    if memory_bytes == 0:
+        raise ProgramError("the GPU's memory is less than one block of 2 MiB")
+    _check_host(program, machine.host)
+    most = memory_bytes - (memory_bytes // 100 * RESERVE_PERCENT if reserve else 0)
+    budget = most if budget_bytes is None else min(budget_bytes, most)
+    facts = DeviceFacts(budget // BLOCK_BYTES, memory_bytes // BLOCK_BYTES, budget < most, True)
+    simulation = _Simulation(program, machine, policy, facts, foresight or Foresight())
+    try:
+        simulation.go()
+        return simulation.outcome()
+    finally:
+        simulation.close()
+
+
+class _Simulation:
+    def __init__(
+        self,
+        program: Program,
+        machine: Machine,
+        policy: Policy | None,
+        facts: DeviceFacts,
+        foresight: Foresight,
+    ) -> None:
+        self.program, self.policy = program, policy
+        self.model: ClientModel | None = None
+        if policy is not None:
+            self.model = ClientModel(max(1 << 10, program.blocks))
+            self.model.set_device(0, facts)
+        raw_program = self._raw_program()
+        settings = _settings(machine, facts, foresight)
+        raw_model = ffi.NULL if self.model is None else self.model.raw
+        self.raw = lib.pump_sim_new(raw_program, settings, parsed(machine.profile), raw_model)
+        if self.raw == ffi.NULL:
+            raise ProgramError(f"{program.name}: the simulator cannot hold such a program")
+
+    def close(self) -> None:
+        lib.pump_sim_delete(self.raw)
+        self.raw = ffi.NULL
+
+    def _raw_program(self) -> Any:
+        program = self.program
+        raw = ffi.new("struct pump_sim_program *")
+        tables = {}
+        for name, what in (("steps", "step"), ("uses", "use"), ("ranges", "range")):
+            table = np.ascontiguousarray(getattr(program, name))
+            tables[name] = ffi.cast(f"struct pump_sim_{what} *", ffi.from_buffer(table))
+            setattr(self, f"_{name}", table)
+            setattr(raw, name, tables[name])
+            setattr(raw, f"{what}_count", len(table))
+        raw.blocks, raw.streams = program.blocks, program.streams
+        raw.uses_most = program.uses_most
+        return raw
+
+    def go(self) -> None:
+        sim, model, policy = self.raw, self.model, self.policy
+        step = lib.pump_sim_run
+        at = getattr(policy, "at", None)  # a schedule's: where the program is
+        word = step(sim)
+        if model is not None and policy is not None:
+            carry_out, from_buffer = lib.pump_sim_carry_out, ffi.from_buffer
+            while word == lib.PUMP_SIM_DECIDE:
+                if at is not None:
+                    at(lib.pump_sim_step_run(sim))
+                decision = policy.decide(model.view(0))
+                model.decided(0, decision)
+                for direction, blocks in ((TO_HOST, decision.to_host), (TO_GPU, decision.to_gpu)):
+                    if len(blocks):
+                        carry_out(sim, direction, from_buffer("int64_t[]", blocks), len(blocks))
+                word = step(sim)
+        if word == lib.PUMP_SIM_REFUSED:
+            failed = self.result().failed_step
+            raise ProgramError(f"{self.program.name}: step {failed} makes no sense to the GPU")
+        if word != lib.PUMP_SIM_DONE:
+            now = lib.pump_sim_step_now(sim)
+            raise SimulationError(f"{self.program.name}: nothing happens any more at step {now}")
+
+    def result(self) -> Any:
+        found = ffi.new("struct pump_sim_result *")
+        lib.pump_sim_result(self.raw, found)
+        return found
+
+    def outcome(self) -> Outcome:
+        result, marks = self.result(), self._marks()
+        stretches = [_between(*pair) for pair in pairwise(marks)]
+        count = lib.pump_sim_syncs(self.raw, ffi.NULL, 0)
+        times = np.zeros(max(count, 1), np.uint64)
+        lib.pump_sim_syncs(self.raw, ffi.from_buffer("uint64_t[]", times), count)
+        tally = {}
+        if self.model is not None:
+            raw = self.model.tally(0)
+            names = ("blocks", "hit", "late", "unseen", "no_room", "refreshed")
+            tally = {name: int(getattr(raw, name)) for name in names}
+        return Outcome(
+            policy="none" if self.policy is None else self.policy.name,
+            whole=_between(_nothing(), marks[-1]),
+            stretches=stretches,
+            syncs_seconds=[int(time) / 1e9 for time in times[:count]],
+            operations=result.operations,
+            ticks=result.ticks,
+            queue_wait_seconds=result.queue_wait_ns / 1e9,
+            sync_wait_seconds=result.sync_wait_ns / 1e9,
+            refused={name: result.refused[i] for i, name in enumerate(RESULTS) if i},
+            mover_seconds=(result.mover_ns[0] / 1e9, result.mover_ns[1] / 1e9),
+            tally=tally,
+        )
+
+    def _marks(self) -> list[tuple[int, dict[str, int]]]:
+        """The start, every mark; without marks the end."""
+        mark = ffi.new("struct pump_sim_mark *")
+        count = lib.pump_sim_mark(self.raw, 0, mark)
+        found = [_nothing()]
+        for i in range(count):
+            lib.pump_sim_mark(self.raw, i, mark)
+            found.append((int(mark.time_ns), _counters(mark.counters)))
+        return found
+
+
+_COUNTERS: Final = [name for name, _ in ffi.typeof("struct gpu_counters").fields]
+
+
+def _counters(raw: Any) -> dict[str, int]:
+    return {name: int(getattr(raw, name)) for name in _COUNTERS}
+
+
+def _nothing() -> tuple[int, dict[str, int]]:
+    return 0, dict.fromkeys(_COUNTERS, 0)
+
+
+def _between(begin: tuple[int, dict[str, int]], end: tuple[int, dict[str, int]]) -> Stretch:
+    counters = {name: end[1][name] - begin[1][name] for name in _COUNTERS}
+    return Stretch((end[0] - begin[0]) / 1e9, counters)
+
+
+def _settings(machine: Machine, facts: DeviceFacts, foresight: Foresight) -> Any:
+    daemon = machine.daemon
+    raw = ffi.new("struct pump_sim_settings *")
+    raw.memory_bytes = facts.capacity * BLOCK_BYTES
+    raw.budget_bytes = facts.budget * BLOCK_BYTES
+    raw.wake_ns, raw.tick_ns = round(daemon.wake_us * 1000), round(daemon.tick_us * 1000)
+    raw.row_ns = round(daemon.row_us * 1000)
+    raw.mover_wake_ns = round(daemon.mover_wake_us * 1000)
+    raw.marker_poll_ns = round(daemon.marker_poll_us * 1000)
+    raw.foresight, raw.foresight_from = foresight.operations, foresight.from_step
+    raw.foresight_run = foresight.run
+    raw.queue_operations = machine.queue_operations
+    if machine.host is not None and machine.host.flash_gbps is not None:
+        raw.host_memory_bytes = machine.host.memory_bytes
+        raw.flash_read_gbps, raw.flash_write_gbps = machine.host.flash_gbps
+    return raw
+
+
+def _check_host(program: Program, host: Host | None) -> None:
+    """Unified Memory needs host memory for all that may leave: there is no other place."""
+    if host is None:
+        return
+    needed = program.mapped_peak_bytes
+    if host.flash_gbps is None and needed > host.memory_bytes:
+        raise ProgramError(
+            f"{program.name} may need {needed / 2**30:.2f} GiB of host memory, and "
+            f"{host.memory_bytes / 2**30:.2f} GiB are given; give it more, or flash behind it"
+        )
+    if host.memory_bytes < BLOCK_BYTES or min(host.flash_gbps or (1.0,)) <= 0:
+        raise ProgramError("host memory and the rates of flash must be positive")
+
+
+def parsed(profile: Profile) -> Any:
+    """`struct uvm_profile` of a profile."""
+    raw = ffi.new("struct uvm_profile *")
+    error = ffi.new("char[256]")
+    if lib.uvm_profile_parse(profile.flatten().encode(), raw, error, len(error)) != 0:
+        raise ProgramError(ffi.string(error).decode())
+    return raw

@@ -1,0 +1,100 @@
+"""Which GPU do I need: the slow-down over memory sizes, as a table and as a drawing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+from xml.sax.saxutils import escape
+
+from pump.model.bounds import BLOCK_BYTES
+from pump.sim import report
+from pump.sim.contenders import Contender, simulate
+from pump.sim.report import GIB, Case, Figures
+
+SHARES: Final = (1.05, 1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.25, 0.2)
+"""Of the trace's peak, largest first."""
+
+WIDTH, HEIGHT, MARGIN = 720, 400, 56
+COLOURS: Final = ("#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#ff7f0e", "#8c564b", "#555555")
+
+
+def over_memory(case: Case, contenders: Sequence[Contender]) -> Figures:
+    """Slow-downs of every contender, and of the floor, at each share of the peak."""
+    seconds = report.unlimited(case).steady.seconds
+    runs = [(c, program) for c in contenders if (program := case.of(c)) is not None]
+    points: list[dict[str, Any]] = []
+    for share in SHARES:
+        memory_bytes = int(case.program.peak_bytes * share) // BLOCK_BYTES * BLOCK_BYTES
+        here = case.with_memory(max(memory_bytes, BLOCK_BYTES * 8))
+        slowdowns = {
+            c.name: simulate(c, program, here.machine).steady.seconds / seconds
+            for c, program in runs
+        }
+        slowdowns["floor"] = max(1.0, report.floor(here).seconds / seconds)
+        points.append({"gpu_memory_bytes": here.machine.memory_bytes, "slowdown": slowdowns})
+    head = report.about(case)
+    del head["gpu_memory_bytes"], head["oversubscription"]
+    return {**head, "unlimited_seconds": seconds, "points": points}
+
+
+def as_text(found: Figures) -> str:
+    """A line for each size."""
+    names = list(found["points"][0]["slowdown"])
+    lines = [
+        *report.heading(found),
+        f"{'profile':<12} {found['profile']} {found['profile_hash']}",
+        "",
+        f"{'GPU memory':>12}{'of peak':>9}" + "".join(f"{name:>15}" for name in names),
+    ]
+    for point in found["points"]:
+        size = point["gpu_memory_bytes"]
+        cells = "".join(f"{point['slowdown'][name]:>14.2f}x" for name in names)
+        lines.append(f"{size / GIB:>8.2f} GiB{size / found['peak_bytes']:>9.0%}{cells}")
+    return "\n".join(lines)
+
+
+def as_svg(found: Figures) -> str:
+    """The curve as an SVG picture."""
+    points = found["points"]
+    names = list(points[0]["slowdown"])
+    most: float = max(max(point["slowdown"].values()) for point in points)
+    sizes: list[float] = [point["gpu_memory_bytes"] / GIB for point in points]
+    low, high = min(sizes), max(sizes)
+
+    def x(size: float) -> float:
+        return MARGIN + (WIDTH - 2 * MARGIN) * (size - low) / max(high - low, 1e-9)
+
+    def y(value: float) -> float:
+        return HEIGHT - MARGIN - (HEIGHT - 2 * MARGIN) * (value - 1) / max(most - 1, 1e-9)
+
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{HEIGHT}" '
+        f'viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif" font-size="12">',
+        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
+        _text(WIDTH / 2, 20, f"{found['trace']}: slow-down by GPU memory (simulated)", "middle"),
+        _text(WIDTH / 2, HEIGHT - 12, "GPU memory (GiB)", "middle"),
+    ]
+    for tick in range(5):
+        size, value = low + (high - low) * tick / 4, 1 + (most - 1) * tick / 4
+        parts.append(_text(x(size), HEIGHT - MARGIN + 18, f"{size:.1f}", "middle"))
+        parts.append(_text(MARGIN - 8, y(value) + 4, f"{value:.1f}x", "end"))
+        parts.append(
+            f'<line x1="{MARGIN}" x2="{WIDTH - MARGIN}" y1="{y(value):.1f}" y2="{y(value):.1f}" '
+            'stroke="#dddddd"/>'
+        )
+    for number, name in enumerate(names):
+        colour = COLOURS[number % len(COLOURS)]
+        line = " ".join(
+            f"{x(size):.1f},{y(point['slowdown'][name]):.1f}"
+            for size, point in zip(sizes, points, strict=True)
+        )
+        parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="2"/>')
+        parts.append(_text(WIDTH - MARGIN - 8, MARGIN + 16 * number, name, "end", colour))
+    return "\n".join([*parts, "</svg>", ""])
+
+
+def _text(x: float, y: float, text: str, anchor: str, colour: str = "#222222") -> str:
+    return (
+        f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{colour}">'
+        f"{escape(text)}</text>"
+    )

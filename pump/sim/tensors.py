@@ -1,0 +1,242 @@
+"""Programs from kernel-level traces: kernels, their durations, tensors they read and write.
+
+The format is that of the traces converted from G10's artifact (JSON, perhaps compressed):
+`tensors` of {id, bytes, persistent}, `kernels` of {name, duration_us, reads, writes}.
+One iteration is replayed several times, with a wait for the GPU at the end of each.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import lzma
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from pump.model.bounds import BLOCK_BYTES
+from pump.sim import program as form
+from pump.sim.allocator import BestFit
+from pump.sim.program import Builder, Program, ProgramError
+
+MAPPINGS: Final = ("unique", "caching")
+"""unique: each tensor has a range of its own. caching: a best-fit caching allocator."""
+
+LEAST_BYTES: Final = BLOCK_BYTES // 2
+"""Tensors below that are ignored."""
+
+ARENA_RANGE_BYTES: Final = 256 << 20
+"""caching: the arena consists of ranges of that size, as frameworks' segments are ranges: pump
+refuses to evict from a range's eighth that was used since it decided."""
+
+ITERATIONS: Final = 3
+LAUNCH_US: Final = 8.0
+
+Span = tuple[int, int, int]
+"""range, offset_bytes, length_bytes."""
+
+
+@dataclass(frozen=True)
+class Tensor:
+    length_bytes: int
+    persistent: bool
+    first: int
+    """Kernel that uses it first, and the one that uses it last."""
+    last: int
+
+
+@dataclass(frozen=True)
+class Kernel:
+    duration_ns: int
+    uses: tuple[tuple[int, int], ...]
+    """Tensor and access."""
+
+
+@dataclass(frozen=True)
+class TensorTrace:
+    """One iteration."""
+
+    name: str
+    tensors: dict[int, Tensor]
+    kernels: list[Kernel]
+
+    def peak_bytes(self) -> int:
+        """Most bytes of tensors that live at once."""
+        change = [0] * (len(self.kernels) + 1)
+        lasting = 0
+        for tensor in self.tensors.values():
+            if tensor.persistent:
+                lasting += tensor.length_bytes
+                continue
+            change[tensor.first] += tensor.length_bytes
+            change[tensor.last + 1] -= tensor.length_bytes
+        most = now = 0
+        for step in change:
+            now += step
+            most = max(most, now)
+        return lasting + most
+
+
+def parse(data: bytes, source: str) -> TensorTrace:
+    """The trace in `data` (JSON, as it is or compressed with gzip or xz).
+
+    Raises ProgramError that names `source`.
+    """
+    try:
+        if data[:2] == b"\x1f\x8b":
+            data = gzip.decompress(data)
+        elif data[:6] == b"\xfd7zXZ\0":
+            data = lzma.decompress(data)
+        raw = json.loads(data)
+        return _trace(raw)
+    except (OSError, EOFError, lzma.LZMAError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise ProgramError(f"{source}: no readable trace: {error}") from None
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ProgramError(f"{source}: not a trace of kernels and tensors: {error!r}") from None
+
+
+def _trace(raw: dict[str, Any]) -> TensorTrace:
+    sizes = {int(t["id"]): (int(t["bytes"]), bool(t["persistent"])) for t in raw["tensors"]}
+    first: dict[int, int] = {}
+    last: dict[int, int] = {}
+    kernels = []
+    for number, kernel in enumerate(raw["kernels"]):
+        reads, writes = set(map(int, kernel["reads"])), set(map(int, kernel["writes"]))
+        uses = []
+        for tensor in sorted(reads | writes):
+            if sizes[tensor][0] < LEAST_BYTES:
+                continue
+            first.setdefault(tensor, number)
+            last[tensor] = number
+            access = form.READ if tensor not in writes else form.WRITE
+            uses.append((tensor, access if tensor in reads else form.OVERWRITE))
+        kernels.append(Kernel(round(float(kernel["duration_us"]) * 1000), tuple(uses)))
+    tensors = {
+        tensor: Tensor(*sizes[tensor], first[tensor], last[tensor]) for tensor in sorted(first)
+    }
+    if not tensors:
+        raise ValueError("no kernel uses a tensor of a megabyte or more")
+    return TensorTrace(f"{raw['model']} batch {raw['batch']}", tensors, kernels)
+
+
+def program(
+    trace: TensorTrace,
+    mapping: str = "caching",
+    iterations: int = ITERATIONS,
+    launch_us: float = LAUNCH_US,
+    discard: bool = False,
+) -> Program:
+    """The trace replayed. `discard`: freed memory is discarded at once, as if somebody knew.
+
+    Raises ProgramError for an unknown mapping.
+    """
+    if mapping not in MAPPINGS:
+        raise ProgramError(f"unknown mapping '{mapping}'; known: {', '.join(MAPPINGS)}")
+    if iterations < 1:
+        raise ProgramError(f"{iterations} iterations; at least 1 is needed")
+    layout = _unique(trace) if mapping == "unique" else _caching(trace)
+    builder = Builder()
+    host_ns = round(launch_us * 1000)
+    for number, kernel in enumerate(trace.kernels):
+        builder.operation(
+            form.KERNEL,
+            (
+                (*piece, access)
+                for tensor, access in kernel.uses
+                for piece in layout.pieces(layout.spans[tensor])
+            ),
+            duration_ns=kernel.duration_ns,
+            host_ns=host_ns,
+        )
+        spans = layout.dead.get(number)
+        if discard and spans:
+            builder.discard(
+                (*piece, form.OVERWRITE) for span in spans for piece in layout.pieces(span)
+            )
+    builder.sync(mark=True)
+    once, uses = builder.tables()
+    ranges, blocks = form.ranges_in_a_row(layout.lengths)
+    start = Builder()
+    for index in range(len(ranges)):
+        start.alloc(index)
+    start.sync()
+    steps = np.concatenate((start.tables()[0], form.repeated(once, iterations)))
+    facts: dict[str, Any] = {"mapping": mapping, "iterations": iterations, "discard": discard}
+    facts["steps_per_iteration"] = len(once)
+    facts["bytes_mapped"] = int(ranges["length_bytes"].sum())
+    return Program(trace.name, steps, uses, ranges, blocks, 1, trace.peak_bytes(), facts)
+
+
+@dataclass
+class Layout:
+    """Where tensors lie. `dead`: by kernel, what is wholly free behind it."""
+
+    lengths: list[int]
+    spans: dict[int, Span]
+    dead: dict[int, list[Span]]
+    arena: bool = False
+    """Offsets count from the first range on, through all of them."""
+
+    def pieces(self, span: Span) -> list[Span]:
+        """The span, cut where one range of an arena ends."""
+        index, offset, length = span
+        if not self.arena:
+            return [span]
+        found = []
+        while length > 0:
+            index, inside = divmod(offset, ARENA_RANGE_BYTES)
+            part = min(length, ARENA_RANGE_BYTES - inside)
+            found.append((index, inside, part))
+            offset, length = offset + part, length - part
+        return found
+
+
+def _changes(trace: TensorTrace) -> tuple[dict[int, list[int]], dict[int, list[int]]]:
+    born: dict[int, list[int]] = {}
+    dead: dict[int, list[int]] = {}
+    for name, tensor in trace.tensors.items():
+        if not tensor.persistent:
+            born.setdefault(tensor.first, []).append(name)
+            dead.setdefault(tensor.last, []).append(name)
+    return born, dead
+
+
+def _unique(trace: TensorTrace) -> Layout:
+    lengths = [tensor.length_bytes for tensor in trace.tensors.values()]
+    spans = {
+        name: (index, 0, tensor.length_bytes)
+        for index, (name, tensor) in enumerate(trace.tensors.items())
+    }
+    _, dead = _changes(trace)
+    whole = {
+        number: [(spans[name][0], 0, -(-spans[name][2] // BLOCK_BYTES) * BLOCK_BYTES)
+                 for name in names]
+        for number, names in dead.items()
+    }  # fmt: skip
+    return Layout(lengths, spans, whole)
+
+
+def _caching(trace: TensorTrace) -> Layout:
+    arena = BestFit()
+    spans: dict[int, Span] = {}
+    for name, tensor in trace.tensors.items():
+        if tensor.persistent:
+            spans[name] = (0, arena.allocate(tensor.length_bytes), tensor.length_bytes)
+    born, dead = _changes(trace)
+    freed: dict[int, list[Span]] = {}
+    for number in range(len(trace.kernels)):
+        for name in born.get(number, ()):
+            length = trace.tensors[name].length_bytes
+            spans[name] = (0, arena.allocate(length), length)
+        for name in dead.get(number, ()):
+            arena.free(spans[name][1], spans[name][2])
+        # Blocks at the border of a tensor are free only if their neighbours are.
+        for name in dead.get(number, ()):
+            gap, size = arena.gap(spans[name][1])
+            first = max(gap, spans[name][1] // BLOCK_BYTES * BLOCK_BYTES)
+            end = -(-(spans[name][1] + spans[name][2]) // BLOCK_BYTES) * BLOCK_BYTES
+            freed.setdefault(number, []).append((0, first, min(gap + size, end) - first))
+    whole, rest = divmod(arena.end, ARENA_RANGE_BYTES)
+    lengths = [ARENA_RANGE_BYTES] * whole + [rest] * (rest > 0)
+    return Layout(lengths, spans, freed, arena=True)

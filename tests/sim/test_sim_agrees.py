@@ -1,0 +1,133 @@
+"""The simulator against the virtual GPU: the same programs, by way of a recording.
+
+The virtual GPU runs on the clock on the wall, beside whatever else this machine does; the
+simulator knows of no other load. Where pump's own threads take part, its best of several
+runs is compared, and only loosely: `scripts/bench sim` has the figures.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pump import profiles
+from pump.sim import recording
+from pump.sim.contenders import by_name, simulate
+from pump.sim.program import Program, ProgramError
+from pump.sim.report import Case, compared
+from pump.sim.simulation import Machine, Outcome
+from pump.trace.info import settled
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "examples"
+MIB = 1 << 20
+SWEEP = ["cyclic_sweep.py", "--buffers=16", "--buffer-mib=64", "--iterations=8"]
+BUFFER_BYTES = 64 << 20
+MEMORY_MIB = 640
+SETTINGS = {"kernel.sweep.gbps": "60"}
+
+
+@pytest.fixture(scope="module")
+def kernels() -> Path:
+    sys.path.insert(0, str(EXAMPLES))
+    import host_build
+
+    return Path(host_build.build())
+
+
+def virtual(
+    kernels: Path, folder: Path, memory_mib: int, *pump_run: str, naive: bool = False
+) -> float:
+    """Seconds of the timed iterations."""
+    settings = {"mode": "timing", "memory": f"{memory_mib}MiB", **SETTINGS}
+    command = [str(Path(sys.executable).parent / "pump-run"), "--virtual", "a100-pcie4"]
+    for key, value in settings.items():
+        command += ["--virtual-set", f"{key}={value}"]
+    result = folder / "result.json"
+    words = [str(EXAMPLES / SWEEP[0]), *SWEEP[1:], "--no-hash", "--json", str(result)]
+    environ = {**os.environ, "PUMP_VIRTUAL_KERNELS": str(kernels)}
+    if naive:
+        environ["PUMP_DISABLE"] = "1"
+        words.append("--managed")
+    done = subprocess.run(
+        [*command, *pump_run, "--", sys.executable, *words],
+        env=environ, capture_output=True, text=True, timeout=90, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return float(json.loads(result.read_text())["seconds"])
+
+
+@pytest.fixture(scope="module")
+def recorded(kernels: Path, tmp_path_factory: pytest.TempPathFactory) -> Program:
+    folder = tmp_path_factory.mktemp("recorded")
+    file = folder / "sweep.trace"
+    virtual(kernels, folder, 2048, "--record", str(file))
+    with file.open("rb") as stream:
+        assert settled(stream)
+    return recording.program(file.read_bytes(), "sweep.trace")
+
+
+def simulated(program: Program, policy: str) -> Outcome:
+    profile = profiles.load("a100-pcie4").changed(SETTINGS)
+    return simulate(by_name(policy), program, Machine(profile, MEMORY_MIB * MIB))
+
+
+def timed_seconds(outcome: Outcome) -> float:
+    """From the wait after the warm-up to the one at the end."""
+    return outcome.syncs_seconds[1] - outcome.syncs_seconds[0]
+
+
+def test_a_recording_becomes_the_program_that_ran(recorded: Program) -> None:
+    assert recorded.operations == 16 + 8 * 16
+    assert recorded.peak_bytes == 16 * BUFFER_BYTES
+    assert recorded.facts["events_lost"] == 0
+    # 64 MiB at 60 GB/s, 128 times; estimated from markers, on a machine with other work
+    sweeps = recorded.steps["duration_ns"][recorded.steps["seq"] > 16]
+    assert float(sweeps.sum()) / 1e9 == pytest.approx(128 * BUFFER_BYTES / 60e9, rel=0.15)
+
+
+def test_the_figures_of_a_recording_are_those_behind_its_start(recorded: Program) -> None:
+    profile = profiles.load("a100-pcie4").changed(SETTINGS)
+    case = Case(recorded, Machine(profile, MEMORY_MIB * MIB))
+    found = compared(case, [by_name(name) for name in ("naive", "naive+discard", "g10")])
+    (naive,) = found["policies"]
+    assert naive["seconds"] == pytest.approx(timed_seconds(simulated(recorded, "naive")), rel=0.01)
+    assert naive["slowdown"] > 2
+    # 6 of the 8 rounds are behind the first wait
+    assert found["floor"]["compute_seconds"] == pytest.approx(96 * BUFFER_BYTES / 60e9, rel=0.15)
+    assert found["left_out"] == ["naive+discard", "g10"]
+    with pytest.raises(ProgramError, match="g10 needs to know what is dead"):
+        compared(case, [by_name("g10")])
+
+
+def test_naive_takes_as_long_simulated_as_on_the_virtual_gpu(
+    recorded: Program, kernels: Path, tmp_path: Path
+) -> None:
+    measured = virtual(kernels, tmp_path, MEMORY_MIB, naive=True)
+    assert timed_seconds(simulated(recorded, "naive")) == pytest.approx(measured, rel=0.1)
+
+
+def test_the_window_is_about_as_fast_simulated_as_on_the_virtual_gpu(
+    recorded: Program, kernels: Path, tmp_path: Path
+) -> None:
+    expected = timed_seconds(simulated(recorded, "window"))
+    best = math.inf
+    for _ in range(4):
+        best = min(best, virtual(kernels, tmp_path, MEMORY_MIB, "--policy", "window"))
+        if best < 1.25 * expected:
+            break
+    # A machine that has no core left for pump makes the virtual run slow, and no other way.
+    assert 0.9 * expected < best < 2 * expected
+
+
+def test_what_is_no_sound_recording_is_told_in_one_line() -> None:
+    for data in (b"\x93PUMPTR\n", b"\x93PUMPTR\n" + bytes(40)):
+        assert recording.is_recording(data)
+        with pytest.raises(ProgramError, match=r"^some\.trace: "):
+            recording.program(data, "some.trace")

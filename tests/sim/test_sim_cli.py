@@ -1,0 +1,97 @@
+"""pump simulate as people call it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from sim_programs import DATA
+from test_sim_tensors import trace
+
+PUMP = Path(sys.executable).parent / "pump"
+VIT = str(DATA / "vit_b256_marginal.json.xz")
+
+
+def simulate(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(PUMP), "simulate", *words], capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def figures(*words: str) -> dict[str, Any]:
+    done = simulate(*words, "--json", "-")
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_a_comparison_names_mapping_profile_and_every_policy() -> None:
+    found = figures(VIT, "--oversubscription", "1.5", "--compare", "--iterations", "2")
+    assert (found["mapping"], found["profile"], found["simulated"]) == (
+        "caching", "a100-pcie4", True,
+    )  # fmt: skip
+    assert found["oversubscription"] == pytest.approx(1.5, abs=0.01)
+    rows = {row["policy"]: row for row in found["policies"]}
+    assert set(rows) == {
+        "naive", "naive+discard", "unbounded", "correlation", "g10", "window", "perfect",
+    }  # fmt: skip
+    assert all(0 < row["of_floor"] <= 1 <= row["slowdown"] for row in rows.values())
+    assert rows["naive+discard"]["h2d_bytes"] < 0.6 * rows["naive"]["h2d_bytes"]
+    assert rows["perfect"]["seconds"] <= 1.02 * rows["window"]["seconds"]
+    assert rows["window"]["seconds"] < rows["unbounded"]["seconds"] < rows["naive"]["seconds"]
+    assert found["floor"]["seconds"] >= found["floor"]["link_seconds"]
+
+
+def test_the_report_for_people_says_that_it_is_simulated(tmp_path: Path) -> None:
+    file = tmp_path / "figures.json"
+    done = simulate(VIT, "--gpu-memory", "8GiB", "--iterations", "1", "--json", str(file))
+    assert done.returncode == 0, done.stderr
+    assert "simulated" in done.stdout and "mapping caching" in done.stdout
+    assert json.loads(file.read_text())["gpu_memory_bytes"] == 8 << 30
+
+
+def test_a_sweep_draws_the_curve_that_its_table_tells(tmp_path: Path) -> None:
+    file, drawing = tmp_path / "toy.json", tmp_path / "curve.svg"
+    file.write_bytes(trace(tensors=_large_tensors()))
+    found = figures(str(file), "--sweep", "--svg", str(drawing))
+    slowdowns = [point["slowdown"]["window"] for point in found["points"]]
+    assert slowdowns[0] == pytest.approx(1, abs=0.01), "there everything fits"
+    assert slowdowns[-1] > slowdowns[0]
+    assert all(p["slowdown"]["floor"] <= p["slowdown"]["naive"] + 1e-9 for p in found["points"])
+    lines = ElementTree.parse(drawing).getroot().iter("{http://www.w3.org/2000/svg}polyline")
+    assert [len(line.get("points", "").split()) for line in lines] == [len(slowdowns)] * 3
+
+
+def _large_tensors() -> list[dict[str, Any]]:
+    sizes = {0: 64 << 20, 1: 64 << 20, 2: 32 << 20, 3: 1000}
+    return [{"id": i, "bytes": size, "persistent": i == 0} for i, size in sizes.items()]
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (("nowhere.json",), "nowhere.json"),
+        ((VIT, "--policy", "widnow"), "known: naive"),
+        ((VIT, "--gpu-memory", "much"), "much"),
+        ((VIT, "--profile", "a100"), "a100-pcie4"),
+        ((VIT, "--mapping", "paged"), "unique, caching"),
+        ((VIT, "--queue-launches", "0"), "--queue-launches"),
+        ((VIT, "--svg", "x.svg"), "--sweep"),
+        ((VIT, "--flash", "3.2"), "--host-memory"),
+        ((VIT, "--host-memory", "16GiB", "--flash", "fast"), "READ,WRITE"),
+        ((VIT, "--host-memory", "4GiB"), "flash behind it"),
+        ((VIT, "--oversubscription", "0"), "--oversubscription"),
+        ((str(Path(__file__)),), "no readable trace"),
+    ],
+)
+def test_bad_input_gets_one_line(words: tuple[str, ...], reason: str) -> None:
+    done = simulate(*words)
+    assert done.returncode == 2
+    assert reason in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert done.stdout == ""

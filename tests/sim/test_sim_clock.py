@@ -1,0 +1,123 @@
+"""What the simulator's clock says about programs whose time can be worked out by hand."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from sim_programs import MS, cyclic, machine, made, whole
+
+from pump.model.bounds import BLOCK_BYTES
+from pump.policy.window import Window
+from pump.sim import program as form
+from pump.sim.contenders import by_name, simulate
+from pump.sim.program import Builder, ProgramError
+from pump.sim.report import Case, compared
+from pump.sim.simulation import run
+
+LAUNCH_NS = 4000  # the profile's kernels.launch_us, before an operation may begin
+
+
+def test_a_first_touch_costs_the_models_fault_and_nothing_else() -> None:
+    builder = Builder()
+    builder.operation(form.KERNEL, [whole(0, 1)], duration_ns=MS)
+    outcome = run(made(builder, [1]), machine(8))
+    # base 20 + block 10 + 32 pages at 0.5 us, zeroing at 1,000 GB/s, replay 10 us
+    fault_ns = 46_000 + 2_097 + 10_000
+    assert outcome.whole.seconds * 1e9 == pytest.approx(LAUNCH_NS + fault_ns + MS, abs=2)
+    assert outcome.whole.counters["fault_blocks"] == 1
+
+
+def test_the_host_waits_at_a_synchronisation_and_the_gpu_for_the_host() -> None:
+    builder = Builder()
+    builder.operation(form.KERNEL, [], duration_ns=MS, host_ns=1000)
+    builder.sync()
+    builder.operation(form.KERNEL, [], duration_ns=2 * MS, host_ns=5 * MS)
+    outcome = run(made(builder, [1]), machine(8))
+    assert outcome.whole.seconds * 1e9 == pytest.approx(1000 + 8 * MS + 2 * LAUNCH_NS, abs=2)
+    assert outcome.sync_wait_seconds * 1e9 == pytest.approx(3 * MS + 2 * LAUNCH_NS, abs=2)
+
+
+def test_launches_wait_when_the_queue_is_full() -> None:
+    builder = Builder()
+    for _ in range(10):
+        builder.operation(form.KERNEL, [], duration_ns=MS)
+    program = made(builder, [1])
+    deep, short = run(program, machine(8)), run(program, machine(8, queue_operations=2))
+    assert deep.queue_wait_seconds == 0
+    # The tenth is issued when the eighth has ended: all but the last two are waited for.
+    assert short.queue_wait_seconds * 1e9 == pytest.approx(8 * MS + LAUNCH_NS, rel=0.01)
+    assert short.whole.seconds == pytest.approx(deep.whole.seconds, rel=0.01)
+
+
+def test_streams_run_beside_each_other_as_far_as_their_engines_allow() -> None:
+    builder = Builder()
+    length = 25_000_000  # 1 ms at 25 GB/s
+    builder.operation(form.KERNEL, [], duration_ns=MS, stream=0)
+    builder.operation(form.COPY_H2D, [], length_bytes=length, stream=1)
+    program = made(builder, [1])
+    both = form.Program(**{**vars(program), "streams": 2})
+    assert run(both, machine(8)).whole.seconds * 1e9 == pytest.approx(MS, rel=0.02)
+
+
+def test_a_freed_range_leaves_its_memory_to_others() -> None:
+    builder = Builder()
+    for _ in range(3):
+        builder.alloc(1)
+        builder.operation(form.KERNEL, [whole(1, 4)], duration_ns=MS)
+        builder.free(1)
+    builder.sync()
+    program = made(builder, [4, 4])
+    steps = program.steps[program.steps["kind"] != form.ALLOC]
+    rest = program.steps[(program.steps["kind"] == form.ALLOC) & (program.steps["range"] == 1)]
+    assert len(rest) == 4  # one in the preamble of all, three of its own
+    steps = form.np.delete(program.steps, 1)
+    outcome = run(form.Program(**{**vars(program), "steps": steps}), machine(6))
+    assert outcome.whole.counters["freed_bytes"] == 3 * 4 * BLOCK_BYTES
+    assert outcome.whole.d2h_bytes == 0
+
+
+def test_the_same_run_twice_says_the_same_to_the_last_digit() -> None:
+    program = cyclic(8, 8, 6, 2 * MS)
+    case = Case(program, machine(40))
+    names = ("naive", "window", "unbounded", "correlation", "perfect")
+    found = [json.dumps(compared(case, [by_name(n) for n in names])) for _ in range(2)]
+    assert found[0] == found[1]
+
+
+def test_the_window_brings_in_what_a_cyclic_sweep_needs_and_naive_does_not() -> None:
+    program = cyclic(12, 16, 8, 3 * MS)
+    gpu = machine(128)
+    naive, window = run(program, gpu), run(program, gpu, Window())
+    assert window.whole.seconds < 0.6 * naive.whole.seconds
+    assert window.whole.counters["fault_pages"] < naive.whole.counters["fault_pages"] / 5
+    assert window.tally["hit"] > 0.7 * window.tally["blocks"]
+
+
+def test_pump_sleeps_while_everything_fits_and_populates_beforehand() -> None:
+    program = cyclic(4, 8, 4, MS)
+    outcome = run(program, machine(64), Window())
+    assert outcome.ticks == 0
+    assert outcome.whole.h2d_bytes == outcome.whole.d2h_bytes == 0
+    assert outcome.whole.counters["prefetch_in_blocks"] > 0
+
+
+def test_prefetching_all_that_was_issued_moves_more_than_the_window_does() -> None:
+    program = cyclic(12, 16, 8, 3 * MS)
+    gpu = machine(128)
+    everything = simulate(by_name("unbounded"), program, gpu)
+    window = simulate(by_name("window"), program, gpu)
+    assert everything.whole.h2d_bytes > 1.5 * window.whole.h2d_bytes
+
+
+def test_a_program_that_makes_no_sense_is_refused_with_a_reason() -> None:
+    builder = Builder()
+    builder.operation(form.KERNEL, [whole(0, 4)], duration_ns=MS)
+    with pytest.raises(ProgramError, match="cannot hold"):
+        run(made(builder, [2]), machine(8))
+    builder = Builder()
+    builder.alloc(0)
+    with pytest.raises(ProgramError, match="step 2 makes no sense"):
+        run(made(builder, [2]), machine(8))
+    with pytest.raises(ProgramError, match="less than one block"):
+        run(made(Builder(), [2]), machine(0))
