@@ -1,0 +1,133 @@
+"""Runs a program of the frameworks' environment on the virtual GPU, plain or under pump.
+
+Gathers what the virtual driver reports of every process and what pump counted there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+PROGRAMS = HERE / "programs"
+BIN = Path(sys.executable).parent
+MIB = 1 << 20
+PLAIN_MEMORY_BYTES = 8 << 30
+TIMEOUT_S = 300
+
+# Calls of the driver by which programs give the GPU work.
+WORK_CALLS = ("cuLaunch", "cuMemcpy", "cuMemset", "cuGraphLaunch")
+
+
+@dataclass
+class Outcome:
+    """found: the last line that the program printed, as JSON.
+    reports: the virtual driver's, by process id. summaries: pump's, by process id.
+    """
+
+    found: dict[str, Any]
+    stderr: str
+    reports: dict[int, dict[str, Any]] = field(default_factory=dict)
+    summaries: dict[int, dict[str, Any]] = field(default_factory=dict)
+
+    def kernels(self) -> Counter[str]:
+        """Launches that the GPU executed, by name, of all processes."""
+        return sum((Counter(report["kernels"]) for report in self.reports.values()), Counter())
+
+    def calls(self) -> Counter[str]:
+        """Calls of the driver that give work, of all processes."""
+        every: Counter[str] = Counter()
+        for report in self.reports.values():
+            every.update({k: n for k, n in report["calls"].items() if k.startswith(WORK_CALLS)})
+        return every
+
+    def operations(self) -> dict[int, int]:
+        """Operations that the GPU got from each process, as the virtual driver counts them:
+        those of a graph at each of its launches, what is only captured never."""
+        return {pid: report["operations"] for pid, report in self.reports.items()}
+
+    def seen(self) -> dict[int, int]:
+        """Operations that pump's shim counted in each process."""
+        return {pid: found["shim"]["operations"] for pid, found in self.summaries.items()}
+
+    def violations(self) -> int:
+        return sum(report["violations"] for report in self.reports.values())
+
+
+class Bench:
+    """The environment of the frameworks, and a folder for what one test makes."""
+
+    def __init__(self, frameworks: Path, folder: Path) -> None:
+        self.frameworks = frameworks
+        self.python = frameworks / "bin" / "python"
+        self.folder = folder
+
+    def run(
+        self,
+        *command: str | Path,
+        pump: bool,
+        mode: str = "timing",
+        memory_bytes: int = PLAIN_MEMORY_BYTES,
+        kernels: Path | None = None,
+        env: dict[str, str] | None = None,
+    ) -> Outcome:
+        """Runs `command`; AssertionError when it fails. Without pump: the virtual GPU alone."""
+        folder = self.folder / f"{'pump' if pump else 'plain'}-{len(list(self.folder.iterdir()))}"
+        folder.mkdir()
+        settings = (f"device.memory_bytes={memory_bytes}", f"mode={mode}")
+        options = [word for setting in settings for word in ("--virtual-set", setting)]
+        if pump:  # a recorded job is told of every operation, dormant or not
+            options += ["--record", str(folder / "job.trace")]
+        start = [str(BIN / "pump-run"), "--virtual", "a100-pcie4", "--virtual-runtime", *options]
+        done = subprocess.run(
+            [*start, "--", *map(str, command)],
+            env=self._environment(folder, pump, kernels) | (env or {}),
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+        assert done.returncode == 0, f"{command}: {done.returncode}\n{done.stderr[-6000:]}"
+        lines = done.stdout.strip().splitlines()
+        return Outcome(
+            json.loads(lines[-1]),
+            done.stderr,
+            {int(file.stem): json.loads(file.read_text()) for file in folder.glob("*.report")},
+            {int(file.stem): json.loads(file.read_text()) for file in folder.glob("*.summary")},
+        )
+
+    def program(self, name: str, *arguments: str, **how: Any) -> Outcome:
+        return self.run(self.python, PROGRAMS / f"{name}.py", *arguments, **how)
+
+    def trace(self, outcome_folder: Path) -> dict[str, Any]:
+        """What `pump trace info` says of the recording there."""
+        command = [str(BIN / "pump"), "trace", "info", "--json", str(outcome_folder / "job.trace")]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+        return json.loads(done.stdout)
+
+    def _environment(self, folder: Path, pump: bool, kernels: Path | None) -> dict[str, str]:
+        site = next((self.frameworks / "lib").glob("python3*")) / "site-packages"
+        environ = {
+            **{name: value for name, value in os.environ.items() if not name.startswith("PUMP_V")},
+            "PUMP_DISABLE": "" if pump else "1",
+            "PUMP_VIRTUAL_REPORT": str(folder / "%p.report"),
+            "PUMP_SUMMARY": str(folder / "%p.summary"),
+            # Compilers of the wheels, and their caches beside the test's own files.
+            "CUDA_HOME": str(site / "nvidia" / "cu13"),
+            "TRITON_CACHE_DIR": str(folder / "triton"),
+            "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
+            "PYTHONWARNINGS": "ignore",
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "HF_HUB_OFFLINE": "1",
+            "OMP_NUM_THREADS": "1",
+        }
+        if kernels is not None:
+            environ["PUMP_VIRTUAL_KERNELS"] = str(kernels)
+        return environ

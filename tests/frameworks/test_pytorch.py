@@ -1,0 +1,116 @@
+"""PyTorch's CUDA wheel and what stands on it: each program plain and under pump.
+
+Under pump the GPU is smaller than what the program needs. Both runs must give the GPU the
+same work, and pump must have counted it call for call.
+"""
+
+from __future__ import annotations
+
+import pytest
+from framework_runs import MIB, Bench, Outcome
+from framework_runs import PROGRAMS as FOLDER
+
+pytest_plugins = ("framework_fixtures",)
+pytestmark = pytest.mark.frameworks
+
+PROGRAMS = [
+    ("mlp", "single"),
+    ("mlp", "foreach"),
+    ("mlp", "fused"),
+    ("encoder",),
+    ("language_model", "llama"),
+    ("language_model", "gpt2"),
+    ("convolution",),
+    ("autocast",),
+    ("checkpointing",),
+    ("graph",),
+    ("streams",),
+    ("loader", "fork"),
+    ("loader", "spawn"),
+    ("processes",),
+]
+
+
+def check_same_work(plain: Outcome, pumped: Outcome) -> None:
+    assert plain.found == pumped.found
+    check_same_traffic(plain, pumped)
+
+
+def check_same_traffic(plain: Outcome, pumped: Outcome) -> None:
+    assert plain.found["round_trip"] is True and pumped.found["round_trip"] is True
+    assert sum(plain.kernels().values()) > 0
+    assert pumped.kernels() == plain.kernels()
+    assert pumped.calls() == plain.calls()
+    assert (plain.summaries, plain.violations(), pumped.violations()) == ({}, 0, 0)
+
+
+def check_counts(pumped: Outcome) -> None:
+    """Every process that used the GPU, and every operation of it."""
+    assert pumped.seen() == pumped.operations()
+    for summary in pumped.summaries.values():
+        assert summary["shim"]["events_dropped"] == 0
+        assert summary["shim"]["ranges_untracked"] == 0
+
+
+def smaller(plain: Outcome) -> int:
+    """Bytes of a card that holds two thirds of what the program reserved."""
+    return max(plain.found["reserved_bytes"] * 2 // 3, 16 * MIB) // MIB * MIB
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids="-".join)
+def test_the_same_work_reaches_the_gpu_and_pump_counts_all_of_it(
+    program: tuple[str, ...], bench: Bench
+) -> None:
+    plain = bench.program(*program, pump=False)
+    pumped = bench.program(*program, pump=True, memory_bytes=smaller(plain))
+    check_same_work(plain, pumped)
+    check_counts(pumped)
+    assert all(value is not False for value in plain.found.values())
+
+
+@pytest.mark.parametrize("backend", ["cudaMallocAsync", "native"])
+def test_both_allocators_of_pytorch_give_the_same_work(backend: str, bench: Bench) -> None:
+    """What a stream-ordered pool has reserved is its own affair, and pump's has its own."""
+    env = {"PYTORCH_ALLOC_CONF": f"backend:{backend}"}
+    plain = bench.program("mlp", "foreach", pump=False, env=env)
+    pumped = bench.program("mlp", "foreach", pump=True, env=env)
+    check_same_traffic(plain, pumped)
+    check_counts(pumped)
+    asynchronous = sum(
+        report["calls"].get("cuMemAllocAsync", 0) for report in plain.reports.values()
+    )
+    assert (asynchronous > 0) == (backend == "cudaMallocAsync")
+
+
+@pytest.mark.parametrize("program", [("language_model", "llama"), ("graph",)], ids="-".join)
+def test_the_recording_names_every_kernel_as_often_as_it_ran(
+    program: tuple[str, ...], bench: Bench
+) -> None:
+    pumped = bench.program(*program, pump=True)
+    (folder,) = bench.folder.iterdir()
+    trace = bench.trace(folder)
+    assert {row["name"]: row["count"] for row in trace["kernel_list"]} == pumped.kernels()
+    (report,) = pumped.reports.values()
+    assert trace["copies"] == report["counters"]["copies"]
+    assert trace["operations"] == report["operations"]
+
+
+def test_compiled_kernels_run_and_are_counted(bench: Bench) -> None:
+    """What is compiled depends on timings, so that the two runs need not launch the same."""
+    for pump in (False, True):
+        outcome = bench.program("compiled", pump=pump)
+        triton = [name for name in outcome.kernels() if name.startswith("triton_")]
+        assert len(triton) >= 2, outcome.kernels()
+        assert outcome.found["round_trip"] is True
+    check_counts(outcome)
+
+
+def test_torchrun_starts_two_processes_that_share_the_gpu(bench: Bench) -> None:
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    command = (bench.python, *torchrun, FOLDER / "distributed.py")
+    plain = bench.run(*command, pump=False)
+    pumped = bench.run(*command, pump=True)
+    assert (plain.found["processes"], plain.found["total"]) == (2, 3.0)
+    check_same_work(plain, pumped)
+    check_counts(pumped)
+    assert len([count for count in pumped.seen().values() if count > 0]) == 2, "not the launcher"
