@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import cffi
-from extents_traffic import BLOCK_BYTES, Bytes, Event, Gone, Launch, Name, Range
+from extents_traffic import BLOCK_BYTES, Bytes, Event, Gone, Launch, Name, Pointer, Range
 
 STEADY_FROM = 2
 """Iterations from this one on (the third) are steady state."""
@@ -92,11 +92,16 @@ def blocks(address: int, length: int) -> range:
     return range(address // BLOCK_BYTES, (address + length - 1) // BLOCK_BYTES + 1)
 
 
-class Learner:
-    """One learner, told events as the worker tells them."""
+UNIT_BYTES = 512
+"""That the shim tells an allocator's blocks in (PUMP_UNIT_BYTES)."""
 
-    def __init__(self, ffi: Any, lib: Any) -> None:
-        self.ffi, self.lib = ffi, lib
+
+class Learner:
+    """One learner, told events as the worker tells them. `blocks`: the allocator reports its own
+    blocks, so that the shim leaves out old pointers and tells where the others' blocks end."""
+
+    def __init__(self, ffi: Any, lib: Any, *, blocks: bool = False) -> None:
+        self.ffi, self.lib, self.blocks = ffi, lib, blocks
         self.learner = ffi.gc(lib.pump_extents_new(), lib.pump_extents_delete)
         if not self.learner:
             raise MemoryError("no memory for a learner of extents")
@@ -132,20 +137,28 @@ class Learner:
                 event.parameters,
                 len(event.parameters),
             )
-        count = len(event.pointers)
+        told = [p for p in event.pointers if p.block_end or not self.blocks]
         pointers = self.ffi.new(
             "struct pump_pointer[]",
-            [(p.slot, p.generation, p.argument, 0, p.offset_bytes) for p in event.pointers],
+            [(p.slot, p.generation, p.argument, self.units(p), p.offset_bytes) for p in told],
         )
-        lengths = self.ffi.new("uint64_t[]", count)
+        lengths = self.ffi.new("uint64_t[]", len(told))
         self.lib.pump_extents_kernel(
-            self.learner, event.function, event.signature, count, pointers, lengths
+            self.learner, event.function, event.signature, len(told), pointers, lengths
         )
-        return list(lengths)
+        believed = {p.value: int(length) for p, length in zip(told, lengths, strict=True)}
+        return [believed.get(p.value, 0) for p in event.pointers]
+
+    def units(self, pointer: Pointer) -> int:
+        """To the end of its block, the unit that it stands in included."""
+        if not self.blocks:
+            return 0
+        return pointer.block_end // UNIT_BYTES - pointer.offset_bytes // UNIT_BYTES
 
 
-def replay(events: Iterable[Event], learner: Learner) -> Result:
-    """Tells all events and scores every launch against its truth."""
+def replay(events: Iterable[Event], learner: Learner, *, work_space: bool = True) -> Result:
+    """Tells all events and scores every launch against its truth. `work_space`: False scores
+    operators' tensors alone, leaving out what an operator was handed for itself."""
     result = Result()
     for event in events:
         lengths = learner.tell(event)
@@ -153,7 +166,10 @@ def replay(events: Iterable[Event], learner: Learner) -> Result:
             continue
         believed: set[int] = set()
         true: set[int] = set()
-        for pointer, length, truth in zip(event.pointers, lengths, event.truth, strict=True):
+        rows = zip(event.pointers, lengths, event.truth, event.tensor, strict=True)
+        for pointer, length, truth, tensor in rows:
+            if not (tensor or work_space):
+                continue
             here, there = set(blocks(pointer.value, length)), set(blocks(pointer.value, truth))
             believed |= here
             true |= there

@@ -22,6 +22,9 @@ DESIGN
 
   A slot of a multi_tensor_apply table that no block of the launch works on is an old pointer
   whatever it points to, since one operator makes several such launches.
+
+  What an allocator that reports its blocks would have told before a launch (the lines B up to
+  there) stands beside each pointer: where its block ends, or that it points into none.
 """
 
 from __future__ import annotations
@@ -44,18 +47,21 @@ CONVERTED_BYTES = 2 << 20
 
 
 class Pointer(NamedTuple):
-    """A word of a launch that points into a live range; `argument` in bytes."""
+    """A word of a launch that points into a live range; `argument` in bytes. `block_end`: where
+    the allocator's block ends that it points into, from the range's base; 0: into none."""
 
     value: int
     argument: int
     slot: int
     generation: int
     offset_bytes: int
+    block_end: int
 
 
 @dataclass(slots=True)
 class Launch:
-    """A launch as the shim reports it. `truth`: bytes behind each pointer, in order; 0: none."""
+    """A launch as the shim reports it. `truth`: bytes behind each pointer, in order; 0: none.
+    `tensor`: whether that is the operator's tensor, or an old pointer; else work space."""
 
     iteration: int
     function: int
@@ -68,6 +74,7 @@ class Launch:
     work_space: dict[int, int]
     operator: str = ""
     truth: list[int] = field(default_factory=list)
+    tensor: list[bool] = field(default_factory=list)
 
 
 class Range(NamedTuple):
@@ -263,7 +270,9 @@ class Reader:
         base, _, slot = found
         if not 1 << 16 <= value & 0xFFFFFFFF < 0xFFFF0000 and value != base:
             return None
-        return Pointer(value, argument, slot, self.generations[slot], value - base)
+        block = self.blocks.at(value)
+        end = block[0] + block[1] - base if block is not None else 0
+        return Pointer(value, argument, slot, self.generations[slot], value - base, end)
 
     def end(self, operator: str, tensors: list[str]) -> None:
         """The operator ends: its launches learn the truth."""
@@ -275,13 +284,12 @@ class Reader:
         for launch in self.launches:
             launch.operator = operator
             unused = unused_slots(launch)
-            launch.truth = [
-                0
-                if p.value in unused
-                else reach(p.value, spans, sampled)
-                or max(0, launch.work_space.get(p.value, 0) - p.value)
-                for p in launch.pointers
-            ]
+            for p in launch.pointers:
+                used = reach(p.value, spans, sampled) if p.value not in unused else 0
+                taken = max(0, launch.work_space.get(p.value, 0) - p.value)
+                tensor = used > 0 or taken == 0 or p.value in unused
+                launch.truth.append(used if tensor else taken)
+                launch.tensor.append(tensor)
         self.launches = []
         self.inside = False
 

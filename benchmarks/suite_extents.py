@@ -10,6 +10,10 @@ DESIGN
                                           blocks of all launches from the third iteration on
     extents.first.precision, .recall      the same files, first iteration
     extents.file.precision, .recall       each file; case: file and iterations
+    extents.blocks.precision, .recall     transformer-like files, steady state, with what the
+                                          allocator reports of its blocks; against operators'
+                                          tensors. case "with work space": against the truth
+                                          of all other rows
     extents.layout.precision, .recall     transformer-like files laid out by other allocators
                                           (extents_layout.py), steady state; case: layout
     extents.us_per_launch                 mean over the same files' steady launches
@@ -110,6 +114,8 @@ def run(options: Options) -> Iterator[Row]:
     for file in files:
         yield from pair("extents.file", file.result.first, case=f"{file.name} first")
         yield from pair("extents.file", file.result.steady, case=f"{file.name} steady")
+    if counted:
+        yield from told_rows(counted, learner_of)
     if layouts and counted:
         chosen = counted[:1] if options.quick else counted
         for layout in LAYOUTS:
@@ -120,6 +126,23 @@ def run(options: Options) -> Iterator[Row]:
             names = [file.name for file in chosen]
             yield from pair("extents.layout", total, case=layout, files=names)
     yield from cost_rows(options, counted or files, library, header)
+
+
+LEAST_TOLD = 0.97
+"""Precision and recall below which block events are not worth their name."""
+
+
+def told_rows(files: list[File], learner_of: tuple[Any, Any]) -> Iterator[Row]:
+    """Raises MeasurementError when what was told exactly is not believed."""
+    names = [file.name for file in files]
+    for case, work_space in (("tensors", False), ("with work space", True)):
+        total = Score()
+        for file in files:
+            learner = Learner(*learner_of, blocks=True)
+            total += replay(file.events, learner, work_space=work_space).steady
+        if not work_space and min(total.precision, total.recall) < LEAST_TOLD:
+            raise MeasurementError(f"with block events {total}, less than {LEAST_TOLD}")
+        yield from pair("extents.blocks", total, case=case, files=names)
 
 
 def cost_rows(options: Options, files: list[File], library: Path, header: Path) -> Iterator[Row]:

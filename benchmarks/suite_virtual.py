@@ -9,7 +9,7 @@ DESIGN
 
     virtual.<program>.<policy>.speedup   naive seconds / policy seconds
     virtual.<program>.<policy>.of_floor  floor / policy seconds; the floor is what any
-                                         policy needs (scripts/quickstart_floor.py)
+                                         policy needs (scripts/floor.py)
     virtual.sync.window                  demand seconds / window seconds of the training
                                          that waits after each iteration, or each launch
 
@@ -47,9 +47,9 @@ from harness import (
 sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "examples")]
 
 import cyclic_sweep  # noqa: E402
+import floor  # noqa: E402
 import host_build  # noqa: E402
 import irregular_gather  # noqa: E402
-import quickstart_floor as floor  # noqa: E402
 import quickstart_workload as quickstart  # noqa: E402
 
 UNLIMITED, NAIVE, DEMAND, WINDOW = "unlimited", "naive", "demand", "window"

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "pump_cuda.h"
+#include "pump_cuda_graph.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -95,6 +96,23 @@ CUresult cuStreamCreate(CUstream *stream, unsigned int flags) {
 CUresult cuEventCreate(CUevent *event, unsigned int flags) {
   (void)flags;
   *event = new_handle();
+  return CUDA_SUCCESS;
+}
+
+/* One pool: pump serves it from its own. */
+CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice device) {
+  (void)device;
+  *pool = (CUmemoryPool)0x9000;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice device) {
+  return cuDeviceGetDefaultMemPool(pool, device);
+}
+
+CUresult cuStreamGetCtx(CUstream stream, CUcontext *context) {
+  (void)stream;
+  *context = current;
   return CUDA_SUCCESS;
 }
 

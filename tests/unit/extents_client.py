@@ -35,6 +35,8 @@ class Client:
     """One learner with ranges of the given lengths: range i lies in slot i."""
 
     lengths: list[int]
+    blocks: dict[int, int] = field(default_factory=dict)
+    """Of range 0, by offset: bytes of each block that its allocator has reported."""
     learner: Any = field(init=False)
 
     def __post_init__(self) -> None:
@@ -63,8 +65,14 @@ class Client:
             for slot, length in enumerate(self.lengths):
                 offset = value - self.base(slot)
                 if 0 <= offset < length and value not in found:
-                    found[value] = (slot, 1, argument, 0, offset)
+                    found[value] = (slot, 1, argument, self.units(slot, offset), offset)
         return list(found.values())
+
+    def units(self, slot: int, offset: int) -> int:
+        for begin, length in self.blocks.items():
+            if slot == 0 and begin <= offset < begin + length:
+                return (begin + length) // 512 - offset // 512
+        return 0
 
     def signature(self, parameters: bytes, grid: tuple[int, int, int]) -> int:
         masked = bytearray(parameters)

@@ -64,6 +64,32 @@ def test_without_parameters_the_next_known_start_is_the_end() -> None:
     assert believed == {0: 10 * MIB, 8: 20 * MIB, 16: 34 * MIB}
 
 
+# ---- blocks that the allocator reports ---------------------------------------
+
+
+def test_a_pointer_reaches_to_the_end_of_the_block_that_was_told() -> None:
+    client = Client([64 * MIB], blocks={0: 8 * MIB, 8 * MIB: 3 * MIB})
+    client.launch(OTHER, words(client.at(2 * MIB)), tell=False)  # no end: it is inside
+    parameters = ints(2 * MIB, 0) + words(client.at(0), client.at(9 * MIB + 8))
+    assert client.launch(ADD, parameters) == {8: 8 * MIB, 16: 2 * MIB - 8}
+
+
+def test_a_table_still_says_which_slots_are_unused_and_what_is_shorter() -> None:
+    """Here old pointers stand in a live block, as they do for a while in a training loop."""
+    client = Client([512 * MIB], blocks={0: 512 * MIB})
+    client.name(ADD, MULTI.format("f"))
+    table, blocks = multi_table(client, [2 * MIB, 100_000], 500 * MIB)
+    believed = client.launch(ADD, table, (blocks, 1, 1), threads=512)
+    used = {argument: length for argument, length in believed.items() if length}
+    assert used == {0: 8 * MIB, 8: 400_000, 512: 8 * MIB, 520: 400_000}
+
+
+def test_padding_that_is_a_live_block_is_believed() -> None:
+    client = Client([64 * MIB], blocks={4 * MIB: MIB})
+    client.launch(ADD, ints(7, 1) + ints(8, 1))
+    assert client.launch(ADD, ints(7, 1) + words(client.at(4 * MIB))) == {8: MIB}
+
+
 # ---- integers ---------------------------------------------------------------
 
 
@@ -332,6 +358,18 @@ def test_transformers_are_believed_well_from_the_third_iteration_on(name: str) -
     assert result.steady.precision >= PRECISION, result
     assert result.steady.recall >= RECALL, result
     assert result.first.precision >= 0.9 and result.first.recall >= 0.9, result.first
+
+
+@pytest.mark.parametrize("name", ["gpt", "gpt_bf16", "gpt_fused", "mlp"])
+def test_with_the_allocators_reports_tensors_are_believed_from_the_first_iteration_on(
+    name: str,
+) -> None:
+    events = read_traffic(iter(lines_of(name)))
+    tensors = replay(events, Learner(*LEARNER, blocks=True), work_space=False)
+    for score in (tensors.first, tensors.steady):
+        assert min(score.precision, score.recall) >= 0.995, score
+    every = replay(events, Learner(*LEARNER, blocks=True)).steady
+    assert every.precision >= 0.995 and every.recall >= 0.96, "scratch is used in part"
 
 
 @pytest.mark.parametrize(

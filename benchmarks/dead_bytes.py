@@ -1,0 +1,117 @@
+"""Which bytes that left the GPU belonged to nobody: blocks of an allocator against departures.
+
+DESIGN
+  Two records that know nothing of each other, on one clock. witness.c writes what PyTorch's
+  allocator handed out and took back, when. The virtual driver writes what left the GPU by a
+  copy, and for each departure when the program issued the newest kernel that the GPU had begun
+  (shim/virtual/departures.c). What the allocator had handed out by then, and not taken back,
+  is what is live in the order of the stream: a tensor freed while kernels that use it are
+  still queued is live until a kernel has begun that was issued after the free. That holds where
+  one stream has all the work, as in PyTorch's training loop.
+
+  Live bytes of a departure are those of live blocks in the pages that were copied; all others
+  are dead. Blocks are as long as the allocator rounded them. Pure.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+PAGE_BYTES = 64 << 10
+PAGES = 32
+
+
+class Handed(NamedTuple):
+    """A block is handed out, or taken back (length_bytes 0)."""
+
+    time_ns: int
+    address: int
+    length_bytes: int
+
+
+class Departure(NamedTuple):
+    """Pages of the 2 MiB block at `address` that were copied out, a bit each."""
+
+    issued_ns: int
+    address: int
+    pages: int
+
+
+class Bytes(NamedTuple):
+    """Copied out."""
+
+    dead: int
+    live: int
+
+
+def read_handed(lines: Iterable[str]) -> list[Handed]:
+    """What witness.c wrote. Raises ValueError for anything else."""
+    found = []
+    for line in lines:
+        time_ns, address, length_bytes = line.split()
+        found.append(Handed(int(time_ns), int(address), int(length_bytes)))
+    return found
+
+
+def read_departures(lines: Iterable[str]) -> list[Departure]:
+    """What shim/virtual/departures.c wrote. Raises ValueError for anything else."""
+    found = []
+    for line in lines:
+        issued_ns, address, pages = line.split()
+        found.append(Departure(int(issued_ns), int(address), int(pages, 16)))
+    return found
+
+
+def split(handed: Iterable[Handed], departures: Iterable[Departure]) -> Bytes:
+    """Dead and live bytes of all departures."""
+    blocks = _Blocks()
+    upcoming = sorted(handed, key=lambda one: one.time_ns)
+    at = dead = live = 0
+    for departure in sorted(departures, key=lambda one: one.issued_ns):
+        while at < len(upcoming) and upcoming[at].time_ns <= departure.issued_ns:
+            blocks.apply(upcoming[at])
+            at += 1
+        for begin, end in _stretches(departure):
+            owned = blocks.owned(begin, end)
+            live += owned
+            dead += end - begin - owned
+    return Bytes(dead, live)
+
+
+def _stretches(departure: Departure) -> Iterator[tuple[int, int]]:
+    """Neighbouring pages that left together."""
+    first = None
+    for page in range(PAGES + 1):
+        leaves = page < PAGES and departure.pages >> page & 1
+        if leaves and first is None:
+            first = page
+        elif not leaves and first is not None:
+            yield departure.address + first * PAGE_BYTES, departure.address + page * PAGE_BYTES
+            first = None
+
+
+class _Blocks:
+    """Live blocks by address; they never overlap."""
+
+    def __init__(self) -> None:
+        self._begins: list[int] = []
+        self._ends: list[int] = []
+
+    def apply(self, one: Handed) -> None:
+        at = bisect.bisect_left(self._begins, one.address)
+        if one.length_bytes > 0:
+            self._begins.insert(at, one.address)
+            self._ends.insert(at, one.address + one.length_bytes)
+        elif at < len(self._begins) and self._begins[at] == one.address:
+            del self._begins[at], self._ends[at]
+
+    def owned(self, begin: int, end: int) -> int:
+        """Bytes of live blocks between two addresses."""
+        at = bisect.bisect_right(self._ends, begin)
+        found = 0
+        while at < len(self._begins) and self._begins[at] < end:
+            found += min(end, self._ends[at]) - max(begin, self._begins[at])
+            at += 1
+        return found

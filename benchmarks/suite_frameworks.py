@@ -1,0 +1,293 @@
+"""PyTorch's transformer on the virtual GPU: speed, dead bytes, and the case that fits.
+
+DESIGN
+  transformer_train.py runs once in each mode of a round, in turn, each in a process of its
+  own; ratios are taken within a round. It computes nothing real, but PyTorch, its allocator
+  and the calls are real, so are pump's shim and worker. All modes run under witness.c, which
+  tells where tensors end and what the allocator hands out. Rows, at each oversubscription
+  (most bytes that PyTorch reserves / memory):
+
+    virtual.transformer.<policy>.<granularity>.speedup   naive seconds / its seconds
+    virtual.transformer.<policy>.<granularity>.of_floor  floor / its seconds
+    transformer.dead_bytes.<mode>   bytes that belonged to nobody when they were copied to the
+                                    host (dead_bytes.py), of the whole run, at 2x; `live_bytes`
+                                    beside them, `fewer`: the share of naive's that is saved
+    transformer.fits.time, .cpu     with pump / without, where all fits, of the timed
+                                    iterations; processor time of the program's process,
+                                    the shim's threads included
+
+  naive: PyTorch's caching allocator on Unified Memory without pump. The floor is that of the
+  native allocator's addresses (scripts/acceptance/models/torch_touches.py); other
+  granularities have the same memory, not the same addresses.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness import (
+    ROOT,
+    MeasurementError,
+    Options,
+    Row,
+    UnavailableError,
+    child,
+    compare,
+    compared,
+    compile_c,
+    cpus,
+    pin,
+    rounds,
+    virtual_facts,
+)
+
+sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "examples")]
+
+import dead_bytes  # noqa: E402
+import floor  # noqa: E402
+import quickstart_workload as quickstart  # noqa: E402
+
+PROFILE = "a100-pcie4"
+PARTS = ("speed", "dead", "fits")
+RATIOS = (1.5, 2.0)
+DEAD_RATIO = 2.0
+CPUS_MOST = 4
+ROOM_BYTES = 8 << 30
+SECONDS_MAX = 240
+PRELOAD = 'LD_PRELOAD="$0${LD_PRELOAD:+:$LD_PRELOAD}" exec "$@"'
+"""In front of the stand-ins for the runtime, which pump-run puts first."""
+
+
+@dataclass(frozen=True)
+class Mode:
+    """How to run. No policy: pump is off; `managed`: cudaMalloc gives managed memory."""
+
+    name: str
+    policy: str = ""
+    granularity: str = "native"
+    managed: bool = False
+
+
+UNLIMITED = Mode("unlimited")
+NAIVE = Mode("naive", managed=True)
+PUMPED = (
+    Mode("demand.native", "demand"),
+    Mode("window.native", "window"),
+    Mode("demand.tensor", "demand", "tensor"),
+    Mode("window.tensor", "window", "tensor"),
+)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Of the model and of its run. Few large operations: the CPU that issues them must not be
+    what everybody waits for."""
+
+    layers: int = 4
+    width: int = 1024
+    heads: int = 16
+    vocabulary: int = 4096
+    sequence: int = 512
+    batch: int = 4
+    warm_up: int = 4
+    iterations: int = 12
+
+    def words(self) -> list[str]:
+        return [f"--{name.replace('_', '-')}={value}" for name, value in vars(self).items()]
+
+
+QUICK = Shape(layers=1, width=512, heads=8, vocabulary=1024, warm_up=2, iterations=2)
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Of one run: what the program and the driver told. `moved`: of the whole run."""
+
+    seconds: float
+    cpu_seconds: float
+    report: Mapping[str, Any]
+    found: Mapping[str, Any]
+    moved: dead_bytes.Bytes
+
+
+def environment(options: Options) -> Path:
+    """The Python of the frameworks' environment. Raises UnavailableError without one."""
+    command = [str(ROOT / "scripts" / "setup_frameworks"), "--find"]
+    done = subprocess.run(
+        ["env", f"PYTHON={options.tools.python}", *command],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise UnavailableError("PyTorch's environment is missing; scripts/setup_frameworks")
+    return Path(done.stdout.strip()) / "bin" / "python"
+
+
+class Bench:
+    """Runs the training in modes and makes rows of what it took."""
+
+    def __init__(self, options: Options, shape: Shape, work: Path) -> None:
+        self._options = options
+        self._shape = shape
+        self._work = work
+        self._python = environment(options)
+        self._facts = virtual_facts(PROFILE, "timing")
+        self._link = quickstart.link_bytes_per_second(PROFILE)
+        sources = [ROOT / "benchmarks" / "witness.c"]
+        self._witness = compile_c(
+            options.tools, "libwitness.so", sources, "-shared", "-fPIC", "-ldl", "-lpthread"
+        )
+        first = self.run(UNLIMITED, ROOM_BYTES, "--touches").found
+        self.reserved_bytes = int(first["reserved_bytes"])
+        self._touches = [floor.Touch(*map(tuple, each)) for each in first["touches"]]
+
+    def memory_bytes(self, ratio: float) -> int:
+        return int(self.reserved_bytes / ratio) // floor.BLOCK_BYTES * floor.BLOCK_BYTES
+
+    def floor_seconds(self, compute_seconds: float, ratio: float) -> float:
+        repeats = self._shape.iterations
+        least = floor.least_traffic(self._touches, repeats, self.memory_bytes(ratio))
+        return floor.floor_seconds(compute_seconds, least, self._link)
+
+    def run(self, mode: Mode, memory_bytes: int, *more: str) -> Figures:
+        """One run. Raises MeasurementError when it fails or breaks a rule of the driver."""
+        names = ("result.json", "driver.json", "pump.log", "departures", "blocks")
+        result, report, log, departures, blocks = files = [self._work / name for name in names]
+        for file in files:
+            file.unlink(missing_ok=True)
+        command = [self._options.tools.pump_run, "--log-file", str(log), "--virtual", PROFILE]
+        command += ["--virtual-runtime"]
+        for setting in (f"memory={memory_bytes}", "mode=timing", "copies=modelled"):
+            command += ["--virtual-set", setting]
+        if mode.policy:
+            command += ["--policy", mode.policy, "--granularity", mode.granularity]
+        program = str(ROOT / "benchmarks" / "transformer_train.py")
+        command += ["--", "sh", "-c", PRELOAD, str(self._witness), str(self._python), program]
+        environ = {
+            "PUMP_DISABLE": "" if mode.policy else "1",
+            "PUMP_BENCH_MANAGED": "1" if mode.managed else "",
+            "PUMP_BENCH_BLOCKS": str(blocks),
+            "PUMP_VIRTUAL_REPORT": str(report),
+            "PUMP_VIRTUAL_DEPARTURES": str(departures),
+            "PYTHONWARNINGS": "ignore",
+        }
+        words = [*self._shape.words(), "--json", str(result), *more]
+        child([*command, *words], environ, SECONDS_MAX)
+        found, driver = json.loads(result.read_text()), json.loads(report.read_text())
+        if driver["violations"]:
+            raise MeasurementError(f"the virtual driver saw {driver['violations_by_check']}")
+        with blocks.open() as handed, departures.open() as left:
+            moved = dead_bytes.split(
+                dead_bytes.read_handed(handed), dead_bytes.read_departures(left)
+            )
+        copied = driver["d2h_bytes"] - driver["counters"]["d2h_copy_bytes"]
+        if moved.dead + moved.live != copied:
+            raise MeasurementError(f"{moved} left by the log of departures, {copied} by the report")
+        return Figures(found["seconds"], found["cpu_seconds"], driver, found, moved)
+
+    def rounds(self, modes: Sequence[Mode], memory: Mapping[str, int]) -> dict[str, list[Figures]]:
+        """Figures of each mode, round by round. `memory`: of each mode, by name."""
+        found: dict[str, list[Figures]] = {mode.name: [] for mode in modes}
+
+        def measure(mode: Mode) -> Callable[[], float]:
+            def once() -> float:
+                found[mode.name].append(self.run(mode, memory[mode.name]))
+                return found[mode.name][-1].seconds
+
+            return once
+
+        rounds({mode.name: measure(mode) for mode in modes}, self._options.pairs)
+        return found
+
+    def facts(self, ratio: float, runs: Sequence[Figures]) -> dict[str, Any]:
+        """What the rows of a mode carry: medians of its runs."""
+        keys = ("h2d_bytes", "d2h_bytes", "faults")
+        return {
+            **self._facts,
+            "oversubscription": ratio,
+            "reserved_bytes": self.reserved_bytes,
+            **{key: int(statistics.median(run.report[key] for run in runs)) for key in keys},
+            "issue_seconds": statistics.median(run.found["issue_seconds"] for run in runs),
+        }
+
+    def speed(self, ratio: float, parts: Sequence[str]) -> Iterator[Row]:
+        """Rows of all modes at one oversubscription."""
+        modes = (UNLIMITED, NAIVE, *PUMPED)
+        memory = {mode.name: self.memory_bytes(ratio) for mode in modes}
+        found = self.rounds(modes, memory | {UNLIMITED.name: ROOM_BYTES})
+        least = [self.floor_seconds(run.seconds, ratio) for run in found[UNLIMITED.name]]
+        naive = [run.seconds for run in found[NAIVE.name]]
+        for mode in (NAIVE, *PUMPED) if "speed" in parts else ():
+            runs = found[mode.name]
+            seconds, facts = [run.seconds for run in runs], self.facts(ratio, runs)
+            name = f"virtual.transformer.{mode.name}"
+            if mode is not NAIVE:
+                speedup = compare(naive, seconds)
+                yield compared(f"{name}.speedup", speedup, "x", baseline="naive", **facts)
+            of_floor = compare(least, seconds)
+            yield compared(f"{name}.of_floor", of_floor, "x", baseline="floor", **facts)
+        if "dead" in parts and ratio == DEAD_RATIO:
+            yield from self._dead(ratio, found)
+
+    def _dead(self, ratio: float, found: Mapping[str, Sequence[Figures]]) -> Iterator[Row]:
+        naive = int(statistics.median(run.moved.dead for run in found[NAIVE.name]))
+        for mode in (NAIVE, *PUMPED):
+            runs = found[mode.name]
+            dead = int(statistics.median(run.moved.dead for run in runs))
+            yield Row(
+                f"transformer.dead_bytes.{mode.name}",
+                dead,
+                "bytes",
+                **self.facts(ratio, runs),
+                live_bytes=int(statistics.median(run.moved.live for run in runs)),
+                dropped_bytes=int(
+                    statistics.median(run.report["counters"]["dropped_bytes"] for run in runs)
+                ),
+                fewer=1 - dead / naive if naive else 0.0,
+            )
+
+    def fits(self) -> Iterator[Row]:
+        """Rows of the case that fits: pump as it comes, nothing to page."""
+        pumped = Mode("pumped", "window", "auto")
+        modes = (pumped, UNLIMITED)
+        found = self.rounds(modes, {mode.name: ROOM_BYTES for mode in modes})
+        for what, values in (
+            ("time", lambda run: run.seconds),
+            ("cpu", lambda run: run.cpu_seconds),
+        ):
+            first, second = ([values(run) for run in found[mode.name]] for mode in modes)
+            result = compare(first, second)
+            name = f"transformer.fits.{what}"
+            yield compared(name, result, "x", baseline="without pump", **self._facts)
+
+
+def parse(arguments: list[str]) -> argparse.Namespace:
+    """Options of the suite; exits with status 2 on a bad one."""
+    parser = argparse.ArgumentParser(prog="scripts/bench frameworks --")
+    parser.add_argument("--only", action="append", choices=PARTS, help="may be repeated")
+    return parser.parse_args(arguments)
+
+
+def run(options: Options) -> Iterator[Row]:
+    parts = parse(options.rest).only or PARTS
+    environment(options)
+    ratios = [ratio for ratio in RATIOS if "speed" in parts or ratio == DEAD_RATIO]
+    shape = QUICK if options.quick else Shape()
+    with tempfile.TemporaryDirectory() as work, pin(*cpus()[:CPUS_MOST]):
+        bench = Bench(options, shape, Path(work))
+        if {"speed", "dead"} & set(parts):
+            for ratio in ratios:
+                yield from bench.speed(ratio, parts)
+        if "fits" in parts:
+            yield from bench.fits()
