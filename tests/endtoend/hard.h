@@ -21,8 +21,7 @@
 #include <unistd.h>
 
 #include "pump_cuda.h"
-
-typedef struct CUgraphExec_st *CUgraphExec;
+#include "pump_cuda_graph.h"
 
 /* base name, version asked for, parameters */
 #define CALLS(X)                                                                           \
@@ -42,6 +41,14 @@ typedef struct CUgraphExec_st *CUgraphExec;
   X(MemAllocManaged, 6000, (CUdeviceptr *, size_t, unsigned))                              \
   X(MemAllocPitch, 3020, (CUdeviceptr *, size_t *, size_t, size_t, unsigned))              \
   X(MemFree, 3020, (CUdeviceptr))                                                          \
+  X(MemAllocAsync, 11020, (CUdeviceptr *, size_t, CUstream))                               \
+  X(MemAllocFromPoolAsync, 11020, (CUdeviceptr *, size_t, CUmemoryPool, CUstream))         \
+  X(MemFreeAsync, 11020, (CUdeviceptr, CUstream))                                          \
+  X(DeviceGetDefaultMemPool, 11020, (CUmemoryPool *, CUdevice))                            \
+  X(MemPoolCreate, 11020, (CUmemoryPool *, const CUmemPoolProps *))                        \
+  X(MemPoolDestroy, 11020, (CUmemoryPool))                                                 \
+  X(MemPoolTrimTo, 11020, (CUmemoryPool, size_t))                                          \
+  X(MemPoolGetAttribute, 11020, (CUmemoryPool, int, void *))                               \
   X(MemGetInfo, 3020, (size_t *, size_t *))                                                \
   X(MemGetAddressRange, 3020, (CUdeviceptr *, size_t *, CUdeviceptr))                      \
   X(PointerGetAttribute, 4000, (void *, int, CUdeviceptr))                                 \
@@ -63,6 +70,25 @@ typedef struct CUgraphExec_st *CUgraphExec;
   X(GraphLaunch, 10000, (CUgraphExec, CUstream))                                           \
   X(GraphExecDestroy, 10000, (CUgraphExec))                                                \
   X(GraphDestroy, 10000, (CUgraph))                                                        \
+  X(GraphCreate, 10000, (CUgraph *, unsigned))                                             \
+  X(GraphClone, 10000, (CUgraph *, CUgraph))                                               \
+  X(GraphAddKernelNode, 12000,                                                             \
+    (CUgraphNode *, CUgraph, const CUgraphNode *, size_t,                                  \
+     const CUDA_KERNEL_NODE_PARAMS_v2 *))                                                  \
+  X(GraphAddMemcpyNode, 10000,                                                             \
+    (CUgraphNode *, CUgraph, const CUgraphNode *, size_t, const CUDA_MEMCPY3D *,           \
+     CUcontext))                                                                           \
+  X(GraphAddMemsetNode, 10000,                                                             \
+    (CUgraphNode *, CUgraph, const CUgraphNode *, size_t,                                  \
+     const CUDA_MEMSET_NODE_PARAMS_v1 *, CUcontext))                                       \
+  X(GraphAddChildGraphNode, 10000,                                                         \
+    (CUgraphNode *, CUgraph, const CUgraphNode *, size_t, CUgraph))                        \
+  X(GraphExecKernelNodeSetParams, 12000,                                                   \
+    (CUgraphExec, CUgraphNode, const CUDA_KERNEL_NODE_PARAMS_v2 *))                        \
+  X(GraphExecMemcpyNodeSetParams, 10020,                                                   \
+    (CUgraphExec, CUgraphNode, const CUDA_MEMCPY3D *, CUcontext))                          \
+  X(GraphExecUpdate, 12000, (CUgraphExec, CUgraph, CUgraphExecUpdateResultInfo *))         \
+  X(GraphNodeSetEnabled, 11060, (CUgraphExec, CUgraphNode, unsigned))                      \
   X(EventCreate, 2000, (CUevent *, unsigned))                                              \
   X(EventDestroy, 4000, (CUevent))                                                         \
   X(EventRecord, 2000, (CUevent, CUstream))                                                \

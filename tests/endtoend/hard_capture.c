@@ -148,6 +148,29 @@ static void refused(void) {
   set_check(set);
 }
 
+/* Beyond the job's limit, which the command line sets: pump refuses by itself, and yet as
+ * the driver would, capture and all. */
+static void limited(void) {
+  struct set *set = set_make(24, 9);
+  for (int mode = 0; mode <= 2; mode++) {
+    CUstream stream;
+    CUgraph graph = NULL;
+    CUdeviceptr address = 0;
+    MUST(cu.StreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    MUST(cu.StreamBeginCapture(stream, mode));
+    launch_mix(&cu, mix, stream, set->buffers[0], set->buffers[1], 5);
+    CUresult allocated = cu.MemAlloc(&address, 64 * MIB);
+    CUresult ended = cu.StreamEndCapture(stream, &graph);
+    bool relaxed = mode == CU_STREAM_CAPTURE_MODE_RELAXED;
+    CHECK(allocated ==
+          (relaxed ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED));
+    CHECK(ended == (relaxed ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_INVALIDATED));
+    if (relaxed) MUST(cu.GraphDestroy(graph));
+    MUST(cu.StreamDestroy(stream));
+  }
+  set_check(set);
+}
+
 /* Captures that never end properly must not stop markers for ever. */
 static void abandoned(void) {
   struct set *set = set_make(24, 10);
@@ -165,9 +188,10 @@ static void abandoned(void) {
 
 int main(int count, char **words) {
   static const struct hard_case cases[] = {
-      {"global", global},   {"thread_local", thread_local_},
-      {"relaxed", relaxed}, {"beside", beside},
-      {"refused", refused}, {"abandoned", abandoned}};
+      {"global", global},      {"thread_local", thread_local_},
+      {"relaxed", relaxed},    {"beside", beside},
+      {"refused", refused},    {"limited", limited},
+      {"abandoned", abandoned}};
   load_driver();
   context = start();
   mix = load_mix(NULL);

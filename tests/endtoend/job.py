@@ -45,11 +45,11 @@ def start_values(index: int, words: int) -> np.ndarray:
     return np.arange(words, dtype=np.uint64) + np.uint64(index * 1_000_003)
 
 
-def expected(buffers: int, mib: int, steps: int, seed: int) -> str:
+def expected(buffers: int, mib: int, steps: int, seed: int, replays: int = 1) -> str:
     """The sha256 that the job must print."""
     words = mib * (1 << 20) // 8
     values = [start_values(index, words) for index in range(buffers)]
-    for target, source, number in plan(buffers, steps, seed):
+    for target, source, number in plan(buffers, steps, seed) * replays:
         values[target] = values[target] * MULTIPLIER + values[source] + np.uint64(number)
     digest = hashlib.sha256()
     for value in values:
@@ -63,6 +63,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--mib", type=int, default=4)
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--replays", type=int, default=0, help="capture the steps, then replay")
     parser.add_argument("--sync-every", type=int, default=0)
     parser.add_argument("--sleep-ms", type=float, default=0.0, help="after each step")
     parser.add_argument("--close-descriptors", action="store_true")
@@ -155,7 +156,7 @@ def run_steps(program: Program, options: argparse.Namespace) -> None:
     steps = plan(options.buffers, options.steps, options.seed)
     for step, (target, source, number) in enumerate(steps):
         program.mix(target, source, number)
-        if options.sync_every and step % options.sync_every == 0:
+        if options.sync_every and not options.replays and step % options.sync_every == 0:
             program.synchronise()
         if options.sleep_ms:
             time.sleep(options.sleep_ms / 1000)
@@ -163,6 +164,23 @@ def run_steps(program: Program, options: argparse.Namespace) -> None:
             program.replace(target)
         if options.fork_every and step % options.fork_every == 0:
             fork_a_child()
+
+
+def replay_steps(program: Program, options: argparse.Namespace) -> None:
+    """The steps as a graph, launched so many times."""
+    driver, stream = program.driver, program.stream
+    mode = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
+    check(driver.cuStreamBeginCapture(stream, mode))
+    run_steps(program, options)
+    graph = check(driver.cuStreamEndCapture(stream))
+    executable = check(driver.cuGraphInstantiate(graph, 0))
+    check(driver.cuGraphDestroy(graph))
+    for _ in range(options.replays):
+        check(driver.cuGraphLaunch(executable, stream))
+        if options.sync_every:
+            program.synchronise()
+    program.synchronise()
+    check(driver.cuGraphExecDestroy(executable))
 
 
 def main() -> None:
@@ -176,7 +194,7 @@ def main() -> None:
         # What used to be a connection to pumpd is now a file of the program's.
         files = [os.open("/dev/null", os.O_WRONLY) for _ in range(20)]
     print("running", flush=True)
-    run_steps(program, options)
+    (replay_steps if options.replays else run_steps)(program, options)
     digest = program.digest()
     for file in files:
         os.write(file, b"still mine")

@@ -97,3 +97,15 @@ def test_a_bad_option_of_the_virtual_suite_ends_with_status_2(words: list[str]) 
     with pytest.raises(SystemExit) as ended:
         suite_virtual.parse(words)
     assert ended.value.code == 2
+
+
+def test_the_sim_suite_gives_the_study_the_agreement_and_its_own_speed(tmp_path: Path) -> None:
+    rows = bench(tmp_path, "sim")
+    study = {f"sim.study.{name}" for name in
+             ("naive", "naive_serial", "naive_discard", "window50", "bound_keeping",
+              "bound_dead_known")}  # fmt: skip
+    agrees = {f"sim.agrees.{program}.{policy}" for program in ("sweep", "train")
+              for policy in ("naive", "window")}  # fmt: skip
+    assert set(rows) == {"bench.machine", "sim.us_per_operation", *study, *agrees}
+    assert rows["sim.study.naive"][0]["value"] < rows["sim.study.naive_serial"][0]["value"]
+    assert {row["case"] for row in rows["sim.us_per_operation"]} == {"naive", "window"}

@@ -13,6 +13,7 @@ import pytest
 from conftest import BIN, HERE, MIB
 
 INCLUDE = HERE.parents[1] / "shim" / "include"
+KINDS = ("kernels", "copies", "memsets")
 MEMORY_MIB = 64
 """The programs use 96 MiB."""
 
@@ -22,7 +23,8 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the compiled programs; none is linked against anything of CUDA."""
     folder = tmp_path_factory.mktemp("hard")
     flags = ["-std=gnu11", "-D_GNU_SOURCE", "-O2", "-g1", "-Wall", "-Wextra", "-Werror"]
-    for name in ("hard_work", "hard_life", "hard_capture", "hard_end"):
+    names = ("work", "life", "capture", "graph", "pool", "end")
+    for name in (f"hard_{name}" for name in names):
         sources = [str(HERE / f"{name}.c"), str(HERE / "hard.c")]
         command = [
             "cc",
@@ -48,6 +50,7 @@ class Program:
         self.kernels = kernels
         self.report = folder / "report.json"
         self.log = folder / "pump.log"
+        self.summary = folder / "summary.json"
 
     def command(self, program: str, case: str, *run: str) -> list[str]:
         settings = [f"device.memory_bytes={MEMORY_MIB * MIB}", "mode=compute"]
@@ -61,6 +64,7 @@ class Program:
             **os.environ,
             "PUMP_VIRTUAL_KERNELS": f"{self.kernels}:{self.programs / 'kernels.so'}",
             "PUMP_VIRTUAL_REPORT": str(self.report),
+            "PUMP_SUMMARY": str(self.summary),
             **more,
         }
 
@@ -77,15 +81,22 @@ class Program:
         )
 
     def right(
-        self, program: str, case: str, free_unknown: int = 0, capture_invalidated: int = 0
+        self,
+        program: str,
+        case: str,
+        *run: str,
+        free_unknown: int = 0,
+        capture_invalidated: int = 0,
     ) -> dict[str, object]:
         """Runs a case that must succeed; the virtual driver's report, free of violations."""
-        done = self.run(program, case)
+        done = self.run(program, case, *run)
         assert (done.returncode, done.stdout) == (0, "right\n"), done.stderr + done.stdout
         report: dict[str, object] = json.loads(self.report.read_text())
         assert report["violations_by_check"] == {
             "prefetch_unknown": 0,
             "discard_unknown": 0,
+            "discard_live": 0,
+            "discard_pending": 0,
             "free_unknown": free_unknown,
             "capture_invalidated": capture_invalidated,
             "managed_stream_operations": 0,
@@ -128,13 +139,62 @@ def test_nothing_of_pump_gets_into_a_capture(program: Program, case: str) -> Non
     assert prefetches(program.right("hard_capture", case)) > 0
 
 
+@pytest.mark.parametrize("case", ["nodes", "changes", "updates", "iteration", "reused", "threads"])
+def test_a_graph_is_as_many_operations_as_the_gpu_executes_of_it(
+    program: Program, case: str
+) -> None:
+    report = program.right("hard_graph", case)
+    shim = json.loads(program.summary.read_text())["shim"]
+    graphs = report["graphs"]
+    assert isinstance(graphs, dict)
+    assert shim["graph_launches"] == graphs["launches"] > 0
+    assert shim["graph_operations"] == sum(graphs[kind] for kind in KINDS)
+    assert shim["graphs_unknown"] == 0
+    assert prefetches(report) > 0
+
+
 def test_what_a_capture_refuses_fails_as_it_does_without_pump(program: Program) -> None:
     # GLOBAL and THREAD_LOCAL, a small and a large allocation in each.
     program.right("hard_capture", "refused", capture_invalidated=4)
 
 
+def test_what_pump_refuses_ends_a_capture_that_the_driver_would_have_ended(
+    program: Program,
+) -> None:
+    program.right("hard_capture", "limited", "--limit", "128MiB", capture_invalidated=2)
+
+
 def test_captures_that_are_given_up_hurt_nobody(program: Program) -> None:
     program.right("hard_capture", "abandoned", capture_invalidated=20)
+
+
+@pytest.mark.parametrize("case", ["streams", "own_pools", "contexts"])
+def test_stream_ordered_memory_keeps_what_its_owner_wrote(program: Program, case: str) -> None:
+    # Blocks of contexts that are over are nobody's: the driver answers their frees.
+    program.right("hard_pool", case, free_unknown=6 if case == "contexts" else 0)
+
+
+@pytest.mark.parametrize("kind", ["unmap", "keep"])
+def test_dead_memory_is_discarded_and_nothing_else(
+    program: Program, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """After the kind "keep" only a migration makes memory safe to write to again."""
+    monkeypatch.setenv("PUMP_VIRTUAL_DISCARD", kind)
+    report = program.right("hard_pool", "streams")
+    calls = report["calls"]
+    assert isinstance(calls, dict) and calls["cuMemDiscardBatchAsync"] > 0
+
+
+def test_stream_ordered_memory_answers_as_the_drivers_own(program: Program) -> None:
+    program.right("hard_pool", "answers")
+
+
+def test_what_the_pool_keeps_leaves_room_for_plain_allocations(program: Program) -> None:
+    program.right("hard_pool", "room", "--limit", "96MiB")
+
+
+def test_the_pool_serves_beside_captures_and_leaves_them_alone(program: Program) -> None:
+    program.right("hard_pool", "captures", capture_invalidated=3)
 
 
 def test_parent_and_child_of_a_fork_before_cuinit_are_both_clients(program: Program) -> None:

@@ -186,6 +186,9 @@ def test_a_file_that_is_being_recorded_to_is_refused(job: Job) -> None:
     try:
         assert running.stdout is not None
         running.stdout.readline()
+        deadline = time.monotonic() + 10
+        while not (trace.exists() and trace.stat().st_size) and time.monotonic() < deadline:
+            time.sleep(0.05)  # its worker opens the file, in its own time
         second = job.run("--steps=1", run=("--record", str(trace)))
         assert second.returncode == 2
         assert "another job is being recorded to" in second.stderr
