@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import sys
 from typing import Protocol, cast
 
@@ -37,10 +38,15 @@ class Verb(Protocol):
 def main() -> int:
     """Entry point. Exit status 2 for bad input, else the verb's."""
     try:
-        return _run(sys.argv[1:])
+        status = _run(sys.argv[1:])
+        sys.stdout.flush()
+        return status
     except BadInputError as error:
         say(PROGRAM, str(error))
         return error.status
+    except BrokenPipeError:  # `pump ... | head`: who reads has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
 
 
 def _run(words: list[str]) -> int:

@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +21,7 @@ BIN = Path(sys.executable).parent
 MIB = 1 << 20
 PLAIN_MEMORY_BYTES = 8 << 30
 TIMEOUT_S = 300
+RECORDED_S = 30.0
 
 # Calls of the driver by which programs give the GPU work.
 WORK_CALLS = ("cuLaunch", "cuMemcpy", "cuMemset", "cuGraphLaunch")
@@ -107,10 +109,20 @@ class Bench:
         return self.run(self.python, PROGRAMS / f"{name}.py", *arguments, **how)
 
     def trace(self, outcome_folder: Path) -> dict[str, Any]:
-        """What `pump trace info` says of the recording there."""
+        """What `pump trace info` says of the recording there, once it is complete.
+
+        The worker writes the end of it after the program's own end, and of a short one the
+        beginning too.
+        """
         command = [str(BIN / "pump"), "trace", "info", "--json", str(outcome_folder / "job.trace")]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
-        return json.loads(done.stdout)
+        until = time.monotonic() + RECORDED_S
+        while True:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+            found = json.loads(done.stdout) if done.returncode == 0 else {"state": done.stderr}
+            if found["state"] == "complete":
+                return found
+            assert time.monotonic() < until, f"not complete: {found['state']}"
+            time.sleep(0.1)
 
     def _environment(self, folder: Path, pump: bool, kernels: Path | None) -> dict[str, str]:
         site = next((self.frameworks / "lib").glob("python3*")) / "site-packages"

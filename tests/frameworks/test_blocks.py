@@ -22,6 +22,7 @@ def heard(outcome: Outcome) -> int:
 def doubled(bench: Bench) -> list[list[int]]:
     """The bytes that each multiplication was believed to reach, in the only recording there."""
     (folder,) = bench.folder.iterdir()
+    bench.trace(folder)  # waits for its end
     with (folder / "job.trace").open("rb") as file:
         records = list(Reader(file).records())
     kernels = {row.function for row in records if isinstance(row, Name) and "Mul" in row.name}

@@ -1,5 +1,6 @@
 """The command pump and its verbs."""
 
+import os
 import re
 import subprocess
 import sys
@@ -31,6 +32,21 @@ def test_every_profile_is_listed_with_its_memory_and_hash() -> None:
         profile = profiles.load(line.split()[0])
         assert profile.hash() in line
         assert f"{int(profile.values['device.memory_bytes']) / 2**30:.1f} GiB" in line
+
+
+def test_a_reader_that_goes_away_ends_it_without_a_traceback() -> None:
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "w") as gone:
+        done = subprocess.run(
+            [sys.executable, "-c", CODE, "profiles"],
+            stdout=gone,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (1, "")
 
 
 def test_the_version_is_the_packages() -> None:
