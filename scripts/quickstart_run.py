@@ -24,6 +24,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "examples"))
+sys.path.append(str(ROOT))  # behind what is installed: options are checked before anything is
 
 import quickstart_report as report  # noqa: E402
 from host_build import BuildError, build  # noqa: E402

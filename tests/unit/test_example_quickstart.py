@@ -246,3 +246,17 @@ def test_a_bad_option_ends_with_status_2_before_anything_is_installed(options, n
     )
     assert done.returncode == 2
     assert named in done.stderr and "Setting up" not in done.stdout
+
+
+@pytest.mark.parametrize("script", ["quickstart", "bench"])
+def test_options_are_checked_by_a_python_without_anything_installed(script):
+    """As on a fresh clone: -S leaves out what is installed, -B leaves no caches behind."""
+    done = subprocess.run(
+        [sys.executable, "-S", "-B", ROOT / "scripts" / f"{script}_run.py", "--check-options"],
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=False,
+        env={"PATH": "/usr/bin:/bin"},
+    )
+    assert (done.returncode, done.stderr) == (0, "")
