@@ -156,9 +156,13 @@ class Learner:
         return pointer.block_end // UNIT_BYTES - pointer.offset_bytes // UNIT_BYTES
 
 
-def replay(events: Iterable[Event], learner: Learner, *, work_space: bool = True) -> Result:
-    """Tells all events and scores every launch against its truth. `work_space`: False scores
-    operators' tensors alone, leaving out what an operator was handed for itself."""
+TENSORS, ADDRESSED, HANDED = "tensors", "addressed", "handed"
+"""What counts as true: operators' tensors alone; also their work space, of a reduction's scratch
+as much as its kernel can address; or all of the work space that an operator was handed."""
+
+
+def replay(events: Iterable[Event], learner: Learner, against: str = HANDED) -> Result:
+    """Tells all events and scores every launch against its truth."""
     result = Result()
     for event in events:
         lengths = learner.tell(event)
@@ -166,9 +170,11 @@ def replay(events: Iterable[Event], learner: Learner, *, work_space: bool = True
             continue
         believed: set[int] = set()
         true: set[int] = set()
-        rows = zip(event.pointers, lengths, event.truth, event.tensor, strict=True)
-        for pointer, length, truth, tensor in rows:
-            if not (tensor or work_space):
+        truths = event.addressed if against == ADDRESSED else event.truth
+        for pointer, length, truth, tensor in zip(
+            event.pointers, lengths, truths, event.tensor, strict=True
+        ):
+            if against == TENSORS and not tensor:
                 continue
             here, there = set(blocks(pointer.value, length)), set(blocks(pointer.value, truth))
             believed |= here

@@ -20,6 +20,9 @@ DESIGN
        (work space);
     3. else nothing: the word is an old pointer.
 
+  Of a reduction's work space a second truth is told, which counts the bytes that the kernel can
+  address and not all that it was handed (extents_scratch.py).
+
   A slot of a multi_tensor_apply table that no block of the launch works on is an old pointer
   whatever it points to, since one operator makes several such launches.
 
@@ -40,6 +43,7 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 import numpy as np
+from extents_scratch import scratch
 
 BLOCK_BYTES = 2 << 20
 CONVERTED_BYTES = 2 << 20
@@ -61,7 +65,9 @@ class Pointer(NamedTuple):
 @dataclass(slots=True)
 class Launch:
     """A launch as the shim reports it. `truth`: bytes behind each pointer, in order; 0: none.
-    `tensor`: whether that is the operator's tensor, or an old pointer; else work space."""
+    `tensor`: whether that is the operator's tensor, or an old pointer; else work space.
+    `addressed`: as `truth`, but of a reduction's scratch only what its kernel can address;
+    `scratch`: these buffers as (bytes handed, bytes addressed)."""
 
     iteration: int
     function: int
@@ -75,6 +81,8 @@ class Launch:
     operator: str = ""
     truth: list[int] = field(default_factory=list)
     tensor: list[bool] = field(default_factory=list)
+    addressed: list[int] = field(default_factory=list)
+    scratch: list[tuple[int, int]] = field(default_factory=list)
 
 
 class Range(NamedTuple):
@@ -144,7 +152,8 @@ class Live:
 class Reader:
     """Turns lines into events. Raises ValueError for a line that makes no sense."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, samples: bool = True) -> None:
+        self.samples = samples
         self.ranges = Live()
         self.blocks = Live()
         self.generations: dict[int, int] = {}
@@ -280,7 +289,7 @@ class Reader:
             (int(base, 16), int(length), int(stride))
             for base, length, stride in (tensor.split(",") for tensor in tensors)
         ]
-        sampled = "convolution" in operator
+        sampled = self.samples and "convolution" in operator
         for launch in self.launches:
             launch.operator = operator
             unused = unused_slots(launch)
@@ -290,8 +299,18 @@ class Reader:
                 tensor = used > 0 or taken == 0 or p.value in unused
                 launch.truth.append(used if tensor else taken)
                 launch.tensor.append(tensor)
+                found = None if tensor else scratch_of(launch, taken)
+                launch.addressed.append(found or launch.truth[-1])
+                if found:
+                    launch.scratch.append((taken, found))
         self.launches = []
         self.inside = False
+
+
+def scratch_of(launch: Launch, taken_bytes: int) -> int | None:
+    """Bytes of a buffer of this length that the launch can address, if it is a reduction's."""
+    found = scratch(launch.name, launch.parameters, launch.grid, launch.threads, taken_bytes)
+    return found.addressed_bytes if found else None
 
 
 def reach(value: int, spans: list[tuple[int, int, int]], sampled: bool) -> int:
@@ -346,6 +365,7 @@ def open_lines(path: Path) -> IO[str]:
     return path.open(encoding="utf-8")
 
 
-def read_traffic(lines: Iterator[str]) -> list[Event]:
-    """All events, launches with their truth. Raises ValueError for what is no traffic."""
-    return list(Reader().read(lines))
+def read_traffic(lines: Iterator[str], *, samples: bool = True) -> list[Event]:
+    """All events, launches with their truth. `samples`: a convolution's launch reaches one sample
+    of the operator's tensor, not all of it. Raises ValueError for what is no traffic."""
+    return list(Reader(samples=samples).read(lines))

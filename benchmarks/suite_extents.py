@@ -11,9 +11,15 @@ DESIGN
     extents.first.precision, .recall      the same files, first iteration
     extents.file.precision, .recall       each file; case: file and iterations
     extents.blocks.precision, .recall     transformer-like files, steady state, with what the
-                                          allocator reports of its blocks; against operators'
-                                          tensors. case "with work space": against the truth
-                                          of all other rows
+                                          allocator reports of its blocks; case: against which
+                                          truth (extents_replay.py). "handed" is the truth of
+                                          all other rows
+    extents.scratch.handed, .addressed    bytes of the buffers that reductions were handed for
+                                          partial sums, of all launches together, and of these
+                                          what the kernels can address (extents_scratch.py)
+    extents.convolutions.precision, .recall    each file with convolutions, steady state; case:
+                                          learned or with block events, and whether the truth
+                                          is a sample or the operator's tensor
     extents.layout.precision, .recall     transformer-like files laid out by other allocators
                                           (extents_layout.py), steady state; case: layout
     extents.us_per_launch                 mean over the same files' steady launches
@@ -35,7 +41,7 @@ from typing import Any
 
 from extents_cost import Cost, build
 from extents_layout import LAYOUTS, lay_out
-from extents_replay import Learner, Result, Score, load, replay
+from extents_replay import ADDRESSED, HANDED, TENSORS, Learner, Result, Score, load, replay
 from extents_traffic import Event, Launch, open_lines, read_traffic
 from harness import ROOT, MeasurementError, Options, Row
 
@@ -55,9 +61,12 @@ class File:
 
     @property
     def transformer_like(self) -> bool:
-        blocks = any(line.startswith("B ") for line in self.lines)
+        return any(line.startswith("B ") for line in self.lines) and not self.convolutions
+
+    @property
+    def convolutions(self) -> bool:
         launches = (event for event in self.events if isinstance(event, Launch))
-        return blocks and not any("convolution" in launch.operator for launch in launches)
+        return any("convolution" in launch.operator for launch in launches)
 
 
 def traffic_files(options: Options) -> tuple[list[Path], bool]:
@@ -116,6 +125,10 @@ def run(options: Options) -> Iterator[Row]:
         yield from pair("extents.file", file.result.steady, case=f"{file.name} steady")
     if counted:
         yield from told_rows(counted, learner_of)
+        yield from scratch_rows(counted)
+    for file in files:
+        if file.convolutions:
+            yield from convolution_rows(file, learner_of)
     if layouts and counted:
         chosen = counted[:1] if options.quick else counted
         for layout in LAYOUTS:
@@ -135,14 +148,33 @@ LEAST_TOLD = 0.97
 def told_rows(files: list[File], learner_of: tuple[Any, Any]) -> Iterator[Row]:
     """Raises MeasurementError when what was told exactly is not believed."""
     names = [file.name for file in files]
-    for case, work_space in (("tensors", False), ("with work space", True)):
+    for against in (TENSORS, ADDRESSED, HANDED):
         total = Score()
         for file in files:
             learner = Learner(*learner_of, blocks=True)
-            total += replay(file.events, learner, work_space=work_space).steady
-        if not work_space and min(total.precision, total.recall) < LEAST_TOLD:
-            raise MeasurementError(f"with block events {total}, less than {LEAST_TOLD}")
-        yield from pair("extents.blocks", total, case=case, files=names)
+            total += replay(file.events, learner, against).steady
+        if against != HANDED and min(total.precision, total.recall) < LEAST_TOLD:
+            raise MeasurementError(
+                f"with block events {total} against {against}, less than {LEAST_TOLD}"
+            )
+        yield from pair("extents.blocks", total, case=against, files=names)
+
+
+def scratch_rows(files: list[File]) -> Iterator[Row]:
+    """What the difference between the truths "addressed" and "handed" is."""
+    launches = (event for file in files for event in file.events if isinstance(event, Launch))
+    buffers = [buffer for launch in launches for buffer in launch.scratch]
+    for figure, of in (("handed", 0), ("addressed", 1)):
+        total = sum(buffer[of] for buffer in buffers)
+        yield Row(f"extents.scratch.{figure}", total, "bytes", buffers=len(buffers))
+
+
+def convolution_rows(file: File, learner_of: tuple[Any, Any]) -> Iterator[Row]:
+    for truth, samples in (("samples", True), ("tensors", False)):
+        events = read_traffic(iter(file.lines), samples=samples)
+        for how, blocks in (("learned", False), ("block events", True)):
+            score = replay(events, Learner(*learner_of, blocks=blocks)).steady
+            yield from pair("extents.convolutions", score, case=f"{file.name} {how}, {truth}")
 
 
 def cost_rows(options: Options, files: list[File], library: Path, header: Path) -> Iterator[Row]:

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from extents_client import LEARNER, MIB, ROOT, Client, ints, words
 from extents_layout import lay_out
-from extents_replay import Learner, Score, replay
+from extents_replay import ADDRESSED, TENSORS, Learner, Score, replay
+from extents_scratch import CONFIGURATION, Scratch, scratch
 from extents_traffic import Launch, open_lines, read_traffic
 
 ADD, OTHER = 1, 2
@@ -365,11 +366,35 @@ def test_with_the_allocators_reports_tensors_are_believed_from_the_first_iterati
     name: str,
 ) -> None:
     events = read_traffic(iter(lines_of(name)))
-    tensors = replay(events, Learner(*LEARNER, blocks=True), work_space=False)
-    for score in (tensors.first, tensors.steady):
-        assert min(score.precision, score.recall) >= 0.995, score
+    for against in (TENSORS, ADDRESSED):
+        told = replay(events, Learner(*LEARNER, blocks=True), against)
+        for score in (told.first, told.steady):
+            assert min(score.precision, score.recall) >= 0.995, (against, score)
     every = replay(events, Learner(*LEARNER, blocks=True)).steady
     assert every.precision >= 0.995 and every.recall >= 0.96, "scratch is used in part"
+
+
+@pytest.mark.parametrize("name", ["gpt", "gpt_bf16", "gpt_fused", "mlp"])
+def test_most_of_a_reductions_scratch_is_out_of_its_kernels_reach(name: str) -> None:
+    """Each buffer is as long as the launch's configuration asks for: then it tells the reach."""
+    launches = [e for e in read_traffic(iter(lines_of(name))) if isinstance(e, Launch)]
+    buffers = [buffer for launch in launches for buffer in launch.scratch]
+    assert len(buffers) >= 50
+    assert sum(reach for _, reach in buffers) < 0.02 * sum(handed for handed, _ in buffers)
+    assert all(reach <= handed for handed, reach in buffers)
+
+
+def test_a_configuration_that_does_not_explain_its_buffer_tells_no_reach() -> None:
+    # 4 bytes; 4096 outputs, four a thread, of 1024 x 4 blocks of 1 x 64 threads
+    words = (4, 8192, 4096, 1, 1, 4, 0, 1, 1, 0, 0, 1, 64, 64, 0, 4)
+    parameters = bytes(8) + CONFIGURATION.pack(*words) + bytes(64)
+    asked = 4 * 4096 * 4 * 4
+    launch = ("reduce_kernel", parameters, (1024, 4, 1), 64)
+    assert scratch(*launch, asked) == Scratch(asked, 4 * 4 * 1024 * 4)
+    assert scratch(*launch, asked - 512) is None, "shorter than it would have asked for"
+    assert scratch(*launch, asked + (2 << 20)) is None, "longer"
+    assert scratch("reduce_kernel", parameters, (1024, 2, 1), 64, asked) is None, "another grid"
+    assert scratch("other", *launch[1:], asked) is None
 
 
 @pytest.mark.parametrize(
