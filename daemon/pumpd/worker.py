@@ -262,6 +262,8 @@ class Worker:
 
     def _decide(self, device: int) -> None:
         model = self.model
+        if model.holds(device):
+            return
         decision = self.policy.decide(model.view(device))
         model.decided(device, decision)
         if len(decision.to_host):

@@ -63,6 +63,9 @@ class ClientModel:
         self._totals = ffi.new("struct pump_model_totals *")
         self._tally = ffi.new("struct pump_model_tally *")
         self._view = ffi.new("struct pump_view *")
+        # Two reads instead of one for each figure: a view is made for each decision.
+        self._sizes = _part(self._view, "budget", "missing_count", np.int64)
+        self._shape = _part(self._view, "missing_count", "missing", np.uint32)
         self._columns: dict[str, NDArray[Any]] = {
             name: np.frombuffer(ffi.buffer(getattr(self._view, name)), dtype)
             for name, dtype in (
@@ -127,33 +130,40 @@ class ClientModel:
     def view(self, device: int) -> View:
         """Return the view of a device that `set_device` made known; its arrays belong to
         the model and are overwritten by the next call."""
-        raw, columns = self._view, self._columns
-        lib.pump_model_view(self.raw, device, raw)
-        missing, leavers, oldest = raw.missing_count, raw.leavers_count, raw.oldest_count
+        lib.pump_model_view(self.raw, device, self._view)
+        budget, resident, arriving, leaving, to_gpu, to_host, faults = self._sizes.tolist()
+        missing, arrivals, missing_all, leavers, doubted, oldest = self._shape.tolist()
+        columns = self._columns
         return View(
-            raw.budget,
+            budget,
             self.devices[device].emulated,
-            raw.resident,
-            raw.arriving,
-            raw.leaving,
-            raw.to_gpu_credit,
-            raw.to_host_credit,
-            raw.faults,
+            resident,
+            arriving,
+            leaving,
+            to_gpu,
+            to_host,
+            faults,
             columns["missing"][:missing],
             columns["missing_need"][:missing],
             columns["missing_room"][:missing],
-            columns["arrivals_need"][: raw.arrivals_count],
-            bool(raw.missing_all),
+            columns["arrivals_need"][:arrivals],
+            missing_all != 0,
             columns["leavers"][:leavers],
             columns["leavers_next_use"][:leavers],
-            raw.leavers_doubted,
+            doubted,
             columns["oldest"][:oldest],
             columns["oldest_next_use"][:oldest],
         )
 
     def decided(self, device: int, decision: Decision) -> None:
         """Take what a policy said beside its choice of blocks."""
-        lib.pump_model_decided(self.raw, device, decision.short_of_room, decision.allowance)
+        lib.pump_model_decided(
+            self.raw, device, decision.short_of_room, decision.allowance, decision.hold
+        )
+
+    def holds(self, device: int) -> bool:
+        """Return whether the last decision still holds; see `Decision.hold`."""
+        return bool(lib.pump_model_holds(self.raw, device))
 
     # ---- for reports and tests --------------------------------------------------------
 
@@ -190,3 +200,10 @@ class ClientModel:
         if lib.pump_model_range(self.raw, slot, found) != 0:
             return None
         return range(found.first_block, found.first_block + found.blocks)
+
+
+def _part(view: Any, first: str, end: str, dtype: type[np.generic]) -> NDArray[Any]:
+    """The figures of `struct pump_view` from `first` up to `end`."""
+    begin, stop = (ffi.offsetof("struct pump_view", name) for name in (first, end))
+    count = (stop - begin) // np.dtype(dtype).itemsize
+    return np.frombuffer(ffi.buffer(view), dtype, count, begin)

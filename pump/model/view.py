@@ -82,6 +82,10 @@ class Decision(NamedTuple):
     allowance: int = 0
     """Blocks of free room that operations issued from now on may take without asking:
     what they miss is sent for before the next decision."""
+    hold: int = 0
+    """Blocks. While something is leaving, nothing has come by fault, and fewer blocks than
+    that may leave, and fewer may come (for want of room or of credit), the policy would
+    move nothing: it need not be asked. 0: it wants to be asked each time."""
 
 
 NOTHING = Decision()

@@ -51,8 +51,11 @@ class Window:
         allowance = max(0, free - arrivals) if sent_all else 0
         if view.faults and not view.emulated:
             again = self._refresh(view, to_gpu, to_host)
-            to_gpu = np.concatenate((to_gpu, again))
-        return Decision(to_gpu, to_host, short, allowance)
+            return Decision(np.concatenate((to_gpu, again)), to_host, short, allowance)
+        # Less than a slice waits for what is on its way, in both directions.
+        waits = missing == arrivals and missing - len(to_gpu) >= SLICE_BLOCKS_LEAST
+        hold = SLICE_BLOCKS_LEAST if waits else 0
+        return Decision(to_gpu, to_host, short, allowance, hold)
 
     def _make_room(self, view: View, arrivals: int, spare: int) -> tuple[Blocks, bool]:
         """Choose blocks that leave for the newcomers that find no room yet.

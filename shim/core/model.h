@@ -84,10 +84,12 @@ struct pump_view {
   int64_t budget, resident, arriving, leaving; /* `resident`: those in doubt included */
   int64_t to_gpu_credit, to_host_credit;       /* blocks that may be sent now */
   int64_t faults; /* blocks that came by fault since the last view of the device */
-  uint32_t missing_count, leavers_count, oldest_count;
-  uint32_t missing_all;     /* 1: nothing else is missing */
-  uint32_t arrivals_count;  /* missing ones that take room: the rest is in doubt */
+  uint32_t missing_count;
+  uint32_t arrivals_count; /* missing ones that take room: the rest is in doubt */
+  uint32_t missing_all;    /* 1: nothing else is missing */
+  uint32_t leavers_count;
   uint32_t leavers_doubted; /* how many of them are in doubt */
+  uint32_t oldest_count;
   /* needed, and not surely there or on their way: nearest to their stream's head first */
   int64_t missing[128];
   int64_t missing_need[128];
@@ -171,9 +173,13 @@ void pump_model_view(struct pump_model *model, uint32_t device, struct pump_view
 
 /* What a policy said beside its choice. `is_short`: 1 if it left out something needed
  * because nothing may leave for it. `allowance`: blocks of free room that operations
- * issued from now on may take without asking. */
+ * issued from now on may take without asking. `hold`: it need not be asked again before so
+ * many blocks may come or go at once, or something happens that nobody foresaw. */
 void pump_model_decided(struct pump_model *model, uint32_t device, uint32_t is_short,
-                        uint32_t allowance);
+                        uint32_t allowance, uint32_t hold);
+
+/* 1 while what the policy said last holds: see `hold`. */
+int pump_model_holds(const struct pump_model *model, uint32_t device);
 
 /* The policy or a budget has changed: what the earlier one allowed or lacked is void, and
  * the overshoot counts from here on. Blocks that are above the budget now count only once

@@ -156,9 +156,11 @@ EXPORT void pump_model_apply(struct pump_model *m, struct pump_batch *batch) {
                                     .stream = batch->stream[row]});
       break;
     case PUMP_EVENT_ALLOC:
+      model_look_again(m);
       alloc_row(m, batch, row);
       break;
     case PUMP_EVENT_FREE:
+      model_look_again(m);
       free_row(m, batch, row);
       break;
     case PUMP_EVENT_PARAMS:
@@ -172,6 +174,7 @@ EXPORT void pump_model_apply(struct pump_model *m, struct pump_batch *batch) {
     case PUMP_EVENT_DISCARDED:
     case PUMP_EVENT_POPULATED:
     case PUMP_EVENT_DEAD:
+      model_look_again(m);
       blocks_row(m, batch, row);
       break;
     default: /* SYNC, HINT, PROGRESS: nothing that the model has to know */
@@ -182,12 +185,14 @@ EXPORT void pump_model_apply(struct pump_model *m, struct pump_batch *batch) {
 
 EXPORT void pump_model_device(struct pump_model *m, uint32_t index,
                               const struct pump_model_device *facts) {
+  model_look_again(m);
   struct device *device = &m->devices[index & (PUMP_MAX_DEVICES - 1)];
   device->facts = *facts;
   device->known = true;
 }
 
 EXPORT void pump_model_switched(struct pump_model *m) {
+  model_look_again(m);
   for (uint32_t i = 0; i < PUMP_MAX_DEVICES; i++) {
     struct device *device = &m->devices[i];
     device->short_of_room = false;
@@ -198,8 +203,21 @@ EXPORT void pump_model_switched(struct pump_model *m) {
 }
 
 EXPORT void pump_model_decided(struct pump_model *m, uint32_t index, uint32_t is_short,
-                               uint32_t allowance) {
+                               uint32_t allowance, uint32_t hold) {
   struct device *device = &m->devices[index & (PUMP_MAX_DEVICES - 1)];
   device->short_of_room = is_short != 0;
   device->allowance = allowance;
+  device->hold = hold;
+}
+
+/* Room and credits grow as transfers end; operations that come behind those in the window
+ * change nothing as long as nothing may move. While something is leaving, its end is sure
+ * to raise the question again. */
+EXPORT int pump_model_holds(const struct pump_model *m, uint32_t index) {
+  const struct device *device = &m->devices[index & (PUMP_MAX_DEVICES - 1)];
+  if (device->hold == 0 || device->faults != 0 || device->counts[PUMP_BLOCK_LEAVING] == 0)
+    return 0;
+  if (model_credit(m, device, PUMP_TO_HOST) >= device->hold) return 0;
+  return device->facts.budget - model_occupied(device) < device->hold ||
+         model_credit(m, device, PUMP_TO_GPU) < device->hold;
 }

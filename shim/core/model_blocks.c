@@ -177,6 +177,7 @@ int64_t model_occupied(const struct device *device) {
 EXPORT void pump_model_set(struct pump_model *m, const int64_t *blocks, uint32_t count,
                            uint32_t state) {
   if (state == PUMP_BLOCK_FREE || state >= PUMP_BLOCK_STATES) return;
+  model_look_again(m);
   for (uint32_t i = 0; i < count; i++)
     if (blocks[i] >= 0 && blocks[i] < m->high &&
         m->blocks[blocks[i]].state != PUMP_BLOCK_FREE)

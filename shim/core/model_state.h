@@ -93,6 +93,7 @@ struct device {
   int64_t faults;                    /* since the last view */
   int64_t left_over;                 /* since a switch: fewest blocks that took room */
   int64_t allowance;                 /* blocks of room that may be taken without asking */
+  int64_t hold;                      /* nothing to decide before so many may move */
   bool known, short_of_room;
 };
 
@@ -154,6 +155,12 @@ struct pump_model {
   struct pump_extents *extents;
   struct pump_view scratch;
 };
+
+/* Something happened that is neither an operation nor a transfer that ended well: every
+ * policy has to look again. */
+static inline void model_look_again(struct pump_model *m) {
+  for (uint32_t i = 0; i < PUMP_MAX_DEVICES; i++) m->devices[i].hold = 0;
+}
 
 /* ---- blocks (model_blocks.c) ---- */
 

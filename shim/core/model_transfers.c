@@ -166,6 +166,7 @@ static void finish(struct pump_model *m, struct transfer *transfer, uint32_t res
     if (transfer->observed_seq > *held) *held = transfer->observed_seq;
     device->tally.refused++;
   }
+  if (result != PUMP_RESULT_MOVED) device->hold = 0;
   if (result == PUMP_RESULT_MOVED)
     learn_duration(device, transfer->direction, transfer->blocks, duration_us);
   transfer->ticket = 0;

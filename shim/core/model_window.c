@@ -193,6 +193,7 @@ void model_retired(struct pump_model *m) {
 }
 
 EXPORT void pump_model_forget_window(struct pump_model *m) {
+  model_look_again(m);
   for (uint32_t i = 0; i < m->busy_count; i++) retire_stream(m, m->busy[i], UINT64_MAX);
   drop_idle_streams(m);
   after_retiring(m);

@@ -165,7 +165,7 @@ int pump_sim_run(struct pump_sim *sim) {
     sim_program_go(sim);
     if (sim->model != NULL && sim->tick_ns <= sim->now_ns && sim->waits != SIM_ENDED) {
       sim_worker_read(sim);
-      return PUMP_SIM_DECIDE;
+      if (!pump_model_holds(sim->model, 0)) return PUMP_SIM_DECIDE;
     }
   }
   return sim->failure;

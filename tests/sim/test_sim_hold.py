@@ -1,0 +1,50 @@
+"""A policy that says how long its decision holds is asked less often, and decides the same."""
+
+from __future__ import annotations
+
+import pytest
+from sim_programs import DATA, MS, cyclic, machine
+
+from pump import profiles
+from pump.model.view import Decision, View
+from pump.policy.window import Window
+from pump.sim import tensors
+from pump.sim.program import Program
+from pump.sim.simulation import Machine, run
+
+
+class Asked(Window):
+    """The window, counting; `holds` False: it wants to be asked each time."""
+
+    def __init__(self, holds: bool) -> None:
+        self.holds = holds
+        self.times = 0
+
+    def decide(self, view: View) -> Decision:
+        self.times += 1
+        decision = super().decide(view)
+        return decision if self.holds else decision._replace(hold=0)
+
+
+def transformer(discard: bool) -> Program:
+    name = "vit_b256_marginal.json.xz"
+    trace = tensors.parse((DATA / name).read_bytes(), name)
+    return tensors.program(trace, "caching", 2, discard=discard)
+
+
+@pytest.mark.parametrize("discard", [False, True])
+def test_what_moves_when_is_the_same_as_if_asked_each_time(discard: bool) -> None:
+    program = transformer(discard)
+    gpu = Machine(profiles.load("a100-pcie4"), program.peak_bytes // 2)
+    holding, asking = Asked(True), Asked(False)
+    held, asked = run(program, gpu, holding), run(program, gpu, asking)
+    assert held.whole == asked.whole
+    assert held.tally == asked.tally
+    assert held.ticks == asked.ticks == asking.times
+    assert holding.times < 0.7 * asking.times
+
+
+def test_a_sweep_is_the_same_too() -> None:
+    program = cyclic(12, 16, 8, 3 * MS)
+    runs = [run(program, machine(128), Asked(holds)) for holds in (True, False)]
+    assert runs[0].whole == runs[1].whole
