@@ -1,6 +1,6 @@
 """The C contract, read from the very headers the shim was compiled from.
 
-`pump_abi.h`, `pump_core.h` and `model.h` mark the part that cffi can read; nothing
+`pump_abi.h`, `pump_core.h`, `learner.h` and `model.h` mark the part that cffi can read; nothing
 of it is written down a second time here. Importing this module loads
 `libpump_core.so` (about 100 ms, mostly cffi's parser): workers do, pump-run does not.
 """
@@ -14,7 +14,7 @@ import cffi
 
 from pump.paths import library
 
-HEADERS = ("pump_abi.h", "pump_core.h", "model.h")
+HEADERS = ("pump_abi.h", "pump_core.h", "learner.h", "model.h")
 
 _BEGIN, _END = "/* cffi: begin */", "/* cffi: end */"
 

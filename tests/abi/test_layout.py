@@ -34,6 +34,10 @@ STRUCTS = [
     "pump_view",
     "pump_block_info",
     "pump_range_blocks",
+    "pump_reach",
+    "pump_learner_operation",
+    "pump_predicted",
+    "pump_learner_report",
 ]
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -1,0 +1,130 @@
+"""What comes next: the sequence of operations that a program repeats, learned on line.
+
+The learner itself is in C (`shim/core/learner.h`, whose words are used here); this is its
+shape for Python. Fed with operations, allocations and frees in issue order; answers with
+predictions. It does no I/O, looks at no clock and decides nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from pump.wire.abi import ffi, lib
+
+UNKNOWN: int = lib.PUMP_LEARNER_UNKNOWN
+CONFIRMED: int = lib.PUMP_LEARNER_CONFIRMED
+DEVIATED: int = lib.PUMP_LEARNER_DEVIATED
+
+CAPACITY = 1 << 17
+"""Operations that are remembered: 28 iterations of a ResNet-50 in PyTorch, hundreds of a
+transformer's."""
+
+
+class Reach(NamedTuple):
+    """An extent with its range; `access` as in pump_abi.h. `missing`: predicted in a range
+    that has not been allocated yet, of which slot and generation name the predecessor."""
+
+    slot: int
+    generation: int
+    offset_bytes: int
+    length_bytes: int
+    access: int = 0
+    missing: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Predicted:
+    """An operation that will come. `number`: of the earlier one that it repeats."""
+
+    number: int
+    signature: int
+    function: int
+    tag: int
+    stream: int
+    kind: int
+    reaches: tuple[Reach, ...]
+
+
+class Learner:
+    """Learns one client's sequence of operations."""
+
+    def __init__(self, capacity: int = CAPACITY) -> None:
+        """Remembers `capacity` operations, a power of two from 2^8 to 2^20.
+
+        Raises ValueError for another capacity, MemoryError when memory is short.
+        """
+        if not 1 << 8 <= capacity <= 1 << 20 or capacity & (capacity - 1):
+            raise ValueError(f"capacity {capacity}; it must be a power of two, 2^8 to 2^20")
+        learner = lib.pump_learner_new(capacity)
+        if learner == ffi.NULL:
+            raise MemoryError("the learner's history does not fit into memory")
+        self.raw: Any = ffi.gc(learner, lib.pump_learner_delete)
+        self._operation = ffi.new("struct pump_learner_operation *")
+        self._reaches = ffi.new("struct pump_reach[]", lib.PUMP_LEARNER_MAX_REACHES)
+        self._operation.reaches = self._reaches
+        self._predicted = ffi.new("struct pump_predicted *")
+        self._report = ffi.new("struct pump_learner_report *")
+
+    def shape(
+        self, signature: int, function: int, grid: Sequence[int], block: Sequence[int]
+    ) -> None:
+        """Tell what launches with this signature share with those of other scalars."""
+        lib.pump_learner_shape(self.raw, signature, function, tuple(grid), tuple(block))
+
+    def see(
+        self,
+        signature: int = 0,
+        reaches: Sequence[Reach] = (),
+        *,
+        function: int = 0,
+        kind: int = lib.PUMP_EVENT_KERNEL,
+        stream: int = 0,
+        tag: int = 0,
+    ) -> int:
+        """Take the next operation; return UNKNOWN, CONFIRMED or DEVIATED.
+
+        Reaches beyond the first PUMP_LEARNER_MAX_REACHES are passed over.
+        """
+        raw = self._operation
+        raw.function, raw.signature, raw.tag = function, signature, tag
+        raw.stream, raw.kind = stream, kind
+        raw.count = min(len(reaches), lib.PUMP_LEARNER_MAX_REACHES)
+        for to, reach in zip(self._reaches, reaches, strict=False):
+            to.slot, to.generation, to.offset_bytes, to.length_bytes, to.access = reach[:5]
+        return int(lib.pump_learner_see(self.raw, raw))
+
+    def alloc(self, slot: int, generation: int, length_bytes: int) -> None:
+        """A range appeared."""
+        lib.pump_learner_alloc(self.raw, slot, generation, length_bytes)
+
+    def free(self, slot: int, generation: int) -> None:
+        """A range is gone."""
+        lib.pump_learner_free(self.raw, slot, generation)
+
+    def lost(self) -> None:
+        """Operations were lost here."""
+        lib.pump_learner_lost(self.raw)
+
+    def ahead(self, most: int) -> int:
+        """Return how many operations are predicted with confidence, at most `most`."""
+        return int(lib.pump_learner_ahead(self.raw, most))
+
+    def next(self, index: int = 0) -> Predicted | None:
+        """Return the operation expected after `index` others, or None."""
+        raw = self._predicted
+        if lib.pump_learner_next(self.raw, index, raw) != 0:
+            return None
+        reaches = tuple(
+            Reach(r.slot, r.generation, r.offset_bytes, r.length_bytes, r.access, bool(r.missing))
+            for r in raw.reaches[0 : raw.count]
+        )
+        return Predicted(
+            raw.number, raw.signature, raw.function, raw.tag, raw.stream, raw.kind, reaches
+        )
+
+    def report(self) -> Any:
+        """Return `struct pump_learner_report`, overwritten by the next call."""
+        lib.pump_learner_report(self.raw, self._report)
+        return self._report

@@ -1,0 +1,215 @@
+/* learner.c - the history of operations, and what happens when one is seen.
+ *
+ * DESIGN. Every operation has a key: what is the same each time that it comes again.
+ * For a launch these are function, grid and block (and the signature where those were
+ * not told): scalar parameters are left out, since step counts and seeds change each
+ * iteration. For copies and memsets the lengths of their reaches. Addresses and streams
+ * are in no key: both may be others in each iteration.
+ *
+ * The history is a ring. Of each stream's newest 1, 4, 16, ... 1024 keys a hash is kept
+ * up to date (the hash of a polynomial: a key enters, one leaves), and for each hash the
+ * newest operation at which it stood. That is the index in which a pointer is found
+ * (learner_match.c): the longest context that was there before wins, so what follows an
+ * evaluation, a short batch or the fourth of four steps is looked for behind the last
+ * one of the same past. A pointer that is not contradicted stays where it is: once it
+ * has followed a whole cycle (a hundred steps, then an evaluation) it is one such cycle
+ * behind, and right at each of its turns.
+ *
+ * What is believed is what was right lately: a way of finding pointers (by level) and a
+ * place where predictions failed (a fork: the newest four keys of the stream) have a
+ * share of successes each, and bad ones end what is predicted with confidence.
+ */
+#include "learner_state.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define FACTOR 0x9e3779b97f4a7c15u /* of the polynomial; odd */
+#define REACHES_AN_OPERATION 8u
+#define LATELY 64.0 /* operations over which the confidence is a mean */
+
+static uint64_t power(uint64_t base, uint64_t exponent) {
+  uint64_t result = 1;
+  for (; exponent != 0; exponent >>= 1, base *= base)
+    if (exponent & 1) result *= base;
+  return result;
+}
+
+EXPORT struct pump_learner *pump_learner_new(uint32_t capacity) {
+  if (capacity < 1u << 8 || capacity > 1u << 20 || (capacity & (capacity - 1)) != 0)
+    return NULL;
+  struct pump_learner *l = calloc(1, sizeof *l);
+  if (l == NULL) return NULL;
+  l->capacity = capacity;
+  l->mask = capacity - 1;
+  l->reach_mask = capacity * REACHES_AN_OPERATION - 1;
+  l->index_mask = 2 * capacity - 1;
+  l->pasts = calloc(capacity, sizeof *l->pasts);
+  l->reaches = calloc((size_t)l->reach_mask + 1, sizeof *l->reaches);
+  bool whole = l->pasts != NULL && l->reaches != NULL;
+  for (uint32_t level = 0; level < LEVELS; level++) {
+    l->index[level] = calloc((size_t)l->index_mask + 1, sizeof(uint64_t));
+    whole &= l->index[level] != NULL;
+    l->powers[level] = power(FACTOR, CONTEXT_LEAST(level));
+    l->scores[level] = level >= LEVEL_SURE ? 0.9f : 0.6f;
+  }
+  l->scores[LEVEL_RESUME] = 0.6f;
+  if (!whole) {
+    pump_learner_delete(l);
+    return NULL;
+  }
+  for (uint32_t i = 0; i < PUMP_MAX_STREAMS; i++) l->lanes[i].last = NEVER;
+  l->resume.front = NEVER;
+  l->iterations.began = NEVER;
+  return l;
+}
+
+EXPORT void pump_learner_delete(struct pump_learner *l) {
+  if (l == NULL) return;
+  for (uint32_t level = 0; level < LEVELS; level++) free(l->index[level]);
+  free(l->reaches);
+  free(l->pasts);
+  free(l);
+}
+
+/* ---- keys ------------------------------------------------------------------------- */
+
+static struct shape *shape_for(struct pump_learner *l, uint64_t signature) {
+  return &l->shapes[learner_mix(signature) & (SHAPES - 1)];
+}
+
+EXPORT void pump_learner_shape(struct pump_learner *l, uint64_t signature,
+                               uint64_t function, const uint32_t grid[3],
+                               const uint32_t block[3]) {
+  uint64_t key = learner_mix(function);
+  for (uint32_t i = 0; i < 3; i++)
+    key = learner_mix(key + ((uint64_t)grid[i] << 32 | block[i]));
+  *shape_for(l, signature) = (struct shape){signature, key};
+}
+
+static uint64_t key_of(struct pump_learner *l, const struct pump_learner_operation *op) {
+  if (op->signature != 0) {
+    const struct shape *shape = shape_for(l, op->signature);
+    if (shape->signature == op->signature) return shape->key;
+    return learner_mix(op->signature);
+  }
+  uint64_t key = learner_mix(op->function + op->kind);
+  for (uint32_t i = 0; i < op->count && i < PUMP_LEARNER_MAX_REACHES; i++)
+    key =
+        learner_mix(key + (op->reaches[i].length_bytes << 2 | (op->reaches[i].access & 3)));
+  return key;
+}
+
+/* ---- the history ------------------------------------------------------------------ */
+
+/* The contexts of a lane go on with operation `number`, which is linked already. */
+static void extend(struct pump_learner *l, struct lane *lane, uint64_t number,
+                   uint64_t key) {
+  for (uint32_t level = 0; level < LEVELS; level++) {
+    struct context *context = &lane->contexts[level];
+    if (context->filled == CONTEXT_LEAST(level) && context->tail >= l->oldest) {
+      const struct past *leaves = learner_past(l, context->tail);
+      context->hash = context->hash * FACTOR + key - leaves->key * l->powers[level];
+      context->tail = leaves->next;
+      continue;
+    }
+    if (context->filled == CONTEXT_LEAST(level) || context->filled == 0)
+      *context = (struct context){.tail = number}; /* its oldest is forgotten */
+    context->hash = context->hash * FACTOR + key;
+    context->filled++;
+  }
+}
+
+static void append(struct pump_learner *l, const struct pump_learner_operation *op,
+                   uint64_t key, uint32_t stream) {
+  struct lane *lane = &l->lanes[stream];
+  uint64_t number = l->head++;
+  uint32_t count =
+      op->count < PUMP_LEARNER_MAX_REACHES ? op->count : PUMP_LEARNER_MAX_REACHES;
+  struct past *past = learner_past(l, number);
+  *past = (struct past){.key = key,
+                        .signature = op->signature,
+                        .function = op->function,
+                        .tag = op->tag,
+                        .first_reach = l->reach_head,
+                        .next = NEVER,
+                        .before = learner_fork_name(lane),
+                        .stream = (uint16_t)stream,
+                        .kind = (uint16_t)op->kind,
+                        .count = count};
+  for (uint32_t i = 0; i < count; i++) *learner_reach(l, past, i) = op->reaches[i];
+  l->reach_head += count;
+  if (l->head > l->oldest + l->capacity) l->oldest = l->head - l->capacity;
+  while (l->reach_head - learner_past(l, l->oldest)->first_reach > l->reach_mask + 1ull)
+    l->oldest++;
+  if (lane->last != NEVER && lane->last >= l->oldest)
+    learner_past(l, lane->last)->next = number;
+  lane->last = number;
+  extend(l, lane, number, key);
+  l->births_now = 0;
+}
+
+/* ---- an operation ----------------------------------------------------------------- */
+
+static void count(struct pump_learner *l, int result, bool offered) {
+  struct pump_learner_report *totals = &l->totals;
+  bool right = offered && result == PUMP_LEARNER_CONFIRMED;
+  totals->confirmed += result == PUMP_LEARNER_CONFIRMED;
+  totals->deviated += result == PUMP_LEARNER_DEVIATED;
+  totals->trusted += right;
+  totals->misled += offered && result == PUMP_LEARNER_DEVIATED;
+  totals->confidence += ((right ? 1.0 : 0.0) - totals->confidence) / LATELY;
+}
+
+EXPORT int pump_learner_see(struct pump_learner *l,
+                            const struct pump_learner_operation *op) {
+  uint32_t stream = op->stream & (PUMP_MAX_STREAMS - 1);
+  uint64_t key = key_of(l, op), number = l->head;
+  int result = PUMP_LEARNER_UNKNOWN;
+  bool offered = pump_learner_ahead(l, 1) > 0;
+  uint64_t then = NEVER;
+  if (l->match.on) {
+    then = learner_expected(l, stream, key);
+    result = then == NEVER ? PUMP_LEARNER_DEVIATED : PUMP_LEARNER_CONFIRMED;
+    if (then == NEVER)
+      learner_drop(l, stream);
+    else
+      learner_praise(l, stream);
+  }
+  append(l, op, key, stream);
+  if (then == NEVER) then = learner_find(l, stream, number);
+  learner_index(l, stream, number);
+  if (then != NEVER) {
+    learner_advance(l, stream, then);
+    learner_link(l, then, number, result == PUMP_LEARNER_CONFIRMED);
+    if (l->match.front < l->oldest) l->match.on = false; /* forgotten by now */
+  }
+  count(l, result, offered);
+  learner_iteration(l, key);
+  return result;
+}
+
+EXPORT void pump_learner_lost(struct pump_learner *l) {
+  l->match.on = false;
+  l->match.epoch = ++l->epochs;
+  l->resume.front = NEVER;
+  for (uint32_t i = 0; i < PUMP_MAX_STREAMS; i++) {
+    l->lanes[i].last = NEVER;
+    memset(l->lanes[i].contexts, 0, sizeof l->lanes[i].contexts);
+  }
+  l->iterations.began = NEVER;
+  l->totals.lost++;
+}
+
+EXPORT void pump_learner_report(const struct pump_learner *l,
+                                struct pump_learner_report *report) {
+  const struct iterations *iterations = &l->iterations;
+  *report = l->totals;
+  report->seen = l->head;
+  report->period = l->match.on ? learner_period(l) : 0;
+  report->epoch = l->epochs;
+  report->iterations = iterations->whole;
+  report->position = iterations->began == NEVER ? 0 : l->head - iterations->began;
+  report->kind = iterations->kind;
+  report->kinds = iterations->kinds;
+}

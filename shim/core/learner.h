@@ -1,0 +1,133 @@
+/* learner.h - learns the sequence of operations that a program repeats, and tells what
+ * comes next: which operation, and which parts of which ranges it will reach.
+ *
+ * A prediction is a pointer into the past: "what happens now is what happened from
+ * operation n on". Each operation either confirms the pointer, which then moves on by
+ * one, or ends it; then the place with the longest common past is looked for anew. So
+ * nothing has to be known of iterations beforehand, and nothing is believed longer
+ * than it is true. The rule is told in learner.c, what it can and cannot do in
+ * docs/learner.md.
+ *
+ * It calls nobody, reads no clock, keeps bounded memory (about 400 bytes for each
+ * operation that it remembers, touched as it is needed) and answers the same calls
+ * always in the same way. One thread at a time.
+ *
+ * Words: the number of an operation counts those that the learner has seen, from 0; a
+ * reach is an extent with the range that it is in; a life is one life of a range
+ * (slot, generation). Lost operations have no number.
+ */
+#ifndef PUMP_LEARNER_H
+#define PUMP_LEARNER_H
+
+#include <stdint.h>
+
+/* cffi: begin */
+
+/* What pump_learner_see says of an operation. */
+#define PUMP_LEARNER_UNKNOWN 0   /* nothing was predicted */
+#define PUMP_LEARNER_CONFIRMED 1 /* it is what was predicted */
+#define PUMP_LEARNER_DEVIATED 2  /* something else was predicted: that is void now */
+
+#define PUMP_LEARNER_MAX_REACHES 192 /* of an operation; those beyond are passed over */
+
+struct pump_learner;
+
+/* A part of a range that an operation reaches. `missing`: 0, or 1 in a prediction where
+ * the range has not been allocated yet; slot, generation and offset are then those that
+ * its predecessor had. */
+struct pump_reach {
+  uint32_t slot;
+  uint32_t generation;
+  uint64_t offset_bytes;
+  uint64_t length_bytes;
+  uint32_t access; /* PUMP_ACCESS_* */
+  uint32_t missing;
+};
+
+/* An operation as the shim reports it, in issue order. `reaches` is copied. */
+struct pump_learner_operation {
+  uint64_t function;  /* 0 for copies and memsets */
+  uint64_t signature; /* of the launch, addresses masked; 0: none, the lengths of the
+                         reaches stand for it */
+  uint64_t tag;       /* the caller's: kept, and given back with predictions */
+  uint32_t stream;
+  uint32_t kind; /* PUMP_EVENT_* */
+  uint32_t count;
+  const struct pump_reach *reaches;
+};
+
+/* An operation that will come. `reaches` belong to the learner, until its next call. */
+struct pump_predicted {
+  uint64_t number;                   /* of the earlier operation that it repeats */
+  uint64_t signature, function, tag; /* of that one; a launch's signature may differ this
+                                        time in parameters that change each iteration */
+  uint32_t stream;                   /* on which it is expected */
+  uint32_t kind;
+  uint32_t count;
+  uint32_t missing; /* how many of its reaches are not allocated yet */
+  const struct pump_reach *reaches;
+};
+
+struct pump_learner_report {
+  uint64_t seen;      /* operations; also the number of the next one */
+  uint64_t confirmed; /* of them, as pump_learner_see said */
+  uint64_t deviated;
+  uint64_t trusted;        /* of the confirmed: were predicted with confidence */
+  uint64_t misled;         /* of the deviated: something else was, with confidence */
+  uint64_t reaches_right;  /* reaches of confirmed operations that lay where predicted */
+  uint64_t reaches_missed; /* ... that lay elsewhere: predicted by address, or missing */
+  uint64_t lost;           /* times that operations were lost */
+  uint64_t period;         /* operations since the one that the newest repeats; 0: none */
+  uint64_t iterations;     /* whole ones seen */
+  uint64_t position;       /* operations since the present iteration began */
+  uint64_t epoch;          /* raised each time that a prediction became void */
+  uint32_t kind;           /* of the last whole iteration: equal ones have equal numbers */
+  uint32_t kinds;          /* told apart so far */
+  double confidence;       /* share of operations predicted with confidence, lately */
+};
+
+/* Remembers `capacity` operations (a power of two from 2^8 to 2^20) with eight times as
+ * many reaches. NULL when memory is short or the capacity makes no sense. */
+struct pump_learner *pump_learner_new(uint32_t capacity);
+void pump_learner_delete(struct pump_learner *learner);
+
+/* ---- what is reported ---- */
+
+/* What launches with this signature have in common with those that differ in scalar
+ * parameters only (a step count, a seed): function, grid and block. To be told before
+ * the first of them (PARAMS); may be repeated. */
+void pump_learner_shape(struct pump_learner *learner, uint64_t signature, uint64_t function,
+                        const uint32_t grid[3], const uint32_t block[3]);
+
+/* The next operation was issued. Returns PUMP_LEARNER_*. */
+int pump_learner_see(struct pump_learner *learner,
+                     const struct pump_learner_operation *operation);
+
+/* A range appeared, or is gone. Ranges that the learner was not told of are taken for
+ * persistent. */
+void pump_learner_alloc(struct pump_learner *learner, uint32_t slot, uint32_t generation,
+                        uint64_t length_bytes);
+void pump_learner_free(struct pump_learner *learner, uint32_t slot, uint32_t generation);
+
+/* Operations were lost here: what follows does not continue what was seen. */
+void pump_learner_lost(struct pump_learner *learner);
+
+/* ---- what is asked ---- */
+
+/* How many operations from here on are predicted with confidence, at most `most`. 0:
+ * nothing is. They end before a place where the program went different ways lately, and
+ * may be more than a period. Costs some 5 ns for each that had not been counted. */
+uint32_t pump_learner_ahead(struct pump_learner *learner, uint32_t most);
+
+/* The operation that is expected after `index` others (0: the next one), with reaches
+ * where they will be today. Cheapest asked in ascending order. Returns 0, or -ENOENT
+ * when nothing is predicted. Whether it is to be trusted, pump_learner_ahead tells. */
+int pump_learner_next(struct pump_learner *learner, uint32_t index,
+                      struct pump_predicted *predicted);
+
+void pump_learner_report(const struct pump_learner *learner,
+                         struct pump_learner_report *report);
+
+/* cffi: end */
+
+#endif

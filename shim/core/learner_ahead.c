@@ -1,0 +1,72 @@
+/* learner_ahead.c - what will come: how far it is known, and each operation of it.
+ *
+ * What is predicted is the past from the pointer's front on, as far as it goes, and then
+ * the newest period again and again. Operations that other streams had further on and
+ * that have been seen already are passed over.
+ */
+#include "learner_state.h"
+
+#include <errno.h>
+
+/* Positions count on from the front; behind the newest operation the period repeats. */
+static const struct past *past_at(const struct pump_learner *l, uint64_t position,
+                                  uint64_t *number) {
+  if (position >= l->head) {
+    uint64_t period = learner_period(l);
+    position = l->head - period + (position - l->head) % period;
+  }
+  *number = position;
+  return learner_past(l, position);
+}
+
+EXPORT uint32_t pump_learner_ahead(struct pump_learner *l, uint32_t most) {
+  if (!learner_is_trusted(l)) return 0;
+  const struct match *match = &l->match;
+  if (l->clear_epoch != match->epoch || l->clear_until < match->front) {
+    l->clear_epoch = match->epoch;
+    l->clear_until = match->front;
+  }
+  uint64_t number, end = match->front + match->beyond + most;
+  while (l->clear_until < end &&
+         !learner_forks_here(l, past_at(l, l->clear_until, &number)->before))
+    l->clear_until++;
+  uint64_t clear = l->clear_until - match->front;
+  clear = clear > match->beyond ? clear - match->beyond : 0;
+  return clear < most ? (uint32_t)clear : most;
+}
+
+/* The position of the operation before which `index` others are expected. */
+static uint64_t position_of(const struct pump_learner *l, uint32_t index) {
+  uint64_t position = l->match.front, beyond = l->match.beyond, left = index;
+  for (; beyond > 0 && position < l->head; position++) {
+    if (learner_was_seen(l, position))
+      beyond--;
+    else if (left-- == 0)
+      return position;
+  }
+  return position + left;
+}
+
+EXPORT int pump_learner_next(struct pump_learner *l, uint32_t index,
+                             struct pump_predicted *predicted) {
+  if (!l->match.on) return -ENOENT;
+  uint64_t number;
+  const struct past *past = past_at(l, position_of(l, index), &number);
+  const struct cursor *cursor = &l->cursors[past->stream];
+  uint32_t missing = 0;
+  for (uint32_t i = 0; i < past->count; i++) {
+    learner_translate(l, learner_reach(l, past, i), &l->answer[i]);
+    missing += l->answer[i].missing;
+  }
+  *predicted = (struct pump_predicted){
+      .number = number,
+      .signature = past->signature,
+      .function = past->function,
+      .tag = past->tag,
+      .stream = cursor->epoch == l->match.epoch ? cursor->lane : past->stream,
+      .kind = past->kind,
+      .count = past->count,
+      .missing = missing,
+      .reaches = l->answer};
+  return 0;
+}

@@ -1,0 +1,191 @@
+/* learner_match.c - pointers into the past: found by contexts, followed stream by stream.
+ *
+ * A pointer has one front for all streams, and for each stream of the past a cursor: the
+ * first of its operations that was not seen again. So streams may take turns in another
+ * order than they did, as long as none runs ahead of another by STREAM_SPREAD operations.
+ * Which stream of today repeats which one of the past is found out as they come: usually
+ * itself, another one where a program takes a new stream each iteration. The operations
+ * that other streams had to do when the pointer was found may come late: a stream that
+ * has not been followed yet is also looked for before the pointer's beginning.
+ */
+#include "learner_state.h"
+
+uint32_t learner_fork_name(const struct lane *lane) {
+  return (uint32_t)(learner_mix(lane->contexts[LEVEL_FORK].hash) >> 32) | 1;
+}
+
+static void shift_share(float *share, bool right) {
+  *share += ((right ? 1.0f : 0.0f) - *share) / 8;
+}
+
+bool learner_is_trusted(const struct pump_learner *l) {
+  const struct match *match = &l->match;
+  return match->on && (match->since >= TRIAL || l->scores[match->level] >= SHARE_TRUSTED);
+}
+
+uint64_t learner_period(const struct pump_learner *l) {
+  uint64_t behind = l->head - l->match.front;
+  return behind > l->match.beyond ? behind - l->match.beyond : 1;
+}
+
+/* ---- following -------------------------------------------------------------------- */
+
+bool learner_was_seen(const struct pump_learner *l, uint64_t number) {
+  const struct cursor *cursor = &l->cursors[learner_past(l, number)->stream];
+  return cursor->epoch == l->match.epoch && cursor->at > number;
+}
+
+/* The next operation of a stream of the past, from the front on. */
+static uint64_t first_of(const struct pump_learner *l, uint32_t stream) {
+  const struct cursor *cursor = &l->cursors[stream];
+  if (cursor->epoch == l->match.epoch) return cursor->at;
+  uint64_t end = l->match.front + STREAM_SPREAD;
+  for (uint64_t i = l->match.front; i < l->head && i < end; i++)
+    if (learner_past(l, i)->stream == stream) return i;
+  return NEVER;
+}
+
+/* An operation of a stream that had come before the pointer was found, then, and comes
+ * late now. */
+static uint64_t late_one(const struct pump_learner *l, uint32_t stream, uint64_t key) {
+  uint32_t before = learner_fork_name(&l->lanes[stream]);
+  for (uint64_t i = 1; i <= STREAM_SPREAD && l->match.base >= l->oldest + i; i++) {
+    const struct past *past = learner_past(l, l->match.base - i);
+    if (past->stream == stream && past->key == key && past->before == before)
+      return l->match.base - i;
+  }
+  return NEVER;
+}
+
+uint64_t learner_expected(struct pump_learner *l, uint32_t stream, uint64_t key) {
+  const struct lane *lane = &l->lanes[stream];
+  const struct past *front = learner_past(l, l->match.front);
+  bool tied = lane->epoch == l->match.epoch;
+  uint32_t as = tied ? lane->as : stream;
+  if (front->key == key && front->stream == as &&
+      (tied || l->cursors[as].epoch != l->match.epoch))
+    return l->match.front;
+  if (tied || l->cursors[as].epoch != l->match.epoch) {
+    uint64_t at = first_of(l, as);
+    if (at != NEVER && at < l->head && at < l->match.front + STREAM_SPREAD &&
+        learner_past(l, at)->key == key)
+      return at;
+  }
+  if (tied) return NEVER;
+  if (front->key == key && l->cursors[front->stream].epoch != l->match.epoch)
+    return l->match.front;
+  return l->cursors[as].epoch == l->match.epoch ? NEVER : late_one(l, stream, key);
+}
+
+void learner_advance(struct pump_learner *l, uint32_t stream, uint64_t found) {
+  struct match *match = &l->match;
+  const struct past *past = learner_past(l, found);
+  struct lane *lane = &l->lanes[stream];
+  lane->epoch = match->epoch;
+  lane->as = past->stream;
+  l->cursors[past->stream] =
+      (struct cursor){.epoch = match->epoch, .at = past->next, .lane = stream};
+  if (found == match->front) {
+    match->front++;
+    while (match->beyond > 0 && match->front < l->head &&
+           learner_was_seen(l, match->front)) {
+      match->front++;
+      match->beyond--;
+    }
+  } else if (found > match->front) {
+    match->beyond++;
+  }
+  if (++match->since == TRIAL && !match->judged) {
+    match->judged = true;
+    shift_share(&l->scores[match->level], true);
+  }
+}
+
+/* ---- right and wrong -------------------------------------------------------------- */
+
+static struct fork *fork_of(struct pump_learner *l, uint32_t name) {
+  return &l->forks[name >> 1 & (FORKS - 1)];
+}
+
+bool learner_forks_here(const struct pump_learner *l, uint32_t name) {
+  const struct fork *fork = &l->forks[name >> 1 & (FORKS - 1)];
+  return fork->name == name && fork->right < SHARE_TRUSTED;
+}
+
+void learner_praise(struct pump_learner *l, uint32_t stream) {
+  uint32_t name = learner_fork_name(&l->lanes[stream]);
+  struct fork *fork = fork_of(l, name);
+  if (fork->name == name && learner_is_trusted(l)) shift_share(&fork->right, true);
+}
+
+void learner_drop(struct pump_learner *l, uint32_t stream) {
+  struct match *match = &l->match;
+  if (learner_is_trusted(l)) {
+    uint32_t name = learner_fork_name(&l->lanes[stream]);
+    struct fork *fork = fork_of(l, name);
+    if (fork->name != name) *fork = (struct fork){.name = name, .right = 1};
+    shift_share(&fork->right, false);
+    l->resume = (struct resume){.front = match->front, .ended = l->head};
+  }
+  if (!match->judged) shift_share(&l->scores[match->level], false);
+  match->on = false;
+  match->epoch = ++l->epochs;
+}
+
+/* ---- finding ---------------------------------------------------------------------- */
+
+static uint64_t *entry_of(const struct pump_learner *l, uint32_t level, uint64_t name) {
+  return &l->index[level][name & l->index_mask];
+}
+
+/* The newest operation at which the context stood, or NEVER. */
+static uint64_t look_up(const struct pump_learner *l, const struct lane *lane,
+                        uint32_t level, uint64_t key) {
+  const struct context *context = &lane->contexts[level];
+  if (context->filled < CONTEXT_LEAST(level)) return NEVER;
+  uint64_t name = learner_mix(context->hash);
+  uint64_t entry = *entry_of(l, level, name);
+  if (entry >> 32 != (name >> 32 | 1)) return NEVER;
+  uint64_t number = l->head - (uint32_t)((uint32_t)l->head - (uint32_t)entry);
+  if (number < l->oldest || number + 1 >= l->head || learner_past(l, number)->key != key)
+    return NEVER;
+  return number;
+}
+
+static uint64_t resumed(const struct pump_learner *l, uint32_t stream, uint64_t number,
+                        uint64_t key) {
+  const struct resume *resume = &l->resume;
+  if (resume->front == NEVER || number - resume->ended > RESUME_AGE) return NEVER;
+  for (uint64_t i = resume->front; i <= resume->front + RESUME_SKIP && i < number; i++) {
+    const struct past *past = learner_past(l, i);
+    if (i >= l->oldest && past->key == key && past->stream == stream) return i;
+  }
+  return NEVER;
+}
+
+uint64_t learner_find(struct pump_learner *l, uint32_t stream, uint64_t number) {
+  const struct lane *lane = &l->lanes[stream];
+  uint64_t key = learner_past(l, number)->key, found = NEVER;
+  uint32_t level = LEVELS;
+  while (found == NEVER && level > LEVEL_SURE) found = look_up(l, lane, --level, key);
+  if (found == NEVER) {
+    found = resumed(l, stream, number, key);
+    if (found != NEVER) level = LEVEL_RESUME;
+  }
+  if (found == NEVER) level = LEVEL_SURE;
+  while (found == NEVER && level > 0) found = look_up(l, lane, --level, key);
+  if (found == NEVER) return NEVER;
+  l->match = (struct match){
+      .epoch = ++l->epochs, .base = found, .front = found, .level = level, .on = true};
+  return found;
+}
+
+void learner_index(struct pump_learner *l, uint32_t stream, uint64_t number) {
+  const struct lane *lane = &l->lanes[stream];
+  for (uint32_t level = 0; level < LEVELS; level++) {
+    const struct context *context = &lane->contexts[level];
+    if (context->filled < CONTEXT_LEAST(level)) continue;
+    uint64_t name = learner_mix(context->hash);
+    *entry_of(l, level, name) = (name >> 32 | 1) << 32 | (uint32_t)number;
+  }
+}

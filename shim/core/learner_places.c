@@ -1,0 +1,211 @@
+/* learner_places.c - where the reaches of the past lie today.
+ *
+ * Two things move between iterations: ranges (a program that allocates in each iteration
+ * gets new ones) and tensors inside a caching allocator's ranges. Both are followed by
+ * what plays the same part:
+ *
+ *   a range   allocated between the same operations as an earlier one, or reached by the
+ *             operation that repeats one which reached the other: its successor;
+ *   a tensor  a reach that begins elsewhere than in the operation that it repeats: from
+ *             then on what began there is expected where it was found. That is right as
+ *             long as nothing else takes its old place; how often it was better than the
+ *             plain address decides whether it is used.
+ *
+ * What was not seen yet in the present iteration keeps its place, or has none: `missing`.
+ */
+#include "learner_state.h"
+
+#define CHAIN 16u /* successors followed at most: iterations between a reach and today */
+
+/* ---- lives ------------------------------------------------------------------------ */
+
+static struct life *life_slot(const struct pump_learner *l, uint64_t name) {
+  return (struct life *)&l->lives[learner_mix(name) & (LIVES - 1)];
+}
+
+static struct life *life_of(const struct pump_learner *l, uint64_t name) {
+  struct life *life = life_slot(l, name);
+  return life->name == name ? life : NULL;
+}
+
+static bool succeed(struct pump_learner *l, struct life *old, uint64_t after) {
+  struct life *new = life_of(l, after);
+  if (old == NULL || new == NULL || old->born >= new->born) return false;
+  l->successors_early += old->live && old->successor == 0;
+  old->successor = after;
+  new->repeated = true;
+  return true;
+}
+
+static void end(struct pump_learner *l, struct life *life) {
+  l->successors_early -= life->live && life->successor != 0;
+  life->live = false;
+}
+
+/* The first birth at which as many operations had been seen, or the end. */
+static uint64_t births_at(const struct pump_learner *l, uint64_t born) {
+  uint64_t low = l->births_head > BIRTHS ? l->births_head - BIRTHS : 0;
+  uint64_t high = l->births_head;
+  while (low < high) {
+    uint64_t middle = low + (high - low) / 2;
+    if (l->births[middle & (BIRTHS - 1)].born < born)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+EXPORT void pump_learner_alloc(struct pump_learner *l, uint32_t slot, uint32_t generation,
+                               uint64_t length_bytes) {
+  uint64_t name = life_name(slot, generation);
+  struct life *life = life_slot(l, name);
+  if (life->name == name && life->live) return; /* told twice */
+  end(l, life);
+  *life = (struct life){
+      .name = name, .born = l->head, .length_bytes = length_bytes, .live = true};
+  if (learner_is_trusted(l)) {
+    uint64_t at = births_at(l, l->match.front) + l->births_now;
+    const struct birth *birth = &l->births[at & (BIRTHS - 1)];
+    if (at < l->births_head && birth->born == l->match.front) {
+      struct life *before = life_of(l, birth->life);
+      if (before != NULL && before->length_bytes == length_bytes) succeed(l, before, name);
+    }
+  }
+  l->births_now++;
+  l->births[l->births_head++ & (BIRTHS - 1)] = (struct birth){name, l->head};
+}
+
+EXPORT void pump_learner_free(struct pump_learner *l, uint32_t slot, uint32_t generation) {
+  struct life *life = life_of(l, life_name(slot, generation));
+  if (life != NULL) end(l, life);
+}
+
+/* ---- places ----------------------------------------------------------------------- */
+
+static struct place *place_slot(const struct pump_learner *l, uint64_t life,
+                                uint64_t offset) {
+  uint64_t h = learner_mix(life * 0x9e3779b97f4a7c15u + offset);
+  return (struct place *)&l->places[h & (PLACES - 1)];
+}
+
+static struct place *place_of(const struct pump_learner *l, uint64_t life,
+                              uint64_t offset) {
+  struct place *place = place_slot(l, life, offset);
+  return place->from_life == life && place->from_offset == offset ? place : NULL;
+}
+
+static void move(struct pump_learner *l, uint64_t life, const struct pump_reach *then,
+                 uint64_t to, const struct pump_reach *now) {
+  struct place *place = place_slot(l, life, then->offset_bytes);
+  l->places_used += place->from_life == 0;
+  *place = (struct place){life, then->offset_bytes, to, now->offset_bytes};
+}
+
+static bool is_live(const struct pump_learner *l, uint64_t name) {
+  const struct life *life = life_of(l, name);
+  return life == NULL || life->live; /* one that was not told is persistent */
+}
+
+static void put(struct pump_reach *today, uint64_t life, uint64_t offset) {
+  today->slot = (uint32_t)((life - 1) >> 32);
+  today->generation = (uint32_t)(life - 1);
+  today->offset_bytes = offset;
+}
+
+static bool through_place(const struct pump_learner *l, const struct pump_reach *then,
+                          struct pump_reach *today) {
+  if (l->places_used == 0) return false;
+  const struct place *place =
+      place_of(l, life_name(then->slot, then->generation), then->offset_bytes);
+  if (place == NULL || !is_live(l, place->to_life)) return false;
+  put(today, place->to_life, place->to_offset);
+  return true;
+}
+
+static void through_lives(const struct pump_learner *l, struct pump_reach *today) {
+  const struct life *life = life_of(l, life_name(today->slot, today->generation));
+  if (life == NULL) return;
+  /* Allocated further on in the iteration that repeats: not yet in this one. */
+  today->missing = life->born >= l->match.front && life->successor == 0 &&
+                   (life->repeated || !life->live);
+  if (today->missing) return;
+  for (uint32_t i = 0; i < CHAIN && life->successor != 0; i++) {
+    const struct life *next = life_of(l, life->successor);
+    if (next == NULL) break;
+    life = next;
+  }
+  today->missing = !life->live;
+  if (life->live) put(today, life->name, today->offset_bytes);
+}
+
+void learner_translate(const struct pump_learner *l, const struct pump_reach *then,
+                       struct pump_reach *today) {
+  *today = *then;
+  today->missing = 0;
+  if (l->places_worth >= 0 && through_place(l, then, today)) return;
+  through_lives(l, today);
+}
+
+/* ---- learning --------------------------------------------------------------------- */
+
+static bool is_same(const struct pump_reach *a, const struct pump_reach *b) {
+  return a->slot == b->slot && a->generation == b->generation &&
+         a->offset_bytes == b->offset_bytes;
+}
+
+/* Counts whether the reach lay where it was predicted, with and without places. */
+static void judge(struct pump_learner *l, const struct pump_reach *then,
+                  const struct pump_reach *now) {
+  struct pump_reach plain = *then, moved = *then;
+  plain.missing = 0;
+  through_lives(l, &plain);
+  bool right = plain.missing == 0 && is_same(&plain, now);
+  if (through_place(l, then, &moved)) {
+    bool moved_right = is_same(&moved, now);
+    if (moved_right != right)
+      l->places_worth += ((moved_right ? 1.0f : -1.0f) - l->places_worth) / 64;
+    if (l->places_worth >= 0) right = moved_right;
+  }
+  l->totals.reaches_right += right;
+  l->totals.reaches_missed += !right;
+}
+
+/* What begins at `a` is at `b` today. */
+static void learn(struct pump_learner *l, const struct pump_reach *a,
+                  const struct pump_reach *b) {
+  uint64_t from = life_name(a->slot, a->generation);
+  uint64_t to = life_name(b->slot, b->generation);
+  struct life *old = life_of(l, from);
+  bool follows = from == to || (old != NULL && old->successor == to);
+  if (!follows && old != NULL && !old->live) follows = succeed(l, old, to);
+  if (!follows || a->offset_bytes != b->offset_bytes) {
+    move(l, from, a, to, b);
+    return;
+  }
+  struct place *place = l->places_used == 0 ? NULL : place_of(l, from, a->offset_bytes);
+  if (place != NULL) {
+    place->from_life = 0;
+    l->places_used--;
+  }
+  if (from != to || old == NULL || old->successor == 0) return;
+  l->successors_early -= old->live;
+  old->successor = 0; /* it has its part itself */
+}
+
+void learner_link(struct pump_learner *l, uint64_t then, uint64_t now, bool count) {
+  const struct past *old = learner_past(l, then), *new = learner_past(l, now);
+  uint32_t pairs = old->count < new->count ? old->count : new->count;
+  bool plain = l->places_used == 0 && l->successors_early == 0;
+  bool trusted = learner_is_trusted(l);
+  if (count) l->totals.reaches_missed += new->count - pairs;
+  for (uint32_t i = 0; i < pairs; i++) {
+    const struct pump_reach *a = learner_reach(l, old, i), *b = learner_reach(l, new, i);
+    if (plain && is_same(a, b)) {
+      l->totals.reaches_right += count;
+      continue;
+    }
+    if (count) judge(l, a, b);
+    if (trusted) learn(l, a, b);
+  }
+}

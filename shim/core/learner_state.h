@@ -1,0 +1,217 @@
+/* learner_state.h - inside of the learner; see learner.h and the DESIGN of learner.c. */
+#ifndef PUMP_LEARNER_STATE_H
+#define PUMP_LEARNER_STATE_H
+
+#include <stdbool.h>
+
+#include "learner.h"
+#include "pump_abi.h"
+
+#define EXPORT __attribute__((visibility("default")))
+
+#define NEVER UINT64_MAX
+
+/* Contexts: the newest 1, 4, 16 ... keys of a stream, told apart by a hash. */
+#define LEVELS 6u
+#define CONTEXT_LEAST(level) (1u << (2 * (level)))
+#define LEVEL_FORK 1u       /* its context names the place where a program may fork */
+#define LEVEL_SURE 2u       /* contexts from this one on are taken before anything else */
+#define LEVEL_RESUME LEVELS /* going on where a prediction ended: scored like a level */
+
+#define STREAM_SPREAD 256u /* operations by which streams may change places */
+#define TRIAL 16u /* confirmations after which a pointer is trusted, whatever found it */
+#define RESUME_AGE 16u  /* operations for which an ended prediction may go on */
+#define RESUME_SKIP 16u /* operations that may be left out where it goes on */
+#define SHARE_TRUSTED 0.8f
+#define FORKS 4096u
+#define LIVES 32768u
+#define PLACES 16384u
+#define BIRTHS 65536u
+#define SHAPES 65536u
+#define KINDS 64u
+#define KEY_COUNTS 65536u
+
+/* An operation of the past; one cache line. */
+struct past {
+  uint64_t key;
+  uint64_t signature, function, tag;
+  uint64_t first_reach; /* position in the ring of reaches */
+  uint64_t next;        /* the next one of its stream, or NEVER */
+  uint32_t before;      /* context of LEVEL_FORK in front of it */
+  uint16_t stream, kind;
+  uint32_t count; /* reaches */
+  uint32_t reserved;
+};
+_Static_assert(sizeof(struct past) == 64, "one cache line");
+
+/* The context of a level: hash of the keys from operation `tail` on, `filled` of them. */
+struct context {
+  uint64_t hash, tail;
+  uint64_t filled;
+};
+
+/* A stream as it is today. */
+struct lane {
+  struct context contexts[LEVELS];
+  uint64_t last;  /* its newest operation, or NEVER */
+  uint64_t epoch; /* of the pointer for which `as` holds */
+  uint32_t as;    /* the stream of the past that it repeats */
+};
+
+/* What has been repeated of a stream of the past. */
+struct cursor {
+  uint64_t epoch; /* of the pointer for which this holds */
+  uint64_t at;    /* its next operation that was not seen again yet, or NEVER */
+  uint32_t lane;  /* the stream that repeats it */
+};
+
+/* A pointer into the past. */
+struct match {
+  uint64_t epoch;
+  uint64_t base;   /* the operation at which it was found */
+  uint64_t front;  /* first operation that was not seen again */
+  uint64_t beyond; /* operations behind `front` that were: other streams */
+  uint64_t since;  /* confirmations */
+  uint32_t level;  /* that found it */
+  bool on, judged; /* judged: its level got its score */
+};
+
+/* Where a trusted prediction ended. */
+struct resume {
+  uint64_t front; /* NEVER: nowhere */
+  uint64_t ended; /* number of the operation that ended it */
+};
+
+struct fork {
+  uint32_t name;
+  float right; /* share of right predictions, lately */
+};
+
+struct life {
+  uint64_t name; /* life_name(slot, generation); 0: unused */
+  uint64_t born; /* number of the first operation after its allocation */
+  uint64_t length_bytes;
+  uint64_t
+      successor; /* name of the life that took its part in a later iteration; 0: none */
+  bool live, repeated; /* repeated: an earlier life had its part */
+};
+
+/* A tensor that moved inside its range, or to another offset of another one. */
+struct place {
+  uint64_t from_life, from_offset; /* from_life 0: unused */
+  uint64_t to_life, to_offset;
+};
+
+struct birth {
+  uint64_t life, born;
+};
+
+struct shape {
+  uint64_t signature, key;
+};
+
+struct kind_of {
+  uint64_t sum, count; /* of keys of the iteration; in which order streams took turns
+                          makes no other kind */
+};
+
+struct iterations {
+  uint64_t anchor; /* key of the operation that begins one; 0: none chosen */
+  uint64_t began;  /* number of that operation; NEVER: not seen yet */
+  uint64_t period; /* in which the anchor was found to be unique */
+  uint64_t sum, whole;
+  uint32_t kind, kinds;
+  struct kind_of known[KINDS];
+};
+
+struct pump_learner {
+  uint32_t capacity, mask, reach_mask, index_mask;
+  uint64_t head;   /* number of the next operation */
+  uint64_t oldest; /* operations below this one are forgotten */
+  uint64_t reach_head;
+  struct past *pasts;
+  struct pump_reach *reaches;
+  uint64_t *index[LEVELS]; /* by context: the newest operation that ended it */
+  uint64_t powers[LEVELS]; /* by which the oldest key of a context has been multiplied */
+  struct lane lanes[PUMP_MAX_STREAMS];
+  struct cursor cursors[PUMP_MAX_STREAMS];
+  struct match match;
+  struct resume resume;
+  uint64_t epochs;
+  float scores[LEVELS + 1]; /* how often pointers that a level found went on */
+  uint64_t clear_until;     /* operations that pump_learner_ahead has looked at */
+  uint64_t clear_epoch;
+  struct fork forks[FORKS];
+  /* where reaches are (learner_places.c) */
+  struct life lives[LIVES];
+  struct place places[PLACES];
+  uint32_t places_used;
+  uint32_t successors_early; /* of lives that have not ended */
+  float places_worth;        /* how much better places did than plain addresses, lately */
+  struct birth births[BIRTHS];
+  uint64_t births_head;
+  uint32_t births_now; /* since the newest operation */
+  struct pump_reach answer[PUMP_LEARNER_MAX_REACHES];
+  struct shape shapes[SHAPES];
+  struct iterations iterations;
+  uint16_t key_counts[KEY_COUNTS];
+  struct pump_learner_report totals;
+};
+
+static inline struct past *learner_past(const struct pump_learner *l, uint64_t number) {
+  return &l->pasts[number & l->mask];
+}
+
+static inline struct pump_reach *learner_reach(const struct pump_learner *l,
+                                               const struct past *past, uint32_t i) {
+  return &l->reaches[(past->first_reach + i) & l->reach_mask];
+}
+
+static inline uint64_t learner_mix(uint64_t x) {
+  x = (x ^ x >> 32) * 0xd6e8feb86659fd93u;
+  x = (x ^ x >> 32) * 0xd6e8feb86659fd93u;
+  return x ^ x >> 32;
+}
+
+static inline uint64_t life_name(uint32_t slot, uint32_t generation) {
+  return ((uint64_t)slot << 32 | generation) + 1;
+}
+
+/* ---- pointers into the past (learner_match.c) ---- */
+
+/* The operation that `key` on `stream` repeats under the present pointer, or NEVER. */
+uint64_t learner_expected(struct pump_learner *l, uint32_t stream, uint64_t key);
+/* `found` was repeated on `stream`, by an operation that is in the history by now. */
+void learner_advance(struct pump_learner *l, uint32_t stream, uint64_t found);
+/* The present pointer was right, or is void, with an operation on `stream` that is not in
+ * the history yet: its level and the place where it ended get their scores. */
+void learner_praise(struct pump_learner *l, uint32_t stream);
+void learner_drop(struct pump_learner *l, uint32_t stream);
+/* Looks for the operation of the past that `number`, which is the newest and whose contexts
+ * are not in the index yet, repeats. NEVER: none. */
+uint64_t learner_find(struct pump_learner *l, uint32_t stream, uint64_t number);
+/* Takes the contexts of the newest operation into the index. */
+void learner_index(struct pump_learner *l, uint32_t stream, uint64_t number);
+/* The context of four keys that an operation comes after. */
+uint32_t learner_fork_name(const struct lane *lane);
+/* Predictions failed behind that context too often. */
+bool learner_forks_here(const struct pump_learner *l, uint32_t name);
+/* An operation of the past from the front on was seen again. */
+bool learner_was_seen(const struct pump_learner *l, uint64_t number);
+bool learner_is_trusted(const struct pump_learner *l);
+/* Operations between an operation and the one that it repeats. */
+uint64_t learner_period(const struct pump_learner *l);
+
+/* ---- lives and places (learner_places.c) ---- */
+
+/* `now` repeats `then`: compares and learns where their reaches are. */
+void learner_link(struct pump_learner *l, uint64_t then, uint64_t now, bool count);
+/* Where a reach of the past lies today. */
+void learner_translate(const struct pump_learner *l, const struct pump_reach *then,
+                       struct pump_reach *today);
+
+/* ---- iterations (learner_iterations.c) ---- */
+
+void learner_iteration(struct pump_learner *l, uint64_t key);
+
+#endif

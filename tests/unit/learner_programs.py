@@ -1,0 +1,69 @@
+"""Programs made up for the learner: sequences of operations, seen one after the other.
+
+Not a test. A step is (signature, reaches); a program of layers is written as a list of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from pump.model.learner import CONFIRMED, DEVIATED, Learner, Reach
+
+BLOCK = 2 << 20
+
+
+@dataclass
+class Seen:
+    """What the learner said of some operations. `offered`: predicted with confidence and
+    confirmed; `misled`: predicted with confidence and wrong."""
+
+    operations: int = 0
+    confirmed: int = 0
+    deviated: int = 0
+    offered: int = 0
+    misled: int = 0
+
+    @property
+    def right(self) -> float:
+        """Share of the operations that were predicted with confidence."""
+        return self.offered / max(1, self.operations)
+
+
+@dataclass
+class Caller:
+    """Feeds a learner and counts what it says."""
+
+    learner: Learner = field(default_factory=lambda: Learner(1 << 14))
+
+    def play(self, keys: Iterable[int], *, stream: int = 0) -> Seen:
+        """See operations with these signatures; each reaches a range of its own, at 0."""
+        return self.see((key, [Reach(key % 1000, 1, 0, BLOCK)], stream) for key in keys)
+
+    def see(self, operations: Iterable[tuple[int, list[Reach], int]]) -> Seen:
+        """See operations of (signature, reaches, stream)."""
+        seen, learner = Seen(), self.learner
+        for signature, reaches, stream in operations:
+            offered = learner.ahead(1)
+            result = learner.see(signature, reaches, stream=stream)
+            seen.operations += 1
+            seen.confirmed += result == CONFIRMED
+            seen.deviated += result == DEVIATED
+            seen.offered += offered and result == CONFIRMED
+            seen.misled += offered and result == DEVIATED
+        return seen
+
+
+def training(batch: int = 0, layers: int = 6, steps: int = 1) -> list[int]:
+    """Signatures of a training step, forward, backward and optimizer; the optimizer's do not
+    depend on the batch. `steps`: micro-steps of gradient accumulation."""
+    shift = 10_000 * batch
+    forward = [shift + key for key in (11, 12, 13, 12, 14)]
+    backward = [shift + key for key in (21, 22, 23, 22, 24, 24)]
+    micro = [shift + 1, *forward * layers, shift + 2, *backward * layers, shift + 3]
+    return [*micro * steps, *[31, 32] * layers, 33]
+
+
+def evaluation(layers: int = 6) -> list[int]:
+    """Signatures of an evaluation step, which begins as a training step goes on."""
+    return [5, *[11, 12, 13, 12, 14] * layers, 6]
