@@ -145,6 +145,10 @@ struct vd_touch {
 typedef unsigned (*vd_touch_fn)(void **params, const unsigned grid[3],
                                 const unsigned block[3], struct vd_touch *out,
                                 unsigned most);
+typedef int (*vd_touch_any_fn)(const char *kernel, const void *parameters,
+                               unsigned parameter_bytes, const unsigned grid[3],
+                               const unsigned block[3], struct vd_touch *out,
+                               unsigned most);
 typedef double (*vd_cycles_fn)(void **params, const unsigned grid[3],
                                const unsigned block[3]);
 
@@ -373,6 +377,10 @@ int vd_pool_piece(uint64_t address, uint64_t *base, uint64_t *length_bytes);
 /* The same of a preloaded library that watches the program's own allocator, if there is
  * one. */
 int vd_witness_piece(uint64_t address, uint64_t *base, uint64_t *length_bytes);
+/* What of `memory` is an allocation to the program, where `address` lies in it; false:
+ * nothing is allocated there. */
+bool vd_memory_piece(const struct vd_memory *memory, uint64_t address, uint64_t *base,
+                     uint64_t *end);
 uint64_t vd_range_gap(const struct vd_range_set *set, uint64_t length_bytes,
                       uint64_t alignment);
 int vd_range_add(struct vd_range_set *set, struct vd_memory *memory);
@@ -484,6 +492,7 @@ CUresult vd_event_wait_locked(struct vd_stream *stream, CUevent event);
 struct vd_function *vd_function_new(const struct image_kernel *kernel,
                                     struct vd_module *module, struct vd_library *library);
 void vd_host_kernels_open(void);
+extern vd_touch_any_fn vd_touch_any; /* of the first library that has it, or NULL */
 
 /* touch.c */
 struct vd_touched {

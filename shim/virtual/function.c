@@ -15,6 +15,7 @@
 /* Written by cuInit. */
 static void *host_libraries[MAX_HOST_LIBRARIES];
 static size_t host_library_count;
+vd_touch_any_fn vd_touch_any;
 
 struct vd_kernel_count *vd_kernel_counts; /* of every name ever seen; never freed */
 
@@ -31,6 +32,8 @@ void vd_host_kernels_open(void) {
         vd_error("PUMP_VIRTUAL_KERNELS: %s", dlerror());
       else
         host_libraries[host_library_count++] = library;
+      void *any = library == NULL ? NULL : dlsym(library, "pump_touch_any");
+      if (vd_touch_any == NULL) memcpy(&vd_touch_any, &any, sizeof any);
     }
     text += length + (text[length] == ':');
   }

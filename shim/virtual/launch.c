@@ -25,21 +25,6 @@ struct touched {
   uint32_t count;
 };
 
-/* Memory that pump's pool has cut out of an allocation is an allocation to the program,
- * and only pump knows where it ends. The pool answers through pump_pool_piece (pool.h),
- * where it is loaded. So it is with an allocator of the program's own, where a preloaded
- * library watches it (pump_witness_piece, the same interface). false: nothing is allocated
- * there. */
-static bool cut_to_piece(const struct vd_memory *memory, uint64_t address, uint64_t *base,
-                         uint64_t *end) {
-  uint64_t length_bytes;
-  int piece = vd_witness_piece(address, base, &length_bytes);
-  if (piece == VD_PIECE_NONE && memory->kind == VD_MANAGED)
-    piece = vd_pool_piece(address, base, &length_bytes);
-  if (piece != 0) *end = *base + length_bytes;
-  return piece != VD_PIECE_FREE;
-}
-
 static void touch(struct touched *touched, uint64_t word) {
   const struct vd_memory *memory = NULL;
   if (word >= vd.managed.base && word < vd.managed.end)
@@ -47,8 +32,8 @@ static void touch(struct touched *touched, uint64_t word) {
   else if (word >= vd.plain.base && word < vd.plain.end)
     memory = vd_range_find(&vd.plain, word);
   if (memory == NULL || word >= memory->base + memory->length_bytes) return;
-  uint64_t base = memory->base, end = memory->base + memory->length_bytes;
-  if (!cut_to_piece(memory, word, &base, &end)) return;
+  uint64_t base, end;
+  if (!vd_memory_piece(memory, word, &base, &end)) return;
   for (uint32_t i = 0; i < touched->count; i++) {
     if (touched->parts[i].base != base) continue;
     if (word < touched->parts[i].from) touched->parts[i].from = word;

@@ -110,3 +110,19 @@ int vd_witness_piece(uint64_t address, uint64_t *base, uint64_t *length_bytes) {
   static struct teller witness; /* under the driver's lock */
   return ask(&witness, "pump_witness_piece", address, base, length_bytes);
 }
+
+/* Memory that pump's pool has cut out of an allocation is an allocation to the program,
+ * and only pump knows where it ends. The pool answers through pump_pool_piece (pool.h),
+ * where it is loaded. So it is with an allocator of the program's own, where a preloaded
+ * library watches it (pump_witness_piece, the same interface). */
+bool vd_memory_piece(const struct vd_memory *memory, uint64_t address, uint64_t *base,
+                     uint64_t *end) {
+  uint64_t length_bytes;
+  *base = memory->base;
+  *end = memory->base + memory->length_bytes;
+  int piece = vd_witness_piece(address, base, &length_bytes);
+  if (piece == VD_PIECE_NONE && memory->kind == VD_MANAGED)
+    piece = vd_pool_piece(address, base, &length_bytes);
+  if (piece != VD_PIECE_NONE) *end = *base + length_bytes;
+  return piece != VD_PIECE_FREE;
+}

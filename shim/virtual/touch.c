@@ -15,7 +15,15 @@
  * It must not call the driver. A kernel without such a function, or with more parts than
  * fit, touches all that its pointers reach.
  *
- * It may also tell how long a launch computes at least, in clock cycles of one
+ * A library that does not know the names of its kernels beforehand has one function for
+ * all of them. It is asked where no other tells, and answers -1 for a kernel that it knows
+ * nothing of:
+ *
+ *   int pump_touch_any(const char *kernel, const void *parameters,
+ *                      unsigned parameter_bytes, const unsigned grid[3],
+ *                      const unsigned block[3], struct pump_touch *out, unsigned most);
+ *
+ * Libraries may also tell how long a launch computes at least, in clock cycles of one
  * multiprocessor, summed over all of them (the profile has their number and clock):
  *
  *   double pump_cycles_<kernel>(void **params, const unsigned grid[3],
@@ -44,24 +52,28 @@ void vd_touches_ask(const struct vd_function *function, const unsigned grid[3],
   const struct image_kernel *kernel = function->kernel;
   void *pointers[kernel->parameter_count + 1];
   *out = (struct vd_touched){0};
-  if (function->touches == NULL && function->cycles == NULL) return;
+  if (function->touches == NULL && function->cycles == NULL && vd_touch_any == NULL) return;
   for (uint32_t i = 0; i < kernel->parameter_count; i++)
     pointers[i] = buffer + kernel->parameters[i].offset_bytes;
   pointers[kernel->parameter_count] = NULL;
   if (function->cycles != NULL)
     out->least_ns = least_ns(function->cycles(pointers, grid, block));
-  if (function->touches == NULL) return;
+  if (function->touches == NULL && vd_touch_any == NULL) return;
   out->parts = malloc(MOST_PARTS * sizeof *out->parts);
   if (out->parts == NULL) return; /* and everything counts as touched */
-  unsigned count = function->touches(pointers, grid, block, out->parts, MOST_PARTS);
-  if (count > MOST_PARTS) {
-    vd_error("pump_touch_%s told %u parts, %u are read: it counts as touching everything",
-             kernel->name, count, MOST_PARTS);
-    free(out->parts);
-    out->parts = NULL;
+  int count = function->touches != NULL
+                  ? (int)function->touches(pointers, grid, block, out->parts, MOST_PARTS)
+                  : vd_touch_any(kernel->name, buffer, kernel->parameter_bytes, grid, block,
+                                 out->parts, MOST_PARTS);
+  if (count >= 0 && count <= MOST_PARTS) {
+    out->count = (uint32_t)count;
     return;
   }
-  out->count = count;
+  if (count >= 0)
+    vd_error("pump_touch_%s told %d parts, %d are read: it counts as touching everything",
+             kernel->name, count, MOST_PARTS);
+  free(out->parts);
+  out->parts = NULL;
 }
 
 static int by_address(const void *a, const void *b) {
@@ -140,8 +152,10 @@ struct gpu_use *vd_touches_uses_locked(const struct vd_touched *touched, uint32_
     bool managed = memory != NULL;
     if (!managed) memory = vd_range_find(&vd.plain, part->address);
     if (memory == NULL) continue;
-    uint64_t left = memory->base + memory->length_bytes - part->address;
     if (part->address >= memory->base + memory->length_bytes) continue;
+    uint64_t base, end;
+    if (!vd_memory_piece(memory, part->address, &base, &end)) continue;
+    uint64_t left = end - part->address;
     uint64_t length = part->length_bytes < left ? part->length_bytes : left;
     *length_bytes += length;
     if (managed) add_part(&out, memory, part->address, part->address + length);

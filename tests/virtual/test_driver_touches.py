@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
-from virtual_driver import Outcome, run
+from virtual_driver import Outcome, compile_c, folder, host_kernels, run
 
 pytest.importorskip("cuda.bindings.nvrtc")
 
@@ -44,3 +46,25 @@ def test_too_many_parts_count_as_everything_and_are_named() -> None:
     outcome = launched("*")
     assert outcome.report["faults"] == PAGES
     assert "pump_touch_scale" in outcome.stderr
+
+
+def any_kernel() -> Path:
+    source = Path(__file__).with_name("touch_any.c")
+    return compile_c(folder() / "any.so", "-O2", "-fPIC", "-shared", source)
+
+
+@pytest.mark.parametrize("rest", ["", ":/nowhere.so"])
+def test_a_library_may_tell_of_kernels_whose_names_it_does_not_know(rest: str) -> None:
+    outcome = run("oversubscribed", "1", "1", env={"PUMP_VIRTUAL_KERNELS": f"{any_kernel()}{rest}"})
+    assert outcome.report["faults"] == 1
+
+
+def test_it_is_asked_only_where_no_other_library_tells() -> None:
+    libraries = f"{any_kernel()}:{host_kernels()}"
+    env = {"PUMP_VIRTUAL_KERNELS": libraries, "TEST_TOUCHES": "0:65537"}
+    assert run("oversubscribed", "1", "1", env=env).report["faults"] == 2
+
+
+def test_a_kernel_that_it_knows_nothing_of_touches_everything() -> None:
+    env = {"PUMP_VIRTUAL_KERNELS": str(any_kernel()), "TEST_KNOWN": "add"}
+    assert run("oversubscribed", "1", "1", env=env).report["faults"] == PAGES
