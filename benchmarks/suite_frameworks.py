@@ -4,11 +4,12 @@ DESIGN
   transformer_train.py runs once in each mode of a round, in turn, each in a process of its
   own; ratios are taken within a round. It computes nothing real, but PyTorch, its allocator
   and the calls are real, so are pump's shim and worker. All modes run under witness.c, which
-  tells where tensors end and what the allocator hands out. Rows, at each oversubscription
-  (most bytes that PyTorch reserves / memory):
+  tells where tensors end and what the allocator hands out, and with torch_kernels.c, which
+  tells what kernels touch that have more pointers than they use. Rows, at each
+  oversubscription (most bytes that PyTorch reserves / memory):
 
-    virtual.transformer.<policy>.<granularity>.speedup   naive seconds / its seconds
-    virtual.transformer.<policy>.<granularity>.of_floor  floor / its seconds
+    virtual.transformer.<mode>.speedup   naive seconds / its seconds
+    virtual.transformer.<mode>.of_floor  floor / its seconds
     transformer.dead_bytes.<mode>   bytes that belonged to nobody when they were copied to the
                                     host (dead_bytes.py), of the whole run, at 2x; `live_bytes`
                                     beside them, `fewer`: the share of naive's that is saved
@@ -16,7 +17,8 @@ DESIGN
                                     iterations; processor time of the program's process,
                                     the shim's threads included
 
-  naive: PyTorch's caching allocator on Unified Memory without pump. The floor is that of the
+  <mode>: the policy with granularity `tensor`; with `.native` behind it PyTorch's own allocator
+  cuts the memory. naive: that allocator on Unified Memory without pump. The floor is that of the
   native allocator's addresses (scripts/acceptance/models/torch_touches.py); other
   granularities have the same memory, not the same addresses.
 """
@@ -82,8 +84,8 @@ NAIVE = Mode("naive", managed=True)
 PUMPED = (
     Mode("demand.native", "demand"),
     Mode("window.native", "window"),
-    Mode("demand.tensor", "demand", "tensor"),
-    Mode("window.tensor", "window", "tensor"),
+    Mode("demand", "demand", "tensor"),
+    Mode("window", "window", "tensor"),
 )
 
 
@@ -134,6 +136,12 @@ def environment(options: Options) -> Path:
     return Path(done.stdout.strip()) / "bin" / "python"
 
 
+def library(options: Options, name: str, *flags: str) -> Path:
+    """benchmarks/NAME.c as a shared library."""
+    source = ROOT / "benchmarks" / f"{name}.c"
+    return compile_c(options.tools, f"lib{name}.so", [source], "-shared", "-fPIC", *flags)
+
+
 class Bench:
     """Runs the training in modes and makes rows of what it took."""
 
@@ -144,10 +152,8 @@ class Bench:
         self._python = environment(options)
         self._facts = virtual_facts(PROFILE, "timing")
         self._link = quickstart.link_bytes_per_second(PROFILE)
-        sources = [ROOT / "benchmarks" / "witness.c"]
-        self._witness = compile_c(
-            options.tools, "libwitness.so", sources, "-shared", "-fPIC", "-ldl", "-lpthread"
-        )
+        self._witness = library(options, "witness", "-ldl", "-lpthread")
+        self._kernels = library(options, "torch_kernels")
         first = self.run(UNLIMITED, ROOM_BYTES, "--touches").found
         self.reserved_bytes = int(first["reserved_bytes"])
         self._touches = [floor.Touch(*map(tuple, each)) for each in first["touches"]]
@@ -178,6 +184,7 @@ class Bench:
             "PUMP_DISABLE": "" if mode.policy else "1",
             "PUMP_BENCH_MANAGED": "1" if mode.managed else "",
             "PUMP_BENCH_BLOCKS": str(blocks),
+            "PUMP_VIRTUAL_KERNELS": str(self._kernels),
             "PUMP_VIRTUAL_REPORT": str(report),
             "PUMP_VIRTUAL_DEPARTURES": str(departures),
             "PYTHONWARNINGS": "ignore",
@@ -231,6 +238,7 @@ class Bench:
         for mode in (NAIVE, *PUMPED) if "speed" in parts else ():
             runs = found[mode.name]
             seconds, facts = [run.seconds for run in runs], self.facts(ratio, runs)
+            facts["granularity"] = mode.granularity
             name = f"virtual.transformer.{mode.name}"
             if mode is not NAIVE:
                 speedup = compare(naive, seconds)
