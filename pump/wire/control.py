@@ -11,11 +11,13 @@ text is one line. Both sides are of one release, which the hello makes sure of.
 
 from __future__ import annotations
 
-import json
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any, NoReturn
+from typing import Any
+
+from pump.wire.strict import ERROR_CHARACTERS, as_object, one_line, pack, short, text_of, unpack
+from pump.wire.strict import FrameError as FrameError  # noqa: PLC0414
 
 MAGIC = 0x4C525443504D5550
 VERSION = 1
@@ -35,16 +37,11 @@ REPLY_BYTES = 65536
 NUMBER = struct.Struct("<Q")
 U64_MAX = 2**64 - 1
 POLICY_CHARACTERS = 32
-ERROR_CHARACTERS = 500
 COUNTERS = 64
 DEVICES = 16
 
 STATE = "state"
 SET = "set"
-
-
-class FrameError(ValueError):
-    """One line: what is wrong with a frame."""
 
 
 @dataclass(frozen=True)
@@ -171,27 +168,27 @@ def check_welcome(data: bytes) -> None:
 
 def encode_request(request: Request) -> bytes:
     """Return the frame. Raises FrameError for a request that makes no sense."""
-    data = _pack({key: value for key, value in asdict(request).items() if value is not None})
+    data = pack({key: value for key, value in asdict(request).items() if value is not None})
     decode_request(data)
     return data
 
 
 def decode_request(data: bytes) -> Request:
     """Return the request in a frame. Raises FrameError."""
-    words = _object(_unpack(data, REQUEST_BYTES), "a request")
+    words = as_object(unpack(data, REQUEST_BYTES), "a request")
     unknown = set(words) - {entry.name for entry in fields(Request)}
     if unknown:
-        raise FrameError(f"unknown key {_short(min(unknown))} in a request")
+        raise FrameError(f"unknown key {short(min(unknown))} in a request")
     request = Request(
-        _text(words, "ask", 16),
+        text_of(words, "ask", 16),
         _whole(words, "client_pid", 2**31 - 1),
-        _text(words, "policy", POLICY_CHARACTERS) if "policy" in words else None,
+        text_of(words, "policy", POLICY_CHARACTERS) if "policy" in words else None,
         _whole(words, "budget_bytes", U64_MAX),
         _whole(words, "device", DEVICES - 1),
     )
     sets = request.policy is not None or request.budget_bytes is not None
     if request.ask not in (STATE, SET):
-        raise FrameError(f"unknown request {_short(request.ask)}; known: {SET}, {STATE}")
+        raise FrameError(f"unknown request {short(request.ask)}; known: {SET}, {STATE}")
     if request.ask == STATE and (sets or request.device is not None):
         raise FrameError("a request for the state cannot set anything")
     if request.ask == SET and not sets:
@@ -210,19 +207,12 @@ def _whole(words: Mapping[str, Any], key: str, most: int) -> int | None:
     return value
 
 
-def _text(words: Mapping[str, Any], key: str, characters: int) -> str:
-    value = words.get(key)
-    if not isinstance(value, str) or not value or len(value) > characters:
-        raise FrameError(f"{key} is not a text of 1 to {characters} characters")
-    return value
-
-
 # ---- states ----
 
 
 def encode_client(client: ClientState) -> bytes:
     """Return one client's state as a frame, ENTRY_BYTES at most. Raises FrameError."""
-    data = _pack(_plain(client))
+    data = pack(_plain(client))
     if len(data) > ENTRY_BYTES:
         raise FrameError(f"a state of {len(data)} bytes is too long")
     return data
@@ -230,7 +220,7 @@ def encode_client(client: ClientState) -> bytes:
 
 def decode_client(data: bytes) -> ClientState:
     """Return the client's state in a frame. Raises FrameError."""
-    return _client(_unpack(data, ENTRY_BYTES))
+    return _client(unpack(data, ENTRY_BYTES))
 
 
 def encode_reply(clients: Sequence[ClientState]) -> bytes:
@@ -239,9 +229,9 @@ def encode_reply(clients: Sequence[ClientState]) -> bytes:
     parts: list[bytes] = []
     left = REPLY_BYTES - 256 * len(clients)
     for client in clients:
-        part = _pack(_plain(client))
+        part = pack(_plain(client))
         if len(part) > left:
-            part = _pack(_plain(ClientState(client.pid, "no room in the reply: ask by client_pid")))
+            part = pack(_plain(ClientState(client.pid, "no room in the reply: ask by client_pid")))
         else:
             left -= len(part)
         parts.append(part)
@@ -250,14 +240,14 @@ def encode_reply(clients: Sequence[ClientState]) -> bytes:
 
 def encode_error(reason: str) -> bytes:
     """Return the reply to a request that nobody was asked."""
-    return _pack({"error": _one_line(reason)})
+    return pack({"error": one_line(reason)})
 
 
 def decode_reply(data: bytes) -> list[ClientState]:
     """Return the states in a reply. Raises FrameError, also with pumpd's own reason."""
-    reply = _object(_unpack(data, REPLY_BYTES), "a reply")
+    reply = as_object(unpack(data, REPLY_BYTES), "a reply")
     if set(reply) == {"error"}:
-        raise FrameError(_text(reply, "error", ERROR_CHARACTERS))
+        raise FrameError(text_of(reply, "error", ERROR_CHARACTERS))
     if set(reply) != {"clients"} or not isinstance(reply["clients"], list):
         raise FrameError("a reply without clients")
     return [_client(client) for client in reply["clients"]]
@@ -265,7 +255,7 @@ def decode_reply(data: bytes) -> list[ClientState]:
 
 def failed(pid: int, reason: str) -> ClientState:
     """Return the state of a client of which only this is known."""
-    return ClientState(pid, _one_line(reason))
+    return ClientState(pid, one_line(reason))
 
 
 def _plain(client: ClientState) -> dict[str, Any]:
@@ -275,9 +265,9 @@ def _plain(client: ClientState) -> dict[str, Any]:
 
 
 def _client(value: object) -> ClientState:
-    words = _object(value, "a client")
+    words = as_object(value, "a client")
     if set(words) == {"pid", "error"}:
-        return ClientState(_count(words["pid"]), _text(words, "error", ERROR_CHARACTERS))
+        return ClientState(_count(words["pid"]), text_of(words, "error", ERROR_CHARACTERS))
     if set(words) != {entry.name for entry in fields(ClientState)} - {"error"}:
         raise FrameError("a client's state with other keys")
     devices = words["devices"]
@@ -286,7 +276,7 @@ def _client(value: object) -> ClientState:
     return ClientState(
         _count(words["pid"]),
         None,
-        _text(words, "policy", POLICY_CHARACTERS),
+        text_of(words, "policy", POLICY_CHARACTERS),
         tuple(_device(device) for device in devices),
         _counters(words["shim"]),
         _counters(words["worker"]),
@@ -294,12 +284,12 @@ def _client(value: object) -> ClientState:
 
 
 def _device(value: object) -> DeviceState:
-    words = _object(value, "a device")
+    words = as_object(value, "a device")
     if set(words) != {entry.name for entry in fields(DeviceState)}:
         raise FrameError("a device's state with other keys")
     for name, content in words.items():
         if name == "uuid":
-            _text(words, name, 32)
+            text_of(words, name, 32)
         elif name in ("emulated", "active"):
             if not isinstance(content, bool):
                 raise FrameError(f"{name} is neither true nor false")
@@ -309,7 +299,7 @@ def _device(value: object) -> DeviceState:
 
 
 def _counters(value: object) -> dict[str, int]:
-    words = _object(value, "counters")
+    words = as_object(value, "counters")
     if len(words) > COUNTERS or any(len(name) > COUNTERS for name in words):
         raise FrameError("too many counters, or too long names of some")
     return {name: _count(count) for name, count in words.items()}
@@ -334,59 +324,3 @@ def split(data: bytes) -> tuple[int, bytes]:
     if len(data) < NUMBER.size:
         raise FrameError(f"a frame of {len(data)} bytes")
     return NUMBER.unpack_from(data)[0], data[NUMBER.size :]
-
-
-# ---- JSON, strictly ----
-
-
-def _pack(value: object) -> bytes:
-    return json.dumps(value, separators=(",", ":"), allow_nan=False).encode("ascii")
-
-
-def _unpack(data: bytes, most_bytes: int) -> object:
-    if len(data) > most_bytes:
-        raise FrameError(f"a frame of more than {most_bytes} bytes")
-    try:
-        value: object = json.loads(
-            data.decode("ascii"),
-            object_pairs_hook=_pairs,
-            parse_int=_digits,
-            parse_float=_refuse,
-            parse_constant=_refuse,
-        )
-    except FrameError:
-        raise
-    except (ValueError, RecursionError):
-        raise FrameError("a frame that is no JSON") from None
-    return value
-
-
-def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    words = dict(pairs)
-    if len(words) != len(pairs):
-        raise FrameError("a key that stands twice in one object")
-    return words
-
-
-def _digits(text: str) -> int:
-    if len(text) > 20:
-        raise FrameError("a number of too many digits")
-    return int(text)
-
-
-def _refuse(text: str) -> NoReturn:
-    raise FrameError(f"{_short(text)} is no whole number")
-
-
-def _object(value: object, what: str) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise FrameError(f"{what} that is no JSON object")
-    return value
-
-
-def _short(text: str) -> str:
-    return repr(text[:40])
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())[:ERROR_CHARACTERS] or "unknown"
