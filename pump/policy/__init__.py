@@ -1,19 +1,21 @@
-"""Policies: pure functions from what is believed to what shall move."""
+"""Policies: pure functions from what is believed to what shall move.
+
+What decides for one client needs numpy, what decides between jobs (arbiter.py, leases.py)
+does not and runs in a service without it: so the former is loaded when it is asked for.
+"""
 
 from __future__ import annotations
 
-from pump.policy.base import Policy
-from pump.policy.demand import Demand
-from pump.policy.window import Window
+from typing import TYPE_CHECKING, Any
 
-POLICIES: dict[str, type[Policy]] = {policy.name: policy for policy in (Demand, Window)}
-"""By the names of `pump-run --policy`."""
+if TYPE_CHECKING:
+    from pump.policy.known import POLICIES as POLICIES
+    from pump.policy.known import by_name as by_name
 
 
-def by_name(name: str) -> Policy:
-    """Return a new policy. Raises ValueError that lists the known names."""
-    try:
-        return POLICIES[name]()
-    except KeyError:
-        known = ", ".join(sorted(POLICIES))
-        raise ValueError(f"unknown policy {name!r}; known policies: {known}") from None
+def __getattr__(name: str) -> Any:
+    if name in ("POLICIES", "by_name"):
+        from pump.policy import known
+
+        return getattr(known, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

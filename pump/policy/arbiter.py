@@ -1,0 +1,108 @@
+"""The arbiter: how the jobs on a GPU share its memory. A pure function; replace it here.
+
+First rules. Each job gets a floor, so that none starves. What is left goes to priorities,
+the highest first, each up to what it wants; jobs of one priority share what is there for
+them by use, as water fills vessels: nobody gets more than it wants while another wants.
+What nobody wants is shared as well, for it costs nothing to have it already when it is
+wanted. So all memory is always given out.
+
+Optimal sharing (marginal benefit of a byte, staggered peaks: TENSILE, arXiv:2105.13336) is
+left for later and has to keep the promises that tests/unit/test_policy_arbiter.py checks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from pump.model.bounds import BLOCK_BYTES
+
+LEAST_BLOCKS: Final = 4
+"""Smallest budget that a shim adopts (PUMP_BUDGET_BLOCKS_LEAST)."""
+FLOORS_SHARE: Final = 16
+"""One part in so many of a GPU is kept for floors, whatever the priorities."""
+IDLE_WEIGHT: Final = 0.125
+"""Weight of a job that uses nothing, against 1 of one that always does."""
+
+
+class Claim(NamedTuple):
+    """What one job has to say about one GPU.
+
+    wanted_bytes: its live memory there, or what its user lets it have if that is less.
+    use: share of the time in which it used the GPU of late, 0 to 1.
+    """
+
+    job: int
+    gpu: str
+    priority: int
+    wanted_bytes: int
+    use: float
+
+
+def arbitrate(
+    memory_bytes: Mapping[str, int], claims: Sequence[Claim]
+) -> dict[tuple[int, str], int]:
+    """Return the budget in bytes of each (job, GPU) that is claimed; whole blocks.
+
+    memory_bytes: by GPU, what all jobs together may keep there. Claims on other GPUs get
+    nothing and are left out. One claim for each job and GPU.
+    """
+    budgets: dict[tuple[int, str], int] = {}
+    for gpu, whole_bytes in memory_bytes.items():
+        mine = sorted(claim for claim in claims if claim.gpu == gpu)
+        for claim, blocks in zip(mine, _share(whole_bytes // BLOCK_BYTES, mine), strict=True):
+            budgets[claim.job, gpu] = blocks * BLOCK_BYTES
+    return budgets
+
+
+def _share(memory: int, claims: Sequence[Claim]) -> list[int]:
+    """All in blocks. The sum is `memory`, if anybody claims it."""
+    if not claims:
+        return []
+    least = min(LEAST_BLOCKS, memory // len(claims))
+    wants = [max(least, min(memory, -(-claim.wanted_bytes // BLOCK_BYTES))) for claim in claims]
+    floor = max(least, memory // (FLOORS_SHARE * len(claims)))
+    budgets = [min(want, floor) for want in wants]
+    weights = [IDLE_WEIGHT + (1 - IDLE_WEIGHT) * min(1.0, max(0.0, c.use)) for c in claims]
+    for priority in sorted({claim.priority for claim in claims}, reverse=True):
+        level = [i for i, claim in enumerate(claims) if claim.priority == priority]
+        _pour(memory - sum(budgets), budgets, level, wants, weights)
+    everybody = list(range(len(claims)))
+    _pour(memory - sum(budgets), budgets, everybody, [memory] * len(claims), weights)
+    return budgets
+
+
+def _pour(
+    room: int,
+    levels: list[int],
+    which: Sequence[int],
+    caps: Sequence[int],
+    weights: Sequence[float],
+) -> None:
+    """Raise `levels` of `which` by up to `room` in all, none above its cap, by weight."""
+    open_ones = [i for i in which if levels[i] < caps[i]]
+    while room > 0 and open_ones:
+        whole = sum(weights[i] for i in open_ones)
+        given = 0
+        for i in open_ones:
+            part = min(caps[i] - levels[i], int(room * weights[i] / whole))
+            levels[i] += part
+            given += part
+        if given == 0:  # less than a block for each: the first ones get one each
+            for i in open_ones[:room]:
+                levels[i] += 1
+                given += 1
+        room -= given
+        open_ones = [i for i in open_ones if levels[i] < caps[i]]
+
+
+def host_limits(headroom_bytes: int, converted_bytes: Mapping[int, int]) -> dict[int, int]:
+    """Return for each job how many bytes it may have converted in all.
+
+    headroom_bytes: what the host could give if no job had converted anything. Each job may
+    take what the others have not, so that a job is refused only what is really gone. Between
+    two reports jobs may both take the same room: each shim's own look at the host is what
+    stands against that.
+    """
+    taken = sum(converted_bytes.values())
+    return {job: max(own, headroom_bytes - (taken - own)) for job, own in converted_bytes.items()}

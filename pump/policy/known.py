@@ -1,0 +1,18 @@
+"""The policies by the names of `pump-run --policy`."""
+
+from __future__ import annotations
+
+from pump.policy.base import Policy
+from pump.policy.demand import Demand
+from pump.policy.window import Window
+
+POLICIES: dict[str, type[Policy]] = {policy.name: policy for policy in (Demand, Window)}
+
+
+def by_name(name: str) -> Policy:
+    """Return a new policy. Raises ValueError that lists the known names."""
+    try:
+        return POLICIES[name]()
+    except KeyError:
+        known = ", ".join(sorted(POLICIES))
+        raise ValueError(f"unknown policy {name!r}; known policies: {known}") from None

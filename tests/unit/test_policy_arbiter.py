@@ -1,0 +1,137 @@
+"""The arbiter's promises, over thousands of drawn machines: how GPUs are shared by jobs."""
+
+from __future__ import annotations
+
+import random
+import sys
+
+import pytest
+
+from pump.model.bounds import BLOCK_BYTES
+from pump.policy.arbiter import LEAST_BLOCKS, Claim, arbitrate, host_limits
+
+GIB = 1 << 30
+CASES = 600
+
+
+def drawn(source: random.Random) -> tuple[dict[str, int], list[Claim]]:
+    gpus = {f"gpu{i}": source.randrange(40, 50_000) * BLOCK_BYTES for i in range(3)}
+    claims = [
+        Claim(
+            job,
+            gpu,
+            source.choice((-1, 0, 0, 0, 2)),
+            source.choice((0, source.randrange(1 << 24), source.randrange(1 << 38))),
+            source.choice((0.0, 1.0, source.random())),
+        )
+        for job in range(source.randrange(1, 12))
+        for gpu in gpus
+        if source.random() < 0.6
+    ]
+    return gpus, claims
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_all_memory_is_given_out_and_no_more_and_a_minimum_to_each(seed: int) -> None:
+    source = random.Random(seed)
+    for _ in range(CASES):
+        gpus, claims = drawn(source)
+        budgets = arbitrate(gpus, claims)
+        assert budgets.keys() == {(claim.job, claim.gpu) for claim in claims}
+        for gpu, memory in gpus.items():
+            mine = [bytes_ for (_, name), bytes_ in budgets.items() if name == gpu]
+            if mine:
+                assert sum(mine) == memory
+                least = min(LEAST_BLOCKS, memory // BLOCK_BYTES // len(mine)) * BLOCK_BYTES
+                assert min(mine) >= least
+            assert all(bytes_ % BLOCK_BYTES == 0 for bytes_ in mine)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_higher_priority_never_gets_a_job_less(seed: int) -> None:
+    source = random.Random(100 + seed)
+    for _ in range(CASES):
+        gpus, claims = drawn(source)
+        if not claims:
+            continue
+        place = source.randrange(len(claims))
+        claim = claims[place]
+        before = arbitrate(gpus, claims)[claim.job, claim.gpu]
+        claims[place] = claim._replace(priority=claim.priority + source.randrange(1, 4))
+        assert arbitrate(gpus, claims)[claim.job, claim.gpu] >= before
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_nobody_gets_more_than_it_wants_while_an_equal_or_higher_one_wants(seed: int) -> None:
+    source = random.Random(200 + seed)
+    for _ in range(CASES):
+        gpus, claims = drawn(source)
+        budgets = arbitrate(gpus, claims)
+        for gpu, memory in gpus.items():
+            mine = [claim for claim in claims if claim.gpu == gpu]
+            floor = memory // 16 // max(1, len(mine)) + LEAST_BLOCKS * BLOCK_BYTES
+            for one in mine:
+                got = budgets[one.job, gpu]
+                if got >= min(one.wanted_bytes, memory):
+                    continue
+                for other in mine:
+                    if other.priority <= one.priority and other != one:
+                        more = budgets[other.job, gpu] - max(other.wanted_bytes, floor)
+                        assert more < BLOCK_BYTES, "it has what the other wants"
+
+
+def test_the_order_of_claims_is_no_matter() -> None:
+    source = random.Random(7)
+    for _ in range(CASES):
+        gpus, claims = drawn(source)
+        shuffled = source.sample(claims, len(claims))
+        assert arbitrate(gpus, claims) == arbitrate(gpus, shuffled)
+
+
+def test_equal_jobs_get_equal_shares_and_idle_ones_give_way() -> None:
+    two = [Claim(1, "g", 0, 8 * GIB, 1.0), Claim(2, "g", 0, 8 * GIB, 1.0)]
+    assert arbitrate({"g": 10 * GIB}, two) == {(1, "g"): 5 * GIB, (2, "g"): 5 * GIB}
+    idle = [two[0], two[1]._replace(use=0.0)]
+    budgets = arbitrate({"g": 10 * GIB}, idle)
+    assert budgets[1, "g"] == 8 * GIB, "all that it wants"
+    assert budgets[2, "g"] == 2 * GIB
+
+
+def test_a_high_priority_has_what_it_wants_and_others_their_floor() -> None:
+    claims = [Claim(1, "g", 5, 8 * GIB, 1.0), Claim(2, "g", 0, 8 * GIB, 1.0)]
+    budgets = arbitrate({"g": 8 * GIB}, claims)
+    assert budgets[1, "g"] >= 0.9 * 8 * GIB
+    assert budgets[2, "g"] >= 8 * GIB // 32
+
+
+def test_more_jobs_than_blocks_share_what_there_is() -> None:
+    claims = [Claim(job, "g", 0, GIB, 1.0) for job in range(10)]
+    budgets = arbitrate({"g": 7 * BLOCK_BYTES}, claims)
+    assert sum(budgets.values()) == 7 * BLOCK_BYTES
+    assert arbitrate({}, claims) == {} == arbitrate({"other": GIB}, [])  # nothing to share
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_jobs_together_never_may_convert_more_than_the_host_can_take(seed: int) -> None:
+    source = random.Random(seed)
+    for _ in range(CASES):
+        headroom = source.randrange(1 << 40)
+        jobs = {job: source.randrange(1 << 36) for job in range(source.randrange(1, 10))}
+        limits = host_limits(headroom, jobs)
+        for job, limit in limits.items():
+            # Whichever of them takes all that it may: the sum fits, unless it did not before.
+            others = sum(jobs.values()) - jobs[job]
+            assert limit + others <= max(headroom, sum(jobs.values()))
+            assert limit >= jobs[job], "what is converted stays"
+        if sum(jobs.values()) < headroom:
+            assert all(limits[job] > jobs[job] for job in jobs), "room is refused to nobody"
+
+
+def test_what_decides_between_jobs_needs_no_numpy() -> None:
+    import subprocess
+
+    code = (
+        "import sys, pump.policy.arbiter, pump.policy.leases; "
+        "assert 'numpy' not in sys.modules and '_cffi_backend' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
