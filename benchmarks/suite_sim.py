@@ -141,7 +141,7 @@ def slowdowns(trace: TensorTrace, ratio: float) -> dict[str, float]:
 
     profile = profiles.load(PROFILE).changed(STUDY)
     plain = tensors.program(trace, "caching")
-    discarding = tensors.program(trace, "caching", discard=True)
+    discarding = tensors.program(trace, "caching", discard=True, kernels_free=0)
     compute = plain.compute_seconds / tensors.ITERATIONS
     memory_bytes = int(plain.peak_bytes / ratio)
 

@@ -16,6 +16,7 @@ from typing import Any, Final
 import numpy as np
 
 from pump.model.bounds import BLOCK_BYTES
+from pump.sim import deaths
 from pump.sim import program as form
 from pump.sim.allocator import BestFit
 from pump.sim.program import Builder, Program, ProgramError
@@ -33,8 +34,7 @@ refuses to evict from a range's eighth that was used since it decided."""
 ITERATIONS: Final = 3
 LAUNCH_US: Final = 8.0
 
-Span = tuple[int, int, int]
-"""range, offset_bytes, length_bytes."""
+Span = deaths.Span
 
 
 @dataclass(frozen=True)
@@ -126,8 +126,10 @@ def program(
     iterations: int = ITERATIONS,
     launch_us: float = LAUNCH_US,
     discard: bool = False,
+    kernels_free: int = deaths.KERNELS_FREE,
 ) -> Program:
-    """The trace replayed. `discard`: freed memory is discarded at once, as if somebody knew.
+    """The trace replayed. `discard`: freed memory is discarded at once, as if somebody knew,
+    if it stays free for more than `kernels_free` kernels.
 
     Raises ProgramError for an unknown mapping.
     """
@@ -136,27 +138,27 @@ def program(
     if iterations < 1:
         raise ProgramError(f"{iterations} iterations; at least 1 is needed")
     layout = _unique(trace) if mapping == "unique" else _caching(trace)
+    ranges, blocks = form.ranges_in_a_row(layout.lengths)
+    used = [layout.uses(kernel) for kernel in trace.kernels]
+    freed = {
+        number: [piece for span in spans for piece in layout.pieces(span)]
+        for number, spans in layout.dead.items()
+        if discard
+    }
+    if kernels_free:
+        spans_used = [[use[:3] for use in uses] for uses in used]
+        firsts = ranges["first_block"].tolist()
+        freed = deaths.lasting(spans_used, freed, firsts, blocks, kernels_free)
     builder = Builder()
     host_ns = round(launch_us * 1000)
     for number, kernel in enumerate(trace.kernels):
         builder.operation(
-            form.KERNEL,
-            (
-                (*piece, access)
-                for tensor, access in kernel.uses
-                for piece in layout.pieces(layout.spans[tensor])
-            ),
-            duration_ns=kernel.duration_ns,
-            host_ns=host_ns,
+            form.KERNEL, used[number], duration_ns=kernel.duration_ns, host_ns=host_ns
         )
-        spans = layout.dead.get(number)
-        if discard and spans:
-            builder.discard(
-                (*piece, form.OVERWRITE) for span in spans for piece in layout.pieces(span)
-            )
+        if pieces := freed.get(number):
+            builder.discard((*piece, form.OVERWRITE) for piece in pieces)
     builder.sync(mark=True)
     once, uses = builder.tables()
-    ranges, blocks = form.ranges_in_a_row(layout.lengths)
     start = Builder()
     for index in range(len(ranges)):
         start.alloc(index)
@@ -177,6 +179,13 @@ class Layout:
     dead: dict[int, list[Span]]
     arena: bool = False
     """Offsets count from the first range on, through all of them."""
+
+    def uses(self, kernel: Kernel) -> list[form.Use]:
+        return [
+            (*piece, access)
+            for tensor, access in kernel.uses
+            for piece in self.pieces(self.spans[tensor])
+        ]
 
     def pieces(self, span: Span) -> list[Span]:
         """The span, cut where one range of an arena ends."""

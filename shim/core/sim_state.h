@@ -101,6 +101,11 @@ struct pump_sim {
   uint32_t populate_head, populate_count;
   uint32_t *range_of_slot;
 
+  uint32_t *discarded; /* steps whose discards have run and the worker has not heard of */
+  uint32_t discarded_count;
+  uint64_t
+      *behind_seq; /* by step: the operation of its stream that a discard stands behind */
+
   struct pump_sim_mark *marks;
   uint32_t mark_count, marks_most;
   uint64_t *syncs_ns;

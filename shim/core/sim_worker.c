@@ -118,6 +118,35 @@ static uint32_t tell(struct pump_sim *sim, uint32_t until) {
   return rows;
 }
 
+static uint32_t add_discarded(struct pump_sim *sim, const struct pump_sim_step *step) {
+  struct pump_batch *batch = sim->batch;
+  for (uint32_t use = step->first_use; use < step->first_use + step->uses; use++) {
+    begin_row(sim, PUMP_EVENT_DISCARDED);
+    add_use(sim, &sim->program.uses[use]);
+    batch->use_begin[++batch->rows] = batch->uses;
+    if (batch->rows == BATCH_ROWS || batch->uses == BATCH_USES) apply(sim);
+  }
+  return step->uses;
+}
+
+/* Tells of discards that have run, as the pool does of its own: whole blocks, from now on
+ * worth no copy. The operations in front of them are known to have executed: a pool has
+ * seen their events. Returns how many rows that made. */
+static uint32_t tell_discarded(struct pump_sim *sim) {
+  uint32_t rows = 0, kept = 0;
+  for (uint32_t i = 0; i < sim->discarded_count; i++) {
+    uint32_t index = sim->discarded[i];
+    const struct pump_sim_step *step = &sim->program.steps[index];
+    if (sim->streams[step->stream].executed_seq < sim->behind_seq[index])
+      sim->discarded[kept++] = index;
+    else
+      rows += add_discarded(sim, step);
+  }
+  sim->discarded_count = kept;
+  if (sim->batch->rows > 0) apply(sim);
+  return rows;
+}
+
 /* The future is told up to the next change of what is live. */
 static uint32_t foreseen(const struct pump_sim *sim) {
   const struct pump_sim_settings *settings = &sim->settings;
@@ -166,6 +195,7 @@ void sim_worker_read(struct pump_sim *sim) {
   uint32_t rows = tell(sim, foreseen(sim));
   if (rows > 0) use_allowance(sim);
   take_progress(sim);
+  rows += tell_discarded(sim);
   bool quiet = rows == 0 && sim->outcome_count == 0;
   pump_model_finish(sim->model, sim->outcomes, sim->outcome_count);
   sim->outcome_count = 0;

@@ -121,3 +121,22 @@ def test_a_program_that_makes_no_sense_is_refused_with_a_reason() -> None:
         run(made(builder, [2]), machine(8))
     with pytest.raises(ProgramError, match="less than one block"):
         run(made(Builder(), [2]), machine(0))
+
+
+def test_pump_hears_of_discards_and_copies_nothing_that_is_dead() -> None:
+    """Scratch is written, read and discarded; the next round writes it anew."""
+
+    def sweeps(discard: bool) -> form.Program:
+        builder = Builder()
+        for _ in range(6):
+            for index in range(12):
+                builder.operation(form.KERNEL, [whole(index, 16, form.OVERWRITE)], duration_ns=MS)
+                builder.operation(form.KERNEL, [whole(index, 16, form.READ)], duration_ns=MS)
+                if discard:
+                    builder.discard([whole(index, 16, form.OVERWRITE)])
+        return made(builder, [16] * 12)
+
+    keeping, discarding = (run(sweeps(d), machine(128), Window()).whole for d in (False, True))
+    assert keeping.h2d_bytes > 4 * 64 * BLOCK_BYTES  # what does not fit, in each round
+    assert discarding.h2d_bytes + discarding.d2h_bytes < 0.02 * keeping.h2d_bytes
+    assert discarding.seconds < keeping.seconds

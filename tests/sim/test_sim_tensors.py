@@ -13,6 +13,7 @@ from pump.model.bounds import BLOCK_BYTES
 from pump.sim import program as form
 from pump.sim import tensors
 from pump.sim.allocator import BestFit
+from pump.sim.deaths import lasting
 from pump.sim.program import ProgramError
 
 MIB = 1 << 20
@@ -64,11 +65,24 @@ def test_caching_hands_out_what_was_freed() -> None:
 
 
 def test_discards_stand_behind_the_last_use_of_what_dies() -> None:
-    found = tensors.program(tensors.parse(trace(), "toy"), "unique", 1, discard=True)
+    toy = tensors.parse(trace(), "toy")
+    found = tensors.program(toy, "unique", 1, discard=True, kernels_free=0)
     kinds = found.steps["kind"].tolist()
     first = kinds.index(form.KERNEL)
     rest = [form.KERNEL, form.KERNEL, form.DISCARD, form.KERNEL, form.DISCARD, form.SYNC]
     assert kinds[first:] == rest
+
+
+def test_what_is_used_again_soon_is_not_discarded() -> None:
+    mine, border = (0, 0, 4 * MIB), (0, 5 * MIB, 4 * MIB)
+    used = [[mine], [(1, 0, 2 * MIB)], [(0, 2 * MIB, 2 * MIB)], [], [border]]
+    freed = {0: [mine], 4: [border]}
+    # Its first block comes again in kernel 5, which is kernel 0 of the next round.
+    assert lasting(used, freed, [0, 5], 6, kernels=1)[0] == [mine]
+    assert lasting(used, freed, [0, 5], 6, kernels=2)[0] == [(0, 0, 2 * MIB)]
+    # Of the other only the block that lies wholly inside.
+    assert lasting(used, freed, [0, 5], 6, kernels=4)[4] == [(0, 6 * MIB, 2 * MIB)]
+    assert lasting(used, freed, [0, 5], 6, kernels=5) == {}
 
 
 def test_the_iterations_end_with_marks() -> None:

@@ -1,0 +1,54 @@
+"""Which freed memory is worth a discard: whole blocks that stay free for a while. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pump.model.bounds import BLOCK_BYTES
+
+KERNELS_FREE: Final = 4
+"""Memory that is used again within so many kernels is not discarded: nobody could use its
+room in between, and its next use would fault to map it again (docs/uvm.md)."""
+
+Span = tuple[int, int, int]
+"""range, offset_bytes, length_bytes."""
+
+
+def lasting(
+    used: Sequence[Iterable[Span]],
+    freed: Mapping[int, Iterable[Span]],
+    first_blocks: Sequence[int],
+    blocks: int,
+    kernels: int = KERNELS_FREE,
+) -> dict[int, list[Span]]:
+    """Of what is `freed` behind each kernel, the whole blocks that no kernel uses for more
+    than `kernels` kernels, the iteration going round.
+
+    used: what each kernel uses. first_blocks: of each range; there are `blocks` in all.
+    """
+    count = len(used)
+    next_use: NDArray[np.int64] = np.full(blocks, 3 * count, np.int64)
+    found: dict[int, list[Span]] = {}
+    for number in range(2 * count - 1, -1, -1):
+        for index, offset, length in freed.get(number, ()):
+            begin = first_blocks[index] - (-offset // BLOCK_BYTES)
+            end = first_blocks[index] + (offset + length) // BLOCK_BYTES
+            stays = next_use[begin:end] - number > kernels
+            for first, stop in _runs(stays):
+                offset_bytes = (begin + first - first_blocks[index]) * BLOCK_BYTES
+                span = index, offset_bytes, (stop - first) * BLOCK_BYTES
+                found.setdefault(number, []).append(span)
+        for index, offset, length in used[number % count]:
+            begin = first_blocks[index] + offset // BLOCK_BYTES
+            next_use[begin : first_blocks[index] - (-(offset + length) // BLOCK_BYTES)] = number
+    return found
+
+
+def _runs(flags: NDArray[np.bool_]) -> list[tuple[int, int]]:
+    """Where flags are set: [first, stop) of each run."""
+    edges = np.flatnonzero(np.diff(flags.astype(np.int8), prepend=0, append=0)).tolist()
+    return list(zip(edges[::2], edges[1::2], strict=True))
