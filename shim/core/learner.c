@@ -133,7 +133,7 @@ static void append(struct pump_learner *l, const struct pump_learner_operation *
                         .tag = op->tag,
                         .first_reach = l->reach_head,
                         .next = NEVER,
-                        .before = learner_fork_name(lane),
+                        .before = l->torn ? TORN : learner_fork_name(lane),
                         .stream = (uint16_t)stream,
                         .kind = (uint16_t)op->kind,
                         .count = count};
@@ -147,6 +147,7 @@ static void append(struct pump_learner *l, const struct pump_learner_operation *
   lane->last = number;
   extend(l, lane, number, key);
   l->births_now = 0;
+  l->torn = false;
 }
 
 /* ---- an operation ----------------------------------------------------------------- */
@@ -198,6 +199,7 @@ EXPORT void pump_learner_lost(struct pump_learner *l) {
     memset(l->lanes[i].contexts, 0, sizeof l->lanes[i].contexts);
   }
   l->iterations.began = NEVER;
+  l->torn = true;
   l->totals.lost++;
 }
 

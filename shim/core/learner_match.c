@@ -108,6 +108,7 @@ static struct fork *fork_of(struct pump_learner *l, uint32_t name) {
 }
 
 bool learner_forks_here(const struct pump_learner *l, uint32_t name) {
+  if (name == TORN) return true;
   const struct fork *fork = &l->forks[name >> 1 & (FORKS - 1)];
   return fork->name == name && fork->right < SHARE_TRUSTED;
 }

@@ -31,13 +31,15 @@
 #define KINDS 64u
 #define KEY_COUNTS 65536u
 
+#define TORN 0 /* in place of a context: operations were lost in front */
+
 /* An operation of the past; one cache line. */
 struct past {
   uint64_t key;
   uint64_t signature, function, tag;
   uint64_t first_reach; /* position in the ring of reaches */
   uint64_t next;        /* the next one of its stream, or NEVER */
-  uint32_t before;      /* context of LEVEL_FORK in front of it */
+  uint32_t before;      /* context of LEVEL_FORK in front of it, or TORN */
   uint16_t stream, kind;
   uint32_t count; /* reaches */
   uint32_t reserved;
@@ -138,6 +140,7 @@ struct pump_learner {
   struct match match;
   struct resume resume;
   uint64_t epochs;
+  bool torn;                /* operations were lost in front of the next one */
   float scores[LEVELS + 1]; /* how often pointers that a level found went on */
   uint64_t clear_until;     /* operations that pump_learner_ahead has looked at */
   uint64_t clear_epoch;
