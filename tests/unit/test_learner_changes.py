@@ -142,7 +142,8 @@ def test_after_a_loss_the_place_is_found_again():
     assert rest.misled == 0
     assert rest.confirmed >= len(step) - 50 - 16
     assert caller.play(step).confirmed >= len(step) - 2
-    assert caller.play(step).misled == 0
+    # The pointer may pass the gap once more, an iteration later.
+    assert joined([caller.play(step) for _ in range(4)]).misled == 0
     assert caller.play(step).right == 1
     assert caller.learner.report().lost == 1
 
