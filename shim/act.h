@@ -69,6 +69,9 @@ int pump_limit_admit(uint32_t device, uint64_t bytes);
 int pump_limit_try(uint32_t device, uint64_t bytes);
 void pump_limit_explain(uint32_t device, uint64_t bytes);
 void pump_limit_return(uint32_t device, uint64_t bytes);
+/* left: bytes that may still be converted; whole: all that may, UINT64_MAX where nothing
+ * bounds it. */
+void pump_limit_room(uint64_t *left, uint64_t *whole);
 
 /* ---- progress ------------------------------------------------------------ */
 

@@ -1,7 +1,9 @@
 /* act_limit.c - may another allocation be converted?
  *
- * Two bounds: the job's own (PUMP_LIMIT) and what the host can take. It does
- * not read or write memory of the program and frees nothing.
+ * Two bounds: the job's own (PUMP_LIMIT, no more than the administrator's
+ * PUMP_LIMIT_MOST) and what the host can take. It does not read or write memory of the
+ * program and frees nothing. Percentages are of the first headroom, multiples ("1.5x") of
+ * the memory of the devices that the process uses.
  *
  * DESIGN. Converted memory that does not fit on the GPU lives in host pages that
  * cannot be swapped. If they outgrew the host, the machine would lock up or the
@@ -33,6 +35,7 @@
 
 #include "act.h"
 #include "act_private.h"
+#include "amount.h"
 #include "pump_ring.h"
 #include "shim.h"
 
@@ -42,46 +45,32 @@
 /* Process-wide; guarded by `lock`; a forked child starts again from zero. */
 static struct {
   bool configured;
-  bool limit_percent;  /* `limit` is a percentage of the first headroom */
-  uint64_t limit;      /* UINT64_MAX: none */
-  uint64_t converted;  /* bytes admitted and not returned */
-  uint64_t peak;       /* largest `converted` */
-  uint64_t sampled_ns; /* of `now` */
-  uint64_t refused_ns; /* of the last refusal line */
+  struct pump_amount limit, most; /* the job's, the administrator's */
+  uint64_t converted;             /* bytes admitted and not returned */
+  uint64_t peak;                  /* largest `converted` */
+  uint64_t sampled_ns;            /* of `now` */
+  uint64_t refused_ns;            /* of the last refusal line */
   struct pump_host_memory first, now;
 } limit;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* "" | decimal bytes | NN%. False when the text is none of them. */
-static bool parse_limit(const char *text) {
-  limit.limit = UINT64_MAX;
-  limit.limit_percent = false;
-  if (text == NULL || *text == '\0') return true;
-  if (*text < '0' || *text > '9') return false;
-  char *end;
-  errno = 0;
-  unsigned long long value = strtoull(text, &end, 10);
-  if (errno != 0) return false;
-  if (strcmp(end, "%") == 0) {
-    if (value == 0 || value > 100) return false;
-    limit.limit_percent = true;
-  } else if (*end != '\0') {
-    return false;
+static struct pump_amount amount_from(const char *variable) {
+  const char *text = getenv(variable);
+  struct pump_amount amount;
+  if (!pump_amount_parse(text, &amount)) {
+    amount.kind = PUMP_AMOUNT_NONE;
+    pump_log(PUMP_LOG_WARNING,
+             "%s=\"%s\" is neither bytes nor NN%% nor a multiple such as 1.5x; only the "
+             "host's memory bounds this job (pump-run --limit sets it)",
+             variable, text);
   }
-  limit.limit = value;
-  return true;
+  return amount;
 }
 
 static void configure(void) {
   limit.configured = true;
-  const char *text = getenv("PUMP_LIMIT");
-  if (!parse_limit(text)) {
-    limit.limit = UINT64_MAX;
-    pump_log(PUMP_LOG_WARNING,
-             "PUMP_LIMIT=\"%s\" is neither bytes nor NN%%; only the host's memory bounds "
-             "this job (pump-run --limit sets it)",
-             text);
-  }
+  limit.limit = amount_from("PUMP_LIMIT");
+  limit.most = amount_from("PUMP_LIMIT_MOST");
 }
 
 static void sample(uint64_t now_ns) {
@@ -90,10 +79,22 @@ static void sample(uint64_t now_ns) {
   if (limit.converted == 0) limit.first = limit.now;
 }
 
+/* UINT64_MAX for none. Devices that the process has not used yet do not count. */
+static uint64_t bytes_of(struct pump_amount amount) {
+  uint64_t devices = 0;
+  for (int d = 0; d < PUMP_MAX_DEVICES; d++)
+    devices += PUMP_LOAD(&pump_shm->devices[d].total_bytes);
+  return pump_amount_bytes(amount, limit.first.headroom_bytes, devices);
+}
+
 static uint64_t limit_bytes(void) {
-  if (!limit.limit_percent) return limit.limit;
-  if (limit.first.headroom_bytes == UINT64_MAX) return UINT64_MAX;
-  return limit.first.headroom_bytes / 100 * limit.limit;
+  uint64_t asked = bytes_of(limit.limit), most = bytes_of(limit.most);
+  return asked < most ? asked : most;
+}
+
+/* The administrator's bound is less than what the job asked for. */
+static bool bound_by_administrator(void) {
+  return bytes_of(limit.most) < bytes_of(limit.limit);
 }
 
 static uint64_t pushed_bytes(void) {
@@ -122,9 +123,15 @@ static void explain(enum verdict verdict, uint32_t device, uint64_t bytes) {
   pump_bytes_text(held, sizeof held, limit.converted);
   if (verdict == OVER_LIMIT) {
     pump_bytes_text(bound, sizeof bound, limit_bytes());
-    pump_say("out of memory: %s more on device %u would exceed this job's limit of %s "
-             "(PUMP_LIMIT); %s are converted already; raise it with pump-run --limit",
-             asked, device, bound, held);
+    pump_say(
+        "out of memory: %s more on device %u would exceed this job's limit of %s (%s); "
+        "%s are converted already; %s",
+        asked, device, bound,
+        bound_by_administrator() ? "the administrator's, /etc/pump/config.toml"
+                                 : "PUMP_LIMIT",
+        held,
+        bound_by_administrator() ? "ask for a higher one"
+                                 : "raise it with pump-run --limit");
     return;
   }
   const struct pump_host_memory *tight =
@@ -153,18 +160,31 @@ static bool device_has_room(uint32_t device, uint64_t bytes) {
          PUMP_LOAD(&d->budget_bytes);
 }
 
+/* Figures no older than SAMPLE_AGE_NS; true when they were taken just now. */
+static bool prepare(uint64_t now_ns) {
+  bool first = !limit.configured;
+  if (first) configure();
+  bool fresh = limit.sampled_ns == 0 || now_ns - limit.sampled_ns > SAMPLE_AGE_NS ||
+               limit.converted == 0;
+  if (fresh) sample(now_ns);
+  if (first && limit.limit.kind != PUMP_AMOUNT_NONE && bound_by_administrator()) {
+    char asked[32], bound[32];
+    pump_bytes_text(asked, sizeof asked, bytes_of(limit.limit));
+    pump_bytes_text(bound, sizeof bound, bytes_of(limit.most));
+    pump_log(PUMP_LOG_WARNING,
+             "the limit of %s is brought down to %s, the administrator's bound "
+             "(/etc/pump/config.toml)",
+             asked, bound);
+  }
+  return fresh;
+}
+
 /* 0 and counted, -ENOSPC, or -ENOMEM, which `say` explains; see act.h. */
 static int admit(uint32_t device, uint64_t bytes, bool say) {
   int saved = errno;
   uint64_t now_ns = pump_now_ns();
   pthread_mutex_lock(&lock);
-  if (!limit.configured) configure();
-  bool fresh = false;
-  if (limit.sampled_ns == 0 || now_ns - limit.sampled_ns > SAMPLE_AGE_NS ||
-      limit.converted == 0) {
-    sample(now_ns);
-    fresh = true;
-  }
+  bool fresh = prepare(now_ns);
   enum verdict verdict = judge(bytes);
   if (verdict != ADMIT && !fresh) {
     sample(now_ns);
@@ -208,6 +228,23 @@ void pump_limit_return(uint32_t device, uint64_t bytes) {
   pthread_mutex_lock(&lock);
   limit.converted -= bytes < limit.converted ? bytes : limit.converted;
   pthread_mutex_unlock(&lock);
+}
+
+void pump_limit_room(uint64_t *left, uint64_t *whole) {
+  int saved = errno;
+  pthread_mutex_lock(&lock);
+  prepare(pump_now_ns());
+  uint64_t most = limit_bytes();
+  if (limit.first.headroom_bytes < most) most = limit.first.headroom_bytes;
+  uint64_t now = limit.now.headroom_bytes, pushed = pushed_bytes();
+  if (now < UINT64_MAX - pushed && now + pushed < most)
+    *left = now + pushed;
+  else
+    *left = most;
+  *left = *left > limit.converted ? *left - limit.converted : 0;
+  *whole = most;
+  pthread_mutex_unlock(&lock);
+  errno = saved;
 }
 
 void pump_limit_fork_child(void) {

@@ -16,8 +16,9 @@ bool pump_device_prepare(CUdevice device);
 /* Live bytes changed. The caller holds pump_range_lock. */
 void pump_device_account(uint32_t device, int64_t range_bytes, int64_t plain_bytes);
 
-/* What cuMemGetInfo may call free, given the driver's own figure. */
-uint64_t pump_device_free_bytes(uint32_t device, uint64_t real_free_bytes);
+/* Turns cuMemGetInfo's answer into what the program is told (PUMP_REPORT): what the budget
+ * leaves, or what the limit leaves, then of a total that holds it. total_bytes: or NULL. */
+void pump_device_report(uint32_t device, size_t *free_bytes, size_t *total_bytes);
 
 void pump_device_reset(void);
 

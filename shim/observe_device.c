@@ -5,18 +5,20 @@
  * figures here are the truth; pump_shm->devices is the worker's copy of them.
  *
  * The budget: PUMP_BUDGET as bytes or as a share of the card, else what the first
- * context found free less 3 %. It is never more than that, and
- * `emulated` when it was chosen to be less. The device becomes ACTIVE, for good,
- * when live memory outgrows the budget, while a trace is recorded, or with
- * PUMP_ACTIVE=always.
+ * context found free less 3 %. It is never more than that nor than the administrator's
+ * PUMP_BUDGET_MOST, and `emulated` when it is less than what is free. The device becomes
+ * ACTIVE, for good, when live memory outgrows the budget, while a trace is recorded, or
+ * with PUMP_ACTIVE=always.
  *
  * A worker may ask for another budget (asked_budget_bytes); the link thread adopts it
  * here. It outlives its worker: the next one finds it as the device's budget.
  */
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "act.h"
+#include "amount.h"
 #include "observe.h"
 #include "pump_ring.h"
 
@@ -29,7 +31,11 @@ enum { UNSEEN, READY };
 static struct device {
   uint32_t state;
   bool converts;
-  uint64_t total_bytes, most_bytes, budget_bytes, allocated_bytes, plain_bytes;
+  uint64_t total_bytes;
+  uint64_t most_bytes; /* what is free */
+  uint64_t
+      bound_bytes; /* the most that a budget may be, by the administrator or most_bytes */
+  uint64_t budget_bytes, allocated_bytes, plain_bytes;
   bool active;
 } devices[PUMP_MAX_DEVICES];
 /* On all devices; under pump_range_lock. */
@@ -38,37 +44,34 @@ static uint64_t live_plain_bytes, plain_peak_bytes; /* of memory not converted *
 
 static pthread_mutex_t prepare_lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* Parses "", "123456" or "80%" of `whole_bytes`: false when it is neither. */
-static bool parse_bytes(const char *text, uint64_t whole_bytes, uint64_t *bytes) {
-  char *end;
-  if (text[0] < '0' || text[0] > '9') return false;
-  if (strchr(text, '%') != NULL) {
-    double percent = strtod(text, &end);
-    if (strcmp(end, "%") != 0 || percent > 1e6) return false;
-    *bytes = (uint64_t)((double)whole_bytes * percent / 100);
-    return true;
-  }
-  *bytes = strtoull(text, &end, 10);
-  return *end == '\0';
-}
-
 static uint64_t whole_blocks(uint64_t bytes) {
   return bytes / PUMP_BLOCK_BYTES * PUMP_BLOCK_BYTES;
 }
 
-static uint64_t choose_budget(uint64_t total_bytes, uint64_t most, bool *emulated) {
-  uint64_t chosen = most;
-  const char *text = getenv("PUMP_BUDGET");
+/* A variable's amount of a card of `total_bytes`, UINT64_MAX without one. */
+static uint64_t amount_of(const char *variable, uint64_t total_bytes) {
+  const char *text = getenv(variable);
+  struct pump_amount amount;
   static uint32_t said;
-  if (text != NULL && text[0] != '\0' && !parse_bytes(text, total_bytes, &chosen)) {
+  if (!pump_amount_parse(text, &amount))
     pump_log_once(&said, PUMP_LOG_ERROR,
-                  "PUMP_BUDGET=\"%s\" is neither bytes nor a percentage such as 80%%; "
-                  "going on with the memory that is free",
-                  text);
-    chosen = most;
-  }
-  *emulated = chosen < most;
-  return whole_blocks(chosen < most ? chosen : most);
+                  "%s=\"%s\" is neither bytes nor a share such as 80%% or 0.8x; going on "
+                  "without it",
+                  variable, text);
+  return pump_amount_bytes(amount, total_bytes, total_bytes);
+}
+
+/* The administrator's bound on budgets of a device. Says what it takes away. */
+static uint64_t bound_budget(CUdevice device, uint64_t total_bytes, uint64_t asked) {
+  uint64_t bound = whole_blocks(amount_of("PUMP_BUDGET_MOST", total_bytes));
+  const uint64_t least = (uint64_t)PUMP_BUDGET_BLOCKS_LEAST * PUMP_BLOCK_BYTES;
+  if (bound < least) bound = least;
+  if (asked != UINT64_MAX && asked > bound)
+    pump_log(PUMP_LOG_WARNING,
+             "device %d: the budget of %" PRIu64 " MiB is brought down to %" PRIu64
+             " MiB, the administrator's bound (/etc/pump/config.toml)",
+             device, asked >> 20, bound >> 20);
+  return bound;
 }
 
 /* Under pump_range_lock. */
@@ -98,6 +101,7 @@ static bool adopt_budget(uint32_t index) {
   if (d->state != READY || asked == PUMP_LOAD(&shared->adopted_budget_bytes)) return false;
   if (asked != 0) {
     uint64_t budget = asked > least ? asked : least;
+    if (budget > d->bound_bytes) budget = d->bound_bytes;
     bool emulated = budget < d->most_bytes;
     d->budget_bytes = whole_blocks(emulated ? budget : d->most_bytes);
     PUMP_STORE(&shared->budget_bytes, d->budget_bytes);
@@ -175,14 +179,19 @@ static void prepare(CUdevice device) {
   struct pump_device *shared = &pump_shm->devices[device];
   uint8_t uuid[16];
   copy_uuid(device, uuid);
-  bool emulated, converts = device_converts(device);
+  bool converts = device_converts(device);
   uint64_t most = free_bytes - free_bytes / 100 * 3;
-  uint64_t budget = choose_budget(total_bytes, most, &emulated);
+  uint64_t asked = amount_of("PUMP_BUDGET", total_bytes);
+  uint64_t bound = bound_budget(device, total_bytes, asked);
+  if (bound > most) bound = most;
+  uint64_t budget = whole_blocks(asked < bound ? asked : bound);
+  bool emulated = (asked < bound ? asked : bound) < most;
   const char *always = getenv("PUMP_ACTIVE");
   pthread_mutex_lock(&pump_range_lock);
   d->converts = converts;
   d->total_bytes = total_bytes;
   d->most_bytes = most;
+  d->bound_bytes = bound;
   d->budget_bytes = budget;
   memcpy(shared->uuid, uuid, sizeof uuid);
   PUMP_STORE(&shared->total_bytes, total_bytes);
@@ -224,13 +233,34 @@ bool pump_device_converts(uint32_t device) {
   return devices[device].converts;
 }
 
-uint64_t pump_device_free_bytes(uint32_t device, uint64_t real_free_bytes) {
+/* PUMP_REPORT=limit: the program is told of all that the job may convert. */
+static bool reports_limit(void) {
+  static uint32_t known; /* 0: not asked yet, 1: no, 2: yes */
+  uint32_t answer = PUMP_LOAD(&known);
+  if (answer == 0) {
+    const char *text = getenv("PUMP_REPORT");
+    answer = text != NULL && strcmp(text, "limit") == 0 ? 2 : 1;
+    PUMP_STORE(&known, answer);
+  }
+  return answer == 2;
+}
+
+void pump_device_report(uint32_t device, size_t *free_bytes, size_t *total_bytes) {
+  if (reports_limit() && PUMP_LOAD(&devices[device].converts)) {
+    uint64_t left, whole;
+    pump_limit_room(&left, &whole);
+    if (total_bytes != NULL && whole > *total_bytes && whole != UINT64_MAX)
+      *total_bytes = whole;
+    if (total_bytes != NULL && left > *total_bytes) left = *total_bytes;
+    *free_bytes = left;
+    return;
+  }
   pthread_mutex_lock(&pump_range_lock);
   const struct device *d = &devices[device];
   uint64_t taken = d->allocated_bytes + d->plain_bytes;
   uint64_t left = d->budget_bytes > taken ? d->budget_bytes - taken : 0;
   pthread_mutex_unlock(&pump_range_lock);
-  return left < real_free_bytes ? left : real_free_bytes;
+  if (left < *free_bytes) *free_bytes = left;
 }
 
 void pump_device_reset(void) {

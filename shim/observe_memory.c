@@ -241,7 +241,7 @@ CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) {
   int saved = errno;
   PUMP_ADD(&pump_calls_seen, 1);
   int device = pump_current_device(NULL);
-  if (device >= 0) *free_bytes = pump_device_free_bytes((uint32_t)device, *free_bytes);
+  if (device >= 0) pump_device_report((uint32_t)device, free_bytes, total_bytes);
   errno = saved;
   return result;
 }

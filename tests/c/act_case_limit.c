@@ -9,7 +9,9 @@
 
 /* Follows a script on stdin, one answer a line on stdout:
  *   admit BYTES | return BYTES | active 0/1 | sleep MS | write PATH TEXT
- *   room BYTES: what the device has left for plain memory, at first nothing */
+ *   room BYTES: what the device has left for plain memory, at first nothing
+ *   device BYTES: its memory
+ *   report: what may still be converted, and all that may */
 SCENARIO(limit_script) {
   char line[2048], path[1024], text[1024];
   unsigned long long value;
@@ -23,6 +25,12 @@ SCENARIO(limit_script) {
       pump_shm->devices[0].device_state = value ? PUMP_DEVICE_ACTIVE : PUMP_DEVICE_DORMANT;
     } else if (sscanf(line, "room %llu", &value) == 1) {
       pump_shm->devices[0].budget_bytes = value;
+    } else if (sscanf(line, "device %llu", &value) == 1) {
+      pump_shm->devices[0].total_bytes = value;
+    } else if (strncmp(line, "report", 6) == 0) {
+      uint64_t left, whole;
+      pump_limit_room(&left, &whole);
+      printf("%llu of %llu\n", (unsigned long long)left, (unsigned long long)whole);
     } else if (sscanf(line, "sleep %llu", &value) == 1) {
       harness_sleep_us(value * 1000);
     } else if (sscanf(line, "write %1023s %1023[^\n]", path, text) == 2) {

@@ -41,6 +41,11 @@ bool pump_log_once(uint32_t *said, int level, const char *format, ...) {
   (void)said, (void)level, (void)format;
   return true;
 }
+static uint64_t room_left, room_whole;
+void pump_limit_room(uint64_t *left, uint64_t *whole) {
+  *left = room_left;
+  *whole = room_whole;
+}
 static CUresult memory(size_t *free_bytes, size_t *total_bytes) {
   *free_bytes = FREE_BLOCKS * BLOCK;
   *total_bytes = 1024 * BLOCK;
@@ -93,16 +98,62 @@ static void what_is_asked_is_brought_within_bounds(void) {
   CHECK(ask(device, 0) == 400); /* nothing is asked any more: it stays */
 }
 
+/* What a program is told is free, in blocks, and of how much. */
+static uint64_t told_free(uint64_t *total) {
+  size_t free_bytes = FREE_BLOCKS * BLOCK, total_bytes = 1024 * BLOCK;
+  pump_device_report(2, &free_bytes, &total_bytes);
+  *total = total_bytes / BLOCK;
+  return free_bytes / BLOCK;
+}
+
+static void an_administrators_bound_holds_whatever_is_asked(void) {
+  setenv("PUMP_BUDGET_MOST", "0.5x", 1);
+  struct pump_device *device = set_up("90%");
+  CHECK(pump_device_prepare(2));
+  CHECK(device->budget_bytes == 512 * BLOCK && device->emulated == 1);
+  CHECK(ask(device, 600 * BLOCK) == 512 && device->emulated == 1);
+  CHECK(ask(device, UINT64_MAX) == 512 && device->emulated == 1);
+  CHECK(ask(device, 100 * BLOCK) == 100);
+}
+
+static void a_bound_above_what_is_free_changes_nothing(void) {
+  setenv("PUMP_BUDGET_MOST", "100%", 1);
+  struct pump_device *device = set_up("");
+  CHECK(pump_device_prepare(2));
+  CHECK(device->budget_bytes == MOST_BLOCKS * BLOCK && device->emulated == 0);
+}
+
+static void an_unreadable_budget_or_bound_counts_as_none(void) {
+  setenv("PUMP_BUDGET_MOST", "1.5", 1);
+  struct pump_device *device = set_up("many");
+  CHECK(pump_device_prepare(2));
+  CHECK(device->budget_bytes == MOST_BLOCKS * BLOCK && device->emulated == 0);
+}
+
+static void programs_that_want_it_are_told_what_the_limit_leaves(void) {
+  setenv("PUMP_REPORT", "limit", 1);
+  struct pump_device *device = set_up("25%");
+  CHECK(pump_device_prepare(2) && device->budget_bytes == 256 * BLOCK);
+  uint64_t total;
+  room_left = 1400 * BLOCK, room_whole = 1536 * BLOCK;
+  CHECK(told_free(&total) == 1400 && total == 1536);
+  room_left = 10 * BLOCK, room_whole = 512 * BLOCK; /* a limit below the card */
+  CHECK(told_free(&total) == 10 && total == 1024);
+  room_left = room_whole = UINT64_MAX; /* nothing bounds it: the card does */
+  CHECK(told_free(&total) == 1024 && total == 1024);
+}
+
 static void programs_are_told_what_the_budget_leaves(void) {
+  uint64_t total;
   struct pump_device *device = set_up("");
   CHECK(pump_device_prepare(2));
   allocate(100);
   CHECK(ask(device, 300 * BLOCK) == 300);
-  CHECK(pump_device_free_bytes(2, FREE_BLOCKS * BLOCK) == 200 * BLOCK);
+  CHECK(told_free(&total) == 200 && total == 1024);
   CHECK(ask(device, 50 * BLOCK) == 50);
-  CHECK(pump_device_free_bytes(2, FREE_BLOCKS * BLOCK) == 0);
+  CHECK(told_free(&total) == 0 && total == 1024);
   CHECK(ask(device, 900 * BLOCK) == 900);
-  CHECK(pump_device_free_bytes(2, FREE_BLOCKS * BLOCK) == 800 * BLOCK);
+  CHECK(told_free(&total) == 800 && total == 1024);
 }
 
 static void a_device_that_fits_no_more_becomes_active(void) {
@@ -148,6 +199,10 @@ int main(int argc, char **argv) {
       SCENARIO(programs_are_told_what_the_budget_leaves),
       SCENARIO(a_device_that_fits_no_more_becomes_active),
       SCENARIO(a_device_that_comes_later_finds_what_was_asked),
+      SCENARIO(an_administrators_bound_holds_whatever_is_asked),
+      SCENARIO(a_bound_above_what_is_free_changes_nothing),
+      SCENARIO(an_unreadable_budget_or_bound_counts_as_none),
+      SCENARIO(programs_that_want_it_are_told_what_the_limit_leaves),
       SCENARIO(what_nobody_asks_for_changes_nothing),
   };
   for (size_t i = 0; i < sizeof scenarios / sizeof scenarios[0]; i++)

@@ -40,7 +40,7 @@ class Host:
             (folder / name).write_text(text + "\n")
         return folder
 
-    def script(self, lines: list[str], limit: str = "") -> tuple[list[str], str]:
+    def script(self, lines: list[str], limit: str = "", most: str = "") -> tuple[list[str], str]:
         """Runs the lines; returns the answers and what was said on stderr."""
         done = subprocess.run(
             [str(build(SAN)), "limit_script"],
@@ -53,6 +53,7 @@ class Host:
                 "PUMP_PROC_ROOT": str(self.proc),
                 "PUMP_CGROUP_ROOT": str(self.cgroups),
                 "PUMP_LIMIT": limit,
+                "PUMP_LIMIT_MOST": most,
             },
         )
         return done.stdout.split("\n")[:-1], done.stderr
@@ -78,7 +79,9 @@ def test_a_limit_in_percent_is_a_share_of_the_hosts_headroom(tmp_path: Path) -> 
     assert answers[:2] == ["0", OUT_OF_MEMORY]
 
 
-@pytest.mark.parametrize("limit", ["much", "101%", "0%", "-1", "12GB", "5 %"])
+@pytest.mark.parametrize(
+    "limit", ["much", "101%", "0%", "-1", "12GB", "5 %", "1.5", "1.x", "0x", "1.2345x"]
+)
 def test_a_limit_that_is_no_limit_is_said_and_the_host_still_bounds(
     tmp_path: Path, limit: str
 ) -> None:
@@ -87,6 +90,42 @@ def test_a_limit_that_is_no_limit_is_said_and_the_host_still_bounds(
     )
     assert answers[:2] == ["0", OUT_OF_MEMORY]
     assert "neither bytes nor NN%" in said and limit in said
+
+
+def test_a_limit_as_a_multiple_is_of_the_devices_memory(tmp_path: Path) -> None:
+    lines = [f"device {8 * GIB}", f"admit {10 * GIB}", f"admit {3 * GIB}", f"admit {2 * GIB}"]
+    answers, _ = big_host(tmp_path).script(lines, limit="1.5x")
+    assert answers[:3] == ["0", OUT_OF_MEMORY, "0"]
+
+
+def test_the_administrators_bound_brings_a_limit_down_and_says_so_once(tmp_path: Path) -> None:
+    lines = [f"device {8 * GIB}", f"admit {6 * GIB}", f"admit {3 * GIB}"]
+    answers, said = big_host(tmp_path).script(lines, limit="1.5x", most=str(8 * GIB))
+    assert answers[:2] == ["0", OUT_OF_MEMORY]
+    first, second = said.splitlines()
+    assert "12.0 GiB is brought down to 8192 MiB" in first or "12.0 GiB" in first
+    assert "administrator" in first and "administrator" in second and "8192 MiB" in second
+
+
+@pytest.mark.parametrize(("limit", "said_lines"), [("", 0), ("2GiB", 1), (str(2 * GIB), 0)])
+def test_a_bound_that_takes_nothing_away_is_not_spoken_of(
+    tmp_path: Path, limit: str, said_lines: int
+) -> None:
+    _, said = big_host(tmp_path).script([f"admit {GIB}"], limit=limit, most=str(8 * GIB))
+    assert "administrator" not in said and len(said.splitlines()) == said_lines
+
+
+def test_what_may_still_be_converted_is_the_least_of_limit_and_host(tmp_path: Path) -> None:
+    lines = ["report", f"admit {3 * GIB}", "report"]
+    answers, _ = big_host(tmp_path).script(lines, limit=str(8 * GIB))
+    assert answers[0] == f"{8 * GIB} of {8 * GIB}"
+    assert answers[2] == f"{5 * GIB} of {8 * GIB}"
+    (tmp_path / "other").mkdir()
+    answers, _ = big_host(tmp_path / "other").script(lines)
+    edge = 60 * GIB - 64 * GIB // 20
+    assert answers[0].split()[2] == answers[0].split()[0]
+    assert abs(int(answers[0].split()[0]) - edge) < MIB
+    assert int(answers[0].split()[0]) - int(answers[2].split()[0]) == 3 * GIB
 
 
 def test_the_hosts_memory_bounds_with_a_reserve_of_five_percent(tmp_path: Path) -> None:
