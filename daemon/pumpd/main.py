@@ -15,8 +15,14 @@ from pathlib import Path
 
 import pump
 from pump.cli.lines import BadInputError, OneLineParser, checked, say
-from pump.config.job import DEFAULT_LOG_LEVEL, DEFAULT_POLICY, LOG_LEVELS, POLICIES
-from pump.config.values import choose
+from pump.config import checks
+from pump.config.job import (
+    DEFAULT_LOG_LEVEL,
+    DEFAULT_POLICY,
+    DEFAULT_PRIORITY,
+    LOG_LEVELS,
+    POLICIES,
+)
 from pumpd import link, warm
 from pumpd.jobwatch import JobWatch, start_time
 from pumpd.place import Place
@@ -54,18 +60,26 @@ def _parser() -> OneLineParser:
         "--policy",
         metavar="NAME",
         default=DEFAULT_POLICY,
-        type=checked(lambda text: choose(text, POLICIES, "policy")),
+        type=checked(checks.policy),
         help=f"{' or '.join(POLICIES)} (default: {DEFAULT_POLICY})",
     )
     add(
         "--log-level",
         metavar="LEVEL",
         default=DEFAULT_LOG_LEVEL,
-        type=checked(lambda text: choose(text, LOG_LEVELS, "log level")),
+        type=checked(checks.log_level),
         help=f"{', '.join(LOG_LEVELS)} (default: {DEFAULT_LOG_LEVEL})",
     )
     add("--log-file", metavar="FILE", help="append log lines to FILE (default: no log)")
     add("--record", metavar="FILE", help="record clients to FILE, FILE.2, ..., over what is there")
+    add("--name", metavar="NAME", type=checked(checks.name), help="what the job is called")
+    add(
+        "--priority",
+        metavar="N",
+        type=checked(checks.priority),
+        default=DEFAULT_PRIORITY,
+        help="0 to 100: what the system service shares GPUs by",
+    )
     add("--record-job", metavar="JSON", default="", help="facts for the recordings' header")
     return parser
 
@@ -85,6 +99,8 @@ def _job(asked: Namespace) -> int:
         client_pid=0,
         record=asked.record and str(Path(asked.record).absolute()),
         record_job=_json_object(asked.record_job),
+        job_name=asked.name or "",
+        priority=asked.priority,
     )
     try:
         Supervisor(listener, JobWatch(asked.job_pid, asked.job_pidfd), settings).run()

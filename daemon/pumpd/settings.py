@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pump.config.job import DEFAULT_PRIORITY
+
 
 @dataclass(frozen=True)
 class WorkerSettings:
@@ -16,6 +18,8 @@ class WorkerSettings:
         lives in a process namespace that pumpd cannot see.
     record: absolute path of the job's recording, or None.
     record_job: what pump-run tells of the job for its header, a JSON object; may be empty.
+    job_name: what the job is called where jobs are listed; "" for its command's name.
+    priority: 0 to 100, of the job.
     client_number: which of the job's clients this is, from 1, in order of admission; one
         that attaches again counts again.
     """
@@ -27,3 +31,5 @@ class WorkerSettings:
     record: str | None = None
     record_job: str = ""
     client_number: int = 1
+    job_name: str = ""
+    priority: int = DEFAULT_PRIORITY

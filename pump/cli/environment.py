@@ -1,9 +1,10 @@
 """The environments of a job and of its pumpd, as functions of the user's. No I/O.
 
-The shim reads PUMP_SOCKET, PUMP_BUDGET, PUMP_LIMIT, PUMP_LOG_LEVEL, PUMP_LOG_FILE,
+The shim reads PUMP_SOCKET, PUMP_BUDGET, PUMP_LIMIT, what an administrator bounds these by
+(PUMP_BUDGET_MOST, PUMP_LIMIT_MOST), PUMP_REPORT, PUMP_LOG_LEVEL, PUMP_LOG_FILE,
 PUMP_KEEP_DEVICE, PUMP_GRANULARITY, PUMP_RECORD and PUMP_DISABLE; the virtual driver reads
-PUMP_VIRTUAL_PROFILE and PUMP_VIRTUAL_KERNELS. Whatever an outer pump-run left of these is
-replaced: a pump-run inside another is a job of its own.
+PUMP_VIRTUAL_PROFILE and PUMP_VIRTUAL_KERNELS. Whatever the user or an outer pump-run left of
+these is replaced: a pump-run inside another is a job of its own.
 PUMP_SUMMARY is the user's: a file for pump's counters, one JSON object when a process ends
 ("%p" in its name: the process id).
 """
@@ -27,7 +28,8 @@ STAND_INS = ("libcudart.so.13", "libcublasLt.so.13", "libcublas.so.13")
 COMPUTING_STAND_IN = STAND_INS[1]
 OURS = (
     *("PUMP_SOCKET", "PUMP_BUDGET", "PUMP_LIMIT", "PUMP_LOG_LEVEL", "PUMP_LOG_FILE"),
-    *("PUMP_KEEP_DEVICE", "PUMP_GRANULARITY"),
+    *("PUMP_KEEP_DEVICE", "PUMP_GRANULARITY", "PUMP_REPORT"),
+    *("PUMP_BUDGET_MOST", "PUMP_LIMIT_MOST"),
     "PUMP_RECORD",
 )
 
@@ -64,6 +66,9 @@ def for_job(config: JobConfig, parts: Parts, environ: Mapping[str, str]) -> dict
     if parts.shim:
         job["PUMP_BUDGET"] = config.budget
         job["PUMP_LIMIT"] = config.limit
+        _set_or_drop(job, "PUMP_BUDGET_MOST", config.budget_most)
+        _set_or_drop(job, "PUMP_LIMIT_MOST", config.limit_most)
+        job["PUMP_REPORT"] = config.report
         job["PUMP_KEEP_DEVICE"] = ",".join(config.keep_device)
         job["PUMP_GRANULARITY"] = config.granularity
         job.update(_frameworks(config, environ).settings)

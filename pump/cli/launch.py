@@ -93,6 +93,9 @@ def _pumpd_command(
     if with_pidfd:
         command += ["--job-pidfd", str(PUMPD_JOB_FD)]
     command += ["--policy", config.policy, "--log-level", config.log_level]
+    command += ["--priority", str(config.priority)]
+    if config.name:
+        command += ["--name", config.name]
     if config.log_file:
         command += ["--log-file", config.log_file]
     if config.record:

@@ -1,4 +1,6 @@
-"""pump-run's options: from the command line to a JobConfig. Starts nothing.
+"""pump-run's options: from the command line to what it asks for. Starts nothing.
+
+What no option says is left to the environment and to files (pump/config/layers.py).
 
 Options stand before the command; from the first word that is none, all belongs to
 the command, whatever it looks like. argparse alone cannot promise that, so the line
@@ -9,32 +11,63 @@ from __future__ import annotations
 
 import argparse
 import os
+from typing import Any, NamedTuple
 
 import pump
 from pump.cli.lines import BadInputError, OneLineParser, checked
-from pump.config import keep
+from pump.config import checks, keep
 from pump.config.job import (
     DEFAULT_GRANULARITY,
     DEFAULT_LOG_LEVEL,
     DEFAULT_POLICY,
-    GRANULARITIES,
+    DEFAULT_PRIORITY,
+    DEFAULT_REPORT,
     LOG_LEVELS,
     POLICIES,
+    REPORTS,
     JobConfig,
 )
-from pump.config.values import BadValueError, choose, nearest, parse_share
+from pump.config.values import BadValueError, nearest
 
 USAGE = "pump-run [options] [--] command [argument ...]"
 
 EPILOG = """\
-Sizes: 4294967296, 4GiB, 1.5G, 800MB, or a percentage such as 80%.
+Sizes: 4294967296, 4GiB, 1.5G, 800MB; a percentage such as 80%; or a multiple of the
+GPU's memory such as 1.5x. What no option says is looked for in the environment
+(PUMP_BUDGET and so on), --config, ./pump.toml, ~/.config/pump/config.toml and
+/etc/pump/config.toml, in this order (pump config show --origin).
 PUMP_DISABLE=1 in the environment runs the command without pump.
 The command's exit status and signals are passed on; 2: bad options,
 126: command cannot be executed, 127: command not found."""
 
 
-def parse(argv: list[str]) -> JobConfig:
-    """The job that `argv`, without the program's name, asks for.
+class Asked(NamedTuple):
+    """What the command line says.
+
+    settings: by field of JobConfig, only what was said, checked for form.
+    config: the file that --config names, None without.
+    The rest: as in JobConfig.
+    """
+
+    command: list[str]
+    settings: dict[str, Any]
+    config: str | None
+    virtual: str | None
+    virtual_settings: dict[str, str]
+    virtual_runtime: bool
+
+    def job(self) -> JobConfig:
+        """The job with pump's defaults for what is not set yet."""
+        return JobConfig(
+            command=self.command,
+            virtual=self.virtual,
+            virtual_settings=self.virtual_settings,
+            virtual_runtime=self.virtual_runtime,
+        )
+
+
+def parse(argv: list[str]) -> Asked:
+    """What `argv`, without the program's name, asks for.
 
     Raises BadInputError; raises SystemExit(0) after --help or --version.
     """
@@ -54,22 +87,31 @@ def parse(argv: list[str]) -> JobConfig:
         raise BadInputError("--virtual-set needs a virtual GPU; add --virtual PROFILE")
     if asked.virtual is None and asked.virtual_runtime:
         raise BadInputError("--virtual-runtime needs a virtual GPU; add --virtual PROFILE")
-    level = asked.log_level or ("debug" if asked.v > 1 else "info" if asked.v else None)
-    return JobConfig(
-        command=command,
-        budget=asked.budget or "",
-        limit=asked.limit or "",
-        policy=asked.policy,
-        devices=asked.device,
-        virtual=asked.virtual,
-        virtual_settings=dict(asked.virtual_set),
-        virtual_runtime=asked.virtual_runtime,
-        log_level=level or DEFAULT_LOG_LEVEL,
-        log_file=asked.log_file or "",
-        record=asked.record or "",
-        keep_device=_keep(asked.keep_device),
-        granularity=asked.granularity,
+    return Asked(
+        command,
+        _settings(asked),
+        asked.config,
+        asked.virtual,
+        dict(asked.virtual_set),
+        asked.virtual_runtime,
     )
+
+
+def _settings(asked: argparse.Namespace) -> dict[str, Any]:
+    if asked.log_level is None and asked.v:
+        asked.log_level = "debug" if asked.v > 1 else "info"
+    if asked.keep_device is not None:
+        try:
+            asked.keep_device = keep.combine(asked.keep_device)
+        except BadValueError as error:
+            raise BadInputError(f"--keep-device: {error}") from None
+    said = vars(asked)
+    return {key: said[key] for key in checks.JOB if said[key] is not None}
+
+
+def parser() -> argparse.ArgumentParser:
+    """The parser of the options alone, for who documents them."""
+    return _parser()
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -84,29 +126,52 @@ def _parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add(
+        "--config",
+        metavar="FILE",
+        type=checked(checks.file_name),
+        help="read settings from FILE, before ./pump.toml and the user's and system's files",
+    )
+    add(
+        "--name",
+        metavar="NAME",
+        type=checked(checks.name),
+        help="what the job is called in pump jobs and pump top (default: the command's name)",
+    )
+    add(
+        "--priority",
+        metavar="N",
+        type=checked(checks.priority),
+        help=f"0 to 100: what the system service shares GPUs by (default: {DEFAULT_PRIORITY})",
+    )
+    add(
         "--budget",
         metavar="SIZE",
-        type=checked(parse_share),
+        type=checked(checks.amount),
         help="GPU memory the program may keep resident (default: what is free)",
     )
     add(
         "--limit",
         metavar="SIZE",
-        type=checked(parse_share),
+        type=checked(checks.amount),
         help="memory the job may convert in all (default: the host's headroom)",
+    )
+    add(
+        "--report",
+        metavar="NAME",
+        type=checked(checks.report),
+        help=f"what the program is told that is free: what is left of {' or '.join(REPORTS)} "
+        f"(default: {DEFAULT_REPORT})",
     )
     add(
         "--policy",
         metavar="NAME",
-        type=checked(lambda text: choose(text, POLICIES, "policy")),
-        default=DEFAULT_POLICY,
+        type=checked(checks.policy),
         help=f"{' or '.join(POLICIES)} (default: {DEFAULT_POLICY})",
     )
     add(
         "--granularity",
         metavar="NAME",
-        type=checked(lambda text: choose(text, GRANULARITIES, "granularity")),
-        default=DEFAULT_GRANULARITY,
+        type=checked(checks.granularity),
         help="native: leave allocators alone; tensor: make frameworks allocate each tensor in "
         f"stream order; auto: where that is known to help (default: {DEFAULT_GRANULARITY})",
     )
@@ -115,15 +180,14 @@ def _parser() -> argparse.ArgumentParser:
         metavar="RULE",
         type=checked(keep.parse),
         action="append",
-        default=[],
         help="what stays device memory, beside NCCL's, NVSHMEM's and UCX's: below=SIZE, "
         "library=NAME or ipc; none: not even those; may be repeated",
     )
     add(
         "--device",
         metavar="LIST",
-        type=checked(_devices),
-        default=[],
+        dest="devices",
+        type=checked(checks.devices),
         help="GPUs by index (as nvidia-smi counts) or UUID, separated by commas",
     )
     add(
@@ -148,7 +212,7 @@ def _parser() -> argparse.ArgumentParser:
     add(
         "--log-level",
         metavar="LEVEL",
-        type=checked(lambda text: choose(text, LOG_LEVELS, "log level")),
+        type=checked(checks.log_level),
         help=f"{', '.join(LOG_LEVELS)} (default: {DEFAULT_LOG_LEVEL})",
     )
     add(
@@ -196,26 +260,6 @@ def _not_empty(text: str) -> str:
     return text
 
 
-def _keep(rules: list[str]) -> list[str]:
-    try:
-        return keep.combine(rules)
-    except BadValueError as error:
-        raise BadInputError(str(error)) from None
-
-
-def _devices(text: str) -> list[str]:
-    devices = [device.strip() for device in text.split(",")]
-    for device in devices:
-        number = device.isascii() and device.isdigit() and len(device) <= 4
-        if not number and not device.upper().startswith(("GPU-", "MIG-")):
-            raise BadValueError(
-                f"'{device}' is no device; write an index such as 0, or a GPU-... UUID"
-            )
-    if len(set(devices)) != len(devices):
-        raise BadValueError(f"'{text}' names a device twice")
-    return devices
-
-
 def _setting(text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not equals or not key.strip() or not value.strip():
@@ -224,24 +268,29 @@ def _setting(text: str) -> tuple[str, str]:
 
 
 def _log_file(text: str) -> str:
-    return _writable(text, os.O_APPEND)
+    return writable_log(checks.file_name(text))
 
 
 def _record_file(text: str) -> str:
-    """Only looks: what an older recording holds is kept until the command is sure to start."""
-    if os.path.exists(text) and not os.path.isfile(text) and not os.path.isdir(text):
-        raise BadValueError(f"cannot write to '{text}': not a regular file")
-    return _writable(text, 0)
+    return writable_record(checks.file_name(text))
 
 
-def _writable(text: str, flags: int) -> str:
-    if not text:
-        raise BadValueError("the file name is empty")
-    path = os.path.abspath(text)
+def writable_log(path: str) -> str:
+    """`path`, made if it was not there. Raises BadValueError where it cannot be written to."""
+    return _writable(path, os.O_APPEND)
+
+
+def writable_record(path: str) -> str:
+    """The same. Only looks: what an older recording holds is kept until the command is sure
+    to start."""
+    if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
+        raise BadValueError(f"cannot write to '{path}': not a regular file")
+    return _writable(path, 0)
+
+
+def _writable(path: str, flags: int) -> str:
     try:
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | flags, 0o666))
     except OSError as error:
-        raise BadValueError(f"cannot write to '{text}': {error.strerror}") from None
-    except ValueError:
-        raise BadValueError("the file name holds a zero byte") from None
+        raise BadValueError(f"cannot write to '{path}': {error.strerror}") from None
     return path

@@ -12,7 +12,9 @@ import sys
 from pump import paths
 from pump.cli import command, devices, environment, options
 from pump.cli.lines import BadInputError, say
+from pump.config import layers
 from pump.config.job import JobConfig
+from pump.config.values import BadValueError
 
 PROGRAM = "pump-run"
 
@@ -21,11 +23,39 @@ def main() -> int:
     """Entry point. Returns only with an error; otherwise this process is the job."""
     command.restore_signals()
     try:
-        _run(options.parse(sys.argv[1:]), dict(os.environ))
+        environ = dict(os.environ)
+        _run(_resolve(options.parse(sys.argv[1:]), environ), environ)
     except BadInputError as error:
         say(PROGRAM, str(error))
         return error.status
     raise AssertionError("unreachable: the command replaces this process")
+
+
+def _resolve(asked: options.Asked, environ: dict[str, str]) -> JobConfig:
+    """The job's configuration from all its sources; says what an administrator bounds."""
+    try:
+        resolved = layers.resolve(
+            asked.settings,
+            environ,
+            layers.places(asked.config, environ),
+            disabled=environment.disabled(environ),
+        )
+    except layers.ConfigInputError as error:
+        raise BadInputError(str(error)) from None
+    for note in resolved.notes:
+        say(PROGRAM, note)
+    _check_files(resolved)
+    return resolved.apply(asked.job())
+
+
+def _check_files(resolved: layers.Resolved) -> None:
+    """Whether the files that options did not name, and so have not checked, can be written."""
+    for key, check in (("log_file", options.writable_log), ("record", options.writable_record)):
+        if key in resolved.values and resolved.origins[key] != layers.OPTION:
+            try:
+                check(resolved.values[key])
+            except BadValueError as error:
+                raise BadInputError(f"{resolved.origins[key]}: {key}: {error}") from None
 
 
 def _run(config: JobConfig, environ: dict[str, str]) -> None:

@@ -11,6 +11,9 @@ POLICIES = ["demand", "window"]
 DEFAULT_POLICY = "window"
 GRANULARITIES = ["native", "tensor", "auto"]
 DEFAULT_GRANULARITY = "auto"
+REPORTS = ["budget", "limit"]
+DEFAULT_REPORT = "budget"
+DEFAULT_PRIORITY = 50
 LOG_LEVELS = ["error", "warning", "info", "debug"]
 DEFAULT_LOG_LEVEL = "warning"
 # What stays device memory unless a job says otherwise: buffers that NCCL, NVSHMEM and UCX
@@ -22,7 +25,11 @@ DEFAULT_KEEP_DEVICE = ["library=libnccl", "library=libnvshmem", "library=libuct"
 class JobConfig(NamedTuple):
     """Everything that was asked of one job, checked for form.
 
-    budget, limit: "" for pump's own choice, decimal bytes, or "80%".
+    name: what the job is called where jobs are listed; "" for its command's name.
+    priority: 0 to 100; what the system service shares GPUs by.
+    budget, limit: "" for pump's own choice, decimal bytes, "80%" or "1.5x".
+    budget_most, limit_most: the administrator's bounds in the same form, or "".
+    report: what cuMemGetInfo tells the program, one of REPORTS.
     devices: as typed: indices or UUIDs; empty for all that the program sees.
     virtual: name of a device profile or path of one, None on a real GPU.
     virtual_settings: changes to that profile, by key.
@@ -48,3 +55,8 @@ class JobConfig(NamedTuple):
     record: str = ""
     keep_device: list[str] = DEFAULT_KEEP_DEVICE
     granularity: str = DEFAULT_GRANULARITY
+    name: str = ""
+    priority: int = DEFAULT_PRIORITY
+    report: str = DEFAULT_REPORT
+    budget_most: str = ""
+    limit_most: str = ""

@@ -41,9 +41,7 @@ def combine(rules: list[str]) -> list[str]:
             combined.append(rule)
     count = sum(rule.startswith("library=") for rule in combined)
     if count > LIBRARIES_MAX:
-        raise BadValueError(
-            f"--keep-device: {count} libraries are too many; name at most {LIBRARIES_MAX}"
-        )
+        raise BadValueError(f"{count} libraries are too many; name at most {LIBRARIES_MAX}")
     return combined
 
 

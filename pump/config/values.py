@@ -46,30 +46,58 @@ def parse_size(text: str) -> int:
     return size_bytes
 
 
-def parse_share(text: str) -> str:
-    """A size or a whole percentage in the form the shim reads: decimal bytes or "80%".
+def parse_amount(text: str) -> str:
+    """A size, a percentage or a multiple in the form that the shim reads (shim/amount.h):
+    decimal bytes, "80%" or "1.5x".
 
-    Raises BadValueError for anything else, for less than one block and for percentages
-    outside 1 to 100.
+    Raises BadValueError for anything else, for less than one block, for percentages
+    outside 1 to 100 and for multiples outside 0.001 to 1000.
     """
     stripped = text.strip()
     if stripped.endswith("%"):
-        number = stripped[:-1].strip()
-        if not _digits(number):
-            raise BadValueError(f"'{text}' is not a percentage; write a whole number such as 80%")
-        percent = int(number[:9])
-        if not 1 <= percent <= 100:
-            raise BadValueError(f"'{text}' is out of bounds; write 1% to 100%")
-        return f"{percent}%"
+        return _percentage(text, stripped[:-1].strip())
+    if stripped.endswith(("x", "X")):
+        return _multiple(text, stripped[:-1].strip())
     try:
         size_bytes = parse_size(text)
     except BadValueError as error:
         if SIZE_HELP in str(error):
-            raise BadValueError(f"{error} or a percentage (80%)") from None
+            raise BadValueError(f"{error}, a percentage (80%) or a multiple (1.5x)") from None
         raise
     if size_bytes < BLOCK_BYTES:
         raise BadValueError(f"'{text}' is less than one block; write at least 2MiB")
     return str(size_bytes)
+
+
+def _percentage(text: str, number: str) -> str:
+    if not _digits(number):
+        raise BadValueError(f"'{text}' is not a percentage; write a whole number such as 80%")
+    percent = int(number[:9])
+    if not 1 <= percent <= 100:
+        raise BadValueError(f"'{text}' is out of bounds; write 1% to 100%")
+    return f"{percent}%"
+
+
+def _multiple(text: str, number: str) -> str:
+    whole, dot, fraction = number.partition(".")
+    if not _digits(whole) or (dot and not _digits(fraction)) or len(fraction) > 3:
+        raise BadValueError(
+            f"'{text}' is not a multiple; write for instance 1.5x, with three decimals at most"
+        )
+    thousandths = int(whole[:9]) * 1000 + int(f"{fraction:0<3}")
+    if not 1 <= thousandths <= 1_000_000:
+        raise BadValueError(f"'{text}' is out of bounds; write 0.001x to 1000x")
+    decimals = f"{thousandths % 1000:03}".rstrip("0")
+    return f"{thousandths // 1000}{'.' if decimals else ''}{decimals}x"
+
+
+def whole_number(value: str | int, least: int, most: int) -> int:
+    """`value` as a number from `least` to `most`. Raises BadValueError."""
+    text = str(value).strip()
+    number = int(text) if _digits(text.removeprefix("-")) and len(text) <= 20 else None
+    if number is None or not least <= number <= most:
+        raise BadValueError(f"'{text[:24]}' is no whole number from {least} to {most}")
+    return number
 
 
 def choose(text: str, names: list[str], what: str) -> str:

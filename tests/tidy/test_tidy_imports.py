@@ -11,7 +11,7 @@ from tidy_sources import imports, name, python_files
 # Each layer and the layers of pump that it may import. What is not named here may not be
 # imported; a new folder has to be given its place.
 LAYERS: dict[str, set[str]] = {
-    "config": set(),
+    "config": {"paths"},
     "paths": set(),
     "wire": {"paths"},
     "profiles": {"config"},

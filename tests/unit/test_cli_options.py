@@ -4,9 +4,15 @@ from pathlib import Path
 
 import pytest
 
+from pump.cli import options
 from pump.cli.lines import BadInputError
-from pump.cli.options import parse
 from pump.config.job import JobConfig
+
+
+def parse(argv: list[str]) -> JobConfig:
+    """The job that the options alone make."""
+    asked = options.parse(argv)
+    return asked.job()._replace(**asked.settings)
 
 
 def test_without_options_everything_has_its_default() -> None:
@@ -29,9 +35,8 @@ def test_every_option_reaches_the_configuration(tmp_path: Path) -> None:
     log, trace = tmp_path / "log", tmp_path / "job.trace"
     gpu = "--virtual a100-pcie4 --virtual-set memory=8GiB --virtual-set mode=compute"
     gpu += " --virtual-runtime"
-    rest = (
-        f"--policy demand --device 0,GPU-1a --log-file {log} --log-level debug --record {trace} job"
-    )
+    rest = f"--policy demand --device 0,GPU-1a --log-file {log} --log-level debug"
+    rest += f" --record {trace} --name mine --priority 7 --report limit job"
     config = parse(f"--budget=1G --limit 50% {gpu} {rest}".split())
     assert config == JobConfig(
         command=["job"],
@@ -45,14 +50,23 @@ def test_every_option_reaches_the_configuration(tmp_path: Path) -> None:
         log_level="debug",
         log_file=str(log),
         record=str(trace),
+        name="mine",
+        priority=7,
+        report="limit",
     )
 
 
+def test_what_no_option_says_is_left_to_other_sources() -> None:
+    asked = options.parse(["--budget", "1G", "--config", "a.toml", "job"])
+    assert asked.settings == {"budget": str(1 << 30)}
+    assert asked.config == str(Path("a.toml").absolute())
+
+
 @pytest.mark.parametrize(
-    ("options", "level"), [(["-v"], "info"), (["-vv"], "debug"), ([], "warning")]
+    ("words", "level"), [(["-v"], "info"), (["-vv"], "debug"), ([], "warning")]
 )
-def test_v_raises_the_log_level(options: list[str], level: str) -> None:
-    assert parse([*options, "job"]).log_level == level
+def test_v_raises_the_log_level(words: list[str], level: str) -> None:
+    assert parse([*words, "job"]).log_level == level
 
 
 def test_a_spelled_out_log_level_wins_over_v() -> None:
@@ -77,6 +91,10 @@ def test_a_spelled_out_log_level_wins_over_v() -> None:
         (["--device", "gpu0", "job"], "'gpu0' is no device"),
         (["--device", "0,", "job"], "'' is no device"),
         (["--device", "1,1", "job"], "names a device twice"),
+        (["--priority", "101", "job"], "--priority: '101' is no whole number from 0 to 100"),
+        (["--name", " ", "job"], "is no name of a job"),
+        (["--report", "all", "job"], "unknown kind of report 'all'"),
+        (["--limit", "0x", "job"], "--limit: '0x' is out of bounds"),
         (["--log-level", "loud", "job"], "unknown log level 'loud'"),
         (["--log-file", "/nonexistent/log", "job"], "cannot write to '/nonexistent/log'"),
         (["--record", "", "job"], "--record: the file name is empty"),

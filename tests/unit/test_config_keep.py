@@ -41,7 +41,8 @@ def test_a_rule_is_brought_into_the_form_that_the_shim_reads(text: str, rule: st
 def test_rules_are_added_to_the_defaults_and_none_drops_what_stands_before_it() -> None:
     def rules(*words: str) -> list[str]:
         given = [word for rule in words for word in ("--keep-device", rule)]
-        return options.parse([*given, "job"]).keep_device
+        asked = options.parse([*given, "job"])
+        return asked.job()._replace(**asked.settings).keep_device
 
     assert rules() == DEFAULT_KEEP_DEVICE
     assert rules("below=8MiB", "ipc") == [*DEFAULT_KEEP_DEVICE, "below=8388608"]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pump.config.values import BadValueError, choose, parse_share, parse_size
+from pump.config.values import BadValueError, choose, parse_amount, parse_size
 
 
 @pytest.mark.parametrize(
@@ -44,18 +44,26 @@ def test_a_size_beyond_any_machine_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "value"), [("80%", "80%"), (" 8 %", "8%"), ("100%", "100%"), ("2MiB", "2097152")]
+    ("text", "value"),
+    [
+        *[("80%", "80%"), (" 8 %", "8%"), ("100%", "100%"), ("2MiB", "2097152")],
+        *[("1.5x", "1.5x"), ("1.50 X", "1.5x"), ("02x", "2x"), ("0.001x", "0.001x")],
+    ],
 )
-def test_a_share_comes_out_as_the_shim_reads_it(text: str, value: str) -> None:
-    assert parse_share(text) == value
+def test_an_amount_comes_out_as_the_shim_reads_it(text: str, value: str) -> None:
+    assert parse_amount(text) == value
 
 
 @pytest.mark.parametrize(
-    "text", ["0%", "101%", "%", "1.5%", "-3%", "0", "1MiB", "much", "9" * 99 + "%"]
+    "text",
+    [
+        *["0%", "101%", "%", "1.5%", "-3%", "0", "1MiB", "much", "9" * 99 + "%"],
+        *["x", "0x", ".5x", "1.x", "1.0001x", "1001x", "-1x", "1e3x", "9" * 99 + "x"],
+    ],
 )
-def test_a_share_out_of_bounds_is_refused(text: str) -> None:
+def test_an_amount_out_of_bounds_is_refused(text: str) -> None:
     with pytest.raises(BadValueError):
-        parse_share(text)
+        parse_amount(text)
 
 
 def test_an_unknown_name_is_answered_with_the_nearest_and_with_all() -> None:

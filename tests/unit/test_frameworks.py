@@ -97,6 +97,7 @@ def test_expandable_segments_are_turned_off_and_that_is_said(granularity: str) -
 
 
 def test_the_option_knows_its_names() -> None:
-    assert options.parse(["--granularity", "native", "job"]).granularity == "native"
+    asked = options.parse(["--granularity", "native", "job"])
+    assert asked.settings == {"granularity": "native"}
     with pytest.raises(BadInputError, match="tensor"):
         options.parse(["--granularity", "tensors", "job"])

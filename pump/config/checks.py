@@ -1,0 +1,106 @@
+"""What each setting of a job may be: from what people write to what JobConfig holds.
+
+The same functions check options, environment variables and files, so that no way of
+saying it is stricter than another. No I/O but for the name of the working folder.
+Standard library only: pump-run passes through here.
+
+Every function raises BadValueError, one line that names the value and the remedy.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+
+from pump.config import keep
+from pump.config.job import GRANULARITIES, LOG_LEVELS, POLICIES, REPORTS
+from pump.config.values import BadValueError, choose, parse_amount, whole_number
+
+NAME_CHARACTERS_MAX = 64
+PRIORITY_MAX = 100
+
+
+def name(text: str) -> str:
+    """A job's name: one line of 1 to 64 printable characters."""
+    stripped = text.strip()
+    if not stripped or len(stripped) > NAME_CHARACTERS_MAX or not stripped.isprintable():
+        raise BadValueError(
+            f"{stripped[:20]!r} is no name of a job; write 1 to {NAME_CHARACTERS_MAX} "
+            "printable characters"
+        )
+    return stripped
+
+
+def priority(value: str | int) -> int:
+    """A whole number from 0 to 100; the greater, the more memory a job is given."""
+    return whole_number(value, 0, PRIORITY_MAX)
+
+
+def amount(value: str | int) -> str:
+    """A size, a percentage or a multiple, in the form that the shim reads."""
+    return parse_amount(str(value))
+
+
+def report(text: str) -> str:
+    """What the program is told that is free."""
+    return choose(text, REPORTS, "kind of report")
+
+
+def policy(text: str) -> str:
+    """A policy's name."""
+    return choose(text, POLICIES, "policy")
+
+
+def granularity(text: str) -> str:
+    """A granularity's name."""
+    return choose(text, GRANULARITIES, "granularity")
+
+
+def log_level(text: str) -> str:
+    """A log level's name."""
+    return choose(text, LOG_LEVELS, "log level")
+
+
+def keep_device(value: str | Sequence[str]) -> list[str]:
+    """Rules, or a text of rules between commas: the defaults and these (keep.combine)."""
+    words = value.split(",") if isinstance(value, str) else value
+    return keep.combine([keep.parse(word) for word in words if word.strip()])
+
+
+def devices(value: str | Sequence[str | int]) -> list[str]:
+    """GPUs by index or UUID, or a text of them between commas; each once."""
+    words = value.split(",") if isinstance(value, str) else value
+    found = [str(word).strip() for word in words]
+    for device in found:
+        number = device.isascii() and device.isdigit() and len(device) <= 4
+        if not number and not device.upper().startswith(("GPU-", "MIG-")):
+            raise BadValueError(
+                f"'{device}' is no device; write an index such as 0, or a GPU-... UUID"
+            )
+    if len(set(found)) != len(found):
+        raise BadValueError(f"'{','.join(found)}' names a device twice")
+    return found
+
+
+def file_name(text: str) -> str:
+    """An absolute path; what is relative begins where pump-run was started."""
+    if not text.strip() or "\0" in text:
+        raise BadValueError("the file name is empty or holds a zero byte")
+    return os.path.abspath(os.path.expanduser(text))
+
+
+# By key, which is also the name of JobConfig's field and, as PUMP_<KEY>, of the variable.
+JOB: dict[str, Callable[..., object]] = {
+    "name": name,
+    "priority": priority,
+    "budget": amount,
+    "limit": amount,
+    "report": report,
+    "policy": policy,
+    "granularity": granularity,
+    "keep_device": keep_device,
+    "devices": devices,
+    "record": file_name,
+    "log_level": log_level,
+    "log_file": file_name,
+}

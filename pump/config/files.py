@@ -1,0 +1,201 @@
+"""Reads a configuration file: TOML, held against the schema, with the line of every fault.
+
+A file in the folder where pump-run was started is read without having been named, so it
+counts only if it is the user's own: whoever can write to that folder could otherwise steer
+the user's job.
+
+Imports msgspec and tomllib: pump-run comes here only where there is a file.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import tomllib
+from typing import Any, NamedTuple, get_type_hints
+
+import msgspec
+
+from pump.config import locate
+from pump.config.schema import ADMINISTRATORS, ConfigFile
+from pump.config.values import BadValueError, nearest
+
+FILE_BYTES_MAX = 1 << 20
+
+
+class ConfigError(Exception):
+    """One line for each fault, with path and line; `str()` is the first of them."""
+
+    def __init__(self, faults: list[str]) -> None:
+        super().__init__(faults[0])
+        self.faults = faults
+
+
+class FileValues(NamedTuple):
+    """What a file sets, by table and key, in pump's form; and on which line.
+
+    `checked` has every setting, the schema's defaults where the file says nothing.
+    """
+
+    path: str
+    tables: dict[str, dict[str, Any]]
+    lines: dict[tuple[str, ...], int]
+    checked: ConfigFile
+
+    def origin(self, *path: str) -> str:
+        """Where a key stands, as people look for it: "pump.toml:3"."""
+        return f"{self.path}:{self.lines.get(path, 1)}"
+
+
+def load(
+    path: str, *, administrators: bool = False, own: bool = False, shown: str | None = None
+) -> FileValues | None:
+    """The file at `path`; None where there is none.
+
+    administrators: whether it may hold the administrator's tables.
+    own: refuse what is not the user's own or root's, or what anybody may write to.
+    shown: how messages name it.
+    Raises ConfigError, with all faults that were found.
+    """
+    shown = shown or path
+    data = read(path, own=own, shown=shown)
+    return None if data is None else parse(data, shown, administrators=administrators)
+
+
+def read(path: str, *, own: bool, shown: str) -> bytes | None:
+    """The bytes of a regular file; None where there is none. Raises ConfigError."""
+    try:
+        # Not blocking: a pipe of that name would keep the job waiting.
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise ConfigError([f"cannot read {shown}: {error.strerror}"]) from None
+    try:
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode):
+            raise ConfigError([f"{shown} is not a regular file; remove it"])
+        if own:
+            _check_owner(path, status, shown)
+        data = b""
+        while len(data) <= FILE_BYTES_MAX and (part := os.read(fd, FILE_BYTES_MAX)):
+            data += part
+    except OSError as error:
+        raise ConfigError([f"cannot read {shown}: {error.strerror}"]) from None
+    finally:
+        os.close(fd)
+    if len(data) > FILE_BYTES_MAX:
+        raise ConfigError([f"{shown} is longer than 1 MiB: no configuration of pump's"])
+    return data
+
+
+def _check_owner(path: str, status: os.stat_result, shown: str) -> None:
+    remedy = "remove it, or name it with --config if you trust it"
+    for owner in {status.st_uid, os.lstat(path).st_uid}:  # a link's owner chooses what is read
+        if owner not in (os.geteuid(), 0):
+            raise ConfigError([f"{shown} belongs to user {owner}, not to you; {remedy}"])
+    if status.st_mode & stat.S_IWOTH:
+        raise ConfigError([f"{shown} can be written by everybody; run: chmod o-w {shown}"])
+
+
+def parse(data: bytes, shown: str, *, administrators: bool) -> FileValues:
+    """The settings in a file's bytes. Raises ConfigError, with all faults."""
+    try:
+        text = data.decode("utf-8")
+        content = tomllib.loads(text)
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ConfigError([f"{shown}:{line}: not UTF-8 text"]) from None
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise ConfigError([_syntax(shown, str(error))]) from None
+    lines = locate.lines(text)
+    reading = _Reading(shown, lines)
+    tables: dict[str, dict[str, Any]] = {}
+    for name, table in content.items():
+        if name in ADMINISTRATORS and not administrators:
+            reading.fault(
+                (name,), f"[{name}] is the administrator's, and stands in /etc/pump/config.toml"
+            )
+        elif name not in ConfigFile.__struct_fields__:
+            reading.unknown((name,), list(ConfigFile.__struct_fields__), "table")
+        elif not isinstance(table, dict):
+            reading.fault((name,), f"{name} is a table; write [{name}]")
+        else:
+            tables[name] = reading.table(name, table)
+    if reading.faults:
+        raise ConfigError([line for _, line in sorted(reading.faults)])
+    return FileValues(shown, tables, lines, msgspec.convert(tables, ConfigFile))
+
+
+def _syntax(shown: str, message: str) -> str:
+    """tomllib's message with the line in front: "... (at line 3, column 5)"."""
+    what, _, place = message.partition(" (at ")
+    line = place.removeprefix("line ").partition(",")[0]
+    return f"{shown}:{line}: {what}" if line.isdigit() else f"{shown}: {message}"
+
+
+class _Reading:
+    """One reading of a file; gathers what is wrong with it."""
+
+    def __init__(self, shown: str, lines: dict[tuple[str, ...], int]) -> None:
+        self.shown = shown
+        self.lines = lines
+        self.faults: list[tuple[int, str]] = []
+
+    def fault(self, path: tuple[str, ...], text: str) -> None:
+        line = self.lines.get(path) or self.lines.get(path[:1], 1)
+        self.faults.append((line, f"{self.shown}:{line}: {text}"))
+
+    def unknown(self, path: tuple[str, ...], known: list[str], what: str) -> None:
+        hint = nearest(path[-1], known)
+        self.fault(
+            path, f"unknown {what} '{'.'.join(path)}'{hint}; known: {', '.join(sorted(known))}"
+        )
+
+    def table(self, name: str, content: dict[str, Any]) -> dict[str, Any]:
+        hint = get_type_hints(ConfigFile, include_extras=True)[name]
+        if not (isinstance(hint, type) and issubclass(hint, msgspec.Struct)):
+            value = self.value((name,), content, hint)
+            return value if isinstance(value, dict) else {}
+        fields = get_type_hints(hint, include_extras=True)
+        values: dict[str, Any] = {}
+        for key, value in content.items():
+            if key not in fields:
+                self.unknown((name, key), list(fields), "key")
+            else:
+                values[key] = self.value((name, key), value, fields[key])
+        return values
+
+    def value(self, path: tuple[str, ...], value: object, hint: Any) -> object:
+        """The value in pump's form; None, and a fault, where it is not what it should be."""
+        meta = hint.__metadata__[0]
+        example = to_toml(meta.examples[0])
+        try:
+            converted = msgspec.convert(value, hint, strict=True)
+        except msgspec.ValidationError as error:
+            message = str(error).partition(" - at ")[0]
+            message = message[0].lower() + message[1:]
+            remedy = f"write for instance {path[-1]} = {example}" if len(path) > 1 else ""
+            self.fault(path, f"{'.'.join(path)}: {message}{remedy and f'; {remedy}'}")
+            return None
+        check = meta.extra["check"]
+        try:
+            return check(converted) if check else converted
+        except BadValueError as error:
+            self.fault(path, f"{'.'.join(path)}: {error}")
+            return None
+
+
+def to_toml(value: object) -> str:
+    """A value as it is written in TOML: of the schema's examples and defaults."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+        return f'"{escaped}"'
+    if isinstance(value, list):
+        return "[" + ", ".join(to_toml(item) for item in value) + "]"
+    if isinstance(value, dict):
+        pairs = (f"{to_toml(key)} = {to_toml(item)}" for key, item in value.items())
+        return "{ " + ", ".join(pairs) + " }"
+    return str(value)

@@ -1,0 +1,197 @@
+"""Puts a job's settings together: options > environment > --config > ./pump.toml > the
+user's file > the administrator's. For each key the first of them that sets it counts, whole.
+
+pump-run passes through here: where no file exists nothing but a few look-ups is done, and
+neither TOML nor the schema is imported.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from pump.config import checks
+from pump.config.job import JobConfig
+from pump.config.values import BadValueError
+
+ADMINISTRATORS_FILE = "/etc/pump/config.toml"
+FOLDER_FILE = "pump.toml"
+SHIM = "libpump.so"
+
+OPTION = "option"
+DEFAULT = "default"
+
+
+class ConfigInputError(Exception):
+    """One line: what is wrong with a setting, where it stands, and what to write instead."""
+
+
+class Places(NamedTuple):
+    """Where files are looked for. `named`: by --config, must be there; None: none named."""
+
+    named: str | None
+    folder: str
+    user: str | None
+    administrator: str = ADMINISTRATORS_FILE
+
+
+class Layer(NamedTuple):
+    """What one source sets, in JobConfig's form, and where each key stands."""
+
+    values: Mapping[str, Any]
+    origins: Mapping[str, str]
+
+
+class Resolved(NamedTuple):
+    """All settings of a job that somebody has set, each with its origin.
+
+    most: the administrator's bounds by key of [limits], with their origins.
+    notes: lines for the user, about what was brought down.
+    """
+
+    values: dict[str, Any]
+    origins: dict[str, str]
+    most: Mapping[str, Any]
+    most_origins: Mapping[str, str]
+    notes: list[str]
+
+    def apply(self, config: JobConfig) -> JobConfig:
+        """`config` with these settings in place of its own."""
+        changes = dict(self.values)
+        for key in ("budget", "limit"):
+            if key in self.most:
+                changes[f"{key}_most"] = self.most[key]
+        return config._replace(**changes)
+
+
+def places(named: str | None, environ: Mapping[str, str]) -> Places:
+    """Where a user's files lie, by the environment."""
+    base = environ.get("XDG_CONFIG_HOME", "")
+    if not base.startswith("/"):
+        home = environ.get("HOME", "")
+        base = os.path.join(home, ".config") if home.startswith("/") else ""
+    user = os.path.join(base, "pump", "config.toml") if base else None
+    return Places(named, os.curdir, user)
+
+
+def resolve(
+    options: Mapping[str, Any], environ: Mapping[str, str], places: Places, disabled: bool = False
+) -> Resolved:
+    """All settings. `options`: what the command line sets, checked already.
+
+    disabled: leave everything but the options out (PUMP_DISABLE): what switches pump off
+    must not stumble over its files. Raises ConfigInputError.
+    """
+    layers = [Layer(options, dict.fromkeys(options, OPTION))]
+    most: Mapping[str, Any] = {}
+    most_origins: Mapping[str, str] = {}
+    if not disabled:
+        layers.append(environment(environ))
+        for path, kind in _existing(places):
+            layer, most, most_origins = _file(path, kind)
+            layers.append(layer)
+    values: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    for layer in layers:
+        for key, value in layer.values.items():
+            if key not in values:
+                values[key], origins[key] = value, layer.origins[key]
+    resolved = Resolved(values, origins, most, most_origins, [])
+    _bound_priority(resolved)
+    return resolved
+
+
+def environment(environ: Mapping[str, str]) -> Layer:
+    """What PUMP_<KEY> set. Raises ConfigInputError.
+
+    Inside of a job these are what its pump-run has told the shim: a pump-run there is a job
+    of its own and begins anew.
+    """
+    if _inside_a_job(environ):
+        return Layer({}, {})
+    values, origins = {}, {}
+    for key, check in checks.JOB.items():
+        name = f"PUMP_{key.upper()}"
+        text = environ.get(name, "")
+        if not text:
+            continue
+        try:
+            values[key] = check(text)
+        except BadValueError as error:
+            raise ConfigInputError(f"{name}: {error}") from None
+        origins[key] = name
+    return Layer(values, origins)
+
+
+def _inside_a_job(environ: Mapping[str, str]) -> bool:
+    preloaded = environ.get("LD_PRELOAD", "").replace(" ", ":").split(":")
+    return any(os.path.basename(path) == SHIM for path in preloaded)
+
+
+NAMED, FOLDER, USER, ADMINISTRATOR = "named", "folder", "user", "administrator"
+
+
+def _existing(places: Places) -> Iterable[tuple[str, str]]:
+    """Files that seem to be there, in order of precedence, each but once."""
+    seen = set()
+    for path, kind in (
+        (places.named, NAMED),
+        (os.path.join(places.folder, FOLDER_FILE), FOLDER),
+        (places.user, USER),
+        (places.administrator, ADMINISTRATOR),
+    ):
+        # What cannot be looked at is opened, so that the error says why.
+        if path and (kind == NAMED or _there(path)) and os.path.abspath(path) not in seen:
+            seen.add(os.path.abspath(path))
+            yield os.path.normpath(path), kind
+
+
+def _there(path: str) -> bool:
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        pass
+    return True
+
+
+def _file(path: str, kind: str) -> tuple[Layer, Mapping[str, Any], Mapping[str, str]]:
+    try:
+        from pump.config import files  # TOML and the schema, which take their time
+    except ModuleNotFoundError as error:
+        raise ConfigInputError(
+            f"{path} cannot be read without {error.name}; install pump again (pip install .)"
+        ) from None
+    administrators = kind == ADMINISTRATOR
+    try:
+        found = files.load(path, administrators=administrators, own=kind == FOLDER)
+    except files.ConfigError as error:
+        more = len(error.faults) - 1
+        also = f" (and {more} more: pump config check {path})" if more else ""
+        raise ConfigInputError(f"{error}{also}") from None
+    if found is None:
+        raise ConfigInputError(f"--config: there is no file {path}")
+    job = found.tables.get("job", {})
+    most = found.tables.get("limits", {})
+    return (
+        Layer(job, {key: found.origin("job", key) for key in job}),
+        most,
+        {key: found.origin("limits", key) for key in most},
+    )
+
+
+def _bound_priority(resolved: Resolved) -> None:
+    """Budget and limit are bounded in the shim, which knows the card's memory."""
+    most = resolved.most.get("priority")
+    asked = resolved.values.get("priority", JobConfig._field_defaults["priority"])
+    if most is None or asked <= most:
+        return
+    origin = resolved.most_origins["priority"]
+    if "priority" in resolved.values:
+        resolved.notes.append(
+            f"priority {asked} brought down to {most}, the administrator's bound ({origin})"
+        )
+    resolved.values["priority"] = most
+    resolved.origins["priority"] = origin

@@ -1,0 +1,251 @@
+"""What stands in pump's configuration files: one Struct per table, nothing read here.
+
+The only description of the files. Each field carries its type and bounds (msgspec checks
+them), what it means and an example (docs/configuration.md and `pump config example` are
+made from them), and as `check` the function that brings its value into pump's form, the
+same that checks options and environment variables.
+
+Imports msgspec: pump-run comes here only where there is a file to read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct, field
+
+from pump.config import checks, service_checks
+from pump.config import job as defaults
+
+
+def _about(
+    description: str,
+    example: object,
+    check: Callable[..., object] | None = None,
+    without: str = "",
+    **bounds: Any,
+) -> Meta:
+    """What is known of a field. `without`: what holds where it is not set, in words."""
+    extra = {"check": check, "without": without}
+    return Meta(description=description, examples=[example], extra=extra, **bounds)
+
+
+class JobTable(Struct):
+    """What one job asks for; every setting is an option of pump-run and a variable as well."""
+
+    name: Annotated[
+        str,
+        _about(
+            "What the job is called in `pump jobs`, `pump top` and metrics.",
+            "llama-finetune",
+            checks.name,
+            "the command's name",
+        ),
+    ] = ""
+    priority: Annotated[
+        int,
+        _about(
+            "What the system service shares GPUs by: the greater, the more memory.",
+            60,
+            checks.priority,
+            ge=0,
+            le=checks.PRIORITY_MAX,
+        ),
+    ] = defaults.DEFAULT_PRIORITY
+    budget: Annotated[
+        str | int,
+        _about(
+            "GPU memory that the program may keep resident on each GPU: a size, or a share of "
+            "the card's memory.",
+            "20GiB",
+            checks.amount,
+            "what is free",
+        ),
+    ] = ""
+    limit: Annotated[
+        str | int,
+        _about(
+            "Memory that the job may convert in all: a size, a percentage of what the host "
+            "can give, or a multiple of its GPUs' memory.",
+            "1.5x",
+            checks.amount,
+            "what the host can give",
+        ),
+    ] = ""
+    report: Annotated[
+        str,
+        _about(
+            "What the program is told that is free: what is left of its `budget`, or of its "
+            "`limit`. Frameworks that take a share of free memory oversubscribe with the latter.",
+            "limit",
+            checks.report,
+        ),
+    ] = defaults.DEFAULT_REPORT
+    policy: Annotated[
+        str,
+        _about(
+            "How pump decides what moves: one of " + ", ".join(defaults.POLICIES) + ".",
+            "window",
+            checks.policy,
+        ),
+    ] = defaults.DEFAULT_POLICY
+    granularity: Annotated[
+        str,
+        _about(
+            "`native` leaves frameworks' allocators alone, `tensor` makes them allocate each "
+            "tensor in stream order, `auto` does so where that is known to help.",
+            "native",
+            checks.granularity,
+        ),
+    ] = defaults.DEFAULT_GRANULARITY
+    keep_device: Annotated[
+        list[str],
+        _about(
+            "Rules for what stays device memory, beside NCCL's, NVSHMEM's and UCX's: "
+            "`below=SIZE`, `library=NAME`, `ipc`; `none` drops all before it.",
+            ["below=8MiB", "library=libmine"],
+            checks.keep_device,
+            "those of NCCL, NVSHMEM, UCX and `ipc`",
+        ),
+    ] = field(default_factory=list)
+    devices: Annotated[
+        list[str | int],
+        _about(
+            "The GPUs that the program sees, by index (as nvidia-smi counts) or UUID.",
+            [0, 1],
+            checks.devices,
+            "all that the environment lets it see",
+        ),
+    ] = field(default_factory=list)
+    record: Annotated[
+        str,
+        _about(
+            "File to record to what the program asks of the GPU (`pump trace`, `pump report`); "
+            "relative to where pump-run starts. What it held is lost.",
+            "run.pump",
+            checks.file_name,
+            "no recording",
+        ),
+    ] = ""
+    log_level: Annotated[
+        str,
+        _about(
+            "What is told of pump itself: " + ", ".join(defaults.LOG_LEVELS) + ".",
+            "info",
+            checks.log_level,
+        ),
+    ] = defaults.DEFAULT_LOG_LEVEL
+    log_file: Annotated[
+        str,
+        _about(
+            "File that log lines are appended to; relative to where pump-run starts.",
+            "pump.log",
+            checks.file_name,
+            "standard error",
+        ),
+    ] = ""
+
+
+class LimitsTable(Struct):
+    """The administrator's bounds for every job; what a job asks above them is brought down,
+    and a line says so."""
+
+    budget: Annotated[
+        str | int,
+        _about("The most that a job's budget may be.", "90%", checks.amount, "the card's memory"),
+    ] = ""
+    limit: Annotated[
+        str | int,
+        _about(
+            "The most that a job's limit may be.", "64GiB", checks.amount, "what the host can give"
+        ),
+    ] = ""
+    priority: Annotated[
+        int,
+        _about(
+            "The greatest priority that a job may ask for.",
+            70,
+            checks.priority,
+            ge=0,
+            le=checks.PRIORITY_MAX,
+        ),
+    ] = checks.PRIORITY_MAX
+
+
+class ServiceTable(Struct):
+    """The system service, `pumpd serve`."""
+
+    socket: Annotated[
+        str,
+        _about("The socket that jobs' pumpds ask at.", "/run/pump/socket", service_checks.socket),
+    ] = service_checks.SOCKET
+    lease_s: Annotated[
+        float,
+        _about("Seconds that a lease holds without a heartbeat.", 10.0, ge=0.5, le=3600.0),
+    ] = 10.0
+    reserve: Annotated[
+        str | int,
+        _about("GPU memory that is never given out, on each GPU.", "3%", checks.amount),
+    ] = "3%"
+    jobs_per_user: Annotated[
+        int, _about("Jobs that one user may have registered at a time.", 64, ge=1, le=10_000)
+    ] = 256
+    clients_per_job: Annotated[
+        int, _about("Clients (processes) that one job may have.", 256, ge=1, le=10_000)
+    ] = 1024
+    metrics_file: Annotated[
+        str,
+        _about(
+            "Textfile for Prometheus's node exporter, rewritten every metrics_interval_s.",
+            "/var/lib/prometheus/node-exporter/pump.prom",
+            service_checks.absolute,
+            "none",
+        ),
+    ] = ""
+    metrics_socket: Annotated[
+        str,
+        _about(
+            "Unix socket that answers HTTP with the metrics.",
+            "/run/pump/metrics",
+            service_checks.socket,
+        ),
+    ] = "/run/pump/metrics"
+    metrics_tcp: Annotated[
+        str,
+        _about(
+            "Address and port that answer HTTP with the metrics: anyone who reaches them reads "
+            "them.",
+            "127.0.0.1:9464",
+            service_checks.address,
+            "none",
+        ),
+    ] = ""
+    metrics_interval_s: Annotated[
+        float, _about("Seconds between two writings of the textfile.", 15.0, ge=1.0, le=3600.0)
+    ] = 15.0
+    log_level: Annotated[
+        str,
+        _about("What the service tells of itself.", "info", checks.log_level),
+    ] = defaults.DEFAULT_LOG_LEVEL
+
+
+class ConfigFile(Struct):
+    """A configuration file. Only /etc/pump/config.toml may hold [limits], [shares], [service]."""
+
+    job: JobTable = field(default_factory=JobTable)
+    limits: LimitsTable = field(default_factory=LimitsTable)
+    shares: Annotated[
+        dict[str, int],
+        _about(
+            "What a user's jobs count when GPUs are shared: weights by user name, or by group "
+            'as "@name"; users that are not named have 1.',
+            {"alice": 4, "@students": 1},
+            service_checks.shares,
+        ),
+    ] = field(default_factory=dict)
+    service: ServiceTable = field(default_factory=ServiceTable)
+
+
+ADMINISTRATORS = ("limits", "shares", "service")
+"""Tables that only the administrator's file may hold."""

@@ -1,0 +1,51 @@
+"""What the settings of the system service may be. No I/O.
+
+Every function raises BadValueError, one line that names the value and the remedy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pump.config.values import BadValueError, whole_number
+from pump.paths import SOCKET_PATH_BYTES_MAX
+
+SOCKET = "/run/pump/socket"
+WEIGHT_MAX = 1000
+
+
+def absolute(text: str) -> str:
+    """An absolute path; "" for none."""
+    if text and (not text.startswith("/") or "\0" in text):
+        raise BadValueError(f"'{text[:40]}' is no absolute path; begin it with /")
+    return text
+
+
+def socket(text: str) -> str:
+    """An absolute path that fits into a socket's address; "" for none."""
+    if len(absolute(text).encode()) > SOCKET_PATH_BYTES_MAX:
+        raise BadValueError(
+            f"'{text[:40]}...' is longer than the {SOCKET_PATH_BYTES_MAX} bytes of a socket's path"
+        )
+    return text
+
+
+def address(text: str) -> str:
+    """HOST:PORT, [HOST]:PORT for IPv6; "" for none."""
+    if not text:
+        return text
+    host, colon, port = text.rpartition(":")
+    bare = host.removeprefix("[").removesuffix("]")
+    if not colon or not bare or (":" in bare and not host.startswith("[")):
+        raise BadValueError(f"'{text[:40]}' is no address; write for instance 127.0.0.1:9464")
+    whole_number(port, 1, 65535)
+    return text
+
+
+def shares(weights: Mapping[str, int]) -> dict[str, int]:
+    """Weights from 1 to 1000 by user or "@group"."""
+    for who, weight in weights.items():
+        if not who.removeprefix("@").strip() or not who.isprintable() or len(who) > 64:
+            raise BadValueError(f"{who[:20]!r} is no user, and no group as @name")
+        whole_number(weight, 1, WEIGHT_MAX)
+    return dict(weights)

@@ -1,0 +1,205 @@
+"""Where a job's settings come from, which of two counts, and what the administrator bounds."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pump.config import layers
+from pump.config.job import JobConfig
+
+
+class Sources:
+    """All places of a user, below a folder of the test's own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.named = folder / "named.toml"
+        self.folder = folder / "here"
+        self.user = folder / "user" / "config.toml"
+        self.administrator = folder / "etc" / "config.toml"
+        for path in (self.folder, self.user.parent, self.administrator.parent):
+            path.mkdir()
+
+    def resolve(
+        self,
+        options: dict[str, object] | None = None,
+        environ: dict[str, str] | None = None,
+        disabled: bool = False,
+    ) -> layers.Resolved:
+        named = str(self.named) if self.named.exists() else None
+        where = layers.Places(named, str(self.folder), str(self.user), str(self.administrator))
+        return layers.resolve(options or {}, environ or {}, where, disabled)
+
+    def write(self, path: Path, text: str) -> None:
+        path.write_text(text)
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> Sources:
+    return Sources(tmp_path)
+
+
+def test_without_any_source_nothing_is_set(sources: Sources) -> None:
+    assert sources.resolve() == layers.Resolved({}, {}, {}, {}, [])
+
+
+def test_each_source_counts_before_the_next(sources: Sources) -> None:
+    files = [sources.administrator, sources.user, sources.folder / "pump.toml", sources.named]
+    for number, path in enumerate(files):
+        path.write_text(f"[job]\n# a comment\npriority = {number}\n")
+        resolved = sources.resolve()
+        assert resolved.values == {"priority": number}
+        assert resolved.origins == {"priority": f"{path}:3"}
+    resolved = sources.resolve(environ={"PUMP_PRIORITY": "10"})
+    assert (resolved.values, resolved.origins["priority"]) == ({"priority": 10}, "PUMP_PRIORITY")
+    resolved = sources.resolve({"priority": 11}, {"PUMP_PRIORITY": "10"})
+    assert (resolved.values, resolved.origins["priority"]) == ({"priority": 11}, layers.OPTION)
+
+
+def test_each_setting_is_looked_for_by_itself(sources: Sources) -> None:
+    sources.user.write_text('[job]\nbudget = "1GiB"\npolicy = "demand"\n')
+    sources.named.write_text('[job]\nbudget = "2GiB"\n')
+    resolved = sources.resolve({"limit": "50%"}, {"PUMP_NAME": "mine"})
+    assert resolved.values == {
+        "limit": "50%",
+        "name": "mine",
+        "budget": str(2 << 30),
+        "policy": "demand",
+    }
+    job = resolved.apply(JobConfig(command=["x"]))
+    assert (job.budget, job.policy, job.granularity) == (str(2 << 30), "demand", "auto")
+
+
+def test_every_setting_has_its_variable(sources: Sources) -> None:
+    environ = {
+        "PUMP_NAME": "a",
+        "PUMP_PRIORITY": "3",
+        "PUMP_BUDGET": "1GiB",
+        "PUMP_LIMIT": "1.5x",
+        "PUMP_REPORT": "limit",
+        "PUMP_POLICY": "demand",
+        "PUMP_GRANULARITY": "native",
+        "PUMP_KEEP_DEVICE": "none,below=4MiB",
+        "PUMP_DEVICES": "0,1",
+        "PUMP_RECORD": "/r",
+        "PUMP_LOG_LEVEL": "info",
+        "PUMP_LOG_FILE": "/l",
+    }
+    assert sources.resolve(environ=environ).values == {
+        "name": "a",
+        "priority": 3,
+        "budget": str(1 << 30),
+        "limit": "1.5x",
+        "report": "limit",
+        "policy": "demand",
+        "granularity": "native",
+        "keep_device": ["below=4194304"],
+        "devices": ["0", "1"],
+        "record": "/r",
+        "log_level": "info",
+        "log_file": "/l",
+    }
+
+
+def test_an_empty_variable_sets_nothing(sources: Sources) -> None:
+    assert sources.resolve(environ={"PUMP_BUDGET": ""}).values == {}
+
+
+def test_a_bad_variable_is_named_with_the_remedy(sources: Sources) -> None:
+    with pytest.raises(layers.ConfigInputError, match=r"PUMP_POLICY: .* \(did you mean 'demand'"):
+        sources.resolve(environ={"PUMP_POLICY": "demnd"})
+
+
+def test_a_job_inside_of_a_job_does_not_take_the_outer_ones_variables(sources: Sources) -> None:
+    environ = {"PUMP_BUDGET": "4GiB", "LD_PRELOAD": "/x/libother.so:/lib/libpump.so"}
+    assert sources.resolve(environ=environ).values == {}
+
+
+def test_what_switches_pump_off_does_not_stumble_over_its_files(sources: Sources) -> None:
+    sources.user.write_text("[jbo]\n")
+    resolved = sources.resolve({"budget": "50%"}, {"PUMP_LIMIT": "?"}, disabled=True)
+    assert resolved.values == {"budget": "50%"}
+
+
+def test_the_first_fault_of_a_file_is_told_and_how_to_see_the_others(sources: Sources) -> None:
+    sources.user.write_text("[jbo]\n[sevice]\n")
+    with pytest.raises(layers.ConfigInputError) as caught:
+        sources.resolve()
+    assert f"{sources.user}:1: unknown table 'jbo'" in str(caught.value)
+    assert f"(and 1 more: pump config check {sources.user})" in str(caught.value)
+
+
+def test_a_named_file_that_is_missing_is_an_error(tmp_path: Path) -> None:
+    where = layers.Places(str(tmp_path / "no.toml"), str(tmp_path), None, str(tmp_path / "etc"))
+    with pytest.raises(layers.ConfigInputError, match="--config: there is no file"):
+        layers.resolve({}, {}, where)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+def test_the_folders_file_of_another_user_is_refused_but_may_be_named(sources: Sources) -> None:
+    path = sources.folder / "pump.toml"
+    path.write_text("[job]\npriority = 1\n")
+    os.chown(path, 12345, 12345)
+    with pytest.raises(layers.ConfigInputError, match=r"belongs to user 12345.*--config"):
+        sources.resolve()
+    named = layers.Places(str(path), str(sources.folder), None, str(sources.administrator))
+    assert layers.resolve({}, {}, named).values == {"priority": 1}
+
+
+# ---- bounds ----
+
+
+def test_an_administrators_bounds_reach_the_shim_and_the_priority_is_brought_down(
+    sources: Sources,
+) -> None:
+    sources.administrator.write_text('[limits]\nbudget = "80%"\nlimit = "8GiB"\npriority = 60\n')
+    resolved = sources.resolve({"priority": 90})
+    job = resolved.apply(JobConfig(command=["x"]))
+    assert (job.budget_most, job.limit_most, job.priority) == ("80%", str(8 << 30), 60)
+    (note,) = resolved.notes
+    assert "priority 90 brought down to 60" in note
+    assert f"{sources.administrator}:4" in note
+
+
+def test_a_bound_below_the_default_priority_is_not_spoken_of(sources: Sources) -> None:
+    sources.administrator.write_text("[limits]\npriority = 10\n")
+    resolved = sources.resolve()
+    assert resolved.notes == []
+    assert resolved.apply(JobConfig(command=["x"])).priority == 10
+
+
+def test_no_users_file_can_set_or_lift_bounds(sources: Sources) -> None:
+    sources.administrator.write_text("[limits]\npriority = 10\n")
+    sources.named.write_text("[limits]\npriority = 100\n")
+    with pytest.raises(layers.ConfigInputError, match="is the administrator's"):
+        sources.resolve({"priority": 90})
+
+
+# ---- pump-run ----
+
+
+def test_pump_run_reads_no_toml_and_no_schema_where_there_is_no_file(tmp_path: Path) -> None:
+    code = (
+        "import sys; from pump.cli import run, options\n"
+        "config = run._resolve(options.parse(['--budget', '1GiB', 'x']), {})\n"
+        "assert config.budget == str(1 << 30)\n"
+        "print(sorted({'tomllib', 'msgspec', 'pump.config.files'} & set(sys.modules)))"
+    )
+    if Path(layers.ADMINISTRATORS_FILE).exists():
+        pytest.skip(f"this machine has {layers.ADMINISTRATORS_FILE}")
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
+def test_places_follow_the_environment() -> None:
+    assert layers.places(None, {"HOME": "/h"}).user == "/h/.config/pump/config.toml"
+    assert layers.places(None, {"HOME": "/h", "XDG_CONFIG_HOME": "/x"}).user == (
+        "/x/pump/config.toml"
+    )
+    assert layers.places(None, {"XDG_CONFIG_HOME": "relative"}).user is None
