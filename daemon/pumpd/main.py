@@ -78,7 +78,7 @@ def _parser() -> OneLineParser:
         metavar="N",
         type=checked(checks.priority),
         default=DEFAULT_PRIORITY,
-        help="0 to 100: what the system service shares GPUs by",
+        help="-10 to 10: what the system service shares GPUs by",
     )
     add("--record-job", metavar="JSON", default="", help="facts for the recordings' header")
     return parser

@@ -19,7 +19,7 @@ class WorkerSettings:
     record: absolute path of the job's recording, or None.
     record_job: what pump-run tells of the job for its header, a JSON object; may be empty.
     job_name: what the job is called where jobs are listed; "" for its command's name.
-    priority: 0 to 100, of the job.
+    priority: -10 to 10, of the job.
     client_number: which of the job's clients this is, from 1, in order of admission; one
         that attaches again counts again.
     """

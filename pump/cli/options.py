@@ -141,7 +141,7 @@ def _parser() -> argparse.ArgumentParser:
         "--priority",
         metavar="N",
         type=checked(checks.priority),
-        help=f"0 to 100: what the system service shares GPUs by (default: {DEFAULT_PRIORITY})",
+        help=f"-10 to 10: what the system service shares GPUs by (default: {DEFAULT_PRIORITY})",
     )
     add(
         "--budget",

@@ -17,7 +17,7 @@ from pump.config.job import GRANULARITIES, LOG_LEVELS, POLICIES, REPORTS
 from pump.config.values import BadValueError, choose, parse_amount, whole_number
 
 NAME_CHARACTERS_MAX = 64
-PRIORITY_MAX = 100
+PRIORITY_MAX = 10
 
 
 def name(text: str) -> str:
@@ -32,8 +32,8 @@ def name(text: str) -> str:
 
 
 def priority(value: str | int) -> int:
-    """A whole number from 0 to 100; the greater, the more memory a job is given."""
-    return whole_number(value, 0, PRIORITY_MAX)
+    """A whole number from -10 to 10; the greater, the sooner a job is served."""
+    return whole_number(value, -PRIORITY_MAX, PRIORITY_MAX)
 
 
 def amount(value: str | int) -> str:

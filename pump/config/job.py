@@ -13,7 +13,7 @@ GRANULARITIES = ["native", "tensor", "auto"]
 DEFAULT_GRANULARITY = "auto"
 REPORTS = ["budget", "limit"]
 DEFAULT_REPORT = "budget"
-DEFAULT_PRIORITY = 50
+DEFAULT_PRIORITY = 0
 LOG_LEVELS = ["error", "warning", "info", "debug"]
 DEFAULT_LOG_LEVEL = "warning"
 # What stays device memory unless a job says otherwise: buffers that NCCL, NVSHMEM and UCX
@@ -26,7 +26,7 @@ class JobConfig(NamedTuple):
     """Everything that was asked of one job, checked for form.
 
     name: what the job is called where jobs are listed; "" for its command's name.
-    priority: 0 to 100; what the system service shares GPUs by.
+    priority: -10 to 10; what the system service shares GPUs by.
     budget, limit: "" for pump's own choice, decimal bytes, "80%" or "1.5x".
     budget_most, limit_most: the administrator's bounds in the same form, or "".
     report: what cuMemGetInfo tells the program, one of REPORTS.

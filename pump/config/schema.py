@@ -46,10 +46,10 @@ class JobTable(Struct):
     priority: Annotated[
         int,
         _about(
-            "What the system service shares GPUs by: the greater, the more memory.",
-            60,
+            "What the system service shares GPUs by, -10 to 10: the greater, the sooner served.",
+            5,
             checks.priority,
-            ge=0,
+            ge=-checks.PRIORITY_MAX,
             le=checks.PRIORITY_MAX,
         ),
     ] = defaults.DEFAULT_PRIORITY
@@ -165,9 +165,9 @@ class LimitsTable(Struct):
         int,
         _about(
             "The greatest priority that a job may ask for.",
-            70,
+            7,
             checks.priority,
-            ge=0,
+            ge=-checks.PRIORITY_MAX,
             le=checks.PRIORITY_MAX,
         ),
     ] = checks.PRIORITY_MAX

@@ -36,7 +36,7 @@ def test_every_option_reaches_the_configuration(tmp_path: Path) -> None:
     gpu = "--virtual a100-pcie4 --virtual-set memory=8GiB --virtual-set mode=compute"
     gpu += " --virtual-runtime"
     rest = f"--policy demand --device 0,GPU-1a --log-file {log} --log-level debug"
-    rest += f" --record {trace} --name mine --priority 7 --report limit job"
+    rest += f" --record {trace} --name mine --priority -7 --report limit job"
     config = parse(f"--budget=1G --limit 50% {gpu} {rest}".split())
     assert config == JobConfig(
         command=["job"],
@@ -51,7 +51,7 @@ def test_every_option_reaches_the_configuration(tmp_path: Path) -> None:
         log_file=str(log),
         record=str(trace),
         name="mine",
-        priority=7,
+        priority=-7,
         report="limit",
     )
 
@@ -91,7 +91,7 @@ def test_a_spelled_out_log_level_wins_over_v() -> None:
         (["--device", "gpu0", "job"], "'gpu0' is no device"),
         (["--device", "0,", "job"], "'' is no device"),
         (["--device", "1,1", "job"], "names a device twice"),
-        (["--priority", "101", "job"], "--priority: '101' is no whole number from 0 to 100"),
+        (["--priority", "-11", "job"], "--priority: '-11' is no whole number from -10 to 10"),
         (["--name", " ", "job"], "is no name of a job"),
         (["--report", "all", "job"], "unknown kind of report 'all'"),
         (["--limit", "0x", "job"], "--limit: '0x' is out of bounds"),

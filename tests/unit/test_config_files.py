@@ -63,7 +63,7 @@ def test_an_administrators_file_holds_bounds_shares_and_service() -> None:
     text = """
 [limits]
 budget = "80%"
-priority = 70
+priority = 7
 [shares]
 alice = 4
 "@students" = 1
@@ -72,7 +72,7 @@ socket = "/run/p/s"
 lease_s = 3
 """
     found = files.parse(text.encode(), "f.toml", administrators=True).checked
-    assert (found.limits.budget, found.limits.limit, found.limits.priority) == ("80%", "", 70)
+    assert (found.limits.budget, found.limits.limit, found.limits.priority) == ("80%", "", 7)
     assert found.shares == {"alice": 4, "@students": 1}
     assert (found.service.socket, found.service.lease_s) == ("/run/p/s", 3.0)
     assert found.service.jobs_per_user == ConfigFile().service.jobs_per_user
@@ -109,7 +109,7 @@ def test_the_schemas_defaults_and_examples_pass_its_own_checks() -> None:
         ("[job]\n\nbudget = 'lots'", "f.toml:3: job.budget: 'lots' is not a size"),
         ("[job]\nbudget = 1.5", "f.toml:2: job.budget: expected `int | str`, got `float`"),
         ("[job]\nlimit = '0.5.x'", "f.toml:2: job.limit: '0.5.x' is not a multiple"),
-        ("[job]\npriority = 101", "f.toml:2: job.priority: expected `int` <= 100"),
+        ("[job]\npriority = 11", "f.toml:2: job.priority: expected `int` <= 10"),
         ("[job]\npriority = true", "write for instance priority = "),
         ("[job]\npolicy = 'windw'", "(did you mean 'window'?)"),
         ("[job]\nkeep_device = ['belw=8MiB']", "(did you mean 'below'?)"),

@@ -54,10 +54,10 @@ def test_each_source_counts_before_the_next(sources: Sources) -> None:
         resolved = sources.resolve()
         assert resolved.values == {"priority": number}
         assert resolved.origins == {"priority": f"{path}:3"}
-    resolved = sources.resolve(environ={"PUMP_PRIORITY": "10"})
-    assert (resolved.values, resolved.origins["priority"]) == ({"priority": 10}, "PUMP_PRIORITY")
-    resolved = sources.resolve({"priority": 11}, {"PUMP_PRIORITY": "10"})
-    assert (resolved.values, resolved.origins["priority"]) == ({"priority": 11}, layers.OPTION)
+    resolved = sources.resolve(environ={"PUMP_PRIORITY": "8"})
+    assert (resolved.values, resolved.origins["priority"]) == ({"priority": 8}, "PUMP_PRIORITY")
+    resolved = sources.resolve({"priority": 9}, {"PUMP_PRIORITY": "8"})
+    assert (resolved.values, resolved.origins["priority"]) == ({"priority": 9}, layers.OPTION)
 
 
 def test_each_setting_is_looked_for_by_itself(sources: Sources) -> None:
@@ -156,27 +156,27 @@ def test_the_folders_file_of_another_user_is_refused_but_may_be_named(sources: S
 def test_an_administrators_bounds_reach_the_shim_and_the_priority_is_brought_down(
     sources: Sources,
 ) -> None:
-    sources.administrator.write_text('[limits]\nbudget = "80%"\nlimit = "8GiB"\npriority = 60\n')
-    resolved = sources.resolve({"priority": 90})
+    sources.administrator.write_text('[limits]\nbudget = "80%"\nlimit = "8GiB"\npriority = 6\n')
+    resolved = sources.resolve({"priority": 9})
     job = resolved.apply(JobConfig(command=["x"]))
-    assert (job.budget_most, job.limit_most, job.priority) == ("80%", str(8 << 30), 60)
+    assert (job.budget_most, job.limit_most, job.priority) == ("80%", str(8 << 30), 6)
     (note,) = resolved.notes
-    assert "priority 90 brought down to 60" in note
+    assert "priority 9 brought down to 6" in note
     assert f"{sources.administrator}:4" in note
 
 
 def test_a_bound_below_the_default_priority_is_not_spoken_of(sources: Sources) -> None:
-    sources.administrator.write_text("[limits]\npriority = 10\n")
+    sources.administrator.write_text("[limits]\npriority = -3\n")
     resolved = sources.resolve()
     assert resolved.notes == []
-    assert resolved.apply(JobConfig(command=["x"])).priority == 10
+    assert resolved.apply(JobConfig(command=["x"])).priority == -3
 
 
 def test_no_users_file_can_set_or_lift_bounds(sources: Sources) -> None:
-    sources.administrator.write_text("[limits]\npriority = 10\n")
-    sources.named.write_text("[limits]\npriority = 100\n")
+    sources.administrator.write_text("[limits]\npriority = -3\n")
+    sources.named.write_text("[limits]\npriority = 10\n")
     with pytest.raises(layers.ConfigInputError, match="is the administrator's"):
-        sources.resolve({"priority": 90})
+        sources.resolve({"priority": 9})
 
 
 # ---- pump-run ----
