@@ -7,26 +7,68 @@ as pump sees the operations of its window.
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Callable
 from typing import ClassVar
 
 import numpy as np
 
-from pump.model.view import NO_BLOCKS, NOT_NEEDED, Decision, View
+from pump.model.bounds import BLOCK_BYTES
+from pump.model.view import NO_BLOCKS, NOT_NEEDED, Blocks, Decision, View
 from pump.policy.window import Window
+from pump.sim.program import Program
 
 
 class Unbounded:
-    """Prefetches whatever the window misses, soonest first, and leaves room to the driver.
+    """Prefetches what each operation uses, once, when it is issued; evicts nothing.
 
-    Run-ahead without a rule of eviction: the driver throws out what migrated longest ago.
+    Run-ahead without a rule, as cuMemPrefetchAsync before each launch would do: first come,
+    first served, whatever is thrown out for it. The driver throws out what migrated longest
+    ago, which may be what was just prefetched for an operation that has not run.
     """
 
     name: ClassVar[str] = "unbounded"
     prefetches: ClassVar[bool] = True
 
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._told = 0
+        self._waiting: deque[Blocks] = deque()
+
+    def at(self, issued: int, _run: int, blocks_of: Callable[[int], range | None]) -> None:
+        """All steps before `issued` were issued. blocks_of(slot): the range's blocks."""
+        program = self._program
+        for step in program.steps[self._told : issued]:
+            if step["seq"] == 0:
+                continue
+            begin = int(step["first_use"])
+            for use in program.uses[begin : begin + int(step["uses"])]:
+                blocks = blocks_of(int(program.ranges["slot"][use["range"]]))
+                if blocks is not None:
+                    offset, end = int(use["offset_bytes"]), int(use["offset_bytes"])
+                    end += int(use["length_bytes"])
+                    part = blocks[offset // BLOCK_BYTES : -(-end // BLOCK_BYTES)]
+                    self._waiting.append(np.arange(part.start, part.stop))
+        self._told = max(self._told, issued)
+
     def decide(self, view: View) -> Decision:
         """Return all that may be sent."""
-        return Decision(to_gpu=view.missing[: view.to_gpu_credit])
+        return Decision(to_gpu=take(self._waiting, view.to_gpu_credit))
+
+
+def take(waiting: deque[Blocks], most: int) -> Blocks:
+    """The first `most` blocks that wait, which wait no longer."""
+    found = []
+    while waiting and most > 0:
+        blocks = waiting[0][:most]
+        rest = waiting[0][len(blocks) :]
+        if len(rest):
+            waiting[0] = rest
+        else:
+            waiting.popleft()
+        found.append(blocks)
+        most -= len(blocks)
+    return np.concatenate(found) if found else NO_BLOCKS
 
 
 class Correlation:

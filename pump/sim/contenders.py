@@ -67,8 +67,8 @@ _BASELINES = (
     Contender("naive+discard", "and freed memory discarded at once", None, discard=True),
     Contender(
         "unbounded",
-        "prefetch all that was issued, evict nothing",
-        _plain(Unbounded),
+        "prefetch all when it is issued, evict nothing",
+        lambda program, _machine: Unbounded(program),
         takes_all=True,
     ),
     Contender(

@@ -13,6 +13,7 @@ two, no flash in the plan, kernels' times without stalls.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
@@ -20,8 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pump.model.bounds import BLOCK_BYTES
-from pump.model.view import NO_BLOCKS, Blocks, Decision, View
+from pump.model.view import Blocks, Decision, View
 from pump.sim import program as form
+from pump.sim.baselines import take
 from pump.sim.program import Program, ProgramError
 
 LINE: Final = 0.99
@@ -236,9 +238,9 @@ class Greedy:
             end -= 1
         return np.arange(self._firsts[index] + first, self._firsts[index] + end)
 
-    def at(self, step: int) -> None:
-        """All steps before that one have run."""
-        inside = step - self._iteration.first_step
+    def at(self, _issued: int, run: int, _blocks_of: Callable[[int], range | None]) -> None:
+        """All steps before `run` have run."""
+        inside = run - self._iteration.first_step
         if inside < 0:
             return
         round_, place = divmod(inside, self._iteration.steps)
@@ -253,18 +255,5 @@ class Greedy:
     def decide(self, view: View) -> Decision:
         """Return what is due, as far as it may be sent. Room is the schedule's business, and
         the driver's, which takes discarded memory first."""
-        to_gpu = self._due(True, view.to_gpu_credit)
-        return Decision(to_gpu, self._due(False, view.to_host_credit))
-
-    def _due(self, to_gpu: bool, most: int) -> Blocks:
-        found, waiting = [], self._waiting[to_gpu]
-        while waiting and most > 0:
-            blocks = waiting[0][:most]
-            rest = waiting[0][len(blocks) :]
-            if len(rest):
-                waiting[0] = rest
-            else:
-                waiting.popleft()
-            found.append(blocks)
-            most -= len(blocks)
-        return np.concatenate(found) if found else NO_BLOCKS
+        to_gpu = take(self._waiting[True], view.to_gpu_credit)
+        return Decision(to_gpu, take(self._waiting[False], view.to_host_credit))

@@ -131,7 +131,7 @@ class _Taker:
         if not self._rows or not len(self._builder):
             raise ProgramError(f"{self._source}: no operation and no range was recorded")
         steps, uses = self._builder.tables()
-        steps["mark"][-1] = 1
+        steps["mark"][_end(steps)] = 1
         begin = _warm(steps)
         if begin is not None:
             steps["mark"][begin] = 1
@@ -147,6 +147,13 @@ class _Taker:
             self._source, steps, uses, ranges, blocks, max(1, len(self._streams)),
             self._peak, facts,
         )  # fmt: skip
+
+
+def _end(steps: form.Table) -> int:
+    """The first wait for everything behind the last operation: what follows is clean-up."""
+    last = np.flatnonzero(steps["seq"])[-1:].sum()
+    waits = (steps["kind"] == form.SYNC) & (steps["stream"] == form.ALL_STREAMS)
+    return int(last + np.argmax(waits[last:]))
 
 
 WARM_SHARE: Final = 0.1

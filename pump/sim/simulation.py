@@ -191,13 +191,13 @@ class _Simulation:
     def go(self) -> None:
         sim, model, policy = self.raw, self.model, self.policy
         step = lib.pump_sim_run
-        at = getattr(policy, "at", None)  # a schedule's: where the program is
+        at = getattr(policy, "at", None)  # some want to know where the program is
         word = step(sim)
         if model is not None and policy is not None:
             carry_out, from_buffer = lib.pump_sim_carry_out, ffi.from_buffer
             while word == lib.PUMP_SIM_DECIDE:
                 if at is not None:
-                    at(lib.pump_sim_step_run(sim))
+                    at(lib.pump_sim_step_now(sim), lib.pump_sim_step_run(sim), model.blocks_of)
                 decision = policy.decide(model.view(0))
                 model.decided(0, decision)
                 for direction, blocks in ((TO_HOST, decision.to_host), (TO_GPU, decision.to_gpu)):
