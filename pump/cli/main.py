@@ -18,6 +18,7 @@ from pump.config.values import nearest
 
 PROGRAM = "pump"
 VERBS = {
+    "config": "pump.cli.config",
     "doctor": "pump.cli.doctor",
     "profiles": "pump.cli.profiles",
     "simulate": "pump.cli.simulate",

@@ -1,0 +1,91 @@
+"""pump config: which settings hold here and where they come from, checks, an example."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+from pump.cli.lines import BadInputError, OneLineParser
+from pump.config import layers
+from pump.config.job import JobConfig
+
+HELP = "show which settings hold here, check a file, write an example"
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    verbs = parser.add_subparsers(metavar="VERB", required=True, parser_class=OneLineParser)
+    show = verbs.add_parser(
+        "show", help="the settings that pump-run would take here", allow_abbrev=False
+    )
+    show.add_argument("--origin", action="store_true", help="say where each comes from")
+    show.add_argument("--config", metavar="FILE", help="as pump-run's --config")
+    show.set_defaults(show=_show)
+    check = verbs.add_parser("check", help="say all that is wrong with a file", allow_abbrev=False)
+    check.add_argument("file", metavar="FILE")
+    check.add_argument(
+        "--system", action="store_true", help="as /etc/pump/config.toml, which may hold more"
+    )
+    check.set_defaults(show=_check)
+    example = verbs.add_parser(
+        "example", help="a file with every setting, commented out", allow_abbrev=False
+    )
+    example.add_argument("--system", action="store_true", help="of /etc/pump/config.toml")
+    example.set_defaults(show=_example)
+
+
+def run(asked: argparse.Namespace) -> int:
+    status: int = asked.show(asked)
+    return status
+
+
+def _show(asked: argparse.Namespace) -> int:
+    from pump.config import checks
+    from pump.config.files import to_toml
+
+    environ = dict(os.environ)
+    try:
+        resolved = layers.resolve({}, environ, layers.places(asked.config, environ))
+    except layers.ConfigInputError as error:
+        raise BadInputError(str(error)) from None
+    job = resolved.apply(JobConfig(command=["job"]))
+    rows = [("[job]", "")]
+    for key in checks.JOB:
+        value = getattr(job, key)
+        origin = resolved.origins.get(key, layers.DEFAULT)
+        rows.append((f"{key} = {to_toml(value)}", origin))
+    if resolved.most:
+        rows += [("", ""), ("[limits]", "")]
+        for key, value in resolved.most.items():
+            rows.append((f"{key} = {to_toml(value)}", resolved.most_origins[key]))
+    width = min(60, max(len(row[0]) for row in rows))
+    for text, origin in rows:
+        shown = f"{text:<{width}}  # {origin}" if asked.origin and origin else text
+        sys.stdout.write(shown + "\n")
+    for note in resolved.notes:
+        sys.stdout.write(f"# {note}\n")
+    return 0
+
+
+def _check(asked: argparse.Namespace) -> int:
+    """Status 1 where something is wrong, each fault on a line of its own."""
+    from pump.config import files
+
+    administrators = asked.system or os.path.abspath(asked.file) == layers.ADMINISTRATORS_FILE
+    try:
+        found = files.load(asked.file, administrators=administrators)
+    except files.ConfigError as error:
+        sys.stdout.write("".join(f"{fault}\n" for fault in error.faults))
+        return 1
+    if found is None:
+        raise BadInputError(f"there is no file {asked.file}")
+    count = sum(len(table) for table in found.tables.values())
+    sys.stdout.write(f"{asked.file}: sound, {count} settings\n")
+    return 0
+
+
+def _example(asked: argparse.Namespace) -> int:
+    from pump.config import reference
+
+    sys.stdout.write(reference.example(administrators=asked.system))
+    return 0

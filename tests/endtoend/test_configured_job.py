@@ -1,0 +1,74 @@
+"""A job whose settings stand in pump.toml, on the virtual GPU: what the program is told."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PUMP_RUN = Path(sys.executable).parent / "pump-run"
+MIB = 1 << 20
+CARD_MIB = 256
+
+# Prints what is free and of how much (MiB) before and after an allocation of 64 MiB.
+PROGRAM = """
+from cuda.bindings import driver as d
+d.cuInit(0)
+d.cuCtxSetCurrent(d.cuDevicePrimaryCtxRetain(0)[1])
+before = d.cuMemGetInfo()
+assert d.cuMemAlloc(64 << 20)[0] == 0
+after = d.cuMemGetInfo()
+print(*(value >> 20 for value in (*before[1:], *after[1:])))
+"""
+
+
+def told(folder: Path, *options: str) -> tuple[list[int], str]:
+    virtual = ["--virtual", "a100-pcie4", "--virtual-set", f"memory={CARD_MIB}MiB"]
+    done = subprocess.run(
+        [PUMP_RUN, *virtual, *options, sys.executable, "-c", PROGRAM],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    return [int(word) for word in done.stdout.split()], done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('budget = "128MiB"', [128, CARD_MIB, 64, CARD_MIB]),
+        ('budget = "0.5x"', [128, CARD_MIB, 64, CARD_MIB]),
+        ('limit = "1.5x"\nreport = "limit"', [384, 384, 320, 384]),
+        ('limit = "128MiB"\nreport = "limit"', [128, CARD_MIB, 64, CARD_MIB]),
+    ],
+)
+def test_a_program_is_told_what_its_file_asks_for(
+    text: str, expected: list[int], tmp_path: Path
+) -> None:
+    (tmp_path / "pump.toml").write_text(f"[job]\n{text}\n")
+    assert told(tmp_path) == (expected, "")
+
+
+def test_an_option_counts_before_the_file(tmp_path: Path) -> None:
+    (tmp_path / "pump.toml").write_text('[job]\nbudget = "128MiB"\n')
+    assert told(tmp_path, "--budget", "192MiB")[0][0] == 192
+
+
+def test_a_fault_in_the_file_stops_pump_run_before_the_job(tmp_path: Path) -> None:
+    (tmp_path / "pump.toml").write_text('[job]\nbudget = "128MiX"\n')
+    done = subprocess.run(
+        [PUMP_RUN, "touch", "it-ran"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("pump-run: pump.toml:2: job.budget: '128MiX'")
+    assert done.stderr.count("\n") == 1
+    assert not (tmp_path / "it-ran").exists()
