@@ -51,6 +51,7 @@ PUMP_HOOK(cuGraphNodeSetEnabled, cuGraphNodeSetEnabled_v11060,
           (CUgraphExec exec, CUgraphNode node, unsigned int enabled), (exec, node, enabled))
 PUMP_TWINS(cuGraphLaunch, _ptsz, cuGraphLaunch_v10000, cuGraphLaunch_v10000_ptsz,
            (CUgraphExec exec, CUstream stream), (exec, stream))
+PUMP_HOOK(cuDeviceGraphMemTrim, cuDeviceGraphMemTrim_v11040, (CUdevice device), (device))
 PUMP_HOOK(cuGraphExecDestroy, cuGraphExecDestroy_v10000, (CUgraphExec exec), (exec))
 
 /* ---- called, not hooked --------------------------------------------------- */
@@ -73,5 +74,7 @@ PUMP_CALL(cuGraphMemsetNodeGetParams, cuGraphMemsetNodeGetParams_v10000,
           (CUgraphNode node, CUDA_MEMSET_NODE_PARAMS_v1 *set))
 PUMP_CALL(cuGraphChildGraphNodeGetGraph, cuGraphChildGraphNodeGetGraph_v10000,
           (CUgraphNode node, CUgraph *graph))
+PUMP_CALL(cuDeviceGetGraphMemAttribute, cuDeviceGetGraphMemAttribute_v11040,
+          (CUdevice device, CUgraphMem_attribute attribute, void *value))
 
 /* clang-format on */

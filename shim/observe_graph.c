@@ -108,6 +108,7 @@ static void put_in(struct exec *exec) {
 /* Those of an earlier life (before a fork) stay allocated. */
 void pump_graph_reset(void) {
   pthread_mutex_init(&table_lock, NULL);
+  pump_graph_memory_reset();
   memset(buckets, 0, sizeof buckets);
 }
 
@@ -210,9 +211,11 @@ static void launched(CUgraphExec handle, struct pump_at at) {
 
 #define HOOK_LAUNCH(name, per_thread)                                                      \
   CUresult name(CUgraphExec exec, CUstream stream) {                                       \
-    if (pump_quiet()) return pump_real.name(exec, stream);                                 \
+    bool quiet = pump_quiet();                                                             \
     CUresult result = pump_real.name(exec, stream);                                        \
-    if (result == CUDA_SUCCESS) launched(exec, pump_at(stream, per_thread));               \
+    if (PUMP_UNLIKELY(PUMP_LOAD(&pump_graph_memory_due)) && !pump_inert())                 \
+      pump_graph_memory_look();                                                            \
+    if (!quiet && result == CUDA_SUCCESS) launched(exec, pump_at(stream, per_thread));     \
     return result;                                                                         \
   }
 
@@ -230,6 +233,7 @@ static void instantiated(CUgraphExec handle, CUgraph graph) {
     exec->handle = handle;
     exec->references = 1;
     pthread_mutex_init(&exec->lock, NULL);
+    if (exec->list.memory) pump_graph_memory_changed();
     put_in(exec);
   } else {
     free(exec);
@@ -268,6 +272,7 @@ CUresult cuGraphExecDestroy(CUgraphExec handle) {
   errno = saved;
   CUresult result = pump_real.cuGraphExecDestroy(handle);
   saved = errno;
+  if (exec != NULL && exec->list.memory) pump_graph_memory_look();
   if (exec != NULL && result != CUDA_SUCCESS)
     put_in(exec);
   else

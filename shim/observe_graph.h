@@ -31,6 +31,7 @@ struct pump_graph_list {
   uint32_t count, room;
   struct pump_graph_child *children;
   uint32_t child_count, child_room;
+  bool memory;      /* it allocates or frees */
   uint32_t unknown; /* nodes that may touch memory of which the driver tells nothing */
   uint64_t bytes;   /* of all that */
 };
@@ -39,6 +40,13 @@ struct pump_graph_list {
  * bound on it is reached; then the list is empty. Inside a bracket. */
 bool pump_graph_read(CUgraph graph, struct pump_graph_list *list);
 void pump_graph_list_free(struct pump_graph_list *list);
+
+/* observe_graph_memory.c: a graph that allocates was instantiated or destroyed; then, with
+ * a context that is current and outside of all locks, what such graphs hold is counted. */
+extern uint32_t pump_graph_memory_due;
+void pump_graph_memory_changed(void);
+void pump_graph_memory_look(void);
+void pump_graph_memory_reset(void);
 
 /* Other parameters of one node; false: no memory, and the node keeps what it has. */
 bool pump_graph_node_kernel(struct pump_graph_list *list, struct pump_graph_node *node,

@@ -318,6 +318,10 @@ static bool read_node(CUgraphNode handle, struct pump_graph_list *list, uint32_t
   case CU_GRAPH_NODE_TYPE_CONDITIONAL:
     list->unknown++;
     return true;
+  case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
+  case CU_GRAPH_NODE_TYPE_MEM_FREE:
+    list->memory = true;
+    return true;
   default:
     return true;
   }

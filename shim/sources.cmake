@@ -29,6 +29,7 @@ set(PUMP_OBSERVE_SOURCES
   observe_copy.c
   observe_copy_nd.c
   observe_graph.c
+  observe_graph_memory.c
   observe_graph_read.c
   observe_stream.c)
 set(PUMP_POOL_SOURCES

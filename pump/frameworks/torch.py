@@ -6,8 +6,8 @@ PYTORCH_CUDA_ALLOC_CONF is the older name. What it cannot do (PyTorch 2.11): mem
 snapshots and history, CUDA IPC of tensors (a DataLoader that sends CUDA tensors), and the
 checkpointed pools of CUDA-graph trees (torch.compile with mode "reduce-overhead" or
 "max-autotune"); each raises an error of PyTorch's in the program. What is allocated inside
-a graph's capture is a node of the graph, made by the driver and never paged; the virtual
-GPU has no such nodes and refuses. All of that is written in programs, not in environments,
+a graph's capture is a node of the graph, made by the driver and never paged: it counts
+against the budget. All of that is written in programs, not in environments,
 so pump-run cannot check it: it is why this back end has to be asked for.
 """
 

@@ -50,6 +50,14 @@ typedef struct CUDA_MEMCPY_NODE_PARAMS_st {
   CUDA_MEMCPY3D copyParams;
 } CUDA_MEMCPY_NODE_PARAMS;
 
+typedef struct CUDA_MEM_ALLOC_NODE_PARAMS_st {
+  CUmemPoolProps poolProps;
+  const CUmemAccessDesc *accessDescs;
+  size_t accessDescCount;
+  size_t bytesize;
+  CUdeviceptr dptr; /* answered */
+} CUDA_MEM_ALLOC_NODE_PARAMS;
+
 typedef struct CUgraphNodeParams_st {
   int type; /* CU_GRAPH_NODE_TYPE_* */
   int reserved0[3];
@@ -61,6 +69,8 @@ typedef struct CUgraphNodeParams_st {
     CUDA_HOST_NODE_PARAMS_v1 host;
     CUgraph graph; /* of a child; who owns it follows */
     CUevent event; /* of a record, of a wait */
+    CUDA_MEM_ALLOC_NODE_PARAMS alloc;
+    CUdeviceptr free; /* of a free node: what it frees */
   };
   long long reserved2;
 } CUgraphNodeParams;
@@ -79,6 +89,7 @@ typedef struct CUgraphExecUpdateResultInfo_st {
 
 typedef int CUgraphNodeType;
 typedef int CUgraphExecUpdateResult;
+typedef int CUgraphMem_attribute;
 
 enum {
   CU_GRAPH_NODE_TYPE_KERNEL = 0,
@@ -93,13 +104,20 @@ enum {
   CU_GRAPH_NODE_TYPE_MEM_FREE = 11,
   CU_GRAPH_NODE_TYPE_CONDITIONAL = 13
 };
+enum {
+  CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT = 0,
+  CU_GRAPH_MEM_ATTR_USED_MEM_HIGH = 1,
+  CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT = 2,
+  CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH = 3
+};
 enum { CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC = 1 };
 enum {
   CU_GRAPH_EXEC_UPDATE_SUCCESS = 0,
   CU_GRAPH_EXEC_UPDATE_ERROR = 1,
   CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED = 2,
   CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED = 3,
-  CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED = 5
+  CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED = 5,
+  CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED = 6
 };
 
 #endif

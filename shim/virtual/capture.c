@@ -166,6 +166,10 @@ CUresult vd_capture_wait_event_locked(struct vd_stream *stream, struct vd_event 
   return CUDA_SUCCESS;
 }
 
+const struct vd_graph *vd_capture_graph_locked(const struct vd_stream *stream) {
+  return stream->capture != NULL ? stream->capture->graph : NULL;
+}
+
 /* -- begin and end -- */
 
 /* Into `graph`, or into one of its own. Consumes nothing. */

@@ -71,6 +71,10 @@ struct vd_memory {
   void *physical; /* of VD_MAPPED */
   CUmemLocation preferred, last_prefetch, accessed_by;
   bool read_mostly, prefetched, device_accesses;
+  /* Of allocation nodes (graph_memory.c): how many there are with this address, whether the
+   * card has given memory, whether it is allocated now. */
+  bool of_graph, backed, live;
+  uint32_t holders;
 };
 
 struct vd_range_entry {
@@ -259,6 +263,9 @@ struct vd_work {
     CUDA_HOST_NODE_PARAMS_v1 host;
     struct vd_graph *child;
     CUevent event;
+    struct {
+      uint64_t address, length_bytes, id;
+    } memory; /* allocated, freed */
   };
 };
 
@@ -299,6 +306,7 @@ struct vd_driver {
   struct vd_pool pool, *current_pool;
   struct vd_checks checks;
   struct vd_graph_counts graphs;
+  uint64_t graph_used_high, graph_reserved_high; /* bytes of graphs' own memory */
   uint64_t next_id;
 };
 extern struct vd_driver vd;
@@ -399,6 +407,7 @@ uint64_t vd_mapped_bytes(uint64_t address);
 /* memory.c, with the lock */
 CUresult vd_memory_new(enum vd_memory_kind kind, uint64_t length_bytes,
                        struct vd_memory **out);
+CUresult vd_graph_memory_new(uint64_t length_bytes, struct vd_memory **out);
 uint64_t vd_memory_release(struct vd_memory *memory); /* without waiting */
 void vd_memory_drop_context_locked(const struct vd_context *context);
 uint32_t vd_memory_block(const struct vd_memory *memory, uint64_t address);
@@ -443,7 +452,17 @@ struct vd_stream *vd_stream_of_locked(CUstream handle); /* NULL: invalid */
 struct vd_stream *vd_stream_new_locked(unsigned int flags, int priority);
 void vd_streams_drop_context_locked(struct vd_context *context);
 
+/* graph_memory.c */
+CUresult vd_work_of_alloc_locked(size_t length_bytes, struct vd_work *out);
+/* `graph`: that the free shall be part of, or NULL. */
+CUresult vd_work_of_free_locked(const struct vd_graph *graph, CUdeviceptr address,
+                                struct vd_work *out);
+void vd_graph_memory_let_go_locked(const struct vd_work *work);
+CUresult vd_graph_memory_free_locked(struct vd_memory *memory);
+void vd_graph_memory_bytes_locked(uint64_t *used, uint64_t *reserved);
+
 /* capture.c */
+const struct vd_graph *vd_capture_graph_locked(const struct vd_stream *stream);
 /* An API call that a capture forbids: CUDA_SUCCESS, or the error to return. */
 CUresult vd_capture_unsafe_locked(const char *what);
 /* Work for `stream`: when it captures, a copy of `work` becomes a node and *captured is

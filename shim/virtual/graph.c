@@ -73,6 +73,8 @@ CUresult vd_node_new_locked(struct vd_graph *graph, const struct vd_work *work,
   }
   node->work = *work;
   node->enabled = true;
+  graph->memory |= work->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC ||
+                   work->type == CU_GRAPH_NODE_TYPE_MEM_FREE;
   node->id = vd.next_id++;
   node->index = (uint32_t)graph->count;
   graph->nodes[graph->count++] = node;
@@ -182,6 +184,10 @@ CUresult vd_cuGraphCreate(CUgraph *out, unsigned int flags) {
 CUresult vd_cuGraphDestroy(CUgraph handle) {
   vd_lock();
   struct vd_graph *graph = vd_graph_of(handle, VD_GRAPH);
+  if (graph != NULL && graph->memory) { /* which somebody may still use */
+    vd_wait_device_locked();
+    graph = vd_graph_of(handle, VD_GRAPH);
+  }
   bool own = graph != NULL && !graph->owned;
   if (own) vd_graph_free_locked(graph);
   vd_unlock();
@@ -192,9 +198,11 @@ CUresult vd_cuGraphClone(CUgraph *out, CUgraph handle) {
   if (out == NULL) return CUDA_ERROR_INVALID_VALUE;
   vd_lock();
   const struct vd_graph *graph = vd_graph_of(handle, VD_GRAPH);
-  struct vd_graph *copy = graph ? vd_graph_copy_locked(graph, VD_GRAPH) : NULL;
+  bool memory = graph != NULL && graph->memory;
+  struct vd_graph *copy = graph && !memory ? vd_graph_copy_locked(graph, VD_GRAPH) : NULL;
   vd_unlock();
   if (graph == NULL) return CUDA_ERROR_INVALID_VALUE;
+  if (memory) return CUDA_ERROR_NOT_SUPPORTED;
   if (copy == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
   *out = (CUgraph)(void *)copy;
   return CUDA_SUCCESS;
@@ -225,6 +233,7 @@ CUresult vd_cuGraphDestroyNode(CUgraphNode handle) {
   vd_lock();
   struct vd_node *node = vd_node_of(handle);
   struct vd_graph *graph = node != NULL ? node->graph : NULL;
+  if (graph != NULL && graph->memory) node = NULL, graph = NULL;
   size_t kept = 0;
   for (size_t i = 0; graph != NULL && i < graph->count; i++) {
     struct vd_node *other = graph->nodes[i];
@@ -392,7 +401,8 @@ CUresult vd_cuGraphRemoveDependencies_v2(CUgraph handle, const CUgraphNode *from
   if (count > 0 && (from == NULL || to == NULL)) return CUDA_ERROR_INVALID_VALUE;
   vd_lock();
   const struct vd_graph *graph = vd_graph_of(handle, VD_GRAPH);
-  CUresult result = graph == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+  bool fixed = graph == NULL || graph->memory;
+  CUresult result = fixed ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
   for (size_t i = 0; result == CUDA_SUCCESS && i < count; i++) {
     struct vd_node *node = vd_node_of(to[i]);
     if (node == NULL || node->graph != graph ||

@@ -27,6 +27,7 @@ struct vd_graph {
   uint32_t magic;
   bool owned;     /* by a child node: the program must not destroy it */
   bool dead;      /* destroyed while somebody launches it */
+  bool memory;    /* it allocates or frees (graph_memory.c) */
   uint32_t users; /* launches under way */
   uint64_t flags; /* of its instantiation */
   struct vd_node **nodes;
@@ -79,6 +80,18 @@ CUresult vd_work_of_host(const CUDA_HOST_NODE_PARAMS_v1 *params, struct vd_work 
 CUresult vd_work_of_child_locked(CUgraph child, struct vd_work *out);
 CUresult vd_work_of_event_locked(CUevent event, int type, struct vd_work *out);
 CUresult vd_work_of_any_locked(const CUgraphNodeParams *params, struct vd_work *out);
+
+/* The node takes `work`, or nobody has it any more. */
+CUresult vd_node_add_locked(CUgraphNode *out, CUgraph graph, const CUgraphNode *on,
+                            const CUgraphEdgeData *edges, size_t count,
+                            struct vd_work *work);
+
+/* graph_memory.c */
+void vd_graph_memory_hold_locked(const struct vd_work *work);
+bool vd_graph_memory_instantiated_locked(const struct vd_graph *graph);
+/* Before a launch: all allocations get their memory. */
+CUresult vd_graph_memory_ready_locked(const struct vd_graph *exec);
+CUresult vd_graph_memory_run_locked(const struct vd_work *work);
 
 /* The same for a node that stands already: its type must be `work`'s, which it takes. */
 CUresult vd_node_set_locked(struct vd_node *node, struct vd_work *work);

@@ -33,6 +33,9 @@ static CUresult run_node(const struct vd_node *node, struct vd_stream *stream) {
     return vd_event_record_locked(stream, work->event);
   case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
     return vd_event_wait_locked(stream, work->event);
+  case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
+  case CU_GRAPH_NODE_TYPE_MEM_FREE:
+    return vd_graph_memory_run_locked(work);
   default:
     return CUDA_SUCCESS;
   }
@@ -49,11 +52,14 @@ static CUresult run(struct vd_graph *graph, struct vd_stream *stream) {
 static CUresult launch_locked(struct vd_graph *exec, struct vd_stream *stream) {
   struct vd_work child = {.type = CU_GRAPH_NODE_TYPE_GRAPH, .child = exec};
   bool captured = false;
+  if (stream->capture != NULL && exec->memory)
+    return vd_capture_refuse_locked(stream, "a graph with memory of its own");
   CUresult result = vd_capture_take_locked(stream, &child, &captured);
   if (captured || result != CUDA_SUCCESS) return result;
   vd.graphs.launches++;
   exec->users++; /* the lock is released while the launch queue is full */
-  result = run(exec, stream);
+  result = vd_graph_memory_ready_locked(exec);
+  if (result == CUDA_SUCCESS) result = run(exec, stream);
   if (--exec->users == 0 && exec->dead) vd_graph_free_locked(exec);
   return result;
 }
@@ -86,9 +92,10 @@ CUresult vd_cuGraphInstantiateWithFlags(CUgraphExec *out, CUgraph handle,
   if (out == NULL || flags > 15) return CUDA_ERROR_INVALID_VALUE;
   vd_lock();
   const struct vd_graph *graph = vd_graph_of(handle, VD_GRAPH);
-  struct vd_graph *exec = graph ? vd_graph_copy_locked(graph, VD_GRAPH_EXEC) : NULL;
-  CUresult result = graph == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
-  if (graph != NULL && exec == NULL) result = CUDA_ERROR_OUT_OF_MEMORY;
+  bool right = graph != NULL && !vd_graph_memory_instantiated_locked(graph);
+  struct vd_graph *exec = right ? vd_graph_copy_locked(graph, VD_GRAPH_EXEC) : NULL;
+  CUresult result = right ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  if (right && exec == NULL) result = CUDA_ERROR_OUT_OF_MEMORY;
   if (result == CUDA_SUCCESS) result = vd_graph_order_locked(exec);
   if (result == CUDA_SUCCESS) {
     exec->flags = flags;
@@ -134,6 +141,10 @@ CUresult vd_cuGraphExecGetFlags(CUgraphExec handle, uint64_t *flags) {
 CUresult vd_cuGraphExecDestroy(CUgraphExec handle) {
   vd_lock();
   struct vd_graph *exec = vd_graph_of(handle, VD_GRAPH_EXEC);
+  if (exec != NULL && exec->memory) { /* which a launch of it may still use */
+    vd_wait_device_locked();
+    exec = vd_graph_of(handle, VD_GRAPH_EXEC);
+  }
   bool live = exec != NULL && !exec->dead;
   if (live && exec->users != 0)
     exec->dead = true;
@@ -243,6 +254,7 @@ static bool same_edges(const struct vd_node *a, const struct vd_node *b) {
 /* CU_GRAPH_EXEC_UPDATE_*, and the first node of `graph` that does not fit. */
 static int compare(const struct vd_graph *exec, const struct vd_graph *graph,
                    const struct vd_node **misfit) {
+  if (exec->memory || graph->memory) return CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED;
   if (exec->count != graph->count) return CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
   for (size_t i = 0; i < exec->count; i++)
     exec->nodes[i]->index = graph->nodes[i]->index = (uint32_t)i;

@@ -13,6 +13,7 @@
 void vd_work_free_locked(struct vd_work *work) {
   if (work->type == CU_GRAPH_NODE_TYPE_KERNEL) free(work->kernel.parameters);
   if (work->type == CU_GRAPH_NODE_TYPE_GRAPH) vd_graph_free_locked(work->child);
+  if (work->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) vd_graph_memory_let_go_locked(work);
   *work = (struct vd_work){.type = CU_GRAPH_NODE_TYPE_EMPTY};
 }
 
@@ -27,6 +28,8 @@ CUresult vd_work_copy_locked(const struct vd_work *work, struct vd_work *out) {
     out->child = vd_graph_copy_locked(work->child, VD_GRAPH);
     if (out->child == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
     out->child->owned = true;
+  } else if (work->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
+    vd_graph_memory_hold_locked(work);
   }
   return CUDA_SUCCESS;
 }
@@ -66,6 +69,7 @@ CUresult vd_work_of_host(const CUDA_HOST_NODE_PARAMS_v1 *params, struct vd_work 
 CUresult vd_work_of_child_locked(CUgraph handle, struct vd_work *out) {
   const struct vd_graph *graph = vd_graph_of(handle, VD_GRAPH);
   if (graph == NULL) return CUDA_ERROR_INVALID_VALUE;
+  if (graph->memory) return CUDA_ERROR_NOT_SUPPORTED;
   struct vd_work given = {.type = CU_GRAPH_NODE_TYPE_GRAPH,
                           .child = (struct vd_graph *)(uintptr_t)graph};
   return vd_work_copy_locked(&given, out);
@@ -115,8 +119,9 @@ CUresult vd_node_set_locked(struct vd_node *node, struct vd_work *work) {
 
 /* -- adding: the work first, then the node that takes it -- */
 
-static CUresult add(CUgraphNode *out, CUgraph handle, const CUgraphNode *dependencies,
-                    const CUgraphEdgeData *edges, size_t count, struct vd_work *work) {
+CUresult vd_node_add_locked(CUgraphNode *out, CUgraph handle,
+                            const CUgraphNode *dependencies, const CUgraphEdgeData *edges,
+                            size_t count, struct vd_work *work) {
   struct vd_graph *graph = vd_graph_of(handle, VD_GRAPH);
   struct vd_node *node;
   CUresult result = CUDA_ERROR_INVALID_VALUE;
@@ -137,7 +142,8 @@ static CUresult add(CUgraphNode *out, CUgraph handle, const CUgraphNode *depende
   struct vd_work work = EMPTY_WORK;                                                        \
   vd_lock();                                                                               \
   CUresult result = make;                                                                  \
-  if (result == CUDA_SUCCESS) result = add(out, graph, on, edges, count, &work);           \
+  if (result == CUDA_SUCCESS)                                                              \
+    result = vd_node_add_locked(out, graph, on, edges, count, &work);                      \
   vd_unlock();                                                                             \
   return result
 
@@ -204,14 +210,26 @@ static void tell_child(const CUgraphNode *node, CUgraphNodeParams *params) {
         (CUgraph)(void *)((const struct vd_node *)(const void *)*node)->work.child;
 }
 
+/* Nodes that own memory are made by calls of their own, with plain edges. */
+static CUresult add_memory(CUgraphNode *out, CUgraph graph, const CUgraphNode *on,
+                           size_t count, CUgraphNodeParams *params) {
+  if (params->type == CU_GRAPH_NODE_TYPE_MEM_FREE)
+    return vd_cuGraphAddMemFreeNode(out, graph, on, count, params->free);
+  return vd_cuGraphAddMemAllocNode(out, graph, on, count, &params->alloc);
+}
+
 CUresult vd_cuGraphAddNode_v2(CUgraphNode *out, CUgraph graph, const CUgraphNode *on,
                               const CUgraphEdgeData *edges, size_t count,
                               CUgraphNodeParams *params) {
   struct vd_work work = EMPTY_WORK;
   if (params == NULL) return CUDA_ERROR_INVALID_VALUE;
+  if (params->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC ||
+      params->type == CU_GRAPH_NODE_TYPE_MEM_FREE)
+    return add_memory(out, graph, on, count, params);
   vd_lock();
   CUresult result = vd_work_of_any_locked(params, &work);
-  if (result == CUDA_SUCCESS) result = add(out, graph, on, edges, count, &work);
+  if (result == CUDA_SUCCESS)
+    result = vd_node_add_locked(out, graph, on, edges, count, &work);
   if (result == CUDA_SUCCESS) tell_child(out, params);
   vd_unlock();
   return result;
@@ -220,18 +238,6 @@ CUresult vd_cuGraphAddNode_v2(CUgraphNode *out, CUgraph graph, const CUgraphNode
 CUresult vd_cuGraphAddNode(CUgraphNode *out, CUgraph graph, const CUgraphNode *on,
                            size_t count, CUgraphNodeParams *params) {
   return vd_cuGraphAddNode_v2(out, graph, on, NULL, count, params);
-}
-
-/* Memory that belongs to a graph is not modelled. */
-CUresult vd_cuGraphAddMemAllocNode(CUgraphNode *out, CUgraph graph, const CUgraphNode *on,
-                                   size_t count, void *params) {
-  (void)out, (void)graph, (void)on, (void)count, (void)params;
-  return CUDA_ERROR_NOT_SUPPORTED;
-}
-CUresult vd_cuGraphAddMemFreeNode(CUgraphNode *out, CUgraph graph, const CUgraphNode *on,
-                                  size_t count, CUdeviceptr address) {
-  (void)out, (void)graph, (void)on, (void)count, (void)address;
-  return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 /* -- asking -- */

@@ -90,12 +90,22 @@ X(CTX, NONE, cuGraphAddEventWaitNode, cuGraphAddEventWaitNode, 11010,
   (phGraphNode, hGraph, dependencies, numDependencies, event))
 X(CTX, NONE, cuGraphAddMemAllocNode, cuGraphAddMemAllocNode, 11040,
   (CUgraphNode * phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
-   size_t numDependencies, void *nodeParams),
+   size_t numDependencies, CUDA_MEM_ALLOC_NODE_PARAMS *nodeParams),
   (phGraphNode, hGraph, dependencies, numDependencies, nodeParams))
 X(CTX, NONE, cuGraphAddMemFreeNode, cuGraphAddMemFreeNode, 11040,
   (CUgraphNode * phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
    size_t numDependencies, CUdeviceptr dptr),
   (phGraphNode, hGraph, dependencies, numDependencies, dptr))
+X(INIT, NONE, cuGraphMemAllocNodeGetParams, cuGraphMemAllocNodeGetParams, 11040,
+  (CUgraphNode hNode, CUDA_MEM_ALLOC_NODE_PARAMS *params_out), (hNode, params_out))
+X(INIT, NONE, cuGraphMemFreeNodeGetParams, cuGraphMemFreeNodeGetParams, 11040,
+  (CUgraphNode hNode, CUdeviceptr *dptr_out), (hNode, dptr_out))
+X(INIT, NONE, cuDeviceGraphMemTrim, cuDeviceGraphMemTrim, 11040, (CUdevice device),
+  (device))
+X(INIT, NONE, cuDeviceGetGraphMemAttribute, cuDeviceGetGraphMemAttribute, 11040,
+  (CUdevice device, int attr, void *value), (device, attr, value))
+X(INIT, NONE, cuDeviceSetGraphMemAttribute, cuDeviceSetGraphMemAttribute, 11040,
+  (CUdevice device, int attr, void *value), (device, attr, value))
 X(CTX, NONE, cuGraphAddNode, cuGraphAddNode, 12020,
   (CUgraphNode * phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
    size_t numDependencies, CUgraphNodeParams *nodeParams),

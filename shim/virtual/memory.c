@@ -32,7 +32,9 @@ static CUresult reserve(struct vd_memory *memory, struct gpu_cost *cost) {
       vd_range_gap(set_of(memory->kind), memory->reserved_bytes,
                    memory->length_bytes >= GPU_BLOCK_BYTES ? GPU_BLOCK_BYTES : grain);
   if (memory->base == 0) return CUDA_ERROR_OUT_OF_MEMORY;
-  if (memory->kind == VD_PLAIN) {
+  if (memory->of_graph) {
+    result = GPU_OK; /* addresses alone, until a launch */
+  } else if (memory->kind == VD_PLAIN) {
     result =
         gpu_plain_reserve(vd.engine, vd_now_ns(), &vd_hooks, memory->reserved_bytes, cost);
   } else {
@@ -43,15 +45,16 @@ static CUresult reserve(struct vd_memory *memory, struct gpu_cost *cost) {
   return result == GPU_OK ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-CUresult vd_memory_new(enum vd_memory_kind kind, uint64_t length_bytes,
-                       struct vd_memory **out) {
+static CUresult new_memory(enum vd_memory_kind kind, uint64_t length_bytes, bool of_graph,
+                           struct vd_memory **out) {
   if (length_bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   if (length_bytes > UINT64_MAX / 2) return CUDA_ERROR_OUT_OF_MEMORY;
   struct vd_memory *memory = calloc(1, sizeof *memory);
   if (memory == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
   memory->kind = kind;
   memory->length_bytes = length_bytes;
-  memory->context = vd_current();
+  memory->of_graph = of_graph;
+  memory->context = of_graph ? NULL : vd_current();
   struct gpu_cost cost = {0};
   CUresult result = reserve(memory, &cost);
   if (result == CUDA_SUCCESS && vd_range_add(set_of(kind), memory) != 0)
@@ -64,6 +67,15 @@ CUresult vd_memory_new(enum vd_memory_kind kind, uint64_t length_bytes,
   *out = memory;
   vd_pay_locked(cost.caller_free_ns); /* for evictions; nobody else knows it yet */
   return CUDA_SUCCESS;
+}
+
+CUresult vd_memory_new(enum vd_memory_kind kind, uint64_t length_bytes,
+                       struct vd_memory **out) {
+  return new_memory(kind, length_bytes, false, out);
+}
+
+CUresult vd_graph_memory_new(uint64_t length_bytes, struct vd_memory **out) {
+  return new_memory(VD_PLAIN, length_bytes, true, out);
 }
 
 /* The caller has seen to it that no pending work uses it. Returns until when the
@@ -79,7 +91,7 @@ uint64_t vd_memory_release(struct vd_memory *memory) {
     gpu_range_destroy(vd.engine, vd_now_ns(), &vd_hooks,
                       vd_memory_block(memory, memory->base),
                       (uint32_t)(memory->reserved_bytes / GPU_BLOCK_BYTES), &cost);
-  if (memory->kind == VD_PLAIN)
+  if (memory->kind == VD_PLAIN && (!memory->of_graph || memory->backed))
     gpu_plain_release(vd.engine, vd_now_ns(), &vd_hooks, memory->reserved_bytes);
   if (memory->pool != NULL) memory->pool->used_bytes -= memory->reserved_bytes;
   free(memory);
@@ -149,6 +161,11 @@ CUresult vd_cuMemFree_v2(CUdeviceptr address) {
       vd.checks.free_unknown++;
       vd_log("cuMemFree: 0x%llx is no live allocation", address);
       result = CUDA_ERROR_INVALID_VALUE;
+    } else if (memory->of_graph) {
+      vd_wait_device_locked();
+      memory = vd_memory_at(address);
+      result = memory != NULL && memory->of_graph ? vd_graph_memory_free_locked(memory)
+                                                  : CUDA_ERROR_INVALID_VALUE;
     } else {
       uint64_t id = memory->id;
       vd_wait_device_locked();

@@ -1,7 +1,8 @@
 /* pool.c - stream-ordered allocation: plain device memory, freed in stream order.
  *
  * Nothing is cached: a free gives the memory back to the card when the stream gets
- * there. The pools keep settings and statistics only.
+ * there. The pools keep settings and statistics only. In a capture both become nodes of
+ * the graph (graph_memory.c).
  */
 #include <string.h>
 
@@ -12,13 +13,41 @@ static struct vd_pool *pool_of(CUmemoryPool handle) {
   return vd_is(pool, VD_POOL) ? pool : NULL;
 }
 
+/* `work` becomes the stream's next node. */
+static CUresult capture(struct vd_stream *stream, struct vd_work *work) {
+  bool captured = false;
+  CUresult result = vd_capture_take_locked(stream, work, &captured);
+  if (work->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) vd_graph_memory_let_go_locked(work);
+  return result;
+}
+
+static CUresult capture_allocation(CUdeviceptr *out, size_t length_bytes,
+                                   struct vd_stream *stream) {
+  struct vd_work work;
+  CUresult result = vd_work_of_alloc_locked(length_bytes, &work);
+  if (result != CUDA_SUCCESS) return result;
+  result = capture(stream, &work);
+  if (result == CUDA_SUCCESS) *out = work.memory.address;
+  return result;
+}
+
+static CUresult capture_free(CUdeviceptr address, struct vd_stream *stream) {
+  struct vd_work work;
+  CUresult result = vd_work_of_free_locked(vd_capture_graph_locked(stream), address, &work);
+  return result == CUDA_SUCCESS ? capture(stream, &work) : result;
+}
+
 static CUresult allocate(CUdeviceptr *out, size_t length_bytes, struct vd_pool *pool,
                          CUstream handle) {
   if (out == NULL || pool == NULL) return CUDA_ERROR_INVALID_VALUE;
   vd_lock();
   struct vd_stream *stream = vd_stream_of_locked(handle);
   CUresult result = stream == NULL ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
-  if (result == CUDA_SUCCESS) result = vd_capture_refuse_locked(stream, "cuMemAllocAsync");
+  if (result == CUDA_SUCCESS && stream->capture != NULL) {
+    result = capture_allocation(out, length_bytes, stream);
+    vd_unlock();
+    return result;
+  }
   struct vd_memory *memory = NULL;
   if (result == CUDA_SUCCESS) {
     result = vd_memory_new(VD_PLAIN, length_bytes, &memory);
@@ -52,13 +81,16 @@ CUresult vd_cuMemFreeAsync(CUdeviceptr address, CUstream handle) {
   vd_lock();
   struct vd_stream *stream = vd_stream_of_locked(handle);
   CUresult result = stream == NULL ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
-  if (result == CUDA_SUCCESS) result = vd_capture_refuse_locked(stream, "cuMemFreeAsync");
-  const struct vd_memory *memory = vd_range_find(&vd.plain, address);
-  if (result == CUDA_SUCCESS && (memory == NULL || memory->base != address)) {
+  struct vd_memory *memory = vd_range_find(&vd.plain, address);
+  bool known = memory != NULL && memory->base == address;
+  if (result == CUDA_SUCCESS && stream->capture != NULL) {
+    result = capture_free(address, stream);
+  } else if (result == CUDA_SUCCESS && !known) {
     vd.checks.free_unknown++;
     result = CUDA_ERROR_INVALID_VALUE;
-  }
-  if (result == CUDA_SUCCESS) {
+  } else if (result == CUDA_SUCCESS && memory->of_graph) {
+    result = vd_graph_memory_free_locked(memory);
+  } else if (result == CUDA_SUCCESS) {
     struct vd_action *action = vd_action_new(VD_ACTION_FREE);
     struct gpu_operation operation = {.kind = GPU_COPY_LOCAL};
     if (action == NULL) {

@@ -29,6 +29,8 @@ struct graph {
   struct node *from[8], *to[8];
 };
 
+static uint64_t reserved_bytes; /* memory of graphs */
+static int asked;
 static bool silent; /* the driver tells nothing of kernels */
 static struct node nodes_made[16384];
 static struct graph graphs_made[16384];
@@ -88,6 +90,19 @@ static CUresult get_child(CUgraphNode node, CUgraph *graph) {
   return CUDA_SUCCESS;
 }
 
+static CUresult get_memory(CUdevice device, CUgraphMem_attribute attribute, void *value) {
+  CHECK(device == 3 && attribute == CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT);
+  CHECK(pump_inside != 0);
+  asked++;
+  memcpy(value, &reserved_bytes, sizeof reserved_bytes);
+  return CUDA_SUCCESS;
+}
+static CUresult trim(CUdevice device) {
+  CHECK(device == 3);
+  reserved_bytes = 0;
+  return CUDA_SUCCESS;
+}
+
 /* Once; true always. */
 static bool tell_graphs(void) {
   static bool told_already;
@@ -100,6 +115,8 @@ static bool tell_graphs(void) {
   pump_real.cuGraphMemcpyNodeGetParams = get_copy;
   pump_real.cuGraphMemsetNodeGetParams = get_set;
   pump_real.cuGraphChildGraphNodeGetGraph = get_child;
+  pump_real.cuDeviceGetGraphMemAttribute = get_memory;
+  pump_real.cuDeviceGraphMemTrim = trim;
   driver.sizes[0] = driver.sizes[1] = 8, driver.sizes[2] = 4, driver.parameters = 3;
   return true;
 }
@@ -325,6 +342,24 @@ static void a_node_may_get_other_parameters(void) {
   CHECK(extent_is(0, &a, 0, 16, PUMP_ACCESS_WRITE));
 }
 
+static void memory_of_its_own_counts_as_device_memory(void) {
+  range(A, 1);
+  struct node *node = kernel(A, 0);
+  instantiate(EXEC, GRAPH(node));
+  launch_graph(1);
+  CHECK(asked == 0);
+  instantiate(EXEC, GRAPH(other(CU_GRAPH_NODE_TYPE_MEM_ALLOC), node));
+  reserved_bytes = 5 * BLOCK;
+  pump_active = 0; /* a dormant program's counts, too */
+  for (int i = 0; i < 3; i++) CHECK(cuGraphLaunch(EXEC, STREAM) == CUDA_SUCCESS);
+  CHECK(told.plain_bytes == 5 * (int64_t)BLOCK && asked == 1);
+  pump_active = 1;
+  reserved_bytes = 2 * BLOCK; /* what the driver keeps */
+  CHECK(cuGraphExecDestroy(EXEC) == CUDA_SUCCESS);
+  CHECK(told.plain_bytes == 2 * (int64_t)BLOCK && asked == 2);
+  CHECK(cuDeviceGraphMemTrim(3) == CUDA_SUCCESS && told.plain_bytes == 0);
+}
+
 static void a_node_that_is_switched_off_is_no_operation(void) {
   range(A, 1);
   struct node *off = kernel(A, 0);
@@ -453,6 +488,7 @@ int main(int argc, char **argv) {
       SCENARIO(parameters_are_those_of_the_instantiation),
       SCENARIO(a_pointer_means_what_lives_at_its_address_at_the_launch),
       SCENARIO(a_node_may_get_other_parameters),
+      SCENARIO(memory_of_its_own_counts_as_device_memory),
       SCENARIO(a_node_that_is_switched_off_is_no_operation),
       SCENARIO(an_update_takes_the_place_of_all_and_keeps_names_and_switches),
       SCENARIO(a_child_takes_the_place_of_another),

@@ -31,6 +31,7 @@ struct told {
   CUstream issued_stream;
   CUevent event_gone;
   int streams_gone, issues, chained, looked_up, issued_many;
+  int64_t plain_bytes;
   uint32_t moved_by; /* streams have got places that are so much higher */
 };
 extern struct told told;

@@ -69,6 +69,7 @@
   X(GraphInstantiateWithFlags, 11040, (CUgraphExec *, CUgraph, unsigned long long))        \
   X(GraphLaunch, 10000, (CUgraphExec, CUstream))                                           \
   X(GraphExecDestroy, 10000, (CUgraphExec))                                                \
+  X(DeviceGraphMemTrim, 11040, (CUdevice))                                                 \
   X(GraphDestroy, 10000, (CUgraph))                                                        \
   X(GraphCreate, 10000, (CUgraph *, unsigned))                                             \
   X(GraphClone, 10000, (CUgraph *, CUgraph))                                               \

@@ -194,7 +194,10 @@ def test_what_the_pool_keeps_leaves_room_for_plain_allocations(program: Program)
 
 
 def test_the_pool_serves_beside_captures_and_leaves_them_alone(program: Program) -> None:
-    program.right("hard_pool", "captures", capture_invalidated=3)
+    report = program.right("hard_pool", "captures")
+    assert report["graphs"] == {"launches": 9, "kernels": 45, "copies": 0, "memsets": 0}
+    (device,) = json.loads(program.summary.read_text())["devices"]
+    assert device["plain_bytes"] < MIB, "what graphs had is given back"
 
 
 def test_parent_and_child_of_a_fork_before_cuinit_are_both_clients(program: Program) -> None:

@@ -78,6 +78,7 @@ class Bench:
         memory_bytes: int = PLAIN_MEMORY_BYTES,
         kernels: Path | None = None,
         env: dict[str, str] | None = None,
+        granularity: str = "auto",
     ) -> Outcome:
         """Runs `command`; AssertionError when it fails. Without pump: the virtual GPU alone."""
         folder = self.folder / f"{'pump' if pump else 'plain'}-{len(list(self.folder.iterdir()))}"
@@ -85,7 +86,7 @@ class Bench:
         settings = (f"device.memory_bytes={memory_bytes}", f"mode={mode}")
         options = [word for setting in settings for word in ("--virtual-set", setting)]
         if pump:  # a recorded job is told of every operation, dormant or not
-            options += ["--record", str(folder / "job.trace")]
+            options += ["--record", str(folder / "job.trace"), "--granularity", granularity]
         start = [str(BIN / "pump-run"), "--virtual", "a100-pcie4", "--virtual-runtime", *options]
         done = subprocess.run(
             [*start, "--", *map(str, command)],

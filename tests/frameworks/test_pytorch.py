@@ -82,6 +82,22 @@ def test_both_allocators_of_pytorch_give_the_same_work(backend: str, bench: Benc
     assert (asynchronous > 0) == (backend == "cudaMallocAsync")
 
 
+def test_a_step_is_captured_and_replayed_with_tensors_as_units(bench: Bench) -> None:
+    """In a capture PyTorch allocates nodes of the graph, which stay the driver's."""
+    own = {"PYTORCH_ALLOC_CONF": "backend:cudaMallocAsync"}
+    plain = bench.program("graph", pump=False, env=own)
+    pumped = bench.program("graph", pump=True, granularity="tensor", memory_bytes=32 * MIB)
+    check_same_traffic(plain, pumped)
+    (report,), (summary,) = pumped.reports.values(), pumped.summaries.values()
+    allocated = [r["calls"]["cuMemAllocAsync"] for r in (*plain.reports.values(), report)]
+    assert 0 < allocated[1] < allocated[0], "only those in the capture reach the driver"
+    # What a graph copies inside of its own memory touches nothing that pump pages.
+    assert summary["shim"]["operations"] == report["operations"] - report["graphs"]["copies"]
+    assert summary["shim"]["graph_operations"] == report["graphs"]["kernels"] > 0
+    assert summary["shim"]["graphs_unknown"] == summary["shim"]["ranges_untracked"] == 0
+    assert summary["shim"]["moved_to_host_bytes"] > 0
+
+
 @pytest.mark.parametrize("program", [("language_model", "llama"), ("graph",)], ids="-".join)
 def test_the_recording_names_every_kernel_as_often_as_it_ran(
     program: tuple[str, ...], bench: Bench

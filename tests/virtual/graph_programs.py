@@ -316,6 +316,80 @@ def reused_memory() -> Any:
     return int(first) == int(again)
 
 
+def own_memory() -> Any:
+    """A graph that allocates, works and frees; its answers and what the card gives for it."""
+    gpu = Graphs()
+    size = 4 * N
+
+    def reserved() -> list[int]:
+        names = ("USED_MEM_CURRENT", "RESERVED_MEM_CURRENT", "RESERVED_MEM_HIGH")
+        attributes = [getattr(cu.CUgraphMem_attribute, f"CU_GRAPH_MEM_ATTR_{n}") for n in names]
+        return [int(ask(cu.cuDeviceGetGraphMemAttribute(0, one))) // size for one in attributes]
+
+    ask(cu.cuStreamBeginCapture(gpu.stream, RELAXED))
+    inner, kept = (int(ask(cu.cuMemAllocAsync(size, gpu.stream))) for _ in range(2))
+    ask(cu.cuMemcpyDtoDAsync(inner, gpu.a, size, gpu.stream))
+    gpu.launch("scale", (inner, 3.0, N), SCALE)
+    ask(cu.cuMemcpyDtoDAsync(kept, inner, size, gpu.stream))
+    gpu.launch("add", (gpu.a, inner, gpu.b, N), ADD)
+    ask(cu.cuMemFreeAsync(inner, gpu.stream))
+    twice = code_of(cu.cuMemFreeAsync(inner, gpu.stream))
+    foreign = code_of(cu.cuMemFreeAsync(gpu.a, gpu.stream))
+    graph = ask(cu.cuStreamEndCapture(gpu.stream))
+    nodes, count = ask(cu.cuGraphGetNodes(graph, 16))
+    types = [int(ask(cu.cuGraphNodeGetType(node))) for node in nodes[:count]]
+    params = ask(cu.cuGraphMemAllocNodeGetParams(nodes[0]))
+    before = reserved()
+    executable = instance(graph)
+    found = {
+        "types": types,
+        "asked": [int(params.dptr) == inner, int(params.bytesize) == size],
+        "freed": int(ask(cu.cuGraphMemFreeNodeGetParams(nodes[count - 1]))) == inner,
+        "refused": [twice, foreign],
+        "second": code_of(cu.cuGraphInstantiate(graph, 0)),
+        "clone": code_of(cu.cuGraphClone(graph)),
+        "child": code_of(cu.cuGraphAddChildGraphNode(new_graph(), [], 0, graph)),
+        "destroyed_node": code_of(cu.cuGraphDestroyNode(nodes[0])),
+        "before": before,
+    }
+    gpu.replay(executable)
+    found["launched"] = reserved()
+    found["kept"] = float(gpu.read(kept, N)[-1])
+    found["again"] = code_of(cu.cuGraphLaunch(executable, gpu.stream))  # `kept` is live
+    ask(cu.cuMemFreeAsync(kept, gpu.stream))
+    gpu.replay(executable)
+    ask(cu.cuGraphExecDestroy(executable))
+    ask(cu.cuGraphDestroy(graph))
+    found["outlived"] = [reserved(), float(gpu.read(kept, N)[-1])]
+    ask(cu.cuMemFree(kept))
+    found["after"] = reserved()
+    found["values"] = gpu.values()
+    return found
+
+
+def own_memory_relaunched() -> Any:
+    """With automatic frees a launch frees what the one before has left; a trim gives back."""
+    gpu = Graphs()
+    graph = new_graph()
+    params = cu.CUDA_MEM_ALLOC_NODE_PARAMS()
+    params.poolProps.allocType = cu.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
+    params.poolProps.location.type = cu.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
+    params.bytesize = 4 * N
+    node = ask(cu.cuGraphAddMemAllocNode(graph, [], 0, params))
+    address = int(params.dptr)
+    filled = gpu.memset(graph, [node], address, 7.0)
+    gpu.copy(graph, [filled], gpu.b, address)
+    executable = ask(cu.cuGraphInstantiate(graph, 1))
+    gpu.replay(executable, 3)
+    ask(cu.cuMemFree(address))
+    high = cu.CUgraphMem_attribute.CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT
+    held = [int(ask(cu.cuDeviceGetGraphMemAttribute(0, high)))]
+    ask(cu.cuDeviceGraphMemTrim(0))
+    held.append(int(ask(cu.cuDeviceGetGraphMemAttribute(0, high))))
+    freed = code_of(cu.cuMemFree(address))
+    return {"values": gpu.values(), "held": held, "freed": freed}
+
+
 PROGRAMS = {
     name: value
     for name, value in list(globals().items())

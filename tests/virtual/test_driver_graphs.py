@@ -9,8 +9,8 @@ import virtual_driver as virtual
 
 pytest.importorskip("cuda.bindings.nvrtc")
 
-INVALID_VALUE, UNJOINED, UPDATE_FAILURE = 1, 904, 910
-KERNEL, COPY, MEMSET, CHILD, RECORD = 0, 1, 2, 4, 7
+INVALID_VALUE, NOT_SUPPORTED, UNJOINED, UPDATE_FAILURE = 1, 801, 904, 910
+KERNEL, COPY, MEMSET, CHILD, RECORD, ALLOC, FREE = 0, 1, 2, 4, 7, 10, 11
 
 run = functools.partial(virtual.run, script="graph_programs.py", mode="compute")
 
@@ -84,6 +84,38 @@ def test_a_capture_tells_and_changes_what_its_next_node_depends_on() -> None:
 
 def test_work_after_the_event_that_was_joined_counts_as_not_joined() -> None:
     assert run("unjoined").found == [0, UNJOINED]
+
+
+def test_a_graph_has_memory_of_its_own_that_lives_as_its_nodes_say() -> None:
+    outcome = run("own_memory")
+    assert outcome.found == {
+        "types": [ALLOC, ALLOC, COPY, KERNEL, COPY, KERNEL, FREE],
+        "asked": [True, True],
+        "freed": True,
+        "refused": [INVALID_VALUE, INVALID_VALUE],
+        "second": INVALID_VALUE,
+        "clone": NOT_SUPPORTED,
+        "child": NOT_SUPPORTED,
+        "destroyed_node": INVALID_VALUE,
+        "before": [0, 0, 0],
+        "launched": [1, 2, 2],
+        "kept": 3.0,
+        "again": INVALID_VALUE,
+        "outlived": [[1, 1, 2], 3.0],
+        "after": [0, 0, 2],
+        "values": [1.0, 4.0, 1.0],
+    }
+    assert outcome.report["violations"] == 0
+
+
+def test_memory_of_a_graph_is_freed_by_its_next_launch_if_that_was_asked_for() -> None:
+    outcome = run("own_memory_relaunched")
+    assert outcome.found == {
+        "values": [1.0, 7.0, 1.0],
+        "held": [4 * 4096, 0],
+        "freed": INVALID_VALUE,
+    }
+    assert outcome.report["violations_by_check"]["free_unknown"] == 1
 
 
 def test_memory_that_came_back_shorter_is_touched_as_it_is() -> None:

@@ -138,6 +138,7 @@ def test_the_layouts_are_those_of_the_real_header(tmp_path: Path) -> None:
         "CUmemPoolProps": ("location", "maxSize"),
         "CUDA_GRAPH_INSTANTIATE_PARAMS": ("hErrNode_out", "result_out"),
         "CUgraphNodeParams": ("kernel.kern", "memcpy.copyParams", "memset.height", "reserved2"),
+        "CUDA_MEM_ALLOC_NODE_PARAMS": ("accessDescs", "bytesize", "dptr"),
         "CUgraphExecUpdateResultInfo": ("errorNode", "errorFromNode"),
     }.items():
         lines += [f'printf("%zu\\n", offsetof({struct}, {field}));' for field in fields]

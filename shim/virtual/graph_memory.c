@@ -1,0 +1,258 @@
+/* graph_memory.c - memory that belongs to a graph: its allocation and free nodes.
+ *
+ * An allocation node's address is chosen when the node is made and stays its own until
+ * the graph, its executable copy and the allocation itself have gone. The card gives
+ * memory for it at the first launch and keeps it until then, or until cuDeviceGraphMemTrim.
+ * Real drivers give the same memory to allocations of a graph that never live together;
+ * here each has its own, so that a graph needs more.
+ *
+ * An allocation is live from the launch of its node to the launch of a free node, or to
+ * the program's own free. That is decided as the calls come, not as the GPU gets there.
+ *
+ * As with a real driver such a graph is not cloned, no child, not updated, loses no nodes
+ * or edges, and has one executable copy at a time.
+ */
+#include "graph.h"
+
+#define AUTO_FREE_ON_LAUNCH 1u
+
+static struct vd_memory *at(uint64_t address, uint64_t id) {
+  struct vd_memory *memory = vd_range_find(&vd.plain, address);
+  bool same = memory != NULL && memory->base == address && memory->of_graph;
+  return same && (id == 0 || memory->id == id) ? memory : NULL;
+}
+
+static void note_peaks(void) {
+  uint64_t used = 0, reserved = 0;
+  vd_graph_memory_bytes_locked(&used, &reserved);
+  if (used > vd.graph_used_high) vd.graph_used_high = used;
+  if (reserved > vd.graph_reserved_high) vd.graph_reserved_high = reserved;
+}
+
+void vd_graph_memory_bytes_locked(uint64_t *used, uint64_t *reserved) {
+  *used = *reserved = 0;
+  for (size_t i = 0; i < vd.plain.count; i++) {
+    const struct vd_memory *memory = vd.plain.entries[i].memory;
+    if (!memory->of_graph) continue;
+    if (memory->live) *used += memory->reserved_bytes;
+    if (memory->backed) *reserved += memory->reserved_bytes;
+  }
+}
+
+/* -- what nodes hold -- */
+
+CUresult vd_work_of_alloc_locked(size_t length_bytes, struct vd_work *out) {
+  struct vd_memory *memory;
+  CUresult result = vd_graph_memory_new(length_bytes, &memory);
+  if (result != CUDA_SUCCESS) return result;
+  memory->holders = 1;
+  out->type = CU_GRAPH_NODE_TYPE_MEM_ALLOC;
+  out->memory.address = memory->base;
+  out->memory.length_bytes = length_bytes;
+  out->memory.id = memory->id;
+  return CUDA_SUCCESS;
+}
+
+/* What an allocation node of any graph has made. */
+static CUresult work_of_free(CUdeviceptr address, struct vd_work *out) {
+  const struct vd_memory *memory = at(address, 0);
+  if (memory == NULL) return CUDA_ERROR_INVALID_VALUE;
+  out->type = CU_GRAPH_NODE_TYPE_MEM_FREE;
+  out->memory.address = address;
+  out->memory.id = memory->id;
+  return CUDA_SUCCESS;
+}
+
+CUresult vd_work_of_free_locked(const struct vd_graph *graph, CUdeviceptr address,
+                                struct vd_work *out) {
+  CUresult result = work_of_free(address, out);
+  for (size_t i = 0; result == CUDA_SUCCESS && graph != NULL && i < graph->count; i++) {
+    const struct vd_work *other = &graph->nodes[i]->work;
+    if (other->type == CU_GRAPH_NODE_TYPE_MEM_FREE && other->memory.id == out->memory.id)
+      result = CUDA_ERROR_INVALID_VALUE; /* a graph frees it once */
+  }
+  return result;
+}
+
+void vd_graph_memory_hold_locked(const struct vd_work *work) {
+  struct vd_memory *memory = at(work->memory.address, work->memory.id);
+  if (memory != NULL) memory->holders++;
+}
+
+void vd_graph_memory_let_go_locked(const struct vd_work *work) {
+  struct vd_memory *memory = at(work->memory.address, work->memory.id);
+  if (memory != NULL && --memory->holders == 0 && !memory->live) vd_memory_release(memory);
+}
+
+bool vd_graph_memory_instantiated_locked(const struct vd_graph *graph) {
+  for (size_t i = 0; i < graph->count; i++) {
+    const struct vd_work *work = &graph->nodes[i]->work;
+    if (work->type != CU_GRAPH_NODE_TYPE_MEM_ALLOC) continue;
+    const struct vd_memory *memory = at(work->memory.address, work->memory.id);
+    if (memory != NULL && memory->holders > 1) return true;
+  }
+  return false;
+}
+
+/* -- launches -- */
+
+static CUresult back(struct vd_memory *memory) {
+  struct gpu_cost cost = {0};
+  int result = GPU_OK;
+  if (!memory->backed)
+    result =
+        gpu_plain_reserve(vd.engine, vd_now_ns(), &vd_hooks, memory->reserved_bytes, &cost);
+  if (result != GPU_OK) return CUDA_ERROR_OUT_OF_MEMORY;
+  memory->backed = true;
+  vd_pay_locked(cost.caller_free_ns);
+  return CUDA_SUCCESS;
+}
+
+/* Waiting and paying release the lock: each node's memory is looked up again. */
+static CUresult make_ready(const struct vd_graph *exec, size_t i) {
+  const struct vd_work *work = &exec->nodes[i]->work;
+  struct vd_memory *memory = at(work->memory.address, work->memory.id);
+  if (memory == NULL) return CUDA_ERROR_INVALID_VALUE;
+  if (memory->live && !(exec->flags & AUTO_FREE_ON_LAUNCH)) return CUDA_ERROR_INVALID_VALUE;
+  memory->live = false;
+  CUresult result = back(memory);
+  if (result == CUDA_SUCCESS) return result;
+  vd_wait_device_locked(); /* what is freed in stream order may be on its way */
+  memory = at(work->memory.address, work->memory.id);
+  return memory != NULL ? back(memory) : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult vd_graph_memory_ready_locked(const struct vd_graph *exec) {
+  CUresult result = CUDA_SUCCESS;
+  for (size_t i = 0; exec->memory && result == CUDA_SUCCESS && i < exec->count; i++)
+    if (exec->nodes[i]->work.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
+      result = make_ready(exec, i);
+  return result;
+}
+
+CUresult vd_graph_memory_run_locked(const struct vd_work *work) {
+  struct vd_memory *memory = at(work->memory.address, work->memory.id);
+  bool allocates = work->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC;
+  if (memory == NULL || memory->live == allocates) {
+    vd.checks.free_unknown += !allocates;
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  memory->live = allocates;
+  note_peaks();
+  return CUDA_SUCCESS;
+}
+
+/* The program's own free, in stream order or not. It is the last holder's to give the
+ * addresses back; where that has gone before, all work is waited for. */
+CUresult vd_graph_memory_free_locked(struct vd_memory *memory) {
+  if (!memory->live) {
+    vd.checks.free_unknown++;
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  memory->live = false;
+  if (memory->holders > 0) return CUDA_SUCCESS;
+  uint64_t address = memory->base, id = memory->id;
+  memory->holders = 1; /* nobody else shall release it meanwhile */
+  vd_wait_device_locked();
+  memory = at(address, id);
+  if (memory != NULL) vd_memory_release(memory);
+  return CUDA_SUCCESS;
+}
+
+/* -- the calls -- */
+
+CUresult vd_cuGraphAddMemAllocNode(CUgraphNode *out, CUgraph graph, const CUgraphNode *on,
+                                   size_t count, CUDA_MEM_ALLOC_NODE_PARAMS *params) {
+  struct vd_work work = {.type = CU_GRAPH_NODE_TYPE_EMPTY};
+  if (params == NULL || params->poolProps.location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
+      params->poolProps.location.id != 0 || params->poolProps.handleTypes != 0)
+    return CUDA_ERROR_INVALID_VALUE;
+  vd_lock();
+  CUresult result = vd_work_of_alloc_locked(params->bytesize, &work);
+  uint64_t address = work.memory.address;
+  if (result == CUDA_SUCCESS)
+    result = vd_node_add_locked(out, graph, on, NULL, count, &work);
+  if (result == CUDA_SUCCESS) params->dptr = address;
+  vd_unlock();
+  return result;
+}
+
+CUresult vd_cuGraphAddMemFreeNode(CUgraphNode *out, CUgraph handle, const CUgraphNode *on,
+                                  size_t count, CUdeviceptr address) {
+  struct vd_work work = {.type = CU_GRAPH_NODE_TYPE_EMPTY};
+  vd_lock();
+  CUresult result = vd_work_of_free_locked(vd_graph_of(handle, VD_GRAPH), address, &work);
+  if (result == CUDA_SUCCESS)
+    result = vd_node_add_locked(out, handle, on, NULL, count, &work);
+  vd_unlock();
+  return result;
+}
+
+CUresult vd_cuGraphMemAllocNodeGetParams(CUgraphNode handle,
+                                         CUDA_MEM_ALLOC_NODE_PARAMS *out) {
+  if (out == NULL) return CUDA_ERROR_INVALID_VALUE;
+  vd_lock();
+  const struct vd_node *node = vd_node_of(handle);
+  bool right = node != NULL && node->work.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC;
+  if (right)
+    *out = (CUDA_MEM_ALLOC_NODE_PARAMS){
+        .poolProps = {.allocType = 1 /* pinned */,
+                      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}},
+        .bytesize = node->work.memory.length_bytes,
+        .dptr = node->work.memory.address};
+  vd_unlock();
+  return right ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult vd_cuGraphMemFreeNodeGetParams(CUgraphNode handle, CUdeviceptr *out) {
+  if (out == NULL) return CUDA_ERROR_INVALID_VALUE;
+  vd_lock();
+  const struct vd_node *node = vd_node_of(handle);
+  bool right = node != NULL && node->work.type == CU_GRAPH_NODE_TYPE_MEM_FREE;
+  if (right) *out = node->work.memory.address;
+  vd_unlock();
+  return right ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult vd_cuDeviceGraphMemTrim(CUdevice device) {
+  if (device != 0) return CUDA_ERROR_INVALID_DEVICE;
+  vd_lock();
+  vd_wait_device_locked();
+  for (size_t i = 0; i < vd.plain.count; i++) {
+    struct vd_memory *memory = vd.plain.entries[i].memory;
+    if (!memory->of_graph || !memory->backed || memory->live) continue;
+    gpu_plain_release(vd.engine, vd_now_ns(), &vd_hooks, memory->reserved_bytes);
+    memory->backed = false;
+  }
+  vd_unlock();
+  return CUDA_SUCCESS;
+}
+
+CUresult vd_cuDeviceGetGraphMemAttribute(CUdevice device, int attribute, void *value) {
+  uint64_t found[4];
+  if (value == NULL || attribute < 0 || attribute > CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (device != 0) return CUDA_ERROR_INVALID_DEVICE;
+  vd_lock();
+  vd_graph_memory_bytes_locked(&found[CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT],
+                               &found[CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT]);
+  found[CU_GRAPH_MEM_ATTR_USED_MEM_HIGH] = vd.graph_used_high;
+  found[CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH] = vd.graph_reserved_high;
+  vd_unlock();
+  *(uint64_t *)value = found[attribute];
+  return CUDA_SUCCESS;
+}
+
+/* The two highest can be set back, to what is now. */
+CUresult vd_cuDeviceSetGraphMemAttribute(CUdevice device, int attribute, void *value) {
+  if (value == NULL || (attribute != CU_GRAPH_MEM_ATTR_USED_MEM_HIGH &&
+                        attribute != CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH))
+    return CUDA_ERROR_INVALID_VALUE;
+  if (device != 0) return CUDA_ERROR_INVALID_DEVICE;
+  vd_lock();
+  if (attribute == CU_GRAPH_MEM_ATTR_USED_MEM_HIGH) vd.graph_used_high = 0;
+  if (attribute == CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH) vd.graph_reserved_high = 0;
+  note_peaks();
+  vd_unlock();
+  return CUDA_SUCCESS;
+}
