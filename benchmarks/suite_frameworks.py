@@ -267,7 +267,7 @@ class Bench:
 
     def fits(self) -> Iterator[Row]:
         """Rows of the case that fits: pump as it comes, nothing to page."""
-        pumped = Mode("pumped", "window", "auto")
+        pumped = Mode("pumped", "window")
         modes = (pumped, UNLIMITED)
         found = self.rounds(modes, {mode.name: ROOM_BYTES for mode in modes})
         for what, values in (

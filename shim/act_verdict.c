@@ -41,8 +41,8 @@ static void judge_memory(uint64_t budget) {
   if (hurt && other > budget / PLAIN_SHARE && other > converted) {
     pump_bytes_text(plain, sizeof plain, other);
     pump_say("only partly intercepted: %s of GPU memory cannot be paged (allocations below "
-             "2 MiB, what --keep-device or too little host memory kept, stream-ordered "
-             "memory with --granularity native), %s can",
+             "2 MiB, what --keep-device or too little host memory kept, what CUDA graphs "
+             "allocate), %s can",
              plain, pageable);
   }
 }

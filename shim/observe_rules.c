@@ -6,6 +6,7 @@
  *   library=NAME   what a library whose file name begins so allocates
  *   ipc            what a library allocates after it asked for a handle that converted
  *                  memory cannot have
+ *   stream-ordered what is allocated in stream order: the driver's own pools serve it
  *
  * DESIGN. With a shared libcudart the caller of the driver is always cudart, so the
  * library is looked for on the stack: at most FRAMES return addresses, on allocations
@@ -38,7 +39,7 @@ struct span {
 /* Written by pump_rules_reset, then inside dl_iterate_phdr only. */
 static struct {
   uint64_t below_bytes;
-  bool ipc;
+  bool ipc, stream_ordered;
   uint32_t name_count, learned_count;
   char names[NAMES][NAME_BYTES];
   uintptr_t learned[NAMES]; /* where libraries begin */
@@ -75,8 +76,11 @@ static bool add_rule(const char *text, size_t length) {
     add_name(text + sizeof library - 1, length - (sizeof library - 1));
     return true;
   }
-  rules.ipc |= is_word(text, length, "ipc");
-  return length == 0 || is_word(text, length, "ipc");
+  bool ipc = is_word(text, length, "ipc");
+  bool ordered = is_word(text, length, "stream-ordered");
+  rules.ipc |= ipc;
+  rules.stream_ordered |= ordered;
+  return length == 0 || ipc || ordered;
 }
 
 void pump_rules_reset(void) {
@@ -87,7 +91,8 @@ void pump_rules_reset(void) {
     if (!add_rule(text, length))
       pump_log(PUMP_LOG_WARNING,
                "PUMP_KEEP_DEVICE: \"%.*s\" is no rule and is left out; rules are "
-               "below=BYTES, library=NAME and ipc (pump-run --keep-device sets them)",
+               "below=BYTES, library=NAME, ipc and stream-ordered (pump-run --keep-device "
+               "sets them)",
                (int)length, text);
     text += length + (text[length] == ',');
   }
@@ -171,6 +176,10 @@ static bool called_by_kept_library(void) {
     for (uint32_t s = 0; s < visit.count; s++)
       if (within(&visit.spans[s], frames[i])) return true;
   return false;
+}
+
+bool pump_rule_stream_ordered(void) {
+  return rules.stream_ordered;
 }
 
 bool pump_rule_by_size(size_t bytes) {

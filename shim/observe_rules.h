@@ -24,6 +24,10 @@ bool pump_rule_by_size(size_t bytes);
  * program" for the executable. Writes at most `room` bytes. In the guard. */
 void pump_rule_caller(char *name, size_t room);
 
+/* The rule "stream-ordered": the driver's own pools serve what is allocated in stream
+ * order. */
+bool pump_rule_stream_ordered(void);
+
 /* The rule "ipc": that library has asked for something that only device memory can do, so
  * from now on all that it allocates stays device memory. False when the rule is off or
  * the table is full. */

@@ -2,7 +2,7 @@
  *
  * A device's default pool, and pools that a program makes without wishes that managed
  * memory cannot fulfil: shared with other processes, bounded, host memory, other uses.
- * Those stay the driver's. PUMP_GRANULARITY=native leaves all of them to it.
+ * Those stay the driver's. The rule "stream-ordered" leaves all of them to it.
  *
  * The figures of a pool that we stand in for are the driver's and ours together. Like a
  * pool with the release threshold that frameworks set, ours keeps what is freed until it
@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "observe_rules.h"
 #include "pool_state.h"
 
 /* Under pool_lock: pools of the program that are served. Full: the driver serves. */
@@ -19,17 +20,6 @@ static struct {
   CUmemoryPool pool;
   uint32_t device;
 } made[POOL_ARENAS];
-
-static bool wanted(void) {
-  static int answer = -1; /* the environment's, for the life of the process */
-  int known = PUMP_LOAD(&answer);
-  if (known < 0) {
-    const char *text = getenv("PUMP_GRANULARITY");
-    known = text == NULL || strcmp(text, "native") != 0;
-    PUMP_STORE(&answer, known);
-  }
-  return known != 0;
-}
 
 static bool is_made(CUmemoryPool pool, uint32_t device) {
   bool found = false;
@@ -42,7 +32,8 @@ static bool is_made(CUmemoryPool pool, uint32_t device) {
 
 bool pump_pool_serves(CUmemoryPool *pool, uint32_t device) {
   CUmemoryPool usual = NULL;
-  if (!wanted() || !PUMP_HAS(cuDeviceGetDefaultMemPool) || !PUMP_HAS(cuDeviceGetMemPool))
+  if (pump_rule_stream_ordered() || !PUMP_HAS(cuDeviceGetDefaultMemPool) ||
+      !PUMP_HAS(cuDeviceGetMemPool))
     return false;
   if (*pool == NULL &&
       (pump_real.cuDeviceGetMemPool(pool, (CUdevice)device) != CUDA_SUCCESS ||

@@ -95,6 +95,11 @@ def notes(config: JobConfig, environ: Mapping[str, str]) -> list[str]:
     return _frameworks(config, environ).notes
 
 
+def choices(config: JobConfig, environ: Mapping[str, str]) -> list[str]:
+    """How granularity `auto` has chosen for each framework, and why."""
+    return _frameworks(config, environ).choices
+
+
 def _frameworks(config: JobConfig, environ: Mapping[str, str]) -> Advice:
     advice = frameworks.advise(config.granularity, environ)
     if advice.conflicts:

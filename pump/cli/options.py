@@ -173,7 +173,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="NAME",
         type=checked(checks.granularity),
         help="native: leave allocators alone; tensor: make frameworks allocate each tensor in "
-        f"stream order; auto: where that is known to help (default: {DEFAULT_GRANULARITY})",
+        f"stream order; auto: where nothing known is against it (default: {DEFAULT_GRANULARITY})",
     )
     add(
         "--keep-device",
@@ -181,7 +181,7 @@ def _parser() -> argparse.ArgumentParser:
         type=checked(keep.parse),
         action="append",
         help="what stays device memory, beside NCCL's, NVSHMEM's and UCX's: below=SIZE, "
-        "library=NAME or ipc; none: not even those; may be repeated",
+        "library=NAME, ipc or stream-ordered; none: not even those; may be repeated",
     )
     add(
         "--device",

@@ -13,10 +13,11 @@ from pump import paths
 from pump.cli import command, devices, environment, options
 from pump.cli.lines import BadInputError, say
 from pump.config import layers
-from pump.config.job import JobConfig
+from pump.config.job import LOG_LEVELS, JobConfig
 from pump.config.values import BadValueError
 
 PROGRAM = "pump-run"
+TALKATIVE = LOG_LEVELS[LOG_LEVELS.index("info") :]
 
 
 def main() -> int:
@@ -65,6 +66,9 @@ def _run(config: JobConfig, environ: dict[str, str]) -> None:
     if parts.shim:
         for note in environment.notes(config, environ):
             say(PROGRAM, note)
+        if config.log_level in TALKATIVE:
+            for choice in environment.choices(config, environ):
+                say(PROGRAM, f"granularity {choice}")
         parts = parts._replace(socket_path=_pumpd(config, environ, _recording(config)))
     elif config.record:
         say(PROGRAM, "records nothing, because PUMP_DISABLE is set")

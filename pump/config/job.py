@@ -10,7 +10,7 @@ from typing import NamedTuple
 POLICIES = ["demand", "window"]
 DEFAULT_POLICY = "window"
 GRANULARITIES = ["native", "tensor", "auto"]
-DEFAULT_GRANULARITY = "auto"
+DEFAULT_GRANULARITY = "native"
 REPORTS = ["budget", "limit"]
 DEFAULT_REPORT = "budget"
 DEFAULT_PRIORITY = 0

@@ -6,7 +6,8 @@ from pump.config.job import DEFAULT_KEEP_DEVICE
 from pump.config.values import BLOCK_BYTES, BadValueError, nearest, parse_size
 
 NONE = "none"
-KINDS = ("below", "library", "ipc", NONE)
+WORDS = ("ipc", "stream-ordered")
+KINDS = ("below", "library", *WORDS, NONE)
 # Bounds of the shim (observe_rules.c).
 LIBRARIES_MAX = 16
 NAME_MAX = 63
@@ -20,11 +21,11 @@ def parse(text: str) -> str:
         return f"below={_size(value)}"
     if kind == "library":
         return f"library={_library(value)}"
-    if kind in ("ipc", NONE) and not value:
+    if kind in (*WORDS, NONE) and not value:
         return kind
     raise BadValueError(
         f"'{text}' is no rule{nearest(kind, list(KINDS))}; write below=8MiB, library=libname, "
-        "ipc or none"
+        "ipc, stream-ordered or none"
     )
 
 

@@ -94,8 +94,9 @@ class JobTable(Struct):
         str,
         _about(
             "`native` leaves frameworks' allocators alone, `tensor` makes them allocate each "
-            "tensor in stream order, `auto` does so where that is known to help.",
-            "native",
+            "tensor in stream order, `auto` does so framework by framework where nothing known "
+            "stands against it.",
+            "auto",
             checks.granularity,
         ),
     ] = defaults.DEFAULT_GRANULARITY
@@ -103,7 +104,7 @@ class JobTable(Struct):
         list[str],
         _about(
             "Rules for what stays device memory, beside NCCL's, NVSHMEM's and UCX's: "
-            "`below=SIZE`, `library=NAME`, `ipc`; `none` drops all before it.",
+            "`below=SIZE`, `library=NAME`, `ipc`, `stream-ordered`; `none` drops all before it.",
             ["below=8MiB", "library=libmine"],
             checks.keep_device,
             "those of NCCL, NVSHMEM, UCX and `ipc`",

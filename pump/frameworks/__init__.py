@@ -2,14 +2,15 @@
 
 One file per framework. Each says, of the environment that the user has given the job:
 
+    NAME                           what people call it
     tensor(environ) -> Advice      to make it allocate stream-ordered, tensor by tensor
     any_granularity(environ) -> Advice    what is needed in any case
-    BETTER                         evidence that tensor granularity is faster with it
 
 `native` changes nothing but what is needed in any case. `tensor` sets every framework's
-switch, after all that is known to stand against it was named. `auto` sets a switch only
-where the check finds nothing against it and BETTER says that it is worth it. In `tensor`
-and `auto` whatever a program allocates in stream order by itself is served by pump's pool.
+switch, after all that is known to stand against it was named. `auto` decides for each
+framework by itself: its switch is set where the check finds nothing against it, else the
+framework is left as it is. Whatever a program allocates in stream order by itself is served
+by pump's pool in any case (`--keep-device stream-ordered` leaves it with the driver).
 """
 
 from __future__ import annotations
@@ -30,9 +31,21 @@ def advise(granularity: str, environ: Mapping[str, str]) -> Advice:
     together = Advice()
     for framework in FRAMEWORKS:
         together = together.plus(framework.any_granularity(environ))
-        if granularity == "native" or (granularity == "auto" and not framework.BETTER):
+        if granularity == "native":
             continue
         advice = framework.tensor({**environ, **together.settings})
-        if granularity == "tensor" or not advice.conflicts:
-            together = together.plus(advice)
+        if granularity == "auto":
+            advice = choose(framework.NAME, advice)
+        together = together.plus(advice)
     return together
+
+
+def choose(name: str, advice: Advice) -> Advice:
+    """What `auto` makes of the check of tensor granularity for one framework."""
+    if advice.conflicts:
+        return Advice(choices=[f"{name}: native, because {advice.conflicts[0]}"])
+    if not advice.settings:
+        return advice
+    switches = " ".join(f"{key}={value}" for key, value in advice.settings.items())
+    chosen = f"{name}: tensor ({switches}), because nothing known stands against it"
+    return advice._replace(choices=[chosen])

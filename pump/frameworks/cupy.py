@@ -11,8 +11,8 @@ from collections.abc import Mapping
 
 from pump.frameworks.advice import Advice
 
+NAME = "CuPy"
 LIMIT = "CUPY_GPU_MEMORY_LIMIT"
-BETTER = False  # there is no switch to set
 
 
 def tensor(environ: Mapping[str, str]) -> Advice:

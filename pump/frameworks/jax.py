@@ -10,10 +10,10 @@ from collections.abc import Mapping
 
 from pump.frameworks.advice import Advice, is_true
 
+NAME = "JAX"
 ALLOCATOR = "XLA_PYTHON_CLIENT_ALLOCATOR"
 PREALLOCATE = "XLA_PYTHON_CLIENT_PREALLOCATE"
 UNIFIED = "TF_FORCE_UNIFIED_MEMORY"
-BETTER = False  # nobody has measured it
 
 
 def tensor(environ: Mapping[str, str]) -> Advice:

@@ -7,8 +7,9 @@ snapshots and history, CUDA IPC of tensors (a DataLoader that sends CUDA tensors
 checkpointed pools of CUDA-graph trees (torch.compile with mode "reduce-overhead" or
 "max-autotune"); each raises an error of PyTorch's in the program. What is allocated inside
 a graph's capture is a node of the graph, made by the driver and never paged: it counts
-against the budget. All of that is written in programs, not in environments,
-so pump-run cannot check it: it is why this back end has to be asked for.
+against the budget. Most of that is written in programs, not in environments, where
+pump-run cannot check it: it is why this back end has to be asked for. What environments
+can ask of it is in IMPOSSIBLE.
 """
 
 from __future__ import annotations
@@ -18,10 +19,8 @@ from collections.abc import Mapping
 
 from pump.frameworks.advice import Advice, is_true
 
+NAME = "PyTorch"
 NAMES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
-# Not shown on hardware yet: recorded traffic tells that extents become exact, and the
-# learner finds more than nine tenths of them without it (docs/extents.md).
-BETTER = False
 # What the native back end alone knows; the other one passes over it in silence.
 NATIVE_ONLY = (
     "max_split_size_mb",
@@ -31,6 +30,11 @@ NATIVE_ONLY = (
     "release_lock_on_cudamalloc",
     "graph_capture_record_stream_reuse",
 )
+# Switches that are on with "1", and what they need of the allocator (PyTorch 2.11).
+IMPOSSIBLE = {
+    "TORCHINDUCTOR_CUDAGRAPHS": "checkpoints of CUDA graphs' private pools",
+    "TORCH_NCCL_USE_TENSOR_REGISTER_ALLOCATOR_HOOK": "a listener to segments for NCCL",
+}
 
 
 def tensor(environ: Mapping[str, str]) -> Advice:
@@ -48,6 +52,12 @@ def tensor(environ: Mapping[str, str]) -> Advice:
             "PYTORCH_NO_CUDA_MEMORY_CACHING takes PyTorch's allocators away, tensor "
             "granularity needs one of them; unset it or use --granularity native"
         )
+    for switch, needs in IMPOSSIBLE.items():
+        if is_true(environ.get(switch, "")):
+            conflicts.append(
+                f"{switch} needs {needs}, which backend:cudaMallocAsync has not; unset it or "
+                "use --granularity native"
+            )
     notes = []
     if ignored := [option for option in NATIVE_ONLY if option in options]:
         notes.append(

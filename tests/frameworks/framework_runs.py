@@ -78,7 +78,7 @@ class Bench:
         memory_bytes: int = PLAIN_MEMORY_BYTES,
         kernels: Path | None = None,
         env: dict[str, str] | None = None,
-        granularity: str = "auto",
+        granularity: str = "native",
     ) -> Outcome:
         """Runs `command`; AssertionError when it fails. Without pump: the virtual GPU alone."""
         folder = self.folder / f"{'pump' if pump else 'plain'}-{len(list(self.folder.iterdir()))}"

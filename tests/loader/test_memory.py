@@ -201,7 +201,7 @@ def test_a_context_that_is_detached_ends_with_its_last_use(tmp_path: Path) -> No
 def test_stream_ordered_memory_counts_until_it_is_freed(
     tmp_path: Path, allocate: str, free: str
 ) -> None:
-    native = {"PUMP_GRANULARITY": "native"}
+    native = {"PUMP_KEEP_DEVICE": "stream-ordered"}
     answers, log = steps(
         tmp_path, "info", f"{allocate}:{512 * MIB}", "info", free, "info", free, **native
     )
@@ -219,7 +219,7 @@ def test_a_refused_stream_ordered_free_leaves_the_memory_counted(tmp_path: Path)
         "freeasync",
         "info",
         FAKE_FAIL="cuMemFreeAsync",
-        PUMP_GRANULARITY="native",
+        PUMP_KEEP_DEVICE="stream-ordered",
     )
     assert answers[3] == "999"
     assert answers[1] == answers[4]

@@ -217,3 +217,11 @@ def test_a_script_whose_interpreter_is_itself_does_not_hold_anybody_up(tmp_path:
     placed(path, f"#!{path}\n".encode())
     (found,) = target.findings([str(path)], {})
     assert found.status == WARNING
+
+
+def test_how_auto_would_choose_is_told_for_each_framework() -> None:
+    found = switches.granularity({"XLA_PYTHON_CLIENT_ALLOCATOR": "platform"})
+    assert {finding.name for finding in found} == {"granularity"}
+    torch, jax = (finding.text for finding in found[:2])
+    assert torch.startswith("auto: PyTorch: tensor (")
+    assert jax.startswith("auto: JAX: native, because XLA_PYTHON_CLIENT_ALLOCATOR=platform")

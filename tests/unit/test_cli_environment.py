@@ -21,7 +21,7 @@ def test_the_shim_is_told_everything_and_preloaded_first() -> None:
         "PUMP_BUDGET": "80%",
         "PUMP_LIMIT": "4096",
         "PUMP_KEEP_DEVICE": "library=libnccl,library=libnvshmem,library=libuct,ipc",
-        "PUMP_GRANULARITY": "auto",
+        "PUMP_GRANULARITY": "native",
         "PUMP_REPORT": "budget",
         "PUMP_LOG_LEVEL": "info",
         "PUMP_LOG_FILE": "/l",

@@ -16,6 +16,7 @@ from pump.config.values import BadValueError
         (" library = libmine ", None),
         ("library=libmine", "library=libmine"),
         ("ipc", "ipc"),
+        ("stream-ordered", "stream-ordered"),
         ("none", "none"),
         ("below=2MiB", "below=2097152"),
         ("below=1MiB", None),

@@ -71,7 +71,7 @@ def test_each_setting_is_looked_for_by_itself(sources: Sources) -> None:
         "policy": "demand",
     }
     job = resolved.apply(JobConfig(command=["x"]))
-    assert (job.budget, job.policy, job.granularity) == (str(2 << 30), "demand", "auto")
+    assert (job.budget, job.policy, job.granularity) == (str(2 << 30), "demand", "native")
 
 
 def test_every_setting_has_its_variable(sources: Sources) -> None:
@@ -82,7 +82,7 @@ def test_every_setting_has_its_variable(sources: Sources) -> None:
         "PUMP_LIMIT": "1.5x",
         "PUMP_REPORT": "limit",
         "PUMP_POLICY": "demand",
-        "PUMP_GRANULARITY": "native",
+        "PUMP_GRANULARITY": "auto",
         "PUMP_KEEP_DEVICE": "none,below=4MiB",
         "PUMP_DEVICES": "0,1",
         "PUMP_RECORD": "/r",
@@ -96,7 +96,7 @@ def test_every_setting_has_its_variable(sources: Sources) -> None:
         "limit": "1.5x",
         "report": "limit",
         "policy": "demand",
-        "granularity": "native",
+        "granularity": "auto",
         "keep_device": ["below=4194304"],
         "devices": ["0", "1"],
         "record": "/r",

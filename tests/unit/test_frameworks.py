@@ -2,9 +2,8 @@
 
 import pytest
 
-from pump import frameworks
 from pump.cli import options
-from pump.cli.environment import Parts, for_job, notes
+from pump.cli.environment import Parts, choices, for_job, notes
 from pump.cli.lines import BadInputError
 from pump.config.job import JobConfig
 
@@ -28,13 +27,12 @@ def test_tensor_granularity_sets_every_frameworks_switch() -> None:
     assert notes(TENSOR, {}) == []
 
 
-@pytest.mark.parametrize("granularity", ["native", "auto"])
-def test_other_granularities_leave_frameworks_alone(granularity: str) -> None:
+def test_native_which_is_the_default_leaves_frameworks_alone() -> None:
     environ = {TORCH: "max_split_size_mb:64", JAX: "platform", "PYTHONPATH": "/x"}
-    job = made(environ, JOB._replace(granularity=granularity))
+    job = made(environ, JOB)
     assert {name: job[name] for name in environ} == environ
     assert TORCH_OLD not in job
-    assert job["PUMP_GRANULARITY"] == granularity
+    assert job["PUMP_GRANULARITY"] == "native"
 
 
 def test_without_the_shim_nothing_is_changed() -> None:
@@ -59,6 +57,7 @@ def test_what_a_user_has_chosen_is_kept_beside_the_switch() -> None:
 CONFLICTS = [
     ({TORCH: "backend:native"}, "backend:native"),
     ({TORCH_OLD: "max_split_size_mb:9, backend:native"}, TORCH_OLD),
+    ({"TORCHINDUCTOR_CUDAGRAPHS": "1"}, "TORCHINDUCTOR_CUDAGRAPHS needs"),
     ({"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}, "PYTORCH_NO_CUDA_MEMORY_CACHING"),
     ({JAX: "platform"}, "XLA_PYTHON_CLIENT_ALLOCATOR=platform"),
     ({"TF_FORCE_UNIFIED_MEMORY": "1"}, "TF_FORCE_UNIFIED_MEMORY"),
@@ -77,13 +76,32 @@ def test_what_stands_against_it_is_named_with_the_remedy(
     made(environ, JOB)  # nothing is asked for: nothing stands against it
 
 
-def test_auto_sets_a_switch_only_where_it_is_better_and_nothing_is_against_it(
-    monkeypatch: pytest.MonkeyPatch,
+AUTO = JOB._replace(granularity="auto")
+
+
+def test_auto_sets_the_switches_of_frameworks_that_nothing_stands_against() -> None:
+    job = made({JAX: "platform", TORCH: "max_split_size_mb:64"}, AUTO)
+    assert job[JAX] == "platform" and "XLA_PYTHON_CLIENT_PREALLOCATE" not in job
+    assert job[TORCH] == job[TORCH_OLD] == "backend:cudaMallocAsync"
+    assert job["PUMP_GRANULARITY"] == "auto"
+    assert choices(JOB, {}) == choices(TENSOR, {}) == []
+    torch, jax, rmm = choices(AUTO, {JAX: "platform"})
+    assert torch == (
+        f"PyTorch: tensor ({TORCH_OLD}=backend:cudaMallocAsync), because nothing known stands "
+        "against it"
+    )
+    assert jax.startswith(f"JAX: native, because {JAX}=platform chooses another allocator")
+    assert rmm.startswith("RMM: tensor")
+
+
+@pytest.mark.parametrize(("environ", "named"), CONFLICTS)
+def test_auto_leaves_alone_what_something_stands_against_and_says_what(
+    environ: dict[str, str], named: str
 ) -> None:
-    monkeypatch.setattr(frameworks.jax, "BETTER", True)
-    assert made({}, JOB)[JAX] == "cuda_async"
-    assert TORCH_OLD not in made({}, JOB)
-    assert made({JAX: "platform"}, JOB)[JAX] == "platform"
+    job = made(environ, AUTO)
+    assert {name: job[name] for name in environ} == environ
+    (left,) = [choice for choice in choices(AUTO, environ) if "native, because" in choice]
+    assert named in left
 
 
 @pytest.mark.parametrize("granularity", ["native", "auto", "tensor"])

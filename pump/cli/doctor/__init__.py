@@ -49,6 +49,7 @@ def examine(virtual: str | None, words: list[str], environ: dict[str, str]) -> l
     found += host.daemon()
     found += [host.memory(max(sizes, default=0)), host.address_space()]
     found += switches.findings(environ)
+    found += switches.granularity(environ)
     if words:
         found += target.findings(words, environ)
     return found

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Mapping
 
+from pump import frameworks
 from pump.cli import environment
 from pump.cli.doctor.finding import Finding, ok, problem, warning
 
@@ -16,6 +17,13 @@ def findings(environ: Mapping[str, str]) -> list[Finding]:
     """One for each switch that matters, or one that says there is none."""
     found = [finding for check in CHECKS for finding in check(environ)]
     return found or [ok("switches", "none in the environment is in the way")]
+
+
+def granularity(environ: Mapping[str, str]) -> list[Finding]:
+    """What each framework's allocator would hand out, and what stands against tensors: the
+    check by which `auto` chooses."""
+    choices = frameworks.advise("auto", environ).choices
+    return [ok("granularity", f"auto: {choice}") for choice in choices]
 
 
 def _ours(environ: Mapping[str, str]) -> list[Finding]:
