@@ -8,7 +8,7 @@
  * or gone.
  *
  * Usage: pool_stress model|threads|quiet SEED STEPS
- *        pool_stress crowd|gone|captured 1 0
+ *        pool_stress crowd|gone|captured|chain|pools 1 0
  *        pool_stress replay 0 0 < lines "INDEX BYTES" (allocate) and "INDEX 0" (free)
  */
 #include <errno.h>
@@ -59,6 +59,7 @@ struct event {
   uint32_t stream;
   bool lost; /* a capture began between question and record */
   uint64_t position;
+  uint64_t behind[OURS + 1]; /* what its stream had waited for: who waits for it has, too */
 };
 static uint64_t events_made, events_gone, events_to_lose;
 
@@ -100,6 +101,7 @@ static CUresult event_record(CUevent event, CUstream stream) {
   struct stream *s = &streams[number_of(stream)];
   CHECK(s->alive && !s->captured);
   *e = (struct event){.stream = number_of(stream), .position = ++s->issued};
+  memcpy(e->behind, s->behind, sizeof e->behind);
   e->lost = events_to_lose != 0;
   if (e->lost) events_to_lose--;
   pthread_mutex_unlock(&driver_lock);
@@ -124,6 +126,8 @@ static CUresult stream_wait(CUstream stream, CUevent event, unsigned int flags) 
   struct stream *s = &streams[number_of(stream)];
   CHECK(s->alive && !s->captured);
   if (s->behind[e->stream] < e->position) s->behind[e->stream] = e->position;
+  for (uint32_t i = 1; i <= OURS; i++)
+    if (s->behind[i] < e->behind[i]) s->behind[i] = e->behind[i];
   pthread_mutex_unlock(&driver_lock);
   return CUDA_SUCCESS;
 }
@@ -146,6 +150,16 @@ static CUresult get_current(CUcontext *context) {
 static CUresult get_pool(CUmemoryPool *pool, CUdevice device) {
   CHECK(device == 0);
   *pool = DEFAULT_POOL;
+  return CUDA_SUCCESS;
+}
+static CUresult pool_create(CUmemoryPool *pool, const CUmemPoolProps *wishes) {
+  static uintptr_t last = 0x6000;
+  (void)wishes;
+  *pool = (CUmemoryPool)++last;
+  return CUDA_SUCCESS;
+}
+static CUresult pool_destroy(CUmemoryPool pool) {
+  CHECK(pool != DEFAULT_POOL);
   return CUDA_SUCCESS;
 }
 static CUresult pool_succeeds(CUmemoryPool pool, size_t bytes) {
@@ -220,7 +234,9 @@ static CUresult alloc_managed(CUdeviceptr *address, size_t bytes, unsigned int f
   pthread_mutex_unlock(&driver_lock);
   return CUDA_SUCCESS;
 }
-/* Waits for everything: nobody may still hold any of it, whatever the streams do. */
+/* Nobody may still hold any of it, and the program's streams must have come to its free. It
+ * waits for what the pool itself has under way: a block that was woken, given back unused
+ * and trimmed. */
 static CUresult mem_free(CUdeviceptr address) {
   pthread_mutex_lock(&driver_lock);
   uint32_t i = 0;
@@ -228,7 +244,8 @@ static CUresult mem_free(CUdeviceptr address) {
   struct unit *first = &units[(address - BASE) / POOL_UNIT_BYTES];
   for (uint64_t u = 0; u < mapped[i].bytes / POOL_UNIT_BYTES; u++) {
     CHECK(first[u].holder == 0);
-    CHECK(first[u].stream == 0 || streams[first[u].stream].executed >= first[u].position);
+    uint32_t by = first[u].stream;
+    CHECK(by == 0 || by == OURS || streams[by].executed >= first[u].position);
   }
   mapped_bytes -= mapped[i].bytes;
   mapped[i].base = 0;
@@ -396,6 +413,8 @@ static void set_up(void) {
   pump_real.cuCtxGetCurrent = get_current;
   pump_real.cuDeviceGetMemPool = get_pool;
   pump_real.cuDeviceGetDefaultMemPool = get_pool;
+  pump_real.cuMemPoolCreate = pool_create;
+  pump_real.cuMemPoolDestroy = pool_destroy;
   pump_real.cuMemPoolTrimTo = pool_succeeds;
   pump_real.cuMemAllocManaged = alloc_managed;
   pump_real.cuMemFree_v2 = mem_free;
@@ -549,6 +568,15 @@ static void check_end(void) {
 
 #include "pool_stress_cases.h"
 
+static const struct {
+  const char *name;
+  void (*check)(void);
+} cases[] = {{"crowd", check_crowd},
+             {"gone", check_gone},
+             {"captured", check_captured},
+             {"chain", check_chain},
+             {"pools", check_pools}};
+
 int main(int argc, char **argv) {
   CHECK(argc == 4);
   set_up();
@@ -556,9 +584,9 @@ int main(int argc, char **argv) {
     replay();
     return 0;
   }
-  if (strcmp(argv[1], "crowd") == 0 || strcmp(argv[1], "gone") == 0 ||
-      strcmp(argv[1], "captured") == 0) {
-    argv[1][0] == 'g' ? check_gone() : argv[1][1] == 'r' ? check_crowd() : check_captured();
+  for (uint32_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+    if (strcmp(argv[1], cases[c].name) != 0) continue;
+    cases[c].check();
     return 0;
   }
   uint64_t seed = strtoull(argv[2], NULL, 10) * 0x9e3779b97f4a7c15u + 1;

@@ -75,6 +75,63 @@ static void check_captured(void) {
   CHECK(most_bytes < 80 * MIB);
 }
 
+static CUdeviceptr hold(CUstream stream, uint64_t bytes, uint32_t holder) {
+  CUdeviceptr address = 0;
+  CUresult result = -1;
+  pump_enter();
+  CHECK(pump_pool_allocate(&address, bytes, NULL, pump_at(stream, false), &result));
+  CHECK(result == CUDA_SUCCESS);
+  pump_leave();
+  handed_out(address, bytes, holder, number_of(stream));
+  return address;
+}
+
+static void let_go(CUstream stream, CUdeviceptr address, uint64_t bytes, uint32_t holder) {
+  CUresult result = -1;
+  taken_back(address, bytes, holder, number_of(stream));
+  pump_enter();
+  CHECK(pump_pool_free_ordered(address, pump_at(stream, false), &result));
+  CHECK(result == CUDA_SUCCESS);
+  pump_leave();
+}
+
+/* Memory is out, and a block goes from stream to stream before any of them has come to its
+ * free: each waits for the one before, and so for all of them. The second one does not use
+ * the last of it, where only the first one has been. */
+static void check_chain(void) {
+  const uint64_t block_bytes = 608 << 10, rest_bytes = (2 * MIB - block_bytes) / 2;
+  limit_bytes = 2 * MIB;
+  CUdeviceptr block = hold(stream_of(2), block_bytes, 1);
+  hold(stream_of(5), rest_bytes, 2);
+  hold(stream_of(5), rest_bytes, 3);
+  let_go(stream_of(2), block, block_bytes, 1);
+  CHECK(hold(stream_of(3), block_bytes - 8192, 4) == block);
+  let_go(stream_of(3), block, block_bytes - 8192, 4);
+  CHECK(hold(stream_of(4), block_bytes, 5) == block);
+  CHECK(streams[4].behind[2] != 0 && streams[2].executed == 0);
+}
+
+/* Pools come and go without end: each of them is served. */
+static void check_pools(void) {
+  const CUmemPoolProps wishes = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                 .location.type = CU_MEM_LOCATION_TYPE_DEVICE};
+  for (uint32_t i = 0; i < 3 * POOL_ARENAS; i++) {
+    CUmemoryPool pool;
+    CUdeviceptr address = 0;
+    CUresult result = -1;
+    CHECK(cuMemPoolCreate(&pool, &wishes) == CUDA_SUCCESS);
+    pump_enter();
+    struct pump_at at = pump_at(stream_of(2), false);
+    CHECK(pump_pool_allocate(&address, 4096, pool, at, &result));
+    CHECK(result == CUDA_SUCCESS);
+    CHECK(pump_pool_free_ordered(address, at, &result) && result == CUDA_SUCCESS);
+    pump_leave();
+    execute_all();
+    CHECK(cuMemPoolDestroy(pool) == CUDA_SUCCESS);
+  }
+  CHECK(most_bytes <= 8 * MIB);
+}
+
 /* Replays recorded allocations on one stream, and tells what they took. */
 static void replay(void) {
   static uint64_t addresses[1 << 16];
