@@ -70,6 +70,10 @@ CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *wishes) {
   return result;
 }
 
+void pool_kinds_reset(void) {
+  memset(made, 0, sizeof made);
+}
+
 /* Calls `visit` for every arena that stands in for the pool, under the lock, which it may
  * release: then all are looked at again. */
 static void each_arena(CUmemoryPool pool, void (*visit)(struct pool_arena *, void *),

@@ -21,7 +21,7 @@ static struct pool_arena *arenas[POOL_ARENAS]; /* under pool_lock; used again */
 
 struct pool_arena *pool_arena_of(CUmemoryPool pool, CUcontext context, uint32_t device,
                                  bool make) {
-  struct pool_arena *unused = NULL;
+  struct pool_arena *unused = NULL, *orphan = NULL;
   for (uint32_t i = 0; i < POOL_ARENAS; i++) {
     if (arenas[i] == NULL) {
       if (unused != NULL || !make) break;
@@ -29,12 +29,18 @@ struct pool_arena *pool_arena_of(CUmemoryPool pool, CUcontext context, uint32_t 
       break;
     }
     if (arenas[i]->context == NULL) unused = arenas[i];
-    if (arenas[i]->context == context && arenas[i]->pool == pool) return arenas[i];
+    if (arenas[i]->context != context) continue;
+    if (arenas[i]->pool == pool) return arenas[i];
+    /* Of a pool that was destroyed and holds nothing any more: its streams and events serve
+     * the next one. */
+    if (arenas[i]->pool == NULL && arenas[i]->segments == NULL) orphan = arenas[i];
   }
+  if (orphan != NULL) unused = orphan;
   if (!make || unused == NULL) return NULL;
   unused->pool = pool;
   unused->context = context;
   unused->device = device;
+  unused->reserved_high_bytes = unused->used_high_bytes = 0;
   return unused;
 }
 
@@ -312,6 +318,7 @@ void pump_pool_context_gone(CUcontext context) {
 void pump_pool_reset(void) {
   memset(arenas, 0, sizeof arenas);
   pool_blocks_reset();
+  pool_kinds_reset();
 }
 
 void pump_pool_fork_child(void) {

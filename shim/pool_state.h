@@ -204,6 +204,9 @@ void pool_dead_forget(struct pool_dead *dead);
 void pool_dead_finish(struct pool_dead *dead);
 void pool_dead_fork_child(void);
 
+/* Forgets the pools of an earlier life (start of a process). */
+void pool_kinds_reset(void);
+
 /* ---- arenas (pool_serve.c) --------------------------------------------------------- */
 
 /* Under the lock; NULL: none (`make`: the table is full). */
