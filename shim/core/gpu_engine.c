@@ -34,7 +34,7 @@
 #include <string.h>
 
 struct layout {
-  size_t streams, active, events, ops, uses, blocks, bytes;
+  size_t streams, active, events, ops, uses, owners, notes, journal, blocks, bytes;
 };
 
 static size_t place(size_t *at, size_t count, size_t each) {
@@ -50,12 +50,25 @@ static bool plan_layout(const struct gpu_capacity *capacity, struct layout *out)
       capacity->blocks > most || capacity->events > most || capacity->operations > most ||
       capacity->uses > most)
     return false;
+  if (capacity->owners != 0 &&
+      (capacity->owners < 2 || capacity->owners > GPU_MAX_OWNERS ||
+       capacity->blocks % capacity->owners != 0 || capacity->streams <= capacity->owners ||
+       capacity->notes < 2 || capacity->notes > 1u << 20 ||
+       (capacity->notes & (capacity->notes - 1)) != 0))
+    return false;
   size_t at = (sizeof(struct gpu_engine) + 15) & ~(size_t)15;
   out->streams = place(&at, capacity->streams, sizeof(struct gpu_stream));
   out->active = place(&at, capacity->streams, sizeof(uint32_t));
   out->events = place(&at, capacity->events, sizeof(struct gpu_event));
   out->ops = place(&at, capacity->operations, sizeof(struct gpu_op));
   out->uses = place(&at, capacity->uses, sizeof(struct gpu_use_node));
+  out->owners = out->notes = out->journal = at;
+  if (capacity->owners != 0) {
+    out->owners = place(&at, capacity->owners + 1, sizeof(struct gpu_owner));
+    out->notes =
+        place(&at, (size_t)capacity->owners * capacity->notes, sizeof(struct gpu_note));
+    out->journal = place(&at, 1, sizeof(struct uvm_journal) + UVM_JOURNAL_BYTES);
+  }
   out->blocks = place(&at, capacity->blocks, sizeof(struct uvm_block));
   out->bytes = at;
   return true;
@@ -64,6 +77,17 @@ static bool plan_layout(const struct gpu_capacity *capacity, struct layout *out)
 size_t gpu_engine_bytes(const struct gpu_capacity *capacity) {
   struct layout layout;
   return plan_layout(capacity, &layout) ? layout.bytes : 0;
+}
+
+void gpu_engine_part(const struct gpu_capacity *capacity, uint32_t owner,
+                     uint64_t *offset_bytes, uint64_t *length_bytes) {
+  struct layout layout;
+  *offset_bytes = *length_bytes = 0;
+  if (!plan_layout(capacity, &layout) || owner > capacity->owners) return;
+  *length_bytes = layout.blocks;
+  if (owner == capacity->owners) return;
+  *length_bytes = (uint64_t)capacity->blocks / capacity->owners * sizeof(struct uvm_block);
+  *offset_bytes = layout.blocks + owner * *length_bytes;
 }
 
 struct gpu_engine *gpu_engine_create(void *memory, size_t bytes,
@@ -76,7 +100,8 @@ struct gpu_engine *gpu_engine_create(void *memory, size_t bytes,
       bytes < layout.bytes || memory_bytes < GPU_BLOCK_BYTES ||
       memory_bytes / GPU_BLOCK_BYTES > UINT32_MAX / 2)
     return NULL;
-  memset(memory, 0, layout.bytes);
+  bool shared = capacity->owners != 0;
+  memset(memory, 0, shared ? layout.blocks : layout.bytes);
   struct gpu_engine *engine = memory;
   engine->capacity = *capacity;
   engine->bytes = layout.bytes;
@@ -86,20 +111,32 @@ struct gpu_engine *gpu_engine_create(void *memory, size_t bytes,
   engine->events_offset = layout.events;
   engine->ops_offset = layout.ops;
   engine->uses_offset = layout.uses;
+  engine->owners_offset = layout.owners;
+  engine->notes_offset = layout.notes;
   for (uint32_t i = 0; i < GPU_SERVERS; i++) engine->running[i] = GPU_NONE;
-  for (uint32_t i = 0; i < capacity->streams; i++)
-    gpu_streams(engine)[i].head = gpu_streams(engine)[i].tail = GPU_NONE;
-  gpu_streams(engine)[0].state = GPU_STREAM_LIVE;
+  for (uint32_t i = 0; i < capacity->streams; i++) {
+    struct gpu_stream *stream = gpu_stream_edit(engine, i);
+    stream->head = stream->tail = GPU_NONE;
+    stream->owner = i < gpu_legacy_streams(engine) ? i : 0;
+  }
+  if (!shared) gpu_stream_edit(engine, 0)->state = GPU_STREAM_LIVE;
   for (uint32_t i = 0; i < capacity->operations; i++) {
-    gpu_ops(engine)[i].next = i + 1 < capacity->operations ? i + 1 : GPU_NONE;
-    gpu_ops(engine)[i].generation = 1;
+    struct gpu_op *op = gpu_op_edit(engine, i);
+    op->next = i + 1 < capacity->operations ? i + 1 : GPU_NONE;
+    op->generation = 1;
   }
   for (uint32_t i = 0; i < capacity->uses; i++)
-    gpu_uses(engine)[i].next = i + 1 < capacity->uses ? i + 1 : GPU_NONE;
+    gpu_use_edit(engine, i)->next = i + 1 < capacity->uses ? i + 1 : GPU_NONE;
   engine->free_op_count = capacity->operations;
   engine->free_use_count = capacity->uses;
   uvm_init(&engine->uvm, profile, layout.blocks - offsetof(struct gpu_engine, uvm),
            capacity->blocks, memory_bytes, now_ns);
+  if (!shared) return engine;
+  engine->account = capacity->owners;
+  engine->uvm.owner_blocks = capacity->blocks / capacity->owners;
+  engine->uvm.journal_offset = layout.journal - offsetof(struct gpu_engine, uvm);
+  struct uvm_journal *journal = (void *)((uintptr_t)memory + layout.journal);
+  journal->room_bytes = UVM_JOURNAL_BYTES;
   return engine;
 }
 
@@ -118,19 +155,23 @@ static uint32_t next_stream(const struct gpu_engine *engine, uint64_t *time_ns) 
     best_seq = seq;
   }
   *time_ns = best_ns;
+  if (gpu_shared(engine) && best != GPU_NONE) best = gpu_turn(engine, best, best_ns);
   return best;
 }
 
 void gpu_advance(struct gpu_engine *engine, uint64_t now_ns,
                  const struct gpu_hooks *hooks) {
+  uvm_checkpoint(&engine->uvm);
   for (;;) {
     uint64_t time_ns;
     uint32_t stream = next_stream(engine, &time_ns);
     if (stream == GPU_NONE || time_ns > now_ns) break;
     if (time_ns > engine->uvm.now_ns) engine->uvm.now_ns = time_ns;
     gpu_head_run(engine, hooks, stream);
+    uvm_checkpoint(&engine->uvm);
   }
   if (now_ns > engine->uvm.now_ns) engine->uvm.now_ns = now_ns;
+  gpu_account(engine, engine->uvm.actor);
 }
 
 uint64_t gpu_next_event_ns(const struct gpu_engine *engine) {
@@ -141,10 +182,4 @@ uint64_t gpu_next_event_ns(const struct gpu_engine *engine) {
 
 uint64_t gpu_now_ns(const struct gpu_engine *engine) {
   return engine->uvm.now_ns;
-}
-
-void gpu_counters_get(const struct gpu_engine *engine, struct gpu_counters *out) {
-  *out = engine->uvm.counters;
-  out->h2d_busy_ns = engine->uvm.h2d.busy_ns;
-  out->d2h_busy_ns = engine->uvm.d2h.busy_ns;
 }

@@ -35,6 +35,7 @@
 #define GPU_MAX_STREAMS 1024
 #define GPU_PREFETCH_SLICE_BLOCKS 16
 #define GPU_NEVER 0xffffffffffffffff /* no time, no end in sight */
+#define GPU_MAX_OWNERS 16
 
 /* Results */
 #define GPU_OK 0
@@ -102,6 +103,8 @@ struct gpu_capacity {
   uint32_t events;
   uint32_t operations; /* pending at once, all streams together */
   uint32_t uses;       /* of all pending operations together */
+  uint32_t owners;     /* of a shared GPU, 2 to GPU_MAX_OWNERS; else 0 */
+  uint32_t notes;      /* of a shared GPU: waiting for one owner, a power of two */
 };
 
 /* Called in model order while time goes on. `start`: the operation begins to
@@ -228,6 +231,14 @@ struct gpu_counters {
   uint64_t flash_write_bytes;
 };
 
+/* What one owner of a shared GPU has. */
+struct gpu_owner_info {
+  uint64_t plain_bytes;
+  uint64_t resident_bytes;      /* managed */
+  uint64_t lost_notes;          /* of blocks dropped, when too many waited */
+  struct gpu_counters counters; /* of what it did, evictions of others' blocks included */
+};
+
 struct gpu_memory {
   uint64_t total_bytes;
   uint64_t plain_bytes;    /* cuMemAlloc */
@@ -239,8 +250,14 @@ struct gpu_memory {
 /* Bytes that the state needs; 0 when a capacity is out of bounds. */
 size_t gpu_engine_bytes(const struct gpu_capacity *capacity);
 
+/* Where in a shared GPU's memory the blocks of an owner lie; for `owner` = owners, what
+ * comes before all of them. */
+void gpu_engine_part(const struct gpu_capacity *capacity, uint32_t owner,
+                     uint64_t *offset_bytes, uint64_t *length_bytes);
+
 /* Builds the state in `memory` (8-byte aligned). NULL when it is too small.
- * `memory_bytes` 0 means the profile's. The profile is copied. */
+ * `memory_bytes` 0 means the profile's. The profile is copied. The memory of a shared GPU
+ * has to be zeroed: its table of blocks is large and mostly unused. */
 struct gpu_engine *gpu_engine_create(void *memory, size_t bytes,
                                      const struct gpu_capacity *capacity,
                                      const struct uvm_profile *profile,
@@ -338,6 +355,31 @@ void gpu_counters_get(const struct gpu_engine *engine, struct gpu_counters *out)
 /* How many operations that have not ended use any of these blocks. */
 uint32_t gpu_uses_pending(const struct gpu_engine *engine, uint32_t first_block,
                           uint32_t block_count);
+
+/* A shared GPU (capacity.owners): several processes use one state, each as an owner of
+ * streams, events, blocks and plain memory, and every call is the actor's. Owner n has the
+ * blocks from n * blocks / owners on and the legacy stream n; its work waits for nobody
+ * else's by stream order. An engine with work of several owners waiting takes turns: whose
+ * work it did for the shortest time is next. Memory, eviction lists, link and the serial
+ * fault handler are common to all. `start` and `drop` of others' work, which the actor's
+ * time sets off, are kept for them as notes; others' `finish` and `leave` are not told.
+ *
+ * Callers hold a lock, and between gpu_lock_taken() and gpu_lock_given() a journal keeps
+ * the state whole (uvm_journal.h): it is as after the last completed step, even if the
+ * caller is killed in the middle of one. */
+
+/* Returns 1 when the last holder of the lock was killed within a step, which is undone. */
+int gpu_lock_taken(struct gpu_engine *engine, uint32_t actor);
+void gpu_lock_given(struct gpu_engine *engine);
+/* Number of a new owner, or GPU_FULL. With the lock, and any actor. */
+int gpu_owner_join(struct gpu_engine *engine);
+/* All that it had is gone at once: work, transfers not yet booked, memory. */
+void gpu_owner_leave(struct gpu_engine *engine, uint64_t now_ns,
+                     const struct gpu_hooks *hooks, uint32_t owner);
+/* Calls the hooks for what others' time has set off of the actor's work, in order. */
+void gpu_notes_deliver(struct gpu_engine *engine, const struct gpu_hooks *hooks);
+int gpu_owner_get(const struct gpu_engine *engine, uint32_t owner,
+                  struct gpu_owner_info *out);
 
 /* Looks through the whole state: 0, or the number of the first invariant that is
  * broken. For tests. */

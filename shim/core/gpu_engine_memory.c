@@ -26,14 +26,16 @@ int gpu_range_create(struct gpu_engine *engine, uint64_t now_ns,
   gpu_advance(engine, now_ns, hooks);
   if (block_count == 0 || !gpu_blocks_valid(engine, first_block, block_count))
     return GPU_INVALID;
-  struct uvm_block *blocks = uvm_blocks(&engine->uvm);
+  const struct uvm_block *blocks = uvm_blocks(&engine->uvm);
   for (uint32_t i = first_block; i < first_block + block_count; i++)
     if (blocks[i].flags & UVM_LIVE) {
       uvm_error(&engine->uvm, GPU_ERROR_DOUBLE_CREATE, i);
       return GPU_INVALID;
     }
-  for (uint32_t i = first_block; i < first_block + block_count; i++)
-    blocks[i].flags = UVM_LIVE;
+  for (uint32_t i = first_block; i < first_block + block_count; i++) {
+    uvm_edit(&engine->uvm, i)->flags = UVM_LIVE;
+    if (uvm_journal_filling(&engine->uvm)) uvm_checkpoint(&engine->uvm);
+  }
   return GPU_OK;
 }
 
@@ -45,8 +47,10 @@ int gpu_range_destroy(struct gpu_engine *engine, uint64_t now_ns,
       !gpu_blocks_live(engine, first_block, block_count, GPU_ERROR_DOUBLE_FREE))
     return GPU_INVALID;
   cost->caller_free_ns = cost->complete_ns = engine->uvm.now_ns;
-  for (uint32_t i = first_block; i < first_block + block_count; i++)
+  for (uint32_t i = first_block; i < first_block + block_count; i++) {
     uvm_free_block(&engine->uvm, i, &cost->complete_ns);
+    if (uvm_journal_filling(&engine->uvm)) uvm_checkpoint(&engine->uvm);
+  }
   return GPU_OK;
 }
 
@@ -65,12 +69,20 @@ int gpu_plain_reserve(struct gpu_engine *engine, uint64_t now_ns,
                       const struct gpu_hooks *hooks, uint64_t length_bytes,
                       struct gpu_cost *cost) {
   gpu_advance(engine, now_ns, hooks);
-  return uvm_plain_reserve(&engine->uvm, hooks, length_bytes, cost);
+  int status = uvm_plain_reserve(&engine->uvm, hooks, length_bytes, cost);
+  if (gpu_shared(engine) && status == GPU_OK)
+    gpu_owner_edit(engine, engine->uvm.actor)->plain_bytes += length_bytes;
+  return status;
 }
 
 int gpu_plain_release(struct gpu_engine *engine, uint64_t now_ns,
                       const struct gpu_hooks *hooks, uint64_t length_bytes) {
   gpu_advance(engine, now_ns, hooks);
+  if (gpu_shared(engine)) {
+    struct gpu_owner *owner = gpu_owner_edit(engine, engine->uvm.actor);
+    if (length_bytes > owner->plain_bytes) return GPU_INVALID;
+    owner->plain_bytes -= length_bytes;
+  }
   return uvm_plain_release(&engine->uvm, length_bytes);
 }
 
@@ -156,6 +168,14 @@ static int check_queues(const struct gpu_engine *engine) {
 }
 
 int gpu_check(const struct gpu_engine *engine) {
-  int broken = uvm_check(&engine->uvm);
+  uint32_t present = 1;
+  for (uint32_t i = 0; i < engine->capacity.owners; i++)
+    if (gpu_owners(engine)[i].present)
+      present |= 1u << i;
+    else
+      present &= ~(1u << i);
+  struct gpu_counters counters;
+  gpu_counters_get(engine, &counters);
+  int broken = uvm_check(&engine->uvm, &counters, present);
   return broken != 0 ? broken : check_queues(engine);
 }

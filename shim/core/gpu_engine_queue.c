@@ -14,25 +14,28 @@ bool gpu_stream_usable(const struct gpu_engine *engine, uint32_t stream) {
 
 bool gpu_stream_clear(const struct gpu_engine *engine, uint32_t stream) {
   const struct gpu_stream *streams = gpu_streams(engine);
+  uint32_t owner = streams[stream].owner;
   if (streams[stream].head != GPU_NONE) return false;
-  if (stream != 0)
-    return streams[stream].flags == GPU_STREAM_NONBLOCKING || streams[0].head == GPU_NONE;
-  for (uint32_t i = 0; i < engine->active_count; i++)
-    if (streams[gpu_active(engine)[i]].flags != GPU_STREAM_NONBLOCKING) return false;
+  if (stream != owner)
+    return streams[stream].flags == GPU_STREAM_NONBLOCKING ||
+           streams[owner].head == GPU_NONE;
+  for (uint32_t i = 0; i < engine->active_count; i++) {
+    const struct gpu_stream *other = &streams[gpu_active(engine)[i]];
+    if (other->owner == owner && other->flags != GPU_STREAM_NONBLOCKING) return false;
+  }
   return true;
 }
 
 static void activate(struct gpu_engine *engine, uint32_t stream) {
-  gpu_streams(engine)[stream].active_at = engine->active_count;
-  gpu_active(engine)[engine->active_count++] = stream;
+  gpu_stream_edit(engine, stream)->active_at = engine->active_count;
+  *gpu_active_edit(engine, engine->active_count++) = stream;
 }
 
 static void deactivate(struct gpu_engine *engine, uint32_t stream) {
-  uint32_t *active = gpu_active(engine);
   uint32_t at = gpu_streams(engine)[stream].active_at;
-  uint32_t last = active[--engine->active_count];
-  active[at] = last;
-  gpu_streams(engine)[last].active_at = at;
+  uint32_t last = gpu_active(engine)[--engine->active_count];
+  *gpu_active_edit(engine, at) = last;
+  gpu_stream_edit(engine, last)->active_at = at;
 }
 
 /* The time that an operation takes at the very least. */
@@ -81,24 +84,27 @@ static bool arguments_valid(struct gpu_engine *engine, uint32_t stream,
 
 static void take_uses(struct gpu_engine *engine, struct gpu_op *op,
                       const struct gpu_operation *operation) {
-  struct gpu_use_node *nodes = gpu_uses(engine);
-  uint32_t *link = &op->first_use;
+  /* Free nodes hang together already, and nobody reads what is in one: only the link of
+   * the last one changes, and the journal need not keep the others. */
+  uint32_t node = engine->free_use, last = GPU_NONE;
   for (uint32_t i = 0; i < operation->use_count; i++) {
-    uint32_t node = engine->free_use;
-    engine->free_use = nodes[node].next;
-    engine->free_use_count--;
-    nodes[node].use = operation->uses[i];
+    const struct gpu_use_node *free_node = &gpu_uses(engine)[node];
+    ((struct gpu_use_node *)(uintptr_t)free_node)->use = operation->uses[i];
     op->blocks += operation->uses[i].block_count;
-    *link = node;
-    link = &nodes[node].next;
+    last = node;
+    node = free_node->next;
   }
-  *link = GPU_NONE;
+  if (last == GPU_NONE) return;
+  op->first_use = engine->free_use;
+  gpu_use_edit(engine, last)->next = GPU_NONE;
+  engine->free_use = node;
+  engine->free_use_count -= operation->use_count;
 }
 
 static void bind_event(struct gpu_engine *engine, uint32_t index) {
-  struct gpu_op *op = &gpu_ops(engine)[index];
+  struct gpu_op *op = gpu_op_edit(engine, index);
   if (op->event == GPU_NO_EVENT) return;
-  struct gpu_event *event = &gpu_events(engine)[op->event];
+  struct gpu_event *event = gpu_event_edit(engine, op->event);
   event->pending++;
   if (op->kind == GPU_EVENT_RECORD) {
     event->version++;
@@ -113,17 +119,20 @@ int gpu_enqueue(struct gpu_engine *engine, uint32_t stream_number,
   *out = (struct gpu_submitted){0};
   if (!arguments_valid(engine, stream_number, operation)) return GPU_INVALID;
   if (operation->use_count > engine->capacity.uses) return GPU_FULL;
-  struct gpu_stream *stream = &gpu_streams(engine)[stream_number];
-  if (stream->pending >= GPU_STREAM_QUEUE) {
-    out->retry_ns = gpu_op_earliest(engine, stream->head);
+  const struct gpu_stream *old = &gpu_streams(engine)[stream_number];
+  if (old->pending >= GPU_STREAM_QUEUE) {
+    out->retry_ns = gpu_op_earliest(engine, old->head);
     return GPU_WAIT;
   }
-  if (engine->free_op_count == 0 || operation->use_count > engine->free_use_count) {
+  bool notes_full = operation->cookie != 0 && gpu_notes_full(engine, old->owner);
+  if (engine->free_op_count == 0 || operation->use_count > engine->free_use_count ||
+      notes_full) {
     out->retry_ns = gpu_next_event_ns(engine);
     return GPU_WAIT;
   }
   uint32_t index = engine->free_op;
-  struct gpu_op *op = &gpu_ops(engine)[index];
+  struct gpu_stream *stream = gpu_stream_edit(engine, stream_number);
+  struct gpu_op *op = gpu_op_edit(engine, index);
   engine->free_op = op->next;
   engine->free_op_count--;
   bool names_event =
@@ -145,13 +154,15 @@ int gpu_enqueue(struct gpu_engine *engine, uint32_t stream_number,
   };
   take_uses(engine, op, operation);
   bind_event(engine, index);
+  if (gpu_shared(engine) && op->cookie != 0)
+    gpu_owner_edit(engine, stream->owner)->outstanding++;
   stream->submitted_ns += op->bound_ns;
   op->ahead_ns = stream->submitted_ns;
   if (stream->head == GPU_NONE) {
     stream->head = index;
     activate(engine, stream_number);
   } else {
-    gpu_ops(engine)[stream->tail].next = index;
+    gpu_op_edit(engine, stream->tail)->next = index;
   }
   stream->tail = index;
   stream->pending++;
@@ -160,17 +171,18 @@ int gpu_enqueue(struct gpu_engine *engine, uint32_t stream_number,
 }
 
 void gpu_dequeue(struct gpu_engine *engine, uint32_t index) {
-  struct gpu_op *op = &gpu_ops(engine)[index];
-  struct gpu_stream *stream = &gpu_streams(engine)[op->stream];
-  struct gpu_use_node *nodes = gpu_uses(engine);
-  while (op->first_use != GPU_NONE) {
-    uint32_t node = op->first_use;
-    op->first_use = nodes[node].next;
-    nodes[node].next = engine->free_use;
-    engine->free_use = node;
+  struct gpu_op *op = gpu_op_edit(engine, index);
+  struct gpu_stream *stream = gpu_stream_edit(engine, op->stream);
+  if (op->first_use != GPU_NONE) {
+    const struct gpu_use_node *nodes = gpu_uses(engine);
+    uint32_t last = op->first_use;
     engine->free_use_count++;
+    for (; nodes[last].next != GPU_NONE; last = nodes[last].next) engine->free_use_count++;
+    gpu_use_edit(engine, last)->next = engine->free_use;
+    engine->free_use = op->first_use;
+    op->first_use = GPU_NONE;
   }
-  if (op->event != GPU_NO_EVENT) gpu_events(engine)[op->event].pending--;
+  if (op->event != GPU_NO_EVENT) gpu_event_edit(engine, op->event)->pending--;
   stream->finished_ns += op->bound_ns;
   stream->head = op->next;
   stream->pending--;

@@ -7,7 +7,7 @@
  */
 #include "gpu_engine_state.h"
 
-static uint32_t server_of(uint32_t kind) {
+uint32_t gpu_server_of(uint32_t kind) {
   switch (kind) {
   case GPU_KERNEL:
     return GPU_SERVER_COMPUTE;
@@ -30,15 +30,17 @@ static uint32_t server_of(uint32_t kind) {
 static bool may_start(const struct gpu_engine *engine, const struct gpu_op *op) {
   const struct gpu_stream *streams = gpu_streams(engine);
   const struct gpu_op *ops = gpu_ops(engine);
-  if (op->stream == 0) {
+  uint32_t owner = streams[op->stream].owner;
+  const struct gpu_stream *legacy = &streams[owner];
+  if (op->stream == owner) {
     for (uint32_t i = 0; i < engine->active_count; i++) {
       const struct gpu_stream *other = &streams[gpu_active(engine)[i]];
-      if (other != streams && other->flags != GPU_STREAM_NONBLOCKING &&
-          ops[other->head].seq < op->seq)
+      if (other != legacy && other->owner == owner &&
+          other->flags != GPU_STREAM_NONBLOCKING && ops[other->head].seq < op->seq)
         return false;
     }
   } else if (streams[op->stream].flags != GPU_STREAM_NONBLOCKING &&
-             streams[0].head != GPU_NONE && ops[streams[0].head].seq < op->seq) {
+             legacy->head != GPU_NONE && ops[legacy->head].seq < op->seq) {
     return false;
   }
   if (op->kind != GPU_EVENT_WAIT) return true;
@@ -49,7 +51,7 @@ uint64_t gpu_head_time(const struct gpu_engine *engine, uint32_t stream) {
   const struct gpu_op *op = &gpu_ops(engine)[gpu_streams(engine)[stream].head];
   if (op->phase == GPU_PHASE_OPEN) return GPU_NEVER;
   if (op->phase != GPU_PHASE_QUEUED) return op->next_ns;
-  uint32_t server = server_of(op->kind);
+  uint32_t server = gpu_server_of(op->kind);
   if (server != GPU_NONE && engine->running[server] != GPU_NONE) return GPU_NEVER;
   if (!may_start(engine, op)) return GPU_NEVER;
   uint64_t ready_ns = op->submit_ns;
@@ -57,20 +59,28 @@ uint64_t gpu_head_time(const struct gpu_engine *engine, uint32_t stream) {
   return uvm_max(ready_ns, engine->uvm.now_ns);
 }
 
+static void release_server(struct gpu_engine *engine, const struct gpu_op *op,
+                           uint32_t server) {
+  engine->running[server] = GPU_NONE;
+  gpu_turn_ended(engine, gpu_streams(engine)[op->stream].owner, server,
+                 engine->uvm.now_ns - op->start_ns);
+}
+
 static void finish(struct gpu_engine *engine, const struct gpu_hooks *hooks,
                    struct gpu_op *op) {
   uint32_t index = (uint32_t)(op - gpu_ops(engine));
-  uint32_t server = server_of(op->kind);
+  uint32_t server = gpu_server_of(op->kind);
+  uint32_t owner = gpu_streams(engine)[op->stream].owner;
   if (server != GPU_NONE && engine->running[server] == index)
-    engine->running[server] = GPU_NONE;
+    release_server(engine, op, server);
   uint64_t ticket = gpu_ticket(engine, index), cookie = op->cookie, start_ns = op->start_ns;
   gpu_dequeue(engine, index);
-  if (hooks && hooks->finish)
+  if (hooks && hooks->finish && owner == engine->uvm.actor)
     hooks->finish(hooks->context, cookie, ticket, start_ns, engine->uvm.now_ns);
 }
 
-static struct gpu_use_node *cursor_node(const struct gpu_engine *engine,
-                                        const struct gpu_op *op) {
+static const struct gpu_use_node *cursor_node(const struct gpu_engine *engine,
+                                              const struct gpu_op *op) {
   return op->cursor_use == GPU_NONE ? NULL : &gpu_uses(engine)[op->cursor_use];
 }
 
@@ -90,7 +100,7 @@ static void begin_step(const struct gpu_engine *engine, struct gpu_op *op) {
 /* Looks at one block: true when it is there or on its way, else `miss` is filled. */
 static bool look(struct uvm *uvm, struct gpu_op *op, const struct gpu_use *use,
                  uint32_t block, struct uvm_miss *miss) {
-  struct uvm_block *b = &uvm_blocks(uvm)[block];
+  const struct uvm_block *b = &uvm_blocks(uvm)[block];
   if (!(b->flags & UVM_LIVE)) {
     uvm_error(uvm, GPU_ERROR_USE_OF_FREED, block);
     return true;
@@ -102,7 +112,7 @@ static bool look(struct uvm *uvm, struct gpu_op *op, const struct gpu_use *use,
   }
   if (b->ready_ns > op->arrival_ns) op->arrival_ns = b->ready_ns;
   if (b->discard == GPU_DISCARD_UNMAP && use->access != GPU_READ) {
-    b->discard = 0; /* the write lands and clears the state */
+    uvm_edit(uvm, block)->discard = 0; /* the write lands and clears the state */
     uvm_list_refresh(uvm, block);
   }
   return true;
@@ -114,6 +124,12 @@ static bool in_batch(const struct uvm_miss *misses, uint32_t count, uint32_t blo
   return false;
 }
 
+/* In the middle of an operation: what it has got to is written in it. */
+static void checkpoint(struct gpu_engine *engine, const struct gpu_op *op) {
+  uvm_checkpoint(&engine->uvm);
+  (void)gpu_op_edit(engine, (uint32_t)(op - gpu_ops(engine)));
+}
+
 /* Goes on through the step's blocks until a batch of faults is full or all have
  * been looked at; returns the number of misses. */
 static uint32_t collect(struct gpu_engine *engine, struct gpu_op *op,
@@ -123,11 +139,12 @@ static uint32_t collect(struct gpu_engine *engine, struct gpu_op *op,
   uint32_t most_blocks = op->kind == GPU_KERNEL ? UVM_BATCH_FAULTS : 1;
   uint32_t pool = uvm->capacity_blocks - uvm->plain_blocks;
   if (pool > 0 && pool < most_blocks) most_blocks = pool;
-  for (struct gpu_use_node *node; (node = cursor_node(engine, op)) != NULL;) {
+  for (const struct gpu_use_node *node; (node = cursor_node(engine, op)) != NULL;) {
     const struct gpu_use *use = &node->use;
     uint32_t end = part_begin(use, op, op->step + 1);
     for (; op->cursor_block < end; op->cursor_block++) {
       uint32_t block = use->first_block + op->cursor_block;
+      if (uvm_journal_filling(uvm)) checkpoint(engine, op);
       if (look(uvm, op, use, block, &misses[count])) continue;
       if (in_batch(misses, count, block)) return count; /* two uses share it: next batch */
       uint32_t missing = misses[count].pages & ~uvm_blocks(uvm)[block].gpu_pages;
@@ -214,14 +231,14 @@ static void start_sweep(struct gpu_engine *engine, const struct gpu_hooks *hooks
 static void run_slice(struct gpu_engine *engine, const struct gpu_hooks *hooks,
                       struct gpu_op *op) {
   struct uvm *uvm = &engine->uvm;
-  struct gpu_use_node *node = cursor_node(engine, op);
+  const struct gpu_use_node *node = cursor_node(engine, op);
   while (node && op->cursor_block >= node->use.block_count) {
     op->cursor_use = node->next;
     op->cursor_block = 0;
     node = cursor_node(engine, op);
   }
   if (!node) {
-    engine->running[GPU_SERVER_WORKER] = GPU_NONE; /* its copies may go on */
+    release_server(engine, op, GPU_SERVER_WORKER); /* its copies may go on */
     op->phase = GPU_PHASE_END;
     op->next_ns = uvm_max(uvm->now_ns, op->complete_ns);
     return;
@@ -249,15 +266,18 @@ static void discard_uses(struct gpu_engine *engine, const struct gpu_op *op) {
     if (!gpu_blocks_live(engine, use->first_block, use->block_count,
                          GPU_ERROR_COMMAND_ON_FREED))
       continue;
-    for (uint32_t i = 0; i < use->block_count; i++)
+    for (uint32_t i = 0; i < use->block_count; i++) {
       uvm_discard(&engine->uvm, use->first_block + i, op->discard_kind);
+      if (uvm_journal_filling(&engine->uvm)) checkpoint(engine, op);
+    }
   }
 }
 
 static void record_event(struct gpu_engine *engine, const struct gpu_op *op) {
   if (op->event == GPU_NO_EVENT) return;
-  struct gpu_event *event = &gpu_events(engine)[op->event];
-  if (op->event_version <= event->completed_version) return; /* a later record was first */
+  if (op->event_version <= gpu_events(engine)[op->event].completed_version)
+    return; /* a later record was first */
+  struct gpu_event *event = gpu_event_edit(engine, op->event);
   event->completed_version = op->event_version;
   event->time_ns = engine->uvm.now_ns;
 }
@@ -265,11 +285,13 @@ static void record_event(struct gpu_engine *engine, const struct gpu_op *op) {
 static void start(struct gpu_engine *engine, const struct gpu_hooks *hooks,
                   struct gpu_op *op) {
   uint32_t index = (uint32_t)(op - gpu_ops(engine));
-  uint32_t server = server_of(op->kind);
-  if (server != GPU_NONE) engine->running[server] = index;
+  uint32_t server = gpu_server_of(op->kind);
+  if (server != GPU_NONE) {
+    engine->running[server] = index;
+    gpu_turn_began(engine, gpu_streams(engine)[op->stream].owner, server);
+  }
   op->start_ns = op->next_ns = engine->uvm.now_ns;
-  if (hooks && hooks->start)
-    hooks->start(hooks->context, op->cookie, gpu_ticket(engine, index), op->start_ns);
+  gpu_tell_start(engine, hooks, op, gpu_ticket(engine, index));
   switch (op->kind) {
   case GPU_PREFETCH_IN:
   case GPU_PREFETCH_OUT:
@@ -296,7 +318,8 @@ static void start(struct gpu_engine *engine, const struct gpu_hooks *hooks,
 
 void gpu_head_run(struct gpu_engine *engine, const struct gpu_hooks *hooks,
                   uint32_t stream) {
-  struct gpu_op *op = &gpu_ops(engine)[gpu_streams(engine)[stream].head];
+  struct gpu_op *op = gpu_op_edit(engine, gpu_streams(engine)[stream].head);
+  gpu_account(engine, gpu_streams(engine)[stream].owner);
   switch (op->phase) {
   case GPU_PHASE_QUEUED:
     start(engine, hooks, op);

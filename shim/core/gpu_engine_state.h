@@ -68,6 +68,7 @@ struct gpu_use_node {
 struct gpu_stream {
   uint32_t state;
   uint32_t flags;
+  uint32_t owner;
   uint32_t head;
   uint32_t tail;
   uint32_t pending;
@@ -85,7 +86,30 @@ struct gpu_event {
   uint64_t time_ns;
   uint64_t ticket;   /* of the latest record */
   uint32_t recorded; /* since it was created */
-  uint32_t reserved;
+  uint32_t owner;
+};
+
+/* Those who share the GPU; behind them one that stands for all who have left. */
+struct gpu_owner {
+  uint32_t present;
+  uint32_t outstanding; /* operations with a cookie that have not started */
+  uint32_t notes_head;  /* counts on; the place is that modulo the capacity */
+  uint32_t notes_tail;
+  uint64_t lost_notes;
+  uint64_t plain_bytes;
+  uint64_t served_ns[GPU_SERVERS]; /* see gpu_turn() */
+  struct gpu_counters counters;    /* up to the last change of account */
+};
+
+#define GPU_NOTE_START 1
+#define GPU_NOTE_DROP 2
+
+struct gpu_note {
+  uint64_t cookie;
+  uint64_t ticket;
+  uint64_t time_ns;
+  uint32_t kind;
+  uint32_t block;
 };
 
 struct gpu_engine {
@@ -98,25 +122,51 @@ struct gpu_engine {
   uint64_t events_offset;
   uint64_t ops_offset;
   uint64_t uses_offset;
+  uint64_t owners_offset;
+  uint64_t notes_offset;
   uint32_t running[GPU_SERVERS];
   uint32_t free_op;
   uint32_t free_op_count;
   uint32_t free_use;
   uint32_t free_use_count;
   uint32_t event_hint; /* where the search for a free event starts */
-  struct uvm uvm;
+  /* of a shared GPU */
+  uint32_t account; /* the owner whose counters the model's are at present */
+  uint64_t turn_ns[GPU_SERVERS];
+  uint64_t h2d_accounted_ns; /* of the links' busy time */
+  uint64_t d2h_accounted_ns;
+  struct uvm uvm; /* last: uvm_journal.c */
 };
 
-#define GPU_TABLE(type, name, member)                                                      \
-  static inline type *name(const struct gpu_engine *engine) {                              \
-    return (type *)((uintptr_t)engine + (uintptr_t)engine->member);                        \
+/* Tables are const; an entry that is to be changed comes from its _edit(), which has the
+ * journal keep it. */
+#define GPU_TABLE(type, name, member, edit)                                                \
+  static inline const type *name(const struct gpu_engine *engine) {                        \
+    return (const type *)((uintptr_t)engine + (uintptr_t)engine->member);                  \
+  }                                                                                        \
+  static inline type *edit(struct gpu_engine *engine, uint32_t index) {                    \
+    type *entry = (type *)((uintptr_t)engine + (uintptr_t)engine->member) + index;         \
+    if (engine->uvm.journal_offset != 0)                                                   \
+      uvm_journal_save(&engine->uvm, entry, sizeof *entry);                                \
+    return entry;                                                                          \
   }
-GPU_TABLE(struct gpu_stream, gpu_streams, streams_offset)
-GPU_TABLE(uint32_t, gpu_active, active_offset)
-GPU_TABLE(struct gpu_event, gpu_events, events_offset)
-GPU_TABLE(struct gpu_op, gpu_ops, ops_offset)
-GPU_TABLE(struct gpu_use_node, gpu_uses, uses_offset)
+GPU_TABLE(struct gpu_stream, gpu_streams, streams_offset, gpu_stream_edit)
+GPU_TABLE(uint32_t, gpu_active, active_offset, gpu_active_edit)
+GPU_TABLE(struct gpu_event, gpu_events, events_offset, gpu_event_edit)
+GPU_TABLE(struct gpu_op, gpu_ops, ops_offset, gpu_op_edit)
+GPU_TABLE(struct gpu_use_node, gpu_uses, uses_offset, gpu_use_edit)
+GPU_TABLE(struct gpu_owner, gpu_owners, owners_offset, gpu_owner_edit)
+GPU_TABLE(struct gpu_note, gpu_notes, notes_offset, gpu_note_edit)
 #undef GPU_TABLE
+
+static inline bool gpu_shared(const struct gpu_engine *engine) {
+  return engine->capacity.owners != 0;
+}
+
+/* How many streams are legacy default streams: the first ones. */
+static inline uint32_t gpu_legacy_streams(const struct gpu_engine *engine) {
+  return gpu_shared(engine) ? engine->capacity.owners : 1;
+}
 
 static inline uint64_t gpu_ticket(const struct gpu_engine *engine, uint32_t op) {
   return (uint64_t)gpu_ops(engine)[op].generation << 32 | op;
@@ -135,7 +185,24 @@ bool gpu_stream_usable(const struct gpu_engine *engine, uint32_t stream);
 /* No operation that a new one in this stream would wait for by stream order. */
 bool gpu_stream_clear(const struct gpu_engine *engine, uint32_t stream);
 
+/* gpu_engine_owners.c: nothing happens in there on a GPU that is not shared */
+/* The model's counters are this owner's from now on. */
+void gpu_account(struct gpu_engine *engine, uint32_t owner);
+/* An operation begins: its owner is told, by a hook or a note. */
+void gpu_tell_start(struct gpu_engine *engine, const struct gpu_hooks *hooks,
+                    const struct gpu_op *op, uint64_t ticket);
+/* Of the streams whose heads wait for the engine that `stream`'s waits for, the one whose
+ * turn it is: fair by start times, as in start-time fair queueing (Goyal and others 1996).
+ */
+uint32_t gpu_turn(const struct gpu_engine *engine, uint32_t stream, uint64_t time_ns);
+void gpu_turn_began(struct gpu_engine *engine, uint32_t owner, uint32_t server);
+void gpu_turn_ended(struct gpu_engine *engine, uint32_t owner, uint32_t server,
+                    uint64_t taken_ns);
+/* No room for the note of one more operation with a cookie. */
+bool gpu_notes_full(const struct gpu_engine *engine, uint32_t owner);
+
 /* gpu_engine_run.c: executing */
+uint32_t gpu_server_of(uint32_t kind);
 /* When the head of the stream does something next, GPU_NEVER if it cannot. */
 uint64_t gpu_head_time(const struct gpu_engine *engine, uint32_t stream);
 /* Lets it do that; the engine's time is then. */

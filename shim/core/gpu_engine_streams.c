@@ -3,19 +3,21 @@
 
 int gpu_stream_create(struct gpu_engine *engine, uint32_t flags) {
   if (flags > GPU_STREAM_NONBLOCKING) return GPU_INVALID;
-  struct gpu_stream *streams = gpu_streams(engine);
-  for (uint32_t i = 1; i < engine->capacity.streams; i++) {
-    if (streams[i].state != GPU_STREAM_FREE) continue;
-    streams[i].state = GPU_STREAM_LIVE;
-    streams[i].flags = flags;
+  for (uint32_t i = gpu_legacy_streams(engine); i < engine->capacity.streams; i++) {
+    if (gpu_streams(engine)[i].state != GPU_STREAM_FREE) continue;
+    struct gpu_stream *stream = gpu_stream_edit(engine, i);
+    stream->state = GPU_STREAM_LIVE;
+    stream->flags = flags;
+    stream->owner = engine->uvm.actor;
     return (int)i;
   }
   return GPU_FULL;
 }
 
 int gpu_stream_destroy(struct gpu_engine *engine, uint32_t stream) {
-  if (stream == 0 || !gpu_stream_usable(engine, stream)) return GPU_INVALID;
-  struct gpu_stream *s = &gpu_streams(engine)[stream];
+  if (stream < gpu_legacy_streams(engine) || !gpu_stream_usable(engine, stream))
+    return GPU_INVALID;
+  struct gpu_stream *s = gpu_stream_edit(engine, stream);
   s->state = s->head == GPU_NONE ? GPU_STREAM_FREE : GPU_STREAM_DYING;
   return GPU_OK;
 }
@@ -33,33 +35,40 @@ int gpu_stream_query(struct gpu_engine *engine, uint64_t now_ns,
   if (!gpu_stream_usable(engine, stream)) return GPU_INVALID;
   *earliest_ns = stream_earliest(engine, stream);
   const struct gpu_stream *streams = gpu_streams(engine);
-  if (stream != 0) return streams[stream].head == GPU_NONE;
+  uint32_t owner = streams[stream].owner;
+  if (stream != owner) return streams[stream].head == GPU_NONE;
   /* The legacy stream stands for all blocking ones. */
   for (uint32_t i = 0; i < engine->active_count; i++) {
     uint32_t other = gpu_active(engine)[i];
-    if (streams[other].flags != GPU_STREAM_NONBLOCKING)
+    if (streams[other].owner == owner && streams[other].flags != GPU_STREAM_NONBLOCKING)
       *earliest_ns = uvm_max(*earliest_ns, stream_earliest(engine, other));
   }
-  return gpu_stream_clear(engine, 0);
+  return gpu_stream_clear(engine, stream);
 }
 
 int gpu_device_query(struct gpu_engine *engine, uint64_t now_ns,
                      const struct gpu_hooks *hooks, uint64_t *earliest_ns) {
   gpu_advance(engine, now_ns, hooks);
   *earliest_ns = engine->uvm.now_ns;
-  for (uint32_t i = 0; i < engine->active_count; i++)
-    *earliest_ns = uvm_max(*earliest_ns, stream_earliest(engine, gpu_active(engine)[i]));
-  return engine->active_count == 0;
+  bool busy = false;
+  for (uint32_t i = 0; i < engine->active_count; i++) {
+    uint32_t stream = gpu_active(engine)[i];
+    if (gpu_streams(engine)[stream].owner != engine->uvm.actor) continue;
+    *earliest_ns = uvm_max(*earliest_ns, stream_earliest(engine, stream));
+    busy = true;
+  }
+  return !busy;
 }
 
 int gpu_event_create(struct gpu_engine *engine) {
-  struct gpu_event *events = gpu_events(engine);
   for (uint32_t i = 0; i < engine->capacity.events; i++) {
     uint32_t at = (engine->event_hint + i) % engine->capacity.events;
-    if (events[at].live || events[at].pending > 0) continue;
-    events[at].live = 1;
-    events[at].recorded = 0;
-    events[at].time_ns = 0;
+    if (gpu_events(engine)[at].live || gpu_events(engine)[at].pending > 0) continue;
+    struct gpu_event *event = gpu_event_edit(engine, at);
+    event->live = 1;
+    event->recorded = 0;
+    event->time_ns = 0;
+    event->owner = engine->uvm.actor;
     engine->event_hint = at + 1;
     return (int)at;
   }
@@ -69,7 +78,7 @@ int gpu_event_create(struct gpu_engine *engine) {
 int gpu_event_destroy(struct gpu_engine *engine, uint32_t event) {
   if (event >= engine->capacity.events || !gpu_events(engine)[event].live)
     return GPU_INVALID;
-  gpu_events(engine)[event].live = 0;
+  gpu_event_edit(engine, event)->live = 0;
   return GPU_OK;
 }
 
@@ -107,8 +116,10 @@ int gpu_complete(struct gpu_engine *engine, uint64_t now_ns, const struct gpu_ho
   gpu_advance(engine, now_ns, hooks);
   uint32_t index = gpu_op_of(engine, ticket);
   if (index == GPU_NONE) return GPU_INVALID;
-  struct gpu_op *op = &gpu_ops(engine)[index];
-  if (op->kind != GPU_HOST || op->phase != GPU_PHASE_OPEN) return GPU_INVALID;
+  if (gpu_ops(engine)[index].kind != GPU_HOST ||
+      gpu_ops(engine)[index].phase != GPU_PHASE_OPEN)
+    return GPU_INVALID;
+  struct gpu_op *op = gpu_op_edit(engine, index);
   op->phase = GPU_PHASE_END;
   op->next_ns = engine->uvm.now_ns;
   gpu_advance(engine, now_ns, hooks);
@@ -146,11 +157,10 @@ static int open_prefetch(struct gpu_engine *engine, const struct gpu_hooks *hook
   call->ticket = submitted.ticket;
   call->retry_ns = submitted.retry_ns;
   if (status != GPU_OK) return status;
-  struct gpu_op *op = &gpu_ops(engine)[gpu_op_of(engine, call->ticket)];
+  struct gpu_op *op = gpu_op_edit(engine, gpu_op_of(engine, call->ticket));
   op->phase = GPU_PHASE_OPEN;
   op->start_ns = engine->uvm.now_ns;
-  if (hooks && hooks->start)
-    hooks->start(hooks->context, op->cookie, call->ticket, op->start_ns);
+  gpu_tell_start(engine, hooks, op, call->ticket);
   return GPU_OK;
 }
 
@@ -171,7 +181,7 @@ int gpu_prefetch_step(struct gpu_engine *engine, uint64_t now_ns,
   }
   uint32_t index = gpu_op_of(engine, call->ticket);
   if (index == GPU_NONE || call->blocks_done >= call->block_count) return GPU_INVALID;
-  struct gpu_op *op = &gpu_ops(engine)[index];
+  struct gpu_op *op = gpu_op_edit(engine, index);
   uint32_t first = call->first_block + call->blocks_done;
   uint32_t count = call->block_count - call->blocks_done;
   if (count > GPU_PREFETCH_SLICE_BLOCKS) count = GPU_PREFETCH_SLICE_BLOCKS;

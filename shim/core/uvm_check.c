@@ -26,7 +26,13 @@ static int check_block(const struct uvm_block *b) {
   return 0;
 }
 
-int uvm_check(const struct uvm *uvm) {
+/* The first block behind those of the owner that `block` belongs to. */
+static uint32_t owner_end(const struct uvm *uvm, uint32_t block) {
+  if (uvm->owner_blocks == 0) return uvm->block_count;
+  return (block / uvm->owner_blocks + 1) * uvm->owner_blocks;
+}
+
+int uvm_check(const struct uvm *uvm, const struct gpu_counters *c, uint32_t owners) {
   const struct uvm_block *blocks = uvm_blocks(uvm);
   uint64_t chunks = (uint64_t)uvm->free_blocks + uvm->plain_blocks;
   for (uint32_t list = GPU_LIST_UNUSED; list <= GPU_LIST_USED; list++) {
@@ -38,6 +44,10 @@ int uvm_check(const struct uvm *uvm) {
   uint32_t found[UVM_LISTS] = {0};
   uint64_t resident_bytes = 0;
   for (uint32_t i = 0; i < uvm->block_count; i++) {
+    if (uvm->owner_blocks != 0 && !(owners >> (i / uvm->owner_blocks) & 1)) {
+      i = owner_end(uvm, i) - 1;
+      continue;
+    }
     if (blocks[i].list >= UVM_LISTS) return 3;
     found[blocks[i].list]++;
     resident_bytes += uvm_pages_bytes(blocks[i].gpu_pages);
@@ -47,7 +57,6 @@ int uvm_check(const struct uvm *uvm) {
   for (uint32_t list = GPU_LIST_UNUSED; list <= GPU_LIST_USED; list++)
     if (found[list] != uvm->lists[list].count) return 8;
 
-  const struct gpu_counters *c = &uvm->counters;
   uint64_t came = c->h2d_demand_bytes + c->h2d_prefetch_bytes + c->populated_bytes;
   uint64_t went = c->d2h_evict_bytes + c->d2h_prefetch_bytes + c->d2h_cpu_bytes +
                   c->dropped_bytes + c->freed_bytes;

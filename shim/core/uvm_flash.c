@@ -8,17 +8,17 @@
 #include "uvm_model.h"
 
 static void forget(struct uvm *uvm, uint32_t block) {
-  struct uvm_block *blocks = uvm_blocks(uvm), *b = &blocks[block];
   struct uvm_host *host = &uvm->host;
-  if (!(b->flags & UVM_IN_HOST)) return;
+  if (!(uvm_blocks(uvm)[block].flags & UVM_IN_HOST)) return;
+  struct uvm_block *b = uvm_edit(uvm, block);
   if (b->host_previous == UVM_NO_BLOCK)
     host->oldest = b->host_next;
   else
-    blocks[b->host_previous].host_next = b->host_next;
+    uvm_edit(uvm, b->host_previous)->host_next = b->host_next;
   if (b->host_next == UVM_NO_BLOCK)
     host->newest = b->host_previous;
   else
-    blocks[b->host_next].host_previous = b->host_previous;
+    uvm_edit(uvm, b->host_next)->host_previous = b->host_previous;
   b->flags &= (uint8_t)~UVM_IN_HOST;
   host->held--;
 }
@@ -26,7 +26,7 @@ static void forget(struct uvm *uvm, uint32_t block) {
 void uvm_host_forget(struct uvm *uvm, uint32_t block) {
   if (uvm->host.room == 0) return;
   forget(uvm, block);
-  uvm_blocks(uvm)[block].flags &= (uint8_t)~UVM_ON_FLASH;
+  uvm_edit(uvm, block)->flags &= (uint8_t)~UVM_ON_FLASH;
 }
 
 static uint64_t transfer(uint64_t *free_ns, uint64_t earliest_ns, double gbps) {
@@ -38,7 +38,7 @@ static uint64_t transfer(uint64_t *free_ns, uint64_t earliest_ns, double gbps) {
 static uint64_t push_out_oldest(struct uvm *uvm) {
   struct uvm_host *host = &uvm->host;
   uint32_t oldest = host->oldest;
-  struct uvm_block *b = &uvm_blocks(uvm)[oldest];
+  struct uvm_block *b = uvm_edit(uvm, oldest);
   forget(uvm, oldest);
   b->flags |= UVM_ON_FLASH;
   b->left_ns = transfer(&host->write_free_ns, uvm_max(b->left_ns, uvm->now_ns),
@@ -49,8 +49,8 @@ static uint64_t push_out_oldest(struct uvm *uvm) {
 
 uint64_t uvm_host_take(struct uvm *uvm, uint32_t block, uint64_t earliest_ns) {
   struct uvm_host *host = &uvm->host;
-  struct uvm_block *blocks = uvm_blocks(uvm), *b = &blocks[block];
-  if (host->room == 0 || (b->flags & UVM_IN_HOST)) return earliest_ns;
+  if (host->room == 0 || (uvm_blocks(uvm)[block].flags & UVM_IN_HOST)) return earliest_ns;
+  struct uvm_block *b = uvm_edit(uvm, block);
   if (host->held == host->room) earliest_ns = uvm_max(earliest_ns, push_out_oldest(uvm));
   b->flags = (uint8_t)((b->flags & ~UVM_ON_FLASH) | UVM_IN_HOST);
   b->host_previous = host->newest;
@@ -58,7 +58,7 @@ uint64_t uvm_host_take(struct uvm *uvm, uint32_t block, uint64_t earliest_ns) {
   if (host->newest == UVM_NO_BLOCK)
     host->oldest = block;
   else
-    blocks[host->newest].host_next = block;
+    uvm_edit(uvm, host->newest)->host_next = block;
   host->newest = block;
   host->held++;
   return earliest_ns;
@@ -66,8 +66,8 @@ uint64_t uvm_host_take(struct uvm *uvm, uint32_t block, uint64_t earliest_ns) {
 
 uint64_t uvm_host_give(struct uvm *uvm, uint32_t block, uint64_t earliest_ns) {
   struct uvm_host *host = &uvm->host;
-  struct uvm_block *b = &uvm_blocks(uvm)[block];
   if (host->room == 0) return earliest_ns;
+  const struct uvm_block *b = &uvm_blocks(uvm)[block];
   if (b->flags & UVM_ON_FLASH) {
     earliest_ns = transfer(&host->read_free_ns, uvm_max(earliest_ns, b->left_ns),
                            host->flash_read_gbps);

@@ -14,8 +14,6 @@ void uvm_init(struct uvm *uvm, const struct uvm_profile *profile, uint64_t block
   uvm->handler_free_ns = now_ns;
   for (uint32_t list = 0; list < UVM_LISTS; list++)
     uvm->lists[list].head = uvm->lists[list].tail = UVM_NO_BLOCK;
-  for (uint32_t i = 0; i < block_count; i++)
-    uvm_blocks(uvm)[i].previous = uvm_blocks(uvm)[i].next = UVM_NO_BLOCK;
 }
 
 void uvm_error(struct uvm *uvm, uint32_t error, uint32_t block) {
@@ -24,27 +22,32 @@ void uvm_error(struct uvm *uvm, uint32_t error, uint32_t block) {
   uvm->counters.last_error_block = block;
 }
 
+/* Whose memory of the GPU it counts as: a block that waits to be taken is nobody's. */
+static void hold(struct uvm *uvm, uint32_t block, uint32_t list, uint32_t change) {
+  if (uvm->owner_blocks != 0 && list != GPU_LIST_UNUSED)
+    uvm->held[block / uvm->owner_blocks] += change;
+}
+
 void uvm_list_remove(struct uvm *uvm, uint32_t block) {
-  struct uvm_block *blocks = uvm_blocks(uvm);
-  struct uvm_block *b = &blocks[block];
-  if (b->list == GPU_LIST_NONE) return;
+  if (uvm_blocks(uvm)[block].list == GPU_LIST_NONE) return;
+  struct uvm_block *b = uvm_edit(uvm, block);
   struct uvm_list *list = &uvm->lists[b->list];
   if (b->previous == UVM_NO_BLOCK)
     list->head = b->next;
   else
-    blocks[b->previous].next = b->next;
+    uvm_edit(uvm, b->previous)->next = b->next;
   if (b->next == UVM_NO_BLOCK)
     list->tail = b->previous;
   else
-    blocks[b->next].previous = b->previous;
+    uvm_edit(uvm, b->next)->previous = b->previous;
   list->count--;
+  hold(uvm, block, b->list, (uint32_t)-1);
   b->previous = b->next = UVM_NO_BLOCK;
   b->list = GPU_LIST_NONE;
 }
 
 void uvm_list_push(struct uvm *uvm, uint32_t block, uint32_t list_number, bool front) {
-  struct uvm_block *blocks = uvm_blocks(uvm);
-  struct uvm_block *b = &blocks[block];
+  struct uvm_block *b = uvm_edit(uvm, block);
   struct uvm_list *list = &uvm->lists[list_number];
   b->list = (uint8_t)list_number;
   b->previous = front ? UVM_NO_BLOCK : list->tail;
@@ -52,12 +55,13 @@ void uvm_list_push(struct uvm *uvm, uint32_t block, uint32_t list_number, bool f
   if (b->previous == UVM_NO_BLOCK)
     list->head = block;
   else
-    blocks[b->previous].next = block;
+    uvm_edit(uvm, b->previous)->next = block;
   if (b->next == UVM_NO_BLOCK)
     list->tail = block;
   else
-    blocks[b->next].previous = block;
+    uvm_edit(uvm, b->next)->previous = block;
   list->count++;
+  hold(uvm, block, list_number, 1);
 }
 
 void uvm_list_refresh(struct uvm *uvm, uint32_t block) {
@@ -66,32 +70,35 @@ void uvm_list_refresh(struct uvm *uvm, uint32_t block) {
   uvm_list_push(uvm, block, list, false);
 }
 
-uint64_t uvm_host_allocate(struct uvm *uvm, struct uvm_block *block) {
-  if (block->flags & UVM_HOST_ALLOCATED) return 0;
-  block->flags |= UVM_HOST_ALLOCATED;
+uint64_t uvm_host_allocate(struct uvm *uvm, uint32_t block) {
+  if (uvm_blocks(uvm)[block].flags & UVM_HOST_ALLOCATED) return 0;
+  uvm_edit(uvm, block)->flags |= UVM_HOST_ALLOCATED;
   uvm->counters.host_alloc_blocks++;
   return uvm_ns(uvm->profile.host_alloc_us);
 }
 
 void uvm_drop(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t block) {
-  struct uvm_block *b = &uvm_blocks(uvm)[block];
+  struct uvm_block *b = uvm_edit(uvm, block);
   uvm->counters.dropped_bytes += uvm_pages_bytes(b->gpu_pages);
   uvm_host_forget(uvm, block);
   b->gpu_pages = 0;
   b->data_pages = 0;
   b->discard = 0;
   b->flags &= (uint8_t)~UVM_UNMAPPED;
-  if (hooks && hooks->drop) hooks->drop(hooks->context, block);
+  if (uvm->owner_blocks != 0 && block / uvm->owner_blocks != uvm->actor)
+    gpu_note_drop(uvm, block);
+  else if (hooks && hooks->drop)
+    hooks->drop(hooks->context, block);
 }
 
 /* No dirty tracking: all pages of the head of USED go to the host. */
 static void evict_used(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t block,
                        struct uvm_victim *out) {
-  struct uvm_block *b = &uvm_blocks(uvm)[block];
+  struct uvm_block *b = uvm_edit(uvm, block);
   out->pages = b->gpu_pages;
   if (hooks && hooks->leave) hooks->leave(hooks->context, block, out->pages);
   out->after_ns = b->ready_ns;
-  out->host_ns += uvm_host_allocate(uvm, b);
+  out->host_ns += uvm_host_allocate(uvm, block);
   b->gpu_pages = 0;
   uvm->counters.d2h_evict_bytes += uvm_pages_bytes(out->pages);
   uvm->counters.evictions_used++;
@@ -109,7 +116,7 @@ bool uvm_take_chunk(struct uvm *uvm, const struct gpu_hooks *hooks,
   while (list <= GPU_LIST_USED && uvm->lists[list].count == 0) list++;
   if (list > GPU_LIST_USED) return false;
   uint32_t block = uvm->lists[list].head;
-  struct uvm_block *b = &uvm_blocks(uvm)[block];
+  const struct uvm_block *b = &uvm_blocks(uvm)[block];
   out->block = block;
   out->host_ns = uvm_ns(uvm->profile.evict_us);
   uvm_list_remove(uvm, block);
@@ -133,13 +140,13 @@ uint64_t uvm_victim_leaves(struct uvm *uvm, const struct uvm_victim *victim,
   uint64_t left_ns = uvm_link_book(&uvm->d2h, &uvm->h2d, uvm->now_ns, earliest_ns,
                                    uvm_pages_bytes(victim->pages),
                                    uvm->profile.copy_d2h_gbps, uvm->profile.duplex_factor);
-  uvm_blocks(uvm)[victim->block].left_ns = left_ns;
+  uvm_edit(uvm, victim->block)->left_ns = left_ns;
   return left_ns;
 }
 
 void uvm_discard(struct uvm *uvm, uint32_t block, uint32_t kind) {
-  struct uvm_block *b = &uvm_blocks(uvm)[block];
-  if (b->data_pages == 0) return; /* nothing there to be thrown away */
+  if (uvm_blocks(uvm)[block].data_pages == 0) return; /* nothing there to be thrown away */
+  struct uvm_block *b = uvm_edit(uvm, block);
   b->discard = (uint8_t)kind;
   uvm->counters.discarded_blocks++;
   if (b->gpu_pages == 0) return;
@@ -148,7 +155,7 @@ void uvm_discard(struct uvm *uvm, uint32_t block, uint32_t kind) {
 }
 
 void uvm_free_block(struct uvm *uvm, uint32_t block, uint64_t *complete_ns) {
-  struct uvm_block *b = &uvm_blocks(uvm)[block];
+  struct uvm_block *b = uvm_edit(uvm, block);
   *complete_ns = uvm_max(*complete_ns, uvm_max(b->ready_ns, b->left_ns));
   if (b->list != GPU_LIST_NONE) {
     uvm_list_remove(uvm, block);
@@ -160,9 +167,10 @@ void uvm_free_block(struct uvm *uvm, uint32_t block, uint64_t *complete_ns) {
   b->previous = b->next = UVM_NO_BLOCK;
 }
 
-/* Empties `count` chunks for something that is not a block. */
+/* Empties `count` chunks for something that is not a block, and adds them to *blocks one
+ * by one, so that none is lost should the caller be killed. */
 static void take_chunks(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t count,
-                        struct gpu_cost *cost) {
+                        uint32_t *blocks, struct gpu_cost *cost) {
   cost->caller_free_ns = cost->complete_ns = uvm->now_ns;
   for (uint32_t i = 0; i < count; i++) {
     struct uvm_victim victim;
@@ -170,6 +178,8 @@ static void take_chunks(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t
     cost->caller_free_ns += victim.host_ns;
     cost->complete_ns =
         uvm_max(cost->complete_ns, uvm_victim_leaves(uvm, &victim, cost->caller_free_ns));
+    ++*blocks;
+    if (uvm_journal_filling(uvm)) uvm_checkpoint(uvm);
   }
   cost->complete_ns = uvm_max(cost->complete_ns, cost->caller_free_ns);
 }
@@ -183,9 +193,11 @@ int uvm_plain_reserve(struct uvm *uvm, const struct gpu_hooks *hooks, uint64_t l
   uint64_t capacity_bytes = (uint64_t)uvm->capacity_blocks * GPU_BLOCK_BYTES;
   if (length_bytes > capacity_bytes - uvm->plain_bytes) return GPU_NO_MEMORY;
   uint32_t plain_blocks = whole_blocks(uvm->plain_bytes + length_bytes);
-  take_chunks(uvm, hooks, plain_blocks - uvm->plain_blocks, cost);
+  /* More is held than needed after somebody was killed in here, until his part is freed. */
+  uint32_t missing =
+      plain_blocks > uvm->plain_blocks ? plain_blocks - uvm->plain_blocks : 0;
+  take_chunks(uvm, hooks, missing, &uvm->plain_blocks, cost);
   uvm->plain_bytes += length_bytes;
-  uvm->plain_blocks = plain_blocks;
   return GPU_OK;
 }
 
@@ -204,8 +216,9 @@ int uvm_resize(struct uvm *uvm, const struct gpu_hooks *hooks, uint64_t memory_b
   if (blocks == 0 || blocks > UINT32_MAX / 2) return GPU_INVALID;
   if (blocks < uvm->plain_blocks) return GPU_NO_MEMORY;
   cost->caller_free_ns = cost->complete_ns = uvm->now_ns;
+  uint32_t taken = 0;
   if (blocks < uvm->capacity_blocks)
-    take_chunks(uvm, hooks, uvm->capacity_blocks - (uint32_t)blocks, cost);
+    take_chunks(uvm, hooks, uvm->capacity_blocks - (uint32_t)blocks, &taken, cost);
   else
     uvm->free_blocks += (uint32_t)blocks - uvm->capacity_blocks;
   uvm->capacity_blocks = (uint32_t)blocks;

@@ -49,6 +49,7 @@
 #include <stdbool.h>
 
 #include "gpu_engine.h"
+#include "uvm_journal.h"
 #include "uvm_link.h"
 
 #define UVM_NO_BLOCK 0xffffffffu
@@ -96,7 +97,7 @@ struct uvm_host {
 };
 
 struct uvm {
-  struct uvm_profile profile;
+  struct uvm_profile profile; /* constant, and first: no journal keeps it */
   struct gpu_counters counters;
   struct uvm_link h2d;
   struct uvm_link d2h;
@@ -110,10 +111,23 @@ struct uvm {
   uint32_t free_blocks;
   struct uvm_host host;
   struct uvm_list lists[UVM_LISTS]; /* [GPU_LIST_NONE] stays empty */
+  /* of a shared GPU */
+  uint64_t journal_offset;       /* from this struct; 0: none */
+  uint32_t owner_blocks;         /* of each owner, one after the other; 0: not shared */
+  uint32_t actor;                /* the owner who calls */
+  uint32_t held[GPU_MAX_OWNERS]; /* blocks in USED and DISCARDED, by owner */
 };
 
-static inline struct uvm_block *uvm_blocks(const struct uvm *uvm) {
-  return (struct uvm_block *)((uintptr_t)uvm + (uintptr_t)uvm->blocks_offset);
+/* For looking. What is to be changed comes from uvm_edit(). */
+static inline const struct uvm_block *uvm_blocks(const struct uvm *uvm) {
+  return (const struct uvm_block *)((uintptr_t)uvm + (uintptr_t)uvm->blocks_offset);
+}
+
+static inline struct uvm_block *uvm_edit(struct uvm *uvm, uint32_t block) {
+  struct uvm_block *b =
+      (struct uvm_block *)((uintptr_t)uvm + (uintptr_t)uvm->blocks_offset) + block;
+  if (uvm->journal_offset != 0) uvm_journal_save(uvm, b, sizeof *b);
+  return b;
 }
 
 static inline uint64_t uvm_ns(double time_us) {
@@ -158,7 +172,7 @@ bool uvm_take_chunk(struct uvm *uvm, const struct gpu_hooks *hooks, struct uvm_v
 uint64_t uvm_victim_leaves(struct uvm *uvm, const struct uvm_victim *victim,
                            uint64_t earliest_ns);
 /* Host pages for the block, at its first time: work of the CPU, else 0. */
-uint64_t uvm_host_allocate(struct uvm *uvm, struct uvm_block *block);
+uint64_t uvm_host_allocate(struct uvm *uvm, uint32_t block);
 /* The contents are worthless and forgotten. The chunk stays where it is. */
 void uvm_drop(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t block);
 void uvm_discard(struct uvm *uvm, uint32_t block, uint32_t kind);
@@ -194,7 +208,11 @@ uint64_t uvm_host_give(struct uvm *uvm, uint32_t block, uint64_t earliest_ns);
 /* Contents are gone. */
 void uvm_host_forget(struct uvm *uvm, uint32_t block);
 
-/* uvm_check.c: 0, or the number of the broken invariant */
-int uvm_check(const struct uvm *uvm);
+/* gpu_engine_owners.c: tells the owner of the block, who is not the one who calls */
+void gpu_note_drop(struct uvm *uvm, uint32_t block);
+
+/* uvm_check.c: 0, or the number of the broken invariant. `counters` of all owners;
+ * `owners`: a bit for each whose blocks are looked at, the others have none. */
+int uvm_check(const struct uvm *uvm, const struct gpu_counters *counters, uint32_t owners);
 
 #endif

@@ -50,7 +50,7 @@ struct arrival {
 /* Decides and books in the lists; times come later, by arrive(). */
 static void plan_arrival(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t block,
                          uint32_t pages, struct arrival *out) {
-  struct uvm_block *b = &uvm_blocks(uvm)[block];
+  struct uvm_block *b = uvm_edit(uvm, block);
   *out = (struct arrival){.block = block, .victim.block = UVM_NO_BLOCK};
   if (b->discard != 0 && b->gpu_pages == 0) {
     /* Discarded on the host: worthless there, so nothing is copied. The state
@@ -101,9 +101,9 @@ static uint64_t arrive(struct uvm *uvm, const struct arrival *arrival, uint64_t 
 }
 
 static void written(struct uvm *uvm, uint32_t block) {
-  struct uvm_block *b = &uvm_blocks(uvm)[block];
+  const struct uvm_block *b = &uvm_blocks(uvm)[block];
   if (b->discard != GPU_DISCARD_UNMAP || b->gpu_pages == 0) return;
-  b->discard = 0;
+  uvm_edit(uvm, block)->discard = 0;
   uvm_list_refresh(uvm, block);
 }
 
@@ -116,7 +116,7 @@ uint64_t uvm_fault_batch(struct uvm *uvm, const struct gpu_hooks *hooks,
   uint32_t moved_pages = 0;
   for (uint32_t i = 0; i < count; i++) {
     const struct uvm_miss *miss = &misses[i];
-    struct uvm_block *b = &uvm_blocks(uvm)[miss->block];
+    const struct uvm_block *b = &uvm_blocks(uvm)[miss->block];
     uint32_t faulted = miss->pages & ~b->gpu_pages;
     uint32_t pages = faulted != 0 ? complete_groups(b->gpu_pages | faulted) : b->gpu_pages;
     plan_arrival(uvm, hooks, miss->block, pages, &arrivals[i]);
@@ -142,8 +142,9 @@ uint64_t uvm_fault_batch(struct uvm *uvm, const struct gpu_hooks *hooks,
     end_ns = uvm_max(end_ns, arrive(uvm, &arrivals[i], copies_ns, profile->demand_gbps));
   end_ns += uvm_ns(profile->fault_replay_us);
   for (uint32_t i = 0; i < count; i++) {
-    struct uvm_block *b = &uvm_blocks(uvm)[misses[i].block];
-    if (!arrivals[i].remote) b->ready_ns = uvm_max(b->ready_ns, end_ns);
+    if (arrivals[i].remote) continue;
+    struct uvm_block *b = uvm_edit(uvm, misses[i].block);
+    b->ready_ns = uvm_max(b->ready_ns, end_ns);
   }
   uvm->handler_free_ns = end_ns;
   uvm->counters.fault_batches++;
@@ -166,7 +167,7 @@ void uvm_prefetch_in(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t fi
   uint64_t host_ns = uvm->now_ns + (first_slice ? uvm_ns(profile->prefetch_call_us) : 0);
   uint64_t complete_ns = host_ns;
   for (uint32_t block = first; block < first + count; block++) {
-    struct uvm_block *b = &uvm_blocks(uvm)[block];
+    struct uvm_block *b = uvm_edit(uvm, block);
     struct arrival arrival;
     host_ns += uvm_ns(profile->prefetch_block_us);
     plan_arrival(uvm, hooks, block, UVM_ALL_PAGES, &arrival);
@@ -194,7 +195,7 @@ void uvm_prefetch_in(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t fi
  * Returns the end of the copy. */
 static uint64_t depart(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t block,
                        uint64_t earliest_ns, uint64_t *copied_bytes) {
-  struct uvm_block *b = &uvm_blocks(uvm)[block];
+  struct uvm_block *b = uvm_edit(uvm, block);
   uint64_t end_ns = earliest_ns;
   if (b->discard != 0) uvm_drop(uvm, hooks, block);
   if (b->gpu_pages != 0) {
@@ -224,8 +225,8 @@ void uvm_prefetch_out(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t f
   uint64_t copied_ns = host_ns, copied_bytes = 0;
   uint32_t newly_mapped = 0;
   for (uint32_t block = first; block < first + count; block++) {
-    struct uvm_block *b = &uvm_blocks(uvm)[block];
-    host_ns += uvm_ns(profile->prefetch_block_us) + uvm_host_allocate(uvm, b);
+    const struct uvm_block *b = &uvm_blocks(uvm)[block];
+    host_ns += uvm_ns(profile->prefetch_block_us) + uvm_host_allocate(uvm, block);
     if (!(b->flags & UVM_CPU_MAPPED) || b->gpu_pages != 0) newly_mapped++;
     copied_ns = uvm_max(copied_ns, depart(uvm, hooks, block, host_ns, &copied_bytes));
     uvm->counters.prefetch_out_blocks++;
@@ -244,10 +245,10 @@ void uvm_cpu_access(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t fir
   const struct uvm_profile *profile = &uvm->profile;
   uint64_t time_ns = uvm->now_ns;
   for (uint32_t block = first; block < first + count; block++) {
-    struct uvm_block *b = &uvm_blocks(uvm)[block];
+    const struct uvm_block *b = &uvm_blocks(uvm)[block];
     if ((b->flags & UVM_CPU_MAPPED) && b->gpu_pages == 0) continue;
     uint64_t copied_bytes = 0;
-    time_ns += uvm_ns(profile->fault_block_us) + uvm_host_allocate(uvm, b);
+    time_ns += uvm_ns(profile->fault_block_us) + uvm_host_allocate(uvm, block);
     time_ns = depart(uvm, hooks, block, time_ns, &copied_bytes);
     time_ns += uvm_ns(512 * profile->cpu_pte_us);
     uvm->counters.d2h_cpu_bytes += copied_bytes;

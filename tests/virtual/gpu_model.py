@@ -72,6 +72,7 @@ class Gpu:
         blocks: int,
         profile: str = "a100-pcie4",
         arena_blocks: int = 4096,
+        owners: int = 0,
     ) -> None:
         self.ffi, self.lib = library()
         self.profile = parse(profiles.load(profile).flatten())
@@ -83,6 +84,8 @@ class Gpu:
                 "events": 256,
                 "operations": 8192,
                 "uses": 65536,
+                "owners": owners,
+                "notes": 1024 if owners else 0,
             },
         )
         size = self.lib.gpu_engine_bytes(capacity)
