@@ -10,6 +10,7 @@ Standard library only: pump-run passes through here.
 from __future__ import annotations
 
 import hashlib
+import string
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -20,8 +21,15 @@ from pump.config.values import BadValueError, nearest, parse_size
 
 FOLDER = Path(__file__).parent
 MODES = ("timing", "compute")
-DRIVER_KEYS = {"mode": MODES, "copies": ("real", "modelled")}
-"""Settings of the virtual driver and not of the model, with their values, the default first."""
+DRIVER_KEYS: dict[str, tuple[str, ...]] = {
+    "mode": MODES,
+    "copies": ("real", "modelled"),
+    "shared": (),
+}
+"""Settings of the virtual driver and not of the model, with their values, the default first.
+`shared` takes the name of a card that several processes share; without it each has its own."""
+CARD_NAME_LETTERS = frozenset(string.ascii_letters + string.digits + "-_.")
+MAX_CARD_NAME = 48
 MAX_KERNELS = 128
 MAX_NAME_BYTES = 127
 
@@ -128,7 +136,9 @@ class Profile:
         changes = dict(settings or {})
         own = {key: changes.pop(key) for key in DRIVER_KEYS if key in changes}
         for key, value in own.items():
-            if value not in DRIVER_KEYS[key]:
+            if key == "shared":
+                _check_card_name(self.name, value)
+            elif value not in DRIVER_KEYS[key]:
                 raise ProfileError(
                     f"{self.name}: {key} is '{value}'; write {' or '.join(DRIVER_KEYS[key])}"
                 )
@@ -242,6 +252,14 @@ def _check_capability(source: str, text: str) -> None:
     major, dot, minor = text.partition(".")
     if not (dot and major.isdecimal() and minor.isdecimal() and len(minor) == 1):
         raise ProfileError(f"{source}: device.compute_capability is '{text}'; write e.g. \"8.0\"")
+
+
+def _check_card_name(source: str, text: str) -> None:
+    if not 1 <= len(text) <= MAX_CARD_NAME or text[0] == "." or set(text) - CARD_NAME_LETTERS:
+        raise ProfileError(
+            f"{source}: shared is '{text}'; write a name of up to 48 letters, digits, "
+            "'-', '_' and '.'"
+        )
 
 
 def _memory_bytes(source: str, text: str) -> int:

@@ -11,7 +11,8 @@
  *
  * One lock (`vd.lock`) guards everything except what is constant after cuInit and
  * what says otherwise. It is never held while the program's functions or a host
- * kernel run, nor while a thread sleeps.
+ * kernel run, nor while a thread sleeps. Of a card that several processes share (card.c),
+ * vd_lock() takes the card's own lock behind it.
  *
  * Handles are pointers to objects (object.c) that are recycled but never unmapped
  * and carry a magic number, so that a stale handle gives an error.
@@ -294,6 +295,8 @@ struct vd_driver {
   pthread_cond_t changed; /* CLOCK_MONOTONIC: an action ended, gpu_complete() */
   enum vd_mode mode;
   bool copies_modelled; /* long copies and memsets take their time, and move nothing */
+  bool shared;          /* the engine's state is a shared card's */
+  uint32_t first_block; /* of the managed arena, in the engine */
   uint32_t discard_kind;
   struct uvm_profile profile;
   char profile_hash[13]; /* as pump.profiles.Profile.hash() */
@@ -326,11 +329,43 @@ extern __thread struct vd_thread vd_thread;
 static inline struct vd_context *vd_current(void) {
   return vd_thread.depth ? vd_thread.stack[vd_thread.depth - 1] : NULL;
 }
+/* card.c: a card that several processes share */
+struct vd_card_figures {
+  const char *name;
+  uint32_t processes; /* there now */
+  uint64_t joined, died, peak_bytes;
+  int check; /* gpu_check() */
+  struct gpu_memory memory;
+  struct gpu_counters counters; /* of all processes, also those that have left */
+};
+bool vd_card_name_set(const char *name, size_t length); /* false: a bad name */
+bool vd_card_wanted(void);
+/* `capacity` of one process. Sets vd.engine, vd.shared and vd.first_block. */
+CUresult vd_card_join(const struct gpu_capacity *capacity);
+void vd_card_leave_locked(void); /* the process's lock must not be given back then */
+void vd_card_take(void);
+void vd_card_give(void);
+/* Frees what processes left behind that were killed; returns their number. */
+uint32_t vd_card_reclaim_locked(void);
+void vd_card_figures_locked(struct vd_card_figures *out);
+void vd_card_own_locked(struct gpu_owner_info *out);
+
 static inline void vd_lock(void) {
   pthread_mutex_lock(&vd.lock);
+  if (vd.shared) vd_card_take();
 }
 static inline void vd_unlock(void) {
+  if (vd.shared) vd_card_give();
   pthread_mutex_unlock(&vd.lock);
+}
+/* Waits without the locks; `until` NULL: without end. */
+static inline void vd_wait_locked(pthread_cond_t *bell, const struct timespec *until) {
+  if (vd.shared) vd_card_give();
+  if (until == NULL)
+    pthread_cond_wait(bell, &vd.lock);
+  else
+    pthread_cond_timedwait(bell, &vd.lock, until);
+  if (vd.shared) vd_card_take();
 }
 
 /* diagnose.c */
@@ -409,6 +444,8 @@ CUresult vd_memory_new(enum vd_memory_kind kind, uint64_t length_bytes,
                        struct vd_memory **out);
 CUresult vd_graph_memory_new(uint64_t length_bytes, struct vd_memory **out);
 uint64_t vd_memory_release(struct vd_memory *memory); /* without waiting */
+/* gpu_plain_reserve(); of a shared card, after the dead have been looked for if need be */
+int vd_plain_reserve_locked(uint64_t length_bytes, struct gpu_cost *cost);
 void vd_memory_drop_context_locked(const struct vd_context *context);
 uint32_t vd_memory_block(const struct vd_memory *memory, uint64_t address);
 
@@ -538,6 +575,7 @@ CUresult vd_module_global_locked(struct vd_module *module, const char *name, boo
 bool vd_context_alive(const struct vd_context *context);
 
 /* report.c */
+bool vd_lock_at_exit(void); /* false: somebody does not let go of it */
 void vd_report_write(void);
 
 #endif

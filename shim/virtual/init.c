@@ -40,6 +40,7 @@ __attribute__((destructor)) static void unloaded(void) {
   if (__atomic_load_n(&vd.state, __ATOMIC_ACQUIRE) != VD_READY) return;
   vd_report_write();
   __atomic_store_n(&vd.state, VD_EXITED, __ATOMIC_RELEASE);
+  if (vd.shared && vd_lock_at_exit()) vd_card_leave_locked();
 }
 
 static bool entry_is(const char *entry, size_t length, const char *expected) {
@@ -62,6 +63,29 @@ static int take_own_key(const char *entry, size_t length) {
              entry + 7);
     return -1;
   }
+  if (strncmp(entry, "shared=", 7) == 0) {
+    if (vd_card_name_set(entry + 7, length - 7)) return 1;
+    vd_error(
+        "profile: shared must be a name of up to 48 letters, digits, '-', '_' and '.', "
+        "not \"%.*s\"",
+        (int)length - 7, entry + 7);
+    return -1;
+  }
+  return 0;
+}
+
+/* Shared cards leave out what would have to be told across processes. */
+static int check_own_keys(void) {
+  const char *departures = getenv("PUMP_VIRTUAL_DEPARTURES");
+  if (vd.copies_modelled && vd.mode != VD_TIMING) {
+    vd_error("profile: copies=modelled leaves out data, which mode=compute needs");
+    return -1;
+  }
+  if (vd_card_wanted() && departures != NULL && *departures != 0) {
+    vd_error("profile: a shared card writes no PUMP_VIRTUAL_DEPARTURES; leave out one of "
+             "the two");
+    return -1;
+  }
   return 0;
 }
 
@@ -80,9 +104,7 @@ static int split_own_keys(const char *text, char *rest) {
     text += length + (text[length] == ';');
   }
   *end = 0;
-  if (!vd.copies_modelled || vd.mode == VD_TIMING) return 0;
-  vd_error("profile: copies=modelled leaves out data, which mode=compute needs");
-  return -1;
+  return check_own_keys();
 }
 
 static int read_profile(void) {

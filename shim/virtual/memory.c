@@ -14,12 +14,18 @@
 
 uint32_t vd_memory_block(const struct vd_memory *memory, uint64_t address) {
   (void)memory;
-  return (uint32_t)((address - vd.managed.base) / GPU_BLOCK_BYTES);
+  return vd.first_block + (uint32_t)((address - vd.managed.base) / GPU_BLOCK_BYTES);
 }
 
 static struct vd_range_set *set_of(enum vd_memory_kind kind) {
   if (kind == VD_MANAGED) return &vd.managed;
   return kind == VD_PLAIN ? &vd.plain : &vd.host;
+}
+
+int vd_plain_reserve_locked(uint64_t length_bytes, struct gpu_cost *cost) {
+  int result = gpu_plain_reserve(vd.engine, vd_now_ns(), &vd_hooks, length_bytes, cost);
+  if (result != GPU_NO_MEMORY || vd_card_reclaim_locked() == 0) return result;
+  return gpu_plain_reserve(vd.engine, vd_now_ns(), &vd_hooks, length_bytes, cost);
 }
 
 static CUresult reserve(struct vd_memory *memory, struct gpu_cost *cost) {
@@ -35,8 +41,7 @@ static CUresult reserve(struct vd_memory *memory, struct gpu_cost *cost) {
   if (memory->of_graph) {
     result = GPU_OK; /* addresses alone, until a launch */
   } else if (memory->kind == VD_PLAIN) {
-    result =
-        gpu_plain_reserve(vd.engine, vd_now_ns(), &vd_hooks, memory->reserved_bytes, cost);
+    result = vd_plain_reserve_locked(memory->reserved_bytes, cost);
   } else {
     result = gpu_range_create(vd.engine, vd_now_ns(), &vd_hooks,
                               vd_memory_block(memory, memory->base),
@@ -183,6 +188,7 @@ CUresult vd_cuMemFree_v2(CUdeviceptr address) {
 CUresult vd_cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) {
   struct gpu_memory memory;
   vd_lock();
+  vd_card_reclaim_locked();
   gpu_advance(vd.engine, vd_now_ns(), &vd_hooks);
   gpu_memory_get(vd.engine, &memory);
   vd_unlock();

@@ -93,17 +93,17 @@ static const struct {
     COUNTER(errors),
 };
 
-static void put_raw_counters(FILE *file, const struct gpu_counters *c) {
+static void put_raw_counters(FILE *file, const struct gpu_counters *c, const char *end) {
   fputs("  \"counters\": {", file);
   for (size_t i = 0; i < sizeof counters_by_name / sizeof *counters_by_name; i++) {
     uint64_t value;
     memcpy(&value, (const char *)c + counters_by_name[i].offset, sizeof value);
     put(file, counters_by_name[i].name, value, ", ");
   }
-  put(file, "last_error", c->last_error, "},\n");
+  put(file, "last_error", c->last_error, end);
 }
 
-static void put_totals(FILE *file, const struct gpu_counters *c) {
+static void put_totals(FILE *file, const struct gpu_counters *c, uint64_t peak_bytes) {
   fputs("  ", file);
   put(file, "operations", c->kernels + c->copies, ", ");
   put(file, "faults", c->fault_pages, ", ");
@@ -118,7 +118,7 @@ static void put_totals(FILE *file, const struct gpu_counters *c) {
       ",\n  ");
   put(file, "stall_ns", c->stall_fault_ns + c->stall_arrival_ns + c->copy_stall_ns, ", ");
   put(file, "compute_busy_ns", c->compute_busy_ns, ", ");
-  put(file, "peak_resident_bytes", vd_peak_resident_bytes(), ",\n");
+  put(file, "peak_resident_bytes", peak_bytes, ",\n");
 }
 
 static void put_graphs(FILE *file) {
@@ -150,10 +150,33 @@ static void put_checks(FILE *file, const struct gpu_counters *c) {
   put(file, "calls_failed_on_request", v->calls_failed_on_request, "\n");
 }
 
+/* The card's own figures, of all who share it; the others are this process's. */
+static void put_card(FILE *file) {
+  struct vd_card_figures card;
+  vd_card_figures_locked(&card);
+  fputs("  \"card\": {\"name\": ", file);
+  put_string(file, card.name);
+  fputs(", ", file);
+  put(file, "processes", card.processes, ", ");
+  put(file, "joined", card.joined, ", ");
+  put(file, "died", card.died, ",\n  ");
+  put(file, "check", (uint64_t)card.check, ", ");
+  put(file, "plain_bytes", card.memory.plain_bytes, ", ");
+  put(file, "resident_bytes", card.memory.resident_bytes, ", ");
+  put(file, "free_bytes", card.memory.free_bytes, ",\n");
+  put_totals(file, &card.counters, card.peak_bytes);
+  put_raw_counters(file, &card.counters, "}},\n");
+}
+
 static void write_report(FILE *file) {
   struct gpu_counters counters;
+  struct gpu_owner_info share;
   gpu_advance(vd.engine, vd_now_ns(), NULL); /* what has happened, no effects any more */
   gpu_counters_get(vd.engine, &counters);
+  if (vd.shared) {
+    vd_card_own_locked(&share);
+    counters = share.counters;
+  }
   vd_departures_end();
   fputs("{\n  \"virtual\": true, \"mode\": ", file);
   put_string(file, vd.mode == VD_COMPUTE ? "compute" : "timing");
@@ -165,11 +188,22 @@ static void write_report(FILE *file) {
   put(file, "memory_bytes", vd.profile.memory_bytes, ", ");
   put(file, "pid", (uint64_t)getpid(), ",\n");
   put_calls(file);
-  put_totals(file, &counters);
-  put_raw_counters(file, &counters);
+  put_totals(file, &counters, vd_peak_resident_bytes());
+  put_raw_counters(file, &counters, "},\n");
+  if (vd.shared) put_card(file);
   put_graphs(file);
   put_checks(file, &counters);
   fputs("}\n", file);
+}
+
+/* A thread that never lets go of the lock must not keep the process from ending. */
+bool vd_lock_at_exit(void) {
+  struct timespec patience;
+  clock_gettime(CLOCK_REALTIME, &patience);
+  patience.tv_sec += 1;
+  if (pthread_mutex_timedlock(&vd.lock, &patience) != 0) return false;
+  if (vd.shared) vd_card_take();
+  return true;
 }
 
 void vd_report_write(void) {
@@ -182,11 +216,7 @@ void vd_report_write(void) {
                                        name, (int)getpid(), mark + 2);
   if (length < 0 || (size_t)length >= sizeof path) return;
   snprintf(partial, sizeof partial, "%s.%d.part", path, (int)getpid());
-  /* A thread that never lets go of the lock must not keep the process from ending. */
-  struct timespec patience;
-  clock_gettime(CLOCK_REALTIME, &patience);
-  patience.tv_sec += 1;
-  if (pthread_mutex_timedlock(&vd.lock, &patience) != 0) {
+  if (!vd_lock_at_exit()) {
     vd_error("no report: the driver's lock is held");
     return;
   }
@@ -198,5 +228,5 @@ void vd_report_write(void) {
   } else {
     vd_error("PUMP_VIRTUAL_REPORT %s: %s", path, strerror(errno));
   }
-  pthread_mutex_unlock(&vd.lock);
+  vd_unlock();
 }

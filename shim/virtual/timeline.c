@@ -32,10 +32,18 @@
 #define DOZE_NS 100000
 #define PATIENCE_NS 1000000 /* between looks when no time is known */
 #define MANAGED_ARENA_BYTES (256ull << 30)
+#define SHARED_ARENA_BYTES                                                                 \
+  (32ull << 30)           /* of each process; its part of the state is real */
 #define MOST_ACTIONS 4096 /* started and not carried out: submitters wait */
 
 static const struct gpu_capacity capacity_limits = {
     .streams = GPU_MAX_STREAMS, .events = 65536, .operations = 65536, .uses = 262144};
+/* Of all processes that share a card together. */
+static const struct gpu_capacity shared_limits = {.streams = GPU_MAX_STREAMS,
+                                                  .events = 32768,
+                                                  .operations = 32768,
+                                                  .uses = 131072,
+                                                  .notes = 4096};
 
 static pthread_cond_t worker_bell;
 static bool worker_started, worker_idle;
@@ -79,8 +87,13 @@ void vd_pay_locked(uint64_t deadline_ns) {
 
 static void sample_locked(void) {
   struct gpu_memory memory;
+  struct gpu_owner_info share;
   gpu_memory_get(vd.engine, &memory);
   uint64_t bytes = memory.plain_bytes + memory.resident_bytes;
+  if (vd.shared) {
+    vd_card_own_locked(&share);
+    bytes = share.plain_bytes + share.resident_bytes;
+  }
   if (bytes > peak_resident_bytes) peak_resident_bytes = bytes;
 }
 
@@ -110,19 +123,23 @@ static void on_start(void *context, uint64_t cookie, uint64_t ticket, uint64_t t
   vd_action_emit(action);
 }
 
+static uint64_t address_of(uint32_t block) {
+  return vd.managed.base + (uint64_t)(block - vd.first_block) * GPU_BLOCK_BYTES;
+}
+
 /* The model dropped a discarded block: a program that still reads it must see that. */
 static void on_drop(void *context, uint32_t block) {
   (void)context;
   if (vd.mode != VD_COMPUTE) return;
   struct vd_action *action = vd_action_new(VD_ACTION_POISON);
   if (action == NULL) return;
-  action->address = vd.managed.base + (uint64_t)block * GPU_BLOCK_BYTES;
+  action->address = address_of(block);
   vd_action_emit(action);
 }
 
 static void on_leave(void *context, uint32_t block, uint32_t pages) {
   (void)context;
-  vd_departures_note(vd.managed.base + (uint64_t)block * GPU_BLOCK_BYTES, pages);
+  vd_departures_note(address_of(block), pages);
 }
 
 const struct gpu_hooks vd_hooks = {.start = on_start, .drop = on_drop, .leave = on_leave};
@@ -151,7 +168,7 @@ static void *work(void *unused) {
   for (;;) {
     while (!vd_actions_wanted() && !vd_actions_polling()) {
       worker_idle = true;
-      pthread_cond_wait(&worker_bell, &vd.lock);
+      vd_wait_locked(&worker_bell, NULL);
       worker_idle = false;
     }
     uint64_t now_ns = vd_now_ns();
@@ -165,7 +182,7 @@ static void *work(void *unused) {
     if (until_ns > now_ns + 1000 * PATIENCE_NS) until_ns = now_ns + 1000 * PATIENCE_NS;
     struct timespec time = timespec_of(until_ns);
     worker_until_ns = until_ns;
-    pthread_cond_timedwait(&worker_bell, &vd.lock, &time);
+    vd_wait_locked(&worker_bell, &time);
     worker_until_ns = 0;
   }
   return NULL;
@@ -200,11 +217,11 @@ static void pause_locked(uint64_t earliest_ns) {
   if (vd_actions_wanted()) ring_worker_locked();
   if (earliest_ns == GPU_NEVER || earliest_ns <= now_ns) {
     struct timespec time = timespec_of(now_ns + PATIENCE_NS);
-    pthread_cond_timedwait(&vd.changed, &vd.lock, &time);
+    vd_wait_locked(&vd.changed, &time);
   } else if (earliest_ns > now_ns + 2 * EARLY_NS) {
     struct timespec time = timespec_of(earliest_ns - EARLY_NS);
     unsigned long slack_ns = change_slack(1);
-    pthread_cond_timedwait(&vd.changed, &vd.lock, &time);
+    vd_wait_locked(&vd.changed, &time);
     (void)change_slack(slack_ns);
   } else {
     vd_unlock();
@@ -220,7 +237,7 @@ static void doze_locked(uint64_t until_ns) {
   if (until_ns < now_ns + DOZE_NS) until_ns = now_ns + DOZE_NS;
   if (until_ns > now_ns + PATIENCE_NS) until_ns = now_ns + PATIENCE_NS;
   struct timespec time = timespec_of(until_ns);
-  pthread_cond_timedwait(&vd.changed, &vd.lock, &time);
+  vd_wait_locked(&vd.changed, &time);
 }
 
 /* After the model said "ended": waits for the effects started until then. */
@@ -344,17 +361,19 @@ CUresult vd_timeline_start(void) {
   pthread_cond_init(&worker_bell, &attributes);
   pthread_condattr_destroy(&attributes);
 
-  uint64_t managed_bytes = MANAGED_ARENA_BYTES, memory_bytes = vd.profile.memory_bytes;
+  bool shared = vd_card_wanted();
+  uint64_t managed_bytes = shared ? SHARED_ARENA_BYTES : MANAGED_ARENA_BYTES;
+  uint64_t memory_bytes = vd.profile.memory_bytes;
   if (managed_bytes < 4 * memory_bytes) managed_bytes = 4 * memory_bytes;
   managed_bytes = (managed_bytes + GPU_BLOCK_BYTES - 1) & ~(GPU_BLOCK_BYTES - 1ull);
   uint64_t plain_bytes = 2 * memory_bytes + GPU_BLOCK_BYTES; /* twice: it fragments */
-  struct gpu_capacity capacity = capacity_limits;
+  struct gpu_capacity capacity = shared ? shared_limits : capacity_limits;
   capacity.blocks = (uint32_t)(managed_bytes / GPU_BLOCK_BYTES);
-  size_t state_bytes = gpu_engine_bytes(&capacity);
+  size_t state_bytes = shared ? 0 : gpu_engine_bytes(&capacity);
   vd.managed.base = (uint64_t)arena(managed_bytes);
   vd.plain.base = (uint64_t)arena(plain_bytes);
   void *state = state_bytes ? arena(state_bytes) : NULL;
-  if (vd.managed.base == 0 || vd.plain.base == 0 || state == NULL) {
+  if (vd.managed.base == 0 || vd.plain.base == 0 || (state == NULL && !shared)) {
     vd_error(
         "cannot reserve %.0f GiB of address space (overcommit switched off, or a limit "
         "of RLIMIT_AS?)",
@@ -363,6 +382,7 @@ CUresult vd_timeline_start(void) {
   }
   vd.managed.end = vd.managed.base + managed_bytes;
   vd.plain.end = vd.plain.base + plain_bytes;
+  if (shared) return vd_card_join(&capacity);
   vd.engine = gpu_engine_create(state, state_bytes, &capacity, &vd.profile, 0, vd_now_ns());
   if (vd.engine == NULL) {
     vd_error("profile \"%s\": the model of the GPU could not be built", vd.profile.name);

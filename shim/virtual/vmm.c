@@ -63,7 +63,7 @@ static CUresult create_locked(size_t bytes, const CUmemAllocationProp *propertie
   struct physical *physical = vd_object_new(VD_PHYSICAL);
   if (physical == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
   CUresult result = CUDA_SUCCESS;
-  if (gpu_plain_reserve(vd.engine, vd_now_ns(), &vd_hooks, bytes, &cost) != GPU_OK) {
+  if (vd_plain_reserve_locked(bytes, &cost) != GPU_OK) {
     vd_log("cuMemCreate: no room for %zu bytes", bytes);
     result = CUDA_ERROR_OUT_OF_MEMORY;
   } else if ((result = grow_file(bytes)) != CUDA_SUCCESS) {
