@@ -74,8 +74,16 @@ EXPORT void pump_learner_delete(struct pump_learner *l) {
 
 /* ---- keys ------------------------------------------------------------------------- */
 
+/* The entry of a signature, or the one of its set that was used longest ago. A signature
+ * that keeps coming is told only once: those of counters and seeds must not push it out. */
 static struct shape *shape_for(struct pump_learner *l, uint64_t signature) {
-  return &l->shapes[learner_mix(signature) & (SHAPES - 1)];
+  struct shape *set = &l->shapes[learner_mix(signature) & (SHAPES - SHAPE_WAYS)];
+  struct shape *oldest = set;
+  for (uint32_t i = 0; i < SHAPE_WAYS; i++) {
+    if (set[i].signature == signature) return &set[i];
+    if (set[i].used < oldest->used) oldest = &set[i];
+  }
+  return oldest;
 }
 
 EXPORT void pump_learner_shape(struct pump_learner *l, uint64_t signature,
@@ -84,13 +92,16 @@ EXPORT void pump_learner_shape(struct pump_learner *l, uint64_t signature,
   uint64_t key = learner_mix(function);
   for (uint32_t i = 0; i < 3; i++)
     key = learner_mix(key + ((uint64_t)grid[i] << 32 | block[i]));
-  *shape_for(l, signature) = (struct shape){signature, key};
+  *shape_for(l, signature) = (struct shape){signature, key, l->head + 1};
 }
 
 static uint64_t key_of(struct pump_learner *l, const struct pump_learner_operation *op) {
   if (op->signature != 0) {
-    const struct shape *shape = shape_for(l, op->signature);
-    if (shape->signature == op->signature) return shape->key;
+    struct shape *shape = shape_for(l, op->signature);
+    if (shape->signature == op->signature) {
+      shape->used = l->head + 1;
+      return shape->key;
+    }
     return learner_mix(op->signature);
   }
   uint64_t key = learner_mix(op->function + op->kind);

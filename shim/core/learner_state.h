@@ -27,7 +27,8 @@
 #define LIVES 32768u
 #define PLACES 16384u
 #define BIRTHS 65536u
-#define SHAPES 65536u
+#define SHAPES 32768u
+#define SHAPE_WAYS 8u
 #define KINDS 64u
 #define KEY_COUNTS 65536u
 
@@ -110,6 +111,7 @@ struct birth {
 
 struct shape {
   uint64_t signature, key;
+  uint64_t used; /* number of the operation after the newest that had it; 0: never told */
 };
 
 struct kind_of {

@@ -1,0 +1,172 @@
+"""What a learner of iterations is told, packed for C: from traffic, recordings, and made up.
+
+A step is an operation, what launches of a signature share (told before its first launch), an
+allocation, a free, or a loss. `marks`: at which step, and under which name, a part begins that
+is counted on its own: an iteration of the traffic, a tenth of a recording.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import subprocess
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import cffi
+import numpy as np
+from extents_cost import declarations
+from extents_traffic import Bytes, Gone, Launch, Range, open_lines, read_traffic
+from harness import MeasurementError, UnavailableError
+
+SOURCE = Path(__file__).with_name("learner_feeder.c")
+KERNEL, COPY = 1, 2
+STEP = np.dtype(
+    [
+        *((name, np.uint64) for name in ("function", "signature", "first_reach", "length_bytes")),
+        *((name, np.uint32) for name in ("what", "slot", "generation", "stream", "kind", "count")),
+        ("grid", np.uint32, 3),
+        ("block", np.uint32, 3),
+    ],
+    align=True,
+)
+REACH = np.dtype(
+    [
+        *((name, np.uint32) for name in ("slot", "generation")),
+        *((name, np.uint64) for name in ("offset_bytes", "length_bytes")),
+        *((name, np.uint32) for name in ("access", "missing")),
+    ]
+)
+OPERATION, SHAPE, ALLOC, FREE, LOST = range(5)
+Reach = tuple[int, int, int, int, int]
+"""slot, generation, offset_bytes, length_bytes, access"""
+
+
+def build(work: Path, library: Path, header: Path) -> tuple[Any, Any]:
+    """cffi's view of the feeder, compiled into `work` against the learner's library."""
+    compiler = os.environ.get("CC") or shutil.which("cc")
+    if not compiler:
+        raise UnavailableError("no C compiler; install gcc, or set CC")
+    work.mkdir(parents=True, exist_ok=True)
+    target = work / "liblearner_feeder.so"
+    command = [compiler, "-std=gnu11", "-O2", "-fPIC", "-shared", f"-I{header.parent}"]
+    command += [str(SOURCE), str(library), f"-Wl,-rpath,{library.parent}", "-o", str(target)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise MeasurementError(f"{SOURCE.name} does not compile: {done.stderr[-500:]}")
+    ffi = cffi.FFI()
+    ffi.cdef(declarations(header) + declarations(SOURCE))
+    if ffi.sizeof("struct feed_step") != STEP.itemsize:
+        raise MeasurementError("learner_steps.STEP is not struct feed_step any more")
+    return ffi, ffi.dlopen(str(target))
+
+
+@dataclass
+class Steps:
+    """Steps of one program."""
+
+    name: str
+    rows: list[tuple[Any, ...]] = field(default_factory=list)
+    reaches: list[tuple[int, ...]] = field(default_factory=list)
+    marks: list[tuple[int, str]] = field(default_factory=list)
+    shapes: set[int] = field(default_factory=set)
+
+    def operation(
+        self, signature: int, reaches: list[Reach], *, function: int = 0, stream: int = 0
+    ) -> None:
+        kind = KERNEL if signature else COPY
+        where = function, signature, len(self.reaches), 0
+        what = OPERATION, 0, 0, stream, kind, len(reaches)
+        self.rows.append((*where, *what, (0, 0, 0), (0, 0, 0)))
+        self.reaches += [(*reach, 0) for reach in reaches]
+
+    def shape(self, signature: int, function: int, grid: Any, block: Any) -> None:
+        if signature not in self.shapes:
+            self.shapes.add(signature)
+            self.rows.append((function, signature, 0, 0, SHAPE, 0, 0, 0, 0, 0, grid, block))
+
+    def range(self, what: int, slot: int, generation: int, length_bytes: int = 0) -> None:
+        self.rows.append(
+            (0, 0, 0, length_bytes, what, slot, generation, 0, 0, 0, (0, 0, 0), (0, 0, 0))
+        )
+
+    def mark(self, name: str) -> None:
+        self.marks.append((len(self.rows), name))
+
+    def tables(self) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+        return np.array(self.rows, STEP), np.array(self.reaches or [(0,) * 6], REACH)
+
+
+def traffic(path: Path) -> Steps:
+    """Recorded traffic of PyTorch (extents_traffic.py), marked by iteration."""
+    steps = Steps(path.name.partition(".")[0])
+    with open_lines(path) as lines:
+        events = read_traffic(lines)
+    generations: dict[int, int] = {}
+    iteration = -1
+    for event in events:
+        if isinstance(event, Range):
+            generations[event.slot] = event.generation
+            steps.range(ALLOC, event.slot, event.generation, event.length_bytes)
+        elif isinstance(event, Gone):
+            steps.range(FREE, event.slot, generations[event.slot])
+        elif isinstance(event, Bytes):
+            steps.operation(0, [(*event, 2)])
+        elif isinstance(event, Launch):
+            if event.iteration != iteration:
+                iteration = event.iteration
+                steps.mark(f"iteration {iteration}" if iteration >= 0 else "start")
+            steps.shape(event.signature, event.function, event.grid, (event.threads, 1, 1))
+            pointers: list[Reach] = [
+                (p.slot, p.generation, p.offset_bytes, 0, 0) for p in event.pointers
+            ]
+            steps.operation(event.signature, pointers, function=event.function)
+    return steps
+
+
+def recording(path: Path) -> Steps:
+    """A recording of `pump-run --record`, marked by tenths of its operations."""
+    from pump.trace import format as trace
+    from pump.trace import records as rec
+    from pump.trace.reader import Reader
+
+    steps = Steps(path.name.partition(".")[0])
+    live: set[tuple[int, int]] = set()
+    with path.open("rb") as file:
+        for record in Reader(file).records():
+            match record:
+                case rec.Operation() if record.kind in (trace.KERNEL, trace.COPY, trace.MEMSET):
+                    reaches: list[Reach] = [extent[:5] for extent in record.extents]
+                    steps.operation(
+                        record.signature, reaches, function=record.function, stream=record.stream
+                    )
+                case rec.Params():
+                    steps.shape(record.signature, record.function, record.grid, record.block)
+                case rec.RangeRow():
+                    key = record.slot, record.generation
+                    if record.kind == trace.FREE:
+                        live.discard(key)
+                        steps.range(FREE, *key)
+                    elif key not in live:
+                        live.add(key)
+                        steps.range(ALLOC, *key, record.length_bytes)
+                case rec.Lost():
+                    steps.range(LOST, 0, 0)
+    operations = [i for i, row in enumerate(steps.rows) if row[4] == OPERATION]
+    if not operations:
+        raise MeasurementError(f"{path} holds no operation")
+    steps.marks = [(operations[len(operations) * k // 10], f"tenth {k + 1}") for k in range(10)]
+    return steps
+
+
+def made_up(name: str, signatures: list[int], *, reaches: int = 8, streams: int = 1) -> Steps:
+    """A program of these launches; each reaches `reaches` places of the memory."""
+    steps = Steps(name, marks=[(0, "all")])
+    dice = random.Random(1)
+    places = [[(slot, 1, dice.randrange(1 << 20) << 9, 1 << 20, 0) for slot in range(reaches)]
+              for _ in range(1000)]  # fmt: skip
+    for i, signature in enumerate(signatures):
+        steps.operation(signature, list(places[signature % 1000]), stream=1 + i % streams)
+    return steps
