@@ -35,6 +35,7 @@ from numpy.typing import NDArray
 
 import pump
 from pump.trace import format as form
+from pump.trace import records as rec
 from pump.trace.writer import ROW_COLUMNS, USE_COLUMNS, Rows, TraceWriter
 from pump.wire.abi import ffi, lib
 from pump.wire.mapping import Batch, Ranges
@@ -53,6 +54,9 @@ FLUSH_S: Final = 1.0
 
 QUEUE_BYTES: Final = 128 << 20
 """Copied columns that may wait for the thread; beyond it events are lost, and counted."""
+
+SAMPLE_BYTES: Final = 512
+"""What a sample takes while it waits, about."""
 
 CLOSE_S: Final = 30.0
 """Longest wait for the thread at the end (a disk that hangs)."""
@@ -275,6 +279,16 @@ class Recorder:
             ),
             0,
         )
+
+    def sample(self, samples: list[rec.Sample]) -> None:
+        """What is believed of each device."""
+        self._hand_over()
+
+        def write(writer: TraceWriter) -> None:
+            for sample in samples:
+                writer.sample(sample)
+
+        self._put(write, len(samples) * SAMPLE_BYTES)
 
     def policy(self, name: str) -> None:
         """The worker decides by this policy from here on."""

@@ -59,6 +59,7 @@ DEVICE: Final = 33
 LOST: Final = 34
 RESYNC: Final = 35
 POLICY: Final = 36
+SAMPLE: Final = 37
 
 # Reasons of a LOST row.
 LOST_RING_FULL: Final = 1
@@ -182,6 +183,23 @@ FIELDS: Final[Mapping[str, Field]] = {
     "graph_seq": Field(0xC0, np.uint64, delta=True),
     "graph_executable": Field(0xC1, np.uint64),
     "graph_operations": Field(0xC2, np.uint64),
+    # SAMPLE; a device's figures, but for those of the whole client at the end
+    "sample_time_ns": Field(0xD0, np.uint64, delta=True),
+    "sample_device": Field(0xD1, np.uint8, limit=MAX_DEVICES),
+    "sample_allocated_bytes": Field(0xD2, np.uint64, delta=True),
+    "sample_resident_bytes": Field(0xD3, np.uint64, delta=True),
+    "sample_doubted_bytes": Field(0xD4, np.uint64, delta=True),
+    "sample_arriving_bytes": Field(0xD5, np.uint64, delta=True),
+    "sample_leaving_bytes": Field(0xD6, np.uint64, delta=True),
+    "sample_host_bytes": Field(0xD7, np.uint64, delta=True),
+    "sample_blocks_used": Field(0xD8, np.uint64, delta=True),
+    "sample_blocks_hit": Field(0xD9, np.uint64, delta=True),
+    "sample_blocks_late": Field(0xDA, np.uint64, delta=True),
+    "sample_blocks_unseen": Field(0xDB, np.uint64, delta=True),
+    "sample_blocks_no_room": Field(0xDC, np.uint64, delta=True),
+    "sample_moved_to_gpu_bytes": Field(0xDD, np.uint64, delta=True),
+    "sample_moved_to_host_bytes": Field(0xDE, np.uint64, delta=True),
+    "sample_window_depth": Field(0xDF, np.uint64, delta=True),
 }
 BY_NUMBER: Final = {field.number: name for name, field in FIELDS.items()}
 
@@ -199,6 +217,7 @@ ROWS_OF: Final[Mapping[str, tuple[int, ...]]] = {
     "resync": (RESYNC,),
     "policy": (POLICY,),
     "graph": (GRAPH,),
+    "sample": (SAMPLE,),
 }
 """Which rows a column has a value for, by the first word of its name."""
 

@@ -261,4 +261,5 @@ _MAKERS: Final[Mapping[str, Any]] = {
     "resync": lambda columns: map(rec.Resync._make, _lists(columns, "resync")),
     "policy": _policies,
     "graph": lambda columns: map(rec.Graph._make, _lists(columns, "graph")),
+    "sample": lambda columns: map(rec.Sample._make, _lists(columns, "sample")),
 }

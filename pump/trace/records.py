@@ -142,6 +142,44 @@ class Graph(NamedTuple):
     operations: int
 
 
+class Sample(NamedTuple):
+    """What the worker believed of a device at `time_ns`.
+
+    Bytes by place, as in pump.wire.control.DeviceState. blocks_*: block uses of executed
+    operations since the worker began. The last three are the whole client's: bytes that
+    executors asked of the driver since it began, and operations that had been issued and
+    had not executed.
+    """
+
+    time_ns: int
+    device: int
+    allocated_bytes: int
+    resident_bytes: int
+    doubted_bytes: int
+    arriving_bytes: int
+    leaving_bytes: int
+    host_bytes: int
+    blocks_used: int
+    blocks_hit: int
+    blocks_late: int
+    blocks_unseen: int
+    blocks_no_room: int
+    moved_to_gpu_bytes: int
+    moved_to_host_bytes: int
+    window_depth: int
+
+
 Record = (
-    Operation | RangeRow | Sync | Progress | Name | Params | Device | Lost | Resync | Policy | Graph
+    Operation
+    | RangeRow
+    | Sync
+    | Progress
+    | Name
+    | Params
+    | Device
+    | Lost
+    | Resync
+    | Policy
+    | Graph
+    | Sample
 )

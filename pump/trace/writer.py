@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pump.trace import format as form
+from pump.trace import records as rec
 from pump.trace.format import Column
 
 FLUSH_ROWS: Final = 16384
@@ -114,6 +115,13 @@ class TraceWriter:
         self._add("device_uuid", np.frombuffer(uuid, np.uint8))
         for name, value in facts.items():
             self._one(f"device_{name}", value)
+        self._count(1)
+
+    def sample(self, sample: rec.Sample) -> None:
+        """What the worker believes of a device."""
+        self._one("kind", form.SAMPLE)
+        for name, value in sample._asdict().items():
+            self._one(f"sample_{name}", value)
         self._count(1)
 
     def lost(self, time_ns: int, reason: int, count: int) -> None:
