@@ -5,8 +5,8 @@ The shim reads PUMP_SOCKET, PUMP_BUDGET, PUMP_LIMIT, what an administrator bound
 PUMP_KEEP_DEVICE, PUMP_GRANULARITY, PUMP_RECORD and PUMP_DISABLE; the virtual driver reads
 PUMP_VIRTUAL_PROFILE and PUMP_VIRTUAL_KERNELS. Whatever the user or an outer pump-run left of
 these is replaced: a pump-run inside another is a job of its own.
-PUMP_SUMMARY is the user's: a file for pump's counters, one JSON object when a process ends
-("%p" in its name: the process id).
+PUMP_NAME is for `pump jobs`. PUMP_SUMMARY is the user's: a file for pump's counters, one
+JSON object when a process ends ("%p" in its name: the process id).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ COMPUTING_STAND_IN = STAND_INS[1]
 OURS = (
     *("PUMP_SOCKET", "PUMP_BUDGET", "PUMP_LIMIT", "PUMP_LOG_LEVEL", "PUMP_LOG_FILE"),
     *("PUMP_KEEP_DEVICE", "PUMP_GRANULARITY", "PUMP_REPORT"),
-    *("PUMP_BUDGET_MOST", "PUMP_LIMIT_MOST"),
+    *("PUMP_BUDGET_MOST", "PUMP_LIMIT_MOST", "PUMP_NAME"),
     "PUMP_RECORD",
 )
 
@@ -69,6 +69,7 @@ def for_job(config: JobConfig, parts: Parts, environ: Mapping[str, str]) -> dict
         _set_or_drop(job, "PUMP_BUDGET_MOST", config.budget_most)
         _set_or_drop(job, "PUMP_LIMIT_MOST", config.limit_most)
         job["PUMP_REPORT"] = config.report
+        _set_or_drop(job, "PUMP_NAME", config.name)
         job["PUMP_KEEP_DEVICE"] = ",".join(config.keep_device)
         job["PUMP_GRANULARITY"] = config.granularity
         job.update(_frameworks(config, environ).settings)

@@ -20,7 +20,9 @@ PROGRAM = "pump"
 VERBS = {
     "config": "pump.cli.config",
     "doctor": "pump.cli.doctor",
+    "jobs": "pump.cli.jobs",
     "profiles": "pump.cli.profiles",
+    "report": "pump.cli.report",
     "simulate": "pump.cli.simulate",
     "trace": "pump.cli.trace",
 }

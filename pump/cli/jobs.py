@@ -1,0 +1,135 @@
+"""pump jobs: the user's running jobs, as their own pumpds tell of them.
+
+A job's socket lies in the user's runtime folder (pump/paths.py); its folder's name begins
+with the process id of the job's first process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from pump import paths
+from pump.cli.lines import BadInputError
+from pump.control import ClientState, Control, ControlError
+
+HELP = "list the running jobs of this user"
+
+FOLDER = re.compile(r"(\d+)-[0-9a-f]{8}")
+ENVIRONMENT_BYTES_MAX = 1 << 20
+
+
+class Job(NamedTuple):
+    """A job whose socket is there. name: as pump-run was told, else its command's."""
+
+    pid: int
+    socket: str
+    name: str
+    command: str
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="all figures, as one JSON object")
+
+
+def run(asked: argparse.Namespace) -> int:
+    from pump.report.words import size
+
+    told = [(job, *state_of(job)) for job in found()]
+    if asked.json:
+        print(json.dumps({"jobs": [as_json(*one) for one in told]}, indent=1))
+        return 0
+    if not told:
+        print("no jobs of this user run under pump")
+        return 0
+    print(f"{'PID':>8}  {'NAME':<20} {'CLIENTS':>7} {'POLICY':<8} {'RESIDENT':>10} {'BUDGET':>10}")
+    for job, clients, error in told:
+        if error:
+            print(f"{job.pid:>8}  {job.name[:20]:<20} {error}")
+            continue
+        devices = [device for client in clients for device in client.devices]
+        policy = ", ".join(sorted({client.policy for client in clients if client.policy})) or "-"
+        print(
+            f"{job.pid:>8}  {job.name[:20]:<20} {len(clients):>7} {policy:<8} "
+            f"{size(sum(d.resident_bytes for d in devices)):>10} "
+            f"{size(sum(d.budget_bytes for d in devices)):>10}"
+        )
+    return 0
+
+
+def found() -> Iterator[Job]:
+    """The user's jobs whose first process lives, oldest first."""
+    base = paths.runtime_base()
+    try:
+        names = os.listdir(base)
+    except OSError:
+        return
+    matches = [match for name in names if (match := FOLDER.fullmatch(name))]
+    for match in sorted(matches, key=lambda match: int(match[1])):
+        pid = int(match[1])
+        socket = os.path.join(base, match[0], paths.SOCKET_NAME)
+        if not os.path.exists(socket):
+            continue
+        command = _words(f"/proc/{pid}/cmdline")
+        if command:
+            yield Job(pid, socket, _name(pid, command), " ".join(command))
+
+
+def state_of(job: Job) -> tuple[list[ClientState], str]:
+    """The states of a job's clients, and why there are none."""
+    try:
+        with Control.of_job(job.socket) as control:
+            return control.state(), ""
+    except ControlError as error:
+        return error.clients, str(error).removeprefix(f"{job.socket}: ")
+
+
+def as_json(job: Job, clients: list[ClientState], error: str) -> dict[str, Any]:
+    """What is known of a job, as JSON can carry it."""
+    from dataclasses import asdict
+
+    return {**job._asdict(), "error": error or None, "clients": [asdict(c) for c in clients]}
+
+
+def recording_of(job: str) -> str:
+    """Where a running job, named by process id or name, is recorded. Raises BadInputError."""
+    mine = [one for one in found() if job in (str(one.pid), one.name)]
+    if not mine:
+        raise BadInputError(f"there is no file and no running job '{job}' (pump jobs lists them)")
+    if len(mine) > 1:
+        pids = ", ".join(str(one.pid) for one in mine)
+        raise BadInputError(f"several jobs are called '{job}': name one by its process id: {pids}")
+    record = environment_of(mine[0].pid).get("PUMP_RECORD", "")
+    if not record:
+        raise BadInputError(
+            f"job {mine[0].pid} is not being recorded; start it with --record FILE, or see pump top"
+        )
+    return record
+
+
+def environment_of(pid: int) -> dict[str, str]:
+    """What a process was started with; empty where that cannot be seen."""
+    return {
+        name: value
+        for name, equals, value in (word.partition("=") for word in _words(f"/proc/{pid}/environ"))
+        if equals
+    }
+
+
+def _name(pid: int, command: list[str]) -> str:
+    given = environment_of(pid).get("PUMP_NAME", "")
+    name = given or os.path.basename(command[0])
+    return "".join(letter if letter.isprintable() else "?" for letter in name)[:64]
+
+
+def _words(path: str) -> list[str]:
+    try:
+        with open(path, "rb") as file:
+            data = file.read(ENVIRONMENT_BYTES_MAX)
+    except OSError:
+        return []
+    return [os.fsdecode(word) for word in data.split(b"\0") if word]

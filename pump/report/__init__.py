@@ -1,0 +1,1 @@
+"""What a recording tells of a run, for people: figures, advice, text, a page."""

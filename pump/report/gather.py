@@ -1,0 +1,267 @@
+"""Gathers from a recording what a report shows. Reads the file once, in order.
+
+What is measured: bytes by place, misses by cause and bytes moved (SAMPLE rows), counts.
+What is estimated, and says so by its name: the time of a kernel (pump/trace/estimate.py),
+and the misses of a kernel: each interval's misses are shared among the operations that
+executed in it by the bytes that they reach.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pump.trace import format as form
+from pump.trace.format import Column, Columns
+from pump.trace.info import Summary, settled
+from pump.trace.reader import Reader
+
+POINTS: Final = 400
+"""Of a series; more samples than that are thinned out."""
+OPERATIONS_MAX: Final = 4_000_000
+"""Operations whose misses are told apart; later ones are left out of that."""
+EXTENTS_MAX: Final = 200_000
+EXTENTS_SHOWN: Final = 20
+STEP_S: Final = 0.02
+"""Least time between two points of what had executed."""
+TIME: Final = "estimated_seconds"
+PLACES: Final = ("resident", "doubted", "arriving", "leaving", "host")
+CAUSES: Final = ("late", "unseen", "no_room")
+
+Report = dict[str, Any]
+Array = NDArray[np.int64]
+
+
+def report(path: str) -> Report:
+    """All that a report shows of the recording at `path`, as JSON can carry it.
+
+    Raises TraceError, OSError.
+    """
+    with Path(path).open("rb") as file:
+        being_written = not settled(file)
+        reader = Reader(file)
+        gathered = _Gathered(Summary(reader.header))
+        for columns in reader.chunks():
+            gathered.add(columns)
+    state = "complete" if not reader.truncated else "truncated"
+    if reader.truncated and being_written:
+        state = "being recorded"
+    return gathered.result(path, state, reader.read_bytes)
+
+
+class _Gathered:
+    def __init__(self, summary: Summary) -> None:
+        self.summary = summary
+        self.samples: list[Columns] = []
+        self.operations: list[tuple[Column, ...]] = []
+        self.progress: list[tuple[Column, ...]] = []
+        self.kernels: dict[str, int] = {}
+        self.extents: Counter[tuple[int, int, int, int]] = Counter()
+        self.lengths: dict[int, int] = {}
+        self.count = 0
+
+    def add(self, columns: Columns) -> None:
+        self.summary.add(columns)
+        if len(columns["sample_device"]):
+            self.samples.append({n: c for n, c in columns.items() if n.startswith("sample_")})
+        if len(columns["progress_seq"]):
+            names = ("progress_seq", "progress_stream", "progress_time_ns")
+            self.progress.append(tuple(columns[name] for name in names))
+        slots, lengths = columns["range_slot"].tolist(), columns["range_length_bytes"].tolist()
+        self.lengths.update(
+            (slot, length) for slot, length in zip(slots, lengths, strict=True) if length
+        )
+        if len(columns["op_seq"]) and self.count < OPERATIONS_MAX:
+            self._operations(columns)
+        self._extents(columns)
+
+    def _operations(self, columns: Columns) -> None:
+        kind = columns["kind"][np.isin(columns["kind"], form.ROWS_OF["op"])]
+        ends = np.cumsum(columns["op_extents"], dtype=np.int64)
+        reach = np.concatenate(([0.0], np.cumsum(columns["extent_length_bytes"], dtype=np.float64)))
+        reached = reach[ends] - reach[ends - columns["op_extents"]]
+        key = np.zeros(len(kind), np.int64)
+        for word, name in ((form.COPY, "(copies)"), (form.MEMSET, "(memsets)")):
+            key[kind == word] = self._key(name)
+        handles, index = np.unique(columns["kernel_function"], return_inverse=True)
+        names = self.summary.names
+        keys = [self._key(names.get(h, f"function {h:#x}")) for h in handles.tolist()]
+        key[kind == form.KERNEL] = np.array(keys, np.int64)[index] if keys else 0
+        real = kind != form.HINT
+        parts = (columns["op_seq"], columns["op_stream"], columns["op_device"], key, reached)
+        self.operations.append(tuple(part[real] for part in parts))
+        self.count += int(np.count_nonzero(real))
+
+    def _key(self, name: str) -> int:
+        return self.kernels.setdefault(name, len(self.kernels))
+
+    def _extents(self, columns: Columns) -> None:
+        if not len(columns["extent_slot"]) or len(self.extents) > EXTENTS_MAX:
+            return
+        names = ("slot", "generation", "offset_bytes", "length_bytes")
+        stacked = np.stack([columns[f"extent_{n}"].astype(np.uint64) for n in names], axis=1)
+        found, counts = np.unique(stacked, axis=0, return_counts=True)
+        for row, count in zip(found.tolist(), counts.tolist(), strict=True):
+            self.extents[row[0], row[1], row[2], row[3]] += count
+
+    # ---- what comes of it ----
+
+    def result(self, path: str, state: str, file_bytes: int) -> Report:
+        found = self.summary.result(state, file_bytes)
+        samples = _join(self.samples)
+        begin_ns = self.summary.begin_ns or 0
+        devices = []
+        shares: NDArray[np.float64] = np.zeros(len(self.kernels))
+        for facts in found["devices"]:
+            mine = _of_device(samples, facts["device"])
+            series = _series(mine, begin_ns)
+            devices.append({**facts, **_totals(mine), "series": series})
+            shares += self._missed(mine, facts["device"])
+        missed = dict(zip(self.kernels, shares.tolist(), strict=True))
+        others = [
+            {"name": f"({word})", "count": found[word], TIME: found[f"{word}_{TIME}"]}
+            for word in ("copies", "memsets")
+            if found[word]
+        ]
+        kernels = [
+            {**kernel, "estimated_missed_blocks": missed.get(kernel["name"], 0.0)}
+            for kernel in found.pop("kernel_list") + others
+        ]
+        return {
+            "file": path,
+            **{key: value for key, value in found.items() if key != "devices"},
+            "sampled": bool(len(samples["sample_device"])),
+            "moved_to_gpu_bytes": _last(samples, "sample_moved_to_gpu_bytes"),
+            "moved_to_host_bytes": _last(samples, "sample_moved_to_host_bytes"),
+            "devices": devices,
+            "operations_series": self._executed(begin_ns),
+            "kernel_list": kernels,
+            "top_extents": self._top(),
+        }
+
+    def _missed(self, samples: Columns, device: int) -> NDArray[np.float64]:
+        """Misses of a device by kernel, in the order of `kernels`: an estimate."""
+        answer: NDArray[np.float64] = np.zeros(len(self.kernels))
+        times = _whole(samples["sample_time_ns"])
+        if not self.operations or len(times) < 2:
+            return answer
+        seq, stream, of_device, key, reached = (
+            np.concatenate(parts) for parts in zip(*self.operations, strict=True)
+        )
+        mine = of_device == device
+        done_ns = self._done_ns(_whole(seq[mine]), stream[mine])
+        interval = np.clip(np.searchsorted(times, done_ns) - 1, 0, len(times) - 2)
+        misses = _missing(samples)
+        new = np.maximum(np.diff(misses), 0).astype(np.float64)
+        new[0] += misses[0]
+        whole = np.bincount(interval, reached[mine], len(new))
+        rate = np.divide(new, whole, out=np.zeros_like(new), where=whole > 0)
+        answer += np.bincount(key[mine], reached[mine] * rate[interval], len(answer))
+        return answer
+
+    def _done_ns(self, seq: Array, stream: Column) -> Array:
+        """When each operation had executed, by the first marker behind it."""
+        done = np.full(len(seq), np.iinfo(np.int64).max)
+        if not self.progress:
+            return done
+        marks, streams, times = (np.concatenate(p) for p in zip(*self.progress, strict=True))
+        for number in np.unique(stream).tolist():
+            own, ours = streams == number, stream == number
+            if not own.any():
+                continue
+            place = np.searchsorted(_whole(marks[own]), seq[ours])
+            known = np.append(_whole(times[own]), np.iinfo(np.int64).max)
+            done[ours] = known[place]
+        return done
+
+    def _executed(self, begin_ns: int) -> dict[str, list[float]]:
+        """Operations that had executed (by markers) over time."""
+        if not self.progress:
+            return {"seconds": [], "executed": []}
+        marks, _, times = (np.concatenate(p) for p in zip(*self.progress, strict=True))
+        order = np.argsort(times, kind="stable")
+        seconds = (_whole(times)[order] - begin_ns) / 1e9
+        executed = np.maximum.accumulate(_whole(marks)[order]) - int(marks.min())
+        # At even times: markers come in bursts, and a rate between two of them means nothing.
+        at = np.linspace(0.0, max(float(seconds[-1]), STEP_S), POINTS // 2 + 1)
+        at = at if at[1] >= STEP_S else np.arange(0.0, at[-1] + STEP_S, STEP_S)
+        place = np.searchsorted(seconds, at, side="right")
+        so_far = np.append(0, executed)[place]
+        return {"seconds": at.tolist(), "executed": so_far.astype(float).tolist()}
+
+    def _top(self) -> list[dict[str, int]]:
+        """Extents that were reached most: uses times length."""
+        ranked = sorted(self.extents.items(), key=lambda item: -item[0][3] * item[1])
+        return [
+            {
+                "slot": slot,
+                "generation": generation,
+                "offset_bytes": offset,
+                "length_bytes": length,
+                "range_bytes": self.lengths.get(slot, 0),
+                "uses": uses,
+            }
+            for (slot, generation, offset, length), uses in ranked[:EXTENTS_SHOWN]
+        ]
+
+
+def _join(parts: list[Columns]) -> Columns:
+    names = [name for name in form.FIELDS if name.startswith("sample_")]
+    empty: Columns = {name: np.zeros(0, form.FIELDS[name].dtype) for name in names}
+    return {name: np.concatenate([empty[name], *(p[name] for p in parts)]) for name in names}
+
+
+def _of_device(samples: Columns, device: int) -> Columns:
+    mine = samples["sample_device"] == device
+    return {name: column[mine] for name, column in samples.items()}
+
+
+def _whole(values: Column) -> Array:
+    """As int64; a hostile file's nonsense stays nonsense, without an error."""
+    return np.minimum(values.astype(np.uint64), np.uint64(1 << 62)).astype(np.int64)
+
+
+def _last(samples: Columns, name: str) -> int:
+    return int(samples[name][-1]) if len(samples[name]) else 0
+
+
+def _missing(samples: Columns) -> Array:
+    misses: Array = np.sum([_whole(samples[f"sample_blocks_{cause}"]) for cause in CAUSES], axis=0)
+    return misses
+
+
+def _totals(samples: Columns) -> dict[str, int]:
+    names = ("used", "hit", *CAUSES)
+    totals = {f"blocks_{name}": _last(samples, f"sample_blocks_{name}") for name in names}
+    resident = _whole(samples["sample_resident_bytes"])
+    allocated = _whole(samples["sample_allocated_bytes"])
+    totals["resident_bytes_peak"] = int(resident.max()) if len(resident) else 0
+    totals["allocated_bytes_peak"] = int(allocated.max()) if len(allocated) else 0
+    return totals
+
+
+def _thin(count: int) -> Array:
+    """Indices of at most POINTS of `count` samples, the first and the last among them."""
+    if count <= POINTS:
+        return np.arange(count)
+    return np.unique(np.linspace(0, count - 1, POINTS).astype(np.int64))
+
+
+def _series(samples: Columns, begin_ns: int) -> dict[str, list[float]]:
+    """Figures of a device over time, thinned out. Seconds from the first event."""
+    times = _whole(samples["sample_time_ns"])
+    chosen = _thin(len(times))
+    series = {"seconds": ((times[chosen] - begin_ns) / 1e9).tolist()}
+    names = [*(f"{place}_bytes" for place in PLACES), "allocated_bytes"]
+    names += ["moved_to_gpu_bytes", "moved_to_host_bytes", "window_depth"]
+    names += [f"blocks_{cause}" for cause in CAUSES]
+    for name in names:
+        series[name] = _whole(samples[f"sample_{name}"])[chosen].astype(float).tolist()
+    # What is in doubt is counted among what is resident.
+    pairs = zip(series["resident_bytes"], series["doubted_bytes"], strict=True)
+    series["sure_bytes"] = [max(0.0, resident - doubted) for resident, doubted in pairs]
+    return series

@@ -1,0 +1,272 @@
+"""A report as one HTML page that needs nothing else: no script, no font, no address.
+
+Whatever comes from the recording (names of kernels, the command) is text and escaped.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from typing import Any, Final
+
+import pump
+from pump.report import svg
+from pump.report.advice import advise
+from pump.report.svg import Series
+from pump.report.words import command, plain, seconds, share, size
+
+PLACES: Final = {
+    "sure_bytes": ("on the GPU", "#3b6fb6"),
+    "doubted_bytes": ("on the GPU, in doubt", "#9cc3e6"),
+    "arriving_bytes": ("on their way in", "#2e9e6b"),
+    "leaving_bytes": ("on their way out", "#e0a030"),
+    "host_bytes": ("on the host", "#c9ccd1"),
+}
+CAUSES: Final = {
+    "no_room": ("no room in the budget", "#c8413b"),
+    "late": ("on its way, too late", "#e0a030"),
+    "unseen": ("not seen in time", "#7a4fa3"),
+}
+TO_GPU, TO_HOST, WORK = "#2e9e6b", "#e0a030", "#3b6fb6"
+KERNELS: Final = 12
+
+_STYLE: Final = """
+body{font:15px/1.45 system-ui,sans-serif;color:#1d2127;background:#fff;margin:0 auto;
+max-width:900px;padding:24px}
+h1{font-size:24px;margin:0 0 4px}h2{font-size:18px;margin:34px 0 6px}
+p{margin:4px 0}.dim{color:#5b636e}
+dl{display:grid;grid-template-columns:max-content 1fr;gap:2px 16px;margin:10px 0}
+dt{color:#5b636e}dd{margin:0;overflow-wrap:anywhere}
+table{border-collapse:collapse;width:100%;font-size:14px}
+th,td{padding:4px 8px;border-bottom:1px solid #e3e6ea;text-align:right}
+th:last-child,td:last-child{text-align:left;overflow-wrap:anywhere}
+th{color:#5b636e;font-weight:600}
+svg{width:100%;height:auto;display:block;margin:4px 0}
+svg text{font:11.5px system-ui,sans-serif;fill:#5b636e}
+.grid{stroke:#e3e6ea}.mark{stroke:#1d2127;stroke-dasharray:5 4}
+.legend span{display:inline-block;margin-right:18px;font-size:13.5px}
+.legend i{display:inline-block;width:12px;height:12px;border-radius:2px;margin-right:6px;
+vertical-align:-1px}
+.advice{border-left:4px solid #3b6fb6;background:#f4f7fb;padding:8px 14px;margin:8px 0}
+"""
+
+
+def page(report: dict[str, Any]) -> str:
+    """The report of pump.report.gather as an HTML document."""
+    parts = [
+        "<!doctype html>",
+        '<html lang="en"><head><meta charset="utf-8">',
+        '<meta http-equiv="Content-Security-Policy" '
+        "content=\"default-src 'none'; style-src 'unsafe-inline'\">",
+        '<meta name="viewport" content="width=device-width">',
+        f"<title>pump report: {_escape(command(report['command']))}</title>",
+        f"<style>{_STYLE}</style></head><body>",
+        *_head(report),
+        "<h2>Why it may be slow</h2>",
+        *(
+            f'<div class="advice"><p>{_escape(item.found)}</p>'
+            f"<p><b>{_escape(item.advice)}</b> "
+            f"<span class=dim>({item.key}, docs/slow.md)</span></p></div>"
+            for item in advise(report)
+        ),
+    ]
+    for device in report["devices"]:
+        parts += _device(report, device)
+    parts += [*_kernels(report), *_extents(report), _foot(), "</body></html>"]
+    return "\n".join(parts) + "\n"
+
+
+def _escape(text: str) -> str:
+    return html.escape(text)
+
+
+def _head(report: dict[str, Any]) -> list[str]:
+    rows = {
+        "recording": f"{plain(report['file'], 200)} ({report['state']})",
+        "recorded": f"{plain(report['recorded'])} by pump {plain(report['pump'])}",
+        "policy": plain(report["policy"]),
+        "length": f"{seconds(report['seconds'])}, {report['operations']:,} operations: "
+        f"{report['kernels']:,} kernels, {report['copies']:,} copies, "
+        f"{report['memsets']:,} memsets",
+        "waited for the GPU": f"{seconds(report['waited_seconds'])} in "
+        f"{report['synchronisations']:,} synchronisations",
+        "brought in and out": f"{size(report['moved_to_gpu_bytes'])} to the GPU, "
+        f"{size(report['moved_to_host_bytes'])} to the host (asked of the driver by pump)",
+        "lost": ", ".join(
+            f"{count:,} events ({reason})" for reason, count in report["lost"].items()
+        )
+        or "nothing",
+    }
+    job = report["job"] if isinstance(report["job"], dict) else {}
+    if isinstance(job.get("virtual"), dict):
+        words = " ".join(f"{key}={value}" for key, value in job["virtual"].items())
+        rows["virtual GPU"] = f"{plain(words, 200)}: times are a model's"
+    items = "".join(f"<dt>{_escape(k)}</dt><dd>{_escape(v)}</dd>" for k, v in rows.items())
+    return [f"<h1>{_escape(command(report['command']))}</h1>", f"<dl>{items}</dl>"]
+
+
+def _legend(names: Sequence[tuple[str, str]]) -> str:
+    spans = (f'<span><i style="background:{c}"></i>{_escape(n)}</span>' for n, c in names)
+    return f'<p class="legend">{"".join(spans)}</p>'
+
+
+def _device(report: dict[str, Any], device: dict[str, Any]) -> list[str]:
+    series = device["series"]
+    xs, until = series["seconds"], _until(report)
+    by_choice = ", by choice" if device["emulated"] else ""
+    parts = [
+        f"<h2>GPU {device['device']}: where memory was</h2>",
+        f'<p class="dim">{size(device["total_bytes"])}, budget {size(device["budget_bytes"])}'
+        f"{by_choice}; allocated at most {size(device['allocated_bytes_peak'])}, resident at most "
+        f"{size(device['resident_bytes_peak'])} (as pump believed, every 50 ms)</p>",
+    ]
+    if len(xs) < 2:
+        return [*parts, "<p>Too short for a plot.</p>"]
+    layers = [Series(name, colour, series[key]) for key, (name, colour) in PLACES.items()]
+    parts.append(
+        svg.stacked(
+            "memory by place",
+            xs,
+            layers,
+            words=size,
+            until=until,
+            mark=("budget", device["budget_bytes"]),
+        )
+    )
+    parts.append(_legend(list(PLACES.values())))
+    return [*parts, *_traffic(report, series, until), *_stalls(device, series, until)]
+
+
+def _until(report: dict[str, Any]) -> float:
+    """Where all time axes end, in seconds."""
+    ends: list[list[float]] = [device["series"]["seconds"][-1:] for device in report["devices"]]
+    ends.append(report["operations_series"]["seconds"][-1:])
+    return max([0.0, *(end for found in ends for end in found)])
+
+
+def _traffic(report: dict[str, Any], series: dict[str, list[float]], until: float) -> list[str]:
+    xs = series["seconds"]
+    coming = svg.rates(xs, series["moved_to_gpu_bytes"])
+    going = svg.rates(xs, series["moved_to_host_bytes"])
+    both = [Series("to the GPU", TO_GPU, coming), Series("to the host", TO_HOST, going)]
+    done = report["operations_series"]
+    executed = svg.rates(done["seconds"], done["executed"])
+    parts = [
+        "<h2>Transfers against compute</h2>",
+        svg.lines(
+            "transfers",
+            xs,
+            both,
+            words=lambda value: f"{size(value)}/s",
+            until=until,
+            y_steps=svg.byte_steps(max([*coming, *going, 1.0])),
+        ),
+        _legend([("to the GPU", TO_GPU), ("to the host", TO_HOST)]),
+    ]
+    if len(executed) > 1:
+        work = [Series("operations executed", WORK, executed)]
+        parts += [
+            svg.lines(
+                "operations executed",
+                done["seconds"],
+                work,
+                words=lambda value: f"{value:,.0f}/s",
+                until=until,
+                y_steps=svg.steps(max([*executed, 1.0])),
+            ),
+            _legend([("operations executed, by the markers that pump saw", WORK)]),
+        ]
+    return parts
+
+
+def _stalls(device: dict[str, Any], series: dict[str, list[float]], until: float) -> list[str]:
+    xs, used = series["seconds"], device["blocks_used"]
+    missed = used - device["blocks_hit"]
+    layers = [
+        Series(name, colour, svg.rates(xs, series[f"blocks_{cause}"]))
+        for cause, (name, colour) in CAUSES.items()
+    ]
+    most = max([1.0, *(value for layer in layers for value in layer.values)])
+    said = ", ".join(
+        f"{name} {share(device[f'blocks_{cause}'], missed)}" for cause, (name, _) in CAUSES.items()
+    )
+    return [
+        "<h2>Stalls by cause</h2>",
+        f'<p class="dim">Hit rate {share(device["blocks_hit"], used)} of {used:,} block uses; the '
+        f"others waited: {_escape(said)}.</p>",
+        svg.lines(
+            "misses",
+            xs,
+            layers,
+            words=lambda value: f"{value:,.0f}/s",
+            until=until,
+            y_steps=svg.steps(most),
+        ),
+        _legend([(f"{name} (blocks a second)", colour) for name, colour in CAUSES.values()]),
+    ]
+
+
+def _kernels(report: dict[str, Any]) -> list[str]:
+    ranked = sorted(report["kernel_list"], key=lambda kernel: -kernel["estimated_missed_blocks"])
+    chosen = [kernel for kernel in ranked[:KERNELS] if kernel["estimated_missed_blocks"] >= 1]
+    rows = [
+        (
+            plain(kernel["name"], 44),
+            kernel["estimated_missed_blocks"],
+            f"{kernel['estimated_missed_blocks']:,.0f} blocks",
+        )
+        for kernel in chosen
+    ]
+    parts = ["<h2>Stalls by kernel (estimate)</h2>"]
+    parts.append(
+        '<p class="dim">The misses of each moment, shared among the operations that executed '
+        "then by the bytes that they reach.</p>"
+    )
+    parts.append(svg.bars("missed blocks by kernel", rows, "#c8413b") if rows else "<p>None.</p>")
+    by_time = sorted(report["kernel_list"], key=lambda kernel: -(kernel["estimated_seconds"] or 0))
+    cells = [
+        (
+            f"{kernel['count']:,}",
+            seconds(kernel["estimated_seconds"])
+            if kernel["estimated_seconds"] is not None
+            else "-",
+            f"{kernel['estimated_missed_blocks']:,.0f}",
+            plain(kernel["name"], 120),
+        )
+        for kernel in by_time[:KERNELS]
+    ]
+    return [
+        *parts,
+        _table(("launches", "time (estimate)", "missed blocks (estimate)", "kernel"), cells),
+    ]
+
+
+def _extents(report: dict[str, Any]) -> list[str]:
+    cells = [
+        (
+            f"{extent['uses']:,}",
+            size(extent["length_bytes"]),
+            size(extent["range_bytes"]),
+            f"range {extent['slot']}.{extent['generation']}, from {size(extent['offset_bytes'])}",
+        )
+        for extent in report["top_extents"]
+    ]
+    parts = ["<h2>Extents reached most</h2>"]
+    return [*parts, _table(("uses", "length", "of an allocation of", "where"), cells)]
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    if not rows:
+        return "<p>None.</p>"
+    head = "".join(f"<th>{_escape(word)}</th>" for word in heads)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{_escape(cell)}</td>" for cell in row) + "</tr>" for row in rows
+    )
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _foot() -> str:
+    return (
+        f'<p class="dim">Made by pump {_escape(pump.__version__)}. Bytes by place are what pump '
+        "believed; what is called an estimate is one.</p>"
+    )

@@ -1,0 +1,87 @@
+"""Reports of made-up figures: advice, hostile names, odd plots."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pump.report import svg
+from pump.report.advice import advise
+from pump.report.page import page
+from pump.report.text import text
+
+SERIES = ("sure", "resident", "doubted", "arriving", "leaving", "host", "allocated")
+
+
+def made(device: dict[str, int] | None = None, **changes: Any) -> dict[str, Any]:
+    """A report as pump.report.gather makes it, of one device and two samples."""
+    figures = {"blocks_used": 1000, "blocks_hit": 1000}
+    figures |= {"blocks_late": 0, "blocks_unseen": 0, "blocks_no_room": 0}
+    figures |= {"allocated_bytes_peak": 3 << 30, "resident_bytes_peak": 2 << 30}
+    figures |= device or {}
+    series = {f"{name}_bytes": [0.0, 1e9] for name in SERIES}
+    series |= {"seconds": [0.0, 1.0], "window_depth": [1.0, 2.0]}
+    series |= {f"moved_to_{side}_bytes": [0.0, 1e9] for side in ("gpu", "host")}
+    series |= {f"blocks_{cause}": [0.0, 5.0] for cause in ("late", "unseen", "no_room")}
+    facts = {"device": 0, "total_bytes": 4 << 30, "budget_bytes": 2 << 30, "emulated": False}
+    return {
+        **{"file": "f", "state": "complete", "command": ["train"], "recorded": "now", "pump": "0"},
+        **{"policy": "window", "seconds": 10.0, "operations": 5, "kernels": 5, "copies": 0},
+        **{"memsets": 0, "waited_seconds": 1.0, "synchronisations": 2, "host_gap_seconds": 0.1},
+        **{"lost": {}, "job": {}, "sampled": True, "kernel_list": [], "top_extents": []},
+        **{"moved_to_gpu_bytes": 1, "moved_to_host_bytes": 1},
+        "operations_series": {"seconds": [0.0, 1.0], "executed": [0.0, 5.0]},
+        "devices": [{**facts, **figures, "series": series}],
+        **changes,
+    }
+
+
+@pytest.mark.parametrize(
+    ("device", "changes", "keys"),
+    [
+        ({}, {}, ["well"]),
+        ({"blocks_hit": 995, "blocks_late": 5}, {}, ["well"]),
+        ({"blocks_hit": 800, "blocks_no_room": 200}, {}, ["no-room"]),
+        ({"blocks_hit": 800, "blocks_late": 200}, {}, ["late"]),
+        ({"blocks_hit": 800, "blocks_unseen": 200}, {}, ["unseen"]),
+        ({"blocks_hit": 800, "blocks_late": 100, "blocks_unseen": 100}, {}, ["late", "unseen"]),
+        ({"blocks_hit": 800, "blocks_unseen": 200}, {"policy": "demand"}, ["demand"]),
+        ({}, {"lost": {"ring full": 7}}, ["lost"]),
+        ({}, {"host_gap_seconds": 4.0}, ["host"]),
+        ({}, {"sampled": False}, ["no-samples"]),
+    ],
+)
+def test_advice_follows_from_the_figures(
+    device: dict[str, int], changes: dict[str, Any], keys: list[str]
+) -> None:
+    assert [item.key for item in advise(made(device, **changes))] == keys
+
+
+def test_names_from_a_recording_cannot_become_markup_or_control_a_terminal() -> None:
+    evil = '<script>alert("x")</script>\x1b[2J\n'
+    kernel = {"name": evil, "count": 1, "estimated_seconds": 1.0, "estimated_missed_blocks": 9.0}
+    report = made(kernel_list=[kernel], command=[evil], recorded=evil, policy=evil, file=evil)
+    report["job"] = {"virtual": {evil: evil}}
+    shown = page(report)
+    assert "<script" not in shown and "\x1b" not in shown
+    assert "&lt;script&gt;" in shown
+    assert "\x1b" not in text({**report, "file": "f"})
+
+
+def test_a_report_without_devices_or_samples_is_still_a_page() -> None:
+    empty: dict[str, list[float]] = {"seconds": [], "executed": []}
+    report = made(devices=[], sampled=False, operations_series=empty)
+    assert "no samples" in page(report) and "no samples" in text(report)
+
+
+@pytest.mark.parametrize("most", [0.0, 1e-9, 1.0, 9.99, 10.0, 1e12, float("inf"), float("nan")])
+def test_an_axis_reaches_its_largest_value_with_few_round_steps(most: float) -> None:
+    for found in (svg.steps(most), svg.byte_steps(min(most, 1e15))):
+        assert found[0] == 0.0 and 2 <= len(found) <= 12
+        if 0.0 < most < float("inf"):
+            assert found[-1] >= min(most, 1e15) * 0.999
+
+
+def test_rates_are_growth_by_time_and_never_negative() -> None:
+    assert svg.rates([0.0, 1.0, 3.0, 3.0], [5.0, 7.0, 6.0, 9.0]) == [0.0, 2.0, 0.0, 0.0]
