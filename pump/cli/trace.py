@@ -1,9 +1,10 @@
-"""pump trace: what a recording (pump-run --record) holds."""
+"""pump trace: what a recording (pump-run --record) holds, and the same for trace viewers."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import sys
 from typing import Any
 
 from pump.cli.lines import BadInputError
@@ -15,14 +16,48 @@ NAME_CHARACTERS_SHOWN = 60
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """One verb of its own: info."""
-    verbs = parser.add_subparsers(metavar="info", required=True, dest="verb")
+    """Verbs of its own: info, export."""
+    verbs = parser.add_subparsers(metavar="info|export", required=True, dest="verb")
     info = verbs.add_parser("info", help="summarise a recording", allow_abbrev=False)
     info.add_argument("file", metavar="FILE", help="the recording")
     info.add_argument("--json", action="store_true", help="all of it, as one JSON object")
+    export = verbs.add_parser("export", help="write it for a trace viewer", allow_abbrev=False)
+    export.add_argument("file", metavar="FILE", help="the recording")
+    export.add_argument(
+        "--perfetto",
+        metavar="OUT",
+        required=True,
+        help="Chrome trace (JSON) for ui.perfetto.dev or chrome://tracing; -: standard output",
+    )
 
 
 def run(asked: argparse.Namespace) -> int:
+    """Status 2 when there is no such file, 1 when it is no sound recording."""
+    return _export(asked) if asked.verb == "export" else _info(asked)
+
+
+def _export(asked: argparse.Namespace) -> int:
+    from pump.trace.chrome import export
+    from pump.trace.format import TraceError
+
+    try:
+        if asked.perfetto == "-":
+            export(asked.file, sys.stdout)
+            return 0
+        with open(asked.perfetto, "w", encoding="utf-8") as out:
+            count = export(asked.file, out)
+    except OSError as error:
+        word = "write to" if error.filename == asked.perfetto else "read"
+        raise BadInputError(
+            f"cannot {word} {error.filename or asked.file}: {error.strerror}"
+        ) from None
+    except TraceError as error:
+        raise BadInputError(f"{asked.file}: {error}", status=1) from None
+    print(f"wrote {count:,} events to {asked.perfetto}")
+    return 0
+
+
+def _info(asked: argparse.Namespace) -> int:
     """Prints the summary. Status 2 when there is no such file, 1 when it is no sound recording."""
     from pump.trace.format import TraceError
     from pump.trace.info import summary
