@@ -15,6 +15,10 @@ import pump
 # struct sockaddr_un holds 108 bytes, the closing zero included.
 SOCKET_PATH_BYTES_MAX = 107
 SOCKET_NAME = "socket"
+SERVICE_SOCKET = "/run/pump/socket"
+"""Of the system service, unless its configuration says otherwise."""
+USER_SERVICE_NAME = "service"
+"""In the user's own folder, beside the folders of jobs."""
 
 
 class MissingFileError(Exception):
@@ -60,6 +64,22 @@ def runtime_base() -> str:
     return f"/tmp/pump-{os.geteuid()}"
 
 
+def service_sockets() -> list[str]:
+    """Where a job looks for a service that shares GPUs, in order.
+
+    PUMP_SERVICE names one socket, or is "none"; else that of the system, then the user's own.
+    """
+    named = os.environ.get("PUMP_SERVICE", "")
+    if named:
+        return [] if named == "none" else [os.path.abspath(named)]
+    return [SERVICE_SOCKET, user_service_socket()]
+
+
+def user_service_socket() -> str:
+    """Where the user's own service listens."""
+    return os.path.join(runtime_base(), USER_SERVICE_NAME)
+
+
 def make_job_directory(base: str, job_pid: int) -> str:
     """Creates the private folder of one job (mode 0700) below `base` and returns it.
 
@@ -68,7 +88,7 @@ def make_job_directory(base: str, job_pid: int) -> str:
     or cannot be made.
     """
     try:
-        _make_private(base)
+        make_private(base)
         directory = os.path.join(base, f"{job_pid}-{os.urandom(4).hex()}")
         os.mkdir(directory, 0o700)
     except OSError as error:
@@ -79,7 +99,9 @@ def make_job_directory(base: str, job_pid: int) -> str:
     return directory
 
 
-def _make_private(base: str) -> None:
+def make_private(base: str) -> None:
+    """Creates a folder for its user alone, unless it is there. Raises UnsafeDirectoryError
+    for one that is not, and OSError."""
     with contextlib.suppress(FileExistsError):
         os.mkdir(base, 0o700)
     status = os.lstat(base)  # lstat: a link planted by somebody else must not lead us away

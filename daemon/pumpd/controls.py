@@ -18,7 +18,7 @@ import logging
 import selectors
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from pump.wire import control as wire
@@ -36,7 +36,9 @@ log = logging.getLogger("pumpd")
 class _Question:
     """A request on its way through the workers."""
 
-    connection: socket.socket
+    connection: socket.socket | None
+    """None: pumpd itself asks."""
+    done: Callable[[list[wire.ClientState]], None]
     waiting: dict[socket.socket, int]
     """Lifeline -> client pid, of the workers that have not answered."""
     deadline: float
@@ -50,8 +52,12 @@ class Controls:
     """
 
     def __init__(
-        self, selector: selectors.BaseSelector, workers: Mapping[socket.socket, int]
+        self,
+        selector: selectors.BaseSelector,
+        workers: Mapping[socket.socket, int],
     ) -> None:
+        self.steered: Callable[[wire.Request], None] = lambda _request: None
+        """Is told of each request to set something."""
         self._selector = selector
         self._workers = workers
         self._listening: dict[socket.socket, float] = {}  # -> closed when idle until then
@@ -124,12 +130,14 @@ class Controls:
         """Close all connections."""
         asking = (question.connection for question in self._questions.values())
         for connection in (*self._listening, *self._resting, *asking):
-            connection.close()
+            if connection is not None:
+                connection.close()
 
     # ---- inside ----
 
     def _count(self) -> int:
-        return len(self._listening) + len(self._resting) + len(self._questions)
+        asking = sum(question.connection is not None for question in self._questions.values())
+        return len(self._listening) + len(self._resting) + asking
 
     def _listen(self, connection: socket.socket) -> None:
         self._listening[connection] = time.monotonic() + IDLE_S
@@ -152,13 +160,28 @@ class Controls:
             return
         self._next_request = now + REQUEST_PAUSE_S
         try:
-            self._ask(connection, wire.decode_request(data), data)
+            self._ask(connection, wire.decode_request(data))
         except wire.FrameError as error:
             self._reply(connection, wire.encode_error(str(error)))
 
-    def _ask(self, connection: socket.socket, request: wire.Request, data: bytes) -> None:
+    def inquire(
+        self, request: wire.Request, done: Callable[[list[wire.ClientState]], None]
+    ) -> None:
+        """Ask the workers on pumpd's own behalf; `done` gets their answers, once."""
+        self._put(_Question(None, done, {}, time.monotonic() + ANSWER_S), request)
+
+    def _ask(self, connection: socket.socket, request: wire.Request) -> None:
+        def done(clients: list[wire.ClientState]) -> None:
+            self._reply(connection, wire.encode_reply(clients))
+
+        if request.ask == wire.SET:
+            log.info("asked to %s", request)
+            self.steered(request)
+        self._put(_Question(connection, done, {}, time.monotonic() + ANSWER_S), request)
+
+    def _put(self, question: _Question, request: wire.Request) -> None:
+        data = wire.encode_request(request)
         self._number += 1
-        question = _Question(connection, {}, time.monotonic() + ANSWER_S)
         for worker, pid in self._workers.items():
             if request.client_pid not in (None, pid):
                 continue
@@ -166,8 +189,6 @@ class Controls:
                 question.waiting[worker] = pid
             else:
                 question.clients.append(wire.failed(pid, "its worker takes no requests"))
-        if request.ask == wire.SET:
-            log.info("asked to %s", request)
         self._questions[self._number] = question
         self._finish_if_complete(self._number)
 
@@ -176,7 +197,7 @@ class Controls:
         if question.waiting:
             return
         del self._questions[number]
-        self._reply(question.connection, wire.encode_reply(question.clients))
+        question.done(question.clients)
 
     def _reply(self, connection: socket.socket, data: bytes) -> None:
         if _send(connection, data):

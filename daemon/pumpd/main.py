@@ -1,7 +1,8 @@
-"""The command pumpd: `pumpd job` serves one job; pump-run starts it.
+"""The command pumpd: `pumpd job` serves one job, and pump-run starts it; `pumpd serve` is
+the system service (serve.py).
 
-By hand it takes the place of a pumpd that was killed: the job's clients find it by the
-same path and attach again.
+By hand the former takes the place of a pumpd that was killed: the job's clients find it by
+the same path and attach again.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ import json
 import logging
 import os
 import socket
-from argparse import Namespace
+from argparse import ArgumentTypeError, Namespace
+from collections.abc import Callable
 from pathlib import Path
 
 import pump
@@ -23,22 +25,27 @@ from pump.config.job import (
     LOG_LEVELS,
     POLICIES,
 )
+from pump.paths import SERVICE_SOCKET, SOCKET_PATH_BYTES_MAX
+from pump.wire.service import PATH_CHARACTERS, fitting
 from pumpd import link, warm
 from pumpd.jobwatch import JobWatch, start_time
+from pumpd.leaseholder import JobFacts
 from pumpd.place import Place
 from pumpd.settings import WorkerSettings
 from pumpd.supervisor import Supervisor
 
 BACKLOG = 64
+CONFIG = "/etc/pump/config.toml"
 
 log = logging.getLogger("pumpd")
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Entry point. Returns 0 after the job has ended, 2 for bad input."""
+    """Entry point. Returns 0 after the job or the service has ended, 2 for bad input."""
     try:
         asked = _parser().parse_args(argv)
-        return _job(asked)
+        run: Callable[[Namespace], int] = asked.run
+        return run(asked)
     except BadInputError as error:
         say("pumpd", str(error))
         return error.status
@@ -51,6 +58,7 @@ def _parser() -> OneLineParser:
     parser.add_argument("--version", action="version", version=f"pump {pump.__version__}")
     verbs = parser.add_subparsers(metavar="VERB", required=True)
     job = verbs.add_parser("job", help="serve one job until it ends", allow_abbrev=False)
+    job.set_defaults(run=_job)
     add = job.add_argument
     add("--socket", metavar="PATH", required=True, help="the job's socket (its PUMP_SOCKET)")
     add("--fd", metavar="N", type=int, help="descriptor that listens on that socket already")
@@ -81,7 +89,71 @@ def _parser() -> OneLineParser:
         help="-10 to 10: what the system service shares GPUs by",
     )
     add("--record-job", metavar="JSON", default="", help="facts for the recordings' header")
+    add(
+        "--service",
+        metavar="PATH",
+        action="append",
+        default=[],
+        help="socket of a system service that grants budgets; several are tried in turn",
+    )
+    add("--budget", metavar="SIZE", default="", help="the job's budget, which no lease exceeds")
+    service = verbs.add_parser(
+        "serve", help="share GPUs between jobs, until SIGTERM", allow_abbrev=False
+    )
+    _serve_options(service)
+    service.set_defaults(run=_serve)
     return parser
+
+
+def _serve_options(parser: OneLineParser) -> None:
+    add = parser.add_argument
+    add(
+        "--socket",
+        metavar="PATH",
+        default="",
+        help=f"where jobs find it (default: {SERVICE_SOCKET} for root, else in the user's "
+        "own folder; nothing, where systemd hands a socket over)",
+    )
+    add(
+        "--config",
+        metavar="FILE",
+        default=CONFIG,
+        help=f"the administrator's configuration, if it is there (default: {CONFIG})",
+    )
+    add(
+        "--beat",
+        metavar="SECONDS",
+        type=checked(_seconds),
+        help="how often jobs say how they stand (default: a third of lease_s)",
+    )
+    add(
+        "--settle",
+        metavar="SECONDS",
+        type=checked(_seconds),
+        help="for so long after its start no lease grows, while jobs come back (default: 5)",
+    )
+    add(
+        "--log-level",
+        metavar="LEVEL",
+        type=checked(checks.log_level),
+        help=f"{', '.join(LOG_LEVELS)} (default: {DEFAULT_LOG_LEVEL}); log lines go to stderr",
+    )
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0.05 <= value <= 60:
+        raise ArgumentTypeError(f"'{text}' is no time; write 0.05 to 60 seconds")
+    return value
+
+
+def _serve(asked: Namespace) -> int:
+    from pumpd import serve  # a job's pumpd needs none of it
+
+    return serve.run(asked)
 
 
 def _job(asked: Namespace) -> int:
@@ -102,8 +174,17 @@ def _job(asked: Namespace) -> int:
         job_name=asked.name or "",
         priority=asked.priority,
     )
+    facts = JobFacts(
+        paths=[one for one in asked.service if len(os.fsencode(one)) <= SOCKET_PATH_BYTES_MAX],
+        name=fitting(settings.job_name),
+        priority=settings.priority,
+        budget=asked.budget,
+        socket=fitting(asked.socket, PATH_CHARACTERS),
+        job_pid=asked.job_pid,
+    )
     try:
-        Supervisor(listener, JobWatch(asked.job_pid, asked.job_pidfd), settings).run()
+        watch = JobWatch(asked.job_pid, asked.job_pidfd)
+        Supervisor(listener, watch, settings, facts=facts).run()
     finally:
         place.leave()
     return 0

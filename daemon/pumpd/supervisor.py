@@ -8,7 +8,7 @@ DESIGN
   The supervisor keeps nothing of a client but its end of the worker's lifeline (warm.py),
   which tells it when the worker is gone. It need not do anything about that: the client
   sees its socket close and connects again. Over the same lifelines go the requests of
-  those who steer the job (controls.py).
+  those who steer the job (controls.py), and of the system service (leaseholder.py).
 
   It ends when the job's first process has ended and no client is left, or on SIGTERM;
   then it removes the socket, and the job's folder if it is one of pump's.
@@ -33,6 +33,7 @@ from pump.wire import control as wire
 from pumpd import link, warm
 from pumpd.controls import Controls
 from pumpd.jobwatch import POLL_INTERVAL_S, JobWatch
+from pumpd.leaseholder import NO_SERVICE, JobFacts, Leaseholder
 from pumpd.settings import WorkerSettings
 
 MAX_CLIENTS = 64
@@ -54,6 +55,7 @@ class Supervisor:
 
     settings: what each worker gets, but for client_pid and client_number.
     load: imports the worker loop, inside the warm process.
+    facts: what a system service is told of the job, and where it is.
     """
 
     def __init__(
@@ -62,6 +64,7 @@ class Supervisor:
         job: JobWatch,
         settings: WorkerSettings,
         load: Callable[[], warm.WorkerRun] = warm.load_worker,
+        facts: JobFacts = NO_SERVICE,
     ) -> None:
         self._listener = listener
         self._job = job
@@ -71,6 +74,8 @@ class Supervisor:
         self._handshakes: dict[socket.socket, float] = {}  # connection -> deadline
         self._lifelines: dict[socket.socket, int] = {}  # our end -> client pid
         self._controls = Controls(self._selector, self._lifelines)
+        self._leases = Leaseholder(self._selector, self._controls.inquire, facts)
+        self._controls.steered = self._leases.steered
         self._admitted = 0  # clients ever
         self._warm: socket.socket | None = None
         self._warm_pid = 0
@@ -113,7 +118,8 @@ class Supervisor:
         return self._stopped or (self._job_ended and idle)
 
     def _timeout(self) -> float | None:
-        dues = [*self._handshakes.values(), self._warm_due, self._accept_due, self._controls.due()]
+        dues = [*self._handshakes.values(), self._warm_due, self._accept_due]
+        dues += [self._controls.due(), self._leases.due()]
         due = min((due for due in dues if due is not None), default=None)
         timeout = None if due is None else max(0.0, due - time.monotonic())
         if self._job.pidfd is None and not self._job_ended:
@@ -126,6 +132,7 @@ class Supervisor:
                 log.info("a connection said nothing for %.0f s", HELLO_TIMEOUT_S)
                 self._drop(connection)
         self._controls.on_time(now)
+        self._leases.on_time(now)
         if self._warm_due is not None and now >= self._warm_due:
             self._start_warm()
         if self._accept_due is not None and now >= self._accept_due:
@@ -227,6 +234,7 @@ class Supervisor:
             self._lifelines[ours] = client_pid
             self._watch_worker(ours)
             ours = None
+            self._leases.client_came(time.monotonic())
             log.info("client %d is served", client_pid)
         except OSError as error:
             log.error("client %d cannot be served: %s", client_pid, error)
@@ -351,6 +359,7 @@ class Supervisor:
         for lifeline in self._lifelines:
             lifeline.close()
         self._controls.close()
+        self._leases.close()
         for fd in (self._wake_read, self._wake_write):
             os.close(fd)
 

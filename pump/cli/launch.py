@@ -94,8 +94,11 @@ def _pumpd_command(
         command += ["--job-pidfd", str(PUMPD_JOB_FD)]
     command += ["--policy", config.policy, "--log-level", config.log_level]
     command += ["--priority", str(config.priority)]
-    if config.name:
-        command += ["--name", config.name]
+    command += ["--name", config.name or os.path.basename(config.command[0])]
+    for service in paths.service_sockets():
+        command += ["--service", service]
+    if config.budget:
+        command += ["--budget", config.budget]
     if config.log_file:
         command += ["--log-file", config.log_file]
     if config.record:

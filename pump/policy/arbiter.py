@@ -29,7 +29,8 @@ class Claim(NamedTuple):
     """What one job has to say about one GPU.
 
     wanted_bytes: its live memory there, or what its user lets it have if that is less.
-    use: share of the time in which it used the GPU of late, 0 to 1.
+    use: share of the time in which it used the GPU of late, 0 to 1. weight: of its user,
+    above 0, within one priority.
     """
 
     job: int
@@ -37,6 +38,7 @@ class Claim(NamedTuple):
     priority: int
     wanted_bytes: int
     use: float
+    weight: float = 1.0
 
 
 def arbitrate(
@@ -63,7 +65,9 @@ def _share(memory: int, claims: Sequence[Claim]) -> list[int]:
     wants = [max(least, min(memory, -(-claim.wanted_bytes // BLOCK_BYTES))) for claim in claims]
     floor = max(least, memory // (FLOORS_SHARE * len(claims)))
     budgets = [min(want, floor) for want in wants]
-    weights = [IDLE_WEIGHT + (1 - IDLE_WEIGHT) * min(1.0, max(0.0, c.use)) for c in claims]
+    weights = [
+        c.weight * (IDLE_WEIGHT + (1 - IDLE_WEIGHT) * min(1.0, max(0.0, c.use))) for c in claims
+    ]
     for priority in sorted({claim.priority for claim in claims}, reverse=True):
         level = [i for i, claim in enumerate(claims) if claim.priority == priority]
         _pour(memory - sum(budgets), budgets, level, wants, weights)

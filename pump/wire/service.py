@@ -324,7 +324,12 @@ def decode(data: bytes, kinds: Iterable[type], version: int = VERSION) -> Any:
 
 def refusal(reason: str) -> Refused:
     """Return the frame for a reason of any length."""
-    return Refused("".join(c for c in one_line(reason) if c.isprintable()))
+    return Refused(fitting(one_line(reason), 500))
+
+
+def fitting(text: str, most: int = NAME_CHARACTERS) -> str:
+    """Return what a frame can carry of a text."""
+    return "".join(c if c.isprintable() else "?" for c in text)[:most]
 
 
 def _known(kind: type, version: int) -> list[Field[Any]]:

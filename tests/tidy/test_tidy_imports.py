@@ -22,6 +22,7 @@ LAYERS: dict[str, set[str]] = {
     "report": {"trace", "model", "config"},
     "frameworks": {"config"},
     "control": {"wire"},
+    "service": {"wire", "paths"},
 }
 
 IO_MODULES = {

@@ -23,6 +23,7 @@ def drawn(source: random.Random) -> tuple[dict[str, int], list[Claim]]:
             source.choice((-1, 0, 0, 0, 2)),
             source.choice((0, source.randrange(1 << 24), source.randrange(1 << 38))),
             source.choice((0.0, 1.0, source.random())),
+            source.choice((1.0, 1.0, 4.0, 1000.0)),
         )
         for job in range(source.randrange(1, 12))
         for gpu in gpus
@@ -95,6 +96,12 @@ def test_equal_jobs_get_equal_shares_and_idle_ones_give_way() -> None:
     budgets = arbitrate({"g": 10 * GIB}, idle)
     assert budgets[1, "g"] == 8 * GIB, "all that it wants"
     assert budgets[2, "g"] == 2 * GIB
+
+
+def test_weights_count_within_a_priority() -> None:
+    claims = [Claim(1, "g", 0, 8 * GIB, 1.0), Claim(2, "g", 0, 8 * GIB, 1.0, 3.0)]
+    budgets = arbitrate({"g": 8 * GIB}, claims)
+    assert 2.7 < budgets[2, "g"] / budgets[1, "g"] <= 3.0, "but for the floors"
 
 
 def test_a_high_priority_has_what_it_wants_and_others_their_floor() -> None:

@@ -1,0 +1,218 @@
+"""What a job's clients hold on GPUs, and which budgets make it what the job may hold. No I/O.
+
+The same arbiter that shares a GPU between jobs shares a job's lease between its clients, and
+the same rule of order holds: what shrinks shrinks first.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from pump.model.bounds import BLOCK_BYTES
+from pump.policy.arbiter import LEAST_BLOCKS, Claim, arbitrate
+from pump.policy.leases import Lease, step
+from pump.wire import service as wire
+from pump.wire.control import ClientState, DeviceState
+
+USE_MEMORY_S = 10.0
+"""How long the share of busy time remembers."""
+USE_STEPS = 8
+"""In which it is told: a job's share of a GPU shall not follow every breath."""
+LEAST_BYTES = LEAST_BLOCKS * BLOCK_BYTES
+
+
+class Held(NamedTuple):
+    """One device of one client."""
+
+    pid: int
+    device: DeviceState
+
+    @property
+    def wanted_bytes(self) -> int:
+        return self.device.allocated_bytes + self.device.plain_bytes
+
+    @property
+    def usable_bytes(self) -> int:
+        """What its shim takes at most by itself (observe_device.c)."""
+        free = self.device.free_at_start_bytes
+        return (free - free // 100 * 3) // BLOCK_BYTES * BLOCK_BYTES
+
+    @property
+    def resident_bytes(self) -> int:
+        """There or on the way. A dormant client reports nothing but what it has in all."""
+        device = self.device
+        if not device.active:
+            return self.wanted_bytes
+        moving = device.arriving_bytes + device.leaving_bytes
+        return device.resident_bytes + moving + device.plain_bytes
+
+
+class Budget(NamedTuple):
+    """A budget to be set. device: index as the client counts."""
+
+    pid: int
+    device: int
+    budget_bytes: int
+
+
+class Ceilings:
+    """What the user lets clients keep: --budget, and what was set for the live job."""
+
+    def __init__(self, text: str = "") -> None:
+        self._text = text
+        self._set: dict[tuple[int | None, int | None], int] = {}
+
+    def steer(self, pid: int | None, device: int | None, budget_bytes: int) -> None:
+        """Take over what a user has set; None: for all clients, all devices."""
+        for key in list(self._set):
+            if pid in (None, key[0]) and device in (None, key[1]):
+                del self._set[key]
+        self._set[pid, device] = budget_bytes
+
+    def of(self, held: Held) -> int:
+        """Return the most that a client may keep on a device; the card's memory: no bound."""
+        total = held.device.total_bytes
+        for key in ((held.pid, held.device.index), (held.pid, None), (None, held.device.index)):
+            if key in self._set:
+                return min(total, self._set[key])
+        if (None, None) in self._set:
+            return min(total, self._set[None, None])
+        return min(total, own_budget(self._text, total))
+
+
+def own_budget(text: str, total_bytes: int) -> int:
+    """Return what `--budget text` means on a card, text as pump-run passes it on ("80%",
+    "0.8x", bytes); the card's memory for "" and nonsense, which the shim complains of."""
+    number, unit = text.rstrip("%x"), text[-1:]
+    try:
+        scale = {"%": total_bytes / 100, "x": float(total_bytes)}.get(unit)
+        return max(0, int(number) if scale is None else int(float(number) * scale))
+    except (ValueError, OverflowError):
+        return total_bytes
+
+
+class Busy:
+    """For each device of each client, the share of time in which it was used of late."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, int], tuple[int, float, float]] = {}
+
+    def look(self, held: Held, depth: int, now: float) -> float:
+        """Count one look, and return the share. A dormant client always counts as busy:
+        what it does is not reported."""
+        key = held.pid, held.device.index
+        used = held.device.blocks_used
+        before, share, then = self._known.get(key, (used, 1.0, now))
+        busy = not held.device.active or depth > 0 or used != before
+        share += (1.0 - math.exp(-(now - then) / USE_MEMORY_S)) * (busy - share)
+        self._known[key] = used, share, now
+        return share
+
+    def forget(self, pids: set[int]) -> None:
+        """Drop all clients but these."""
+        self._known = {key: value for key, value in self._known.items() if key[0] in pids}
+
+
+def by_gpu(clients: Sequence[ClientState]) -> dict[str, list[Held]]:
+    """Return what is held, by the UUID of the GPU."""
+    found: dict[str, list[Held]] = {}
+    for client in clients:
+        for device in client.devices:
+            found.setdefault(device.uuid, []).append(Held(client.pid, device))
+    return dict(list(found.items())[: wire.GPUS])
+
+
+def report_of(
+    clients: Sequence[ClientState], ceilings: Ceilings, busy: Busy, grant: int, now: float
+) -> wire.Report:
+    """Return what the service is told."""
+    depths = {client.pid: client.worker.get("window_depth", 0) for client in clients}
+    busy.forget(set(depths))
+    gpus = []
+    for gpu, held in by_gpu(clients).items():
+        use = max(busy.look(one, depths[one.pid], now) for one in held)
+        total = max(one.device.total_bytes for one in held)
+        wanted = sum(min(one.wanted_bytes, ceilings.of(one)) for one in held)
+        gpus.append(
+            wire.GpuReport(
+                gpu=gpu,
+                total_bytes=total,
+                usable_bytes=max(one.usable_bytes for one in held),
+                wanted_bytes=min(wanted, total),
+                adopted_bytes=sum(one.device.budget_bytes for one in held),
+                resident_bytes=sum(one.resident_bytes for one in held),
+                use=round(use * USE_STEPS) * wire.USE_MOST // USE_STEPS,
+            )
+        )
+    every = [device for client in clients for device in client.devices]
+    return wire.Report(
+        grant=grant,
+        clients=len(clients),
+        converted_bytes=sum(device.allocated_bytes for device in every),
+        host_bytes=sum(device.host_bytes for device in every if device.active),
+        gpus=tuple(gpus),
+    )
+
+
+def budgets_for(
+    clients: Sequence[ClientState], granted: Mapping[str, int], ceilings: Ceilings
+) -> list[Budget]:
+    """Return the budgets to be set now, so that the job comes to hold what it was granted.
+
+    More may follow when these are adopted: what grows waits for what shrinks.
+    """
+    found = []
+    for gpu, held in by_gpu(clients).items():
+        if gpu not in granted:
+            continue
+        caps = {one.pid: ceilings.of(one) for one in held}
+        whole = min(granted[gpu], sum(caps.values())) // BLOCK_BYTES * BLOCK_BYTES
+        claims = [Claim(one.pid, gpu, 0, min(one.wanted_bytes, caps[one.pid]), 1.0) for one in held]
+        targets = {
+            pid: max(LEAST_BYTES, min(budget, caps[pid] // BLOCK_BYTES * BLOCK_BYTES))
+            for (pid, _), budget in arbitrate({gpu: whole}, claims).items()
+        }
+        leases = {
+            one.pid: Lease(one.device.budget_bytes, 0, one.device.budget_bytes, one.resident_bytes)
+            for one in held
+        }
+        indices = {one.pid: one.device.index for one in held}
+        for pid, budget_bytes in step(whole, targets, leases).items():
+            found.append(Budget(pid, indices[pid], budget_bytes))
+    return found
+
+
+def budgets_alone(clients: Sequence[ClientState], ceilings: Ceilings) -> list[Budget]:
+    """Return the budgets to be set for a job that has no lease any more."""
+    wanted = [
+        (Budget(one.pid, one.device.index, ceilings.of(one)), one)
+        for held in by_gpu(clients).values()
+        for one in held
+    ]
+    return [
+        budget
+        for budget, one in wanted
+        if budget.budget_bytes // BLOCK_BYTES != one.device.budget_bytes // BLOCK_BYTES
+        and not (budget.budget_bytes >= one.device.total_bytes and not one.device.emulated)
+    ]
+
+
+def settled(clients: Sequence[ClientState], granted: Mapping[str, int]) -> bool:
+    """Return whether the job keeps to its leases, and nothing above them is left there."""
+    return all(
+        sum(one.device.budget_bytes for one in held) <= granted[gpu]
+        and sum(one.resident_bytes for one in held) <= granted[gpu]
+        for gpu, held in by_gpu(clients).items()
+        if gpu in granted
+    )
+
+
+def adopted(clients: Sequence[ClientState], granted: Mapping[str, int]) -> bool:
+    """Return whether the budgets in force are within the leases."""
+    return all(
+        sum(one.device.budget_bytes for one in held) <= granted[gpu]
+        for gpu, held in by_gpu(clients).items()
+        if gpu in granted
+    )

@@ -1,0 +1,320 @@
+"""The job's end of its leases: tells the service how the job stands, and keeps to grants.
+
+DESIGN
+  Part of the supervisor's one thread; no call blocks. It goes in rounds: ask the workers
+  how their clients stand (controls.py), set the budgets that the leases call for
+  (holdings.py), tell the service what has changed. A round comes with every beat, with
+  every grant, and every SETTLE_S while something above a lease has yet to leave.
+
+  Without a service the job keeps its configured budget, and a service that comes is found
+  within RETRY_MOST_S. When a service goes away the job keeps the leases it had, as all
+  others do, and renews them with the next one; after ALONE_S without any it goes back to
+  its configured budget.
+
+  A service can change budgets and nothing else; each is checked by the worker and by the
+  shim once more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import selectors
+import socket
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from pump.wire import control
+from pump.wire import service as wire
+from pump.wire.control import ClientState
+from pump.wire.strict import FrameError
+from pumpd.holdings import (
+    Budget,
+    Busy,
+    Ceilings,
+    adopted,
+    budgets_alone,
+    budgets_for,
+    report_of,
+    settled,
+)
+
+RETRY_LEAST_S = 0.1
+RETRY_MOST_S = 1.0
+RETRY_STRANGER_S = 5.0
+"""Between attempts of a job that has never seen a service."""
+ANSWER_S = 3.0
+"""For the service's welcome."""
+SETTLE_S = 0.05
+SETTLE_MOST_S = 10.0
+"""After that what is left above a lease is looked at with every beat only."""
+YOUNG_S = 10.0
+YOUNG_ROUND_S = 0.25
+"""A client that has no device yet is looked at that often while it is young."""
+ALONE_S = 30.0
+BEAT_S = 2.0
+
+log = logging.getLogger("pumpd")
+
+Inquire = Callable[[control.Request, Callable[[list[ClientState]], None]], None]
+
+
+class JobFacts(NamedTuple):
+    """What the service is told of the job, and where services are looked for.
+
+    paths: sockets of services, the first one that answers is taken; none: no leases.
+    budget: the job's --budget, "" for none.
+    """
+
+    paths: Sequence[str] = ()
+    name: str = ""
+    priority: int = 0
+    budget: str = ""
+    socket: str = ""
+    job_pid: int = 0
+
+
+NO_SERVICE = JobFacts()
+
+
+class Leaseholder:
+    """Leases of one job. inquire: asks the job's workers, answers come later."""
+
+    def __init__(self, selector: selectors.BaseSelector, inquire: Inquire, facts: JobFacts) -> None:
+        self._selector = selector
+        self._inquire = inquire
+        self._facts = facts
+        self._ceilings = Ceilings(facts.budget)
+        self._busy = Busy()
+        self._connection: socket.socket | None = None
+        self._version = 0
+        self._deadline = 0.0
+        self._retry_due = 0.0
+        self._retry_s = RETRY_LEAST_S
+        self._alone_due: float | None = None
+        self._grant: wire.Grant | None = None
+        self._acted = 0
+        self._granted: dict[str, int] = {}
+        """Kept when the service goes away."""
+        self._beat_s = BEAT_S
+        self._beat_due = 0.0
+        self._round_due = 0.0
+        self._asking = self._again = False
+        self._waiting = 0
+        self._settle_until = self._young_until = 0.0
+        self._last: wire.Report | None = None
+        self._tried: list[Budget] = []
+
+    def __repr__(self) -> str:
+        there = "attached" if self._version else "alone"
+        return f"<leaseholder, {there}, {len(self._granted)} leases>"
+
+    @property
+    def _now(self) -> float:
+        return time.monotonic()
+
+    def due(self) -> float | None:
+        """When on_time shall be called at the latest (time.monotonic)."""
+        if not self._facts.paths:
+            return None
+        dues = [self._alone_due] if self._alone_due is not None else []
+        if self._connection is None:
+            dues.append(self._retry_due)
+        elif not self._version:
+            dues.append(self._deadline)
+        elif not self._asking:
+            dues.append(self._round_due)
+        return min(dues, default=None)
+
+    def on_time(self, now: float) -> None:
+        """Do what is due."""
+        if not self._facts.paths:
+            return
+        if self._connection is None:
+            if now >= self._retry_due:
+                self._connect(now)
+        elif not self._version:
+            if now >= self._deadline:
+                self._lose("it does not answer")
+        elif not self._asking and now >= self._round_due:
+            self._round()
+        if self._alone_due is not None and now >= self._alone_due:
+            self._go_alone()
+
+    def client_came(self, now: float) -> None:
+        """A client was admitted; it will soon have a device."""
+        self._young_until = now + YOUNG_S
+        self._round_due = min(self._round_due, now + YOUNG_ROUND_S)
+
+    def steered(self, request: control.Request) -> None:
+        """Somebody sets a budget of the live job: leases go no further from now on."""
+        if request.budget_bytes is not None:
+            self._ceilings.steer(request.client_pid, request.device, request.budget_bytes)
+            self._round_due = min(self._round_due, self._now + SETTLE_S)
+
+    def close(self) -> None:
+        """Hang up."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    # ---- the connection ----
+
+    def _connect(self, now: float) -> None:
+        for path in self._facts.paths:
+            connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            connection.setblocking(False)
+            try:
+                connection.connect(path)
+                connection.send(wire.pack_hello(), socket.MSG_NOSIGNAL)
+            except OSError:
+                connection.close()
+                continue
+            self._connection, self._version = connection, 0
+            self._deadline = now + ANSWER_S
+            self._selector.register(connection, selectors.EVENT_READ, self._hear)
+            return
+        self._retry_later(now)
+
+    def _retry_later(self, now: float) -> None:
+        self._retry_due = now + self._retry_s
+        most = RETRY_MOST_S if self._granted else RETRY_STRANGER_S
+        self._retry_s = min(2 * self._retry_s, most)
+
+    def _lose(self, reason: str, retry_s: float = 0.0) -> None:
+        if self._connection is None:
+            return
+        if self._version:
+            log.info("the service is gone (%s); the leases stay as they are", reason)
+        self._selector.unregister(self._connection)
+        self._connection.close()
+        self._connection, self._grant, self._last = None, None, None
+        self._version = self._acted = 0
+        self._retry_s = max(self._retry_s, retry_s)
+        if self._granted and self._alone_due is None:
+            self._alone_due = self._now + ALONE_S
+        self._retry_later(self._now)
+
+    def _send(self, message: Any) -> None:
+        if self._connection is None:
+            return
+        try:
+            data = wire.encode(message, self._version)
+            self._connection.send(data, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+        except OSError as error:
+            self._lose(error.strerror or "it takes nothing")
+
+    def _hear(self) -> None:
+        assert self._connection is not None
+        try:
+            data = self._connection.recv(wire.REPLY_BYTES + 1)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        try:
+            if not data:
+                self._lose("it hung up")
+            elif not self._version:
+                self._welcomed(wire.check_welcome(data))
+            else:
+                self._told(wire.decode(data, wire.FROM_SERVICE, self._version))
+        except FrameError as error:
+            log.warning("the service makes no sense: %s", error)
+            self._lose(str(error), RETRY_STRANGER_S)
+
+    def _welcomed(self, version: int) -> None:
+        self._version = version
+        self._retry_s = RETRY_LEAST_S
+        self._round_due = self._now
+        facts = self._facts
+        log.info("attached to the service, version %d", version)
+        self._send(wire.Join(facts.name, facts.priority, facts.socket, facts.job_pid))
+
+    def _told(self, message: Any) -> None:
+        if isinstance(message, wire.Refused):
+            log.warning("the service takes no leases of this job: %s", message.reason)
+            self._lose(message.reason, RETRY_STRANGER_S)
+        elif isinstance(message, wire.Grant):
+            self._alone_due = None
+            self._beat_s = message.beat_ms / 1e3
+            if message.number:
+                self._grant = message
+                self._granted = {grant.gpu: grant.budget_bytes for grant in message.gpus}
+                self._settle_until = self._now + SETTLE_MOST_S
+                log.info("granted: %s", self._granted)
+            self._round_due = self._now
+            self._again = self._asking
+
+    # ---- rounds ----
+
+    def _round(self) -> None:
+        self._asking, self._again = True, False
+        self._inquire(control.Request(control.STATE), self._heard)
+
+    def _heard(self, clients: list[ClientState]) -> None:
+        clients = [client for client in clients if client.error is None]
+        sets: list[Budget] = []
+        if self._grant is not None:  # else nothing is told yet: what was granted before holds
+            sets = budgets_for(clients, self._granted, self._ceilings)
+            if adopted(clients, self._granted):
+                self._acted = self._grant.number
+        self._tell(clients)
+        if sets and sets != self._tried:
+            self._tried = sets
+            self._apply(sets)
+        else:
+            self._tried = []
+            self._asking = False
+            self._schedule(clients)
+
+    def _tell(self, clients: Sequence[ClientState]) -> None:
+        report = report_of(clients, self._ceilings, self._busy, self._acted, self._now)
+        if report != self._last:
+            self._last = report
+            self._send(report)
+            self._beat_due = self._now + self._beat_s
+        elif self._now >= self._beat_due - self._beat_s / 4:
+            self._send(wire.Beat())
+            self._beat_due = self._now + self._beat_s
+
+    def _apply(self, sets: Sequence[Budget]) -> None:
+        self._waiting = len(sets)
+        for pid, device, budget_bytes in sets:
+            request = control.Request(control.SET, pid, None, budget_bytes, device)
+            self._inquire(request, self._applied)
+
+    def _applied(self, clients: list[ClientState]) -> None:
+        for client in clients:
+            if client.error is not None:
+                log.info("client %d keeps its budget: %s", client.pid, client.error)
+        self._waiting -= 1
+        if self._waiting == 0:
+            self._asking = False
+            self._round_due = self._now
+
+    def _schedule(self, clients: Sequence[ClientState]) -> None:
+        now = self._now
+        pause = self._beat_s
+        young = now < self._young_until and any(not client.devices for client in clients)
+        if young:
+            pause = min(pause, YOUNG_ROUND_S)
+        if now < self._settle_until and not settled(clients, self._granted):
+            pause = SETTLE_S
+        self._round_due = now if self._again else now + pause
+
+    # ---- alone ----
+
+    def _go_alone(self) -> None:
+        self._alone_due = None
+        self._granted = {}
+        log.info("no service for %.0f s: back to the configured budget", ALONE_S)
+        self._inquire(control.Request(control.STATE), self._restore)
+
+    def _restore(self, clients: list[ClientState]) -> None:
+        sound = [client for client in clients if client.error is None]
+        for pid, device, budget_bytes in budgets_alone(sound, self._ceilings):
+            request = control.Request(control.SET, pid, None, budget_bytes, device)
+            with contextlib.suppress(FrameError):
+                self._inquire(request, lambda _clients: None)

@@ -1,0 +1,156 @@
+"""`pumpd serve`: from the command line and systemd to a running service (service.py)."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import grp
+import logging
+import os
+import pwd
+import socket
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from pump import paths
+from pump.cli.lines import BadInputError
+from pump.config import files
+from pump.config.job import DEFAULT_LOG_LEVEL
+from pump.config.schema import ConfigFile
+from pumpd import link
+from pumpd.cards import known_gpus
+from pumpd.quota import Quotas
+from pumpd.sdnotify import Manager, sockets_handed_over
+from pumpd.service import BEATS_MISSED, Service, ServiceSettings
+from pumpd.warm import name_process
+
+BACKLOG = 256
+
+log = logging.getLogger("pumpd")
+
+
+def run(asked: argparse.Namespace) -> int:
+    """Serve until SIGTERM. Raises BadInputError when it cannot begin."""
+    manager = Manager()
+
+    def settings() -> ServiceSettings:
+        return read_settings(asked)
+
+    try:
+        first = settings()
+    except ValueError as error:
+        raise BadInputError(str(error)) from None
+    _start_log(first.log_level)
+    listeners, path = _listeners(asked.socket)
+    name_process("pumpd-serve")
+    inode = _inode(path)
+    try:
+        Service(listeners, settings, known_gpus(), manager).run()
+    finally:
+        if inode is not None and _inode(path) == inode:
+            with contextlib.suppress(OSError):
+                Path(path).unlink()
+    return 0
+
+
+def read_settings(asked: argparse.Namespace) -> ServiceSettings:
+    """Return the settings of the administrator's file and the command line, which goes
+    first. Raises ValueError, one line."""
+    try:
+        found = files.load(asked.config, administrators=True)
+    except files.ConfigError as error:
+        raise ValueError(str(error)) from None
+    content = found.checked if found else ConfigFile()
+    table = content.service
+    reserve = str(table.reserve)
+    return ServiceSettings(
+        quotas=Quotas(user_jobs=table.jobs_per_user, priority_most=content.limits.priority),
+        beat_s=asked.beat or max(0.05, table.lease_s / BEATS_MISSED),
+        settle_s=asked.settle or ServiceSettings.settle_s,
+        weights=_weights(content.shares),
+        reserve=reserve,
+        log_level=asked.log_level or (table.log_level if found else DEFAULT_LOG_LEVEL),
+    )
+
+
+def _weights(shares: Mapping[str, int]) -> dict[int, float]:
+    """Weights by user number. A user's own goes before that of a group; who or what is not
+    known on this machine is left out, and told."""
+    found: dict[int, float] = {}
+    for who, weight in sorted(shares.items(), reverse=True):  # "@group" before any name
+        for user in _members(who[1:]) if who.startswith("@") else _user(who):
+            found[user] = float(weight)
+    return found
+
+
+def _user(name: str) -> list[int]:
+    try:
+        return [pwd.getpwnam(name).pw_uid]
+    except KeyError:
+        log.warning("[shares]: there is no user %s", name)
+        return []
+
+
+def _members(group: str) -> list[int]:
+    try:
+        entry = grp.getgrnam(group)
+    except KeyError:
+        log.warning("[shares]: there is no group %s", group)
+        return []
+    primary = [user.pw_uid for user in pwd.getpwall() if user.pw_gid == entry.gr_gid]
+    return primary + [user for name in entry.gr_mem for user in _user(name)]
+
+
+def _listeners(path: str) -> tuple[list[socket.socket], str]:
+    """The sockets to listen on, and the path that is ours to remove ("" for none)."""
+    try:
+        handed_over = sockets_handed_over()
+    except OSError as error:
+        raise BadInputError(f"what systemd hands over is no socket: {error.strerror}") from None
+    if handed_over:
+        for one in handed_over:
+            if (one.family, one.type) != (socket.AF_UNIX, socket.SOCK_SEQPACKET):
+                raise BadInputError(
+                    "systemd hands over another kind of socket; write ListenSequentialPacket= "
+                    "in the socket unit"
+                )
+        return handed_over, ""
+    root = os.geteuid() == 0
+    chosen = path or (paths.SERVICE_SOCKET if root else paths.user_service_socket())
+    try:
+        if not path:
+            _make_folder(Path(chosen).parent, root)
+        listener = link.bind_listener(chosen, BACKLOG)
+        if root:
+            Path(chosen).chmod(0o666)  # who may do what is decided by credentials
+        return [listener], chosen
+    except paths.UnsafeDirectoryError as error:
+        raise BadInputError(str(error)) from None
+    except OSError as error:
+        raise BadInputError(f"--socket {chosen}: {error.strerror}") from None
+
+
+def _make_folder(folder: Path, root: bool) -> None:
+    if root:
+        folder.mkdir(mode=0o755, exist_ok=True)
+    else:
+        paths.make_private(str(folder))
+
+
+def _inode(path: str) -> tuple[int, int] | None:
+    if not path:
+        return None
+    try:
+        status = Path(path).lstat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _start_log(level: str) -> None:
+    log.propagate = False
+    log.setLevel(level.upper())
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("pumpd[%(process)d] %(levelname)s %(message)s"))
+    log.addHandler(handler)

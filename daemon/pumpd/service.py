@@ -1,0 +1,453 @@
+"""The system service: shares GPUs between jobs by leases on their budgets.
+
+DESIGN
+  One thread, one selector, no call that blocks, no privilege. It knows of a job what the
+  job's pumpd says (registry.py) and whose it is by the kernel's word; it maps no memory,
+  takes no descriptors, opens no path that a peer names. What is received is one bounded
+  datagram, decoded strictly; one is read from each peer in turn; quotas hold for users and
+  connections (quota.py), and what waits for a peer is bounded (peers.py).
+
+  A lease ends with its connection, or after BEATS_MISSED silent beats. Jobs do not depend
+  on the service: when it ends they keep their budgets and come back when it does.
+
+  Idle it sleeps: it wakes for frames, and every CHECK_S only while somebody is connected.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import os
+import selectors
+import signal
+import socket
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pump
+from pump.wire import service as wire
+from pump.wire.strict import FrameError
+from pumpd import link
+from pumpd.peers import SLOW_S, Peer
+from pumpd.quota import Bucket, Quotas, Users
+from pumpd.registry import Job, RefusedError, Registry
+from pumpd.sdnotify import Manager
+
+BEATS_MISSED = 3
+HELLO_TIMEOUT_S = 2.0
+IDLE_S = 60.0
+"""A connection that is no job's and asks nothing is closed."""
+CHECK_S = 0.5
+REST_S = 0.05
+ACCEPTS_AT_ONCE = 16
+ACCEPT_PAUSE_S = 0.5
+REARRANGE_PAUSE_S = 0.01
+"""Between two arrangements: what comes together is decided on together."""
+
+log = logging.getLogger("pumpd")
+
+
+@dataclass(frozen=True)
+class ServiceSettings:
+    """beat_s: how often jobs say how they stand. settle_s: after its start the service lets
+    no lease grow for so long. host_reserve: share of the host's memory that jobs together
+    may not convert; 1 for no bound at all. weights: of users by number, 1 for others.
+    reserve: of each GPU that nobody is given, as bytes ("1073741824") or a share ("3%")."""
+
+    quotas: Quotas = field(default_factory=Quotas)
+    beat_s: float = 2.0
+    settle_s: float = 5.0
+    host_reserve: float = 0.1
+    weights: Mapping[int, float] = field(default_factory=dict)
+    reserve: str = "3%"
+    log_level: str = "warning"
+
+
+class Service:
+    """Serves `listeners` until SIGTERM. Call run() once; it closes everything.
+
+    settings: reads the configuration, at the start and on SIGHUP; raises ValueError, whose
+    text is one line. gpus: total bytes of the GPUs by UUID, {} where they are not known.
+    """
+
+    def __init__(
+        self,
+        listeners: Sequence[socket.socket],
+        settings: Callable[[], ServiceSettings],
+        gpus: dict[str, int],
+        manager: Manager,
+    ) -> None:
+        self._listeners = list(listeners)
+        self._read_settings = settings
+        self._settings = settings()
+        self._manager = manager
+        self._registry = Registry(gpus)
+        self._users = Users(self._settings.quotas)
+        self._configure()
+        self._peers: dict[socket.socket, Peer] = {}
+        self._by_job: dict[int, Peer] = {}
+        self._selector = selectors.DefaultSelector()
+        self._stopped = False
+        self._accepting = False
+        self._accept_due = 0.0
+        self._check_due = 0.0
+        self._arrange_due = 0.0
+        self._watchdog_due = 0.0
+        self._settled = 0.0
+        self._rest: list[Peer] = []
+        self._frames = self._refused_connections = self._refused_frames = self._slowed = 0
+        self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+
+    def __repr__(self) -> str:
+        return f"<service: {self._registry!r}, {len(self._peers)} connections>"
+
+    def run(self) -> None:
+        """Serve until SIGTERM or SIGINT."""
+        self._settled = time.monotonic() + self._settings.settle_s
+        self._watch_signals()
+        for listener in self._listeners:
+            listener.setblocking(False)
+        self._accept_again()
+        self._manager.tell("READY=1", f"STATUS={self._registry!r}")
+        log.info("serves")
+        try:
+            while not self._stopped:
+                for key, events in self._selector.select(self._timeout(time.monotonic())):
+                    if key.data is not None:
+                        key.data(events)
+                self._on_time(time.monotonic())
+        finally:
+            self._manager.tell("STOPPING=1")
+            log.info("ends: %r", self)
+            self._close()
+
+    # ---- time ----
+
+    def _timeout(self, now: float) -> float | None:
+        dues = []
+        if self._peers:
+            dues.append(self._check_due)
+        if self._rest:
+            dues.append(now + REST_S)
+        if not self._accepting:
+            dues.append(self._accept_due)
+        if self._registry.stale:
+            dues.append(self._arrange_due)
+        if self._manager.watchdog_s:
+            dues.append(self._watchdog_due)
+        return max(0.0, min(dues) - now) if dues else None
+
+    def _on_time(self, now: float) -> None:
+        if self._manager.watchdog_s and now >= self._watchdog_due:
+            self._watchdog_due = now + self._manager.watchdog_s / 3
+            self._manager.tell("WATCHDOG=1")
+        for peer in self._rest[:]:
+            if peer.bucket.take(now) and self._users.may_speak(peer.user, now):
+                self._rest.remove(peer)
+                peer.resting = False
+                self._watch(peer)
+        if not self._accepting and now >= self._accept_due:
+            self._accept_again()
+        if self._peers and now >= self._check_due:
+            self._check(now)
+        if self._registry.stale and now >= self._arrange_due:
+            self._rearrange(now)
+
+    def _check(self, now: float) -> None:
+        """Hang up on those who are silent or take nothing, and see what time has changed."""
+        self._check_due = now + CHECK_S
+        for peer in list(self._peers.values()):
+            if now >= peer.deadline:
+                job = peer.job
+                self._hang_up(peer, "nothing was heard of it for too long", expired=job is not None)
+            elif peer.blocked_since is not None and now - peer.blocked_since > SLOW_S:
+                self._hang_up(peer, "it takes nothing that it is sent")
+        waits = any(job.above for job in self._registry.jobs.values())
+        if waits or now < self._settled + 2 * CHECK_S:
+            self._registry.stale = bool(self._registry.jobs)
+
+    def _rearrange(self, now: float) -> None:
+        self._arrange_due = now + REARRANGE_PAUSE_S
+        headroom = host_headroom(self._settings.host_reserve)
+        for job in self._registry.rearrange(now, headroom, now >= self._settled):
+            peer = self._by_job[job.number]
+            peer.grant_due = True
+            self._flush(peer, now)
+
+    # ---- connections ----
+
+    def _accept_again(self) -> None:
+        self._accepting = True
+        for listener in self._listeners:
+            self._selector.register(
+                listener, selectors.EVENT_READ, lambda _, one=listener: self._accept(one)
+            )
+
+    def _accept(self, listener: socket.socket) -> None:
+        for _ in range(ACCEPTS_AT_ONCE):
+            try:
+                connection, _address = listener.accept()
+            except BlockingIOError:
+                return
+            except OSError as error:
+                if error.errno == errno.ECONNABORTED:
+                    continue
+                log.error("cannot accept: %s", error)
+                for one in self._listeners:
+                    self._selector.unregister(one)
+                self._accepting = False
+                self._accept_due = time.monotonic() + ACCEPT_PAUSE_S
+                return
+            self._greet(connection)
+
+    def _greet(self, connection: socket.socket) -> None:
+        now = time.monotonic()
+        connection.setblocking(False)
+        try:
+            who = link.peer_of(connection)
+        except OSError:
+            connection.close()
+            return
+        silent = sum(not peer.version for peer in self._peers.values())
+        if not self._users.may_connect(who.uid) or silent >= self._settings.quotas.handshakes:
+            self._refused_connections += 1
+            with contextlib.suppress(OSError):
+                connection.send(wire.pack_welcome(wire.BUSY, 0), socket.MSG_NOSIGNAL)
+            connection.close()
+            return
+        self._users.connections[who.uid] += 1
+        bucket = Bucket(self._settings.quotas.connection_rate, now)
+        peer = Peer(connection, who.pid, who.uid, bucket, now + HELLO_TIMEOUT_S)
+        if not self._peers:
+            self._check_due = now + CHECK_S
+        self._peers[connection] = peer
+        self._watch(peer)
+
+    def _watch(self, peer: Peer) -> None:
+        """Wait for what the peer shall be waited for now."""
+        known = self._selector.get_map().get(peer.connection)
+        if not peer.events:
+            if known:
+                self._selector.unregister(peer.connection)
+        elif known is None:
+            self._selector.register(
+                peer.connection, peer.events, lambda events: self._serve(peer, events)
+            )
+        elif known.events != peer.events:
+            self._selector.modify(peer.connection, peer.events, known.data)
+
+    def _serve(self, peer: Peer, events: int) -> None:
+        if peer.connection not in self._peers:  # hung up on earlier in this round
+            return
+        now = time.monotonic()
+        if events & selectors.EVENT_WRITE:
+            self._flush(peer, now)
+        if events & selectors.EVENT_READ:
+            self._hear(peer, now)
+
+    def _flush(self, peer: Peer, now: float) -> None:
+        grant = None
+        if peer.grant_due and peer.job is not None:
+            grant = self._registry.grant_of(peer.job, int(self._settings.beat_s * 1e3))
+        try:
+            peer.flush(grant, now)
+        except OSError:
+            self._hang_up(peer, "")
+            return
+        self._watch(peer)
+
+    def _hang_up(self, peer: Peer, reason: str, *, expired: bool = False) -> None:
+        if self._peers.pop(peer.connection, None) is None:
+            return
+        if reason:
+            log.info("hangs up on %r: %s", peer, reason)
+            if peer.version:
+                peer.farewell(reason)
+        if peer in self._rest:
+            self._rest.remove(peer)
+        if self._selector.get_map().get(peer.connection):
+            self._selector.unregister(peer.connection)
+        peer.connection.close()
+        self._users.connections[peer.user] -= 1
+        if peer.job is not None:
+            self._users.jobs[peer.user] -= 1
+            del self._by_job[peer.job.number]
+            self._registry.remove(peer.job, expired=expired)
+        self._users.forget(peer.user)
+
+    # ---- what is said ----
+
+    def _hear(self, peer: Peer, now: float) -> None:
+        try:
+            data = peer.connection.recv(wire.FRAME_BYTES + 1)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._hang_up(peer, "")
+            return
+        self._frames += 1
+        try:
+            if not peer.version:
+                self._welcome(peer, data, now)
+            else:
+                self._answer(peer, wire.decode(data, wire.FROM_CLIENTS, peer.version), now)
+        except (FrameError, RefusedError) as error:
+            self._refused_frames += 1
+            self._hang_up(peer, str(error))
+        except OSError:
+            self._hang_up(peer, "")
+        if peer.connection not in self._peers:
+            return
+        # Both buckets count every frame; one that is empty is a rest.
+        if not (peer.bucket.take(now) & self._users.may_speak(peer.user, now)):
+            self._slowed += 1
+            peer.resting = True
+            self._rest.append(peer)
+            self._watch(peer)
+
+    def _welcome(self, peer: Peer, data: bytes, now: float) -> None:
+        status, version = wire.judge_hello(data)
+        peer.connection.send(
+            wire.pack_welcome(status, version), socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
+        )
+        if status != wire.OK:
+            raise RefusedError("no hello of a version that is spoken here")
+        peer.version = version
+        peer.deadline = now + IDLE_S
+
+    def _answer(self, peer: Peer, message: Any, now: float) -> None:
+        if isinstance(message, wire.Join):
+            self._join(peer, message, now)
+            return
+        peer.deadline = now + (BEATS_MISSED * self._settings.beat_s if peer.job else IDLE_S)
+        if isinstance(message, wire.AskJobs):
+            peer.reply(self._jobs(peer, message.after, now), now)
+        elif isinstance(message, wire.AskService):
+            peer.reply(self._state(now), now)
+        elif peer.job is None:
+            raise RefusedError("a report before it has joined")
+        elif isinstance(message, wire.Report):
+            self._registry.hear(peer.job, message, now)
+            self._arrange_due = max(self._arrange_due, now)
+        else:
+            peer.job.heard = now
+        self._watch(peer)
+
+    def _join(self, peer: Peer, join: wire.Join, now: float) -> None:
+        if peer.job is not None:
+            raise RefusedError("it has joined already")
+        if not self._users.may_join(peer.user):
+            raise RefusedError(f"user {peer.user} has {self._users.jobs[peer.user]} jobs already")
+        quotas = self._settings.quotas
+        job = self._registry.add(peer.user, peer.pid, join, quotas.priority_most, now)
+        self._users.jobs[peer.user] += 1
+        peer.job = job
+        self._by_job[job.number] = peer
+        peer.deadline = now + BEATS_MISSED * self._settings.beat_s
+        # It learns at once how often it shall be heard.
+        peer.flush(self._registry.grant_of(job, int(self._settings.beat_s * 1e3)), now)
+
+    def _jobs(self, asker: Peer, after: int, now: float) -> wire.Jobs:
+        visible = [
+            job
+            for number, job in sorted(self._registry.jobs.items())
+            if number > after and self._may_see(asker, job)
+        ]
+        shown: list[wire.JobState] = []
+        room = wire.REPLY_BYTES - 64
+        for job in visible[: wire.JOBS_SHOWN]:
+            state = self._registry.state_of(job, now)
+            room -= len(wire.encode(wire.Jobs(0, (state,)), asker.version))
+            if room < 0:
+                break
+            shown.append(state)
+        return wire.Jobs(int(len(shown) < len(visible)), tuple(shown))
+
+    @staticmethod
+    def _may_see(asker: Peer, job: Job) -> bool:
+        return asker.user in (0, job.user)
+
+    def _state(self, now: float) -> wire.ServiceState:
+        registry = self._registry
+        return wire.ServiceState(
+            release=pump.__version__,
+            pid=os.getpid(),
+            jobs=len(registry.jobs),
+            connections=len(self._peers),
+            memory_bytes=sum(registry.memory_bytes().values()),
+            held_bytes=min(wire.BYTES_MOST, registry.held_bytes(now)),
+            jobs_joined=registry.joined,
+            jobs_left=registry.left,
+            jobs_expired=registry.expired,
+            grants=registry.grants,
+            frames=self._frames,
+            refused_connections=self._refused_connections,
+            refused_frames=self._refused_frames,
+            slowed_down=self._slowed,
+        )
+
+    # ---- signals and the end ----
+
+    def _watch_signals(self) -> None:
+        # Python runs a handler between two bytecodes and then goes on waiting; the byte
+        # that it writes to the pipe is what ends the wait.
+        signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, lambda *_: None)
+        self._selector.register(self._wake_read, selectors.EVENT_READ, self._signalled)
+
+    def _signalled(self, _events: int) -> None:
+        for number in os.read(self._wake_read, 64):
+            if number == signal.SIGHUP:
+                self._reload()
+            else:
+                self._stopped = True
+
+    def _configure(self) -> None:
+        self._users.quotas = self._settings.quotas
+        self._registry.weights = self._settings.weights
+        self._registry.reserve = self._settings.reserve
+
+    def _reload(self) -> None:
+        self._manager.reloading()
+        try:
+            self._settings = self._read_settings()
+            self._configure()
+            log.setLevel(self._settings.log_level.upper())
+            log.info("has read its configuration again")
+        except ValueError as error:
+            log.error("goes on with the configuration that it has: %s", error)
+        for job in self._registry.jobs.values():
+            job.priority = min(job.join.priority, self._settings.quotas.priority_most)
+            self._by_job[job.number].grant_due = True  # the time between beats is in it
+        for peer in list(self._by_job.values()):
+            self._flush(peer, time.monotonic())
+        self._registry.stale = bool(self._registry.jobs)
+        self._manager.tell("READY=1")
+
+    def _close(self) -> None:
+        signal.set_wakeup_fd(-1)
+        self._selector.close()
+        for connection in (*self._peers, *self._listeners):
+            connection.close()
+        for fd in (self._wake_read, self._wake_write):
+            os.close(fd)
+
+
+def host_headroom(reserve: float) -> int:
+    """Return the bytes that the host could still give but for a reserve; 0: not known, or
+    no bound wanted."""
+    figures = {}
+    with contextlib.suppress(OSError, ValueError):
+        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines()[:8]:
+            name, _, value = line.partition(":")
+            figures[name] = int(value.split()[0]) << 10
+    if reserve >= 1 or not {"MemTotal", "MemAvailable"} <= figures.keys():
+        return 0
+    return max(1, int(figures["MemAvailable"] - reserve * figures["MemTotal"]))

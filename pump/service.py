@@ -1,0 +1,121 @@
+"""Asks the system service (`pumpd serve`) which jobs there are and how it does.
+
+For another process of the same user, and for root, who sees all jobs. It speaks to a
+socket only.
+
+    with ServiceClient.find() as service:
+        for job in service.jobs():
+            print(job.name, job.gpus)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from types import TracebackType
+from typing import Any
+
+from pump import paths
+from pump.wire import service as wire
+from pump.wire.service import JobState, ServiceState
+from pump.wire.strict import FrameError
+
+__all__ = ["JobState", "ServiceClient", "ServiceError", "ServiceState"]
+
+TIMEOUT_S = 5.0
+
+
+class ServiceError(Exception):
+    """One line: what could not be done, and why."""
+
+
+class ServiceClient:
+    """A connection to one service. One thread at a time."""
+
+    def __init__(self, path: str) -> None:
+        """Connect. Raises ServiceError."""
+        self.path = path
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._socket.settimeout(TIMEOUT_S)
+        try:
+            self._socket.connect(path)
+            self._version = wire.check_welcome(self._exchange(wire.pack_hello()))
+        except FrameError as error:
+            self.close()
+            raise ServiceError(f"{path}: {error}") from None
+        except OSError as error:
+            self.close()
+            raise ServiceError(
+                f"{path}: no service to speak to: {error.strerror or error}"
+            ) from None
+        except BaseException:
+            self.close()
+            raise
+
+    @classmethod
+    def find(cls) -> ServiceClient:
+        """Return a connection to the service that jobs of this user would take. Raises
+        ServiceError, with the last place that was looked at."""
+        last = ServiceError("no service is wanted: PUMP_SERVICE is none")
+        for path in paths.service_sockets():
+            try:
+                return cls(path)
+            except ServiceError as error:
+                last = error
+        raise last
+
+    def __repr__(self) -> str:
+        return f"<ServiceClient of {self.path}>"
+
+    def __enter__(self) -> ServiceClient:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Hang up."""
+        self._socket.close()
+
+    def jobs(self) -> list[JobState]:
+        """Return the user's jobs (all jobs for root), in the order in which they joined.
+        Raises ServiceError."""
+        found: list[JobState] = []
+        while True:
+            after = found[-1].number if found else 0
+            page: wire.Jobs = self._ask(wire.AskJobs(after), wire.Jobs)
+            found += page.jobs
+            if not page.more or not page.jobs:
+                return found
+
+    def state(self) -> ServiceState:
+        """Return figures of the service itself. Raises ServiceError."""
+        state: ServiceState = self._ask(wire.AskService(), ServiceState)
+        return state
+
+    def _ask(self, message: Any, kind: type) -> Any:
+        try:
+            data = self._exchange(wire.encode(message, self._version))
+            answer = wire.decode(data, wire.FROM_SERVICE, self._version)
+        except FrameError as error:
+            raise ServiceError(f"{self.path}: {error}") from None
+        except OSError as error:
+            raise ServiceError(f"{self.path}: {error.strerror or error}") from None
+        if isinstance(answer, wire.Refused):
+            raise ServiceError(f"{self.path}: the service hung up: {answer.reason}")
+        if not isinstance(answer, kind):
+            raise ServiceError(f"{self.path}: the service answered something else")
+        return answer
+
+    def _exchange(self, data: bytes) -> bytes:
+        with contextlib.suppress(BrokenPipeError):  # what it said before it hung up is read
+            self._socket.send(data, socket.MSG_NOSIGNAL)
+        answer = self._socket.recv(wire.REPLY_BYTES + 1)
+        if not answer:
+            raise ServiceError(f"{self.path}: the service hung up")
+        return answer

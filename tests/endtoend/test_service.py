@@ -1,0 +1,254 @@
+"""Jobs under a system service on the virtual GPU: leases move, results stay."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pumpds
+import pytest
+from conftest import Job
+from test_same_bits import expected
+
+from pump.control import Control
+from pump.service import JobState, ServiceClient, ServiceError
+
+MIB = 1 << 20
+SHAPE = {"buffers": 24, "mib": 4, "steps": 300, "seed": 5}
+WORDS = [f"--{name}={value}" for name, value in SHAPE.items()]
+CARD_MIB = 256
+"""One job's 96 MiB fit, and so do two; not four."""
+
+
+class Service:
+    """`pumpd serve` that jobs of the test find."""
+
+    def __init__(self, folder: Path) -> None:
+        self.socket = folder / "service"
+        self.log = folder / "service.log"
+        self.start()
+
+    def start(self) -> None:
+        words = [sys.executable, "-m", "pumpd", "serve", "--socket", str(self.socket)]
+        words += ["--beat", "0.5", "--settle", "1", "--log-level", "info"]
+        with self.log.open("a") as log:
+            self.process = subprocess.Popen(words, stderr=log)
+        assert pumpds.wait_for(lambda: self.jobs() is not None)
+
+    def jobs(self) -> list[JobState] | None:
+        """The jobs that it knows; None when it does not answer."""
+        try:
+            with ServiceClient(str(self.socket)) as client:
+                return client.jobs()
+        except ServiceError:
+            return None
+
+    def granted(self, pid: int) -> int:
+        """Bytes granted to the job of that process on its GPU; 0 for none."""
+        for job in self.jobs() or []:
+            if job.job_pid == pid and job.gpus:
+                return job.gpus[0].granted_bytes
+        return 0
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Service]:
+    made = Service(tmp_path)
+    yield made
+    made.end()
+
+
+def start(job: Job, service: Service, *, sleep_ms: int = 15, run: tuple[str, ...] = ()):
+    line = job.command(*WORDS, f"--sleep-ms={sleep_ms}", memory_mib=CARD_MIB, run=run)
+    environ = job.environment(PUMP_SERVICE=str(service.socket))
+    return subprocess.Popen(
+        line, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def finish(process: subprocess.Popen) -> None:
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    assert out.splitlines()[-1] == expected(**SHAPE)
+
+
+def drop(*processes: subprocess.Popen) -> None:
+    """End jobs whose results are no matter."""
+    for process in processes:
+        process.kill()
+        process.communicate()
+
+
+def budget_of(process: subprocess.Popen) -> int:
+    with Control.of_job(str(pumpds.socket_of(process.pid))) as control:
+        return sum(device.budget_bytes for one in control.state() for device in one.devices)
+
+
+def test_leases_move_when_jobs_come_and_go_and_the_bits_stay(job: Job, service: Service) -> None:
+    first = start(job, service, sleep_ms=40)
+    assert pumpds.wait_for(lambda: service.granted(first.pid) > 200 * MIB, 20), "the whole card"
+    others = [start(job, service) for _ in range(3)]
+    assert pumpds.wait_for(lambda: 0 < service.granted(first.pid) < 100 * MIB, 30)
+    assert pumpds.wait_for(lambda: budget_of(first) == service.granted(first.pid))
+    listed = service.jobs()
+    assert listed is not None and len(listed) == 4
+    for one in others:
+        finish(one)
+    assert pumpds.wait_for(lambda: service.granted(first.pid) > 200 * MIB, 20), "all again"
+    finish(first)
+    assert pumpds.wait_for(lambda: service.jobs() == [])
+
+
+@pytest.mark.parametrize("count", [4, pytest.param(16, marks=pytest.mark.long)])
+def test_a_service_killed_and_restarted_finds_all_its_jobs_again(
+    job: Job, service: Service, count: int
+) -> None:
+    jobs = [start(job, service, sleep_ms=10 * count) for _ in range(count)]
+    pids = {one.pid for one in jobs}
+    assert pumpds.wait_for(lambda: all(service.granted(pid) for pid in pids), 30)
+    for number in (signal.SIGKILL, signal.SIGTERM):
+        service.process.send_signal(number)
+        service.process.wait(timeout=20)
+        time.sleep(0.3)
+        before = {one.pid: budget_of(one) for one in jobs}
+        assert all(before.values()), "they keep what they had"
+        service.start()
+        assert pumpds.wait_for(
+            lambda: {one.job_pid for one in service.jobs() or [] if one.gpus} == pids, 20
+        )
+    for one in jobs:
+        finish(one)
+
+
+def test_a_job_finds_a_service_that_comes_later(job: Job, service: Service) -> None:
+    service.end()
+    process = start(job, service, sleep_ms=40)
+    assert pumpds.wait_for(lambda: budget_of_or_0(process) > 200 * MIB, 20), "its own budget"
+    service.start()
+    assert pumpds.wait_for(lambda: service.granted(process.pid) > 0, 20)
+    drop(process)
+
+
+def budget_of_or_0(process: subprocess.Popen) -> int:
+    try:
+        return budget_of(process)
+    except Exception:  # it has not begun
+        return 0
+
+
+def test_a_hung_jobs_lease_goes_to_others_and_comes_back(job: Job, service: Service) -> None:
+    first = start(job, service, sleep_ms=60)
+    second = start(job, service, sleep_ms=60)
+    assert pumpds.wait_for(lambda: service.granted(first.pid) and service.granted(second.pid), 30)
+    pumpd = pumpds.of_job(second.pid).supervisor
+    os.kill(pumpd, signal.SIGSTOP)
+    assert pumpds.wait_for(lambda: service.granted(first.pid) > 200 * MIB, 20)
+    os.kill(pumpd, signal.SIGCONT)
+    assert pumpds.wait_for(lambda: service.granted(second.pid) > 0, 20)
+    drop(first, second)
+
+
+def test_a_lease_never_exceeds_the_jobs_own_budget_nor_what_its_user_sets(
+    job: Job, service: Service
+) -> None:
+    process = start(job, service, sleep_ms=40, run=("--budget", "64MiB"))
+    assert pumpds.wait_for(lambda: service.granted(process.pid) > 200 * MIB, 20)
+    assert budget_of(process) == 64 * MIB
+    with Control.of_job(str(pumpds.socket_of(process.pid))) as control:
+        control.set(budget_bytes=32 * MIB)
+        time.sleep(1.5)  # some beats
+        assert budget_of(process) == 32 * MIB
+        control.set(budget_bytes=128 * MIB)
+        time.sleep(1.5)
+        assert budget_of(process) == 128 * MIB
+    drop(process)
+
+
+def test_jobs_started_and_killed_at_random_leave_nothing(job: Job, service: Service) -> None:
+    campaign(job, service, count=50, seed=1)
+
+
+@pytest.mark.long
+def test_a_thousand_jobs_started_and_killed_at_random_leave_nothing(
+    job: Job, service: Service
+) -> None:
+    campaign(job, service, count=1000, seed=2)
+
+
+def campaign(job: Job, service: Service, count: int, seed: int) -> None:
+    """Start `count` jobs, a few at a time, and kill each or its pumpd at some moment."""
+    with tempfile.TemporaryDirectory(prefix="pump-t-") as folder:  # short, for a socket's path
+        play(job, service, count, seed, Path(folder))
+
+
+def play(job: Job, service: Service, count: int, seed: int, folder: Path) -> None:
+    source = random.Random(seed)
+    before = descriptors(service.process.pid)
+    running: list[tuple[subprocess.Popen, float]] = []
+    started: list[int] = []
+    while len(started) < count or running:
+        if len(started) < count and len(running) < 6:
+            environ = job.environment(PUMP_SERVICE=str(service.socket), XDG_RUNTIME_DIR=str(folder))
+            line = job.command(*WORDS, "--sleep-ms=30", memory_mib=CARD_MIB)
+            process = subprocess.Popen(
+                line, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            )
+            started.append(process.pid)
+            running.append((process, time.monotonic() + source.uniform(0.0, 3.0)))
+        for entry in running[:]:
+            process, end = entry
+            if time.monotonic() > end:
+                if source.random() < 0.3 and (pumpd := pumpds.of_job(process.pid)).supervisor:
+                    pumpds.kill(source.choice([pumpd.supervisor, pumpd.warm or pumpd.supervisor]))
+                process.kill()
+                process.wait(timeout=30)
+                running.remove(entry)
+        time.sleep(0.02)
+    assert pumpds.wait_for(lambda: service.jobs() == [], 30), "no lease is left"
+    assert pumpds.wait_for(lambda: not pumpds_of(set(started)), 30), "no process is left"
+    assert pumpds.wait_for(lambda: descriptors(service.process.pid) <= before, 10)
+    # A pumpd that was killed leaves its socket; the next job's pumpd removes that.
+    last = start_in(job, service, folder)
+    finish(last)
+    assert pumpds.wait_for(lambda: not list((folder / "pump").iterdir()), 20), "no socket"
+
+
+def start_in(job: Job, service: Service, folder: Path) -> subprocess.Popen:
+    environ = job.environment(PUMP_SERVICE=str(service.socket), XDG_RUNTIME_DIR=str(folder))
+    return subprocess.Popen(
+        job.command(*WORDS, memory_mib=CARD_MIB),
+        env=environ,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def descriptors(pid: int) -> int:
+    return psutil.Process(pid).num_fds()
+
+
+def pumpds_of(pids: set[int]) -> list[int]:
+    """Processes of pumpd that serve, or served, one of these jobs."""
+    words = {str(pid) for pid in pids}
+    found = []
+    for process in psutil.process_iter():
+        try:
+            line = process.cmdline()
+        except psutil.Error:
+            continue
+        if "--job-pid" in line and words & set(line):
+            found.append(process.pid)
+    return found
