@@ -7,12 +7,16 @@ DESIGN
                     `ratio` to it means something for those ten alone (-- --traces FOLDER).
                     naive_serial is naive with the write-back of a victim in front of its
                     newcomer, all of it, instead of one behind the other on a two-way link:
-                    what the study assumed and Unified Memory does not do. bound_keeping counts
+                    what the study assumed and Unified Memory does not do. window50_again looks
+                    again at each tick for what the driver threw out too early. bound_keeping counts
                     Belady's bytes where contents that nobody will read move like others,
                     bound_dead_known where they do not.
   sim.agrees.*      seconds of a program of examples/ on the virtual GPU / simulated from a
                     recording of it that was made where it fits. The best of the pairs: the
                     simulator knows no other load on the machine.
+  sim.jitter.fixed_over_event    time in a fixed order of transfers / event-driven, where each
+                    kernel and transfer takes up to 25 % more or less: mean over seeds, and least
+  sim.jitter.event_over_calm     event-driven with jitter / without: the one furthest from 1
   sim.us_per_operation  the simulator's own processor time
 """
 
@@ -28,11 +32,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import sim_jitter
 from harness import ROOT, MeasurementError, Options, Row, UnavailableError, child
 
 if TYPE_CHECKING:
     from suite_virtual import Program as Example
 
+    from pump.policy.base import Policy
     from pump.profiles import Profile
     from pump.sim.program import Program
     from pump.sim.tensors import TensorTrace
@@ -69,6 +75,7 @@ FOUND = {
     "naive_serial": (4.46, 4.46, 4.68, 6.63),
     "naive_discard": (1.75, 2.86, 3.53, 4.67),
     "window50": (2.03, 1.93, 2.02, 2.57),
+    "window50_again": (2.03, 1.93, 2.02, 2.57),
     "window1000": (2.22, 2.37, 4.35, 5.61),
     "bound_keeping": (1.00, 1.03, 1.16, 1.51),
     "bound_dead_known": (1.00, 1.03, 1.16, 1.51),
@@ -76,21 +83,26 @@ FOUND = {
 """What the study found, by row and ratio."""
 
 
+PARTS = "study", "jitter", "agrees", "speed"
+
+
 def parse(arguments: list[str]) -> argparse.Namespace:
     """Options of the suite; exits with status 2 on a bad one."""
     parser = argparse.ArgumentParser(prog="scripts/bench sim --")
-    parser.add_argument("--only", action="append", choices=("study", "agrees", "speed"))
+    parser.add_argument("--only", action="append", choices=PARTS)
     parser.add_argument("--traces", type=Path, default=DATA, metavar="FOLDER")
     return parser.parse_args(arguments)
 
 
 def run(options: Options) -> Iterator[Row]:
     chosen = parse(options.rest)
-    parts = chosen.only or ("study", "agrees", "speed")
+    parts = chosen.only or PARTS
     if "study" in parts:
         yield from study(chosen.traces, quick=options.quick)
     if "agrees" in parts:
         yield from agreement(options)
+    if "jitter" in parts:
+        yield from sim_jitter.rows(traces(DATA)[:1] if options.quick else traces(DATA), options)
     if "speed" in parts:
         yield from speed(quick=options.quick)
 
@@ -137,7 +149,7 @@ def slowdowns(trace: TensorTrace, ratio: float) -> dict[str, float]:
     """By row of FOUND, of the third iteration against kernels alone."""
     from pump import profiles
     from pump.sim import tensors
-    from pump.sim.baselines import Unbounded
+    from pump.sim.baselines import Soonest, Unbounded
     from pump.sim.simulation import Machine, run
 
     profile = profiles.load(PROFILE).changed(STUDY)
@@ -150,16 +162,17 @@ def slowdowns(trace: TensorTrace, ratio: float) -> dict[str, float]:
         machine = Machine(profile, memory_bytes, STUDY_QUEUE)
         return run(program, machine).steady.seconds / compute
 
-    def run_ahead(launches: int) -> float:
+    def ahead(launches: int, policy: Policy) -> float:
         machine = Machine(profile, memory_bytes, launches)
-        return run(plain, machine, Unbounded(plain), reserve=False).steady.seconds / compute
+        return run(plain, machine, policy, reserve=False).steady.seconds / compute
 
     return {
         "naive": alone(plain, profile),
         "naive_serial": alone(plain, profile.changed(SERIAL)),
         "naive_discard": alone(discarding, profile),
-        "window50": run_ahead(50),
-        "window1000": run_ahead(1000),
+        "window50": ahead(50, Unbounded(plain)),
+        "window50_again": ahead(50, Soonest()),
+        "window1000": ahead(1000, Unbounded(plain)),
         "bound_keeping": bound(plain, memory_bytes, compute, keeping=True),
         "bound_dead_known": bound(plain, memory_bytes, compute, keeping=False),
     }

@@ -43,6 +43,15 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--flash", metavar="GBPS", help="behind it: rates of reading and writing, such as 3.2,3.2"
     )
+    parser.add_argument(
+        "--jitter", type=float, default=0.0, metavar="SHARE",
+        help="kernels and transfers take up to that much more or less, such as 0.25",
+    )  # fmt: skip
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of --jitter")
+    parser.add_argument(
+        "--dispatch", choices=("event", "fixed"), default="event",
+        help="event: whatever may go goes (pump's); fixed: in the order of a rehearsal",
+    )  # fmt: skip
     parser.add_argument("--sweep", action="store_true", help="a curve over memory sizes")
     parser.add_argument("--svg", metavar="FILE", help="--sweep: draw the curve, too")
     parser.add_argument("--json", metavar="FILE", help="write the figures there; -: stdout")
@@ -73,7 +82,7 @@ def _run(asked: argparse.Namespace) -> int:
         if asked.svg:
             Path(asked.svg).write_text(sweep.as_svg(found), encoding="utf-8")
     else:
-        found = report.compared(case, chosen)
+        found = report.compared(case, chosen, fixed_order=asked.dispatch == "fixed")
         text = report.as_text(found)
     _write(asked.json, found, text)
     return 0
@@ -84,6 +93,12 @@ def _check(asked: argparse.Namespace) -> None:
         raise BadInputError(f"--queue-launches is {asked.queue_launches}; it must be 1 to 1024")
     if asked.oversubscription is not None and not 0.1 <= asked.oversubscription <= 100:
         raise BadInputError("--oversubscription must lie in 0.1 to 100")
+    if not 0 <= asked.jitter < 1:
+        raise BadInputError(f"--jitter is {asked.jitter}; it must be at least 0 and less than 1")
+    if asked.seed < 0:
+        raise BadInputError(f"--seed is {asked.seed}; it must not be negative")
+    if asked.sweep and asked.dispatch == "fixed":
+        raise BadInputError("--dispatch fixed is for one memory size; leave --sweep out")
     if asked.svg and not asked.sweep:
         raise BadInputError("--svg draws the curve of --sweep; add --sweep")
     if asked.sweep and (asked.gpu_memory or asked.oversubscription):
@@ -95,7 +110,7 @@ def _case(asked: argparse.Namespace) -> Case:
     from pump import profiles
     from pump.sim import recording, tensors
     from pump.sim.report import Case
-    from pump.sim.simulation import Machine
+    from pump.sim.simulation import Jitter, Machine
 
     profile = profiles.load(asked.profile)
     data = Path(asked.trace).read_bytes()
@@ -116,7 +131,8 @@ def _case(asked: argparse.Namespace) -> Case:
         memory_bytes = parse_size(asked.gpu_memory)
     elif asked.oversubscription:
         memory_bytes = int(program.peak_bytes / asked.oversubscription)
-    machine = Machine(profile, memory_bytes, asked.queue_launches, host=_host(asked))
+    jitter = Jitter(asked.jitter, asked.seed) if asked.jitter else None
+    machine = Machine(profile, memory_bytes, asked.queue_launches, host=_host(asked), jitter=jitter)
     return Case(program, machine, discarding)
 
 

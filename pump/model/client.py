@@ -194,6 +194,12 @@ class ClientModel:
             raise IndexError(block)
         return info
 
+    def away(self, blocks: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return those of the blocks that are neither there nor on their way."""
+        found = np.array(blocks, np.int64)
+        kept = lib.pump_model_away(self.raw, ffi.from_buffer("int64_t[]", found), len(found))
+        return found[:kept]
+
     def blocks_of(self, slot: int) -> range | None:
         """Return the numbers of the blocks of the range in `slot`, or None."""
         found = ffi.new("struct pump_range_blocks *")

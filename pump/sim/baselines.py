@@ -8,52 +8,60 @@ as pump sees the operations of its window.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
 from typing import ClassVar
 
 import numpy as np
 
 from pump.model.bounds import BLOCK_BYTES
+from pump.model.client import ClientModel
 from pump.model.view import NO_BLOCKS, NOT_NEEDED, Blocks, Decision, View
 from pump.policy.window import Window
 from pump.sim.program import Program
 
 
 class Unbounded:
-    """Prefetches what each operation uses, once, when it is issued; evicts nothing.
+    """Queues what each operation uses for prefetch when it is issued; evicts nothing.
 
-    Run-ahead without a rule, as cuMemPrefetchAsync before each launch would do: first come,
-    first served, whatever is thrown out for it. The driver throws out what migrated longest
-    ago, which may be what was just prefetched for an operation that has not run.
+    Run-ahead without a rule: first come, first served, whatever is thrown out for it. What is
+    there when its turn comes is not moved. The driver throws out what migrated longest ago,
+    which may be what was just prefetched for an operation that has not run, and nobody looks
+    at that one again.
     """
 
     name: ClassVar[str] = "unbounded"
     prefetches: ClassVar[bool] = True
 
     def __init__(self, program: Program) -> None:
-        self._program = program
+        self._steps = program.steps[["seq", "first_use", "uses"]].tolist()
+        self._uses = program.uses.tolist()
+        self._slots = program.ranges["slot"].tolist()
         self._told = 0
         self._waiting: deque[Blocks] = deque()
+        self._model: ClientModel | None = None
 
-    def at(self, issued: int, _run: int, blocks_of: Callable[[int], range | None]) -> None:
-        """All steps before `issued` were issued. blocks_of(slot): the range's blocks."""
-        program = self._program
-        for step in program.steps[self._told : issued]:
-            if step["seq"] == 0:
-                continue
-            begin = int(step["first_use"])
-            for use in program.uses[begin : begin + int(step["uses"])]:
-                blocks = blocks_of(int(program.ranges["slot"][use["range"]]))
+    def at(self, issued: int, _run: int, model: ClientModel) -> None:
+        """All steps before `issued` were issued, and the model was told of them."""
+        self._model = model
+        for seq, begin, count in self._steps[self._told : issued]:
+            for offset, length, index, _ in self._uses[begin : begin + count] if seq else ():
+                blocks = model.blocks_of(self._slots[index])
                 if blocks is not None:
-                    offset, end = int(use["offset_bytes"]), int(use["offset_bytes"])
-                    end += int(use["length_bytes"])
-                    part = blocks[offset // BLOCK_BYTES : -(-end // BLOCK_BYTES)]
+                    part = blocks[offset // BLOCK_BYTES : -(-(offset + length) // BLOCK_BYTES)]
                     self._waiting.append(np.arange(part.start, part.stop))
         self._told = max(self._told, issued)
 
     def decide(self, view: View) -> Decision:
-        """Return all that may be sent."""
-        return Decision(to_gpu=take(self._waiting, view.to_gpu_credit))
+        """Return what waits longest and is not there, as far as it may be sent."""
+        assert self._model is not None
+        found: list[Blocks] = []
+        most = view.to_gpu_credit
+        while most > 0 and self._waiting:
+            away = self._model.away(self._waiting.popleft())
+            if len(away) > most:
+                self._waiting.appendleft(away[most:])
+            found.append(away[:most])
+            most -= len(found[-1])
+        return Decision(to_gpu=np.concatenate(found) if found else NO_BLOCKS)
 
 
 def take(waiting: deque[Blocks], most: int) -> Blocks:
@@ -69,6 +77,21 @@ def take(waiting: deque[Blocks], most: int) -> Blocks:
         found.append(blocks)
         most -= len(blocks)
     return np.concatenate(found) if found else NO_BLOCKS
+
+
+class Soonest:
+    """Prefetches whatever the window misses, soonest first, and leaves room to the driver.
+
+    Between run-ahead without a rule and the window: what was thrown out too early is seen to
+    be missing again.
+    """
+
+    name: ClassVar[str] = "soonest"
+    prefetches: ClassVar[bool] = True
+
+    def decide(self, view: View) -> Decision:
+        """Return all that may be sent."""
+        return Decision(to_gpu=view.missing[: view.to_gpu_credit])
 
 
 class Correlation:

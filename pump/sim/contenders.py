@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pump.policy import POLICIES
 from pump.policy.base import Policy
 from pump.sim.baselines import Correlation, Perfect, Unbounded
+from pump.sim.dispatch import FixedOrder, Rehearsal
 from pump.sim.greedy import Greedy
 from pump.sim.program import Program, ProgramError
 from pump.sim.simulation import RESERVE_PERCENT, Foresight, Machine, Outcome, run
@@ -104,15 +105,29 @@ def by_name(name: str) -> Contender:
     return found if found.name == name else replace(found, name=name, discard=True)
 
 
-def simulate(contender: Contender, program: Program, machine: Machine) -> Outcome:
-    """Runs the contender. `program` has to be the one with discards where it wants them."""
+def simulate(
+    contender: Contender, program: Program, machine: Machine, *, fixed_order: bool = False
+) -> Outcome:
+    """Runs the contender. `program` has to be the one with discards where it wants them.
+
+    fixed_order: its transfers go in the order of a rehearsal without jitter
+    (pump/sim/dispatch.py); ProgramError where there is no iteration or no transfer to order.
+    """
     if contender.ahead is not None:
         machine = replace(machine, queue_operations=contender.ahead)
-    outcome = run(
-        program,
-        machine,
-        None if contender.policy is None else contender.policy(program, machine),
-        foresight=contender.foresight(program) if contender.foresight else None,
-        reserve=not contender.takes_all,
-    )
-    return replace(outcome, policy=contender.name)
+
+    def outcome(policy: Policy | None, on: Machine) -> Outcome:
+        foresight = contender.foresight(program) if contender.foresight else None
+        return run(program, on, policy, foresight=foresight, reserve=not contender.takes_all)
+
+    def fresh() -> Policy | None:
+        return None if contender.policy is None else contender.policy(program, machine)
+
+    policy, name = fresh(), contender.name
+    if fixed_order and policy is not None:
+        rehearsal = Rehearsal(policy, program)
+        outcome(rehearsal, replace(machine, jitter=None))
+        again = fresh()
+        assert again is not None
+        policy, name = FixedOrder(again, program, rehearsal.order), f"{name} in fixed order"
+    return replace(outcome(policy, machine), policy=name)

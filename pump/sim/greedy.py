@@ -13,7 +13,6 @@ two, no flash in the plan, kernels' times without stalls.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
@@ -21,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pump.model.bounds import BLOCK_BYTES
+from pump.model.client import ClientModel
 from pump.model.view import Blocks, Decision, View
 from pump.sim import program as form
 from pump.sim.baselines import take
@@ -238,7 +238,7 @@ class Greedy:
             end -= 1
         return np.arange(self._firsts[index] + first, self._firsts[index] + end)
 
-    def at(self, _issued: int, run: int, _blocks_of: Callable[[int], range | None]) -> None:
+    def at(self, _issued: int, run: int, _model: ClientModel) -> None:
         """All steps before `run` have run."""
         inside = run - self._iteration.first_step
         if inside < 0:

@@ -92,7 +92,7 @@ def figures(outcome: Outcome, unlimited_seconds: float, least: Floor) -> Figures
     }
 
 
-def compared(case: Case, contenders: Sequence[Contender]) -> Figures:
+def compared(case: Case, contenders: Sequence[Contender], *, fixed_order: bool = False) -> Figures:
     """All contenders on one case; those that cannot run on the program are named."""
     base, least = unlimited(case), floor(case)
     seconds = base.steady.seconds
@@ -102,7 +102,7 @@ def compared(case: Case, contenders: Sequence[Contender]) -> Figures:
         if program is None:
             left_out.append(contender.name)
             continue
-        outcome = simulate(contender, program, case.machine)
+        outcome = simulate(contender, program, case.machine, fixed_order=fixed_order)
         rows.append({**figures(outcome, seconds, least), "text": contender.text})
     if not rows:
         names = ", ".join(left_out)
@@ -134,6 +134,8 @@ def about(case: Case) -> Figures:
         "peak_bytes": program.peak_bytes,
         "gpu_memory_bytes": machine.memory_bytes,
         "oversubscription": program.peak_bytes / machine.memory_bytes,
+        "jitter": machine.jitter.share if machine.jitter else 0.0,
+        "seed": machine.jitter.seed if machine.jitter else None,
         "queue_operations": machine.queue_operations,
         "host_memory_bytes": machine.host.memory_bytes if machine.host else None,
         "flash_gbps": machine.host.flash_gbps if machine.host else None,
@@ -189,11 +191,14 @@ def heading(found: Figures) -> list[str]:
     what = "steady iteration" if mapping else "recording"
     if found.get("steady_steps"):
         what = "recording behind its first tenth"
-    return [
+    lines = [
         f"{'trace':<12} {found['trace']}: {found['operations']:,} operations, "
         f"peak {_gib(found['peak_bytes'])}{how}",
         f"{'figures':<12} simulated, of the {what}; nothing of it was measured",
     ]
+    if found["jitter"]:
+        lines.append(f"{'jitter':<12} {found['jitter']:.0%}, seed {found['seed']}")
+    return lines
 
 
 def _gib(length_bytes: float) -> str:

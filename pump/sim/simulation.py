@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, Final
 
@@ -67,10 +67,30 @@ class Host:
 
 
 @dataclass(frozen=True)
+class Jitter:
+    """Each operation and each transfer takes between 1 - share and 1 + share of its time.
+
+    share: in [0, 1). The same seed gives the same times.
+    """
+
+    share: float
+    seed: int = 0
+
+    def of(self, program: Program) -> Program:
+        """The program with these times for its operations."""
+        factors = np.random.default_rng(self.seed).uniform(
+            1 - self.share, 1 + self.share, len(program.steps)
+        )
+        steps = program.steps.copy()
+        steps["duration_ns"] = np.rint(steps["duration_ns"] * factors)
+        return replace(program, steps=steps)
+
+
+@dataclass(frozen=True)
 class Machine:
     """The GPU and the program's host. `queue_operations`: launches that may wait.
 
-    host: None: as much memory as anybody needs.
+    host: None: as much memory as anybody needs. jitter: None: everything takes its time.
     """
 
     profile: Profile
@@ -78,6 +98,7 @@ class Machine:
     queue_operations: int = 1024
     daemon: Daemon = field(default_factory=Daemon)
     host: Host | None = None
+    jitter: Jitter | None = None
 
 
 @dataclass(frozen=True)
@@ -158,6 +179,8 @@ class _Simulation:
         facts: DeviceFacts,
         foresight: Foresight,
     ) -> None:
+        if machine.jitter is not None:
+            program = machine.jitter.of(program)
         self.program, self.policy = program, policy
         self.model: ClientModel | None = None
         if policy is not None:
@@ -197,7 +220,7 @@ class _Simulation:
             carry_out, from_buffer = lib.pump_sim_carry_out, ffi.from_buffer
             while word == lib.PUMP_SIM_DECIDE:
                 if at is not None:
-                    at(lib.pump_sim_step_now(sim), lib.pump_sim_step_run(sim), model.blocks_of)
+                    at(lib.pump_sim_step_now(sim), lib.pump_sim_step_run(sim), model)
                 decision = policy.decide(model.view(0))
                 model.decided(0, decision)
                 for direction, blocks in ((TO_HOST, decision.to_host), (TO_GPU, decision.to_gpu)):
@@ -280,6 +303,8 @@ def _settings(machine: Machine, facts: DeviceFacts, foresight: Foresight) -> Any
     raw.foresight, raw.foresight_from = foresight.operations, foresight.from_step
     raw.foresight_run = foresight.run
     raw.queue_operations = machine.queue_operations
+    if machine.jitter is not None:
+        raw.jitter, raw.jitter_seed = machine.jitter.share, machine.jitter.seed
     if machine.host is not None and machine.host.flash_gbps is not None:
         raw.host_memory_bytes = machine.host.memory_bytes
         raw.flash_read_gbps, raw.flash_write_gbps = machine.host.flash_gbps

@@ -125,6 +125,7 @@ def program(
     mapping: str = "caching",
     iterations: int = ITERATIONS,
     launch_us: float = LAUNCH_US,
+    *,
     discard: bool = False,
     kernels_free: int = deaths.KERNELS_FREE,
 ) -> Program:

@@ -347,6 +347,10 @@ int gpu_memory_resize(struct gpu_engine *engine, uint64_t now_ns,
  * less than a block, or a rate that is not positive. */
 int gpu_host_limit(struct gpu_engine *engine, uint64_t host_bytes, double flash_read_gbps,
                    double flash_write_gbps);
+/* From now on each fault batch and each slice of a prefetch takes between 1 - share and
+ * 1 + share of its time on the link, in a sequence that `seed` determines. GPU_INVALID for
+ * a share outside [0, 1). */
+int gpu_jitter(struct gpu_engine *engine, double share, uint64_t seed);
 void gpu_memory_get(const struct gpu_engine *engine, struct gpu_memory *out);
 
 int gpu_block_get(const struct gpu_engine *engine, uint32_t block,

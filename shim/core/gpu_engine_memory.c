@@ -106,6 +106,12 @@ int gpu_host_limit(struct gpu_engine *engine, uint64_t host_bytes, double flash_
   return GPU_OK;
 }
 
+int gpu_jitter(struct gpu_engine *engine, double share, uint64_t seed) {
+  if (!(share >= 0) || !(share < 1)) return GPU_INVALID;
+  engine->uvm.pace = (struct uvm_pace){.share = share, .now = 1, .state = seed};
+  return GPU_OK;
+}
+
 void gpu_memory_get(const struct gpu_engine *engine, struct gpu_memory *out) {
   const struct uvm *uvm = &engine->uvm;
   const uint64_t block_bytes = GPU_BLOCK_BYTES;

@@ -225,6 +225,9 @@ uint32_t pump_serve_carry_out(struct pump_shm *shm, struct pump_model *model,
                               uint32_t device, uint32_t direction, const int64_t *blocks,
                               uint32_t count);
 
+/* Keeps of these blocks those that are neither there nor on their way; returns how many. */
+uint32_t pump_model_away(const struct pump_model *model, int64_t *blocks, uint32_t count);
+
 /* For tests: moves blocks to a state. */
 void pump_model_set(struct pump_model *model, const int64_t *blocks, uint32_t count,
                     uint32_t state);

@@ -190,6 +190,17 @@ static void look_for_oldest(const struct pump_model *m, uint32_t device,
   }
 }
 
+EXPORT uint32_t pump_model_away(const struct pump_model *m, int64_t *blocks,
+                                uint32_t count) {
+  uint32_t kept = 0;
+  for (uint32_t i = 0; i < count; i++) {
+    if (blocks[i] < 0 || blocks[i] >= m->high) continue;
+    uint8_t state = m->blocks[blocks[i]].state;
+    if (state == PUMP_BLOCK_HOST || state == PUMP_BLOCK_ABSENT) blocks[kept++] = blocks[i];
+  }
+  return kept;
+}
+
 /* ---- the view
  * ------------------------------------------------------------------------------ */
 

@@ -77,6 +77,8 @@ static bool make_engine(struct pump_sim *sim, const struct uvm_profile *profile)
                      sim->settings.flash_read_gbps,
                      sim->settings.flash_write_gbps) != GPU_OK)
     return false;
+  if (gpu_jitter(sim->engine, sim->settings.jitter, sim->settings.jitter_seed) != GPU_OK)
+    return false;
   for (uint32_t i = 0; i < program->streams; i++) {
     int number = gpu_stream_create(sim->engine, GPU_STREAM_NONBLOCKING);
     if (number < 0) return false;

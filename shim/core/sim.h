@@ -90,6 +90,8 @@ struct pump_sim_settings {
   uint32_t foresight_run;     /* 1: beyond what has run, not beyond what was issued */
   uint64_t host_memory_bytes; /* for what leaves the GPU; 0: enough */
   double flash_read_gbps, flash_write_gbps; /* behind it */
+  double jitter;                            /* of transfers' times: gpu_jitter */
+  uint64_t jitter_seed;
   uint32_t queue_operations; /* of a stream, issued and not finished: then launches wait */
 };
 

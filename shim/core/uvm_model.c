@@ -12,6 +12,7 @@ void uvm_init(struct uvm *uvm, const struct uvm_profile *profile, uint64_t block
   uvm->free_blocks = uvm->capacity_blocks;
   uvm->now_ns = now_ns;
   uvm->handler_free_ns = now_ns;
+  uvm->pace.now = 1;
   for (uint32_t list = 0; list < UVM_LISTS; list++)
     uvm->lists[list].head = uvm->lists[list].tail = UVM_NO_BLOCK;
 }
@@ -137,9 +138,9 @@ uint64_t uvm_victim_leaves(struct uvm *uvm, const struct uvm_victim *victim,
                            uint64_t earliest_ns) {
   if (victim->pages == 0) return uvm_max(victim->after_ns, earliest_ns);
   earliest_ns = uvm_host_take(uvm, victim->block, uvm_max(earliest_ns, victim->after_ns));
-  uint64_t left_ns = uvm_link_book(&uvm->d2h, &uvm->h2d, uvm->now_ns, earliest_ns,
-                                   uvm_pages_bytes(victim->pages),
-                                   uvm->profile.copy_d2h_gbps, uvm->profile.duplex_factor);
+  uint64_t left_ns = uvm_link_book(
+      &uvm->d2h, &uvm->h2d, uvm->now_ns, earliest_ns, uvm_pages_bytes(victim->pages),
+      uvm->profile.copy_d2h_gbps / uvm->pace.now, uvm->profile.duplex_factor);
   uvm_edit(uvm, victim->block)->left_ns = left_ns;
   return left_ns;
 }

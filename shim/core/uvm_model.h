@@ -96,6 +96,12 @@ struct uvm_host {
   uint32_t oldest, newest;
 };
 
+/* How long transfers take, of what they should; see gpu_jitter. */
+struct uvm_pace {
+  double share, now;
+  uint64_t state;
+};
+
 struct uvm {
   struct uvm_profile profile; /* constant, and first: no journal keeps it */
   struct gpu_counters counters;
@@ -110,6 +116,7 @@ struct uvm {
   uint32_t plain_blocks;
   uint32_t free_blocks;
   struct uvm_host host;
+  struct uvm_pace pace;
   struct uvm_list lists[UVM_LISTS]; /* [GPU_LIST_NONE] stays empty */
   /* of a shared GPU */
   uint64_t journal_offset;       /* from this struct; 0: none */

@@ -25,15 +25,27 @@ static uint32_t complete_groups(uint32_t pages) {
   return pages;
 }
 
+/* Of the next transfer, by Steele's splitmix64. */
+static void next_pace(struct uvm *uvm) {
+  struct uvm_pace *pace = &uvm->pace;
+  if (pace->share == 0) return;
+  uint64_t mixed = pace->state += 0x9e3779b97f4a7c15u;
+  mixed = (mixed ^ (mixed >> 30)) * 0xbf58476d1ce4e5b9u;
+  mixed = (mixed ^ (mixed >> 27)) * 0x94d049bb133111ebu;
+  double part = (double)((mixed ^ (mixed >> 31)) >> 11) / 9007199254740992.0;
+  pace->now = 1 + pace->share * (2 * part - 1);
+}
+
 static uint64_t book_in(struct uvm *uvm, uint64_t earliest_ns, uint32_t pages,
                         double gbps) {
   return uvm_link_book(&uvm->h2d, &uvm->d2h, uvm->now_ns, earliest_ns,
-                       uvm_pages_bytes(pages), gbps, uvm->profile.duplex_factor);
+                       uvm_pages_bytes(pages), gbps / uvm->pace.now,
+                       uvm->profile.duplex_factor);
 }
 
 static uint64_t book_out(struct uvm *uvm, uint64_t earliest_ns, uint32_t pages) {
   return uvm_link_book(&uvm->d2h, &uvm->h2d, uvm->now_ns, earliest_ns,
-                       uvm_pages_bytes(pages), uvm->profile.copy_d2h_gbps,
+                       uvm_pages_bytes(pages), uvm->profile.copy_d2h_gbps / uvm->pace.now,
                        uvm->profile.duplex_factor);
 }
 
@@ -114,6 +126,7 @@ uint64_t uvm_fault_batch(struct uvm *uvm, const struct gpu_hooks *hooks,
   uint64_t host_ns =
       uvm_ns(profile->fault_base_us) + count * uvm_ns(profile->fault_block_us);
   uint32_t moved_pages = 0;
+  next_pace(uvm);
   for (uint32_t i = 0; i < count; i++) {
     const struct uvm_miss *miss = &misses[i];
     const struct uvm_block *b = &uvm_blocks(uvm)[miss->block];
@@ -166,6 +179,7 @@ void uvm_prefetch_in(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t fi
   const struct uvm_profile *profile = &uvm->profile;
   uint64_t host_ns = uvm->now_ns + (first_slice ? uvm_ns(profile->prefetch_call_us) : 0);
   uint64_t complete_ns = host_ns;
+  next_pace(uvm);
   for (uint32_t block = first; block < first + count; block++) {
     struct uvm_block *b = uvm_edit(uvm, block);
     struct arrival arrival;
@@ -224,6 +238,7 @@ void uvm_prefetch_out(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t f
   uint64_t host_ns = uvm->now_ns + (first_slice ? uvm_ns(profile->prefetch_call_us) : 0);
   uint64_t copied_ns = host_ns, copied_bytes = 0;
   uint32_t newly_mapped = 0;
+  next_pace(uvm);
   for (uint32_t block = first; block < first + count; block++) {
     const struct uvm_block *b = &uvm_blocks(uvm)[block];
     host_ns += uvm_ns(profile->prefetch_block_us) + uvm_host_allocate(uvm, block);

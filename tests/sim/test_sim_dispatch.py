@@ -1,0 +1,146 @@
+"""Event-driven dispatch beside a fixed order of transfers, with and without jitter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sim_programs import DATA, MS, cyclic, machine, made, whole
+
+from pump import profiles
+from pump.model.view import Decision, View
+from pump.policy.window import Window
+from pump.sim import program as form
+from pump.sim import tensors
+from pump.sim.contenders import by_name, simulate
+from pump.sim.dispatch import FixedOrder, Iterations, Queue, Rehearsal, Transfer
+from pump.sim.program import Builder, Program, ProgramError
+from pump.sim.simulation import Jitter, Machine, run
+
+
+@pytest.fixture(scope="module")
+def transformer() -> Program:
+    name = "vit_b256_marginal.json.xz"
+    trace = tensors.parse((DATA / name).read_bytes(), name)
+    return tensors.program(trace, "caching", 4, discard=True)
+
+
+@pytest.fixture(scope="module")
+def gpu(transformer: Program) -> Machine:
+    return Machine(profiles.load("a100-pcie4"), int(transformer.peak_bytes / 1.5))
+
+
+def test_the_same_seed_jitters_the_same_and_another_differently() -> None:
+    program, gpu = cyclic(12, 16, 6, 3 * MS), machine(128)
+    seeds = [run(program, replace(gpu, jitter=Jitter(0.25, seed)), Window()) for seed in (1, 1, 2)]
+    assert seeds[0].whole == seeds[1].whole
+    assert seeds[0].whole.seconds != seeds[2].whole.seconds
+    none = run(program, replace(gpu, jitter=Jitter(0.0)), Window())
+    assert none.whole == run(program, gpu, Window()).whole
+
+
+def test_jitter_stays_within_its_share_and_touches_kernels_and_transfers() -> None:
+    program = cyclic(12, 16, 6, 3 * MS)
+    times = Jitter(0.25, 3).of(program).steps["duration_ns"][program.steps["seq"] > 0]
+    assert 2.25 * MS <= times.min() < 2.4 * MS
+    assert 3.6 * MS < times.max() <= 3.75 * MS
+    builder = Builder()
+    for _ in range(4):
+        for index in range(4):
+            builder.operation(form.KERNEL, [whole(index, 32)], duration_ns=0)
+    faulting = made(builder, [32] * 4)  # nothing but transfers takes time
+    gpu = machine(96)
+    calm = run(faulting, gpu).whole
+    rough = run(faulting, replace(gpu, jitter=Jitter(0.25, 5))).whole
+    assert rough.seconds != calm.seconds
+    assert rough.seconds == pytest.approx(calm.seconds, rel=0.1)
+
+
+class Listening(FixedOrder):
+    """Notes what it sends."""
+
+    def __init__(self, program: Program, order: list[Transfer]) -> None:
+        super().__init__(Window(), program, order)
+        self.sent: dict[bool, list[int]] = {True: [], False: []}
+
+    def decide(self, view: View) -> Decision:
+        decision = super().decide(view)
+        if self.run >= self.iterations.begin(1):
+            self.sent[True] += decision.to_gpu.tolist()
+            self.sent[False] += decision.to_host.tolist()
+        return decision
+
+
+def test_transfers_go_in_the_rehearsals_order_whatever_the_times(
+    transformer: Program, gpu: Machine
+) -> None:
+    rehearsal = Rehearsal(Window(), transformer)
+    run(transformer, gpu, rehearsal)
+    fixed = Listening(transformer, rehearsal.order)
+    run(transformer, replace(gpu, jitter=Jitter(0.25, 1)), fixed)
+    for way in (True, False):
+        planned = [transfer.block for transfer in rehearsal.order if transfer.to_gpu == way]
+        assert len(planned) > 1000
+        turns = iter(planned * 3)
+        passed = 0  # each that was sent stands behind the one before it
+        for block in fixed.sent[way]:
+            for turn in turns:
+                if turn == block:
+                    break
+                passed += 1
+            else:
+                pytest.fail("it went out of its turn")
+        assert passed <= fixed.passed_over if way else passed == 0
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_event_driven_dispatch_is_as_fast_as_a_fixed_order(
+    transformer: Program, gpu: Machine, seed: int
+) -> None:
+    """Virtual time: the same on every machine."""
+    window, rough = by_name("window+discard"), replace(gpu, jitter=Jitter(0.25, seed))
+    event = simulate(window, transformer, rough).steady
+    fixed = simulate(window, transformer, rough, fixed_order=True)
+    calm = simulate(window, transformer, gpu).steady
+    assert fixed.policy == "window+discard in fixed order"
+    assert event.seconds <= fixed.steady.seconds / 0.99
+    assert event.seconds == pytest.approx(calm.seconds, rel=0.05)
+    assert fixed.steady.h2d_bytes == pytest.approx(event.h2d_bytes, rel=0.1)
+
+
+def queue(order: list[Transfer], count: int = 3) -> Callable[..., list[int]]:
+    """The arrivals' queue of iterations of 10 steps; -> what it takes. The order is fixed from
+    the second iteration on, which begins at step 0 here."""
+    arrivals = Queue(Iterations(-10, 10, count), True, order)
+    return lambda most, issued, run, moving=0: arrivals.take(most, issued, run, moving).tolist()
+
+
+def test_one_that_cannot_go_holds_up_all_behind_it() -> None:
+    take = queue([Transfer(True, block, after) for block, after in ((5, 2), (6, 8), (7, 3))])
+    assert take(10, issued=5, run=0) == [5]  # 6 waits for step 8, and 7 for 6
+    assert take(10, issued=8, run=0) == []
+    assert take(1, issued=9, run=0) == [6]
+    assert take(10, issued=9, run=0) == [7]
+
+
+def test_what_the_program_has_outrun_is_passed_over_and_the_next_iteration_follows() -> None:
+    take = queue([Transfer(True, 5, 2), Transfer(True, 6, 8)])
+    assert take(10, issued=10, run=4) == [6]
+    assert take(10, issued=20, run=12) == [5, 6]
+    assert take(10, issued=20, run=20) == []  # there are three iterations
+
+
+def test_less_than_a_slice_waits_for_what_is_on_its_way() -> None:
+    take = queue([Transfer(True, block, 1) for block in range(8)])
+    assert take(3, issued=5, run=0, moving=4) == []
+    assert take(3, issued=5, run=0) == [0, 1, 2]
+    assert take(8, issued=5, run=0, moving=4) == [3, 4, 5, 6, 7]
+
+
+def test_a_fixed_order_needs_iterations() -> None:
+    program, gpu = cyclic(4, 8, 4, MS), machine(24)
+    with pytest.raises(ProgramError, match="3 iterations"):
+        simulate(by_name("window"), program, gpu, fixed_order=True)
+    assert np.isfinite(simulate(by_name("naive"), program, gpu, fixed_order=True).whole.seconds)
