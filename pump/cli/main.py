@@ -20,11 +20,13 @@ PROGRAM = "pump"
 VERBS = {
     "config": "pump.cli.config",
     "doctor": "pump.cli.doctor",
+    "install-service": "pump.cli.install_service",
     "jobs": "pump.cli.jobs",
     "profiles": "pump.cli.profiles",
     "report": "pump.cli.report",
     "simulate": "pump.cli.simulate",
     "trace": "pump.cli.trace",
+    "uninstall-service": "pump.cli.uninstall_service",
 }
 
 
@@ -54,7 +56,7 @@ def main() -> int:
 
 def _run(words: list[str]) -> int:
     wants_help = bool({"-h", "--help"} & set(words[:1]))
-    lines = [f"  {name:<12}{_module(name).HELP}" for name in VERBS if wants_help]
+    lines = [f"  {name:<18}{_module(name).HELP}" for name in VERBS if wants_help]
     parser = OneLineParser(
         prog=PROGRAM,
         usage="pump [-h] [--version] verb [argument ...]",

@@ -1,0 +1,57 @@
+"""pump install-service: writes what systemd needs for `pumpd serve`. Starts nothing."""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+from pump.cli import service_files
+from pump.cli.lines import BadInputError
+
+HELP = "write the systemd units of the service that shares GPUs"
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """Add the verb's options."""
+    service_files.add_options(parser)
+    parser.add_argument(
+        "--pumpd", metavar="PATH", default="", help="the pumpd to start (default: this one)"
+    )
+
+
+def run(asked: argparse.Namespace) -> int:
+    """Write the files, and say what to do next. Raises BadInputError; then nothing of what
+    was there before has been replaced by something incomplete."""
+    pumpd = service_files.pumpd_command(asked.pumpd)
+    if not asked.root and not asked.user:
+        service_files.check_reach(pumpd)
+    texts = {
+        file: service_files.content_of(file, pumpd)
+        for file in service_files.files_of(user=asked.user)
+    }
+    for file in texts:
+        path = service_files.place(file, asked.root)
+        if not file.keep and os.path.lexists(path) and not service_files.is_ours(path):
+            raise BadInputError(f"{path} is there already and not pump's; move it away")
+    for file, text in texts.items():
+        path = service_files.place(file, asked.root)
+        if file.keep and os.path.lexists(path):
+            print(f"kept     {path}")
+            continue
+        service_files.write(path, text)
+        print(f"written  {path}")
+    if not asked.root:
+        _tell_next(user=asked.user)
+    return 0
+
+
+def _tell_next(*, user: bool) -> None:
+    print("next:")
+    if not user:
+        print("    systemd-sysusers && systemd-tmpfiles --create pump.conf")
+    print(f"    {service_files.systemctl('daemon-reload', user=user)}")
+    print(f"    {service_files.systemctl('enable', '--now', 'pumpd.socket', user=user)}")
+    print(
+        f"    {service_files.systemctl('try-restart', 'pumpd.service', user=user)}"
+        "    # after an upgrade; jobs go on"
+    )

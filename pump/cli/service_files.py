@@ -1,0 +1,137 @@
+"""The files of pump's service on a machine: which there are, and what stands in them.
+
+Templates lie in daemon/systemd. `root` stands in front of every path, for tests and for
+those who make packages; nothing outside of it is touched, no process is started.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import sys
+import tempfile
+from typing import NamedTuple
+
+from pump import paths
+from pump.cli.lines import BadInputError
+
+UNITS = "/etc/systemd/system"
+CONFIG = "/etc/pump/config.toml"
+MARK = "written by pump install-service"
+"""Stands in the first lines of each file that an upgrade may replace."""
+
+
+class ServiceFile(NamedTuple):
+    """One file: its template, where it goes, and whether a user may have changed it since."""
+
+    template: str
+    path: str
+    keep: bool = False
+
+
+SYSTEM = (
+    ServiceFile("pumpd.service", f"{UNITS}/pumpd.service"),
+    ServiceFile("pumpd.socket", f"{UNITS}/pumpd.socket"),
+    ServiceFile("group-only.conf", f"{UNITS}/pumpd.socket.d/group-only.conf.example", keep=True),
+    ServiceFile("sysusers.conf", "/etc/sysusers.d/pump.conf"),
+    ServiceFile("tmpfiles.conf", "/etc/tmpfiles.d/pump.conf"),
+    ServiceFile("config.toml", CONFIG, keep=True),
+)
+
+
+def files_of(*, user: bool) -> tuple[ServiceFile, ...]:
+    """The files of the system's service, or of a user's own."""
+    if not user:
+        return SYSTEM
+    folder = os.environ.get("XDG_CONFIG_HOME", "")
+    if not folder.startswith("/"):
+        folder = os.path.join(os.path.expanduser("~"), ".config")
+    units = os.path.join(folder, "systemd/user")
+    return (
+        ServiceFile("user-pumpd.service", f"{units}/pumpd.service"),
+        ServiceFile("user-pumpd.socket", f"{units}/pumpd.socket"),
+    )
+
+
+def content_of(file: ServiceFile, pumpd: str) -> str:
+    """What stands in a file. Raises BadInputError."""
+    try:
+        with open(paths.library(f"systemd/{file.template}"), encoding="utf-8") as stream:
+            text = stream.read()
+    except (paths.MissingFileError, OSError) as error:
+        raise BadInputError(str(error)) from None
+    # systemd splits the command at blanks and expands % and $.
+    if any(character in pumpd for character in " \t\n\"'\\%$;"):
+        raise BadInputError(f"{pumpd!r} cannot stand in a unit; install pump in another folder")
+    return text.replace("@PUMPD@", pumpd).replace("@CONFIG@", CONFIG)
+
+
+def pumpd_command(asked: str) -> str:
+    """The pumpd that units start: what is asked for, else the one beside this Python."""
+    found = asked or os.path.join(os.path.dirname(sys.executable), "pumpd")
+    if not os.path.isabs(found):
+        raise BadInputError(f"--pumpd: '{found}' is no absolute path; begin it with /")
+    return found
+
+
+def check_reach(pumpd: str) -> None:
+    """Raises BadInputError when a service of another user could not execute `pumpd`."""
+    at = pumpd
+    if not os.path.isfile(at):
+        raise BadInputError(f"there is no {pumpd}; name it with --pumpd PATH")
+    while True:
+        if not os.stat(at).st_mode & 0o001:
+            raise BadInputError(
+                f"{pumpd}: others may not enter or execute {at}, so the service's own user could "
+                "not start it; install pump for all users (python -m venv /opt/pump), or name "
+                "another one with --pumpd PATH"
+            )
+        if at == "/":
+            return
+        at = os.path.dirname(at)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Options that writing and removing have in common."""
+    add = parser.add_argument
+    add("--user", action="store_true", help="the user's own service, not the machine's")
+    add("--root", metavar="DIR", default="", help="work below DIR, as packagers do")
+
+
+def place(file: ServiceFile, root: str) -> str:
+    """Where a file goes, below `root`."""
+    return os.path.join(os.path.abspath(root), file.path.lstrip("/")) if root else file.path
+
+
+def is_ours(path: str) -> bool:
+    """Whether a file was written by pump, so that it may be replaced or removed."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as stream:
+            return MARK in stream.read(400)
+    except OSError:
+        return False
+
+
+def write(path: str, text: str) -> None:
+    """Write a whole file or nothing. Raises BadInputError."""
+    folder = os.path.dirname(path)
+    try:
+        os.makedirs(folder, mode=0o755, exist_ok=True)
+        fd, draft = tempfile.mkstemp(dir=folder, prefix=".pump-")
+        try:
+            with os.fdopen(fd, "w", encoding="utf-8") as stream:
+                stream.write(text)
+            os.chmod(draft, 0o644)
+            os.replace(draft, path)
+        except BaseException:
+            os.unlink(draft)
+            raise
+    except OSError as error:
+        remedy = "; run it as root, or add --user" if error.errno in (1, 13) else ""
+        raise BadInputError(f"cannot write {path}: {error.strerror}{remedy}") from None
+
+
+def systemctl(*words: str, user: bool) -> str:
+    """A line for people to run."""
+    return shlex.join(["systemctl", *(["--user"] if user else []), *words])

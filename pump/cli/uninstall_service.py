@@ -1,0 +1,54 @@
+"""pump uninstall-service: removes what install-service has written. Stops nothing."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+
+from pump.cli import service_files
+from pump.cli.lines import BadInputError
+
+HELP = "remove the systemd units of the service that shares GPUs"
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """Add the verb's options."""
+    service_files.add_options(parser)
+
+
+def run(asked: argparse.Namespace) -> int:
+    """Remove the files that are pump's as it wrote them, and folders that are empty then.
+    What an administrator has changed, or added, stays. Raises BadInputError."""
+    for file in service_files.files_of(user=asked.user):
+        path = service_files.place(file, asked.root)
+        if not os.path.lexists(path):
+            continue
+        untouched = file.keep and _is_template(file, path)
+        if not untouched and (file.keep or not service_files.is_ours(path)):
+            print(f"kept     {path}")
+            continue
+        try:
+            os.unlink(path)
+        except OSError as error:
+            raise BadInputError(f"cannot remove {path}: {error.strerror}") from None
+        print(f"removed  {path}")
+        if file.keep:
+            with contextlib.suppress(OSError):
+                os.rmdir(os.path.dirname(path))
+    if not asked.root:
+        print("next:")
+        print(
+            f"    {service_files.systemctl('disable', '--now', 'pumpd.socket', user=asked.user)}"
+            "; jobs go on with the budgets they have"
+        )
+        print(f"    {service_files.systemctl('daemon-reload', user=asked.user)}")
+    return 0
+
+
+def _is_template(file: service_files.ServiceFile, path: str) -> bool:
+    try:
+        with open(path, encoding="utf-8") as stream:
+            return stream.read() == service_files.content_of(file, "/pumpd")
+    except (OSError, UnicodeDecodeError):
+        return False
