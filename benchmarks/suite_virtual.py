@@ -53,6 +53,7 @@ import irregular_gather  # noqa: E402
 import quickstart_workload as quickstart  # noqa: E402
 
 UNLIMITED, NAIVE, DEMAND, WINDOW = "unlimited", "naive", "demand", "window"
+PLANNED = "planned"
 PROFILE = "a100-pcie4"
 PARTS = ("train", "sync", "sweep", "gather")
 CPUS_MOST = 4
@@ -181,7 +182,7 @@ class Bench:
         else:
             command += ["--policy", policy]
         child([*command, "--", self._python, *words, "--json", str(result)], environ, SECONDS_MAX)
-        if policy in (DEMAND, WINDOW):
+        if policy in (DEMAND, WINDOW, PLANNED):
             check_presence(log.read_text())
         found, driver = json.loads(result.read_text()), json.loads(report.read_text())
         if driver["violations"]:
@@ -257,7 +258,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--only", action="append", choices=PARTS, help="may be repeated")
     parser.add_argument("--ratio", action="append", type=float, help="oversubscription")
     parser.add_argument(
-        "--policy", action="append", choices=(WINDOW, DEMAND), help="may be repeated (default: all)"
+        "--policy", action="append", choices=(WINDOW, PLANNED, DEMAND), help="may be repeated (default: all)"
     )
     parser.add_argument("--profile", default=PROFILE)
     options = parser.parse_args(arguments)
@@ -280,7 +281,7 @@ def run(options: Options) -> Iterator[Row]:
         for part, make in (("train", training), ("sweep", sweeping), ("gather", gathering)):
             if part in parts:
                 for ratio in ratios:
-                    policies = chosen.policy or (WINDOW, DEMAND)
+                    policies = chosen.policy or (WINDOW, PLANNED, DEMAND)
                     yield from bench.against_naive(make(quick), ratio, policies)
         if "sync" in parts:
             yield from bench.synchronous(training(quick), ratios[0])

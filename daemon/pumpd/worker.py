@@ -85,6 +85,7 @@ class Worker:
         self.mapping = mapping
         self.model = ClientModel()
         self.policy = policy
+        self._learn()
         self.recorder = recorder
         self.counters = mapping.shm.worker_counters
         self._dropped = 0
@@ -323,8 +324,17 @@ class Worker:
         if policy.name != self.policy.name and self.recorder:
             self.recorder.policy(policy.name)
         self.policy = policy
+        self._learn()
         lib.pump_model_switched(self.model.raw)
         self.publish()
+
+    def _learn(self) -> None:
+        """Learn what the client repeats where the policy wants that; without memory for it
+        the policy has to do with the window."""
+        try:
+            self.model.learn(self.policy.foresees)
+        except MemoryError as error:
+            log.warning("%s; policy %s sees what is issued, no further", error, self.policy.name)
 
     def publish(self) -> None:
         """Write heartbeat and counters for the shim's link and its summary."""

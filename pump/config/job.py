@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-POLICIES = ["demand", "window"]
+POLICIES = ["demand", "window", "planned"]
 DEFAULT_POLICY = "window"
 GRANULARITIES = ["native", "tensor", "auto"]
 DEFAULT_GRANULARITY = "native"

@@ -73,6 +73,8 @@ class ClientModel:
                 ("missing_need", np.int64),
                 ("missing_room", np.int64),
                 ("arrivals_need", np.int64),
+                ("shortfalls_need", np.int64),
+                ("shortfalls_end", np.int64),
                 ("leavers", np.int64),
                 ("leavers_next_use", np.int64),
                 ("oldest", np.int64),
@@ -121,6 +123,14 @@ class ClientModel:
         """Retire what has executed; see `pump_model_progress`."""
         lib.pump_model_progress(self.raw, executed_seq, stride)
 
+    def learn(self, wanted: bool) -> None:
+        """Learn what the client repeats and expect it again, or forget it.
+
+        Raises MemoryError when there is no memory for it.
+        """
+        if lib.pump_model_learn(self.raw, wanted) != 0:
+            raise MemoryError("the learner's history does not fit into memory")
+
     def finish(self, outcomes: Any, count: int) -> None:
         """Take the ends of commands (`struct pump_outcome *`)."""
         lib.pump_model_finish(self.raw, outcomes, count)
@@ -132,7 +142,7 @@ class ClientModel:
         the model and are overwritten by the next call."""
         lib.pump_model_view(self.raw, device, self._view)
         budget, resident, arriving, leaving, to_gpu, to_host, faults = self._sizes.tolist()
-        missing, arrivals, missing_all, leavers, doubted, oldest = self._shape.tolist()
+        missing, arrivals, missing_all, leavers, doubted, oldest, short, _ = self._shape.tolist()
         columns = self._columns
         return View(
             budget,
@@ -148,6 +158,9 @@ class ClientModel:
             columns["missing_room"][:missing],
             columns["arrivals_need"][:arrivals],
             missing_all != 0,
+            columns["shortfalls_need"][:short],
+            columns["shortfalls_end"][:short],
+            self._view.near,
             columns["leavers"][:leavers],
             columns["leavers_next_use"][:leavers],
             doubted,

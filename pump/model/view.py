@@ -49,6 +49,13 @@ class View(NamedTuple):
     """`missing_need` of those that take room, which may be fewer."""
     missing_all: bool
     """`missing` is everything the window misses, not only the start of it."""
+    shortfalls_need: NDArray[np.int64]
+    """Room that will be short, block by block: the operation that lacks it. All that is
+    known counts, and room that comes by itself; what is on its way out is gone."""
+    shortfalls_end: NDArray[np.int64]
+    """The first operation behind it that has that room."""
+    near: int
+    """Operation up to which all that takes room, given back or not, makes 256 MiB."""
     leavers: Blocks
     """Resident blocks that would leave first, needed last first (of those that nothing
     needs, the longest unused first), a bounded number of them."""

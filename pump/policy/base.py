@@ -15,6 +15,9 @@ class Policy(Protocol):
     prefetches: ClassVar[bool]
     """False: misses are what the policy chose, not what it failed to prevent."""
 
+    foresees: ClassVar[bool]
+    """What the program repeats is learned, and its next operations stand in the view."""
+
     def decide(self, view: View) -> Decision:
         """Return the transfers to start now."""
         ...

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pump.policy.base import Policy
 from pump.policy.demand import Demand
+from pump.policy.planned import Planned
 from pump.policy.window import Window
 
-POLICIES: dict[str, type[Policy]] = {policy.name: policy for policy in (Demand, Window)}
+POLICIES: dict[str, type[Policy]] = {policy.name: policy for policy in (Demand, Planned, Window)}
 
 
 def by_name(name: str) -> Policy:

@@ -26,6 +26,7 @@ class Window:
 
     name: ClassVar[str] = "window"
     prefetches: ClassVar[bool] = True
+    foresees: ClassVar[bool] = False
 
     def decide(self, view: View) -> Decision:
         """Return a leading part of what is missing, and what makes room for the rest."""

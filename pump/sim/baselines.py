@@ -30,6 +30,7 @@ class Unbounded:
 
     name: ClassVar[str] = "unbounded"
     prefetches: ClassVar[bool] = True
+    foresees: ClassVar[bool] = False
 
     def __init__(self, program: Program) -> None:
         self._steps = program.steps[["seq", "first_use", "uses"]].tolist()
@@ -106,6 +107,7 @@ class Correlation:
 
     name: ClassVar[str] = "correlation"
     prefetches: ClassVar[bool] = True
+    foresees: ClassVar[bool] = False
     CHAIN: ClassVar[int] = 32
     """Kernels ahead of the one that runs."""
     SPARE: ClassVar[float] = 0.03

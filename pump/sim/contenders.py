@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from pump.policy import POLICIES
 from pump.policy.base import Policy
+from pump.policy.planned import Planned
 from pump.sim.baselines import Correlation, Perfect, Unbounded
 from pump.sim.dispatch import FixedOrder, Rehearsal
 from pump.sim.greedy import Greedy
@@ -52,6 +53,10 @@ def _everything(program: Program) -> Foresight:
     return Foresight(2 * iteration_steps(program))
 
 
+def _expected(program: Program) -> Foresight:
+    return Foresight(2 * iteration_steps(program), expects=True)
+
+
 def _plain(kind: Callable[[], Policy]) -> Callable[[Program, Machine], Policy]:
     return lambda _program, _machine: kind()
 
@@ -81,6 +86,7 @@ _BASELINES = (
     Contender(
         "perfect", "the window with two iterations known", _plain(Perfect), foresight=_everything
     ),
+    Contender("oracle", "planned with the true future", _plain(Planned), foresight=_expected),
     Contender("g10", "G10's greedy schedule of one iteration", _greedy, discard=True),
 )
 

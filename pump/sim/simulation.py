@@ -46,12 +46,14 @@ class Foresight:
     """What a policy knows beyond what the program has issued.
 
     operations: so many steps. from_step: once the program has come there. run: counted from
-    what has run, not from what was issued.
+    what has run, not from what was issued. expects: as operations that are expected, not as
+    if they had been issued.
     """
 
     operations: int = 0
     from_step: int = 0
     run: bool = False
+    expects: bool = False
 
 
 @dataclass(frozen=True)
@@ -186,6 +188,8 @@ class _Simulation:
         if policy is not None:
             self.model = ClientModel(max(1 << 10, program.blocks))
             self.model.set_device(0, facts)
+            if policy.foresees and not (foresight.expects and foresight.operations):
+                self.model.learn(True)
         raw_program = self._raw_program()
         settings = _settings(machine, facts, foresight)
         raw_model = ffi.NULL if self.model is None else self.model.raw
@@ -302,6 +306,7 @@ def _settings(machine: Machine, facts: DeviceFacts, foresight: Foresight) -> Any
     raw.marker_poll_ns = round(daemon.marker_poll_us * 1000)
     raw.foresight, raw.foresight_from = foresight.operations, foresight.from_step
     raw.foresight_run = foresight.run
+    raw.foresight_expects = foresight.expects
     raw.queue_operations = machine.queue_operations
     if machine.jitter is not None:
         raw.jitter, raw.jitter_seed = machine.jitter.share, machine.jitter.seed

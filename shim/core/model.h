@@ -35,6 +35,7 @@
 
 #define PUMP_VIEW_MISSING 128
 #define PUMP_VIEW_LEAVERS 64
+#define PUMP_VIEW_NEAR 128
 #define PUMP_MAX_UNDER_WAY 1024
 
 /* Bounds of a model; all of them count blocks but for the shares. */
@@ -76,7 +77,7 @@ struct pump_model_totals {
   uint32_t window_depth; /* operations issued and not retired */
   uint32_t under_way;    /* transfers */
   uint32_t ranges;
-  uint32_t reserved;
+  uint32_t expected; /* operations behind the window */
 };
 
 /* One device at one moment. Orders are operation numbers; at most so many of each. */
@@ -90,12 +91,19 @@ struct pump_view {
   uint32_t leavers_count;
   uint32_t leavers_doubted; /* how many of them are in doubt */
   uint32_t oldest_count;
+  uint32_t shortfalls_count;
+  uint32_t reserved;
   /* needed, and not surely there or on their way: nearest to their stream's head first */
   int64_t missing[128];
   int64_t missing_need[128];
   int64_t missing_room[128];  /* that they take up to and including each: one in doubt
                                  takes none, its room is counted already */
   int64_t arrivals_need[128]; /* missing_need of those that take room */
+  /* room that will be short, block by block: the operation for which. All that is known
+   * counts, and what is discarded on the way; what is on its way out is gone. */
+  int64_t shortfalls_need[64];
+  int64_t shortfalls_end[64]; /* and the first one behind it that does not lack it */
+  int64_t near; /* operation up to which all room that is taken makes PUMP_VIEW_NEAR */
   /* may leave: needed last first; of those that nothing needs, the longest unused first */
   int64_t leavers[64];
   int64_t leavers_next_use[64];
@@ -148,6 +156,35 @@ void pump_model_progress(struct pump_model *model, const uint64_t *executed_seq,
  * pump_model_progress, with the same words. */
 void pump_model_graphs(struct pump_model *model, const uint64_t *executed_seq,
                        uint32_t stride, uint64_t now_ns);
+
+/* ---- what is expected ---- */
+
+/* Which blocks of an extent were discarded since they were used: the first, those between,
+ * the last. */
+#define PUMP_FRESH_FIRST 1
+#define PUMP_FRESH 2
+#define PUMP_FRESH_LAST 4
+
+struct pump_model_extent {
+  uint32_t slot, generation;
+  uint64_t offset_bytes, length_bytes;
+  uint32_t fresh; /* PUMP_FRESH_* */
+  uint32_t reserved;
+};
+
+/* Expects an operation behind all that was issued or is expected. The view shows it like
+ * those of the window, under the number that it will have. The next operation issued takes
+ * its place if it uses the same blocks on the same stream; if not, nothing is expected any
+ * more. Returns 0, or -ENOSPC when there is no place for it. */
+int pump_model_expect(struct pump_model *model, uint32_t stream,
+                      const struct pump_model_extent *extents, uint32_t count);
+void pump_model_expect_nothing(struct pump_model *model);
+
+/* Learns what the client repeats (learner.h), or forgets it. -ENOMEM: not now. */
+int pump_model_learn(struct pump_model *model, uint32_t wanted);
+/* Expects what was learned, as far as it goes, at most `most` operations more. Returns how
+ * many. */
+uint32_t pump_model_foresee(struct pump_model *model, uint32_t most);
 
 /* ---- transfers ---- */
 

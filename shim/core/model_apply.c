@@ -56,10 +56,10 @@ static const struct range *range_of(const struct pump_model *m,
 }
 
 /* Blocks of the pool that were discarded, or brought back for their next owner, or that
- * hold no tensor any more. What is under way keeps its state until it has ended. */
-static void blocks_row(struct pump_model *m, const struct pump_batch *batch, uint32_t row) {
-  uint32_t use = batch->use_begin[row];
-  if (use == batch->use_begin[row + 1]) return;
+ * hold no tensor any more. What is under way keeps its state until it has ended. A discard
+ * in stream order has the number of the operation that it comes behind. */
+static void blocks_use(struct pump_model *m, const struct pump_batch *batch, uint32_t row,
+                       uint32_t use) {
   const struct range *range = range_of(m, batch, use);
   if (range == NULL) return;
   uint64_t offset = range->lead_bytes + batch->offset_bytes[use];
@@ -74,9 +74,16 @@ static void blocks_row(struct pump_model *m, const struct pump_batch *batch, uin
       model_set_dead(m, block);
       continue;
     }
+    if (!populated) m->blocks[block].discarded = true;
+    if (batch->seq[row] != 0 && model_ends(m, block)) continue;
     if (state == PUMP_BLOCK_ARRIVING || state == PUMP_BLOCK_LEAVING) continue;
     model_set_state(m, block, populated ? PUMP_BLOCK_RESIDENT : PUMP_BLOCK_ABSENT);
   }
+}
+
+static void blocks_row(struct pump_model *m, const struct pump_batch *batch, uint32_t row) {
+  for (uint32_t use = batch->use_begin[row]; use < batch->use_begin[row + 1]; use++)
+    blocks_use(m, batch, row, use);
 }
 
 /* Lengths behind the pointers of a kernel. */
@@ -101,26 +108,51 @@ static void measure(struct pump_model *m, struct pump_batch *batch, uint32_t row
   for (uint32_t i = 0; i < count; i++) batch->length_bytes[place[i]] = length_bytes[i];
 }
 
+/* Its length, cut where its range ends. */
+static uint64_t within(const struct pump_model *m, const struct pump_model_extent *extent) {
+  uint64_t left = m->ranges[extent->slot].length_bytes - extent->offset_bytes;
+  return extent->length_bytes < left ? extent->length_bytes : left;
+}
+
+bool model_run_of(const struct pump_model *m, const struct pump_model_extent *extent,
+                  struct model_run *run) {
+  const struct range *range = &m->ranges[extent->slot & (PUMP_MAX_RANGES - 1)];
+  uint64_t offset = range->lead_bytes + extent->offset_bytes;
+  if (range->first_block == NONE || range->generation != extent->generation ||
+      extent->offset_bytes >= range->length_bytes || extent->length_bytes == 0)
+    return false;
+  uint64_t begin = offset >> 21, end = ((offset + within(m, extent) - 1) >> 21) + 1;
+  *run = (struct model_run){.first = range->first_block + (int32_t)begin,
+                            .count = (int32_t)(end - begin),
+                            .fresh = extent->fresh};
+  return true;
+}
+
 static void operation_row(struct pump_model *m, struct pump_batch *batch, uint32_t row) {
   uint64_t seq = batch->seq[row];
   if (seq >= PUMP_NOT_NEEDED) return; /* no shim counts that far */
   if (batch->kind[row] == PUMP_EVENT_KERNEL) measure(m, batch, row);
+  struct pump_model_extent extents[PUMP_MAX_EXTENTS];
   struct model_run runs[PUMP_MAX_EXTENTS];
   uint32_t count = 0;
   for (uint32_t use = batch->use_begin[row]; use < batch->use_begin[row + 1]; use++) {
-    const struct range *range = range_of(m, batch, use);
-    uint64_t offset = batch->offset_bytes[use], length = batch->length_bytes[use];
-    if (range == NULL || length == 0) continue;
-    if (length > range->length_bytes - offset) length = range->length_bytes - offset;
+    struct pump_model_extent extent = {.slot = batch->slot[use],
+                                       .generation = batch->generation[use],
+                                       .offset_bytes = batch->offset_bytes[use],
+                                       .length_bytes = batch->length_bytes[use]};
+    struct model_run run;
+    if (!model_run_of(m, &extent, &run)) continue;
+    extent.length_bytes = within(m, &extent);
     if (batch->kind[row] != PUMP_EVENT_KERNEL)
-      pump_extents_bytes(m->extents, batch->slot[use], batch->generation[use], offset,
-                         length);
-    uint64_t begin = (range->lead_bytes + offset) >> 21;
-    uint64_t end = ((range->lead_bytes + offset + length - 1) >> 21) + 1;
-    if (count < PUMP_MAX_EXTENTS)
-      runs[count++] = (struct model_run){.first = range->first_block + (int32_t)begin,
-                                         .count = (int32_t)(end - begin)};
+      pump_extents_bytes(m->extents, extent.slot, extent.generation, extent.offset_bytes,
+                         extent.length_bytes);
+    if (count == PUMP_MAX_EXTENTS) continue;
+    model_note_fresh(m, &run);
+    extent.fresh = run.fresh;
+    extents[count] = extent;
+    runs[count++] = run;
   }
+  model_learn_operation(m, batch, row, extents, count);
   model_op_add(m, seq, batch->stream[row], runs, count);
   if (m->graphs.count != 0) model_graph_weigh(m, seq);
   if (seq > m->totals.observed_seq) m->totals.observed_seq = seq;
@@ -136,6 +168,7 @@ static void params_row(struct pump_model *m, const struct pump_batch *batch, uin
   memcpy(&head, payload, sizeof head);
   uint32_t there = bytes - (uint32_t)sizeof head;
   if (head.parameter_bytes < there) there = head.parameter_bytes;
+  model_learn_shape(m, batch->signature[row], batch->function[row], &head);
   pump_extents_params(m->extents, batch->function[row], batch->signature[row], head.grid,
                       head.block, payload + sizeof head, there);
 }

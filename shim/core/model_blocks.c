@@ -111,6 +111,7 @@ void model_relist(struct pump_model *m, int32_t block) {
   if (b->need == NEED_IDLE) {
     unlink_block(m, &device->idle, block, false);
   } else if (b->need != NEED_NONE) {
+    m->away[b->due_op] -= b->need == NEED_DUE + DUE_AWAY;
     if (--m->ops[b->due_op].due[b->need - NEED_DUE] == 0) set_bits(m, b->due_op);
   }
   b->need = NEED_NONE;
@@ -119,6 +120,7 @@ void model_relist(struct pump_model *m, int32_t block) {
   if (b->first != NONE) {
     b->due_op = (uint32_t)m->uses[b->first].op;
     b->need = (uint8_t)(NEED_DUE + kind);
+    m->away[b->due_op] += kind == DUE_AWAY;
     if (m->ops[b->due_op].due[kind]++ == 0) set_bits(m, b->due_op);
   } else if (kind != DUE_AWAY) {
     b->need = NEED_IDLE;
@@ -189,6 +191,7 @@ EXPORT void pump_model_set(struct pump_model *m, const int64_t *blocks, uint32_t
 EXPORT void pump_model_delete(struct pump_model *m) {
   if (m == NULL) return;
   pump_extents_delete(m->extents);
+  pump_learner_delete(m->learner);
   free(m->blocks);
   free(m);
 }
@@ -254,6 +257,7 @@ EXPORT void pump_model_counts(const struct pump_model *m, uint32_t device,
 EXPORT void pump_model_totals(const struct pump_model *m,
                               struct pump_model_totals *totals) {
   *totals = m->totals;
+  totals->expected = (uint32_t)(m->op_head - m->op_issued);
   totals->under_way = PUMP_MAX_UNDER_WAY - m->unused_count;
 }
 

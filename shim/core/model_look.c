@@ -61,6 +61,17 @@ static void sift_down(struct candidate *heap, uint32_t count, uint32_t i) {
   }
 }
 
+/* Heap sort: the latest comes last. */
+static void sort(struct candidate *found, uint32_t count) {
+  for (uint32_t i = count / 2; i-- > 0;) sift_down(found, count, i);
+  for (uint32_t left = count; left > 1; left--) {
+    struct candidate latest = found[0];
+    found[0] = found[left - 1];
+    found[left - 1] = latest;
+    sift_down(found, left - 1, 0);
+  }
+}
+
 /* The nearest operations that miss something, nearest first; each has a block to give,
  * unless its blocks are another device's, so twice as many as blocks are looked for. */
 #define CANDIDATES (2 * PUMP_VIEW_MISSING)
@@ -68,7 +79,7 @@ static void sift_down(struct candidate *heap, uint32_t count, uint32_t i) {
 static uint32_t nearest(const struct pump_model *m, struct candidate *found) {
   uint32_t count = 0;
   bool one_stream = m->busy_count <= 1;
-  for (int64_t at = next_set(m, m->misses, m->op_tail); at < m->op_head;
+  for (int64_t at = next_set(m, m->misses, m->op_tail); at < m->op_issued;
        at = next_set(m, m->misses, at + 1)) {
     const struct op *op = &m->ops[(uint64_t)at & (OPS - 1)];
     uint64_t distance = 0;
@@ -85,15 +96,11 @@ static uint32_t nearest(const struct pump_model *m, struct candidate *found) {
       sift_down(found, count, 0);
     }
   }
-  if (one_stream) return count;
-  if (count < CANDIDATES)
-    for (uint32_t i = count / 2; i-- > 0;) sift_down(found, count, i);
-  for (uint32_t left = count; left > 1; left--) { /* heap sort: the latest comes last */
-    struct candidate latest = found[0];
-    found[0] = found[left - 1];
-    found[left - 1] = latest;
-    sift_down(found, left - 1, 0);
-  }
+  if (!one_stream) sort(found, count);
+  /* What is expected comes behind all that was issued, in its order. */
+  for (int64_t at = next_set(m, m->misses, m->op_issued);
+       at < m->op_head && count < CANDIDATES; at = next_set(m, m->misses, at + 1))
+    found[count++] = (struct candidate){0, at};
   return count;
 }
 
@@ -146,6 +153,35 @@ void model_missing(const struct pump_model *m, uint32_t device, struct pump_view
     view->missing_all = 0;
     return;
   }
+}
+
+/* ---- room that will be needed ----------------------------------------------------------
+ */
+
+/* Walks over all that is known, in order, with the room that is taken and given back. */
+static void look_for_room(const struct pump_model *m, struct pump_view *view) {
+  int64_t level = 0, taken = 0;
+  int64_t room = view->budget - view->resident - view->arriving;
+  uint32_t short_of = 0, open = 0; /* of those short of, how many have no end */
+  view->near = PUMP_NOT_NEEDED;
+  for (int64_t at = m->op_tail; at < m->op_head; at++) {
+    uint32_t i = op_index(at);
+    int32_t takes = m->away[i] + m->births[i], gives = m->gives[i];
+    int64_t seq = (int64_t)m->ops[i].seq;
+    taken += takes;
+    if (taken > PUMP_VIEW_NEAR && view->near == PUMP_NOT_NEEDED) view->near = seq;
+    level += takes;
+    while (open > 0 && level <= room + open - 1) view->shortfalls_end[--open] = seq;
+    if (open == short_of) {
+      while (short_of < PUMP_VIEW_LEAVERS && level > room + short_of) {
+        view->shortfalls_end[short_of] = PUMP_NOT_NEEDED - 1;
+        view->shortfalls_need[short_of++] = seq;
+      }
+      open = short_of;
+    }
+    level -= gives;
+  }
+  view->shortfalls_count = short_of;
 }
 
 /* ---- who could leave --------------------------------------------------------------------
@@ -225,6 +261,7 @@ EXPORT void pump_model_view(struct pump_model *m, uint32_t index, struct pump_vi
   device->faults = 0;
   view->leavers_doubted = view->leavers_count = view->oldest_count = 0;
   model_missing(m, index, view);
+  look_for_room(m, view);
   look_for_leavers(m, index, view);
   look_for_oldest(m, index, view);
 }

@@ -77,13 +77,10 @@ void model_range_remove(struct pump_model *m, uint32_t slot) {
   struct range *range = &m->ranges[slot];
   if (range->first_block == NONE) return;
   pump_extents_segment_gone(m->extents, slot);
+  model_learn_range(m, slot, true);
   for (int32_t block = range->first_block; block < range->first_block + range->blocks;
        block++) {
-    struct block *b = &m->blocks[block];
-    for (int32_t use = b->first; use != NONE; use = m->uses[use].next)
-      m->uses[use].block = NONE;
-    b->first = b->last = NONE;
-    b->next_use = PUMP_NOT_NEEDED;
+    model_drop_chain(m, block);
     model_set_state(m, block, PUMP_BLOCK_FREE);
   }
   keep_gap(m, range->first_block, range->blocks);
@@ -124,6 +121,7 @@ void model_range_add(struct pump_model *m, const struct model_found *found,
   m->totals.ranges++;
   pump_extents_segment(m->extents, found->slot, found->generation, found->base,
                        found->length_bytes);
+  model_learn_range(m, found->slot, false);
 }
 
 /* ---- what the table tells ------------------------------------------------------------ */
@@ -144,6 +142,7 @@ static bool known(const struct pump_model *m, uint32_t slot, uint32_t generation
 EXPORT void pump_model_resync(struct pump_model *m, uint32_t count, const uint32_t *slots,
                               const struct pump_range *ranges, uint64_t newest_seq) {
   if (newest_seq > m->totals.observed_seq) m->totals.observed_seq = newest_seq;
+  model_learn_loss(m);
   uint32_t next = 0; /* `slots` ascend */
   for (uint32_t slot = 0; slot < PUMP_MAX_RANGES; slot++) {
     while (next < count && slots[next] < slot) next++;

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 
 #include "extents.h"
+#include "learner.h"
 #include "model.h"
 
 #define EXPORT __attribute__((visibility("default")))
@@ -33,15 +34,23 @@ struct op {
   int32_t next;      /* next operation of its stream, or NONE */
   uint32_t stream;
   uint32_t due[DUE_KINDS];
+  uint64_t likeness; /* of its stream and blocks: what was expected is known by it */
   bool executed;
   bool larger; /* uses more than LARGER_PERCENT of its device's budget */
+  uint8_t device;
 };
 
 struct use {
   int32_t block; /* NONE once the block is gone */
-  int32_t op;
-  int32_t next; /* next use of the same block, or NONE */
+  int32_t next;  /* next use of the same block, or NONE */
+  int32_t prev;  /* the use before it; means something while that has not been retired */
+  uint16_t op;
+  uint8_t flags;
 };
+
+#define USE_FRESH 1 /* nothing that was there before is worth keeping: discarded */
+#define USE_ENDS 2  /* once it has executed the contents are discarded: told */
+#define USE_GIVES 4 /* the same, told or expected: counted in `gives` */
 
 /* One cache line. */
 struct block {
@@ -57,6 +66,7 @@ struct block {
   uint8_t need;     /* NEED_* */
   uint8_t age_list; /* AGE_* */
   bool dead;        /* no tensor is there: the first to leave, until it is used again */
+  bool discarded;   /* since its newest use */
 };
 _Static_assert(sizeof(struct block) == 64, "one cache line");
 
@@ -74,7 +84,7 @@ struct range {
 
 struct stream {
   int32_t head, tail; /* first and last operation not retired, or NONE */
-  uint64_t issued;
+  uint64_t issued, expected;
   bool listed; /* stands in `busy` */
 };
 
@@ -139,11 +149,16 @@ struct pump_model {
   struct pump_model_totals totals;
   struct device devices[PUMP_MAX_DEVICES];
   int64_t op_head, op_tail; /* positions; the slot is the position masked */
+  int64_t op_issued;        /* from here on operations are expected, not issued */
+  uint64_t added_seq;       /* of the newest that was issued */
   int64_t use_head, use_tail;
   struct op ops[OPS];
   struct use uses[USES];
   uint64_t can_leave[OPS / 64]; /* bit: the operation has due blocks that may leave */
   uint64_t misses[OPS / 64];    /* bit: it has due blocks that are not surely there */
+  /* Room, in blocks: what an operation takes for blocks that are away, and for those that
+   * will be discarded before it and used anew; what is free again behind it. */
+  int32_t away[OPS], births[OPS], gives[OPS];
   struct stream streams[PUMP_MAX_STREAMS];
   uint32_t busy[PUMP_MAX_STREAMS];
   uint32_t busy_count;
@@ -153,6 +168,7 @@ struct pump_model {
   uint64_t tickets;
   struct graphs graphs;
   struct pump_extents *extents;
+  struct pump_learner *learner; /* NULL: nobody asked for it */
   struct pump_view scratch;
 };
 
@@ -201,13 +217,65 @@ void model_range_remove(struct pump_model *m, uint32_t slot);
 
 struct model_run {
   int32_t first, count;
+  uint32_t fresh; /* PUMP_FRESH_* */
 };
-/* Adds an operation that uses these runs of blocks. */
+/* The blocks of an extent. False when the range is not the one that is known. */
+bool model_run_of(const struct pump_model *m, const struct pump_model_extent *extent,
+                  struct model_run *run);
+/* Notes which of its blocks were discarded since they were used. */
+void model_note_fresh(const struct pump_model *m, struct model_run *run);
+/* Adds an operation that uses these runs of blocks. If it is what was expected next, it
+ * takes that one's place; if something else was, nothing is expected any more. */
 void model_op_add(struct pump_model *m, uint64_t seq, uint32_t stream,
                   const struct model_run *runs, uint32_t count);
+/* Its contents are discarded behind its newest issued use that has not executed. False
+ * when there is none. */
+bool model_ends(struct pump_model *m, int32_t block);
 /* The first operation of the stream counts as executed; model_retired after the last. */
 void model_retire_head(struct pump_model *m, uint32_t stream);
 void model_retired(struct pump_model *m);
+
+/* ---- the window's tables, for what is issued and what is expected (model_uses.c) ---- */
+
+static inline uint32_t op_index(int64_t position) {
+  return (uint32_t)((uint64_t)position & (OPS - 1));
+}
+
+static inline int32_t use_index(int64_t position) {
+  return (int32_t)((uint64_t)position & (USES - 1));
+}
+
+/* A new operation at the head; the ring has to have a place for it. */
+struct op *model_op_begin(struct pump_model *m, uint64_t seq, uint32_t stream);
+/* Uses of the newest operation. `lose`: makes room in the ring, or returns false when there
+ * can be none. NULL: what does not fit is left out. */
+void model_op_uses(struct pump_model *m, const struct model_run *runs, uint32_t count,
+                   bool (*lose)(struct pump_model *m));
+uint64_t model_likeness(uint32_t stream, const struct model_run *runs, uint32_t count);
+/* The chain's head moves on to the next use that has not executed. True when the contents
+ * were discarded on the way. */
+bool model_advance_chain(struct pump_model *m, int32_t block);
+/* Counts that there is room again behind the use, once. */
+void model_gives(struct pump_model *m, int32_t use);
+/* The use is fresh, and is not the first of its chain: room will be taken for it. The other
+ * undoes that. */
+void model_born(struct pump_model *m, int32_t use);
+void model_unborn(struct pump_model *m, int32_t use);
+/* All uses of a block are dropped. */
+void model_drop_chain(struct pump_model *m, int32_t block);
+
+/* ---- what is expected (model_expect.c, model_learn.c) ---- */
+
+/* The operation that was expected next has been issued. */
+void model_adopt(struct pump_model *m);
+/* An operation is about to be added that reaches these extents. */
+void model_learn_operation(struct pump_model *m, const struct pump_batch *batch,
+                           uint32_t row, const struct pump_model_extent *extents,
+                           uint32_t count);
+void model_learn_range(struct pump_model *m, uint32_t slot, bool gone);
+void model_learn_shape(struct pump_model *m, uint64_t signature, uint64_t function,
+                       const struct pump_params *head);
+void model_learn_loss(struct pump_model *m);
 
 /* ---- graphs (model_graph.c) ---- */
 

@@ -4,29 +4,7 @@
 #include "model_state.h"
 #include "pump_ring.h"
 
-static uint32_t op_index(int64_t position) {
-  return (uint32_t)((uint64_t)position & (OPS - 1));
-}
-
-static int32_t use_index(int64_t position) {
-  return (int32_t)((uint64_t)position & (USES - 1));
-}
-
 /* ---- retiring -------------------------------------------------------------------- */
-
-/* The oldest use of the block has executed: the chain's head moves on. */
-static void advance_chain(struct pump_model *m, int32_t block) {
-  struct block *b = &m->blocks[block];
-  int32_t next = m->uses[b->first].next;
-  while (next != NONE && m->ops[m->uses[next].op].executed) next = m->uses[next].next;
-  b->first = next;
-  if (next == NONE) {
-    b->last = NONE;
-    b->next_use = PUMP_NOT_NEEDED;
-  } else {
-    b->next_use = (int64_t)m->ops[m->uses[next].op].seq;
-  }
-}
 
 /* What the operation met in this block. True when it was there. */
 static bool count_use(struct pump_model *m, const struct op *op, int32_t block) {
@@ -80,9 +58,11 @@ static void retire_op(struct pump_model *m, uint32_t index) {
     struct block *b = &m->blocks[block];
     hit &= count_use(m, op, block);
     bool advanced = b->first == use;
-    if (advanced) advance_chain(m, block);
+    bool ended = advanced && model_advance_chain(m, block);
     /* It came by fault. A LEAVING block stays so: its end decides where it is. */
-    if (b->state == PUMP_BLOCK_ABSENT || b->state == PUMP_BLOCK_HOST)
+    if (ended && b->state != PUMP_BLOCK_LEAVING && b->state != PUMP_BLOCK_ARRIVING)
+      model_set_state(m, block, PUMP_BLOCK_ABSENT);
+    else if (b->state == PUMP_BLOCK_ABSENT || b->state == PUMP_BLOCK_HOST)
       model_set_state(m, block, PUMP_BLOCK_RESIDENT);
     else if (advanced)
       model_relist(m, block);
@@ -193,6 +173,7 @@ void model_retired(struct pump_model *m) {
 }
 
 EXPORT void pump_model_forget_window(struct pump_model *m) {
+  model_learn_loss(m);
   model_look_again(m);
   for (uint32_t i = 0; i < m->busy_count; i++) retire_stream(m, m->busy[i], UINT64_MAX);
   drop_idle_streams(m);
@@ -209,87 +190,70 @@ static void lose_oldest(struct pump_model *m) {
   reclaim(m);
 }
 
-static void begin(struct pump_model *m, uint64_t seq, uint32_t stream_index) {
-  while (m->op_head - m->op_tail >= OPS) lose_oldest(m);
-  uint32_t index = op_index(m->op_head++);
-  struct stream *stream = &m->streams[stream_index];
-  struct op *op = &m->ops[index];
-  *op = (struct op){.seq = seq,
-                    .rank = stream->issued++,
-                    .first_use = use_index(m->use_head),
-                    .next = NONE,
-                    .stream = stream_index};
-  m->can_leave[index >> 6] &= ~(1ull << (index & 63));
-  m->misses[index >> 6] &= ~(1ull << (index & 63));
+/* For the uses of the newest, which alone may be larger than the ring. */
+static bool lose_another(struct pump_model *m) {
+  if (m->op_tail == m->op_head - 1) return false;
+  lose_oldest(m);
+  return true;
+}
+
+/* The newest of its stream. */
+static void link_to_stream(struct pump_model *m, struct op *op) {
+  int32_t index = (int32_t)(op - m->ops);
+  struct stream *stream = &m->streams[op->stream];
+  op->rank = stream->issued++;
   if (stream->head == NONE)
-    stream->head = (int32_t)index;
+    stream->head = index;
   else
-    m->ops[stream->tail].next = (int32_t)index;
-  stream->tail = (int32_t)index;
+    m->ops[stream->tail].next = index;
+  stream->tail = index;
   if (!stream->listed) {
     stream->listed = true;
-    m->busy[m->busy_count++] = stream_index;
+    m->busy[m->busy_count++] = op->stream;
   }
+  m->added_seq = op->seq;
   m->totals.window_depth++;
-}
-
-static void use_blocks(struct pump_model *m, int32_t first, int32_t count) {
-  uint32_t index = op_index(m->op_head - 1);
-  struct op *op = &m->ops[index];
-  for (int32_t block = first; block < first + count; block++) {
-    struct block *b = &m->blocks[block];
-    if (block + 1 < m->high && b[1].last != NONE)
-      __builtin_prefetch(&m->uses[b[1].last], 1);
-    if (b->state == PUMP_BLOCK_FREE) continue;
-    if (b->last != NONE && m->uses[b->last].op == (int32_t)index) continue; /* twice */
-    while (m->use_head - m->use_tail >= USES) {
-      if (m->op_tail == m->op_head - 1) return; /* alone larger than the ring */
-      lose_oldest(m);
-    }
-    int32_t use = use_index(m->use_head++);
-    m->uses[use] = (struct use){.block = block, .op = (int32_t)index, .next = NONE};
-    op->uses++;
-    b->last_use = (int64_t)op->seq;
-    b->dead = false;
-    if (b->last != NONE) {
-      m->uses[b->last].next = use;
-      b->last = use;
-      continue;
-    }
-    b->first = b->last = use;
-    b->next_use = (int64_t)op->seq;
-    model_relist(m, block);
-  }
-}
-
-static void note_larger(struct pump_model *m, const struct device *device) {
-  struct op *op = &m->ops[op_index(m->op_head - 1)];
-  int64_t most = device->facts.budget * LARGER_PERCENT / 100;
-  op->larger = device->known && (int64_t)op->uses > most;
   m->totals.larger += op->larger;
 }
 
-#define STEPS_MAX 64
-#define FETCH_RUN 16 /* blocks of each run that are asked for beforehand */
+/* Discarded since they were used: what the ends and the middle of a run met. */
+void model_note_fresh(const struct pump_model *m, struct model_run *run) {
+  const struct block *first = &m->blocks[run->first], *last = first + run->count - 1;
+  run->fresh = 0;
+  if (first->discarded) run->fresh |= PUMP_FRESH_FIRST;
+  if (last->discarded) run->fresh |= PUMP_FRESH_LAST;
+  if (first[run->count / 2].discarded) run->fresh |= PUMP_FRESH;
+}
 
 void model_op_add(struct pump_model *m, uint64_t seq, uint32_t stream,
                   const struct model_run *runs, uint32_t count) {
-  int32_t longest = 0;
-  for (uint32_t i = 0; i < count; i++)
-    if (runs[i].count > longest) longest = runs[i].count;
-  int32_t slice = (int32_t)m->bounds.slice_least;
-  int32_t steps = (longest + slice - 1) / slice;
-  for (uint32_t i = 0; i < count; i++)
-    for (int32_t b = 0; b < runs[i].count && b < FETCH_RUN; b++)
-      __builtin_prefetch(&m->blocks[runs[i].first + b], 1);
-  if (steps > STEPS_MAX) steps = STEPS_MAX;
-  begin(m, seq, stream);
-  for (int64_t step = 0; step < steps; step++) {
-    for (uint32_t i = 0; i < count; i++) {
-      int32_t from = (int32_t)(runs[i].count * step / steps);
-      int32_t to = (int32_t)(runs[i].count * (step + 1) / steps);
-      if (to > from) use_blocks(m, runs[i].first + from, to - from);
+  uint64_t likeness = model_likeness(stream, runs, count);
+  if (m->op_issued < m->op_head) {
+    struct op *next = &m->ops[op_index(m->op_issued)];
+    if (next->likeness == likeness && next->seq == seq) {
+      model_adopt(m);
+      link_to_stream(m, next);
+      return;
     }
+    pump_model_expect_nothing(m);
   }
-  if (count > 0) note_larger(m, &m->devices[m->blocks[runs[0].first].device]);
+  while (m->op_head - m->op_tail >= OPS) lose_oldest(m);
+  struct op *op = model_op_begin(m, seq, stream);
+  m->op_issued++;
+  op->likeness = likeness;
+  link_to_stream(m, op);
+  model_op_uses(m, runs, count, lose_another);
+  m->totals.larger += op->larger;
+}
+
+bool model_ends(struct pump_model *m, int32_t block) {
+  int32_t use = m->blocks[block].last;
+  while (use != NONE && m->ops[m->uses[use].op].seq > m->added_seq) {
+    if (use == m->blocks[block].first) return false;
+    use = m->uses[use].prev;
+  }
+  if (use == NONE) return false;
+  m->uses[use].flags |= USE_ENDS;
+  model_gives(m, use);
+  return true;
 }

@@ -11,6 +11,7 @@
 
 #define BATCHES_AT_ONCE 8 /* a flood cannot keep the worker from deciding */
 #define REAP_AT_ONCE 64
+#define FORESEE_AT_ONCE 128
 #define GUESS_NS 200000 /* between guesses how far the launch of a graph is */
 
 EXPORT int pump_serve_read(struct pump_shm *shm, struct pump_model *model,
@@ -46,6 +47,7 @@ EXPORT void pump_serve_follow(struct pump_shm *shm, struct pump_model *model,
       } while (ended == REAP_AT_ONCE);
     }
   }
+  pump_model_foresee(model, FORESEE_AT_ONCE);
 }
 
 /* What finds no room in the ring is as if never started. */

@@ -104,12 +104,11 @@ static bool make_tables(struct pump_sim *sim) {
   sim->range_of_slot = calloc(PUMP_MAX_RANGES, sizeof *sim->range_of_slot);
   sim->marks = calloc(sim->marks_most + 1, sizeof *sim->marks);
   sim->syncs_ns = calloc(sim->syncs_most + 1, sizeof *sim->syncs_ns);
-  sim->discarded = calloc(program->step_count, sizeof *sim->discarded);
-  sim->behind_seq = calloc(program->step_count, sizeof *sim->behind_seq);
   sim->batch = calloc(1, sizeof *sim->batch);
+  sim->fresh = calloc(program->use_count + 1, 1);
   return sim->streams && sim->scratch_uses && sim->marker_behind && sim->last_use_seq &&
          sim->live && sim->populate && sim->range_of_slot && sim->marks && sim->syncs_ns &&
-         sim->discarded && sim->behind_seq && sim->batch;
+         sim->batch && sim->fresh;
 }
 
 struct pump_sim *pump_sim_new(const struct pump_sim_program *program,
@@ -125,7 +124,8 @@ struct pump_sim *pump_sim_new(const struct pump_sim_program *program,
   sim->model = model;
   sim->hooks = (struct gpu_hooks){.context = sim, .finish = on_finish};
   sim->tick_ns = sim->poll_ns = GPU_NEVER;
-  if (!make_tables(sim) || !make_engine(sim, profile)) {
+  if (!make_tables(sim) || !make_engine(sim, profile) ||
+      (settings->foresight_expects && !sim_worker_foresee(sim))) {
     pump_sim_delete(sim);
     return NULL;
   }
@@ -137,8 +137,7 @@ void pump_sim_delete(struct pump_sim *sim) {
   void *const owned[] = {sim->streams,       sim->scratch_uses, sim->marker_behind,
                          sim->last_use_seq,  sim->live,         sim->populate,
                          sim->range_of_slot, sim->marks,        sim->syncs_ns,
-                         sim->discarded,     sim->behind_seq,   sim->batch,
-                         sim->engine_memory};
+                         sim->batch,         sim->fresh,        sim->engine_memory};
   for (size_t i = 0; i < sizeof owned / sizeof owned[0]; i++) free(owned[i]);
   free(sim);
 }

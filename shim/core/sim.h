@@ -88,7 +88,9 @@ struct pump_sim_settings {
   uint64_t foresight;         /* steps beyond the program's that the worker is told of */
   uint64_t foresight_from;    /* once the program is at this step */
   uint32_t foresight_run;     /* 1: beyond what has run, not beyond what was issued */
-  uint64_t host_memory_bytes; /* for what leaves the GPU; 0: enough */
+  uint32_t foresight_expects; /* 1: told as expected, not as issued */
+  uint32_t reserved;
+  uint64_t host_memory_bytes;               /* for what leaves the GPU; 0: enough */
   double flash_read_gbps, flash_write_gbps; /* behind it */
   double jitter;                            /* of transfers' times: gpu_jitter */
   uint64_t jitter_seed;

@@ -16,10 +16,6 @@ uint32_t sim_use_slice(uint64_t range_bytes, uint64_t offset_bytes) {
 void sim_program_finished(struct pump_sim *sim, uint32_t index) {
   const struct pump_sim_step *step = &sim->program.steps[index];
   struct sim_stream *stream = &sim->streams[step->stream];
-  if (step->kind == GPU_DISCARD) {
-    sim->discarded[sim->discarded_count++] = index;
-    return;
-  }
   stream->unfinished--;
   stream->finished_seq = sim_most(stream->finished_seq, step->seq);
   sim->unfinished--;
@@ -104,10 +100,9 @@ static void issue(struct pump_sim *sim, const struct pump_sim_step *step) {
                                 .uses = sim->scratch_uses,
                                 .duration_ns = step->duration_ns,
                                 .length_bytes = step->length_bytes,
-                                .cookie = (uint64_t)sim->step + 1,
+                                .cookie = operation ? (uint64_t)sim->step + 1 : 0,
                                 .discard_kind = GPU_DISCARD_UNMAP};
   asked.use_count = blocks_of(sim, step, &touched_bytes);
-  sim->behind_seq[sim->step] = stream->issued_seq;
   if (operation) { /* before it is submitted: it may finish in there */
     stream->unfinished++;
     sim->unfinished++;

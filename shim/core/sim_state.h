@@ -88,8 +88,9 @@ struct pump_sim {
   /* worker */
   struct pump_batch *batch;
   bool active;
-  uint32_t active_from, told; /* steps */
-  uint32_t run_step;          /* all steps before it have finished, about */
+  uint32_t active_from, told, expected; /* steps */
+  uint8_t *fresh;                       /* by use: PUMP_FRESH_* when it was used last */
+  uint32_t run_step;                    /* all steps before it have finished, about */
   uint64_t tick_ns, busy_until_ns, poll_ns;
   uint32_t naps; /* since anything happened */
   struct pump_outcome outcomes[PUMP_MAX_UNDER_WAY];
@@ -100,11 +101,6 @@ struct pump_sim {
   struct sim_populate *populate; /* ring of range_count entries */
   uint32_t populate_head, populate_count;
   uint32_t *range_of_slot;
-
-  uint32_t *discarded; /* steps whose discards have run and the worker has not heard of */
-  uint32_t discarded_count;
-  uint64_t
-      *behind_seq; /* by step: the operation of its stream that a discard stands behind */
 
   struct pump_sim_mark *marks;
   uint32_t mark_count, marks_most;
@@ -132,6 +128,8 @@ void sim_worker_stir(struct pump_sim *sim);
 void sim_worker_judge(struct pump_sim *sim);
 /* The first half of a tick, up to the decision. */
 void sim_worker_read(struct pump_sim *sim);
+/* Finds out what will be fresh, for what is expected. False when memory is short. */
+bool sim_worker_foresee(struct pump_sim *sim);
 /* Looks at markers; the worker is stirred if they tell something. */
 void sim_worker_poll(struct pump_sim *sim);
 

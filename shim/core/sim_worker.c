@@ -1,10 +1,13 @@
 /* sim_worker.c - the worker as pumpd runs it: rows in, progress, and a decision. */
+#include <stdlib.h>
+
 #include "sim_state.h"
 
 #define SPIN_NS 20000 /* after a tick it stays awake that long: worker.py */
 #define QUIET_NS 1000000
 #define SLEEP_NS 250000000
 #define ALLOWANCE_COMMANDS 64
+#define FORESEE_AT_ONCE 128 /* operations: serve.c */
 
 /* ---- when ------------------------------------------------------------------------- */
 
@@ -88,6 +91,16 @@ static void apply(struct pump_sim *sim) {
   batch->rows = batch->uses = batch->payload_used = 0;
 }
 
+static void add_discard_row(const struct pump_sim *sim, const struct pump_sim_step *step,
+                            uint32_t index) {
+  uint32_t row = begin_row(sim, PUMP_EVENT_DISCARDED);
+  while (index > 0 && sim->program.steps[index].seq == 0) index--;
+  sim->batch->seq[row] = sim->program.steps[index].seq;
+  sim->batch->stream[row] = step->stream + 1;
+  for (uint32_t i = 0; i < step->uses; i++)
+    add_use(sim, &sim->program.uses[step->first_use + i]);
+}
+
 /* Turns a step into a row; false where there is none to make of it. */
 static bool add_row(const struct pump_sim *sim, uint32_t index) {
   const struct pump_sim_step *step = &sim->program.steps[index];
@@ -95,6 +108,8 @@ static bool add_row(const struct pump_sim *sim, uint32_t index) {
     add_range_row(sim, step);
   else if (step->seq != 0 && index >= sim->active_from)
     add_operation_row(sim, step);
+  else if (step->kind == GPU_DISCARD && index >= sim->active_from)
+    add_discard_row(sim, step, index);
   else
     return false;
   sim->batch->rows++;
@@ -118,41 +133,12 @@ static uint32_t tell(struct pump_sim *sim, uint32_t until) {
   return rows;
 }
 
-static uint32_t add_discarded(struct pump_sim *sim, const struct pump_sim_step *step) {
-  struct pump_batch *batch = sim->batch;
-  for (uint32_t use = step->first_use; use < step->first_use + step->uses; use++) {
-    begin_row(sim, PUMP_EVENT_DISCARDED);
-    add_use(sim, &sim->program.uses[use]);
-    batch->use_begin[++batch->rows] = batch->uses;
-    if (batch->rows == BATCH_ROWS || batch->uses == BATCH_USES) apply(sim);
-  }
-  return step->uses;
-}
-
-/* Tells of discards that have run, as the pool does of its own: whole blocks, from now on
- * worth no copy. The operations in front of them are known to have executed: a pool has
- * seen their events. Returns how many rows that made. */
-static uint32_t tell_discarded(struct pump_sim *sim) {
-  uint32_t rows = 0, kept = 0;
-  for (uint32_t i = 0; i < sim->discarded_count; i++) {
-    uint32_t index = sim->discarded[i];
-    const struct pump_sim_step *step = &sim->program.steps[index];
-    if (sim->streams[step->stream].executed_seq < sim->behind_seq[index])
-      sim->discarded[kept++] = index;
-    else
-      rows += add_discarded(sim, step);
-  }
-  sim->discarded_count = kept;
-  if (sim->batch->rows > 0) apply(sim);
-  return rows;
-}
-
 /* The future is told up to the next change of what is live. */
-static uint32_t foreseen(const struct pump_sim *sim) {
+static uint32_t foreseen(const struct pump_sim *sim, bool asked) {
   const struct pump_sim_settings *settings = &sim->settings;
   uint32_t base = settings->foresight_run ? sim->run_step : sim->step;
   uint64_t until = base;
-  if (sim->step >= settings->foresight_from) until += settings->foresight;
+  if (asked && sim->step >= settings->foresight_from) until += settings->foresight;
   if (until > sim->program.step_count) until = sim->program.step_count;
   uint32_t end = sim_most(sim->step, sim->told) < until
                      ? (uint32_t)sim_most(sim->step, sim->told)
@@ -162,6 +148,67 @@ static uint32_t foreseen(const struct pump_sim *sim) {
     if (kind == PUMP_SIM_ALLOC || kind == PUMP_SIM_FREE) break;
   }
   return end;
+}
+
+/* ---- what is expected ------------------------------------------------------------ */
+
+/* A pass over the program with what was discarded since its last use. */
+bool sim_worker_foresee(struct pump_sim *sim) {
+  const struct pump_sim_program *program = &sim->program;
+  uint8_t *discarded = calloc(program->blocks, 1);
+  if (discarded == NULL) return false;
+  for (uint32_t i = 0; i < program->step_count; i++) {
+    const struct pump_sim_step *step = &program->steps[i];
+    bool discards = step->kind == GPU_DISCARD;
+    if (!discards && step->seq == 0) continue;
+    for (uint32_t u = step->first_use; u < step->first_use + step->uses; u++) {
+      const struct pump_sim_use *use = &program->uses[u];
+      uint32_t first = program->ranges[use->range].first_block;
+      uint64_t begin = use->offset_bytes, end = begin + use->length_bytes;
+      if (discards) begin += GPU_BLOCK_BYTES - 1;
+      if (!discards) end += GPU_BLOCK_BYTES - 1;
+      begin /= GPU_BLOCK_BYTES, end /= GPU_BLOCK_BYTES;
+      if (end <= begin) continue;
+      uint8_t *span = &discarded[first + begin];
+      uint64_t count = end - begin;
+      if (!discards)
+        sim->fresh[u] = (uint8_t)((span[0] ? PUMP_FRESH_FIRST : 0) |
+                                  (span[count / 2] ? PUMP_FRESH : 0) |
+                                  (span[count - 1] ? PUMP_FRESH_LAST : 0));
+      for (uint64_t b = 0; b < count; b++) span[b] = discards;
+    }
+  }
+  free(discarded);
+  return true;
+}
+
+#define EXPECT_AT_ONCE 512 /* operations */
+
+/* True while there is a place for more. */
+static bool expect_step(struct pump_sim *sim, const struct pump_sim_step *step) {
+  struct pump_model_extent extents[PUMP_MAX_EXTENTS];
+  uint32_t count = 0;
+  if (step->seq == 0) return true;
+  for (uint32_t u = step->first_use; u < step->first_use + step->uses; u++) {
+    const struct pump_sim_use *use = &sim->program.uses[u];
+    const struct pump_sim_range *range = &sim->program.ranges[use->range];
+    if (count < PUMP_MAX_EXTENTS)
+      extents[count++] = (struct pump_model_extent){.slot = range->slot,
+                                                    .generation = range->generation,
+                                                    .offset_bytes = use->offset_bytes,
+                                                    .length_bytes = use->length_bytes,
+                                                    .fresh = sim->fresh[u]};
+  }
+  return pump_model_expect(sim->model, step->stream + 1, extents, count) == 0;
+}
+
+static void expect(struct pump_sim *sim) {
+  struct pump_model *model = sim->model;
+  uint32_t until = foreseen(sim, true), from = sim->expected;
+  if (model->op_issued == model->op_head || from < sim->told) from = sim->told;
+  uint32_t end = (uint32_t)sim_least(until, (uint64_t)from + EXPECT_AT_ONCE);
+  while (from < end && expect_step(sim, &sim->program.steps[from])) from++;
+  sim->expected = from;
 }
 
 /* ---- a tick -------------------------------------------------------------------------- */
@@ -192,10 +239,12 @@ static void use_allowance(struct pump_sim *sim) {
 }
 
 void sim_worker_read(struct pump_sim *sim) {
-  uint32_t rows = tell(sim, foreseen(sim));
+  bool expects = sim->settings.foresight_expects != 0;
+  uint32_t rows = tell(sim, foreseen(sim, !expects));
+  if (expects && sim->active) expect(sim);
+  pump_model_foresee(sim->model, FORESEE_AT_ONCE);
   if (rows > 0) use_allowance(sim);
   take_progress(sim);
-  rows += tell_discarded(sim);
   bool quiet = rows == 0 && sim->outcome_count == 0;
   pump_model_finish(sim->model, sim->outcomes, sim->outcome_count);
   sim->outcome_count = 0;

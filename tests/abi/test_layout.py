@@ -29,6 +29,7 @@ STRUCTS = [
     "pump_outcome",
     "pump_model_bounds",
     "pump_model_device",
+    "pump_model_extent",
     "pump_model_tally",
     "pump_model_totals",
     "pump_view",

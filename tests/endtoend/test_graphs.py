@@ -45,7 +45,7 @@ def run(folder: Path, replays: int, mode: str, policy: str, kernels: Path, *more
     return done.stdout.split()[-1], found, json.loads(counters.read_text())
 
 
-@pytest.mark.parametrize("policy", ["demand", "window"])
+@pytest.mark.parametrize("policy", ["demand", "window", "planned"])
 def test_a_replayed_iteration_has_the_same_bits_and_is_counted_in_full(
     tmp_path: Path, kernels: Path, policy: str
 ) -> None:

@@ -47,7 +47,7 @@ def test_without_pump_the_program_runs_out_of_memory(job: Job) -> None:
 
 
 def test_an_emulated_budget_on_a_large_card_gives_the_same_bits(job: Job, right: str) -> None:
-    for policy in ("demand", "window"):
+    for policy in ("demand", "window", "planned"):
         done = job.run(*WORDS, memory_mib=512, run=("--budget", "60MiB", "--policy", policy))
         assert done.stdout.split() == ["running", right], done.stderr
 

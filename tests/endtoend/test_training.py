@@ -60,7 +60,7 @@ def test_the_loss_falls(unlimited: dict[str, object]) -> None:
 
 
 @pytest.mark.parametrize("ratio", [1.5, 2.0])
-@pytest.mark.parametrize("policy", ["demand", "window"])
+@pytest.mark.parametrize("policy", ["demand", "window", "planned"])
 def test_every_policy_trains_the_same_weights(
     kernels: Path, tmp_path: Path, unlimited: dict[str, object], policy: str, ratio: float
 ) -> None:

@@ -46,6 +46,9 @@ def make_view(
         leavers_doubted=0,
         missing_need=np.array([missing[block] for block in order], np.int64),
         missing_all=True,
+        shortfalls_need=np.zeros(0, np.int64),
+        shortfalls_end=np.zeros(0, np.int64),
+        near=NOT_NEEDED,
         leavers=leavers,
         leavers_next_use=np.array([resident[block] for block in leavers.tolist()], np.int64),
         oldest=np.array(sorted(resident), np.int64),
@@ -173,9 +176,9 @@ def test_demand_keeps_an_emulated_budget_in_the_order_of_migration() -> None:
 
 
 def test_an_unknown_policy_is_answered_with_the_known_ones() -> None:
-    with pytest.raises(ValueError, match="unknown policy 'windw'; known policies: demand, window"):
+    with pytest.raises(ValueError, match="unknown policy 'windw'; known policies: demand, planned"):
         by_name("windw")
-    assert sorted(POLICIES) == ["demand", "window"]
+    assert sorted(POLICIES) == ["demand", "planned", "window"]
 
 
 def test_a_block_in_doubt_is_asked_for_without_room_and_pushes_nothing_out() -> None:

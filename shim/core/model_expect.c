@@ -1,0 +1,66 @@
+/* model_expect.c - operations that are expected behind those that were issued.
+ *
+ * They stand in the same ring and in the same chains as the window, so whatever is asked
+ * of the window - what is missing, who is needed last, how much room will come by itself -
+ * sees them too. Only streams do not list them: an operation retires once it was issued.
+ * The next issued operation takes the place of the first expected one if both use the same
+ * blocks on the same stream under the same number; else all that is expected is dropped,
+ * and what remains is the window as if nothing had been expected.
+ */
+#include <errno.h>
+
+#include "model_state.h"
+
+EXPORT int pump_model_expect(struct pump_model *m, uint32_t stream,
+                             const struct pump_model_extent *extents, uint32_t count) {
+  struct model_run runs[PUMP_MAX_EXTENTS];
+  uint32_t found = 0;
+  int64_t most = 0;
+  if (stream >= PUMP_MAX_STREAMS) return -ENOSPC;
+  for (uint32_t i = 0; i < count && found < PUMP_MAX_EXTENTS; i++)
+    if (model_run_of(m, &extents[i], &runs[found])) most += runs[found++].count;
+  if (m->op_head - m->op_tail >= OPS || m->use_head - m->use_tail + most > USES)
+    return -ENOSPC;
+  uint64_t seq = m->added_seq + (uint64_t)(m->op_head - m->op_issued) + 1;
+  struct op *op = model_op_begin(m, seq, stream);
+  op->likeness = model_likeness(stream, runs, found);
+  op->rank = m->streams[stream].issued + m->streams[stream].expected++;
+  model_op_uses(m, runs, found, NULL);
+  return 0;
+}
+
+void model_adopt(struct pump_model *m) {
+  const struct op *op = &m->ops[op_index(m->op_issued++)];
+  m->streams[op->stream].expected--;
+  for (uint32_t i = 0; i < op->uses; i++) {
+    int32_t block = m->uses[use_index((int64_t)op->first_use + i)].block;
+    if (block == NONE) continue;
+    struct block *b = &m->blocks[block];
+    b->last_use = (int64_t)op->seq;
+    b->dead = b->discarded = false;
+  }
+}
+
+/* The newest use of its block. */
+static void drop_use(struct pump_model *m, int32_t use) {
+  int32_t block = m->uses[use].block;
+  if (block == NONE) return;
+  struct block *b = &m->blocks[block];
+  if (b->first == use) {
+    b->first = b->last = NONE;
+    b->next_use = PUMP_NOT_NEEDED;
+    model_relist(m, block);
+    return;
+  }
+  if (m->uses[use].flags & USE_FRESH) model_unborn(m, use);
+  b->last = m->uses[use].prev;
+  m->uses[b->last].next = NONE;
+}
+
+EXPORT void pump_model_expect_nothing(struct pump_model *m) {
+  while (m->op_head > m->op_issued) {
+    struct op *op = &m->ops[op_index(--m->op_head)];
+    for (uint32_t i = 0; i < op->uses; i++) drop_use(m, use_index(--m->use_head));
+    m->streams[op->stream].expected--;
+  }
+}

@@ -1,0 +1,104 @@
+/* model_learn.c - what a client repeats is learned (learner.h) and expected.
+ *
+ * The learner is told of every operation, range and loss; what it predicts with confidence
+ * is expected, up to HORIZON_PERIODS iterations ahead. Two of them: within one, it cannot
+ * be seen yet where room comes back that is taken in it. When it finds out that it was
+ * wrong, nothing is expected any more.
+ */
+#include <errno.h>
+
+#include "model_state.h"
+
+#define REMEMBERED (1u << 17) /* operations */
+#define HORIZON_PERIODS 2
+#define FRESH_SHIFT 8 /* above the access that a reach is told with */
+
+EXPORT int pump_model_learn(struct pump_model *m, uint32_t wanted) {
+  if ((wanted != 0) == (m->learner != NULL)) return 0;
+  pump_model_expect_nothing(m);
+  pump_learner_delete(m->learner);
+  m->learner = NULL;
+  if (wanted == 0) return 0;
+  m->learner = pump_learner_new(REMEMBERED);
+  if (m->learner == NULL) return -ENOMEM;
+  for (uint32_t slot = 0; slot < PUMP_MAX_RANGES; slot++)
+    if (m->ranges[slot].first_block != NONE) model_learn_range(m, slot, false);
+  return 0;
+}
+
+/* ---- what is told ------------------------------------------------------------------ */
+
+void model_learn_operation(struct pump_model *m, const struct pump_batch *batch,
+                           uint32_t row, const struct pump_model_extent *extents,
+                           uint32_t count) {
+  struct pump_reach reaches[PUMP_LEARNER_MAX_REACHES];
+  if (m->learner == NULL) return;
+  if (count > PUMP_LEARNER_MAX_REACHES) count = PUMP_LEARNER_MAX_REACHES;
+  for (uint32_t i = 0; i < count; i++)
+    reaches[i] = (struct pump_reach){.slot = extents[i].slot,
+                                     .generation = extents[i].generation,
+                                     .offset_bytes = extents[i].offset_bytes,
+                                     .length_bytes = extents[i].length_bytes,
+                                     .access = extents[i].fresh << FRESH_SHIFT};
+  struct pump_learner_operation operation = {.function = batch->function[row],
+                                             .signature = batch->signature[row],
+                                             .stream = batch->stream[row],
+                                             .kind = batch->kind[row],
+                                             .count = count,
+                                             .reaches = reaches};
+  if (pump_learner_see(m->learner, &operation) == PUMP_LEARNER_DEVIATED)
+    pump_model_expect_nothing(m);
+}
+
+void model_learn_range(struct pump_model *m, uint32_t slot, bool gone) {
+  const struct range *range = &m->ranges[slot];
+  if (m->learner == NULL) return;
+  if (gone)
+    pump_learner_free(m->learner, slot, range->generation);
+  else
+    pump_learner_alloc(m->learner, slot, range->generation, range->length_bytes);
+}
+
+void model_learn_shape(struct pump_model *m, uint64_t signature, uint64_t function,
+                       const struct pump_params *head) {
+  if (m->learner == NULL) return;
+  pump_learner_shape(m->learner, signature, function, head->grid, head->block);
+}
+
+void model_learn_loss(struct pump_model *m) {
+  pump_model_expect_nothing(m);
+  if (m->learner != NULL) pump_learner_lost(m->learner);
+}
+
+/* ---- what is expected --------------------------------------------------------------- */
+
+static uint32_t horizon(const struct pump_model *m) {
+  struct pump_learner_report report;
+  pump_learner_report(m->learner, &report);
+  uint64_t most = report.period != 0 ? HORIZON_PERIODS * report.period : OPS;
+  return most < OPS ? (uint32_t)most : OPS;
+}
+
+static bool expect_next(struct pump_model *m, uint32_t index) {
+  struct pump_model_extent extents[PUMP_LEARNER_MAX_REACHES];
+  struct pump_predicted next;
+  if (pump_learner_next(m->learner, index, &next) != 0 || next.missing != 0) return false;
+  for (uint32_t i = 0; i < next.count; i++)
+    extents[i] = (struct pump_model_extent){.slot = next.reaches[i].slot,
+                                            .generation = next.reaches[i].generation,
+                                            .offset_bytes = next.reaches[i].offset_bytes,
+                                            .length_bytes = next.reaches[i].length_bytes,
+                                            .fresh = next.reaches[i].access >> FRESH_SHIFT};
+  return pump_model_expect(m, next.stream, extents, next.count) == 0;
+}
+
+EXPORT uint32_t pump_model_foresee(struct pump_model *m, uint32_t most) {
+  uint32_t added = 0, expected = (uint32_t)(m->op_head - m->op_issued);
+  if (m->learner == NULL) return 0;
+  uint32_t ahead = pump_learner_ahead(m->learner, horizon(m));
+  while (added < most && expected < ahead && expect_next(m, expected)) {
+    added++;
+    expected++;
+  }
+  return added;
+}

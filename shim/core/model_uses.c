@@ -1,0 +1,169 @@
+/* model_uses.c - the tables behind the window: operations, and what blocks they use, for
+ * what was issued and what is expected alike. See the DESIGN of model_blocks.c.
+ *
+ * Room that comes by itself. A use is *fresh* when its block was discarded since it was
+ * used before. So behind the use before it there is one block of room more (`gives`), and
+ * the fresh one takes it again (`births`). Both are counted as long as neither of them is
+ * the first of the chain: then the block's state tells.
+ */
+#include "model_state.h"
+
+#define STEPS_MAX 64
+#define FETCH_RUN 16 /* blocks of each run that are asked for beforehand */
+
+/* ---- room ------------------------------------------------------------------------ */
+
+void model_gives(struct pump_model *m, int32_t use) {
+  if (m->uses[use].flags & USE_GIVES) return;
+  m->uses[use].flags |= USE_GIVES;
+  m->gives[m->uses[use].op]++;
+}
+
+void model_born(struct pump_model *m, int32_t use) {
+  m->births[m->uses[use].op]++;
+  model_gives(m, m->uses[use].prev);
+}
+
+void model_unborn(struct pump_model *m, int32_t use) {
+  struct use *before = &m->uses[m->uses[use].prev];
+  m->births[m->uses[use].op]--;
+  if (before->flags & USE_ENDS) return; /* told: it gives all the same */
+  before->flags &= (uint8_t)~USE_GIVES;
+  m->gives[before->op]--;
+}
+
+/* ---- chains ------------------------------------------------------------------------ */
+
+bool model_advance_chain(struct pump_model *m, int32_t block) {
+  struct block *b = &m->blocks[block];
+  int32_t use = b->first, next;
+  bool ended;
+  do {
+    next = m->uses[use].next;
+    ended = (m->uses[use].flags & USE_ENDS) != 0;
+    if (next != NONE && (m->uses[next].flags & USE_FRESH)) model_unborn(m, next);
+    use = next;
+  } while (use != NONE && m->ops[m->uses[use].op].executed);
+  b->first = use;
+  if (use == NONE) {
+    b->last = NONE;
+    b->next_use = PUMP_NOT_NEEDED;
+  } else {
+    b->next_use = (int64_t)m->ops[m->uses[use].op].seq;
+  }
+  return ended;
+}
+
+void model_drop_chain(struct pump_model *m, int32_t block) {
+  struct block *b = &m->blocks[block];
+  for (int32_t use = b->first; use != NONE; use = m->uses[use].next) {
+    if (use != b->first && (m->uses[use].flags & USE_FRESH)) model_unborn(m, use);
+    m->uses[use].block = NONE;
+  }
+  b->first = b->last = NONE;
+  b->next_use = PUMP_NOT_NEEDED;
+}
+
+/* ---- operations -------------------------------------------------------------------- */
+
+struct op *model_op_begin(struct pump_model *m, uint64_t seq, uint32_t stream) {
+  uint32_t index = op_index(m->op_head++);
+  struct op *op = &m->ops[index];
+  *op = (struct op){
+      .seq = seq, .first_use = use_index(m->use_head), .next = NONE, .stream = stream};
+  m->can_leave[index >> 6] &= ~(1ull << (index & 63));
+  m->misses[index >> 6] &= ~(1ull << (index & 63));
+  m->away[index] = m->births[index] = m->gives[index] = 0;
+  return op;
+}
+
+uint64_t model_likeness(uint32_t stream, const struct model_run *runs, uint32_t count) {
+  uint64_t likeness = stream + 1ull;
+  for (uint32_t i = 0; i < count; i++) {
+    uint64_t run = (uint64_t)(uint32_t)runs[i].first << 32 | (uint32_t)runs[i].count;
+    likeness = (likeness ^ run) * 0x9e3779b97f4a7c15u;
+    likeness ^= likeness >> 29;
+  }
+  return likeness;
+}
+
+static void add_use(struct pump_model *m, int32_t block, bool fresh, bool issued) {
+  struct block *b = &m->blocks[block];
+  uint16_t index = (uint16_t)op_index(m->op_head - 1);
+  struct op *op = &m->ops[index];
+  int32_t use = use_index(m->use_head++);
+  m->uses[use] = (struct use){.block = block,
+                              .next = NONE,
+                              .prev = b->last,
+                              .op = index,
+                              .flags = fresh ? USE_FRESH : 0};
+  op->uses++;
+  if (issued) {
+    b->last_use = (int64_t)op->seq;
+    b->dead = b->discarded = false;
+  }
+  if (b->last != NONE) {
+    m->uses[b->last].next = use;
+    b->last = use;
+    if (fresh) model_born(m, use);
+    return;
+  }
+  b->first = b->last = use;
+  b->next_use = (int64_t)op->seq;
+  model_relist(m, block);
+}
+
+/* `from`, `to`: within the run. */
+static bool add_part(struct pump_model *m, const struct model_run *run, int32_t from,
+                     int32_t to, bool (*lose)(struct pump_model *m)) {
+  int32_t index = (int32_t)op_index(m->op_head - 1);
+  bool issued = m->op_issued == m->op_head;
+  for (int32_t i = from; i < to; i++) {
+    int32_t block = run->first + i;
+    struct block *b = &m->blocks[block];
+    if (block + 1 < m->high && b[1].last != NONE)
+      __builtin_prefetch(&m->uses[b[1].last], 1);
+    if (b->state == PUMP_BLOCK_FREE) continue;
+    if (b->last != NONE && m->uses[b->last].op == index) continue; /* twice */
+    while (m->use_head - m->use_tail >= USES)
+      if (lose == NULL || !lose(m)) return false;
+    bool fresh = b->discarded;
+    if (!issued) {
+      uint32_t what = PUMP_FRESH;
+      if (i == 0) what = PUMP_FRESH_FIRST;
+      if (i == run->count - 1) what = PUMP_FRESH_LAST;
+      fresh = (run->fresh & what) != 0;
+    }
+    add_use(m, block, fresh, issued);
+  }
+  return true;
+}
+
+static void note_larger(struct pump_model *m, const struct model_run *run) {
+  struct op *op = &m->ops[op_index(m->op_head - 1)];
+  op->device = m->blocks[run->first].device;
+  const struct device *device = &m->devices[op->device];
+  int64_t most = device->facts.budget * LARGER_PERCENT / 100;
+  op->larger = device->known && (int64_t)op->uses > most;
+}
+
+void model_op_uses(struct pump_model *m, const struct model_run *runs, uint32_t count,
+                   bool (*lose)(struct pump_model *m)) {
+  int32_t longest = 0;
+  for (uint32_t i = 0; i < count; i++)
+    if (runs[i].count > longest) longest = runs[i].count;
+  int32_t slice = (int32_t)m->bounds.slice_least;
+  int32_t steps = (longest + slice - 1) / slice;
+  for (uint32_t i = 0; i < count; i++)
+    for (int32_t b = 0; b < runs[i].count && b < FETCH_RUN; b++)
+      __builtin_prefetch(&m->blocks[runs[i].first + b], 1);
+  if (steps > STEPS_MAX) steps = STEPS_MAX;
+  for (int64_t step = 0; step < steps; step++) {
+    for (uint32_t i = 0; i < count; i++) {
+      int32_t from = (int32_t)(runs[i].count * step / steps);
+      int32_t to = (int32_t)(runs[i].count * (step + 1) / steps);
+      if (to > from && !add_part(m, &runs[i], from, to, lose)) return;
+    }
+  }
+  if (count > 0) note_larger(m, &runs[0]);
+}

@@ -1,0 +1,256 @@
+"""Operations that are expected behind the window: against a naive model, and rule by rule."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import pytest
+from model_batch import BLOCK, Script, ffi, lib
+from test_model_window import interleaved
+
+from pump.model.client import ABSENT, ARRIVING, DOUBTED, HOST, RESIDENT
+from pump.model.view import NOT_NEEDED
+
+Run = tuple[int, int, int]
+"""Slot, first block, blocks."""
+
+
+def expect(script: Script, runs: Sequence[Run], fresh: int = 0, stream: int = 0) -> None:
+    extents = ffi.new("struct pump_model_extent[]", max(1, len(runs)))
+    for extent, (slot, first, count) in zip(extents, runs, strict=False):
+        extent.slot, extent.generation = slot, script.generation[slot]
+        extent.offset_bytes, extent.length_bytes = first * BLOCK, count * BLOCK
+        extent.fresh = fresh
+    assert lib.pump_model_expect(script.model.raw, stream, extents, len(runs)) == 0
+
+
+def discard(script: Script, run: Run, behind: int) -> None:
+    slot, first, count = run
+    uses = [(slot, script.generation[slot], first * BLOCK, count * BLOCK, 0)]
+    script.send(lib.PUMP_EVENT_DISCARDED, seq=behind, uses=uses)
+
+
+ALL_FRESH = lib.PUMP_FRESH_FIRST | lib.PUMP_FRESH | lib.PUMP_FRESH_LAST
+
+
+class Repeating:
+    """A program with one stream that repeats itself, mostly; lists and loops beside it."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.script = Script(capacity=300, budget=60)
+        self.live = {slot: self.script.alloc(slot, 40) for slot in range(3)}
+        self.iteration: list[list[Run]] = [self.some_runs() for _ in range(12)]
+        self.issued: list[tuple[int, list[int]]] = []
+        self.expected: list[tuple[int, list[int]]] = []
+        self.position = self.seen = 0
+
+    def some_runs(self) -> list[Run]:
+        runs = []
+        for slot in self.random.choices(range(3), k=self.random.randrange(1, 3)):
+            first = self.random.randrange(40)
+            runs.append((slot, first, self.random.randrange(1, 41 - first)))
+        return runs
+
+    def blocks(self, runs: list[Run]) -> list[int]:
+        used = interleaved([self.live[s][f : f + n] for s, f, n in runs])
+        return list(dict.fromkeys(used))
+
+    def step(self) -> None:
+        choice = self.random.randrange(10)
+        if choice < 4:
+            runs = self.iteration[(self.position + len(self.expected)) % 12]
+            expect(self.script, runs)
+            newest = self.seen + len(self.expected) + 1
+            self.expected.append((newest, self.blocks(runs)))
+        elif choice < 7:
+            self.issue(self.iteration[self.position % 12])
+            self.position += 1
+        elif choice == 7 and self.random.random() < 0.2:
+            self.issue(self.some_runs())
+        elif self.issued:
+            upto = self.random.choice(self.issued)[0]
+            self.script.execute(upto)
+            self.issued = [one for one in self.issued if one[0] > upto]
+        if self.random.random() < 0.2:
+            blocks = self.random.sample(range(120), 10)
+            self.script.set_state(blocks, self.random.choice((HOST, RESIDENT)))
+
+    def issue(self, runs: list[Run]) -> None:
+        self.seen = self.script.copy(runs)
+        used = self.blocks(runs)
+        if self.expected and self.expected[0][1] == used:
+            self.expected.pop(0)
+        else:
+            self.expected.clear()
+        self.issued.append((self.seen, used))
+
+    def check(self) -> None:
+        known = self.issued + self.expected
+        model = self.script.model
+        assert model.totals().expected == len(self.expected)
+        assert model.totals().window_depth == len(self.issued)
+        uses = {}
+        for block in range(120):
+            uses[block] = next((s for s, used in known if block in used), NOT_NEEDED)
+            assert model.block(block).next_use == uses[block]
+        state = {block: model.block(block).state for block in range(120)}
+        view = model.view(0)
+        missing = [
+            (block, seq)
+            for seq, used in known
+            for block in used
+            if uses[block] == seq and state[block] in (HOST, ABSENT, DOUBTED)
+        ]
+        found = list(zip(view.missing.tolist(), view.missing_need.tolist(), strict=True))
+        larger = any(len(used) > 60 * 9 // 10 for _, used in known)
+        if not larger:
+            assert found == missing[:128]
+        there = sorted((uses[b] for b in state if state[b] in (RESIDENT, DOUBTED)), reverse=True)
+        assert view.leavers_next_use.tolist() == there[:64]
+        room = 60 - sum(state[b] in (RESIDENT, DOUBTED, ARRIVING) for b in state)
+        level, short = 0, []
+        for seq, used in known:
+            level += sum(uses[b] == seq and state[b] in (HOST, ABSENT) for b in used)
+            short += [seq] * (level - room - len(short))
+        assert view.shortfalls_need.tolist() == short[:64]
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_the_model_agrees_with_a_naive_one_on_what_is_expected(seed: int) -> None:
+    program = Repeating(seed)
+    for _ in range(300):
+        program.step()
+        program.check()
+
+
+def test_an_operation_that_was_expected_takes_its_place_and_executes() -> None:
+    script = Script()
+    blocks = script.alloc(0, 4)
+    expect(script, [(0, 0, 2)])
+    expect(script, [(0, 2, 2)])
+    assert [script.model.block(b).next_use for b in blocks] == [1, 1, 2, 2]
+    assert script.copy([(0, 0, 2)]) == 1
+    totals = script.model.totals()
+    assert (totals.window_depth, totals.expected) == (1, 1)
+    script.execute(1)
+    assert [script.model.block(b).next_use for b in blocks] == [NOT_NEEDED, NOT_NEEDED, 2, 2]
+    assert script.model.tally(0).hit == 2
+
+
+@pytest.mark.parametrize("deviation", ["other blocks", "other stream"])
+def test_a_deviation_leaves_nothing_but_the_window_within_one_operation(deviation: str) -> None:
+    script = Script()
+    blocks = script.alloc(0, 8)
+    script.copy([(0, 0, 4)])
+    for _ in range(50):
+        expect(script, [(0, 2, 4)])
+    if deviation == "other stream":
+        script.copy([(0, 2, 4)], stream=3)
+    else:
+        script.copy([(0, 2, 5)])
+    assert script.model.totals().expected == 0
+    assert [script.model.block(b).next_use for b in blocks][:4] == [1, 1, 1, 1]
+    assert script.model.view(0).leavers_next_use.max() == NOT_NEEDED, "one or two are idle"
+
+
+def test_what_executes_never_retires_what_is_only_expected() -> None:
+    script = Script()
+    script.alloc(0, 4)
+    expect(script, [(0, 0, 4)])
+    script.execute(99)
+    assert script.model.totals().expected == 1
+    assert script.model.totals().operations == 0
+
+
+def test_a_range_that_dies_takes_its_expected_uses_with_it() -> None:
+    script = Script()
+    script.alloc(0, 4)
+    kept = script.alloc(1, 4)
+    expect(script, [(0, 0, 4), (1, 0, 4)])
+    script.free(0)
+    new = script.alloc(2, 4)
+    assert [script.model.block(b).next_use for b in new] == [NOT_NEEDED] * 4
+    assert [script.model.block(b).next_use for b in kept] == [1] * 4
+    script.copy([(1, 0, 4)])
+    assert script.model.totals().expected == 0, "it was not what had been expected"
+
+
+def test_losing_events_forgets_what_was_expected() -> None:
+    script = Script()
+    script.alloc(0, 4)
+    expect(script, [(0, 0, 4)])
+    script.resync({0: (1, 4)}, newest_seq=5)
+    assert script.model.totals().expected == 0
+    expect(script, [(0, 0, 4)])
+    script.model.forget_window()
+    assert script.model.totals().expected == 0
+
+
+def test_a_discard_in_stream_order_makes_room_when_its_operation_has_executed() -> None:
+    script = Script()
+    blocks = script.alloc(0, 4)
+    seq = script.copy([(0, 0, 4)])
+    discard(script, (0, 0, 3), seq)
+    assert script.state(blocks) == [RESIDENT] * 4
+    script.execute(seq)
+    assert script.state(blocks) == [ABSENT] * 3 + [RESIDENT]
+
+
+def test_a_discard_behind_what_has_executed_makes_room_at_once() -> None:
+    script = Script()
+    blocks = script.alloc(0, 4)
+    seq = script.copy([(0, 0, 4)])
+    script.execute(seq)
+    discard(script, (0, 1, 2), seq)
+    assert script.state(blocks) == [RESIDENT, ABSENT, ABSENT, RESIDENT]
+
+
+def test_a_discard_is_not_that_of_an_expected_use() -> None:
+    script = Script()
+    blocks = script.alloc(0, 4)
+    expect(script, [(0, 0, 4)])
+    expect(script, [(0, 0, 4)], ALL_FRESH)
+    seq = script.copy([(0, 0, 4)])
+    discard(script, (0, 0, 4), seq)
+    script.execute(seq)
+    assert script.state(blocks) == [ABSENT] * 4
+    assert script.model.totals().expected == 1
+    assert script.model.view(0).missing.tolist() == list(blocks)
+
+
+def test_room_that_comes_back_by_itself_is_counted() -> None:
+    """Four blocks die behind the first operation, two come anew for the third."""
+    script = Script(budget=10)
+    dying = script.alloc(0, 4)
+    away = script.alloc(1, 6)
+    script.set_state(away, HOST)
+    script.copy([(0, 0, 4)])
+    expect(script, [(1, 0, 6)])
+    assert len(script.model.view(0).shortfalls_need) == 0, "6 are free, 6 are needed"
+    expect(script, [(0, 0, 2)], ALL_FRESH)
+    view = script.model.view(0)
+    assert len(view.shortfalls_need) == 0, "two died, two come"
+    script.alloc(2, 3)
+    script.set_state(script.model.blocks_of(2), HOST)
+    expect(script, [(2, 0, 3)])
+    view = script.model.view(0)
+    assert view.shortfalls_need.tolist() == [4, 4, 4]
+    discard(script, (0, 0, 4), 1)
+    assert script.model.view(0).shortfalls_need.tolist() == [4], "all four are known to die"
+    assert dying == script.model.blocks_of(0)
+
+
+def test_a_shortage_ends_where_room_comes_back() -> None:
+    script = Script(budget=10)
+    script.alloc(0, 8)
+    script.alloc(1, 4)
+    script.set_state(script.model.blocks_of(1), HOST)
+    expect(script, [(1, 0, 4)])  # 1: 8 + 4: two too many
+    expect(script, [(0, 0, 3)])  # 2: and they die behind it
+    expect(script, [(0, 7, 1)])  # 3
+    expect(script, [(0, 0, 3)], ALL_FRESH)  # 4
+    view = script.model.view(0)
+    assert view.shortfalls_need.tolist() == [1, 1]
+    assert view.shortfalls_end.tolist() == [3, 3]
