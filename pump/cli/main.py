@@ -22,9 +22,11 @@ VERBS = {
     "doctor": "pump.cli.doctor",
     "install-service": "pump.cli.install_service",
     "jobs": "pump.cli.jobs",
+    "metrics": "pump.cli.metrics",
     "profiles": "pump.cli.profiles",
     "report": "pump.cli.report",
     "simulate": "pump.cli.simulate",
+    "top": "pump.cli.top",
     "trace": "pump.cli.trace",
     "uninstall-service": "pump.cli.uninstall_service",
 }

@@ -1,0 +1,210 @@
+"""What the user's running jobs do now: looked at again and again, as figures and rates.
+
+A look asks each job's own pumpd (pump/control.py); nothing of a job is touched. Rates are
+differences of two looks; of one look alone they are those since the client began.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from pump.cli import jobs
+from pump.control import ClientState, Control, ControlError, DeviceState
+
+
+class Seen(NamedTuple):
+    """One job at one moment. error: why there are no clients, or ""."""
+
+    job: jobs.Job
+    clients: list[ClientState]
+    error: str
+
+
+class Look(NamedTuple):
+    """All jobs at one moment (time.monotonic, seconds)."""
+
+    at_s: float
+    seen: list[Seen]
+
+
+class Watch:
+    """Looks at all jobs of the user; keeps one connection to each."""
+
+    def __init__(self) -> None:
+        self._controls: dict[str, Control] = {}
+
+    def look(self) -> Look:
+        """Ask every job for its figures. One that does not answer has an error."""
+        there = list(jobs.found())
+        for path in set(self._controls) - {job.socket for job in there}:
+            self._controls.pop(path).close()
+        return Look(time.monotonic(), [self._ask(job) for job in there])
+
+    def _ask(self, job: jobs.Job) -> Seen:
+        control = self._controls.setdefault(job.socket, Control(job.socket))
+        try:
+            return Seen(job, control.state(), "")
+        except ControlError as error:
+            return Seen(job, error.clients, str(error).removeprefix(f"{job.socket}: "))
+
+    def close(self) -> None:
+        """Close all connections."""
+        for control in self._controls.values():
+            control.close()
+        self._controls.clear()
+
+
+class Rates(NamedTuple):
+    """A client's counters over a stretch of time. hit_rate: None where nothing was used."""
+
+    seconds: float
+    hit_rate: float | None
+    operations_per_s: float
+    to_gpu_bytes_per_s: float
+    to_host_bytes_per_s: float
+    late_per_s: float
+    unseen_per_s: float
+    no_room_per_s: float
+    policy_per_s: float
+
+
+_COUNTS = (
+    ("shim", "operations"),
+    ("shim", "moved_to_gpu_bytes"),
+    ("shim", "moved_to_host_bytes"),
+    ("worker", "miss_late"),
+    ("worker", "miss_unseen"),
+    ("worker", "miss_no_room"),
+    ("worker", "miss_policy"),
+)
+
+
+def rates(before: ClientState | None, after: ClientState, seconds: float) -> Rates:
+    """What grew between two states of a client; without a first one, since it began."""
+    if before is not None and (
+        before.error or _count(before, "worker", "ticks") > _count(after, "worker", "ticks")
+    ):
+        before = None  # it has another worker, whose counters began anew
+
+    def grown(part: str, name: str) -> int:
+        return max(0, _count(after, part, name) - (_count(before, part, name) if before else 0))
+
+    used, hit = grown("worker", "blocks_used"), grown("worker", "blocks_hit")
+    span = max(1e-3, seconds)
+    return Rates(
+        seconds,
+        hit / used if used else None,
+        *(grown(part, name) / span for part, name in _COUNTS),
+    )
+
+
+def _count(state: ClientState, part: str, name: str) -> int:
+    return int(getattr(state, part).get(name, 0))
+
+
+class Gpu(NamedTuple):
+    """A GPU as the user's jobs see it together; bytes are sums over their clients."""
+
+    uuid: str
+    total_bytes: int
+    budget_bytes: int
+    allocated_bytes: int
+    resident_bytes: int
+    arriving_bytes: int
+    leaving_bytes: int
+    clients: int
+
+
+def gpus(look: Look) -> list[Gpu]:
+    """The GPUs that the jobs use, by UUID."""
+    by_uuid: dict[str, list[DeviceState]] = {}
+    for device in devices_of(client for seen in look.seen for client in seen.clients):
+        by_uuid.setdefault(device.uuid, []).append(device)
+    return [_gpu(uuid, mine) for uuid, mine in sorted(by_uuid.items())]
+
+
+def _gpu(uuid: str, devices: list[DeviceState]) -> Gpu:
+    def total(name: str) -> int:
+        return sum(int(getattr(device, f"{name}_bytes")) for device in devices)
+
+    return Gpu(
+        uuid,
+        max(device.total_bytes for device in devices),
+        budget_bytes=total("budget"),
+        allocated_bytes=total("allocated"),
+        resident_bytes=total("resident"),
+        arriving_bytes=total("arriving"),
+        leaving_bytes=total("leaving"),
+        clients=len(devices),
+    )
+
+
+def devices_of(clients: Iterable[ClientState]) -> list[DeviceState]:
+    """All devices of all clients."""
+    return [device for client in clients for device in client.devices]
+
+
+class Row(NamedTuple):
+    """One client, for people and scripts."""
+
+    seen: Seen
+    client: ClientState
+    rates: Rates
+
+
+def rows(look: Look, before: Look | None) -> list[Row]:
+    """All clients that answered, with what has grown since the look before."""
+    earlier = {
+        (seen.job.socket, client.pid): client
+        for seen in (before.seen if before else [])
+        for client in seen.clients
+    }
+    found = []
+    for seen in look.seen:
+        for client in seen.clients:
+            if client.error is None:
+                then = earlier.get((seen.job.socket, client.pid))
+                seconds = look.at_s - before.at_s if before and then else age_s(client.pid)
+                found.append(Row(seen, client, rates(then, client, seconds)))
+    return found
+
+
+def age_s(pid: int) -> float:
+    """How long a process has lived; 1 where that cannot be seen."""
+    import os
+
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+            ticks = int(file.read().rpartition(")")[2].split()[19])
+        begun_s = ticks / os.sysconf("SC_CLK_TCK")
+        return max(1e-3, time.clock_gettime(time.CLOCK_BOOTTIME) - begun_s)
+    except (OSError, IndexError, ValueError):
+        return 1.0
+
+
+def as_json(look: Look, before: Look | None) -> dict[str, Any]:
+    """A look as JSON can carry it: `gpus`, `jobs`, and their clients' figures and rates."""
+    from dataclasses import asdict
+
+    by_job: dict[str, list[dict[str, Any]]] = {}
+    for row in rows(look, before):
+        told = {**asdict(row.client), "rates": row.rates._asdict()}
+        by_job.setdefault(row.seen.job.socket, []).append(told)
+    return {
+        "gpus": [gpu._asdict() for gpu in gpus(look)],
+        "jobs": [
+            {
+                **seen.job._asdict(),
+                "error": seen.error or None,
+                "clients": by_job.get(seen.job.socket, []),
+                "silent": [
+                    {"pid": client.pid, "error": client.error}
+                    for client in seen.clients
+                    if client.error is not None
+                ],
+            }
+            for seen in look.seen
+        ],
+    }

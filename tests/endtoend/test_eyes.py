@@ -1,0 +1,324 @@
+"""pump jobs, top and metrics over live jobs, against the virtual driver's own counters."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pty
+import re
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import termios
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pump.cli.metrics import METRICS
+
+BIN = Path(sys.executable).parent
+ROOT = Path(__file__).resolve().parents[2]
+TIMEOUT_S = 120
+BLOCK = 2 << 20
+MIB = 1 << 20
+
+# Sets as many buffers of 32 MiB as it is told, ten times, says so, and waits to be let go.
+PROGRAM = """
+import sys
+from cuda.bindings import driver as d
+def ok(r):
+    assert int(r[0]) == 0, r
+    return r[1] if len(r) > 1 else None
+ok(d.cuInit(0))
+ok(d.cuCtxSetCurrent(ok(d.cuDevicePrimaryCtxRetain(0))))
+buffers = [ok(d.cuMemAlloc(32 << 20)) for _ in range(int(sys.argv[1]))]
+for _ in range(10):
+    for buffer in buffers:
+        ok(d.cuMemsetD8(buffer, 1, 32 << 20))
+    ok(d.cuCtxSynchronize())
+print("worked", flush=True)
+sys.stdin.readline()
+"""
+
+
+class Jobs:
+    """Jobs of a user who has a runtime folder of their own, and pump's eyes on them."""
+
+    def __init__(self, runtime: Path, folder: Path) -> None:
+        self.environ = {**os.environ, "XDG_RUNTIME_DIR": str(runtime)}
+        self.environ.pop("PUMP_SOCKET", None)
+        self.folder = folder
+        self.running: list[subprocess.Popen[str]] = []
+
+    def start(self, name: str, buffers: int) -> Path:
+        """A job that has done its work when this returns; where its driver will report."""
+        report = self.folder / f"{name}.json"
+        virtual = ["--virtual", "a100-pcie4", "--virtual-set", "memory=256MiB"]
+        job = subprocess.Popen(
+            [
+                BIN / "pump-run",
+                "--name",
+                name,
+                *virtual,
+                sys.executable,
+                "-c",
+                PROGRAM,
+                f"{buffers}",
+            ],
+            env={**self.environ, "PUMP_VIRTUAL_REPORT": str(report)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        self.running.append(job)
+        assert job.stdout is not None
+        assert job.stdout.readline() == "worked\n"
+        return report
+
+    def pump(self, *words: str) -> str:
+        return subprocess.run(
+            [BIN / "pump", *words],
+            env=self.environ,
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=True,
+        ).stdout
+
+    def end(self) -> None:
+        for job in self.running:
+            assert job.stdin is not None
+            job.stdin.close()
+            job.wait(TIMEOUT_S)
+        self.running.clear()
+
+
+@pytest.fixture
+def jobs(tmp_path: Path) -> Iterator[Jobs]:
+    # Not pytest's own folder: a socket's path has to fit into 107 bytes.
+    with tempfile.TemporaryDirectory(prefix="pump-eyes-", dir="/tmp") as runtime:
+        made = Jobs(Path(runtime), tmp_path)
+        yield made
+        for job in made.running:
+            job.kill()
+            job.wait(TIMEOUT_S)
+
+
+def eventually(look: Callable[[], Any], what: str) -> Any:
+    deadline = time.monotonic() + TIMEOUT_S
+    while not (found := look()):
+        assert time.monotonic() < deadline, f"not within {TIMEOUT_S} s: {what}"
+        time.sleep(0.2)
+    return found
+
+
+def settled(jobs: Jobs) -> dict[str, Any]:
+    """What top tells once nothing moves any more."""
+
+    def still() -> dict[str, Any] | None:
+        found: dict[str, Any] = json.loads(jobs.pump("top", "--once", "--json"))
+        clients = [client for job in found["jobs"] for client in job["clients"]]
+        moving = sum(
+            d["arriving_bytes"] + d["leaving_bytes"] for c in clients for d in c["devices"]
+        )
+        moved = sum(client["rates"]["to_gpu_bytes_per_s"] for client in clients)
+        return found if clients and not moving and not moved else None
+
+    return eventually(still, "everything to come to rest")
+
+
+def near(told: float, counted: float) -> bool:
+    """Within 5 %, or one block."""
+    return abs(told - counted) <= max(0.05 * counted, BLOCK)
+
+
+def test_top_tells_what_the_virtual_driver_counts_within_five_percent(jobs: Jobs) -> None:
+    reports = {"small": jobs.start("small", 4), "large": jobs.start("large", 12)}
+    found = settled(jobs)
+    told = {job["name"]: job["clients"][0] for job in found["jobs"]}
+    assert set(told) == {"small", "large"}
+    jobs.end()
+    for name, report in reports.items():
+        driver = json.loads(report.read_text())
+        counters, shim = driver["counters"], told[name]["shim"]
+        moved = shim["moved_to_gpu_bytes"] + shim["populate_bytes"]
+        assert near(moved, counters["prefetch_in_blocks"] * BLOCK), name
+        assert near(shim["moved_to_host_bytes"], counters["prefetch_out_blocks"] * BLOCK), name
+        (device,) = told[name]["devices"]
+        assert device["total_bytes"] == driver["memory_bytes"]
+        assert near(device["allocated_bytes"], counters["populated_bytes"])
+        assert device["resident_bytes"] <= device["budget_bytes"] + 32 * MIB
+    assert not told["small"]["devices"][0]["active"]
+    assert told["large"]["devices"][0]["active"]
+    # Those before the memory outgrew the budget were nobody's business.
+    assert 120 - 12 <= told["large"]["shim"]["operations"] <= driver["operations"] == 120
+
+
+def test_people_see_jobs_gpus_and_causes(jobs: Jobs) -> None:
+    assert jobs.pump("jobs") == "no jobs of this user run under pump\n"
+    jobs.start("large", 12)
+    settled(jobs)
+    listed = jobs.pump("jobs").splitlines()
+    assert re.match(rf" +{jobs.running[0].pid}  large +1 window", listed[1])
+    shown = jobs.pump("top", "--once")
+    assert re.search(
+        r"^GPU \w{8} \[#+\.*\] .* of 256\.0 MiB resident, budgets 248\.0 MiB", shown, re.M
+    )
+    assert re.search(rf"^ +{jobs.running[0].pid} large +window +active ", shown, re.M)
+    found = json.loads(jobs.pump("jobs", "--json"))
+    assert [job["name"] for job in found["jobs"]] == ["large"]
+
+
+def test_a_job_that_ends_while_it_is_watched_is_no_error(jobs: Jobs) -> None:
+    jobs.start("large", 12)
+    watcher = subprocess.Popen(
+        [BIN / "pump", "top", "--json", "--interval", "0.2"],
+        env=jobs.environ,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert watcher.stdout is not None
+        first = json.loads(watcher.stdout.readline())
+        assert [job["name"] for job in first["jobs"]] == ["large"]
+        jobs.end()
+        last = first
+        deadline = time.monotonic() + TIMEOUT_S
+        while last["jobs"]:
+            assert time.monotonic() < deadline
+            last = json.loads(watcher.stdout.readline())
+    finally:
+        watcher.kill()
+        watcher.wait(TIMEOUT_S)
+
+
+def test_on_a_terminal_it_shows_itself_anew_and_leaves_it_as_it_was_on_q(jobs: Jobs) -> None:
+    jobs.start("large", 12)
+    ours, theirs = pty.openpty()
+    before = termios.tcgetattr(theirs)
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("4H", 20, 100, 0, 0))
+    top = subprocess.Popen([BIN / "pump", "top"], env=jobs.environ, stdin=theirs, stdout=theirs)
+    try:
+        shown = b""
+        deadline = time.monotonic() + TIMEOUT_S
+        while shown.count(b"pump top") < 2 or b"large" not in shown:
+            assert time.monotonic() < deadline, shown
+            shown += os.read(ours, 65536)
+        os.write(ours, b"q")
+        assert top.wait(TIMEOUT_S) == 0
+        shown += os.read(ours, 65536)
+        assert shown.rstrip().endswith(b"\x1b[?25h\x1b[?1049l")
+        assert termios.tcgetattr(theirs) == before
+        lines = shown.replace(b"\x1b[H", b"\n").replace(b"\r", b"")  # home begins a new picture
+        plain = re.sub(rb"\x1b\[[?0-9]*[a-zA-Z]", b"", lines).decode()
+        assert max(len(line) for line in plain.splitlines()) <= 100
+    finally:
+        top.kill()
+        top.wait(TIMEOUT_S)
+        os.close(ours)
+        os.close(theirs)
+
+
+# ---- metrics ----
+
+LINE = re.compile(r'([a-z_]+)(?:\{((?:[a-z_]+="(?:[^"\\]|\\.)*",?)*)\})? (\d+)')
+
+
+def parsed(text: str) -> dict[tuple[str, str], int]:
+    """Values by name and labels; asserts that the text is Prometheus's format."""
+    found, typed = {}, {}
+    for line in text.splitlines():
+        if line.startswith("# "):
+            word, name, rest = line[2:].split(" ", 2)
+            assert word in ("HELP", "TYPE")
+            if word == "TYPE":
+                assert name not in typed, "each metric's lines stand together"
+                typed[name] = rest
+            continue
+        match = LINE.fullmatch(line)
+        assert match, line
+        assert match[1] == list(typed)[-1]
+        assert (typed[match[1]] == "counter") == match[1].endswith("_total")
+        found[match[1], match[2] or ""] = int(match[3])
+    return found
+
+
+def test_metrics_are_tops_figures_in_prometheus_format(jobs: Jobs) -> None:
+    jobs.start('la"r\\ge', 12)
+    told = settled(jobs)["jobs"][0]["clients"][0]
+    found = parsed(jobs.pump("metrics"))
+    assert {name for name, _ in found} == {name for name, _, _ in METRICS}
+    assert all('job_name="la\\"r\\\\ge"' in labels for _, labels in found if labels)
+
+    def value(name: str, part: str = "") -> int:
+        (only,) = (v for (n, labels), v in found.items() if n == name and part in labels)
+        return only
+
+    assert value("pump_jobs") == 1
+    assert value("pump_device_bytes", 'place="resident"') == told["devices"][0]["resident_bytes"]
+    assert value("pump_moved_bytes_total", "to_gpu") == told["shim"]["moved_to_gpu_bytes"]
+    misses = sum(v for (n, _), v in found.items() if n == "pump_block_misses_total")
+    uses, hits = value("pump_block_uses_total"), value("pump_block_hits_total")
+    assert uses == hits + misses > 0
+
+
+def test_a_unix_socket_answers_http_for_its_user_alone(jobs: Jobs) -> None:
+    path = jobs.folder / "metrics"
+    server = subprocess.Popen([BIN / "pump", "metrics", "--socket", path], env=jobs.environ)
+    try:
+        eventually(path.exists, "the socket")
+        assert path.stat().st_mode & 0o777 == 0o600
+        for request, status in (("/metrics", b"200"), ("/other", b"404")):
+            with socket.socket(socket.AF_UNIX) as peer:
+                peer.settimeout(TIMEOUT_S)
+                peer.connect(str(path))
+                peer.sendall(f"GET {request} HTTP/1.0\r\n\r\n".encode())
+                answer = b"".join(iter(lambda peer=peer: peer.recv(65536), b""))
+            assert answer.split()[1] == status
+            if status == b"200":
+                assert parsed(answer.partition(b"\r\n\r\n")[2].decode()) == {("pump_jobs", ""): 0}
+    finally:
+        server.terminate()
+        server.wait(TIMEOUT_S)
+
+
+def test_a_textfile_is_written_whole_and_one_that_cannot_be_is_told(jobs: Jobs) -> None:
+    path = jobs.folder / "pump.prom"
+    writer = subprocess.Popen([BIN / "pump", "metrics", "--textfile", path], env=jobs.environ)
+    try:
+        eventually(path.exists, "the textfile")
+        assert parsed(path.read_text()) == {("pump_jobs", ""): 0}
+    finally:
+        writer.terminate()
+        writer.wait(TIMEOUT_S)
+    done = subprocess.run(
+        [BIN / "pump", "metrics", "--textfile", jobs.folder / "no" / "x"],
+        env=jobs.environ,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    assert done.returncode == 2 and "--textfile: cannot write to" in done.stderr
+
+
+def test_the_dashboard_asks_only_for_what_there_is() -> None:
+    board = json.loads((ROOT / "packaging" / "grafana" / "pump.json").read_text())
+    known = {name for name, _, _ in METRICS}
+    asked = set()
+    for panel in board["panels"]:
+        assert panel["type"] == "timeseries" and panel["title"] and panel["targets"]
+        for target in panel["targets"]:
+            names = set(re.findall(r"\bpump_\w+", target["expr"]))
+            assert names and names <= known, target["expr"]
+            assert target["expr"].count("(") == target["expr"].count(")")
+            asked |= names
+    assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"])
+    assert {"pump_device_bytes", "pump_block_misses_total", "pump_moved_bytes_total"} <= asked
