@@ -138,7 +138,7 @@ def recording(path: Path) -> Steps:
         for record in Reader(file).records():
             match record:
                 case rec.Operation() if record.kind in (trace.KERNEL, trace.COPY, trace.MEMSET):
-                    reaches: list[Reach] = [extent[:5] for extent in record.extents]
+                    reaches: list[Reach] = [e[:5] for e in record.extents if e.length_bytes]
                     steps.operation(
                         record.signature, reaches, function=record.function, stream=record.stream
                     )

@@ -8,15 +8,15 @@
 
 #include <errno.h>
 
-/* Positions count on from the front; behind the newest operation the period repeats. */
-static const struct past *past_at(const struct pump_learner *l, uint64_t position,
-                                  uint64_t *number) {
-  if (position >= l->head) {
-    uint64_t period = learner_period(l);
-    position = l->head - period + (position - l->head) % period;
-  }
-  *number = position;
-  return learner_past(l, position);
+/* Positions count on from the front; behind the newest operation the period repeats, for
+ * the `rounds`th time. */
+static uint64_t number_at(const struct pump_learner *l, uint64_t position,
+                          uint64_t *rounds) {
+  *rounds = 0;
+  if (position < l->head) return position;
+  uint64_t period = learner_period(l), beyond = position - l->head;
+  *rounds = 1 + beyond / period;
+  return l->head - period + beyond % period;
 }
 
 EXPORT uint32_t pump_learner_ahead(struct pump_learner *l, uint32_t most) {
@@ -26,10 +26,11 @@ EXPORT uint32_t pump_learner_ahead(struct pump_learner *l, uint32_t most) {
     l->clear_epoch = match->epoch;
     l->clear_until = match->front;
   }
-  uint64_t number, end = match->front + match->beyond + most;
-  while (l->clear_until < end &&
-         !learner_forks_here(l, past_at(l, l->clear_until, &number)->before))
-    l->clear_until++;
+  uint64_t rounds, end = match->front + match->beyond + most;
+  for (; l->clear_until < end; l->clear_until++) {
+    uint64_t number = number_at(l, l->clear_until, &rounds);
+    if (learner_forks_here(l, learner_past(l, number)->before)) break;
+  }
   uint64_t clear = l->clear_until - match->front;
   clear = clear > match->beyond ? clear - match->beyond : 0;
   return clear < most ? (uint32_t)clear : most;
@@ -50,12 +51,13 @@ static uint64_t position_of(const struct pump_learner *l, uint32_t index) {
 EXPORT int pump_learner_next(struct pump_learner *l, uint32_t index,
                              struct pump_predicted *predicted) {
   if (!l->match.on) return -ENOENT;
-  uint64_t number;
-  const struct past *past = past_at(l, position_of(l, index), &number);
+  uint64_t rounds, number = number_at(l, position_of(l, index), &rounds);
+  const struct past *past = learner_past(l, number);
   const struct cursor *cursor = &l->cursors[past->stream];
+  const struct past *source = learner_source(l, number, rounds);
   uint32_t missing = 0;
-  for (uint32_t i = 0; i < past->count; i++) {
-    learner_translate(l, learner_reach(l, past, i), &l->answer[i]);
+  for (uint32_t i = 0; i < source->count; i++) {
+    learner_translate(l, learner_reach(l, source, i), &l->answer[i]);
     missing += l->answer[i].missing;
   }
   *predicted = (struct pump_predicted){
@@ -65,7 +67,7 @@ EXPORT int pump_learner_next(struct pump_learner *l, uint32_t index,
       .tag = past->tag,
       .stream = cursor->epoch == l->match.epoch ? cursor->lane : past->stream,
       .kind = past->kind,
-      .count = past->count,
+      .count = source->count,
       .missing = missing,
       .reaches = l->answer};
   return 0;

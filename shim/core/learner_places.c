@@ -8,8 +8,14 @@
  *             operation that repeats one which reached the other: its successor;
  *   a tensor  a reach that begins elsewhere than in the operation that it repeats: from
  *             then on what began there is expected where it was found. That is right as
- *             long as nothing else takes its old place; how often it was better than the
- *             plain address decides whether it is used.
+ *             long as nothing else takes its old place.
+ *
+ *
+ * A caching allocator seldom hands out the same addresses in each iteration, but often in
+ * each second or third one. So an operation is not always predicted to reach what the
+ * newest one that it repeats reached: the one before that, or one up to LAGS repetitions
+ * back, may do better. Each of these ways, and the newest one with tensors followed, has
+ * the share in which it was right lately; the best one is used.
  *
  * What was not seen yet in the present iteration keeps its place, or has none: `missing`.
  */
@@ -143,33 +149,79 @@ void learner_translate(const struct pump_learner *l, const struct pump_reach *th
                        struct pump_reach *today) {
   *today = *then;
   today->missing = 0;
-  if (l->places_worth >= 0 && through_place(l, then, today)) return;
+  if (l->way == WAY_PLACES && through_place(l, then, today)) return;
   through_lives(l, today);
 }
 
-/* ---- learning --------------------------------------------------------------------- */
+/* ---- ways ------------------------------------------------------------------------- */
+
+/* The operation that `number` repeats, `lag` - 1 times over; NULL: forgotten, or none. */
+static const struct past *lagging(const struct pump_learner *l, uint64_t number,
+                                  uint32_t lag) {
+  for (; lag > 1; lag--) {
+    uint64_t back = learner_past(l, number)->back;
+    if (back == 0 || number < l->oldest + back) return NULL;
+    number -= back;
+  }
+  return learner_past(l, number);
+}
+
+const struct past *learner_source(const struct pump_learner *l, uint64_t number,
+                                  uint64_t rounds) {
+  /* One that comes a round later repeats what came a round later. */
+  uint32_t lag = l->way;
+  if (lag > 1) lag -= (uint32_t)(rounds % lag);
+  const struct past *source = lagging(l, number, lag);
+  return source != NULL ? source : learner_past(l, number);
+}
 
 static bool is_same(const struct pump_reach *a, const struct pump_reach *b) {
   return a->slot == b->slot && a->generation == b->generation &&
          a->offset_bytes == b->offset_bytes;
 }
 
-/* Counts whether the reach lay where it was predicted, with and without places. */
-static void judge(struct pump_learner *l, const struct pump_reach *then,
-                  const struct pump_reach *now) {
-  struct pump_reach plain = *then, moved = *then;
-  plain.missing = 0;
-  through_lives(l, &plain);
-  bool right = plain.missing == 0 && is_same(&plain, now);
-  if (through_place(l, then, &moved)) {
-    bool moved_right = is_same(&moved, now);
-    if (moved_right != right)
-      l->places_worth += ((moved_right ? 1.0f : -1.0f) - l->places_worth) / 64;
-    if (l->places_worth >= 0) right = moved_right;
+/* How many reaches of `now` lie where `source` says. */
+static uint32_t right_of(const struct pump_learner *l, const struct past *source,
+                         const struct past *now, bool places) {
+  bool plain = l->successors_early == 0 && (!places || l->places_used == 0);
+  uint32_t right = 0;
+  for (uint32_t i = 0; i < source->count && i < now->count; i++) {
+    const struct pump_reach *a = learner_reach(l, source, i);
+    const struct pump_reach *b = learner_reach(l, now, i);
+    if (plain && is_same(a, b)) {
+      right++;
+      continue;
+    }
+    struct pump_reach today = *a;
+    today.missing = 0;
+    if (!places || !through_place(l, a, &today)) through_lives(l, &today);
+    right += today.missing == 0 && is_same(&today, b);
   }
-  l->totals.reaches_right += right;
-  l->totals.reaches_missed += !right;
+  return right;
 }
+
+/* Compares all ways on some of the operations, and takes the best. */
+static void compare(struct pump_learner *l, uint64_t then, const struct past *now) {
+  uint32_t best = l->way;
+  for (uint32_t way = 0; way < WAYS; way++) {
+    const struct past *source = lagging(l, then, way);
+    uint32_t right = source == NULL ? 0 : right_of(l, source, now, way == WAY_PLACES);
+    l->ways[way] += ((float)right / (float)now->count - l->ways[way]) / WAY_LATELY;
+    if (l->ways[way] > l->ways[best]) best = way;
+  }
+  if (1 - l->ways[best] < WAY_MISSES * (1 - l->ways[l->way])) l->way = best;
+}
+
+static void judge(struct pump_learner *l, uint64_t then, uint64_t number) {
+  const struct past *now = learner_past(l, number);
+  if (now->count == 0) return;
+  uint32_t right = right_of(l, learner_source(l, then, 0), now, l->way == WAY_PLACES);
+  l->totals.reaches_right += right;
+  l->totals.reaches_missed += now->count - right;
+  if (learner_mix(number) % WAY_SAMPLE == 0) compare(l, then, now);
+}
+
+/* ---- learning --------------------------------------------------------------------- */
 
 /* What begins at `a` is at `b` today. */
 static void learn(struct pump_learner *l, const struct pump_reach *a,
@@ -193,19 +245,15 @@ static void learn(struct pump_learner *l, const struct pump_reach *a,
   old->successor = 0; /* it has its part itself */
 }
 
-void learner_link(struct pump_learner *l, uint64_t then, uint64_t now, bool count) {
-  const struct past *old = learner_past(l, then), *new = learner_past(l, now);
-  uint32_t pairs = old->count < new->count ? old->count : new->count;
+void learner_link(struct pump_learner *l, uint64_t then, uint64_t number, bool count) {
+  const struct past *old = learner_past(l, then);
+  struct past *now = learner_past(l, number);
+  now->back = (uint32_t)(number - then);
+  if (count) judge(l, then, number);
+  if (!learner_is_trusted(l)) return;
   bool plain = l->places_used == 0 && l->successors_early == 0;
-  bool trusted = learner_is_trusted(l);
-  if (count) l->totals.reaches_missed += new->count - pairs;
-  for (uint32_t i = 0; i < pairs; i++) {
-    const struct pump_reach *a = learner_reach(l, old, i), *b = learner_reach(l, new, i);
-    if (plain && is_same(a, b)) {
-      l->totals.reaches_right += count;
-      continue;
-    }
-    if (count) judge(l, a, b);
-    if (trusted) learn(l, a, b);
+  for (uint32_t i = 0; i < old->count && i < now->count; i++) {
+    const struct pump_reach *a = learner_reach(l, old, i), *b = learner_reach(l, now, i);
+    if (!plain || !is_same(a, b)) learn(l, a, b);
   }
 }

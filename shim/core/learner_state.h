@@ -26,6 +26,14 @@
 #define FORKS 4096u
 #define LIVES 32768u
 #define PLACES 16384u
+#define LAGS 6u
+#define WAYS (LAGS + 1)   /* way n: what operations n repetitions ago reached; and */
+#define WAY_PLACES 0      /* what the newest one did, tensors followed */
+#define WAY_SAMPLE 4      /* of so many operations one compares all ways */
+#define WAY_LATELY 128.0f /* such operations over which a share is a mean */
+#define WAY_MISSES                                                                         \
+  0.8f /* of the share that is missed: another way has less, to be taken                   \
+        */
 #define BIRTHS 65536u
 #define SHAPES 32768u
 #define SHAPE_WAYS 8u
@@ -43,7 +51,7 @@ struct past {
   uint32_t before;      /* context of LEVEL_FORK in front of it, or TORN */
   uint16_t stream, kind;
   uint32_t count; /* reaches */
-  uint32_t reserved;
+  uint32_t back; /* how many operations before it the one stands that it repeats; 0: none */
 };
 _Static_assert(sizeof(struct past) == 64, "one cache line");
 
@@ -152,7 +160,8 @@ struct pump_learner {
   struct place places[PLACES];
   uint32_t places_used;
   uint32_t successors_early; /* of lives that have not ended */
-  float places_worth;        /* how much better places did than plain addresses, lately */
+  uint32_t way;              /* by which reaches are predicted */
+  float ways[WAYS];          /* share in which each was right, lately */
   struct birth births[BIRTHS];
   uint64_t births_head;
   uint32_t births_now; /* since the newest operation */
@@ -209,9 +218,13 @@ uint64_t learner_period(const struct pump_learner *l);
 
 /* ---- lives and places (learner_places.c) ---- */
 
-/* `now` repeats `then`: compares and learns where their reaches are. */
-void learner_link(struct pump_learner *l, uint64_t then, uint64_t now, bool count);
-/* Where a reach of the past lies today. */
+/* `number` repeats `then`: learns where their reaches are. `count`: it was predicted. */
+void learner_link(struct pump_learner *l, uint64_t then, uint64_t number, bool count);
+/* The operation of which the reaches tell best what a repetition of `number` will reach,
+ * after `rounds` more of the period that it is in. */
+const struct past *learner_source(const struct pump_learner *l, uint64_t number,
+                                  uint64_t rounds);
+/* Where a reach of a source lies today. */
 void learner_translate(const struct pump_learner *l, const struct pump_reach *then,
                        struct pump_reach *today);
 

@@ -232,6 +232,34 @@ def test_places_are_not_used_where_they_are_worse_than_addresses():
     assert right / (right + missed) > 0.6
 
 
+@pytest.mark.parametrize("every", [2, 3, 5])
+def test_addresses_that_come_again_each_few_iterations_are_predicted(every):
+    """A caching allocator hands them out in turns."""
+    dice = random.Random(every)
+    turns = [[dice.randrange(50) for _ in range(100)] for _ in range(every)]
+    caller = Caller()
+
+    def step(iteration: int) -> list[Operation]:
+        offsets = turns[iteration % every]
+        return [
+            (key + 1, [Reach(1, 1, offset * BLOCK, BLOCK)], 0) for key, offset in enumerate(offsets)
+        ]
+
+    for iteration in range(30):
+        caller.see(step(iteration))
+    report = caller.learner.report()
+    right, missed = report.reaches_right, report.reaches_missed
+    for iteration in range(30, 40):
+        caller.see(step(iteration))
+    report = caller.learner.report()
+    assert report.reaches_missed == missed
+    assert report.reaches_right == right + 1000
+    assert report.period == 100
+    coming = [caller.learner.next(i) for i in range(700)]
+    expected = [reaches[0] for i in range(40, 47) for _, reaches, _ in step(i)]
+    assert [p.reaches[0] for p in coming if p is not None] == expected
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_whatever_it_is_fed_it_answers(seed):
     """Random operations, streams, allocations, losses and questions: no crash, no nonsense."""
