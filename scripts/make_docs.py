@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import man_pages
+
 from pump.config import reference
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
@@ -25,7 +27,8 @@ def configuration() -> str:
 
 def pages() -> dict[Path, str]:
     """Every page that is made, as it should be."""
-    return {DOCS / "configuration.md": configuration()}
+    manual = {DOCS / "man" / name: text for name, text in man_pages.pages().items()}
+    return {DOCS / "configuration.md": configuration(), **manual}
 
 
 if __name__ == "__main__":

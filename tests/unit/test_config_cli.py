@@ -7,7 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import make_docs
 import pytest
 
 from pump.config import files, reference
@@ -79,10 +78,3 @@ def test_an_example_is_sound_as_it_is_and_with_every_line_in_force(
     set_ones = {(table, key) for table, keys in read.tables.items() for key in keys}
     known = {(s.table, s.key) for s in reference.settings() if s.key and s.table in read.tables}
     assert known <= set_ones
-
-
-def test_the_pages_made_from_the_code_are_current() -> None:
-    for path, text in make_docs.pages().items():
-        assert path.read_text(encoding="utf-8") == text, (
-            f"{path.name} is out of date: python scripts/make_docs.py"
-        )

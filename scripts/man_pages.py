@@ -1,0 +1,142 @@
+"""Makes man pages from the commands' own parsers, so that they cannot say otherwise."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+from collections.abc import Iterator
+
+import pump
+from pump.cli import main as verbs
+from pump.cli import options
+from pump.cli.lines import OneLineParser
+
+SEE_ALSO = {
+    "pump-run": ("pump", "pumpd"),
+    "pump": ("pump-run", "pumpd"),
+    "pumpd": ("pump-run", "pump"),
+}
+FILES = """.SH FILES
+.TP
+.I pump.toml
+settings for jobs that start in its folder
+.TP
+.I ~/.config/pump/config.toml
+the user's settings
+.TP
+.I /etc/pump/config.toml
+the administrator's settings and bounds
+"""
+
+
+def pages() -> dict[str, str]:
+    """The text of every page, by its file name."""
+    from pumpd import main as daemon
+
+    run = options.parser()
+    return {
+        "pump-run.1": _page(
+            "pump-run",
+            "run a CUDA program that needs more memory than its GPU has",
+            ".B pump-run\n[\\fIoptions\\fR] [\\-\\-] \\fIcommand\\fR [\\fIargument\\fR ...]\n",
+            [".SH OPTIONS", *_options(run), ".SH NOTES", *_paragraphs(run.epilog), FILES],
+        ),
+        "pump.1": _page(
+            "pump",
+            "look at jobs, recordings, settings and the machine of pump-run",
+            ".B pump\n\\fIverb\\fR [\\fIargument\\fR ...]\n",
+            [".SH VERBS", *_verbs(), FILES],
+        ),
+        "pumpd.1": _page(
+            "pumpd",
+            "decide what a job's shim moves, and share GPUs between jobs",
+            ".B pumpd\n\\fIverb\\fR [\\fIargument\\fR ...]\n",
+            [".SH VERBS", *_subverbs("pumpd", daemon._parser()), FILES],
+        ),
+    }
+
+
+def _page(name: str, what: str, synopsis: str, parts: list[str]) -> str:
+    others = ",\n".join(f".BR {other} (1)" for other in SEE_ALSO[name])
+    lines = [
+        ".\\\" made by scripts/make_docs.py from the command's own options",
+        f'.TH {name.upper()} 1 "" "pump {pump.__version__}" "pump"',
+        ".SH NAME",
+        f"{_plain(name)} \\- {_plain(what)}",
+        ".SH SYNOPSIS",
+        synopsis.rstrip(),
+        *(part.rstrip("\n") for part in parts),
+        ".SH SEE ALSO",
+        others.replace(",\n", " ,\n"),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _verbs() -> Iterator[str]:
+    for name, module in verbs.VERBS.items():
+        verb = importlib.import_module(module)
+        parser = OneLineParser(prog=f"pump {name}", description=verb.HELP)
+        verb.options(parser)
+        yield from _verb(parser)
+
+
+def _subverbs(prefix: str, parser: argparse.ArgumentParser) -> Iterator[str]:
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            helps = {choice.dest: choice.help for choice in action._choices_actions}
+            for name, child in action.choices.items():
+                child.prog, child.description = f"{prefix} {name}", helps.get(name)
+                yield from _verb(child)
+
+
+def _verb(parser: argparse.ArgumentParser) -> Iterator[str]:
+    words = [_bold(parser.prog)]
+    words += [
+        _italic(_metavar(action)) for action in parser._get_positional_actions() if not _sub(action)
+    ]
+    yield f".SS {' '.join(words)}"
+    yield _plain(parser.description or "")
+    yield from _options(parser)
+    yield from _subverbs(parser.prog, parser)
+
+
+def _sub(action: argparse.Action) -> bool:
+    return isinstance(action, argparse._SubParsersAction)
+
+
+def _options(parser: argparse.ArgumentParser) -> Iterator[str]:
+    for action in parser._actions:
+        if action.help == argparse.SUPPRESS or _sub(action) or action.dest == "help":
+            continue
+        if action.option_strings:
+            name = ", ".join(_bold(option) for option in action.option_strings)
+            if action.nargs != 0:
+                name += f" {_italic(_metavar(action))}"
+        else:
+            name = _italic(_metavar(action))
+        yield ".TP"
+        yield name
+        yield _plain((action.help or "").replace("%%", "%"))
+
+
+def _metavar(action: argparse.Action) -> str:
+    if isinstance(action.metavar, str):
+        return action.metavar
+    return "{" + ",".join(map(str, action.choices)) + "}" if action.choices else action.dest.upper()
+
+
+def _paragraphs(text: str | None) -> list[str]:
+    return [_plain(line) for line in (text or "").splitlines()]
+
+
+def _bold(text: str) -> str:
+    return f"\\fB{_plain(text)}\\fR"
+
+
+def _italic(text: str) -> str:
+    return f"\\fI{_plain(text)}\\fR"
+
+
+def _plain(text: str) -> str:
+    escaped = text.replace("\\", "\\e").replace("-", "\\-")
+    return f"\\&{escaped}" if escaped.startswith((".", "'")) else escaped
