@@ -128,6 +128,7 @@ def train(trainer: Trainer, gpu: Any, options: argparse.Namespace) -> dict[str, 
     losses[str(options.iterations)] = trainer.loss()
     return {
         "seconds": seconds,
+        "started_s": started,
         "iterations": options.iterations,
         "timed_iterations": options.iterations - options.warm_up,
         "launches": trainer.launches_per_iteration * options.iterations,

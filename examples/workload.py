@@ -76,7 +76,7 @@ def run(
 ) -> dict[str, Any]:
     """Issues the launches of all iterations, counted from 0, and times those after the warm-up.
 
-    Returns what --json writes about the loop.
+    Returns what --json writes about the loop; "started_s" is of the machine's monotonic clock.
     """
     started = time.perf_counter()
     count = 0
@@ -94,6 +94,7 @@ def run(
     gpu.synchronise()
     return {
         "seconds": time.perf_counter() - started,
+        "started_s": started,
         "iterations": options.iterations,
         "timed_iterations": options.iterations - options.warm_up,
         "launches": count,
