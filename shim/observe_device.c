@@ -5,10 +5,12 @@
  * figures here are the truth; pump_shm->devices is the worker's copy of them.
  *
  * The budget: PUMP_BUDGET as bytes or as a share of the card, else what the first
- * context found free less 3 %. It is never more than that nor than the administrator's
- * PUMP_BUDGET_MOST, and `emulated` when it is less than what is free. The device becomes
- * ACTIVE, for good, when live memory outgrows the budget, while a trace is recorded, or
- * with PUMP_ACTIVE=always.
+ * context found free less 3 %. A budget that was asked for may be more than was free: what
+ * other jobs have on the card gives way, and they have budgets of their own. It is never
+ * more than the administrator's PUMP_BUDGET_MOST; one of the whole card, less 3 %, counts
+ * as none. `emulated`: one was asked for, or bound. The device becomes ACTIVE, for good,
+ * when live memory outgrows the budget, while a trace is recorded, or with
+ * PUMP_ACTIVE=always.
  *
  * A worker may ask for another budget (asked_budget_bytes); the link thread adopts it
  * here. It outlives its worker: the next one finds it as the device's budget.
@@ -32,9 +34,9 @@ static struct device {
   uint32_t state;
   bool converts;
   uint64_t total_bytes;
-  uint64_t most_bytes; /* what is free */
-  uint64_t
-      bound_bytes; /* the most that a budget may be, by the administrator or most_bytes */
+  uint64_t most_bytes;  /* of a job that asks for none: what is free */
+  uint64_t card_bytes;  /* a budget from here on is none */
+  uint64_t bound_bytes; /* by the administrator: the most that a budget may be */
   uint64_t budget_bytes, allocated_bytes, plain_bytes;
   bool active;
 } devices[PUMP_MAX_DEVICES];
@@ -91,6 +93,15 @@ static void judge(uint32_t index) {
     become_active(index);
 }
 
+/* Under pump_range_lock. Without a wish: UINT64_MAX. */
+static void set_budget(struct device *d, struct pump_device *shared, uint64_t asked) {
+  if (asked >= d->card_bytes) asked = d->most_bytes;
+  uint64_t budget = asked < d->bound_bytes ? asked : d->bound_bytes;
+  d->budget_bytes = whole_blocks(budget);
+  PUMP_STORE(&shared->budget_bytes, d->budget_bytes);
+  PUMP_STORE(&shared->emulated, budget != d->most_bytes);
+}
+
 /* Under pump_range_lock. What a worker asks for is taken as far as it makes sense; false
  * when there is nothing new, or no such device yet. */
 static bool adopt_budget(uint32_t index) {
@@ -100,12 +111,7 @@ static bool adopt_budget(uint32_t index) {
   uint64_t asked = PUMP_LOAD(&shared->asked_budget_bytes);
   if (d->state != READY || asked == PUMP_LOAD(&shared->adopted_budget_bytes)) return false;
   if (asked != 0) {
-    uint64_t budget = asked > least ? asked : least;
-    if (budget > d->bound_bytes) budget = d->bound_bytes;
-    bool emulated = budget < d->most_bytes;
-    d->budget_bytes = whole_blocks(emulated ? budget : d->most_bytes);
-    PUMP_STORE(&shared->budget_bytes, d->budget_bytes);
-    PUMP_STORE(&shared->emulated, emulated);
+    set_budget(d, shared, asked > least ? asked : least);
     judge(index);
   }
   /* Who sees this sees the figures above. */
@@ -183,21 +189,17 @@ static void prepare(CUdevice device) {
   uint64_t most = free_bytes - free_bytes / 100 * 3;
   uint64_t asked = amount_of("PUMP_BUDGET", total_bytes);
   uint64_t bound = bound_budget(device, total_bytes, asked);
-  if (bound > most) bound = most;
-  uint64_t budget = whole_blocks(asked < bound ? asked : bound);
-  bool emulated = (asked < bound ? asked : bound) < most;
   const char *always = getenv("PUMP_ACTIVE");
   pthread_mutex_lock(&pump_range_lock);
   d->converts = converts;
   d->total_bytes = total_bytes;
   d->most_bytes = most;
+  d->card_bytes = total_bytes - total_bytes / 100 * 3;
   d->bound_bytes = bound;
-  d->budget_bytes = budget;
   memcpy(shared->uuid, uuid, sizeof uuid);
   PUMP_STORE(&shared->total_bytes, total_bytes);
   PUMP_STORE(&shared->free_at_start_bytes, free_bytes);
-  PUMP_STORE(&shared->budget_bytes, budget);
-  PUMP_STORE(&shared->emulated, emulated);
+  set_budget(d, shared, asked);
   PUMP_STORE(&shared->device_state, PUMP_DEVICE_DORMANT);
   PUMP_STORE_RELEASE(&d->state, READY);
   adopt_budget((uint32_t)device);

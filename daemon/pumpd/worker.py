@@ -13,7 +13,7 @@ import logging
 import os
 import select
 import socket
-from typing import Final
+from typing import Any, Final
 
 from pump.model.bounds import BLOCK_BYTES
 from pump.model.client import (
@@ -170,7 +170,7 @@ class Worker:
             self._seen[index] = seen
             facts = DeviceFacts(
                 budget=_blocks(record.budget_bytes, plain_bytes),
-                capacity=_blocks(record.free_at_start_bytes, plain_bytes),
+                capacity=_blocks(_capacity_bytes(record), plain_bytes),
                 emulated=bool(record.emulated),
                 active=state == lib.PUMP_DEVICE_ACTIVE,
             )
@@ -371,6 +371,17 @@ class Worker:
             misses["policy"] += new_unseen + new_no_room
         counters.miss_unseen, counters.miss_no_room = misses["unseen"], misses["no_room"]
         counters.miss_policy = misses["policy"]
+
+
+def _capacity_bytes(record: Any) -> int:
+    """Return what the card has for this client and those whose memory makes way for it.
+
+    A budget above what was free is one of several jobs'. The driver then evicts whatever
+    migrated longest ago, and what of it was ours nobody knows: it counts as still there,
+    until faults raise doubts.
+    """
+    free = int(record.free_at_start_bytes)
+    return free if record.budget_bytes <= free else int(record.total_bytes)
 
 
 def _blocks(whole_bytes: int, taken_bytes: int) -> int:

@@ -46,8 +46,9 @@ void pump_limit_room(uint64_t *left, uint64_t *whole) {
   *left = room_left;
   *whole = room_whole;
 }
+static uint64_t free_blocks = FREE_BLOCKS;
 static CUresult memory(size_t *free_bytes, size_t *total_bytes) {
-  *free_bytes = FREE_BLOCKS * BLOCK;
+  *free_bytes = free_blocks * BLOCK;
   *total_bytes = 1024 * BLOCK;
   return CUDA_SUCCESS;
 }
@@ -121,6 +122,21 @@ static void a_bound_above_what_is_free_changes_nothing(void) {
   struct pump_device *device = set_up("");
   CHECK(pump_device_prepare(2));
   CHECK(device->budget_bytes == MOST_BLOCKS * BLOCK && device->emulated == 0);
+}
+
+/* They have budgets of their own, and the driver takes what is above them. */
+static void what_other_jobs_hold_gives_way_to_a_budget_that_was_asked_for(void) {
+  free_blocks = 100;
+  struct pump_device *device = set_up("50%");
+  CHECK(pump_device_prepare(2));
+  CHECK(device->budget_bytes == 512 * BLOCK && device->emulated == 1);
+  CHECK(ask(device, 700 * BLOCK) == 700 && device->emulated == 1);
+  CHECK(ask(device, UINT64_MAX) == 97 && device->emulated == 0); /* as without a wish */
+  free(pump_shm);
+  device = set_up("");
+  CHECK(pump_device_prepare(2));
+  CHECK(device->budget_bytes == 97 * BLOCK && device->emulated == 0);
+  CHECK(ask(device, 512 * BLOCK) == 512 && device->emulated == 1);
 }
 
 static void an_unreadable_budget_or_bound_counts_as_none(void) {
@@ -201,6 +217,7 @@ int main(int argc, char **argv) {
       SCENARIO(a_device_that_comes_later_finds_what_was_asked),
       SCENARIO(an_administrators_bound_holds_whatever_is_asked),
       SCENARIO(a_bound_above_what_is_free_changes_nothing),
+      SCENARIO(what_other_jobs_hold_gives_way_to_a_budget_that_was_asked_for),
       SCENARIO(an_unreadable_budget_or_bound_counts_as_none),
       SCENARIO(programs_that_want_it_are_told_what_the_limit_leaves),
       SCENARIO(what_nobody_asks_for_changes_nothing),
