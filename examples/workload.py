@@ -36,6 +36,12 @@ def parser(description: str) -> argparse.ArgumentParser:
     made.add_argument(
         "--managed", action="store_true", help="allocate Unified Memory (cuMemAllocManaged)"
     )
+    made.add_argument(
+        "--pause-ms",
+        type=float,
+        default=0,
+        help="after each iteration wait for the GPU, then so long: for data, or for a request",
+    )
     made.add_argument("--no-hash", action="store_true", help="do not hash the result")
     made.add_argument("--json", metavar="FILE", help="write the result there; -: stdout")
     made.add_argument(
@@ -60,6 +66,8 @@ def check(made: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     """Exits with status 2 when an option of parser() makes no sense."""
     if not 0 <= options.warm_up < options.iterations:
         made.error(f"--warm-up {options.warm_up} must be below --iterations and not negative")
+    if not 0 <= options.pause_ms <= 60_000:
+        made.error(f"--pause-ms is {options.pause_ms}; it must lie in 0 to 60000")
     if not 0 <= options.compute_per_byte <= 1e6:
         made.error(f"--compute-per-byte is {options.compute_per_byte}; it must lie in 0 to 1e6")
 
@@ -89,8 +97,10 @@ def run(
             count += 1
             if options.sync_every_step == "launch":
                 gpu.synchronise()
-        if options.sync_every_step:
+        if options.sync_every_step or options.pause_ms:
             gpu.synchronise()
+        if options.pause_ms:
+            time.sleep(options.pause_ms / 1000)
     gpu.synchronise()
     return {
         "seconds": time.perf_counter() - started,
