@@ -345,6 +345,9 @@ bool pump_capturing(CUstream stream) {
   pthread_mutex_unlock(&driver_lock);
   return captured;
 }
+bool pump_rule_stream_ordered(void) {
+  return false;
+}
 bool pump_rule_by_size(size_t bytes) {
   return bytes == 0;
 }
