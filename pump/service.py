@@ -113,9 +113,11 @@ class ServiceClient:
         return answer
 
     def _exchange(self, data: bytes) -> bytes:
-        with contextlib.suppress(BrokenPipeError):  # what it said before it hung up is read
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             self._socket.send(data, socket.MSG_NOSIGNAL)
-        answer = self._socket.recv(wire.REPLY_BYTES + 1)
-        if not answer:
-            raise ServiceError(f"{self.path}: the service hung up")
-        return answer
+        for _ in range(2):  # one that hung up may have said why: behind the error
+            with contextlib.suppress(ConnectionResetError):
+                answer = self._socket.recv(wire.REPLY_BYTES + 1)
+                if answer:
+                    return answer
+        raise ServiceError(f"{self.path}: the service hung up")
