@@ -85,7 +85,8 @@ class Gpu:
 
     def raise_to(self, bytes_: int) -> None:
         """Jobs can share that much, but for what shims leave free for the card itself."""
-        most = self.total_bytes - self.total_bytes // 100 * RESERVE_PERCENT
+        # Less a byte: all that a card can give means "no budget" to a shim.
+        most = self.total_bytes - self.total_bytes // 100 * RESERVE_PERCENT - 1
         self.usable_bytes = min(most, max(self.usable_bytes, bytes_))
 
     def shared_bytes(self, reserve: str) -> int:

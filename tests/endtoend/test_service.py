@@ -97,13 +97,12 @@ def budget_of(process: subprocess.Popen) -> int:
 
 
 def test_leases_move_when_jobs_come_and_go_and_the_bits_stay(job: Job, service: Service) -> None:
-    first = start(job, service, sleep_ms=40)
+    first = start(job, service, sleep_ms=80)
     assert pumpds.wait_for(lambda: service.granted(first.pid) > 200 * MIB, 20), "the whole card"
-    others = [start(job, service) for _ in range(3)]
+    others = [start(job, service, sleep_ms=20) for _ in range(3)]
+    assert pumpds.wait_for(lambda: len(service.jobs() or []) == 4, 20)
     assert pumpds.wait_for(lambda: 0 < service.granted(first.pid) < 100 * MIB, 30)
     assert pumpds.wait_for(lambda: budget_of(first) == service.granted(first.pid))
-    listed = service.jobs()
-    assert listed is not None and len(listed) == 4
     for one in others:
         finish(one)
     assert pumpds.wait_for(lambda: service.granted(first.pid) > 200 * MIB, 20), "all again"
@@ -146,6 +145,29 @@ def budget_of_or_0(process: subprocess.Popen) -> int:
         return budget_of(process)
     except Exception:  # it has not begun
         return 0
+
+
+def test_a_job_that_began_beside_another_gets_the_card_when_that_has_ended(
+    job: Job, service: Service
+) -> None:
+    card = ("--virtual-set", f"shared=lease{os.getpid()}")
+    first = start(job, service, sleep_ms=60, run=card)
+    assert pumpds.wait_for(lambda: in_use(service, first.pid) >= 96 * MIB, 30)
+    second = start(job, service, sleep_ms=60, run=card)
+    assert pumpds.wait_for(lambda: in_use(service, second.pid) > 0, 30)
+    with Control.of_job(str(pumpds.socket_of(second.pid))) as control:
+        free = control.state()[0].devices[0].free_at_start_bytes
+        assert free < 170 * MIB, "the first job was there"
+        drop(first)
+        assert pumpds.wait_for(lambda: service.granted(second.pid) > 200 * MIB, 20)
+        assert pumpds.wait_for(lambda: budget_of(second) > 200 * MIB, 10)
+    finish(second)
+
+
+def in_use(service: Service, pid: int) -> int:
+    """Bytes that the job of that process keeps on its GPU; 0 for none."""
+    found = [one for one in service.jobs() or [] if one.job_pid == pid and one.gpus]
+    return found[0].gpus[0].resident_bytes if found else 0
 
 
 def test_a_hung_jobs_lease_goes_to_others_and_comes_back(job: Job, service: Service) -> None:
