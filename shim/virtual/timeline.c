@@ -353,6 +353,19 @@ static void *arena(uint64_t length_bytes) {
   return (void *)aligned;
 }
 
+/* Where addresses are few (under valgrind, with RLIMIT_AS) half of them, and so on. */
+static uint64_t most_addresses(uint64_t least_bytes) {
+  uint64_t bytes = MANAGED_ARENA_BYTES;
+  for (; bytes / 2 >= least_bytes; bytes /= 2) {
+    void *start = mmap(NULL, 2 * bytes, PROT_NONE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (start == MAP_FAILED) continue;
+    munmap(start, 2 * bytes);
+    break;
+  }
+  return bytes;
+}
+
 CUresult vd_timeline_start(void) {
   pthread_condattr_t attributes;
   pthread_condattr_init(&attributes);
@@ -361,9 +374,9 @@ CUresult vd_timeline_start(void) {
   pthread_cond_init(&worker_bell, &attributes);
   pthread_condattr_destroy(&attributes);
 
-  bool shared = vd_card_wanted();
-  uint64_t managed_bytes = shared ? SHARED_ARENA_BYTES : MANAGED_ARENA_BYTES;
+  bool shared = vd_card_wanted(); /* then all owners count on the same */
   uint64_t memory_bytes = vd.profile.memory_bytes;
+  uint64_t managed_bytes = shared ? SHARED_ARENA_BYTES : most_addresses(4 * memory_bytes);
   if (managed_bytes < 4 * memory_bytes) managed_bytes = 4 * memory_bytes;
   managed_bytes = (managed_bytes + GPU_BLOCK_BYTES - 1) & ~(GPU_BLOCK_BYTES - 1ull);
   uint64_t plain_bytes = 2 * memory_bytes + GPU_BLOCK_BYTES; /* twice: it fragments */

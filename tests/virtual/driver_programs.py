@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import resource
 import struct
 import sys
 import threading
@@ -234,6 +235,12 @@ def memory_limit() -> Any:
     after = code_of(cu.cuMemAlloc(total // 2 + 2 * MIB))
     del gpu
     return {"free": free, "total": total, "codes": [again, managed, after]}
+
+
+def few_addresses(gib: str) -> Any:
+    resource.setrlimit(resource.RLIMIT_AS, (int(gib) << 30, int(gib) << 30))
+    started = code_of(cu.cuInit(0))
+    return vector_add("ptx") if started == 0 else started
 
 
 def stream_order() -> Any:

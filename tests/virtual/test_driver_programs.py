@@ -22,6 +22,16 @@ def test_in_compute_mode_kernels_really_compute(kind: str) -> None:
     assert run("vector_add", kind, mode="compute").found is True
 
 
+@pytest.mark.parametrize(("gib", "found"), [("100", True), ("2", 2)])
+def test_with_fewer_addresses_there_is_less_managed_memory_until_there_is_none(
+    gib: str, found: object
+) -> None:
+    """Valgrind gives a program 128 GiB of them. The card has 1 GiB: 4 managed, 2 plain."""
+    outcome = run("few_addresses", gib, mode="compute")
+    assert outcome.found == found
+    assert ("cannot reserve" in outcome.stderr) == (found == 2)
+
+
 def test_a_kernel_with_no_host_function_fails_and_is_named() -> None:
     outcome = run("missing_kernel", mode="compute", env={"PUMP_VIRTUAL_KERNELS": ""})
     assert outcome.found == 500
