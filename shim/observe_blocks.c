@@ -18,6 +18,10 @@
  * thrown away on that ground: DEAD only says which memory shall leave first, and its
  * contents are kept as any other's. Nor could they be discarded: a graph's launches use
  * blocks that were freed while it was captured, and nothing is reported then.
+ *
+ * A dormant program tells nobody anything, and PyTorch makes three reports for a launch:
+ * until it becomes active the live blocks stand in a table, at a third of the price of the
+ * maps, which are made of it then. What does not fit there is found out at that time.
  */
 #include "observe_blocks.h"
 
@@ -27,6 +31,7 @@
 #include <string.h>
 
 #include "act.h"
+#include "observe_table.h"
 #include "resolve.h"
 
 #define C10_REPORT "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE"
@@ -48,12 +53,21 @@ static pthread_mutex_t blocks_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct pump_block_map *spare; /* of slots whose ranges now have other lengths */
 static uint32_t slots_used;          /* slots from here on never had a map */
 static bool deaf;                    /* for good */
+static bool settled;                 /* the maps are in use, and the table is empty */
+struct kept_block {
+  uint64_t address;
+  uint64_t size_bytes;
+};
+static struct kept_block kept_places[1u << 14];
+static struct pump_table kept = PUMP_TABLE(kept_places);
 
 void pump_blocks_reset(void) {
   const char *text = getenv("PUMP_BLOCK_EVENTS");
   pthread_mutex_init(&blocks_lock, NULL);
   deaf = text != NULL && strcmp(text, "0") == 0;
   PUMP_STORE(&pump_blocks_told, false);
+  settled = false;
+  pump_table_reset(&kept);
   memset(pump_block_maps, 0, slots_used * sizeof(struct pump_block_map *));
   slots_used = 0;
   spare = NULL; /* a forked parent's stay with its copies */
@@ -98,7 +112,7 @@ static void fall_back(const char *why) {
                 why);
 }
 
-/* Under the lock. Returns whether `dead` is to be told. */
+/* Under the lock. false: it is not known, or did not fit. `dead`: what is to be told. */
 static bool note(const struct pump_hit *hit, uint64_t offset_bytes, int64_t size_bytes,
                  struct pump_block_span *dead) {
   struct pump_block_map *map = map_of(hit, size_bytes > 0);
@@ -108,28 +122,93 @@ static bool note(const struct pump_hit *hit, uint64_t offset_bytes, int64_t size
     why = pump_block_map_take(map, offset_bytes, (uint64_t)size_bytes);
   else
     why = pump_block_map_give(map, offset_bytes, -(uint64_t)size_bytes, dead);
-  if (why != NULL) {
+  if (why != NULL)
     fall_back(why);
-    return false;
+  else
+    PUMP_STORE(&pump_blocks_told, true);
+  return why == NULL;
+}
+
+/* The blocks of our pool are known better there. */
+static bool is_segment(uint64_t address, struct pump_hit *hit) {
+  return pump_range_lookup(address, hit) && hit->pool == NULL &&
+         hit->kind == PUMP_RANGE_CONVERTED;
+}
+
+/* ---- dormant: a table ----------------------------------------------------------- */
+
+/* Under the lock. false as of note(): a block that the table does not know had its owner
+ * before we listened, or was never ours. */
+static bool keep(uint64_t address, int64_t size_bytes) {
+  uint64_t *place = pump_table_place(&kept, pump_table_search(&kept, address));
+  struct kept_block *block = (struct kept_block *)(void *)place;
+  bool known = *place != 0, out = size_bytes > 0;
+  if (!out && !known) return false;
+  if (out && !known) {
+    *block = (struct kept_block){address, (uint64_t)size_bytes};
+    kept.used++;
+    return true;
   }
-  PUMP_STORE(&pump_blocks_told, true);
-  PUMP_ADD(&pump_shm->shim_counters.block_events, 1);
-  return size_bytes < 0 && dead->length_bytes != 0;
+  bool right = !out && block->size_bytes == -(uint64_t)size_bytes;
+  if (right)
+    pump_table_take_out(&kept, block);
+  else
+    fall_back(out ? "a block lies in a live one" : "a block is freed with another length");
+  return right;
+}
+
+static bool is_full(void) {
+  return kept.used >= kept.places / 4 * 3;
+}
+
+/* Under the lock: from now on the maps. */
+static void settle(void) {
+  struct pump_hit hit;
+  struct pump_block_span dead;
+  settled = true;
+  for (uint32_t i = 0; kept.used != 0 && i < kept.places; i++) {
+    const struct kept_block *block = &kept_places[i];
+    if (block->address != 0 && !deaf && is_segment(block->address, &hit))
+      note(&hit, block->address - hit.base, (int64_t)block->size_bytes, &dead);
+  }
+  pump_table_reset(&kept);
+}
+
+void pump_blocks_settle(void) {
+  pthread_mutex_lock(&blocks_lock);
+  if (!settled) settle();
+  pthread_mutex_unlock(&blocks_lock);
+}
+
+/* ---- an event ------------------------------------------------------------------- */
+
+static void tell_dead(const struct pump_hit *hit, const struct pump_block_span *dead) {
+  if (pump_dormant()) return;
+  PUMP_ADD(&pump_shm->shim_counters.block_dead_bytes, dead->length_bytes);
+  pump_event_block(PUMP_EVENT_DEAD, hit->slot, dead->offset_bytes, dead->length_bytes);
+}
+
+/* Under the lock; as note(). */
+static bool take_in(uint64_t address, int64_t size_bytes, struct pump_hit *hit,
+                    struct pump_block_span *dead) {
+  dead->length_bytes = 0;
+  if (deaf) return false;
+  if (!settled && (!pump_dormant() || is_full())) settle();
+  if (!settled) return keep(address, size_bytes);
+  return is_segment(address, hit) && note(hit, address - hit->base, size_bytes, dead);
 }
 
 void pump_blocks_event(uint64_t address, int64_t size_bytes) {
   struct pump_hit hit;
   struct pump_block_span dead;
-  /* The blocks of our pool are known better there. */
-  if (!pump_range_lookup(address, &hit) || hit.pool != NULL ||
-      hit.kind != PUMP_RANGE_CONVERTED || size_bytes == 0)
+  if (size_bytes == 0 || address < PUMP_LOAD(&pump_range_bounds.low) ||
+      address >= PUMP_LOAD(&pump_range_bounds.end))
     return;
   pthread_mutex_lock(&blocks_lock);
-  bool tell = !deaf && note(&hit, address - hit.base, size_bytes, &dead);
+  if (take_in(address, size_bytes, &hit, &dead))
+    PUMP_ADD(&pump_shm->shim_counters.block_events, 1);
   pthread_mutex_unlock(&blocks_lock);
-  if (!tell || pump_dormant()) return;
-  PUMP_ADD(&pump_shm->shim_counters.block_dead_bytes, dead.length_bytes);
-  pump_event_block(PUMP_EVENT_DEAD, hit.slot, dead.offset_bytes, dead.length_bytes);
+  if (dead.length_bytes != 0) tell_dead(&hit, &dead);
 }
 
 /* ---- the function that PyTorch calls ------------------------------------------ */

@@ -23,4 +23,8 @@ static inline const struct pump_pool_map *pump_blocks_of(const struct pump_hit *
  * 0) a block. In the guard. */
 void pump_blocks_event(uint64_t address, int64_t size_bytes);
 
+/* The program has become active: launches ask for blocks from now on. Under pump_range_lock
+ * or not. */
+void pump_blocks_settle(void);
+
 #endif

@@ -22,6 +22,7 @@
 #include "act.h"
 #include "amount.h"
 #include "observe.h"
+#include "observe_blocks.h"
 #include "pump_ring.h"
 
 #define CONCURRENT_MANAGED_ACCESS ((CUdevice_attribute)89)
@@ -83,6 +84,7 @@ static void become_active(uint32_t index) {
   PUMP_STORE(&pump_shm->devices[index].device_state, PUMP_DEVICE_ACTIVE);
   if (!__atomic_load_n(&pump_off, __ATOMIC_RELAXED))
     __atomic_fetch_add(&pump_active, 1, __ATOMIC_RELEASE);
+  pump_blocks_settle();
   pump_bell_ring(&pump_shm->header.worker_asleep, &pump_shm->header.worker_bell);
 }
 

@@ -219,6 +219,69 @@ static void a_kernel_of_a_graph_uses_blocks_that_were_freed(void) {
   CHECK(op.extents[1].length_access >> (2 + PUMP_ARGUMENT_BITS) == 1);
 }
 
+/* While a program is dormant nothing is asked; then all live blocks are known. */
+static void a_program_that_becomes_active_knows_the_blocks_that_live(void) {
+  struct pump_range_info a = range(BASE, 8), b = range(BASE + 64 * MIB, 8);
+  pump_active = 0;
+  for (uint64_t i = 0; i < 16; i++) hand_out(&a, i * MIB, MIB);
+  for (uint64_t i = 1; i < 16; i++) take_back(&a, i * MIB, MIB);
+  hand_out(&a, MIB, 5 * MIB);
+  hand_out(&b, 2 * MIB, 512);
+  take_back(&b, 4 * MIB, 512); /* of before we listened */
+  CHECK(events() == 33 && !pump_blocks_told);
+  pump_active = 1;
+  pump_blocks_settle();
+  pump_blocks_settle();
+  CHECK(events() == 33 && pump_blocks_told);
+  CHECK(reach(&a, 0) == MIB && reach(&a, 2 * MIB) == 4 * MIB && reach(&a, 6 * MIB) == -1);
+  CHECK(reach(&b, 2 * MIB) == 512 && reach(&b, 0) == -1);
+  take_back(&a, MIB, 5 * MIB);
+  CHECK(events() == 34 && reach(&a, 2 * MIB) == -1);
+}
+
+/* Nobody says so: the next report finds out. And a table of some size is left in time. */
+static void the_first_report_after_that_or_too_many_blocks_do_the_same(void) {
+  struct pump_range_info a = range(BASE, 8), b = range(BASE + 64 * MIB, 8);
+  pump_active = 0;
+  hand_out(&a, 0, MIB);
+  pump_active = 1;
+  hand_out(&a, MIB, MIB);
+  CHECK(reach(&a, 0) == MIB && reach(&a, MIB) == MIB && events() == 2);
+  pump_blocks_reset();
+  pump_active = 0;
+  for (uint64_t i = 0; i < 16000; i++) hand_out(&b, i * 512, 512);
+  CHECK(pump_blocks_told && events() == 16002);
+  pump_active = 1;
+  for (uint64_t i = 0; i < 16000; i += 1000) CHECK(reach(&b, i * 512) == 512);
+}
+
+static void what_does_not_fit_ends_it_in_a_dormant_program_too(void) {
+  static const struct {
+    uint64_t offset;
+    int64_t bytes;
+  } wrong[] = {{4 * MIB, MIB},
+               {4 * MIB, -512},
+               {4 * MIB, INT64_MIN},
+               {4 * MIB + 512, 512},
+               {3 * MIB, 2 * MIB},
+               {15 * MIB, 2 * MIB},
+               {1, 512},
+               {0, INT64_MAX}};
+  for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+    pump_range_reset();
+    pump_blocks_reset();
+    struct pump_range_info a = range(BASE, 8);
+    pump_active = 0;
+    hand_out(&a, 4 * MIB, MIB);
+    pump_blocks_event(a.base + wrong[i].offset, wrong[i].bytes);
+    pump_active = 1;
+    pump_blocks_settle(); /* by now, if not before */
+    CHECK(!pump_blocks_told && reach(&a, 4 * MIB) == 0);
+    hand_out(&a, 8 * MIB, MIB);
+    CHECK(!pump_blocks_told && reach(&a, 8 * MIB) == 0);
+  }
+}
+
 static void the_environment_can_turn_it_off(void) {
   setenv("PUMP_BLOCK_EVENTS", "0", 1);
   pump_blocks_reset();
@@ -263,6 +326,9 @@ static const struct scenario scenarios[] = {
     SCENARIO(memory_that_we_have_not_converted_is_none_of_our_business),
     SCENARIO(another_segment_in_the_place_of_one_begins_empty),
     SCENARIO(a_kernel_of_a_graph_uses_blocks_that_were_freed),
+    SCENARIO(a_program_that_becomes_active_knows_the_blocks_that_live),
+    SCENARIO(the_first_report_after_that_or_too_many_blocks_do_the_same),
+    SCENARIO(what_does_not_fit_ends_it_in_a_dormant_program_too),
     SCENARIO(the_environment_can_turn_it_off),
     SCENARIO(pytorch_reports_by_its_own_function),
 };

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "act.h"
-#include "observe.h"
+#include "observe_blocks.h"
 #include "pump_ring.h"
 
 #define CHECK(condition)                                                                   \
@@ -42,6 +42,10 @@ bool pump_log_once(uint32_t *said, int level, const char *format, ...) {
   return true;
 }
 static uint64_t room_left, room_whole;
+static int settled;
+void pump_blocks_settle(void) {
+  settled++;
+}
 void pump_limit_room(uint64_t *left, uint64_t *whole) {
   *left = room_left;
   *whole = room_whole;
