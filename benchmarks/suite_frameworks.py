@@ -16,6 +16,8 @@ DESIGN
     transformer.fits.time, .cpu     with pump / without, where all fits, of the timed
                                     iterations; processor time of the program's process,
                                     the shim's threads included
+    transformer.fits.instructions   with pump / without, of an iteration (instructions.py; the
+                                    row says how they were counted, and for what shape)
 
   <mode>: the policy with granularity `tensor`; with `.native` behind it PyTorch's own allocator
   cuts the memory. naive: that allocator on Unified Memory without pump. The floor is that of the
@@ -32,7 +34,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -56,15 +58,19 @@ sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "examples")]
 
 import dead_bytes  # noqa: E402
 import floor  # noqa: E402
+import instructions  # noqa: E402
 import quickstart_workload as quickstart  # noqa: E402
 
 PROFILE = "a100-pcie4"
-PARTS = ("speed", "dead", "fits")
+PARTS = ("speed", "dead", "fits", "instructions")
 RATIOS = (1.5, 2.0)
 DEAD_RATIO = 2.0
 CPUS_MOST = 4
 ROOM_BYTES = 8 << 30
 SECONDS_MAX = 240
+COUNTING_SECONDS_MAX = 900
+COUNTED_BYTES = 2 << 30
+"""What valgrind has addresses for, four times of which the virtual GPU reserves."""
 PRELOAD = 'LD_PRELOAD="$0${LD_PRELOAD:+:$LD_PRELOAD}" exec "$@"'
 """In front of the stand-ins for the runtime, which pump-run puts first."""
 
@@ -107,6 +113,8 @@ class Shape:
         return [f"--{name.replace('_', '-')}={value}" for name, value in vars(self).items()]
 
 
+COUNTED = Shape(2, 256, 4, 1024, 128, warm_up=4, iterations=2)
+"""Small, since callgrind takes fifty times as long; instructions are of calls, not of bytes."""
 QUICK = Shape(layers=1, width=512, heads=8, vocabulary=1024, warm_up=2, iterations=2)
 
 
@@ -280,6 +288,63 @@ class Bench:
             yield compared(name, result, "x", baseline="without pump", **self._facts)
 
 
+class Counting:
+    """Counts instructions of iterations, with pump and without."""
+
+    def __init__(self, options: Options, work: Path) -> None:
+        self._how = instructions.probe()
+        if self._how is None:
+            raise UnavailableError("nothing counts instructions here; install valgrind")
+        self._options = options
+        self._work = work
+        self._python = environment(options)
+        self._library = library(options, "counting") if self._how == "callgrind" else None
+
+    def rows(self) -> Iterator[Row]:
+        """One: callgrind's counts differ by a tenth of a percent from run to run."""
+        counted = [self._iteration(pump) for pump in (True, False)]
+        yield Row(
+            "transformer.fits.instructions",
+            counted[0] / counted[1],
+            "x",
+            baseline="without pump",
+            how=self._how,
+            with_pump=round(counted[0]),
+            without=round(counted[1]),
+            shape=" ".join(COUNTED.words()),
+            **virtual_facts(PROFILE, "timing"),
+        )
+
+    def _iteration(self, pump: bool) -> float:
+        """Instructions of an iteration."""
+        if self._library is not None:
+            out = self._work / f"callgrind.{'pump' if pump else 'plain'}"
+            around = [*instructions.CALLGRIND, f"--callgrind-out-file={out}"]
+            self._run(around, COUNTED, pump, "--counting", str(self._library))
+            short, long = (self._dump(Path(f"{out}.{part}")) for part in (1, 2))
+        else:
+            out = self._work / "perf"
+            found = []
+            for times in (1, 3):
+                shape = replace(COUNTED, iterations=times * COUNTED.iterations)
+                self._run([*instructions.PERF, "-o", str(out), "--"], shape, pump)
+                found.append(instructions.of_perf(out.read_text()))
+            short, long = found
+        return (long - short) / (2 * COUNTED.iterations)
+
+    def _dump(self, path: Path) -> int:
+        with path.open() as lines:
+            return instructions.of_callgrind(lines).without("libcuda.so.1")
+
+    def _run(self, around: list[str], shape: Shape, pump: bool, *more: str) -> None:
+        command = [self._options.tools.pump_run, "--virtual", PROFILE, "--virtual-runtime"]
+        command += ["--virtual-set", f"memory={COUNTED_BYTES}", "--", *around]
+        command += [str(self._python), str(ROOT / "benchmarks" / "transformer_train.py")]
+        words = [*shape.words(), "--json", str(self._work / "counted.json"), *more]
+        environ = {"PUMP_DISABLE": "" if pump else "1", "PYTHONWARNINGS": "ignore"}
+        child([*command, *words], environ, COUNTING_SECONDS_MAX)
+
+
 def parse(arguments: list[str]) -> argparse.Namespace:
     """Options of the suite; exits with status 2 on a bad one."""
     parser = argparse.ArgumentParser(prog="scripts/bench frameworks --")
@@ -293,9 +358,11 @@ def run(options: Options) -> Iterator[Row]:
     ratios = [ratio for ratio in RATIOS if "speed" in parts or ratio == DEAD_RATIO]
     shape = QUICK if options.quick else Shape()
     with tempfile.TemporaryDirectory() as work, pin(*cpus()[:CPUS_MOST]):
-        bench = Bench(options, shape, Path(work))
-        if {"speed", "dead"} & set(parts):
-            for ratio in ratios:
+        if {"speed", "dead", "fits"} & set(parts):
+            bench = Bench(options, shape, Path(work))
+            for ratio in ratios if {"speed", "dead"} & set(parts) else ():
                 yield from bench.speed(ratio, parts)
-        if "fits" in parts:
-            yield from bench.fits()
+            if "fits" in parts:
+                yield from bench.fits()
+        if "instructions" in parts:
+            yield from Counting(options, Path(work)).rows()

@@ -7,11 +7,15 @@ Needs PyTorch; of pump it knows nothing. Writes one JSON object:
     issue_seconds     until the last of them was issued
     reserved_bytes    most that PyTorch's allocator held
     touches           with --touches: an iteration's [reads, updates, overwrites], in blocks
+
+With --counting LIBRARY callgrind counts a stretch of --iterations, then one three times as long
+(instructions.py).
 """
 
 from __future__ import annotations
 
 import argparse
+import ctypes
 import json
 import sys
 import time
@@ -33,6 +37,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--warm-up", type=int, required=True, help="iterations before the timed")
     parser.add_argument("--iterations", type=int, required=True)
     parser.add_argument("--touches", action="store_true")
+    parser.add_argument("--counting", metavar="LIBRARY")
     parser.add_argument("--json", type=Path, required=True)
     return parser.parse_args()
 
@@ -54,6 +59,13 @@ def main() -> int:
     for _ in range(options.warm_up):
         model.step()
     model.wait()
+    for count in (options.iterations, 3 * options.iterations) if options.counting else ():
+        library = ctypes.CDLL(options.counting)
+        library.begin_counting()
+        for _ in range(count):
+            model.step()
+        model.wait()
+        library.end_counting()
     cpu, started = time.process_time(), time.perf_counter()
     for _ in range(options.iterations):
         model.step()
