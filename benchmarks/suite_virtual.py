@@ -258,7 +258,10 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--only", action="append", choices=PARTS, help="may be repeated")
     parser.add_argument("--ratio", action="append", type=float, help="oversubscription")
     parser.add_argument(
-        "--policy", action="append", choices=(WINDOW, PLANNED, DEMAND), help="may be repeated (default: all)"
+        "--policy",
+        action="append",
+        choices=(WINDOW, PLANNED, DEMAND),
+        help="may be repeated (default: all)",
     )
     parser.add_argument("--profile", default=PROFILE)
     options = parser.parse_args(arguments)

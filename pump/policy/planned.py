@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pump.model.bounds import SLICE_BLOCKS_LEAST
-from pump.model.view import NO_BLOCKS, Blocks, Decision, View
+from pump.model.view import NO_BLOCKS, Blocks, View
 from pump.policy.window import FAR_AWAY, Window
 
 

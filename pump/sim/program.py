@@ -35,6 +35,7 @@ STEP: Final = np.dtype(
     [
         *((name, np.uint64) for name in ("host_ns", "duration_ns", "length_bytes", "seq")),
         *((name, np.uint32) for name in ("kind", "stream", "first_use", "uses", "range", "mark")),
+        ("signature", np.uint64),
     ]
 )
 USE: Final = np.dtype(
@@ -130,33 +131,36 @@ class Builder:
         host_ns: int = 0,
         stream: int = 0,
         length_bytes: int = 0,
+        signature: int = 0,
     ) -> None:
-        """An operation of the GPU's; `length_bytes` of copies over the link."""
+        """An operation of the GPU's; `length_bytes` of copies over the link. `signature` of a
+        kernel: what it shares with those that do the same on other addresses; 0: not known."""
         self._seq += 1
-        self._add(kind, uses, (host_ns, duration_ns, length_bytes, self._seq), stream)
+        figures = host_ns, duration_ns, length_bytes, self._seq
+        self._add(kind, uses, figures, stream, signature)
 
     def discard(self, uses: Iterable[Use], stream: int = 0) -> None:
         """The contents of these are worthless from here on, in stream order."""
-        self._add(DISCARD, uses, (0, 0, 0, 0), stream)
+        self._add(DISCARD, uses, (0, 0, 0, 0), stream, 0)
 
     def sync(self, *, stream: int = ALL_STREAMS, host_ns: int = 0, mark: bool = False) -> None:
         """A wait for the GPU; with `mark` figures are taken there."""
         place = len(self._uses)
-        self._steps.append((host_ns, 0, 0, 0, SYNC, stream, place, 0, 0, int(mark)))
+        self._steps.append((host_ns, 0, 0, 0, SYNC, stream, place, 0, 0, int(mark), 0))
 
     def alloc(self, index: int, host_ns: int = 0) -> None:
-        self._steps.append((host_ns, 0, 0, 0, ALLOC, 0, len(self._uses), 0, index, 0))
+        self._steps.append((host_ns, 0, 0, 0, ALLOC, 0, len(self._uses), 0, index, 0, 0))
 
     def free(self, index: int, host_ns: int = 0) -> None:
-        self._steps.append((host_ns, 0, 0, 0, FREE, 0, len(self._uses), 0, index, 0))
+        self._steps.append((host_ns, 0, 0, 0, FREE, 0, len(self._uses), 0, index, 0, 0))
 
     def _add(
-        self, kind: int, uses: Iterable[Use], figures: tuple[int, int, int, int], stream: int
+        self, kind: int, uses: Iterable[Use], figures: tuple[int, ...], stream: int, signature: int
     ) -> None:
         first = len(self._uses)
         self._uses.extend((offset, length, index, access) for index, offset, length, access in uses)
         count = len(self._uses) - first
-        self._steps.append((*figures, kind, stream, first, count, 0, 0))
+        self._steps.append((*figures, kind, stream, first, count, 0, 0, signature))
 
     def tables(self) -> tuple[Table, Table]:
         """Steps and uses; a wait for everything is added where the program ends without."""

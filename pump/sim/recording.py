@@ -8,6 +8,7 @@ upper bound that is cut at HOST_NS_MOST where no wait was recorded.
 
 from __future__ import annotations
 
+import hashlib
 import io
 from collections import Counter
 from typing import Any, Final
@@ -58,6 +59,8 @@ class _Taker:
         self._live: dict[tuple[int, int], int] = {}
         self._rows: list[rec.RangeRow] = []
         self._streams: dict[int, int] = {}
+        self._shapes: dict[int, int] = {}
+        """By signature: what the worker is told of it once."""
         self._bytes = self._peak = 0
         self._clock_ns: int | None = None
         """When the program's thread was free to go on."""
@@ -73,6 +76,9 @@ class _Taker:
                     self._range(record)
                 case rec.Sync():
                     self._sync(record)
+                case rec.Params():
+                    shape = record.function, record.grid, record.block
+                    self._shapes[record.signature] = _hash(shape)
                 case rec.Lost():
                     self.skipped["lost"] += record.events
 
@@ -102,6 +108,7 @@ class _Taker:
             duration_ns=self._each_ns.get(key, 0),
             host_ns=self._host_ns(record.time_ns),
             stream=self._streams.setdefault(record.stream, len(self._streams)),
+            signature=self._shapes.get(record.signature, record.signature),
         )
 
     def _range(self, record: rec.RangeRow) -> None:
@@ -154,6 +161,11 @@ def _end(steps: form.Table) -> int:
     last = np.flatnonzero(steps["seq"])[-1:].sum()
     waits = (steps["kind"] == form.SYNC) & (steps["stream"] == form.ALL_STREAMS)
     return int(last + np.argmax(waits[last:]))
+
+
+def _hash(words: tuple[Any, ...]) -> int:
+    digest = hashlib.blake2b(repr(words).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little")
 
 
 WARM_SHARE: Final = 0.1

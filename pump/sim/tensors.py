@@ -8,6 +8,7 @@ One iteration is replayed several times, with a wait for the GPU at the end of e
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 import lzma
 from dataclasses import dataclass
@@ -51,6 +52,8 @@ class Kernel:
     duration_ns: int
     uses: tuple[tuple[int, int], ...]
     """Tensor and access."""
+    signature: int
+    """Of its name and its tensors' sizes, as a launch's is of function, grid and parameters."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +114,10 @@ def _trace(raw: dict[str, Any]) -> TensorTrace:
             last[tensor] = number
             access = form.READ if tensor not in writes else form.WRITE
             uses.append((tensor, access if tensor in reads else form.OVERWRITE))
-        kernels.append(Kernel(round(float(kernel["duration_us"]) * 1000), tuple(uses)))
+        shape = repr((kernel["name"], [(sizes[tensor][0], access) for tensor, access in uses]))
+        digest = hashlib.blake2b(shape.encode(), digest_size=8).digest()
+        duration_ns = round(float(kernel["duration_us"]) * 1000)
+        kernels.append(Kernel(duration_ns, tuple(uses), int.from_bytes(digest, "little")))
     tensors = {
         tensor: Tensor(*sizes[tensor], first[tensor], last[tensor]) for tensor in sorted(first)
     }
@@ -154,7 +160,11 @@ def program(
     host_ns = round(launch_us * 1000)
     for number, kernel in enumerate(trace.kernels):
         builder.operation(
-            form.KERNEL, used[number], duration_ns=kernel.duration_ns, host_ns=host_ns
+            form.KERNEL,
+            used[number],
+            duration_ns=kernel.duration_ns,
+            host_ns=host_ns,
+            signature=kernel.signature,
         )
         if pieces := freed.get(number):
             builder.discard((*piece, form.OVERWRITE) for piece in pieces)

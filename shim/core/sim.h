@@ -46,8 +46,9 @@ struct pump_sim_step {
   uint32_t stream; /* from 0, below `streams` */
   uint32_t first_use;
   uint32_t uses;
-  uint32_t range; /* ALLOC, FREE: index */
-  uint32_t mark;  /* SYNC: 1: counters are kept for pump_sim_mark() */
+  uint32_t range;     /* ALLOC, FREE: index */
+  uint32_t mark;      /* SYNC: 1: counters are kept for pump_sim_mark() */
+  uint64_t signature; /* kernels that do the same on other addresses share one; 0: none */
 };
 
 struct pump_sim_use {

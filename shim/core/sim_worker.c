@@ -80,6 +80,7 @@ static void add_operation_row(const struct pump_sim *sim,
                               const struct pump_sim_step *step) {
   uint32_t row = begin_row(sim, event_kind(step->kind));
   sim->batch->seq[row] = step->seq;
+  sim->batch->signature[row] = step->signature;
   sim->batch->stream[row] = step->stream + 1;
   for (uint32_t i = 0; i < step->uses; i++)
     add_use(sim, &sim->program.uses[step->first_use + i]);
