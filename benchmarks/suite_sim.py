@@ -11,6 +11,7 @@ DESIGN
                     again at each tick for what the driver threw out too early. bound_keeping counts
                     Belady's bytes where contents that nobody will read move like others,
                     bound_dead_known where they do not.
+  sim.planned.*     the planned policy: see sim_planned.py
   sim.agrees.*      seconds of a program of examples/ on the virtual GPU / simulated from a
                     recording of it that was made where it fits. The best of the pairs: the
                     simulator knows no other load on the machine.
@@ -33,6 +34,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import sim_jitter
+import sim_planned
 from harness import ROOT, MeasurementError, Options, Row, UnavailableError, child
 
 if TYPE_CHECKING:
@@ -83,7 +85,7 @@ FOUND = {
 """What the study found, by row and ratio."""
 
 
-PARTS = "study", "jitter", "agrees", "speed"
+PARTS = "study", "planned", "jitter", "agrees", "speed"
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
@@ -99,6 +101,8 @@ def run(options: Options) -> Iterator[Row]:
     parts = chosen.only or PARTS
     if "study" in parts:
         yield from study(chosen.traces, quick=options.quick)
+    if "planned" in parts:
+        yield from planned(chosen.traces, quick=options.quick)
     if "agrees" in parts:
         yield from agreement(options)
     if "jitter" in parts:
@@ -189,6 +193,16 @@ def bound(program: Program, memory_bytes: int, compute_seconds: float, *, keepin
         used = [Touch((), (*t.reads, *t.updates, *t.overwrites), ()) for t in used]
     least = least_traffic(used, 2, memory_bytes)
     return floor_seconds(2 * compute_seconds, least, 23e9) / (2 * compute_seconds)
+
+
+def planned(folder: Path, quick: bool) -> Iterator[Row]:
+    from pump import profiles
+
+    profile = profiles.load(PROFILE).changed(STUDY)
+    found, ratios = traces(folder), RATIOS
+    if quick:
+        found, ratios = found[:1], RATIOS[1:2]
+    yield from sim_planned.rows(found, ratios, profile, STUDY)
 
 
 # ---- the virtual GPU -----------------------------------------------------------------

@@ -89,6 +89,7 @@ class Soonest:
 
     name: ClassVar[str] = "soonest"
     prefetches: ClassVar[bool] = True
+    foresees: ClassVar[bool] = False
 
     def decide(self, view: View) -> Decision:
         """Return all that may be sent."""

@@ -78,6 +78,7 @@ class _Where:
 
     name: ClassVar[str] = "of a policy"
     prefetches: ClassVar[bool] = True
+    foresees: ClassVar[bool] = False
 
     def __init__(self, policy: Policy, program: Program) -> None:
         self.policy = policy

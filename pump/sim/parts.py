@@ -19,7 +19,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from pump.sim.floor import BLOCK_BYTES, Rates, Touch
+from pump.model.bounds import BLOCK_BYTES
+from pump.sim.floor import Rates, Touch
 
 PARTS = 48
 """Places between which an iteration may be cut."""

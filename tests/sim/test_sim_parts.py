@@ -8,16 +8,7 @@ from pump.model.bounds import BLOCK_BYTES
 from pump.sim.floor import Rates, Touch
 from pump.sim.parts import crossings, least_seconds
 
-RATES = Rates(
-    h2d=BLOCK_BYTES / 1e6,
-    d2h=BLOCK_BYTES / 2e6,
-    duplex=1,
-    cpu_in_ns=0,
-    cpu_out_ns=0,
-    threads=1,
-)
-    h2d=BLOCK_BYTES / 1e6, d2h=BLOCK_BYTES / 2e6, duplex=1, cpu_in_ns=0, cpu_out_ns=0, threads=1
-)
+RATES = Rates(BLOCK_BYTES / 1e6, BLOCK_BYTES / 2e6, 1, 0, 0, 1)
 """A block comes in one millisecond and leaves in two."""
 MS = 1_000_000
 
