@@ -56,6 +56,16 @@ def test_the_virtual_suite_gives_every_row_with_what_it_must_carry(tmp_path: Pat
     assert rows["virtual.sweep.window.of_floor"][0]["value"] < 1.05, "below the floor is cheating"
 
 
+def test_the_shared_suite_gives_every_row_of_two_jobs_on_one_card(tmp_path: Path) -> None:
+    rows = bench(tmp_path, "shared", "--", "--program", "sweep")
+    names = {f"shared.sweep.{part}" for part in ("together", "priority", "priority_naive")}
+    assert set(rows) == {"bench.machine", *names}
+    (row,) = rows["shared.sweep.together"]
+    assert (row["mode"], row["share"], row["pairs"]) == ("timing", 0.8, 1)
+    assert row["h2d_bytes"] > 0, "budgets bind also who is alone"
+    assert row["overlap"] <= 1
+
+
 @needs_compiler
 def test_the_ring_suite_loses_nothing_while_producers_wait(tmp_path: Path) -> None:
     rows = bench(tmp_path, "ring")

@@ -1,0 +1,267 @@
+"""Two equal jobs on one virtual GPU, each with 0.8 of its memory: together, and by priority.
+
+DESIGN
+  Each job is a process of its own on one shared card (shim/virtual/README.md); both begin
+  together. Budgets are given by hand (--budget).
+  Rounds turn the order of what is measured; ratios are taken within a round.
+
+    shared.<program>.together   naive makespan / makespan under pump: both jobs under naive
+                                Unified Memory, and both under the policy window with equal
+                                budgets. Makespan: from the first begin of timed iterations
+                                to the last end
+    shared.<program>.priority   seconds of one job alone on the card, without pump / seconds
+                                of the same job under pump beside the other one, with a
+                                budget for all it has, the other with what is left
+    shared.<program>.priority_naive  the same where both are under naive Unified Memory
+
+  Programs: sweep (kernels without a pause), pausing (the same with a pause after each
+  iteration, so that the GPU is in use for a fifth of the time). The compute engine takes
+  turns between processes as a real one does, without priorities: of two programs that never
+  pause, none can have more than half of it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness import (
+    ROOT,
+    MeasurementError,
+    Options,
+    Row,
+    UnavailableError,
+    compare,
+    compared,
+    virtual_facts,
+)
+
+sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "examples")]
+
+import cyclic_sweep  # noqa: E402
+import host_build  # noqa: E402
+
+PROFILE = "a100-pcie4"
+SHARE = 0.8
+"""Of the card's memory, that each job allocates."""
+EQUAL_BUDGETS = (0.45, 0.45)
+"""Shares of the card. What is left over takes in what faults bring above a budget: the
+driver would make room for that among the blocks of either job."""
+PRIORITY_BUDGETS = (0.83, 0.10)
+SECONDS_MAX = 240
+OVERLAP_LEAST = 0.6
+"""Of a makespan, that both jobs have to be at work: they take unequally long to start."""
+KERNEL = {"kernel.sweep.gbps": "60"}
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Of one run. started_s: on the machine's monotonic clock. `card`: the driver's report."""
+
+    started_s: float
+    seconds: float
+    card: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two runs beside each other."""
+
+    runs: tuple[Figures, Figures]
+
+    @property
+    def makespan(self) -> float:
+        begin = min(run.started_s for run in self.runs)
+        return max(run.started_s + run.seconds for run in self.runs) - begin
+
+    @property
+    def overlap(self) -> float:
+        end = min(run.started_s + run.seconds for run in self.runs)
+        return (end - max(run.started_s for run in self.runs)) / self.makespan
+
+
+def programs(quick: bool) -> dict[str, list[str]]:
+    """Options of examples/cyclic_sweep.py. At 60 GB/s its kernels take 18 ms an iteration."""
+    words = ["--buffers=16", f"--buffer-mib={16 if quick else 64}"]
+    few, many = (["--iterations=6"],) * 2 if quick else (["--iterations=60"], ["--iterations=40"])
+    return {"sweep": [*words, *few], "pausing": [*words, *many, "--pause-ms=72"]}
+
+
+class Bench:
+    """Starts jobs on a card that is new for each measurement."""
+
+    def __init__(self, options: Options, kernels: Path, work: Path) -> None:
+        self._quick = options.quick
+        self._pump_run = options.tools.pump_run
+        self._python = options.tools.python
+        self._kernels = kernels
+        self._work = work
+        self._count = 0
+
+    def start(
+        self, words: Sequence[str], card: str, memory: int, budget: float | None
+    ) -> tuple[subprocess.Popen[str], Path]:
+        self._count += 1
+        folder = self._work / str(self._count)
+        folder.mkdir()
+        settings = {"memory": str(memory), "mode": "timing", "shared": card, **KERNEL}
+        command = [self._pump_run, "--log-file", str(folder / "log"), "--virtual", PROFILE]
+        for key, value in settings.items():
+            command += ["--virtual-set", f"{key}={value}"]
+        environ = {
+            **os.environ,
+            "PUMP_VIRTUAL_REPORT": str(folder / "driver.json"),
+            "PUMP_VIRTUAL_KERNELS": str(self._kernels),
+            "PUMP_VIRTUAL_CARDS": str(self._work),
+        }
+        program = [str(ROOT / "examples" / "cyclic_sweep.py"), *words, "--no-hash"]
+        if budget is None:
+            environ["PUMP_DISABLE"] = "1"
+            program.append("--managed")
+        else:
+            command += ["--budget", str(int(budget * memory)), "--policy", "window"]
+        command += ["--", self._python, *program, "--json", str(folder / "result.json")]
+        process = subprocess.Popen(
+            command,
+            env=environ,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        return process, folder
+
+    def run(self, words: Sequence[str], *budgets: float | None) -> list[Figures]:
+        """Runs one job for each budget (None: naive), all at the same time."""
+        footprint = cyclic_sweep.footprint_bytes(cyclic_sweep.parse(list(words)))
+        memory = int(footprint / SHARE) >> 21 << 21
+        card = f"bench-{os.getpid()}-{self._count}"
+        started = [self.start(words, card, memory, budget) for budget in budgets]
+        try:
+            return [self._result(process, folder) for process, folder in started]
+        finally:
+            for process, _ in started:
+                process.kill()
+                process.communicate()
+
+    def _result(self, process: subprocess.Popen[str], folder: Path) -> Figures:
+        try:
+            _, errors = process.communicate(timeout=SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            raise MeasurementError(f"no end within {SECONDS_MAX} s") from None
+        if process.returncode != 0:
+            raise MeasurementError(f"exit status {process.returncode}\n{errors[-2000:]}")
+        found = json.loads((folder / "result.json").read_text())
+        driver = json.loads((folder / "driver.json").read_text())
+        if driver["violations"] or driver["card"]["check"]:
+            raise MeasurementError(
+                f"the virtual driver saw {driver['violations_by_check']}, "
+                f"check {driver['card']['check']}"
+            )
+        return Figures(found["started_s"], found["seconds"], driver["card"])
+
+    def pair(self, words: Sequence[str], first: float | None, second: float | None) -> Pair:
+        """Two jobs that were at work together for most of the time. Raises MeasurementError."""
+        for _ in range(3):
+            one, other = self.run(words, first, second)
+            pair = Pair((one, other))
+            if self._quick or pair.overlap >= OVERLAP_LEAST:
+                return pair
+            time.sleep(1)  # whatever kept one of them back
+        raise MeasurementError(f"the jobs ran together for {pair.overlap:.0%} of the time only")
+
+    def beside(self, words: Sequence[str], budgets: tuple[float | None, float | None]) -> float:
+        """Seconds of the first of two jobs; the other one is there before and outlasts it."""
+        longer = [*words, "--iterations=100000"]
+        footprint = cyclic_sweep.footprint_bytes(cyclic_sweep.parse(list(words)))
+        memory = int(footprint / SHARE) >> 21 << 21
+        card = f"bench-{os.getpid()}-{self._count}"
+        started = [self.start(longer, card, memory, budgets[1])[0]]
+        try:
+            until = time.monotonic() + SECONDS_MAX
+            while not list(self._work.glob("pump-card-*")):  # before it, the GPU is not there
+                if time.monotonic() > until or started[0].poll() is not None:
+                    raise MeasurementError("the other job has not begun")
+                time.sleep(0.01)
+            process, folder = self.start(words, card, memory, budgets[0])
+            started.append(process)
+            figures = self._result(process, folder)
+            if started[0].poll() is not None or figures.card["processes"] != 2:
+                raise MeasurementError("the other job ended before")
+            return figures.seconds
+        finally:
+            for each in started:
+                each.kill()
+                each.communicate()
+            for left in self._work.glob("pump-card-*"):
+                left.unlink()
+
+
+def parse(arguments: list[str]) -> argparse.Namespace:
+    """Options of the suite; exits with status 2 on a bad one."""
+    parser = argparse.ArgumentParser(prog="scripts/bench shared --")
+    parser.add_argument("--only", action="append", choices=("together", "priority"))
+    parser.add_argument("--program", action="append", choices=tuple(programs(True)))
+    return parser.parse_args(arguments)
+
+
+def together(bench: Bench, words: list[str], name: str, count: int, facts: Any) -> Iterator[Row]:
+    naive, pump = [], []
+    for _ in range(count):
+        naive.append(bench.pair(words, None, None))
+        pump.append(bench.pair(words, *EQUAL_BUDGETS))
+    result = compare([pair.makespan for pair in naive], [pair.makespan for pair in pump])
+    yield compared(
+        f"shared.{name}.together",
+        result,
+        "x",
+        baseline="naive",
+        **facts,
+        budgets=EQUAL_BUDGETS,
+        overlap=min(pair.overlap for pair in (*naive, *pump)),
+        h2d_bytes=max(run.card["h2d_bytes"] for run in pump[-1].runs),
+        naive_h2d_bytes=max(run.card["h2d_bytes"] for run in naive[-1].runs),
+    )
+
+
+def priority(bench: Bench, words: list[str], name: str, count: int, facts: Any) -> Iterator[Row]:
+    alone, pump, naive = [], [], []
+    for _ in range(count):
+        alone.append(bench.run(words, None)[0].seconds)
+        pump.append(bench.beside(words, PRIORITY_BUDGETS))
+        naive.append(bench.beside(words, (None, None)))
+    for suffix, runs, budgets in (("", pump, PRIORITY_BUDGETS), ("_naive", naive, None)):
+        yield compared(
+            f"shared.{name}.priority{suffix}",
+            compare(alone, runs),
+            "x",
+            baseline="alone",
+            **facts,
+            budgets=budgets,
+        )
+
+
+def run(options: Options) -> Iterator[Row]:
+    chosen = parse(options.rest)
+    try:
+        kernels = host_build.build()
+    except host_build.BuildError as error:
+        raise UnavailableError(str(error)) from None
+    facts = {**virtual_facts(PROFILE, "timing"), "profile_settings": KERNEL, "share": SHARE}
+    parts = {"together": together, "priority": priority}
+    count = min(options.pairs, 10)
+    with tempfile.TemporaryDirectory() as work:
+        bench = Bench(options, kernels, Path(work))
+        for name, words in programs(options.quick).items():
+            for part, measure in parts.items():
+                if part in (chosen.only or parts) and name in (chosen.program or [name]):
+                    yield from measure(bench, words, name, count, facts)
