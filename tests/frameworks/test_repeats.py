@@ -1,0 +1,129 @@
+"""The iteration learner on what PyTorch really launches, recorded by pump."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from framework_runs import Bench
+
+from pump.model.bounds import BLOCK_BYTES
+from pump.model.learner import CONFIRMED, DEVIATED, Learner, Predicted, Reach
+from pump.trace import format as trace
+from pump.trace import records as rec
+from pump.trace.reader import Reader
+
+pytest_plugins = ("framework_fixtures",)
+pytestmark = pytest.mark.frameworks
+
+WORK = (trace.KERNEL, trace.COPY, trace.MEMSET)
+Blocks = set[tuple[int, int, int]]
+
+
+@dataclass
+class Score:
+    """offered: predicted with confidence and confirmed; misled: and wrong. Blocks of those
+    that were predicted: reached, and of these foreseen."""
+
+    operations: int = 0
+    offered: int = 0
+    misled: int = 0
+    reached: int = 0
+    foreseen: int = 0
+
+
+def blocks_of(reaches: tuple[Reach, ...]) -> Blocks:
+    return {
+        (reach.slot, reach.generation, block)
+        for reach in reaches
+        if not reach.missing
+        for block in range(
+            reach.offset_bytes // BLOCK_BYTES,
+            (reach.offset_bytes + reach.length_bytes - 1) // BLOCK_BYTES + 1,
+        )
+    }
+
+
+class Listener:
+    """Hears a recording row by row, as a worker hears its client; a score for each operation."""
+
+    def __init__(self) -> None:
+        self.learner = Learner()
+        self.said: list[Score] = []
+        self.live: set[tuple[int, int]] = set()
+
+    def hear(self, path: Path) -> Score:
+        """The score of the last third."""
+        with path.open("rb") as file:
+            for record in Reader(file).records():
+                match record:
+                    case rec.Operation() if record.kind in WORK:
+                        self.operation(record)
+                    case rec.Params():
+                        self.learner.shape(
+                            record.signature, record.function, record.grid, record.block
+                        )
+                    case rec.RangeRow():
+                        self.range(record)
+                    case rec.Lost():
+                        self.learner.lost()
+        last = self.said[len(self.said) * 2 // 3 :]
+        return Score(
+            *(
+                sum(getattr(score, name) for score in last)
+                for name in ("operations", "offered", "misled", "reached", "foreseen")
+            )
+        )
+
+    def range(self, row: rec.RangeRow) -> None:
+        key = row.slot, row.generation
+        if row.kind == trace.FREE:
+            self.live.discard(key)
+            self.learner.free(*key)
+        elif key not in self.live:
+            self.live.add(key)
+            self.learner.alloc(*key, row.length_bytes)
+
+    def operation(self, record: rec.Operation) -> None:
+        learner = self.learner
+        reaches = tuple(Reach(*e[:5]) for e in record.extents if e.length_bytes)
+        offered = learner.ahead(1) > 0
+        coming: Predicted | None = learner.next(0) if offered else None
+        result = learner.see(
+            record.signature,
+            reaches,
+            function=record.function,
+            kind=record.kind,
+            stream=record.stream,
+        )
+        score = Score(1, offered and result == CONFIRMED, offered and result == DEVIATED)
+        if coming is not None and result == CONFIRMED:
+            reached = blocks_of(reaches)
+            score.reached = len(reached)
+            score.foreseen = len(reached & blocks_of(coming.reaches))
+        self.said.append(score)
+
+
+@pytest.mark.parametrize(
+    ("kind", "granularity", "least"),
+    [
+        ("steady", "native", 0.99),
+        ("steady", "tensor", 0.99),
+        ("cycle", "native", 0.99),
+        ("sizes", "native", 0.9),
+    ],
+)
+def test_what_a_training_repeats_is_predicted(
+    bench: Bench, kind: str, granularity: str, least: float
+) -> None:
+    bench.program("repeats", kind, pump=True, granularity=granularity)
+    (folder,) = bench.folder.glob("pump-*")
+    found = bench.trace(folder)
+    assert not found["lost"]
+    listener = Listener()
+    score = listener.hear(folder / "job.trace")
+    assert score.operations > 500
+    assert score.offered / score.operations >= least
+    assert score.misled <= score.operations // 200
+    assert score.foreseen / score.reached >= 0.9
