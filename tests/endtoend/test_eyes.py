@@ -56,7 +56,7 @@ class Jobs:
         self.folder = folder
         self.running: list[subprocess.Popen[str]] = []
 
-    def start(self, name: str, buffers: int) -> Path:
+    def start(self, name: str, buffers: int, *options: str) -> Path:
         """A job that has done its work when this returns; where its driver will report."""
         report = self.folder / f"{name}.json"
         virtual = ["--virtual", "a100-pcie4", "--virtual-set", "memory=256MiB"]
@@ -66,6 +66,7 @@ class Jobs:
                 "--name",
                 name,
                 *virtual,
+                *options,
                 sys.executable,
                 "-c",
                 PROGRAM,
@@ -82,15 +83,20 @@ class Jobs:
         assert job.stdout.readline() == "worked\n"
         return report
 
-    def pump(self, *words: str) -> str:
+    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [BIN / "pump", *words],
             env=self.environ,
             capture_output=True,
             text=True,
             timeout=TIMEOUT_S,
-            check=True,
-        ).stdout
+            check=False,
+        )
+
+    def pump(self, *words: str) -> str:
+        done = self.run(*words)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
 
     def end(self) -> None:
         for job in self.running:
@@ -174,6 +180,23 @@ def test_people_see_jobs_gpus_and_causes(jobs: Jobs) -> None:
     assert re.search(rf"^ +{jobs.running[0].pid} large +window +active ", shown, re.M)
     found = json.loads(jobs.pump("jobs", "--json"))
     assert [job["name"] for job in found["jobs"]] == ["large"]
+
+
+def test_a_running_job_is_reported_by_name_if_it_is_being_recorded(jobs: Jobs) -> None:
+    jobs.start("recorded", 12, "--record", str(jobs.folder / "r.pump"))
+    jobs.start("other", 12)
+
+    def reported() -> dict[str, Any] | None:
+        done = jobs.run("report", "--json", "recorded")
+        found: dict[str, Any] | None = json.loads(done.stdout) if done.stdout else None
+        return found if found and found["sampled"] else None
+
+    found = eventually(reported, "samples in the recording")
+    assert found["state"] == "being recorded"
+    assert found["file"] == str(jobs.folder / "r.pump")
+    done = jobs.run("report", "other")
+    assert done.returncode == 2
+    assert f"job {jobs.running[1].pid} is not being recorded" in done.stderr
 
 
 def test_a_job_that_ends_while_it_is_watched_is_no_error(jobs: Jobs) -> None:

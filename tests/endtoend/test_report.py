@@ -4,6 +4,7 @@ browser."""
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -19,26 +20,44 @@ MIB = 1 << 20
 TIMEOUT_S = 180
 
 
+TRIES = 5
+
+
 class Run:
     """A recorded sweep over 12 buffers of 32 MiB on a card of 256 MiB."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, policy: str = "window", iterations: int = 12) -> None:
         self.recording = folder / "run.pump"
         report = folder / "driver.json"
-        sweep = [
-            sys.executable,
-            SWEEP,
-            *["--buffers", "12", "--buffer-mib", "32", "--iterations", "12"],
-        ]
+        words = ["--buffers", "12", "--buffer-mib", "32", "--iterations", f"{iterations}"]
+        sweep = [sys.executable, SWEEP, *words]
         virtual = ["--virtual", "a100-pcie4", "--virtual-set", "memory=256MiB"]
-        subprocess.run(
-            [BIN / "pump-run", *virtual, "--record", self.recording, *sweep],
-            env={"PATH": "/usr/bin:/bin", "PUMP_VIRTUAL_REPORT": str(report), **_library()},
-            check=True,
-            capture_output=True,
-            timeout=TIMEOUT_S,
-        )
-        self.driver = json.loads(report.read_text())
+        # On a busy machine pumpd may come too late for a short job: cuInit waits 2 s for it.
+        for _ in range(TRIES):
+            subprocess.run(
+                [
+                    BIN / "pump-run",
+                    *virtual,
+                    "--policy",
+                    policy,
+                    "--record",
+                    self.recording,
+                    *sweep,
+                ],
+                env={"PATH": "/usr/bin:/bin", "PUMP_VIRTUAL_REPORT": str(report), **_library()},
+                check=True,
+                capture_output=True,
+                timeout=TIMEOUT_S,
+            )
+            self.driver = json.loads(report.read_text())
+            if self._whole():
+                return
+        raise AssertionError(f"{TRIES} recordings, and none of them whole")
+
+    def _whole(self) -> bool:
+        told = self.pump("report", "--json", self.recording).stdout
+        found = json.loads(told) if told else {"state": "", "operations": 0}
+        return found["state"] == "complete" and found["operations"] == self.driver["operations"]
 
     def pump(self, *words: object) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -52,8 +71,6 @@ class Run:
 
 
 def _library() -> dict[str, str]:
-    import os
-
     return {name: os.environ[name] for name in ("PUMP_LIB_DIR", "HOME") if name in os.environ}
 
 
@@ -81,6 +98,15 @@ def test_figures_are_the_virtual_drivers_within_five_percent(run: Run) -> None:
     assert device["allocated_bytes_peak"] == counters["populated_bytes"] == 12 * 32 * MIB
     assert device["resident_bytes_peak"] <= run.driver["peak_resident_bytes"]
     assert device["total_bytes"] == run.driver["memory_bytes"]
+
+
+def test_misses_are_the_virtual_drivers_faults_within_five_percent(tmp_path: Path) -> None:
+    run = Run(tmp_path, "demand", 100)
+    told = json.loads(run.pump("report", "--json", run.recording).stdout)
+    (device,) = told["devices"]
+    missed = device["blocks_unseen"] + device["blocks_no_room"]
+    assert near(missed, run.driver["counters"]["fault_blocks"])
+    assert told["moved_to_gpu_bytes"] == told["moved_to_host_bytes"] == 0
 
 
 def test_the_parts_of_a_report_agree_with_each_other(run: Run) -> None:
