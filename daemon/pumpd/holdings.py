@@ -178,10 +178,20 @@ def budgets_for(
             one.pid: Lease(one.device.budget_bytes, 0, one.device.budget_bytes, one.resident_bytes)
             for one in held
         }
-        indices = {one.pid: one.device.index for one in held}
+        by_pid = {one.pid: one for one in held}
         for pid, budget_bytes in step(whole, targets, leases).items():
-            found.append(Budget(pid, indices[pid], budget_bytes))
+            found.append(Budget(pid, by_pid[pid].device.index, _asked(by_pid[pid], budget_bytes)))
     return found
+
+
+def _asked(held: Held, budget_bytes: int) -> int:
+    """Return what to ask the shim for: all of a card, less 3 %, means "no budget" to it, and
+    that is only what was free at its start."""
+    total = held.device.total_bytes
+    whole = budget_bytes >= total - total // 100 * 3
+    return (
+        budget_bytes - BLOCK_BYTES if whole and held.usable_bytes < budget_bytes else budget_bytes
+    )
 
 
 def budgets_alone(clients: Sequence[ClientState], ceilings: Ceilings) -> list[Budget]:

@@ -41,7 +41,7 @@ from pumpd.holdings import (
 )
 
 RETRY_LEAST_S = 0.1
-RETRY_MOST_S = 1.0
+RETRY_MOST_S = 0.5
 RETRY_STRANGER_S = 5.0
 """Between attempts of a job that has never seen a service."""
 ANSWER_S = 3.0
@@ -92,6 +92,8 @@ class Leaseholder:
         self._deadline = 0.0
         self._retry_due = 0.0
         self._retry_s = RETRY_LEAST_S
+        self._known = False
+        """There has been a service."""
         self._alone_due: float | None = None
         self._grant: wire.Grant | None = None
         self._acted = 0
@@ -179,7 +181,7 @@ class Leaseholder:
 
     def _retry_later(self, now: float) -> None:
         self._retry_due = now + self._retry_s
-        most = RETRY_MOST_S if self._granted else RETRY_STRANGER_S
+        most = RETRY_MOST_S if self._known else RETRY_STRANGER_S
         self._retry_s = min(2 * self._retry_s, most)
 
     def _lose(self, reason: str, retry_s: float = 0.0) -> None:
@@ -225,7 +227,7 @@ class Leaseholder:
             self._lose(str(error), RETRY_STRANGER_S)
 
     def _welcomed(self, version: int) -> None:
-        self._version = version
+        self._version, self._known = version, True
         self._retry_s = RETRY_LEAST_S
         self._round_due = self._now
         facts = self._facts

@@ -20,14 +20,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from pump.model.bounds import BLOCK_BYTES
-from pump.policy.arbiter import Claim, arbitrate, host_limits
+from pump.policy.arbiter import Claim, arbitrate
 from pump.policy.leases import Lease, step
 from pump.wire import service as wire
 
 PATIENCE_S = 10.0
 """A job that still has not given way after that is no longer waited for: it hangs, or lies."""
-HOST_GRAIN_BYTES = 64 << 20
-"""Host limits are told in steps of that."""
 NVML_SLACK = 0.1
 """NVML counts memory that CUDA keeps for itself: totals may differ by that share."""
 RESERVE_PERCENT = 3
@@ -56,7 +54,6 @@ class Job:
     gpus: dict[str, wire.GpuReport] = field(default_factory=dict)
     """Of its last report, those on which it can have a lease."""
     granted: dict[str, int] = field(default_factory=dict)
-    host_bytes: int = 0
     grant_number: int = 0
     sent: list[tuple[int, dict[str, int]]] = field(default_factory=list)
     """Grants that it has not acted upon yet, by number."""
@@ -85,8 +82,7 @@ class Gpu:
 
     def raise_to(self, bytes_: int) -> None:
         """Jobs can share that much, but for what shims leave free for the card itself."""
-        # Less a byte: all that a card can give means "no budget" to a shim.
-        most = self.total_bytes - self.total_bytes // 100 * RESERVE_PERCENT - 1
+        most = self.total_bytes - self.total_bytes // 100 * RESERVE_PERCENT
         self.usable_bytes = min(most, max(self.usable_bytes, bytes_))
 
     def shared_bytes(self, reserve: str) -> int:
@@ -176,10 +172,9 @@ class Registry:
         """Return what jobs may share, by GPU."""
         return {name: gpu.shared_bytes(self.reserve) for name, gpu in self._gpus.items()}
 
-    def rearrange(self, now: float, headroom_bytes: int, growing: bool) -> list[Job]:
+    def rearrange(self, now: float, growing: bool) -> list[Job]:
         """Decide anew; return the jobs that have a grant to be told.
 
-        headroom_bytes: what the host could give now; 0: not known, no bound.
         growing: whether leases may grow yet.
         """
         self.stale = False
@@ -210,8 +205,7 @@ class Registry:
                 for number, granted in step(whole, wanted, leases, growing).items():
                     mine[number].granted[gpu] = granted
                     changed.setdefault(number, {})[gpu] = granted
-        limited = self._limit(headroom_bytes)
-        told = [self.jobs[number] for number in sorted(changed.keys() | limited)]
+        told = [self.jobs[number] for number in sorted(changed)]
         for job in told:
             job.grant_number += 1
             job.sent.append((job.grant_number, dict(job.granted)))
@@ -226,26 +220,10 @@ class Registry:
             self._gpus[gpu].raise_to(held)
         memory.update(self.memory_bytes())
 
-    def _limit(self, headroom_bytes: int) -> set[int]:
-        """Bound what jobs may convert by what the host can take; return whom that concerns."""
-        if not headroom_bytes:
-            return set()
-        there = {job.number: job.report for job in self.jobs.values() if job.gpus}
-        pushed = sum(min(r.host_bytes, r.converted_bytes) for r in there.values())
-        converted = {number: report.converted_bytes for number, report in there.items()}
-        found = set()
-        for number, limit in host_limits(headroom_bytes + pushed, converted).items():
-            job = self.jobs[number]
-            rounded = max(BLOCK_BYTES, limit // HOST_GRAIN_BYTES * HOST_GRAIN_BYTES)
-            if abs(rounded - job.host_bytes) > rounded // 32:
-                job.host_bytes = rounded
-                found.add(number)
-        return found
-
     def grant_of(self, job: Job, beat_ms: int) -> wire.Grant:
         """Return what to tell a job."""
         gpus = tuple(wire.GpuGrant(gpu, bytes_) for gpu, bytes_ in sorted(job.granted.items()))
-        return wire.Grant(job.grant_number, beat_ms, job.host_bytes, gpus)
+        return wire.Grant(job.grant_number, beat_ms, gpus)
 
     def held_bytes(self, now: float) -> int:
         """Return what nobody else can be granted, on all GPUs."""
@@ -286,4 +264,4 @@ def _what_matters(job: Job, report: wire.Report) -> object:
         replace(entry, resident_bytes=max(entry.resident_bytes, job.granted.get(entry.gpu, 0)))
         for entry in report.gpus
     ]
-    return gpus, report.grant, report.converted_bytes // HOST_GRAIN_BYTES
+    return gpus, report.grant

@@ -25,7 +25,6 @@ import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pump
@@ -54,14 +53,12 @@ log = logging.getLogger("pumpd")
 @dataclass(frozen=True)
 class ServiceSettings:
     """beat_s: how often jobs say how they stand. settle_s: after its start the service lets
-    no lease grow for so long. host_reserve: share of the host's memory that jobs together
-    may not convert; 1 for no bound at all. weights: of users by number, 1 for others.
+    no lease grow for so long. weights: of users by number, 1 for others.
     reserve: of each GPU that nobody is given, as bytes ("1073741824") or a share ("3%")."""
 
     quotas: Quotas = field(default_factory=Quotas)
     beat_s: float = 2.0
     settle_s: float = 5.0
-    host_reserve: float = 0.1
     weights: Mapping[int, float] = field(default_factory=dict)
     reserve: str = "3%"
     log_level: str = "warning"
@@ -172,8 +169,7 @@ class Service:
 
     def _rearrange(self, now: float) -> None:
         self._arrange_due = now + REARRANGE_PAUSE_S
-        headroom = host_headroom(self._settings.host_reserve)
-        for job in self._registry.rearrange(now, headroom, now >= self._settled):
+        for job in self._registry.rearrange(now, now >= self._settled):
             peer = self._by_job[job.number]
             peer.grant_due = True
             self._flush(peer, now)
@@ -438,16 +434,3 @@ class Service:
             connection.close()
         for fd in (self._wake_read, self._wake_write):
             os.close(fd)
-
-
-def host_headroom(reserve: float) -> int:
-    """Return the bytes that the host could still give but for a reserve; 0: not known, or
-    no bound wanted."""
-    figures = {}
-    with contextlib.suppress(OSError, ValueError):
-        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines()[:8]:
-            name, _, value = line.partition(":")
-            figures[name] = int(value.split()[0]) << 10
-    if reserve >= 1 or not {"MemTotal", "MemAvailable"} <= figures.keys():
-        return 0
-    return max(1, int(figures["MemAvailable"] - reserve * figures["MemTotal"]))

@@ -98,15 +98,3 @@ def _pour(
                 given += 1
         room -= given
         open_ones = [i for i in open_ones if levels[i] < caps[i]]
-
-
-def host_limits(headroom_bytes: int, converted_bytes: Mapping[int, int]) -> dict[int, int]:
-    """Return for each job how many bytes it may have converted in all.
-
-    headroom_bytes: what the host could give if no job had converted anything. Each job may
-    take what the others have not, so that a job is refused only what is really gone. Between
-    two reports jobs may both take the same room: each shim's own look at the host is what
-    stands against that.
-    """
-    taken = sum(converted_bytes.values())
-    return {job: max(own, headroom_bytes - (taken - own)) for job, own in converted_bytes.items()}

@@ -166,14 +166,12 @@ class Grant:
     """All leases of a job, in place of the earlier ones.
 
     number: 1, 2, ... within a connection. beat_ms: the service wants to hear from the job
-    that often, and takes the leases back after some silence. host_bytes: what the job may
-    have converted in all, 0: no bound of the service's.
+    that often, and takes the leases back after some silence.
     """
 
     SAY: ClassVar[str] = "grant"
     number: int = _whole(COUNT_MOST)
     beat_ms: int = _whole(60_000, 10)
-    host_bytes: int = _whole(BYTES_MOST)
     gpus: tuple[GpuGrant, ...] = _several(GpuGrant, GPUS)
 
 

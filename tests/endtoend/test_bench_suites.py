@@ -130,3 +130,11 @@ def test_the_learner_suite_says_what_is_predicted_and_what_it_costs(tmp_path: Pa
     assert all(0 <= share <= 1 for share in shares)
     cases = {row["case"] for row in rows["learner.us_per_operation"]}
     assert {"steady", "streams", "noise", "kinds"} < cases
+
+
+def test_the_service_suite_gives_every_row(tmp_path: Path) -> None:
+    rows = bench(tmp_path, "service")
+    assert rows["service.latency_ms"][0]["clients"] == 64
+    assert rows["service.renewed_s"][0]["value"] > 0
+    names = ("lease_ms", "idle_cpu", "pss_mib", "pump_run")
+    assert all(f"service.{name}" in rows for name in names)

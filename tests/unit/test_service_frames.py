@@ -20,7 +20,7 @@ MESSAGES: list[tuple[Any, tuple[type, ...]]] = [
     (wire.Beat(), wire.FROM_CLIENTS),
     (wire.AskJobs(9), wire.FROM_CLIENTS),
     (wire.AskService(), wire.FROM_CLIENTS),
-    (wire.Grant(1, 2000, 0, (wire.GpuGrant(GPU, 8 << 20),)), wire.FROM_SERVICE),
+    (wire.Grant(1, 2000, (wire.GpuGrant(GPU, 8 << 20),)), wire.FROM_SERVICE),
     (wire.Refused("no more jobs"), wire.FROM_SERVICE),
     (
         wire.Jobs(
@@ -60,7 +60,7 @@ def test_the_longest_report_fits_into_a_frame() -> None:
         '{"say":"what"}',
         '{"say":"beat","more":1}',
         '{"say":["beat"]}',
-        '{"say":"grant","number":1,"beat_ms":100,"host_bytes":0,"gpus":[]}',
+        '{"say":"grant","number":1,"beat_ms":100,"gpus":[]}',
         '{"say":"join","priority":11}',
         '{"say":"join","priority":1.0}',
         '{"say":"join","priority":true}',

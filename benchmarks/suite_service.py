@@ -1,0 +1,253 @@
+"""Service: what `pumpd serve` costs, and how fast it answers, with 64 clients.
+
+DESIGN
+  A service as a process of its own, and clients in this one: connections that join, report
+  and beat as jobs' pumpds do. Its processor time is the kernel's count, its memory the
+  proportional set size. Restart is measured with real jobs' pumpds (of commands that sleep;
+  they have no GPU, and renew all the same).
+
+    service.latency_ms      of a question, while 64 clients report; p99 and max beside it
+    service.lease_ms        from a newcomer's report to its first grant, among 64
+    service.idle_cpu        share of one processor with 64 clients that only beat
+    service.pss_mib         with 64 clients; and of one job's supervisor beside it
+    service.renewed_s       from the restart of a killed service until all 16 jobs are back
+    service.pump_run        time of `pump-run true` with a service against without
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from harness import MeasurementError, Options, Row, compared, interval, median, paired, percentile
+
+CLIENTS = 64
+JOBS = 16
+MIB = 1 << 20
+GPU = "5e" * 16
+PATIENCE_S = 30.0
+
+
+class Client:
+    """One job's end, as the service sees it."""
+
+    def __init__(self, path: Path) -> None:
+        from pump.wire import service as wire
+
+        self._wire = wire
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.socket.settimeout(PATIENCE_S)
+        self.socket.connect(str(path))
+        self.socket.send(wire.pack_hello())
+        wire.check_welcome(self.socket.recv(64))
+        self.socket.send(wire.encode(wire.Join()))
+        self.grant = self._take()
+
+    def _take(self) -> Any:
+        """What the service says next; a grant is acted upon."""
+        message = self._wire.decode(
+            self.socket.recv(self._wire.REPLY_BYTES), self._wire.FROM_SERVICE
+        )
+        if isinstance(message, self._wire.Refused):
+            raise MeasurementError(f"the service hung up: {message.reason}")
+        if isinstance(message, self._wire.Grant):
+            self.grant = message
+        return message
+
+    def report(self, wanted_mib: int) -> None:
+        wire = self._wire
+        adopted = self.grant.gpus[0].budget_bytes if self.grant.gpus else 8 * MIB
+        bytes_ = (40 << 10) * MIB, (39 << 10) * MIB, wanted_mib * MIB, adopted, 8 * MIB
+        gpus = (wire.GpuReport(GPU, *bytes_, 1000),)
+        self.socket.send(wire.encode(wire.Report(self.grant.number, 1, 0, 0, gpus)))
+
+    def beat(self) -> None:
+        self.socket.send(self._wire.encode(self._wire.Beat()))
+
+    def ask(self) -> float:
+        """Seconds until the answer to a question."""
+        begin = time.perf_counter()
+        self.socket.send(self._wire.encode(self._wire.AskService()))
+        while not isinstance(self._take(), self._wire.ServiceState):
+            pass  # a grant
+        return time.perf_counter() - begin
+
+    def drain(self) -> bool:
+        """Take what waits; whether there was something."""
+        heard = False
+        while select.select([self.socket], [], [], 0)[0]:
+            self._take()
+            heard = True
+        return heard
+
+
+class Service:
+    """`pumpd serve` on a socket in `folder`."""
+
+    def __init__(self, python: str, folder: Path) -> None:
+        self.path = folder / "service"
+        self._command = [python, "-m", "pumpd", "serve", "--socket", str(self.path)]
+        self._command += ["--config", str(folder / "none.toml"), "--settle", "0.1"]
+        self.start()
+
+    def start(self) -> None:
+        self.process = subprocess.Popen(self._command)
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
+                if probe.connect_ex(str(self.path)) == 0:
+                    return
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                raise MeasurementError("pumpd serve does not begin")
+            time.sleep(0.005)
+
+    def cpu_s(self) -> float:
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+def pss_mib(pid: int) -> float:
+    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+        if line.startswith("Pss:"):
+            return int(line.split()[1]) / 1024
+    raise MeasurementError("the kernel tells no proportional set size")
+
+
+def latency(clients: list[Client], seconds: float) -> list[float]:
+    """Each client asks about once a second and reports twice, in turn, like 64 jobs."""
+    found: list[float] = []
+    end = time.monotonic() + seconds
+    turn = 0
+    while time.monotonic() < end:
+        begin = time.monotonic()
+        client = clients[turn % len(clients)]
+        client.drain()
+        client.report(100 + turn % 7 * 40)
+        found.append(client.ask())
+        turn += 1
+        time.sleep(max(0.0, begin + 1 / len(clients) - time.monotonic()))
+    return [1e3 * value for value in found]
+
+
+def newcomer(path: Path) -> float:
+    """Milliseconds until a newcomer has its first grant."""
+    client = Client(path)
+    begin = time.perf_counter()
+    client.report(500)
+    if not select.select([client.socket], [], [], PATIENCE_S)[0]:
+        raise MeasurementError("no grant for a newcomer")
+    took = time.perf_counter() - begin
+    client.socket.close()
+    return 1e3 * took
+
+
+def idle_cpu(service: Service, clients: list[Client], seconds: float) -> float:
+    """Share of one processor while clients beat as often as they are told to by default."""
+    for _ in range(3):  # let them act upon what they were granted
+        for client in clients:
+            client.drain()
+            client.report(100)
+        time.sleep(0.3)
+    rate = len(clients) * 0.3  # lease_s is 10 s, of which a beat is a third
+    before, begin, turn = service.cpu_s(), time.monotonic(), 0
+    while time.monotonic() < begin + seconds:
+        client = clients[turn % len(clients)]
+        client.report(100) if client.drain() else client.beat()
+        turn += 1
+        time.sleep(1 / rate)
+    return (service.cpu_s() - before) / (time.monotonic() - begin)
+
+
+def renewed(service: Service, options: Options, jobs: int) -> tuple[list[float], float]:
+    """Seconds until all jobs are back, by restart; MiB of one job's supervisor."""
+    from pump.service import ServiceClient
+
+    environ = os.environ | {"PUMP_SERVICE": str(service.path)}
+    command = [options.tools.pump_run, "--virtual", "a100-pcie4", "--", "sleep", "600"]
+    running = [subprocess.Popen(command, env=environ) for _ in range(jobs)]
+
+    def wait_for_all() -> float:
+        begin = time.monotonic()
+        while time.monotonic() < begin + PATIENCE_S:
+            with contextlib.suppress(Exception), ServiceClient(str(service.path)) as client:
+                mine = [one.pid for one in client.jobs() if one.name == "sleep"]
+                if len(mine) == jobs:
+                    supervisors.extend(mine)
+                    return time.monotonic() - begin
+            time.sleep(0.01)
+        raise MeasurementError("not all jobs have come back")
+
+    supervisors: list[int] = []
+    try:
+        wait_for_all()
+        found = []
+        for _ in range(1 if options.quick else 5):
+            service.end()
+            time.sleep(0.5)
+            service.start()
+            found.append(wait_for_all())
+        return found, pss_mib(supervisors[-1])
+    finally:
+        for one in running:
+            one.kill()
+            one.wait()
+
+
+def pump_run_s(options: Options, service: str) -> float:
+    """Seconds that `pump-run true` takes."""
+    environ = os.environ | {"PUMP_SERVICE": service}
+    command = [options.tools.pump_run, "--virtual", "a100-pcie4", "--", "true"]
+    begin = time.perf_counter()
+    subprocess.run(command, env=environ, check=True, timeout=PATIENCE_S)
+    return time.perf_counter() - begin
+
+
+def run(options: Options) -> Iterator[Row]:
+    """Yields the figures of one service, in the order of the list above."""
+    seconds = 2.0 if options.quick else 20.0
+    with tempfile.TemporaryDirectory(prefix="pump-b-") as folder:
+        service = Service(options.tools.python or sys.executable, Path(folder))
+        try:
+            clients = [Client(service.path) for _ in range(CLIENTS)]
+            answers = latency(clients, seconds)
+            yield Row(
+                "service.latency_ms",
+                median(answers),
+                "ms",
+                interval=interval(answers),
+                p99=percentile(answers, 99),
+                max=max(answers),
+                clients=CLIENTS,
+            )
+            grants = [newcomer(service.path) for _ in range(3 if options.quick else 30)]
+            yield Row("service.lease_ms", median(grants), "ms", interval=interval(grants))
+            share = idle_cpu(service, clients, seconds)
+            yield Row("service.idle_cpu", share, "of a processor", clients=CLIENTS)
+            own = pss_mib(service.process.pid)
+            for client in clients:
+                client.socket.close()
+            took, supervisor = renewed(service, options, 4 if options.quick else JOBS)
+            yield Row("service.pss_mib", own, "MiB", clients=CLIENTS, supervisor=supervisor)
+            yield Row("service.renewed_s", max(took), "s", jobs=JOBS, restarts=len(took))
+            compared_ = paired(
+                lambda: pump_run_s(options, str(service.path)),
+                lambda: pump_run_s(options, "none"),
+                options.pairs,
+                1,
+            )
+            yield compared("service.pump_run", compared_, "ratio", baseline="without a service")
+        finally:
+            service.end()
