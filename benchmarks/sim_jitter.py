@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from typing import TYPE_CHECKING
 
 from harness import Options, Row
@@ -21,39 +22,41 @@ SHARE = 0.25
 SEEDS = 5
 RATIOS = (1.5, 2.0)
 ITERATIONS = 4
-POLICY = "window+discard"
+POLICIES = "window+discard", "planned+discard"
 
 
 def rows(traces: Sequence[TensorTrace], options: Options) -> Iterator[Row]:
-    """Two rows for each trace and size."""
+    """Three rows for each trace, policy and size."""
     from pump import profiles
     from pump.sim import contenders, tensors
     from pump.sim.simulation import Jitter, Machine
 
-    contender = contenders.by_name(POLICY)
-    for trace in traces:
+    ratios = RATIOS[:1] if options.quick else RATIOS
+    for trace, policy, ratio in product(traces, POLICIES, ratios):
+        contender = contenders.by_name(policy)
         program = tensors.program(trace, iterations=ITERATIONS, discard=contender.discard)
-        for ratio in RATIOS[:1] if options.quick else RATIOS:
-            machine = Machine(profiles.load(PROFILE), int(program.peak_bytes / ratio))
-
-            simulate = partial(contenders.simulate, contender, program)
-            calm = simulate(machine).steady.seconds
-            gains, drifts = [], []
-            for seed in range(2 if options.quick else SEEDS):
-                rough = replace(machine, jitter=Jitter(SHARE, seed))
-                event = simulate(rough).steady.seconds
-                gains.append(simulate(rough, fixed_order=True).steady.seconds / event)
-                drifts.append(event / calm)
-            facts = {
-                "oversubscription": ratio,
-                "trace": trace.name,
-                "policy": POLICY,
-                "simulated": True,
-                "share": SHARE,
-                "seeds": len(gains),
-            }
-            mean = math.exp(sum(map(math.log, gains)) / len(gains))
-            least = min(gains)
-            yield Row("sim.jitter.fixed_over_event", mean, "x", "event", least=least, **facts)
-            furthest = max(drifts, key=lambda drift: abs(math.log(drift)))
-            yield Row("sim.jitter.event_over_calm", furthest, "x", "no jitter", **facts)
+        machine = Machine(profiles.load(PROFILE), int(program.peak_bytes / ratio))
+        simulate = partial(contenders.simulate, contender, program)
+        calm = simulate(machine).steady.seconds
+        gains: dict[str, list[float]] = {"fixed": [], "fixed-each-way": []}
+        drifts = []
+        for seed in range(2 if options.quick else SEEDS):
+            rough = replace(machine, jitter=Jitter(SHARE, seed))
+            event = simulate(rough).steady.seconds
+            drifts.append(event / calm)
+            for dispatch, found in gains.items():
+                found.append(simulate(rough, dispatch=dispatch).steady.seconds / event)
+        facts = {
+            "oversubscription": ratio,
+            "trace": trace.name,
+            "policy": policy,
+            "simulated": True,
+            "share": SHARE,
+            "seeds": len(drifts),
+        }
+        for dispatch, found in gains.items():
+            mean = math.exp(sum(map(math.log, found)) / len(found))
+            name = f"sim.jitter.{dispatch.replace('-', '_')}_over_event"
+            yield Row(name, mean, "x", "event", least=min(found), **facts)
+        furthest = max(drifts, key=lambda drift: abs(math.log(drift)))
+        yield Row("sim.jitter.event_over_calm", furthest, "x", "no jitter", **facts)

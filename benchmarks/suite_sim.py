@@ -10,13 +10,17 @@ DESIGN
                     what the study assumed and Unified Memory does not do. window50_again looks
                     again at each tick for what the driver threw out too early. bound_keeping counts
                     Belady's bytes where contents that nobody will read move like others,
-                    bound_dead_known where they do not.
+                    bound_dead_known where they do not; bound_touched where they leave like
+                    others and need not return, as the mean of both directions (sim_bound.py).
   sim.planned.*     the planned policy: see sim_planned.py
+  sim.g10.*         under the configuration of G10's artifact (sim_g10.py), on request:
+                    -- --only g10 --traces FOLDER
   sim.agrees.*      seconds of a program of examples/ on the virtual GPU / simulated from a
                     recording of it that was made where it fits. The best of the pairs: the
                     simulator knows no other load on the machine.
   sim.jitter.fixed_over_event    time in a fixed order of transfers / event-driven, where each
-                    kernel and transfer takes up to 25 % more or less: mean over seeds, and least
+                    kernel and transfer takes up to 25 % more or less: mean over seeds, and least.
+                    fixed_each_way: an order for each direction of the link, which is less strict
   sim.jitter.event_over_calm     event-driven with jitter / without: the one furthest from 1
   sim.us_per_operation  the simulator's own processor time
 """
@@ -33,6 +37,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import sim_g10
 import sim_jitter
 import sim_planned
 from harness import ROOT, MeasurementError, Options, Row, UnavailableError, child
@@ -79,6 +84,7 @@ FOUND = {
     "window50": (2.03, 1.93, 2.02, 2.57),
     "window50_again": (2.03, 1.93, 2.02, 2.57),
     "window1000": (2.22, 2.37, 4.35, 5.61),
+    "bound_touched": (1.00, 1.03, 1.16, 1.51),
     "bound_keeping": (1.00, 1.03, 1.16, 1.51),
     "bound_dead_known": (1.00, 1.03, 1.16, 1.51),
 }
@@ -86,12 +92,14 @@ FOUND = {
 
 
 PARTS = "study", "planned", "jitter", "agrees", "speed"
+MORE = ("g10",)
+"""On request only: they need data that does not come with pump."""
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
     """Options of the suite; exits with status 2 on a bad one."""
     parser = argparse.ArgumentParser(prog="scripts/bench sim --")
-    parser.add_argument("--only", action="append", choices=PARTS)
+    parser.add_argument("--only", action="append", choices=(*PARTS, *MORE))
     parser.add_argument("--traces", type=Path, default=DATA, metavar="FOLDER")
     return parser.parse_args(arguments)
 
@@ -107,6 +115,8 @@ def run(options: Options) -> Iterator[Row]:
         yield from agreement(options)
     if "jitter" in parts:
         yield from sim_jitter.rows(traces(DATA)[:1] if options.quick else traces(DATA), options)
+    if "g10" in parts:
+        yield from sim_g10.rows(chosen.traces)
     if "speed" in parts:
         yield from speed(quick=options.quick)
 
@@ -177,6 +187,7 @@ def slowdowns(trace: TensorTrace, ratio: float) -> dict[str, float]:
         "window50": ahead(50, Unbounded(plain)),
         "window50_again": ahead(50, Soonest()),
         "window1000": ahead(1000, Unbounded(plain)),
+        "bound_touched": bound_touched(plain, memory_bytes, compute),
         "bound_keeping": bound(plain, memory_bytes, compute, keeping=True),
         "bound_dead_known": bound(plain, memory_bytes, compute, keeping=False),
     }
@@ -203,6 +214,19 @@ def planned(folder: Path, quick: bool) -> Iterator[Row]:
     if quick:
         found, ratios = found[:1], RATIOS[1:2]
     yield from sim_planned.rows(found, ratios, profile, STUDY)
+
+
+def bound_touched(program: Program, memory_bytes: int, compute_seconds: float) -> float:
+    """The same for victims by their next touch, and the mean of both directions' bytes."""
+    import sim_bound
+
+    from pump.model.bounds import BLOCK_BYTES
+    from pump.sim.contenders import iteration_steps
+    from pump.sim.touches import touches
+
+    used = touches(program, len(program.steps) - iteration_steps(program))
+    ways = sim_bound.by_next_touch(used, memory_bytes // BLOCK_BYTES)
+    return max(1.0, sum(ways) / 2 * BLOCK_BYTES / 23e9 / compute_seconds)
 
 
 # ---- the virtual GPU -----------------------------------------------------------------

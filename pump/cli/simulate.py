@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 HELP = "simulate a trace on another GPU memory, under any policy"
 
 COMPARED = ("naive", "naive+discard", "unbounded", "correlation", "g10", "window", "perfect")
+DISPATCHES = ("event", "fixed", "fixed-each-way")
 SWEEP_POLICIES = ("naive", "window")
 
 
@@ -49,7 +50,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of --jitter")
     parser.add_argument(
-        "--dispatch", choices=("event", "fixed"), default="event",
+        "--dispatch", choices=DISPATCHES, default="event",
         help="event: whatever may go goes (pump's); fixed: in the order of a rehearsal",
     )  # fmt: skip
     parser.add_argument("--sweep", action="store_true", help="a curve over memory sizes")
@@ -82,7 +83,7 @@ def _run(asked: argparse.Namespace) -> int:
         if asked.svg:
             Path(asked.svg).write_text(sweep.as_svg(found), encoding="utf-8")
     else:
-        found = report.compared(case, chosen, fixed_order=asked.dispatch == "fixed")
+        found = report.compared(case, chosen, dispatch=asked.dispatch)
         text = report.as_text(found)
     _write(asked.json, found, text)
     return 0
@@ -97,8 +98,10 @@ def _check(asked: argparse.Namespace) -> None:
         raise BadInputError(f"--jitter is {asked.jitter}; it must be at least 0 and less than 1")
     if asked.seed < 0:
         raise BadInputError(f"--seed is {asked.seed}; it must not be negative")
-    if asked.sweep and asked.dispatch == "fixed":
-        raise BadInputError("--dispatch fixed is for one memory size; leave --sweep out")
+    if asked.sweep and asked.dispatch != "event":
+        raise BadInputError(
+            f"--dispatch {asked.dispatch} is for one size; leave --sweep out"
+        )
     if asked.svg and not asked.sweep:
         raise BadInputError("--svg draws the curve of --sweep; add --sweep")
     if asked.sweep and (asked.gpu_memory or asked.oversubscription):

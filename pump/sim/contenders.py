@@ -112,12 +112,13 @@ def by_name(name: str) -> Contender:
 
 
 def simulate(
-    contender: Contender, program: Program, machine: Machine, *, fixed_order: bool = False
+    contender: Contender, program: Program, machine: Machine, *, dispatch: str = "event"
 ) -> Outcome:
     """Runs the contender. `program` has to be the one with discards where it wants them.
 
-    fixed_order: its transfers go in the order of a rehearsal without jitter
-    (pump/sim/dispatch.py); ProgramError where there is no iteration or no transfer to order.
+    dispatch: "event", "fixed", "fixed-each-way". Other than "event": its transfers go in the
+    order of a rehearsal without jitter (pump/sim/dispatch.py); ProgramError where there is no
+    iteration to order.
     """
     if contender.ahead is not None:
         machine = replace(machine, queue_operations=contender.ahead)
@@ -130,10 +131,10 @@ def simulate(
         return None if contender.policy is None else contender.policy(program, machine)
 
     policy, name = fresh(), contender.name
-    if fixed_order and policy is not None:
+    if dispatch != "event" and policy is not None:
         rehearsal = Rehearsal(policy, program)
         outcome(rehearsal, replace(machine, jitter=None))
         again = fresh()
         assert again is not None
-        policy, name = FixedOrder(again, program, rehearsal.order), f"{name} in fixed order"
+        policy, name = FixedOrder(again, program, rehearsal.order, dispatch), f"{name} {dispatch}"
     return replace(outcome(policy, machine), policy=name)

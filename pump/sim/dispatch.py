@@ -7,11 +7,14 @@ DESIGN
   up all behind it.
 
   Here a policy is rehearsed without jitter. What it sends in one steady iteration, in that
-  order, is the fixed order of every later one, for each direction of the link. A transfer goes
-  when those before it have gone and what it depends on has happened, and not before:
+  order, is the fixed order of every later one: all together, or apart for each direction of the
+  link, which is less strict. A transfer goes when those before it have gone and what it depends
+  on has happened, and not before:
 
     to the host  the operations that use its blocks up to there have run (readers before reuse)
-    to the GPU   the operation that needs it was issued, and there is room (room before arrival)
+    to the GPU   there is room (room before arrival), and the operation that needs it was issued;
+                 what a policy foresees goes when the kernel has run behind which it went in
+                 the rehearsal, as in G10's schedule
 
   It is no timeline of moments: a transfer may go earlier than in the rehearsal. What the
   program has outrun is passed over, or nothing behind it would ever go.
@@ -20,6 +23,7 @@ DESIGN
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -27,27 +31,26 @@ import numpy as np
 
 from pump.model.bounds import BLOCK_BYTES, SLICE_BLOCKS_LEAST
 from pump.model.client import ClientModel
-from pump.model.view import NO_BLOCKS, Blocks, Decision, View
+from pump.model.view import Blocks, Decision, View
 from pump.policy.base import Policy
 from pump.sim.program import Program, ProgramError
 
 FIRST_FIXED: int = 1
 """Iteration from which the order is fixed; the one before it runs as the policy says."""
 
-WAYS = True, False
-"""To the GPU, to the host."""
-
 
 class Transfer(NamedTuple):
     """A block that goes. Steps count from the beginning of its iteration.
 
     after: to the host: the last step that has to have run; to the GPU: the one that has to
-    have been issued, because it needs them.
+    have been issued (foreseen: that has to have run). need: to the GPU: the step that needs it;
+    -1: none is known.
     """
 
     to_gpu: bool
     block: int
     after: int
+    need: int = -1
 
 
 @dataclass(frozen=True)
@@ -82,6 +85,7 @@ class _Where:
 
     def __init__(self, policy: Policy, program: Program) -> None:
         self.policy = policy
+        vars(self)["foresees"] = policy.foresees  # a policy's class says so, here its own does
         self.iterations = Iterations.of(program)
         self.issued = self.run = 0
         self._at = getattr(policy, "at", None)
@@ -107,16 +111,15 @@ class Rehearsal(_Where):
         inside = self.run - self.iterations.begin(self.iterations.count - 2)
         if 0 <= inside < self.iterations.steps:
             for block in decision.to_host.tolist():
-                self._append(False, block, self._last_use(block, inside))
+                self.order.append(Transfer(False, block, self._last_use(block, inside)))
             needs = dict(zip(view.missing.tolist(), view.missing_need.tolist(), strict=True))
             again = set(view.oldest.tolist()) - needs.keys()  # there already
             for block in decision.to_gpu.tolist():
                 if block not in again:
-                    self._append(True, block, self._need(needs.get(block)))
+                    need = self._need(needs.get(block))
+                    after = inside - 1 if self.foresees else need
+                    self.order.append(Transfer(True, block, after, need))
         return decision._replace(hold=0)
-
-    def _append(self, to_gpu: bool, block: int, after: int) -> None:
-        self.order.append(Transfer(to_gpu, block, after))
 
     def _last_use(self, block: int, inside: int) -> int:
         """The last step before `inside` that uses the block; -1: none in this iteration."""
@@ -128,7 +131,7 @@ class Rehearsal(_Where):
 
     def _need(self, seq: int | None) -> int:
         """The step of an operation, counted from the iteration's beginning."""
-        if seq is None:
+        if seq is None or seq > len(self._step_of):
             return -1
         begin = self.iterations.begin(self.iterations.count - 2)
         return int(self._step_of[seq - 1]) - begin
@@ -150,57 +153,67 @@ def _uses(program: Program, iterations: Iterations) -> dict[int, Blocks]:
 
 
 class FixedOrder(_Where):
-    """Sends an iteration's transfers in a fixed order; before that it is the policy."""
+    """Sends an iteration's transfers in a fixed order; before that it is the policy.
 
-    def __init__(self, policy: Policy, program: Program, order: list[Transfer]) -> None:
+    dispatch: "fixed": one order of all; "fixed-each-way": one for each direction of the link.
+    """
+
+    def __init__(
+        self, policy: Policy, program: Program, order: list[Transfer], dispatch: str = "fixed"
+    ) -> None:
         super().__init__(policy, program)
-        self._queues = {way: Queue(self.iterations, way, order) for way in WAYS}
+        orders = [order]
+        if dispatch == "fixed-each-way":
+            orders = [[t for t in order if t.to_gpu == way] for way in (True, False)]
+        self._queues = [Queue(self.iterations, one) for one in orders]
 
     @property
     def passed_over(self) -> int:
         """Arrivals that came too late to be sent."""
-        return self._queues[True].passed_over
+        return sum(queue.passed_over for queue in self._queues)
 
     def decide(self, view: View) -> Decision:
         """Return the leading transfers that may go, or what the policy says in the beginning."""
         if self.run < self.iterations.begin(FIRST_FIXED):
             return self.policy.decide(view)._replace(hold=0)
+        arrivals = min(view.free, view.to_gpu_credit), self.run if self.foresees else self.issued
+        may = {True: arrivals, False: (view.to_host_credit, self.run)}
         moving = view.arriving + view.leaving
+        gone = [t for queue in self._queues for t in queue.take(may, self.run, moving)]
         return Decision(
-            self._queues[True].take(
-                min(view.free, view.to_gpu_credit), self.issued, self.run, moving
-            ),
-            self._queues[False].take(view.to_host_credit, self.run, self.run, moving),
+            np.array([t.block for t in gone if t.to_gpu], np.int64),
+            np.array([t.block for t in gone if not t.to_gpu], np.int64),
         )
 
 
 class Queue:
-    """The transfers of one direction, one iteration after the other."""
+    """Transfers of one order, one iteration after the other."""
 
-    def __init__(self, iterations: Iterations, way: bool, order: list[Transfer]) -> None:
+    def __init__(self, iterations: Iterations, order: list[Transfer]) -> None:
         self._iterations = iterations
-        self._order = [transfer for transfer in order if transfer.to_gpu == way]
+        self._order = order
         self._waiting: deque[Transfer] = deque()
         self._iteration = FIRST_FIXED - 1
-        self._to_gpu = way
         self.passed_over = 0
 
-    def take(self, most: int, seen: int, run: int, moving: int) -> Blocks:
-        """Return the blocks in front that may go. most: as many as that. seen: the step in front
-        of which everything has happened that a transfer waits for. moving: blocks on their way,
-        for which less than a slice waits."""
+    def take(self, may: Mapping[bool, tuple[int, int]], run: int, moving: int) -> list[Transfer]:
+        """Return the transfers in front that go now. may: to the GPU and to the host: how many
+        at most, and the step in front of which all has happened that such a transfer waits
+        for. moving: blocks on their way, for which less than a slice waits."""
         self._fill(run)
         base = self._iterations.begin(self._iteration)
-        found: list[int] = []
+        left = {way: most for way, (most, _) in may.items()}
+        found: list[Transfer] = []
         for transfer in self._waiting:
-            if len(found) >= most or base + transfer.after >= seen:
+            if left[transfer.to_gpu] <= 0 or base + transfer.after >= may[transfer.to_gpu][1]:
                 break
-            found.append(transfer.block)
+            left[transfer.to_gpu] -= 1
+            found.append(transfer)
         if len(found) < SLICE_BLOCKS_LEAST and moving:
-            return NO_BLOCKS
+            return []
         for _ in found:
             self._waiting.popleft()
-        return np.array(found, np.int64)
+        return found
 
     def _fill(self, run: int) -> None:
         """Goes on to the next iteration; passes over arrivals whose operation has run."""
@@ -210,8 +223,8 @@ class Queue:
                     return
                 self._waiting.extend(self._order)
                 self._iteration += 1
-            outrun = 0 <= self._waiting[0].after < run - self._iterations.begin(self._iteration)
-            if not (self._to_gpu and outrun):
+            outrun = 0 <= self._waiting[0].need < run - self._iterations.begin(self._iteration)
+            if not outrun:
                 return
             self._waiting.popleft()
             self.passed_over += 1

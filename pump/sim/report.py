@@ -92,7 +92,7 @@ def figures(outcome: Outcome, unlimited_seconds: float, least: Floor) -> Figures
     }
 
 
-def compared(case: Case, contenders: Sequence[Contender], *, fixed_order: bool = False) -> Figures:
+def compared(case: Case, contenders: Sequence[Contender], *, dispatch: str = "event") -> Figures:
     """All contenders on one case; those that cannot run on the program are named."""
     base, least = unlimited(case), floor(case)
     seconds = base.steady.seconds
@@ -102,7 +102,7 @@ def compared(case: Case, contenders: Sequence[Contender], *, fixed_order: bool =
         if program is None:
             left_out.append(contender.name)
             continue
-        outcome = simulate(contender, program, case.machine, fixed_order=fixed_order)
+        outcome = simulate(contender, program, case.machine, dispatch=dispatch)
         rows.append({**figures(outcome, seconds, least), "text": contender.text})
     if not rows:
         names = ", ".join(left_out)
