@@ -2,7 +2,8 @@
 
 DESIGN
   Each job is a process of its own on one shared card (shim/virtual/README.md); both begin
-  together. Budgets are given by hand (--budget).
+  together. Budgets are given by hand (--budget), or with --leases by `pumpd serve`, to jobs
+  of equal priority and of the highest beside the lowest.
   Rounds turn the order of what is measured; ratios are taken within a round.
 
     shared.<program>.together   naive makespan / makespan under pump: both jobs under naive
@@ -23,6 +24,7 @@ DESIGN
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import subprocess
@@ -57,7 +59,10 @@ EQUAL_BUDGETS = (0.45, 0.45)
 """Shares of the card. What is left over takes in what faults bring above a budget: the
 driver would make room for that among the blocks of either job."""
 PRIORITY_BUDGETS = (0.83, 0.10)
+PRIORITIES = {PRIORITY_BUDGETS[0]: 10, PRIORITY_BUDGETS[1]: -10}
+"""With leases, of the job that would have that budget."""
 SECONDS_MAX = 240
+SERVICE_SECONDS_MAX = 60
 OVERLAP_LEAST = 0.6
 """Of a makespan, that both jobs have to be at work: they take unequally long to start."""
 KERNEL = {"kernel.sweep.gbps": "60"}
@@ -90,16 +95,21 @@ class Pair:
 
 
 def programs(quick: bool) -> dict[str, list[str]]:
-    """Options of examples/cyclic_sweep.py. At 60 GB/s its kernels take 18 ms an iteration."""
+    """Options of examples/cyclic_sweep.py. At 60 GB/s its kernels take 18 ms an iteration.
+
+    Its launches are more than a launch queue holds: who is ahead by all of them when its
+    lease is taken away has nothing left to be prefetched for.
+    """
     words = ["--buffers=16", f"--buffer-mib={16 if quick else 64}"]
-    few, many = (["--iterations=6"],) * 2 if quick else (["--iterations=60"], ["--iterations=40"])
+    few, many = (["--iterations=6"],) * 2 if quick else (["--iterations=150"], ["--iterations=120"])
     return {"sweep": [*words, *few], "pausing": [*words, *many, "--pause-ms=72"]}
 
 
 class Bench:
     """Starts jobs on a card that is new for each measurement."""
 
-    def __init__(self, options: Options, kernels: Path, work: Path) -> None:
+    def __init__(self, options: Options, kernels: Path, work: Path, service: str = "") -> None:
+        self._service = service
         self._quick = options.quick
         self._pump_run = options.tools.pump_run
         self._python = options.tools.python
@@ -128,7 +138,12 @@ class Bench:
             environ["PUMP_DISABLE"] = "1"
             program.append("--managed")
         else:
-            command += ["--budget", str(int(budget * memory)), "--policy", "window"]
+            command += ["--policy", "window"]
+            if self._service:
+                environ["PUMP_SERVICE"] = self._service
+                command += ["--priority", str(PRIORITIES.get(budget, 0))]
+            else:
+                command += ["--budget", str(int(budget * memory))]
         command += ["--", self._python, *program, "--json", str(folder / "result.json")]
         process = subprocess.Popen(
             command,
@@ -206,11 +221,34 @@ class Bench:
                 left.unlink()
 
 
+@contextlib.contextmanager
+def leases(options: Options, work: Path, wanted: bool) -> Iterator[str]:
+    """Socket of a system service that runs meanwhile; "" unless it is wanted."""
+    path = work / "service"
+    if not wanted:
+        yield ""
+        return
+    command = [options.tools.python, "-m", "pumpd", "serve", "--socket", str(path)]
+    with (work / "service.log").open("w") as log:
+        service = subprocess.Popen(command, stderr=log)
+    try:
+        until = time.monotonic() + SERVICE_SECONDS_MAX
+        while not path.exists():
+            if time.monotonic() > until or service.poll() is not None:
+                raise MeasurementError(f"no service: {(work / 'service.log').read_text()}")
+            time.sleep(0.05)
+        yield str(path)
+    finally:
+        service.terminate()
+        service.wait()
+
+
 def parse(arguments: list[str]) -> argparse.Namespace:
     """Options of the suite; exits with status 2 on a bad one."""
     parser = argparse.ArgumentParser(prog="scripts/bench shared --")
     parser.add_argument("--only", action="append", choices=("together", "priority"))
     parser.add_argument("--program", action="append", choices=tuple(programs(True)))
+    parser.add_argument("--leases", action="store_true", help="from pumpd serve, not by hand")
     return parser.parse_args(arguments)
 
 
@@ -226,7 +264,7 @@ def together(bench: Bench, words: list[str], name: str, count: int, facts: Any) 
         "x",
         baseline="naive",
         **facts,
-        budgets=EQUAL_BUDGETS,
+        budgets=None if facts["leases"] else EQUAL_BUDGETS,
         overlap=min(pair.overlap for pair in (*naive, *pump)),
         h2d_bytes=max(run.card["h2d_bytes"] for run in pump[-1].runs),
         naive_h2d_bytes=max(run.card["h2d_bytes"] for run in naive[-1].runs),
@@ -239,7 +277,8 @@ def priority(bench: Bench, words: list[str], name: str, count: int, facts: Any) 
         alone.append(bench.run(words, None)[0].seconds)
         pump.append(bench.beside(words, PRIORITY_BUDGETS))
         naive.append(bench.beside(words, (None, None)))
-    for suffix, runs, budgets in (("", pump, PRIORITY_BUDGETS), ("_naive", naive, None)):
+    given = None if facts["leases"] else PRIORITY_BUDGETS
+    for suffix, runs, budgets in (("", pump, given), ("_naive", naive, None)):
         yield compared(
             f"shared.{name}.priority{suffix}",
             compare(alone, runs),
@@ -259,8 +298,12 @@ def run(options: Options) -> Iterator[Row]:
     facts = {**virtual_facts(PROFILE, "timing"), "profile_settings": KERNEL, "share": SHARE}
     parts = {"together": together, "priority": priority}
     count = min(options.pairs, 10)
-    with tempfile.TemporaryDirectory() as work:
-        bench = Bench(options, kernels, Path(work))
+    facts["leases"] = chosen.leases
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        leases(options, work := Path(folder), chosen.leases) as service,
+    ):
+        bench = Bench(options, kernels, work, service)
         for name, words in programs(options.quick).items():
             for part, measure in parts.items():
                 if part in (chosen.only or parts) and name in (chosen.program or [name]):
