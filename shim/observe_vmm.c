@@ -120,14 +120,27 @@ CUresult cuMemMap(CUdeviceptr address, size_t bytes, size_t offset,
   return result;
 }
 
+/* The first mapping that begins in [at, end), or NULL. Behind one that was not tracked (the
+ * table was full then) it is looked for everywhere. */
+static struct mapping *mapping_from(uint64_t at, uint64_t end) {
+  struct mapping *first = pump_table_find(&mappings, at);
+  if (first != NULL || mappings.used == 0) return first;
+  for (uint32_t i = 0; i < PLACES; i++)
+    if (mapping_places[i].address >= at && mapping_places[i].address < end &&
+        (first == NULL || mapping_places[i].address < first->address))
+      first = &mapping_places[i];
+  return first;
+}
+
 /* One call may end several mappings; each of them whole. */
 static void unmapped(uint64_t address, uint64_t bytes) {
   struct mapping *mapping;
+  uint64_t end = address + bytes;
   pthread_mutex_lock(&pump_range_lock);
-  for (uint64_t at = address; at < address + bytes;) {
-    mapping = pump_table_find(&mappings, at);
-    if (mapping == NULL || mapping->bytes == 0) break;
-    at += mapping->bytes;
+  for (uint64_t at = address; at < end;) {
+    mapping = mapping_from(at, end);
+    if (mapping == NULL) break;
+    at = mapping->address + mapping->bytes;
     struct physical *physical = pump_table_find(&physicals, mapping->handle);
     pump_table_take_out(&mappings, mapping);
     if (physical == NULL || physical->mappings == 0) continue;

@@ -14,14 +14,7 @@
 
 #include "act.h"
 #include "act_private.h"
-
-#define CHECK(condition)                                                                   \
-  do {                                                                                     \
-    if (!(condition)) {                                                                    \
-      fprintf(stderr, "%s:%d: check failed: %s\n", __FILE__, __LINE__, #condition);        \
-      abort();                                                                             \
-    }                                                                                      \
-  } while (0)
+#include "check.h"
 
 /* Waits for a condition that other threads bring about; fails after 10 s. */
 #define EVENTUALLY(condition)                                                              \

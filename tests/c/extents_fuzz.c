@@ -11,15 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "check.h"
 #include "core/extents_state.h"
-
-#define CHECK(what)                                                                        \
-  do {                                                                                     \
-    if (!(what)) {                                                                         \
-      printf("%s:%d: not so: %s\n", __FILE__, __LINE__, #what);                            \
-      exit(1);                                                                             \
-    }                                                                                      \
-  } while (0)
 
 static uint64_t state;
 

@@ -6,16 +6,10 @@
 #include <string.h>
 
 #include "act.h"
+#include "check.h"
 #include "observe_blocks.h"
 #include "pump_ring.h"
 
-#define CHECK(condition)                                                                   \
-  do {                                                                                     \
-    if (!(condition)) {                                                                    \
-      fprintf(stderr, "line %d: %s\n", __LINE__, #condition);                              \
-      abort();                                                                             \
-    }                                                                                      \
-  } while (0)
 #define BLOCK ((uint64_t)PUMP_BLOCK_BYTES)
 #define FREE_BLOCKS 1000
 #define MOST_BLOCKS 970 /* 3 % less */

@@ -10,16 +10,9 @@
 #include <stdlib.h>
 
 #include "act.h"
+#include "check.h"
 #include "observe.h"
 #include "pump_ring.h"
-
-#define CHECK(condition)                                                                   \
-  do {                                                                                     \
-    if (!(condition)) {                                                                    \
-      fprintf(stderr, "line %d: %s\n", __LINE__, #condition);                              \
-      abort();                                                                             \
-    }                                                                                      \
-  } while (0)
 
 #define BLOCK ((uint64_t)PUMP_BLOCK_BYTES)
 #define KERNEL ((CUfunction)0x77770000)

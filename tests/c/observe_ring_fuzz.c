@@ -8,15 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "check.h"
 #include "pump_ring.h"
-
-#define CHECK(condition)                                                                   \
-  do {                                                                                     \
-    if (!(condition)) {                                                                    \
-      fprintf(stderr, "line %d: %s\n", __LINE__, #condition);                              \
-      abort();                                                                             \
-    }                                                                                      \
-  } while (0)
 
 #define MOST_PRODUCERS 8
 #define MOST_RECORDS 64

@@ -7,9 +7,9 @@ import pytest
 from observe_build import build, run
 
 SOURCES = ["event", "params", "words", "tell", "place", "range", "launch", "copy"]
-SOURCES += ["copy_nd", "globals", "stream", "graph", "graph_memory", "graph_read", "blocks"]
+SOURCES += ["copy_nd", "globals", "stream", "graph", "graph_memory", "graph_read", "blocks", "vmm"]
 PROGRAMS = ["observe_operations", "observe_signatures", "observe_copies", "observe_graphs"]
-PROGRAMS += ["observe_blocks"]
+PROGRAMS += ["observe_blocks", "observe_vmm"]
 
 
 def text_of(program: str) -> str:
