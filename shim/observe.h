@@ -37,6 +37,10 @@ void pump_context_reset(void);
  * its bytes back, or undoes the record when the driver has refused. */
 void pump_range_free_ended(struct pump_range_info *info, CUresult result);
 
+/* Managed memory of the program's own becomes a range (observe_globals.c); false: there is
+ * no room for it. In the guard. */
+bool pump_managed_add(uint64_t base, uint64_t bytes, uint32_t device, CUcontext context);
+
 /* ---- device memory that is not converted (observe_plain.c) --------------- */
 
 struct pump_plain_info {

@@ -6,6 +6,9 @@
  * code that it belongs to: which code that is the driver alone knows, so all of them are
  * taken out before a module or library is unloaded, and those that are still managed
  * memory afterwards come back. Smaller ones are left to demand paging.
+ *
+ * What the program allocates as managed memory itself (observe_memory.c) becomes a range in
+ * the same way.
  */
 #include <errno.h>
 
@@ -40,6 +43,19 @@ static bool remember(uint64_t base) {
   return known;
 }
 
+bool pump_managed_add(uint64_t base, uint64_t bytes, uint32_t device, CUcontext context) {
+  struct pump_range_info info = {.base = base,
+                                 .length_bytes = bytes,
+                                 .requested_bytes = bytes,
+                                 .kind = PUMP_RANGE_MANAGED,
+                                 .device = device,
+                                 .context = context};
+  int slot = pump_range_add(&info);
+  if (info.displaced_bytes != 0) pump_limit_return(info.device, info.displaced_bytes);
+  if (slot >= 0) pump_event_range(PUMP_EVENT_ALLOC, &info);
+  return slot >= 0;
+}
+
 static void found(uint64_t base, uint64_t bytes) {
   CUcontext context = NULL;
   struct pump_hit hit;
@@ -48,17 +64,8 @@ static void found(uint64_t base, uint64_t bytes) {
   pump_enter();
   int device = pump_current_device(&context);
   if (device >= 0 && is_managed(base) && !pump_range_lookup(base + bytes / 2, &hit) &&
-      remember(base)) {
-    struct pump_range_info info = {.base = base,
-                                   .length_bytes = bytes,
-                                   .requested_bytes = bytes,
-                                   .kind = PUMP_RANGE_MANAGED,
-                                   .device = (uint32_t)device,
-                                   .context = context};
-    int slot = pump_range_add(&info);
-    if (info.displaced_bytes != 0) pump_limit_return(info.device, info.displaced_bytes);
-    if (slot >= 0) pump_event_range(PUMP_EVENT_ALLOC, &info);
-  }
+      remember(base))
+    pump_managed_add(base, bytes, (uint32_t)device, context);
   pump_leave();
   errno = saved;
 }

@@ -165,18 +165,7 @@ static void track_managed(CUdeviceptr address, size_t bytes) {
   CUcontext context = NULL;
   PUMP_ADD(&pump_calls_seen, 1);
   int device = pump_current_device(&context);
-  if (device < 0) return;
-  struct pump_range_info info = {.base = address,
-                                 .length_bytes = bytes,
-                                 .requested_bytes = bytes,
-                                 .kind = PUMP_RANGE_MANAGED,
-                                 .device = (uint32_t)device,
-                                 .context = context};
-  int slot = pump_range_add(&info);
-  if (info.displaced_bytes != 0) pump_limit_return(info.device, info.displaced_bytes);
-  if (slot >= 0)
-    pump_event_range(PUMP_EVENT_ALLOC, &info);
-  else
+  if (device >= 0 && !pump_managed_add(address, bytes, (uint32_t)device, context))
     pump_plain_add(&(struct pump_plain_info){
         .base = address, .bytes = bytes, .context = context, .device = (uint32_t)device});
 }
