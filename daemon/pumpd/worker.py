@@ -62,9 +62,6 @@ DEVICES_EVERY: Final = 64
 QUIET_NS: Final = 1_000_000
 """And once nothing has happened for that long; at least PUMP_BELL_GRACE_NS."""
 
-BATCHES_AT_ONCE: Final = 8
-"""Batches of 4,096 rows read in one tick, so that a flood cannot keep it from deciding."""
-
 FAR_BEHIND: Final = lib.PUMP_EVENT_SLOTS * 3 // 4
 """Backlog (records) from which the worker skips to the newest."""
 
@@ -215,7 +212,7 @@ class Worker:
         if self.recorder is None:
             return self.mapping.read_into(self.model.raw)
         rows = 0
-        for _ in range(BATCHES_AT_ONCE):
+        for _ in range(lib.PUMP_BATCHES_AT_ONCE):
             batch = self.mapping.drain()
             if len(batch) == 0:
                 break

@@ -21,6 +21,8 @@
 /* cffi: begin */
 
 /* Where a block is. */
+#define PUMP_BATCHES_AT_ONCE                                                               \
+  8 /* read in one tick: a flood must not keep it from deciding */
 #define PUMP_BLOCK_FREE 0
 #define PUMP_BLOCK_ABSENT 1 /* never populated */
 #define PUMP_BLOCK_HOST 2

@@ -9,7 +9,6 @@
 #include "model_state.h"
 #include "pump_ring.h"
 
-#define BATCHES_AT_ONCE 8 /* a flood cannot keep the worker from deciding */
 #define REAP_AT_ONCE 64
 #define FORESEE_AT_ONCE 128
 #define GUESS_NS 200000 /* between guesses how far the launch of a graph is */
@@ -17,7 +16,7 @@
 EXPORT int pump_serve_read(struct pump_shm *shm, struct pump_model *model,
                            struct pump_batch *batch) {
   int rows = 0;
-  for (int i = 0; i < BATCHES_AT_ONCE; i++) {
+  for (int i = 0; i < PUMP_BATCHES_AT_ONCE; i++) {
     int drained = pump_core_drain(shm, batch);
     if (drained < 0) return drained;
     if (drained == 0) break;

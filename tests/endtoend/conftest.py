@@ -2,16 +2,38 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from pump.trace.format import TraceError
+from pump.trace.info import summary
 
 HERE = Path(__file__).resolve().parent
 MIB = 1 << 20
 BIN = Path(sys.executable).parent
+
+
+RECORDED_S = 30.0
+
+
+def recording(trace: Path) -> dict[str, Any]:
+    """What the recording says, once it is complete: the worker writes the end of it after the
+    program's own end, and of a short one the beginning too."""
+    until = time.monotonic() + RECORDED_S
+    while time.monotonic() < until:
+        with contextlib.suppress(OSError, TraceError):
+            found = summary(str(trace))
+            if found["state"] == "complete":
+                return found
+        time.sleep(0.1)
+    raise AssertionError(f"{trace} is never complete")
 
 
 @pytest.fixture(scope="session")

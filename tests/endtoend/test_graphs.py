@@ -11,7 +11,7 @@ from typing import Any
 
 import job
 import pytest
-from conftest import BIN, HERE, MIB
+from conftest import BIN, HERE, MIB, recording
 
 BUFFERS, BUFFER_MIB, STEPS = 24, 4, 60
 MEMORY_MIB = 64
@@ -49,22 +49,15 @@ def run(folder: Path, replays: int, mode: str, policy: str, kernels: Path, *more
 def test_a_replayed_iteration_has_the_same_bits_and_is_counted_in_full(
     tmp_path: Path, kernels: Path, policy: str
 ) -> None:
-    recording = tmp_path / "recording"
+    trace = tmp_path / "recording"
     digest, report, counters = run(
-        *(tmp_path, 4, "compute", policy, kernels, "--record", str(recording))
+        *(tmp_path, 4, "compute", policy, kernels, "--record", str(trace))
     )
     assert digest == job.expected(BUFFERS, BUFFER_MIB, STEPS, 1, 4)
     assert report["graphs"] == {"launches": 4, "kernels": 4 * STEPS, "copies": 0, "memsets": 0}
     shim = counters["shim"]
     assert (shim["graph_launches"], shim["graph_operations"]) == (4, 4 * STEPS)
-    info = subprocess.run(
-        [str(BIN / "pump"), "trace", "info", "--json", str(recording)],
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=True,
-    )
-    found = json.loads(info.stdout)
+    found = recording(trace)
     assert (found["graph_launches"], found["graph_operations"]) == (4, 4 * STEPS)
     assert found["kernel_list"][0]["count"] == 4 * STEPS
 

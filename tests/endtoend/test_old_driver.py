@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import BIN, HERE, Job
-
-from pump.trace.format import TraceError
-from pump.trace.info import summary
+from conftest import BIN, HERE, Job, recording
 
 pytest.importorskip("cuda.bindings.nvrtc")
 
@@ -37,18 +32,7 @@ def recorded(tmp_path: Path, program: list[str], **env: str) -> dict[str, Any]:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    return {"stderr": done.stderr, **summary_of(trace)}
-
-
-def summary_of(trace: Path) -> dict[str, Any]:
-    """Of a job as short as these, the worker may still be writing when it has ended."""
-    for _ in range(100):
-        with contextlib.suppress(OSError, TraceError):
-            found = summary(str(trace))
-            if found["state"] == "complete":
-                return found
-        time.sleep(0.1)
-    raise AssertionError(f"{trace} is never complete")
+    return {"stderr": done.stderr, **recording(trace)}
 
 
 @pytest.mark.parametrize("way", ["ptx", "cubin", "fatbin", "file", "library", "kernel"])
