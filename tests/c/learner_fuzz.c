@@ -1,0 +1,160 @@
+/* learner_fuzz.c - the iteration learner against nonsense, and against naive models.
+ *
+ * "noise SEED ROUNDS": random operations, streams, ranges, losses and questions, few enough
+ * of each that things repeat. After each operation: a second learner that heard the same
+ * says the same; what is predicted was seen, and is what pump_learner_see then confirms.
+ * "contexts SEED ROUNDS": the rolling hashes of every stream against hashes made anew.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/learner_state.h"
+
+#define CHECK(what)                                                                        \
+  do {                                                                                     \
+    if (!(what)) {                                                                         \
+      printf("%s:%d: not so: %s\n", __FILE__, __LINE__, #what);                            \
+      exit(1);                                                                             \
+    }                                                                                      \
+  } while (0)
+
+static uint64_t state;
+
+static uint64_t next(void) {
+  state ^= state << 13;
+  state ^= state >> 7;
+  state ^= state << 17;
+  return state;
+}
+
+static uint32_t below(uint32_t bound) {
+  return (uint32_t)(next() >> 33) % bound;
+}
+
+static struct pump_learner *learners[2];
+
+/* ---- noise ------------------------------------------------------------------------- */
+
+static uint32_t body[64], length, at;
+
+/* A loop whose body changes now and then, with strange operations between. */
+static uint64_t signature(void) {
+  if (length == 0 || below(2000) == 0) {
+    length = 1 + below(64);
+    for (uint32_t i = 0; i < length; i++) body[i] = 1 + below(12);
+  }
+  if (below(100) == 0) return 1 + below(1000);
+  return body[at++ % length];
+}
+
+static void fill(struct pump_learner_operation *operation, struct pump_reach *reaches) {
+  uint32_t most = below(50) == 0 ? PUMP_LEARNER_MAX_REACHES + 8 : 6;
+  *operation = (struct pump_learner_operation){.function = below(3),
+                                               .signature = signature(),
+                                               .tag = next(),
+                                               .stream = below(40) == 0 ? below(4096) : 1,
+                                               .kind = PUMP_EVENT_KERNEL,
+                                               .count = below(most),
+                                               .reaches = reaches};
+  if (below(10) == 0) operation->signature = 0;
+  for (uint32_t i = 0; i < operation->count; i++)
+    reaches[i] = (struct pump_reach){.slot = below(6),
+                                     .generation = 1 + below(3),
+                                     .offset_bytes = (uint64_t)below(4) << 21,
+                                     .length_bytes = (uint64_t)(1 + below(3)) << 21,
+                                     .access = below(4)};
+}
+
+static void check_prediction(uint32_t index) {
+  struct pump_predicted a, b;
+  int found = pump_learner_next(learners[0], index, &a);
+  CHECK(pump_learner_next(learners[1], index, &b) == found);
+  if (found != 0) return;
+  CHECK(a.number == b.number && a.count == b.count && a.missing == b.missing);
+  CHECK(a.number < learners[0]->head && a.number >= learners[0]->oldest);
+  CHECK(a.count <= PUMP_LEARNER_MAX_REACHES && a.missing <= a.count);
+  CHECK(a.count == 0 || memcmp(a.reaches, b.reaches, a.count * sizeof *a.reaches) == 0);
+  for (uint32_t i = 0; i < a.count; i++) CHECK(a.reaches[i].slot < 6);
+}
+
+/* What is neither an operation nor a question. */
+static void disturb(void) {
+  uint32_t slot = below(6), generation = 1 + below(3), what = below(200);
+  const uint32_t grid[3] = {1 + below(3), 1, 1}, block[3] = {32, 1, 1};
+  uint64_t told = 1 + below(12), bytes = (uint64_t)(1 + below(2)) << 21;
+  for (uint32_t i = 0; i < 2; i++) {
+    if (what < 20) pump_learner_alloc(learners[i], slot, generation, bytes);
+    if (what >= 20 && what < 40) pump_learner_free(learners[i], slot, generation);
+    if (what == 40) pump_learner_shape(learners[i], told, 1, grid, block);
+    if (what == 41 && told == 1) pump_learner_lost(learners[i]);
+  }
+}
+
+static void noise(uint32_t rounds) {
+  struct pump_reach reaches[PUMP_LEARNER_MAX_REACHES + 8];
+  for (uint32_t i = 0; i < 2; i++) CHECK((learners[i] = pump_learner_new(1u << 9)) != NULL);
+  for (uint32_t round = 0; round < rounds; round++) {
+    disturb();
+    if (below(8) == 0) check_prediction(below(1200));
+    uint32_t most = below(1500);
+    uint32_t ahead = pump_learner_ahead(learners[0], most);
+    CHECK(ahead <= most && pump_learner_ahead(learners[1], most) == ahead);
+    struct pump_learner_operation operation;
+    fill(&operation, reaches);
+    struct pump_predicted predicted;
+    bool any = pump_learner_next(learners[0], 0, &predicted) == 0;
+    int said = pump_learner_see(learners[0], &operation);
+    CHECK(pump_learner_see(learners[1], &operation) == said);
+    CHECK((said != PUMP_LEARNER_UNKNOWN) == any);
+    CHECK(ahead == 0 || any);
+  }
+  struct pump_learner_report report;
+  pump_learner_report(learners[0], &report);
+  CHECK(report.seen == rounds && report.confirmed > rounds / 4);
+  for (uint32_t i = 0; i < 2; i++) pump_learner_delete(learners[i]);
+}
+
+/* ---- contexts ---------------------------------------------------------------------- */
+
+/* The hash of a context, made from its keys. */
+static uint64_t made_anew(const struct pump_learner *l, const struct context *context) {
+  uint64_t hash = 0, number = context->tail;
+  for (uint64_t i = 0; i < context->filled; i++) {
+    const struct past *past = learner_past(l, number);
+    hash = hash * 0x9e3779b97f4a7c15u + past->key;
+    number = past->next;
+  }
+  CHECK(number == NEVER); /* it ends with the stream's newest */
+  return hash;
+}
+
+static void contexts(uint32_t rounds) {
+  struct pump_learner *l = pump_learner_new(1u << 11);
+  CHECK(l != NULL);
+  for (uint32_t round = 0; round < rounds; round++) {
+    uint32_t stream = below(3) * below(3);
+    struct pump_learner_operation operation = {.signature = 1 + below(5), .stream = stream};
+    if (below(5000) == 0) pump_learner_lost(l);
+    pump_learner_see(l, &operation);
+    for (uint32_t level = 0; level < LEVELS; level++) {
+      const struct context *context = &l->lanes[stream].contexts[level];
+      CHECK(context->filled >= 1 && context->filled <= CONTEXT_LEAST(level));
+      if (context->tail >= l->oldest) CHECK(made_anew(l, context) == context->hash);
+    }
+  }
+  pump_learner_delete(l);
+}
+
+int main(int argc, char **argv) {
+  if (argc != 4) return 2;
+  state = strtoull(argv[2], NULL, 10) * 0x9e3779b97f4a7c15u + 1;
+  uint32_t rounds = (uint32_t)strtoul(argv[3], NULL, 10);
+  if (strcmp(argv[1], "noise") == 0)
+    noise(rounds);
+  else if (strcmp(argv[1], "contexts") == 0)
+    contexts(rounds);
+  else
+    return 2;
+  return 0;
+}
