@@ -16,26 +16,15 @@ import socket
 from typing import Any, Final
 
 from pump.model.bounds import BLOCK_BYTES
-from pump.model.client import (
-    ABSENT,
-    ARRIVING,
-    DOUBTED,
-    HOST,
-    LEAVING,
-    RESIDENT,
-    TO_GPU,
-    TO_HOST,
-    ClientModel,
-    DeviceFacts,
-)
+from pump.model.client import TO_GPU, TO_HOST, ClientModel, DeviceFacts
 from pump.policy import by_name
 from pump.policy.base import Policy
 from pump.trace import format as trace
-from pump.trace.records import Sample
 from pump.wire.abi import lib
 from pump.wire.mapping import Mapping, ProtocolError
 from pumpd import recorder as recording
 from pumpd.recorder import Recorder
+from pumpd.sampler import Sampler
 from pumpd.settings import WorkerSettings
 from pumpd.steering import Steering
 
@@ -69,9 +58,6 @@ LAST_READS: Final = 4
 """Ticks' worth of reading at the end of a recorded client: more than its ring can hold."""
 
 
-SAMPLE_NS: Final = 50_000_000
-"""How often a recording tells what is believed of the devices, while anything happens."""
-
 TALLIES: Final = ("blocks", "hit", "late", "unseen", "no_room", "overshoot", "refreshed")
 
 
@@ -100,7 +86,7 @@ class Worker:
         self._seen_misses = 0, 0
         """What the model's tallies of the first two were then."""
         self._ticks = self._resyncs = self._catch_ups = 0
-        self._sampled_ns = 0
+        self._sampler = Sampler(recorder, mapping, self.model) if recorder else None
 
     # ---- one tick ----------------------------------------------------------------------
 
@@ -121,8 +107,8 @@ class Worker:
         now_ns = lib.pump_core_now_ns()
         if now_ns - self.mapping.shm.header.worker_heartbeat_ns >= PUBLISH_NS:
             self.publish()
-            if self.recorder and now_ns - self._sampled_ns >= SAMPLE_NS:
-                self._sample(self.recorder, now_ns)
+            if self._sampler:
+                self._sampler.tick(now_ns)
 
     def wait(self, seen_activity: int) -> None:
         """Wait for the next event, completion or progress, or for SLEEP_NS.
@@ -262,32 +248,9 @@ class Worker:
         for _ in range(LAST_READS):
             if waiting := self.mapping.backlog():
                 self._read_events(waiting)
-        self._sample(self.recorder, lib.pump_core_now_ns())
+        if self._sampler:
+            self._sampler.look(lib.pump_core_now_ns())
         self.recorder.close()
-
-    def _sample(self, recorder: Recorder, now_ns: int) -> None:
-        shim, window = self.mapping.shm.shim_counters, self.model.totals().window_depth
-        samples = []
-        for index in self.model.devices:
-            tally = self.model.tally(index)
-            there = [int(count) * BLOCK_BYTES for count in self.model.counts(index)]
-            samples.append(
-                Sample(
-                    now_ns,
-                    index,
-                    self.mapping.shm.devices[index].allocated_bytes,
-                    there[RESIDENT] + there[DOUBTED],
-                    there[DOUBTED],
-                    there[ARRIVING],
-                    there[LEAVING],
-                    there[HOST] + there[ABSENT],
-                    *(tally.blocks, tally.hit, tally.late, tally.unseen, tally.no_room),
-                    *(shim.moved_to_gpu_bytes, shim.moved_to_host_bytes, window),
-                )
-            )
-        if samples:
-            recorder.sample(samples)
-        self._sampled_ns = now_ns
 
     def _read_ranges(self) -> None:
         """Read the state instead of the events that led to it. Events that still wait may

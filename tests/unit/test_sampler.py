@@ -1,0 +1,47 @@
+"""Samples in recordings: what they say of a device, and that an idle program adds none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fake_client import BLOCK, FakeClient
+
+from pump.policy import by_name
+from pump.trace import records as rec
+from pump.trace.reader import Reader
+from pumpd.recorder import Recorder
+from pumpd.sampler import SAMPLE_NS, Sampler
+from pumpd.worker import Worker
+
+
+def samples(path: Path) -> list[rec.Sample]:
+    with path.open("rb") as file:
+        return [record for record in Reader(file).records() if isinstance(record, rec.Sample)]
+
+
+def test_samples_follow_memory_and_an_idle_program_adds_none(tmp_path: Path) -> None:
+    client = FakeClient(8)
+    try:
+        recorder = Recorder(str(tmp_path / "t"), {})
+        worker = Worker(client.mapping, by_name("demand"))
+        sampler = Sampler(recorder, client.mapping, worker.model)
+        worker.tick()
+        now = 1_000_000_000
+        sampler.tick(now)
+        client.alloc(3)
+        worker.tick()
+        sampler.tick(now + SAMPLE_NS - 1)  # too early to look
+        for step in range(1, 100):
+            sampler.tick(now + step * SAMPLE_NS)
+        client.alloc(2)
+        worker.tick()
+        sampler.tick(now + 100 * SAMPLE_NS)
+        sampler.look(now + 101 * SAMPLE_NS)
+        recorder.close()
+    finally:
+        client.close()
+    told = samples(tmp_path / "t")
+    blocks = [(sample.resident_bytes + sample.host_bytes) // BLOCK for sample in told]
+    # Before; the first change; the last moment before the second one; that.
+    assert blocks == [0, 3, 3, 5]
+    assert [(sample.time_ns - now) // SAMPLE_NS for sample in told] == [0, 1, 99, 100]
