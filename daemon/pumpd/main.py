@@ -120,6 +120,7 @@ def _serve_options(parser: OneLineParser) -> None:
         default=CONFIG,
         help=f"the administrator's configuration, if it is there (default: {CONFIG})",
     )
+    add("--open", action="store_true", help="all users may connect (as where root starts it)")
     add(
         "--beat",
         metavar="SECONDS",

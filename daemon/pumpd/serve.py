@@ -42,7 +42,7 @@ def run(asked: argparse.Namespace) -> int:
     except ValueError as error:
         raise BadInputError(str(error)) from None
     _start_log(first.log_level)
-    listeners, path = _listeners(asked.socket)
+    listeners, path = _listeners(asked.socket, asked.open)
     name_process("pumpd-serve")
     inode = _inode(path)
     try:
@@ -102,7 +102,7 @@ def _members(group: str) -> list[int]:
     return primary + [user for name in entry.gr_mem for user in _user(name)]
 
 
-def _listeners(path: str) -> tuple[list[socket.socket], str]:
+def _listeners(path: str, for_all: bool) -> tuple[list[socket.socket], str]:
     """The sockets to listen on, and the path that is ours to remove ("" for none)."""
     try:
         handed_over = sockets_handed_over()
@@ -122,7 +122,7 @@ def _listeners(path: str) -> tuple[list[socket.socket], str]:
         if not path:
             _make_folder(Path(chosen).parent, root)
         listener = link.bind_listener(chosen, BACKLOG)
-        if root:
+        if root or for_all:
             Path(chosen).chmod(0o666)  # who may do what is decided by credentials
         return [listener], chosen
     except paths.UnsafeDirectoryError as error:
