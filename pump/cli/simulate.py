@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 HELP = "simulate a trace on another GPU memory, under any policy"
 
-COMPARED = ("naive", "naive+discard", "unbounded", "correlation", "g10", "window", "perfect")
+COMPARED = (
+    *("naive", "naive+discard", "unbounded", "correlation", "g10", "window", "window+discard"),
+    *("planned", "planned+discard", "perfect"),
+)
 DISPATCHES = ("event", "fixed", "fixed-each-way")
 SWEEP_POLICIES = ("naive", "window")
 

@@ -150,6 +150,7 @@ def about(case: Case) -> Figures:
 def as_text(found: Figures) -> str:
     """The report for people."""
     least = found["floor"]
+    width = max(16, *(len(row["policy"]) + 2 for row in found["policies"]))
     lines = [
         *heading(found),
         f"{'GPU memory':<12} {_gib(found['gpu_memory_bytes'])} "
@@ -159,14 +160,14 @@ def as_text(found: Figures) -> str:
         f"(compute {least['compute_seconds']:.4f}, link {least['link_seconds']:.4f}, "
         f"CPU {least['cpu_seconds']:.4f})",
         "",
-        f"{'policy':<16}{'time s':>9}{'slow-down':>11}{'floor':>7}{'to GPU':>11}{'to host':>11}"
-        f"{'faults':>10}{'stalled by faults, late, copies (s)':>38}",
+        f"{'policy':<{width}}{'time s':>9}{'slow-down':>11}{'floor':>7}"
+        f"{'to GPU':>11}{'to host':>11}{'faults':>10}{'stalled by faults, late, copies (s)':>38}",
     ]
     for row in found["policies"]:
         stall = row["stall_seconds"]
         stalls = f"{stall['fault']:.3f} {stall['late_arrival']:.3f} {stall['copy']:.3f}"
         lines.append(
-            f"{row['policy']:<16}{row['seconds']:>9.4f}{row['slowdown']:>10.2f}x"
+            f"{row['policy']:<{width}}{row['seconds']:>9.4f}{row['slowdown']:>10.2f}x"
             f"{row['of_floor']:>6.0%} {_gib(row['h2d_bytes']):>10} {_gib(row['d2h_bytes']):>10}"
             f"{row['faults']:>10,}{stalls:>38}"
         )

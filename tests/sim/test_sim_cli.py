@@ -38,7 +38,8 @@ def test_a_comparison_names_mapping_profile_and_every_policy() -> None:
     assert found["oversubscription"] == pytest.approx(1.5, abs=0.01)
     rows = {row["policy"]: row for row in found["policies"]}
     assert set(rows) == {
-        "naive", "naive+discard", "unbounded", "correlation", "g10", "window", "perfect",
+        "naive", "naive+discard", "unbounded", "correlation", "g10", "window", "window+discard",
+        "planned", "planned+discard", "perfect",
     }  # fmt: skip
     assert all(0 < row["of_floor"] <= 1 <= row["slowdown"] for row in rows.values())
     assert rows["naive+discard"]["h2d_bytes"] < 0.6 * rows["naive"]["h2d_bytes"]
