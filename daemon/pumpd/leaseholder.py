@@ -199,7 +199,7 @@ class Leaseholder:
         self._retry_later(self._now)
 
     def _send(self, message: Any) -> None:
-        if self._connection is None:
+        if self._connection is None or not self._version:
             return
         try:
             data = wire.encode(message, self._version)
@@ -272,6 +272,8 @@ class Leaseholder:
             self._schedule(clients)
 
     def _tell(self, clients: Sequence[ClientState]) -> None:
+        if not self._version:  # a round that the service's end has overtaken
+            return
         report = report_of(clients, self._ceilings, self._busy, self._acted, self._now)
         if report != self._last:
             self._last = report
