@@ -161,6 +161,9 @@ class Clients:
         self.made: list[Client] = []
 
     def __call__(self, name: str = "card", **settings: Any) -> Client:
+        for client in self.made:
+            if client.process.poll() is not None:
+                client.close()  # hundreds of them would use up the descriptors
         self.made.append(Client(name, self.folder, **settings))
         return self.made[-1]
 
