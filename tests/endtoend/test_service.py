@@ -182,11 +182,14 @@ def test_a_hung_jobs_lease_goes_to_others_and_comes_back(job: Job, service: Serv
     first, second = start_lasting(job, service), start_lasting(job, service)
     assert pumpds.wait_for(lambda: service.granted(first.pid) and service.granted(second.pid), 30)
     pumpd = pumpds.of_job(second.pid).supervisor
-    os.kill(pumpd, signal.SIGSTOP)
-    assert pumpds.wait_for(lambda: service.granted(first.pid) > 200 * MIB, 20)
-    os.kill(pumpd, signal.SIGCONT)
-    assert pumpds.wait_for(lambda: service.granted(second.pid) > 0, 20)
-    drop(first, second)
+    try:
+        os.kill(pumpd, signal.SIGSTOP)
+        assert pumpds.wait_for(lambda: service.granted(first.pid) > 200 * MIB, 20)
+        os.kill(pumpd, signal.SIGCONT)
+        assert pumpds.wait_for(lambda: service.granted(second.pid) > 0, 20)
+    finally:
+        os.kill(pumpd, signal.SIGCONT)
+        drop(first, second)
 
 
 def test_a_lease_never_exceeds_the_jobs_own_budget_nor_what_its_user_sets(
