@@ -102,9 +102,7 @@ def _check(asked: argparse.Namespace) -> None:
     if asked.seed < 0:
         raise BadInputError(f"--seed is {asked.seed}; it must not be negative")
     if asked.sweep and asked.dispatch != "event":
-        raise BadInputError(
-            f"--dispatch {asked.dispatch} is for one size; leave --sweep out"
-        )
+        raise BadInputError(f"--dispatch {asked.dispatch} is for one size; leave --sweep out")
     if asked.svg and not asked.sweep:
         raise BadInputError("--svg draws the curve of --sweep; add --sweep")
     if asked.sweep and (asked.gpu_memory or asked.oversubscription):

@@ -205,8 +205,12 @@ static void compare(struct pump_learner *l, uint64_t then, const struct past *no
   uint32_t best = l->way;
   for (uint32_t way = 0; way < WAYS; way++) {
     const struct past *source = lagging(l, then, way);
-    uint32_t right = source == NULL ? 0 : right_of(l, source, now, way == WAY_PLACES);
-    l->ways[way] += ((float)right / (float)now->count - l->ways[way]) / WAY_LATELY;
+    if (source == NULL) continue; /* not so many repetitions yet */
+    uint32_t right = right_of(l, source, now, way == WAY_PLACES);
+    uint32_t seen = ++l->ways_seen[way];
+    float weight = 1.0f / (float)(seen < WAY_LATELY ? seen : WAY_LATELY);
+    l->ways[way] += ((float)right / (float)now->count - l->ways[way]) * weight;
+    if (seen < WAY_LEAST) continue;
     if (l->ways[way] > l->ways[best]) best = way;
   }
   if (1 - l->ways[best] < WAY_MISSES * (1 - l->ways[l->way])) l->way = best;

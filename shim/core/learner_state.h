@@ -26,11 +26,12 @@
 #define FORKS 4096u
 #define LIVES 32768u
 #define PLACES 16384u
-#define LAGS 6u
-#define WAYS (LAGS + 1)   /* way n: what operations n repetitions ago reached; and */
-#define WAY_PLACES 0      /* what the newest one did, tensors followed */
-#define WAY_SAMPLE 4      /* of so many operations one compares all ways */
-#define WAY_LATELY 128.0f /* such operations over which a share is a mean */
+#define LAGS 12u
+#define WAYS (LAGS + 1) /* way n: what operations n repetitions ago reached; and */
+#define WAY_PLACES 0    /* what the newest one did, tensors followed */
+#define WAY_SAMPLE 4    /* of so many operations one compares all ways */
+#define WAY_LATELY 128u /* such operations over which a share is a mean */
+#define WAY_LEAST 64u   /* that one has to be compared on before it is taken */
 #define WAY_MISSES                                                                         \
   0.8f /* of the share that is missed: another way has less, to be taken                   \
         */
@@ -162,6 +163,7 @@ struct pump_learner {
   uint32_t successors_early; /* of lives that have not ended */
   uint32_t way;              /* by which reaches are predicted */
   float ways[WAYS];          /* share in which each was right, lately */
+  uint32_t ways_seen[WAYS];  /* on how many operations it was compared */
   struct birth births[BIRTHS];
   uint64_t births_head;
   uint32_t births_now; /* since the newest operation */
