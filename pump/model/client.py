@@ -142,7 +142,8 @@ class ClientModel:
         the model and are overwritten by the next call."""
         lib.pump_model_view(self.raw, device, self._view)
         budget, resident, arriving, leaving, to_gpu, to_host, faults = self._sizes.tolist()
-        missing, arrivals, missing_all, leavers, doubted, oldest, short, _ = self._shape.tolist()
+        shape = self._shape.tolist()
+        missing, arrivals, missing_all, leavers, doubted, oldest, short, expected = shape
         columns = self._columns
         return View(
             budget,
@@ -161,6 +162,7 @@ class ClientModel:
             columns["shortfalls_need"][:short],
             columns["shortfalls_end"][:short],
             self._view.near,
+            expected,
             columns["leavers"][:leavers],
             columns["leavers_next_use"][:leavers],
             doubted,

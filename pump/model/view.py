@@ -56,6 +56,8 @@ class View(NamedTuple):
     """The first operation behind it that has that room."""
     near: int
     """Operation up to which all that takes room, given back or not, makes 256 MiB."""
+    expected: int
+    """Operations in the view that were not issued yet."""
     leavers: Blocks
     """Resident blocks that would leave first, needed last first (of those that nothing
     needs, the longest unused first), a bounded number of them."""

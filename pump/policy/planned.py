@@ -4,8 +4,8 @@ Once it is known what the program repeats (`shim/core/learner.h`), the view reac
 what runs now through the whole iteration and around its end: what is missing in order of
 need, who is needed last, and how much room there will be. After AutoSwap (next uses from
 the iteration), G10 (residency over the whole iteration decides what leaves, and when) and
-TURNIP (no fixed timeline: whatever is ready goes). Without an expectation the rules below
-are those of the window.
+TURNIP (no fixed timeline: whatever is ready goes). While nothing is expected, as after a
+deviation, it is the window.
 
 Room decides, not time. A block leaves only if, without that, room will be short at some
 operation ahead, what comes back by itself counted; then it leaves at once, so that the way
@@ -39,6 +39,8 @@ class Planned(Window):
         (`View.near`), one that is needed later than the newcomer will do. Returns the
         victims, and whether some shortage was left without one.
         """
+        if view.expected == 0:
+            return super()._make_room(view, arrivals, spare)
         if view.shortfalls_need.size == 0:
             return self._keep_spare(view, arrivals, spare), False
         overshoot = max(0, -(view.free + view.leaving))

@@ -33,7 +33,7 @@ class Window:
         free = view.free
         missing = len(view.missing)
         spare = int(view.budget * WATERMARK)
-        if missing == 0 and free >= spare:
+        if missing == 0 and free >= spare and view.expected == 0:
             return Decision(allowance=free)
         arrivals = len(view.arrivals_need)
         fitting = missing if arrivals <= free else bisect_right(view.missing_room, max(0, free))

@@ -94,7 +94,7 @@ struct pump_view {
   uint32_t leavers_doubted; /* how many of them are in doubt */
   uint32_t oldest_count;
   uint32_t shortfalls_count;
-  uint32_t reserved;
+  uint32_t expected; /* operations behind the window */
   /* needed, and not surely there or on their way: nearest to their stream's head first */
   int64_t missing[128];
   int64_t missing_need[128];

@@ -260,6 +260,7 @@ EXPORT void pump_model_view(struct pump_model *m, uint32_t index, struct pump_vi
   view->faults = device->faults;
   device->faults = 0;
   view->leavers_doubted = view->leavers_count = view->oldest_count = 0;
+  view->expected = (uint32_t)(m->op_head - m->op_issued);
   model_missing(m, index, view);
   look_for_room(m, view);
   look_for_leavers(m, index, view);

@@ -20,6 +20,10 @@ def right() -> str:
     return expected(**SHAPE)
 
 
+def policy_of(seed: int) -> tuple[str, str]:
+    return "--policy", ("window", "planned")[seed % 2]
+
+
 def finish(process: subprocess.Popen[str]) -> list[str]:
     out, err = process.communicate(timeout=60)
     assert process.returncode == 0, err
@@ -31,7 +35,7 @@ def test_a_killed_worker_is_replaced_and_the_job_stays_right(
     job: Job, right: str, seed: int
 ) -> None:
     random_ = random.Random(seed)
-    process = job.start(*WORDS, "--sleep-ms=3")
+    process = job.start(*WORDS, "--sleep-ms=3", run=policy_of(seed))
     assert process.stdout is not None and process.stdout.readline().strip() == "running"
     for _ in range(2):
         assert pumpds.wait_for(lambda: bool(pumpds.of_job(process.pid).workers))
@@ -50,7 +54,7 @@ def test_a_killed_pumpd_leaves_the_job_right_and_a_new_one_is_found(
     job: Job, right: str, seed: int
 ) -> None:
     random_ = random.Random(100 + seed)
-    process = job.start(*WORDS, "--sleep-ms=4")
+    process = job.start(*WORDS, "--sleep-ms=4", run=policy_of(seed))
     assert process.stdout is not None and process.stdout.readline().strip() == "running"
     assert pumpds.wait_for(lambda: bool(pumpds.of_job(process.pid).workers))
     pumpds.wait_for(lambda: False, random_.random() * 0.4)
@@ -73,7 +77,7 @@ def test_a_killed_pumpd_leaves_the_job_right_and_a_new_one_is_found(
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_job_whose_pumpd_never_comes_back_finishes_alone(job: Job, right: str, seed: int) -> None:
-    process = job.start(*WORDS, "--sleep-ms=1")
+    process = job.start(*WORDS, "--sleep-ms=1", run=policy_of(seed))
     assert process.stdout is not None and process.stdout.readline().strip() == "running"
     pumpds.wait_for(lambda: False, random.Random(seed).random() * 0.5)
     everything = pumpds.of_job(process.pid)
@@ -87,7 +91,7 @@ def test_a_job_whose_pumpd_never_comes_back_finishes_alone(job: Job, right: str,
 @pytest.mark.parametrize("seed", range(200))
 def test_random_kills_over_and_over_never_hurt(job: Job, right: str, seed: int) -> None:
     random_ = random.Random(seed)
-    process = job.start(*WORDS, f"--sleep-ms={random_.choice((0, 1, 3))}")
+    process = job.start(*WORDS, f"--sleep-ms={random_.choice((0, 1, 3))}", run=policy_of(seed))
     assert process.stdout is not None and process.stdout.readline().strip() == "running"
     while process.poll() is None and random_.random() < 0.9:
         pumpds.wait_for(lambda: False, random_.random() * 0.4)

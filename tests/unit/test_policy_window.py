@@ -49,6 +49,7 @@ def make_view(
         shortfalls_need=np.zeros(0, np.int64),
         shortfalls_end=np.zeros(0, np.int64),
         near=NOT_NEEDED,
+        expected=0,
         leavers=leavers,
         leavers_next_use=np.array([resident[block] for block in leavers.tolist()], np.int64),
         oldest=np.array(sorted(resident), np.int64),

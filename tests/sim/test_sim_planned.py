@@ -1,0 +1,81 @@
+"""The planned policy in the simulator: what it gains, and what it costs when it is wrong."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from sim_programs import DATA, MS, machine, made, whole
+
+from pump import profiles
+from pump.policy.planned import Planned
+from pump.policy.window import Window
+from pump.sim import contenders, tensors
+from pump.sim import program as form
+from pump.sim.program import Builder, Program
+from pump.sim.simulation import Machine, Stretch, run
+
+BUFFERS, BLOCKS = 24, 16
+
+
+def changing(rounds: list[int]) -> Program:
+    """Sweeps over so many buffers forth and back in each round, and waits at its end."""
+    builder = Builder()
+    for buffers in rounds:
+        for index in (*range(buffers), *reversed(range(buffers))):
+            use = [whole(index, BLOCKS)]
+            builder.operation(form.KERNEL, use, duration_ns=4 * MS, host_ns=4000)
+        builder.sync(mark=True)
+    return made(builder, [BLOCKS] * BUFFERS)
+
+
+def seconds(program: Program, policy: Planned | Window | None) -> list[float]:
+    # made() marks the last wait too, which is marked already.
+    outcome = run(program, machine(BUFFERS * BLOCKS * 2 // 3, 8), policy)
+    return [one.seconds for one in outcome.stretches]
+
+
+def test_a_change_of_what_repeats_is_learned_again_within_three_rounds() -> None:
+    changed = seconds(changing([24] * 5 + [20] * 6), Planned())
+    steady = seconds(changing([20] * 8), Planned())[-1]
+    assert changed[5 + 3] <= 1.02 * steady, (changed, steady)
+
+
+def test_no_round_is_slower_than_demand_paging_while_it_learns() -> None:
+    rounds = [24] * 4 + [20] * 4 + [24] * 3
+    planned, naive = (seconds(changing(rounds), policy) for policy in (Planned(), None))
+    for mine, theirs in zip(planned, naive, strict=True):
+        assert mine <= 1.05 * theirs
+
+
+def test_what_never_repeats_is_served_as_by_the_window() -> None:
+    rounds = [7, 23, 11, 19, 5, 24, 13, 17, 9, 21]
+    planned, window = (sum(seconds(changing(rounds), p)) for p in (Planned(), Window()))
+    assert planned <= window / 0.98
+
+
+@pytest.fixture(scope="module")
+def bert() -> tuple[Program, Machine]:
+    file = DATA / "bert_base_b128_marginal.json.xz"
+    trace = tensors.parse(file.read_bytes(), file.name)
+    program = tensors.program(trace, "caching", 4, discard=True)
+    return program, Machine(profiles.load("a100-pcie4"), int(program.peak_bytes / 1.5), 50)
+
+
+def third(program: Program, machine: Machine, name: str) -> Stretch:
+    return contenders.simulate(contenders.by_name(name), program, machine).stretches[2]
+
+
+def test_with_a_short_queue_planned_is_faster_than_the_window_and_moves_less(
+    bert: tuple[Program, Machine],
+) -> None:
+    planned, window = (third(*bert, f"{name}+discard") for name in ("planned", "window"))
+    assert planned.seconds < 0.95 * window.seconds
+    assert planned.h2d_bytes < window.h2d_bytes
+
+
+def test_what_is_learned_is_as_good_as_the_true_future(bert: tuple[Program, Machine]) -> None:
+    program, small = bert
+    patient = replace(small, queue_operations=1024)
+    planned, oracle = (third(program, patient, f"{name}+discard") for name in ("planned", "oracle"))
+    assert planned.seconds < 1.02 * oracle.seconds
