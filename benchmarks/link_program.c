@@ -15,6 +15,7 @@
 
 #include "act.h"
 #include "act_private.h"
+#include "observe_absent.h"
 
 #define HALF_BLOCKS 512 /* 1 GiB */
 #define HALF_BYTES ((uint64_t)HALF_BLOCKS * PUMP_BLOCK_BYTES)
@@ -45,11 +46,9 @@ void pump_bracket_close(struct pump_bracket bracket) {
   (void)bracket;
 }
 
-/* Of an attach and a recording: neither happens here. */
-void pump_range_republish(void) {}
-void pump_tell_again(void) {}
-void pump_event_progress(uint32_t stream_index, uint64_t seq, uint64_t time_ns) {
-  (void)stream_index, (void)seq, (void)time_ns;
+/* Nobody asks for another budget. */
+uint32_t pump_device_adopt_budgets(void) {
+  return 0;
 }
 
 static void load_driver(const char *path) {

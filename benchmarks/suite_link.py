@@ -44,7 +44,8 @@ def build(tools: Tools) -> Path:
     shim = tools.root / "shim"
     source = Path(__file__).resolve().parent / "link_program.c"
     sources = [source, *sorted(shim.glob("act_*.c"))]
-    return compile_c(tools, "link_program", sources, f"-I{shim}", "-pthread", "-ldl")
+    folders = [f"-I{shim}", f"-I{tools.root / 'tests' / 'c'}"]  # there: observe_absent.h
+    return compile_c(tools, "link_program", sources, *folders, "-pthread", "-ldl")
 
 
 def phases(tools: Tools, rounds: int) -> list[dict[str, Any]]:

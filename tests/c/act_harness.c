@@ -1,11 +1,10 @@
 /* act_harness.c - see act_harness.h. */
 #include "act_harness.h"
+#include "observe_absent.h"
 
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
-
-#include "pool.h"
 
 #define ARENA_BYTES ((uint64_t)1 << 40)
 
@@ -21,36 +20,6 @@ struct pump_shm *pump_shm;
 pthread_mutex_t pump_range_lock = PTHREAD_MUTEX_INITIALIZER;
 struct fake fake;
 
-/* Of the observe side: this harness keeps its ranges in the region alone. */
-void pump_range_republish(void) {}
-void pump_tell_again(void) {}
-bool pump_pool_dead_due(CUcontext context, uint64_t now_ns) { /* there is no pool */
-  (void)context, (void)now_ns;
-  return false;
-}
-void pump_pool_dead_tick(CUcontext context, uint64_t now_ns) {
-  (void)context, (void)now_ns;
-}
-void pump_pool_dead_leave(CUcontext context) {
-  (void)context;
-}
-void pump_event_progress(uint32_t stream_index, uint64_t seq, uint64_t time_ns) {
-  (void)stream_index, (void)seq, (void)time_ns;
-}
-
-/* Of the observe side as well: takes what is asked as it is. */
-bool pump_device_converts(uint32_t device) {
-  return device == 0;
-}
-uint64_t pump_plain_peak_bytes(void) {
-  return 0;
-}
-bool pump_plain_refused(void) {
-  return false;
-}
-uint64_t pump_vmm_peak_bytes(void) {
-  return 0;
-}
 uint32_t pump_device_adopt_budgets(void) {
   struct pump_device *device = &pump_shm->devices[0];
   uint64_t asked = PUMP_LOAD(&device->asked_budget_bytes);

@@ -77,6 +77,12 @@ def test_the_ring_suite_loses_nothing_while_producers_wait(tmp_path: Path) -> No
 
 
 @needs_compiler
+def test_the_link_suite_builds_its_program_and_moves_both_ways(tmp_path: Path) -> None:
+    rows = bench(tmp_path, "link")
+    assert len(rows) > 1, rows
+    assert all(row["value"] > 0 for name in rows if name != "bench.machine" for row in rows[name])
+
+
 def test_the_policy_suite_measures_a_window_that_is_kept_full_and_moves(tmp_path: Path) -> None:
     rows = bench(tmp_path, "policy")
     figures = rows["policy.us_per_operation"]
