@@ -59,6 +59,7 @@ void model_drop_chain(struct pump_model *m, int32_t block) {
   for (int32_t use = b->first; use != NONE; use = m->uses[use].next) {
     if (use != b->first && (m->uses[use].flags & USE_FRESH)) model_unborn(m, use);
     m->uses[use].block = NONE;
+    m->ops[m->uses[use].op].likeness = 0; /* expected: it will be another one */
   }
   b->first = b->last = NONE;
   b->next_use = PUMP_NOT_NEEDED;

@@ -254,3 +254,19 @@ def test_a_shortage_ends_where_room_comes_back() -> None:
     view = script.model.view(0)
     assert view.shortfalls_need.tolist() == [1, 1]
     assert view.shortfalls_end.tolist() == [3, 3]
+
+
+def test_an_operation_on_a_range_that_came_in_a_dead_ones_place_is_seen() -> None:
+    """The new range has the numbers of the old one, so what was expected looks like it."""
+    script = Script()
+    old = script.alloc(0, 4)
+    for _ in range(3):
+        expect(script, [(0, 0, 4)])
+    script.free(0)
+    new = script.alloc(0, 4)
+    assert new == old
+    seq = script.copy([(0, 0, 4)])
+    assert [script.model.block(b).next_use for b in new] == [seq] * 4
+    assert script.model.totals().expected == 0, "it was not what had been expected"
+    script.execute(seq)
+    assert script.model.tally(0).hit == 4
