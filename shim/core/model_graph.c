@@ -34,7 +34,7 @@ void model_graph_weigh(struct pump_model *m, uint64_t seq) {
   for (uint32_t i = m->graphs.count; i-- > 0;) {
     struct graph_launch *launch = &m->graphs.launches[i];
     if (seq < launch->first || seq > launch->last) continue;
-    launch->weight += m->ops[(uint64_t)(m->op_head - 1) & (OPS - 1)].uses + 1u;
+    launch->weight += m->ops[op_index(m->op_issued - 1)].uses + 1u;
     return;
   }
 }

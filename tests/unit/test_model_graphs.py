@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from model_batch import Script
+from test_model_expect import expect
 
 from pump.wire.abi import lib
 
@@ -70,3 +71,16 @@ def test_each_graph_has_its_own_time_and_a_launch_waits_for_the_one_before() -> 
     assert [graphs.look(now) for now in (200, 205, 300)] == [20, 15, 11]
     graphs.executed[STREAM] = graphs.seq - NODES
     assert [graphs.look(now) for now in (301, 351)] == [10, 5]
+
+
+def test_a_node_that_was_expected_weighs_what_it_uses_itself() -> None:
+    """Not what the newest of those that are expected uses: that one is far larger."""
+    graphs = Graphs()
+    graphs.alloc(1, 64)
+    graphs.run(1, 11)
+    for node in range(NODES):
+        expect(graphs, [(0, node, 1)], stream=STREAM)
+    expect(graphs, [(1, 0, 64)], stream=STREAM)
+    graphs.launch()
+    assert graphs.model.totals().expected == 1
+    assert [graphs.look(now) for now in (20, 23, 25, 29, 1000)] == [NODES, 7, 5, 1, 1]
