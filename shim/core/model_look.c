@@ -159,13 +159,15 @@ void model_missing(const struct pump_model *m, uint32_t device, struct pump_view
  */
 
 /* Walks over all that is known, in order, with the room that is taken and given back. */
-static void look_for_room(const struct pump_model *m, struct pump_view *view) {
+static void look_for_room(const struct pump_model *m, uint32_t device,
+                          struct pump_view *view) {
   int64_t level = 0, taken = 0;
   int64_t room = view->budget - view->resident - view->arriving;
   uint32_t short_of = 0, open = 0; /* of those short of, how many have no end */
   view->near = PUMP_NOT_NEEDED;
   for (int64_t at = m->op_tail; at < m->op_head; at++) {
     uint32_t i = op_index(at);
+    if (m->ops[i].device != device) continue;
     int32_t takes = m->away[i] + m->births[i], gives = m->gives[i];
     int64_t seq = (int64_t)m->ops[i].seq;
     taken += takes;
@@ -262,7 +264,7 @@ EXPORT void pump_model_view(struct pump_model *m, uint32_t index, struct pump_vi
   view->leavers_doubted = view->leavers_count = view->oldest_count = 0;
   view->expected = (uint32_t)(m->op_head - m->op_issued);
   model_missing(m, index, view);
-  look_for_room(m, view);
+  look_for_room(m, index, view);
   look_for_leavers(m, index, view);
   look_for_oldest(m, index, view);
 }

@@ -270,3 +270,16 @@ def test_an_operation_on_a_range_that_came_in_a_dead_ones_place_is_seen() -> Non
     assert script.model.totals().expected == 0, "it was not what had been expected"
     script.execute(seq)
     assert script.model.tally(0).hit == 4
+
+
+def test_room_is_foreseen_for_each_device_by_itself() -> None:
+    script = Script(budget=40, devices=2)
+    script.set_state(script.alloc(0, 36, device=0), RESIDENT)
+    script.set_state(script.alloc(1, 44, device=1), HOST)
+    for first in range(0, 44, 4):
+        expect(script, [(1, first, 4)], stream=1)
+    assert script.model.view(1).shortfalls_need.tolist() == [11] * 4
+    view = script.model.view(0)
+    assert view.free == 4
+    assert view.shortfalls_need.tolist() == []
+    assert view.near == NOT_NEEDED
