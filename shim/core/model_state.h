@@ -113,6 +113,7 @@ struct transfer {
   int32_t first_block, blocks;
   uint32_t slot, generation;
   uint8_t device, direction;
+  bool expected; /* for an operation that had not been issued */
 };
 
 #define GRAPH_LAUNCHES 64 /* followed at once; others are seen to end all at once */

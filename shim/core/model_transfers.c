@@ -84,6 +84,14 @@ static void fill_command(const struct pump_model *m, const struct transfer *tran
   }
 }
 
+/* What was not issued yet may never come. */
+static bool is_expected(const struct pump_model *m, int64_t block) {
+  int32_t use = m->blocks[block].first;
+  if (use == NONE) return false;
+  uint32_t behind = (m->uses[use].op - op_index(m->op_issued)) & (OPS - 1);
+  return (int64_t)behind < m->op_head - m->op_issued;
+}
+
 static int by_number(const void *a, const void *b) {
   int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
   return (x > y) - (x < y);
@@ -117,7 +125,8 @@ EXPORT uint32_t pump_model_start(struct pump_model *m, uint32_t device, uint32_t
                                   .slot = slot,
                                   .generation = m->ranges[slot].generation,
                                   .device = (uint8_t)device,
-                                  .direction = (uint8_t)direction};
+                                  .direction = (uint8_t)direction,
+                                  .expected = is_expected(m, blocks[i])};
     fill_command(m, transfer, &commands[made++]);
     if (direction == PUMP_TO_GPU && m->blocks[blocks[i]].state == PUMP_BLOCK_RESIDENT)
       m->devices[device].tally.refreshed += length;
@@ -177,6 +186,9 @@ static void finish(struct pump_model *m, struct transfer *transfer, uint32_t res
   bool done = result == PUMP_RESULT_MOVED || (to_gpu && result == PUMP_RESULT_LATE);
   uint32_t before = to_gpu ? PUMP_BLOCK_ARRIVING : PUMP_BLOCK_LEAVING;
   uint32_t after = to_gpu == done ? PUMP_BLOCK_RESIDENT : PUMP_BLOCK_HOST;
+  /* Or another one has run in its place, and they are where they were. */
+  if (result == PUMP_RESULT_LATE && to_gpu && transfer->expected)
+    after = PUMP_BLOCK_DOUBTED;
   for (int32_t b = transfer->first_block; b < transfer->first_block + transfer->blocks; b++)
     if (m->blocks[b].state == before) model_set_state(m, b, after);
 }

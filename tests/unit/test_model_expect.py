@@ -283,3 +283,26 @@ def test_room_is_foreseen_for_each_device_by_itself() -> None:
     assert view.free == 4
     assert view.shortfalls_need.tolist() == []
     assert view.near == NOT_NEEDED
+
+
+def test_late_for_an_operation_that_never_came_is_not_believed() -> None:
+    """The number it was for has gone by, but another operation had it."""
+    script = Script()
+    blocks = script.alloc(0, 4)
+    script.alloc(1, 4)
+    script.set_state(blocks, HOST)
+    expect(script, [(0, 0, 4)])
+    command = script.start(lib.PUMP_TO_GPU, list(blocks))[0]
+    script.execute(script.copy([(1, 0, 4)]))
+    script.finish(command.ticket, lib.PUMP_RESULT_LATE)
+    assert script.state(blocks) == [DOUBTED] * 4
+
+
+def test_late_for_an_operation_that_was_issued_tells_that_it_is_there() -> None:
+    script = Script()
+    blocks = script.alloc(0, 4)
+    script.set_state(blocks, HOST)
+    script.copy([(0, 0, 4)])
+    command = script.start(lib.PUMP_TO_GPU, list(blocks))[0]
+    script.finish(command.ticket, lib.PUMP_RESULT_LATE)
+    assert script.state(blocks) == [RESIDENT] * 4
