@@ -42,6 +42,7 @@ bool model_advance_chain(struct pump_model *m, int32_t block) {
     next = m->uses[use].next;
     ended = (m->uses[use].flags & USE_ENDS) != 0;
     if (next != NONE && (m->uses[next].flags & USE_FRESH)) model_unborn(m, next);
+    if (ended) m->gives[m->uses[use].op]--; /* the block's state tells from now on */
     use = next;
   } while (use != NONE && m->ops[m->uses[use].op].executed);
   b->first = use;
@@ -58,6 +59,7 @@ void model_drop_chain(struct pump_model *m, int32_t block) {
   struct block *b = &m->blocks[block];
   for (int32_t use = b->first; use != NONE; use = m->uses[use].next) {
     if (use != b->first && (m->uses[use].flags & USE_FRESH)) model_unborn(m, use);
+    if (m->uses[use].flags & USE_ENDS) m->gives[m->uses[use].op]--;
     m->uses[use].block = NONE;
     m->ops[m->uses[use].op].likeness = 0; /* expected: it will be another one */
   }

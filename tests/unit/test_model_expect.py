@@ -306,3 +306,24 @@ def test_late_for_an_operation_that_was_issued_tells_that_it_is_there() -> None:
     command = script.start(lib.PUMP_TO_GPU, list(blocks))[0]
     script.finish(command.ticket, lib.PUMP_RESULT_LATE)
     assert script.state(blocks) == [RESIDENT] * 4
+
+
+@pytest.mark.parametrize("way", ["executed", "freed"])
+def test_room_that_has_come_back_is_not_expected_again(way: str) -> None:
+    """An older operation keeps the one that gave in the ring."""
+    script = Script(budget=10)
+    script.alloc(0, 8)
+    script.alloc(1, 1)
+    wanted = script.alloc(2, 16)
+    script.set_state(wanted, HOST)
+    script.copy([(1, 0, 1)], stream=0)
+    seq = script.copy([(0, 0, 8)], stream=1)
+    discard(script, (0, 0, 8), seq)
+    if way == "executed":
+        script.execute(seq, stream=1)
+    else:
+        script.free(0)
+    script.copy([(2, 0, 16)], stream=1)
+    view = script.model.view(0)
+    assert view.free == 9
+    assert len(view.shortfalls_need) == 16 - 9
