@@ -14,6 +14,7 @@
 
 #define EXIT_NS 1000000000u
 #define RECORDER_NS 2000000000u
+#define RECORDER_MOST_NS 4000000000u
 
 /* The process that started the act side; 0: none. Not inherited as a right: a
  * forked child has another pid and is inert until its own start. */
@@ -35,14 +36,20 @@ static void act_exit(void) {
   errno = saved;
 }
 
-/* A recording shall begin with the program's first operation, so the first cuInit of a
- * recorded job waits until its pumpd has answered: tens of milliseconds, and never
- * longer than RECORDER_NS. Nobody else in the job ever waits for pumpd. */
+/* A recording shall begin with the program's first operation and hold a program of a few
+ * milliseconds too, so the first cuInit of a recorded job waits until its pumpd has
+ * answered, no longer than RECORDER_NS, and then until the worker that it starts records,
+ * no longer than RECORDER_MOST_NS in all. Nobody else in the job ever waits for pumpd. */
 static void wait_for_recorder(void) {
   const struct timespec pause = {.tv_nsec = 200000};
-  uint64_t until_ns = pump_now_ns() + RECORDER_NS;
-  while (PUMP_LOAD(&pump_shm->shim_counters.attaches) == 0 && pump_now_ns() < until_ns)
+  uint64_t begin_ns = pump_now_ns();
+  const struct pump_worker_counters *worker = &pump_shm->worker_counters;
+  while (PUMP_LOAD(&worker->recorded_file) == 0) {
+    bool answered = PUMP_LOAD(&pump_shm->shim_counters.attaches) != 0;
+    uint64_t longest_ns = answered ? RECORDER_MOST_NS : RECORDER_NS;
+    if (pump_now_ns() - begin_ns >= longest_ns) return;
     nanosleep(&pause, NULL);
+  }
 }
 
 void pump_act_start(void) {

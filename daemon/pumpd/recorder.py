@@ -61,8 +61,6 @@ SAMPLE_BYTES: Final = 512
 CLOSE_S: Final = 30.0
 """Longest wait for the thread at the end (a disk that hangs)."""
 
-COMMAND_BYTES_MAX: Final = 65536
-
 # Not blocking: a named pipe there must not hold the worker.
 _OPEN_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
 
@@ -416,16 +414,6 @@ def header_of(settings: WorkerSettings) -> dict[str, Any]:
         "policy": settings.policy,
         "client_number": settings.client_number,
         "client_pid": settings.client_pid,
-        "command": _command_of(settings.client_pid),
+        "command": list(settings.client_command),
         "job": json.loads(settings.record_job) if settings.record_job else {},
     }
-
-
-def _command_of(pid: int) -> list[str]:
-    """The client's own command line; empty where it cannot be seen."""
-    try:
-        with Path(f"/proc/{pid}/cmdline").open("rb") as file:
-            words = file.read(COMMAND_BYTES_MAX).split(b"\0")
-    except OSError:
-        return []
-    return [os.fsdecode(word) for word in words[:-1] or words if words != [b""]]

@@ -22,6 +22,8 @@ class WorkerSettings:
     priority: -10 to 10, of the job.
     client_number: which of the job's clients this is, from 1, in order of admission; one
         that attaches again counts again.
+    client_command: the client's command line in a recorded job; empty where it cannot be
+        seen.
     """
 
     policy: str
@@ -33,3 +35,4 @@ class WorkerSettings:
     client_number: int = 1
     job_name: str = ""
     priority: int = DEFAULT_PRIORITY
+    client_command: tuple[str, ...] = ()

@@ -226,11 +226,14 @@ class Supervisor:
             memfd = link.create_memfd(client_pid)
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             ours.setblocking(False)
+            # Before the welcome: a short job may be over soon after it.
+            command = warm.command_of(client_pid) if self._settings.record else b""
             link.send_welcome(connection, link.WELCOME_OK, memfd)
             assert self._warm is not None
             self._admitted += 1
             client = (client_pid, self._admitted)
-            warm.request_worker(self._warm, client, memfd, connection.fileno(), theirs.fileno())
+            descriptors = (memfd, connection.fileno(), theirs.fileno())
+            warm.request_worker(self._warm, client, command, descriptors)
             self._lifelines[ours] = client_pid
             self._watch_worker(ours)
             ours = None

@@ -33,7 +33,8 @@ from pumpd.settings import WorkerSettings
 
 WorkerRun = Callable[[int, socket.socket, socket.socket, WorkerSettings], None]
 
-REQUEST = struct.Struct("<II")  # client_pid, client_number
+REQUEST = struct.Struct("<II")  # client_pid, client_number; behind it the client's command
+COMMAND_BYTES_MAX = 65536
 REQUEST_DESCRIPTORS = 3
 READY = b"ready"
 
@@ -47,16 +48,29 @@ def load_worker() -> WorkerRun:
     return worker.run
 
 
+def command_of(pid: int) -> bytes:
+    """A process's command line, each word ended by a zero byte; empty where it cannot be seen."""
+    try:
+        with Path(f"/proc/{pid}/cmdline").open("rb") as file:
+            return file.read(COMMAND_BYTES_MAX)
+    except OSError:
+        return b""
+
+
 def request_worker(
-    requests: socket.socket, client: tuple[int, int], memfd: int, connection: int, lifeline: int
+    requests: socket.socket,
+    client: tuple[int, int],
+    command: bytes,
+    descriptors: tuple[int, int, int],
 ) -> None:
     """Supervisor's side: asks for a worker. Never blocks; raises OSError.
 
-    client: its process id and its number.
+    client: its process id and its number. command: as `command_of` gives it.
+    descriptors: memfd, connection, lifeline.
     """
-    data = REQUEST.pack(*client)
+    data = REQUEST.pack(*client) + command
     flags = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
-    socket.send_fds(requests, [data], [memfd, connection, lifeline], flags)
+    socket.send_fds(requests, [data], descriptors, flags)
 
 
 def serve(requests: socket.socket, settings: WorkerSettings, load: Callable[[], WorkerRun]) -> int:
@@ -76,7 +90,9 @@ def serve(requests: socket.socket, settings: WorkerSettings, load: Callable[[], 
     try:
         requests.send(READY)
         while True:
-            data, fds, _, _ = socket.recv_fds(requests, REQUEST.size, REQUEST_DESCRIPTORS)
+            data, fds, _, _ = socket.recv_fds(
+                requests, REQUEST.size + COMMAND_BYTES_MAX, REQUEST_DESCRIPTORS
+            )
             if not data:
                 return 0
             _start(worker, requests, data, fds, settings)
@@ -93,11 +109,17 @@ def _start(
     settings: WorkerSettings,
 ) -> None:
     try:
-        if len(data) != REQUEST.size or len(fds) != REQUEST_DESCRIPTORS:
+        if len(data) < REQUEST.size or len(fds) != REQUEST_DESCRIPTORS:
             log.error("request with %d bytes and %d descriptors", len(data), len(fds))
             return
-        client_pid, number = REQUEST.unpack(data)
-        own = dataclasses.replace(settings, client_pid=client_pid, client_number=number)
+        client_pid, number = REQUEST.unpack_from(data)
+        words = data[REQUEST.size :].removesuffix(b"\0").split(b"\0")
+        own = dataclasses.replace(
+            settings,
+            client_pid=client_pid,
+            client_number=number,
+            client_command=tuple(map(os.fsdecode, words)) if words != [b""] else (),
+        )
         if os.fork() == 0:
             requests.close()
             _work(worker, fds, own)

@@ -43,9 +43,9 @@ def bench(folder: Path, *words: str) -> dict[str, list[dict[str, Any]]]:
 def test_the_virtual_suite_gives_every_row_with_what_it_must_carry(tmp_path: Path) -> None:
     rows = bench(tmp_path, "virtual")
     names = {f"virtual.{program}.{policy}.speedup" for program in ("train", "sweep", "gather")
-             for policy in ("window", "demand")}  # fmt: skip
+             for policy in ("window", "planned", "demand")}  # fmt: skip
     names |= {f"virtual.{program}.{policy}.of_floor" for program in ("train", "sweep")
-              for policy in ("window", "demand")}  # fmt: skip
+              for policy in ("window", "planned", "demand")}  # fmt: skip
     assert set(rows) == {"bench.machine", "virtual.sync.window", *names}
     assert [row["sync_every"] for row in rows["virtual.sync.window"]] == ["iteration", "launch"]
     for name in names:
@@ -118,11 +118,23 @@ def test_a_bad_option_of_the_virtual_suite_ends_with_status_2(words: list[str]) 
 def test_the_sim_suite_gives_the_study_the_agreement_and_its_own_speed(tmp_path: Path) -> None:
     rows = bench(tmp_path, "sim")
     study = {f"sim.study.{name}" for name in
-             ("naive", "naive_serial", "naive_discard", "window50", "bound_keeping",
-              "bound_dead_known")}  # fmt: skip
+             ("naive", "naive_serial", "naive_discard", "window50", "window50_again", "window1000",
+              "bound_keeping", "bound_dead_known", "bound_touched")}  # fmt: skip
+    planned = {f"sim.planned.{name}" for name in
+               ("gain", "window_gain", "of_floor", "of_parts", "h2d", "h2d_of_memory",
+                "over_window", "over_window50")}  # fmt: skip
+    jitter = {f"sim.jitter.{name}" for name in
+              ("event_over_calm", "fixed_over_event", "fixed_each_way_over_event")}  # fmt: skip
     agrees = {f"sim.agrees.{program}.{policy}" for program in ("sweep", "train")
               for policy in ("naive", "window")}  # fmt: skip
-    assert set(rows) == {"bench.machine", "sim.us_per_operation", *study, *agrees}
+    assert set(rows) == {
+        "bench.machine",
+        "sim.us_per_operation",
+        *study,
+        *agrees,
+        *planned,
+        *jitter,
+    }
     assert rows["sim.study.naive"][0]["value"] < rows["sim.study.naive_serial"][0]["value"]
     assert {row["case"] for row in rows["sim.us_per_operation"]} == {"naive", "window"}
 

@@ -33,7 +33,7 @@ def wheel(folder: Path, name: str, version: str, text: str = "VALUE = 1\n") -> P
 def test_only_what_the_card_machine_lacks_is_fetched() -> None:
     wanted = prepare.dependencies((ROOT / "pyproject.toml").read_text())
     lacking = prepare.lacking(wanted, prepare.AVAILABLE_THERE)
-    assert [prepare.name_of(text) for text in lacking] == ["cffi"]
+    assert [prepare.name_of(text) for text in lacking] == ["cffi", "msgspec"]
     assert prepare.name_of("nvidia-ml-py>=12.560") == "nvidia-ml-py"
 
 
@@ -50,16 +50,20 @@ def test_preparing_fetches_from_an_index_and_writes_a_manifest(
 ) -> None:
     index, out = tmp_path / "index", tmp_path / "wheels"
     wheel(index, "cffi", "9.9")
+    wheel(index, "msgspec", "9.8")
     wheel(out, "stale", "1.0")
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(index))
     told: list[str] = []
     assert prepare.main(out, "x86_64", told.append) == 0
     found = json.loads((out / prepare.MANIFEST).read_text())
-    (entry,) = found["wheels"]
-    assert (entry["name"], entry["version"]) == ("cffi", "9.9")
-    assert len(entry["sha256"]) == 64
-    assert [path.name for path in out.glob("*.whl")] == [entry["file"]]
+    entries = sorted(found["wheels"], key=lambda entry: entry["name"])
+    assert [(entry["name"], entry["version"]) for entry in entries] == [
+        ("cffi", "9.9"),
+        ("msgspec", "9.8"),
+    ]
+    assert all(len(entry["sha256"]) == 64 for entry in entries)
+    assert {path.name for path in out.glob("*.whl")} == {entry["file"] for entry in entries}
 
 
 def test_a_network_that_is_not_there_is_named_in_one_line(
