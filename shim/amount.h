@@ -32,7 +32,8 @@ static inline const char *pump_amount_digits(const char *text, uint64_t *value) 
   return at == text ? NULL : at;
 }
 
-/* Reads "", "123", "80%" or "1.5x" (three decimals at most); false for anything else. */
+/* Reads "", "123", "80%" or "1.5x" (three decimals at most); false, and none, for
+ * anything else. */
 static inline bool pump_amount_parse(const char *text, struct pump_amount *amount) {
   *amount = (struct pump_amount){PUMP_AMOUNT_NONE, 0};
   if (text == NULL || *text == '\0') return true;
@@ -44,8 +45,9 @@ static inline bool pump_amount_parse(const char *text, struct pump_amount *amoun
     return true;
   }
   if (strcmp(at, "%") == 0) {
+    if (whole < 1 || whole > 100) return false;
     *amount = (struct pump_amount){PUMP_AMOUNT_PERCENT, whole};
-    return whole >= 1 && whole <= 100;
+    return true;
   }
   if (*at == '.') {
     int scale = 100;
@@ -53,9 +55,9 @@ static inline bool pump_amount_parse(const char *text, struct pump_amount *amoun
       thousandths += (uint64_t)((*at - '0') * scale);
     if (at[-1] == '.') return false;
   }
-  if (strcmp(at, "x") != 0 || whole > 1000) return false;
+  if (strcmp(at, "x") != 0 || whole > 1000 || whole + thousandths == 0) return false;
   *amount = (struct pump_amount){PUMP_AMOUNT_TIMES, whole * 1000 + thousandths};
-  return amount->value > 0;
+  return true;
 }
 
 /* Bytes: percentages of `whole_bytes`, multiples of `unit_bytes`; none is UINT64_MAX, and

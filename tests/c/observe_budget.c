@@ -138,10 +138,14 @@ static void what_other_jobs_hold_gives_way_to_a_budget_that_was_asked_for(void) 
 }
 
 static void an_unreadable_budget_or_bound_counts_as_none(void) {
-  setenv("PUMP_BUDGET_MOST", "1.5", 1);
-  struct pump_device *device = set_up("many");
-  CHECK(pump_device_prepare(2));
-  CHECK(device->budget_bytes == MOST_BLOCKS * BLOCK && device->emulated == 0);
+  const char *const wrong[] = {"many", "1.5", "0x", "0.0x", "1001x", "0%", "200%"};
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+    if (i != 0) free(pump_shm);
+    setenv("PUMP_BUDGET_MOST", wrong[i], 1);
+    struct pump_device *device = set_up(wrong[i]);
+    CHECK(pump_device_prepare(2));
+    CHECK(device->budget_bytes == MOST_BLOCKS * BLOCK && device->emulated == 0);
+  }
 }
 
 static void programs_that_want_it_are_told_what_the_limit_leaves(void) {

@@ -80,7 +80,7 @@ def test_a_limit_in_percent_is_a_share_of_the_hosts_headroom(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    "limit", ["much", "101%", "0%", "-1", "12GB", "5 %", "1.5", "1.x", "0x", "1.2345x"]
+    "limit", ["much", "101%", "0%", "-1", "12GB", "5 %", "1.5", "1.x", "0x", "0.0x", "1.2345x"]
 )
 def test_a_limit_that_is_no_limit_is_said_and_the_host_still_bounds(
     tmp_path: Path, limit: str
