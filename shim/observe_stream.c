@@ -69,18 +69,28 @@ CUresult cuCtxSynchronize_v2(CUcontext context) {
 
 /* ---- events --------------------------------------------------------------- */
 
+/* Of a record in a graph the event tells nothing: the graph runs later. */
 static void recorded(CUevent event, struct pump_at at, uint64_t seq) {
   int saved = errno;
   struct pump_bracket bracket = pump_bracket_open();
-  pump_progress_event_recorded(event, pump_place_of(at).stream_index, seq);
+  if (!pump_capturing(at.stream))
+    pump_progress_event_recorded(event, pump_place_of(at).stream_index, seq);
   pump_bracket_close(bracket);
   errno = saved;
+}
+
+/* What the event told before, it no longer tells once it is recorded again. */
+static void forget(CUevent event) {
+  pump_enter();
+  pump_progress_event_gone(event);
+  pump_leave();
 }
 
 #define HOOK_RECORD(name, per_thread, parameters, arguments)                               \
   CUresult name parameters {                                                               \
     if (pump_quiet()) return pump_real.name arguments;                                     \
     uint64_t seq = pump_newest_seq();                                                      \
+    forget(event);                                                                         \
     CUresult result = pump_real.name arguments;                                            \
     if (result == CUDA_SUCCESS) recorded(event, pump_at(stream, per_thread), seq);         \
     return result;                                                                         \
@@ -117,9 +127,7 @@ HOOK_EVENT_DONE(cuEventQuery)
 #define HOOK_EVENT_DESTROY(name)                                                           \
   CUresult name(CUevent event) {                                                           \
     if (pump_quiet()) return pump_real.name(event);                                        \
-    pump_enter();                                                                          \
-    pump_progress_event_gone(event);                                                       \
-    pump_leave();                                                                          \
+    forget(event);                                                                         \
     return pump_real.name(event);                                                          \
   }
 

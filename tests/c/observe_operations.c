@@ -300,8 +300,12 @@ static void a_capturing_stream_is_left_alone(void) {
   launch(params, NULL);
   cuMemsetD8Async(a.base, 0, BLOCK, (CUstream)0x42);
   CHECK(!next_event() && told.issues == 0);
+  told.event_seq = 77;
+  CHECK(cuEventRecord((CUevent)5, (CUstream)0x42) == CUDA_SUCCESS && told.event_seq == 77);
+  CHECK(told.event_gone == (CUevent)5); /* nor does it tell what it told before */
   cuMemsetD8Async(a.base, 0, BLOCK, (CUstream)0x43); /* another stream goes on */
   CHECK(next_event() && told.issues == 1);
+  CHECK(cuEventRecord((CUevent)5, (CUstream)0x43) == CUDA_SUCCESS && told.event_seq != 77);
   driver.capturing = false;
   driver.answer = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   CUgraph graph;
