@@ -227,6 +227,7 @@ static c10_report *find_original(const void *caller) {
       dlclose(library);
     }
   }
+  dlerror(); /* what was not found is no business of the program's */
   memcpy(&function, &found, sizeof function);
   return function == pump_c10_report ? NULL : function;
 }

@@ -141,7 +141,10 @@ bool pump_is_driver(const void *address) {
     return info.dli_fbase == driver_base;
   if (!named_libcuda(info.dli_fname)) return false;
   void *driver = dlopen(info.dli_fname, RTLD_NOLOAD | RTLD_LAZY);
-  if (driver == NULL) return false;
+  if (driver == NULL) {
+    dlerror(); /* ours, not the program's */
+    return false;
+  }
   fill_from(driver, info.dli_fbase);
   return info.dli_fbase == driver_base;
 }
