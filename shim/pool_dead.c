@@ -38,7 +38,7 @@ static bool open_stream(struct pool_dead *dead) {
       pump_real.cuEventCreate(&dead->done, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS &&
       pump_real.cuEventCreate(&dead->awake, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS)
     return true;
-  dead->broken = true; /* what was made stays with the context */
+  PUMP_STORE(&dead->broken, true); /* what was made stays with the context */
   return false;
 }
 
@@ -94,8 +94,8 @@ static bool oversubscribed(uint32_t device) {
 /* Under the lock, which is released meanwhile. */
 static void begin(struct pool_arena *arena, uint64_t now_ns) {
   struct pool_dead *dead = &arena->dead;
-  if (dead->broken || !PUMP_HAS(cuMemDiscardBatchAsync) || !oversubscribed(arena->device) ||
-      !open_stream(dead))
+  if (PUMP_LOAD(&dead->broken) || !PUMP_HAS(cuMemDiscardBatchAsync) ||
+      !oversubscribed(arena->device) || !open_stream(dead))
     return;
   gather(arena, now_ns);
   if (dead->count == 0) return;
@@ -105,7 +105,7 @@ static void begin(struct pool_arena *arena, uint64_t now_ns) {
   pthread_mutex_lock(&pool_lock);
   dead->submitted = submitted;
   if (submitted) return;
-  dead->broken = true;
+  PUMP_STORE(&dead->broken, true);
   /* The driver may have discarded some of it before it failed: to be woken in any case. */
   for (uint32_t i = 0; i < dead->count; i++) release(dead, i, true);
   dead->count = 0;
@@ -185,14 +185,18 @@ enum pool_wake pool_wake_begin(struct pool_arena *arena,
   return wake;
 }
 
+/* Numbers come here in order. One that has failed is followed by failures alone: a later
+ * event would pass for its own. */
 bool pool_wake_end(struct pool_arena *arena, enum pool_wake wake, uint32_t slot,
                    const struct pool_span *span, CUstream handle) {
   struct pool_dead *dead = &arena->dead;
-  if (wake == POOL_ASLEEP &&
+  if (wake == POOL_ASLEEP && span->number == dead->awake_recorded + 1 &&
       prefetch(arena, span->begin, span->length_bytes) == CUDA_SUCCESS &&
       pump_real.cuEventRecord(dead->awake, dead->stream) == CUDA_SUCCESS) {
     dead->awake_recorded = span->number;
     pump_event_block(PUMP_EVENT_POPULATED, slot, span->offset_bytes, span->length_bytes);
+  } else if (wake == POOL_ASLEEP) {
+    PUMP_STORE(&dead->broken, true);
   }
   bool done = dead->awake_recorded >= span->number &&
               pump_real.cuStreamWaitEvent(handle, dead->awake, 0) == CUDA_SUCCESS;

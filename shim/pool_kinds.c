@@ -21,6 +21,15 @@ static struct {
   uint32_t device;
 } made[POOL_ARENAS];
 
+/* Under pool_lock. */
+static void enter(CUmemoryPool pool, uint32_t device) {
+  uint32_t i = 0;
+  while (i < POOL_ARENAS && made[i].pool != NULL) i++;
+  if (i == POOL_ARENAS) return;
+  made[i].pool = pool;
+  made[i].device = device;
+}
+
 static bool is_made(CUmemoryPool pool, uint32_t device) {
   bool found = false;
   pthread_mutex_lock(&pool_lock);
@@ -60,12 +69,7 @@ CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *wishes) {
       !is_simple(wishes))
     return result;
   pthread_mutex_lock(&pool_lock);
-  uint32_t i = 0;
-  while (i < POOL_ARENAS && made[i].pool != NULL) i++;
-  if (i < POOL_ARENAS) {
-    made[i].pool = *pool;
-    made[i].device = (uint32_t)wishes->location.id;
-  }
+  enter(*pool, (uint32_t)wishes->location.id);
   pthread_mutex_unlock(&pool_lock);
   return result;
 }
@@ -93,24 +97,59 @@ static void trim(struct pool_arena *arena, void *keep_bytes) {
   pool_trim(arena, *(size_t *)keep_bytes);
 }
 
-/* The handle may come back as another pool's. What is still in use, or on its way, is
- * given back when the next pool ends, is trimmed, or needs the room. */
-static void orphan(struct pool_arena *arena, void *nothing) {
-  (void)nothing;
-  arena->pool = NULL;
-  pool_trim_device(arena->device, false);
+struct closed {
+  bool was_made, arenas[POOL_ARENAS];
+  uint32_t device;
+};
+
+/* The pool's arenas are nobody's. What is still in use, or on its way, is given back when
+ * the next pool ends, is trimmed, or needs the room. */
+static void close_books(CUmemoryPool pool, struct closed *closed) {
+  pthread_mutex_lock(&pool_lock);
+  for (uint32_t i = 0; i < POOL_ARENAS; i++) {
+    if (made[i].pool != pool) continue;
+    made[i].pool = NULL;
+    closed->was_made = true;
+    closed->device = made[i].device;
+  }
+  for (uint32_t i = 0; closed->was_made && i < POOL_ARENAS; i++) {
+    struct pool_arena *arena = pool_arena_at(i);
+    if (arena == NULL || arena->context == NULL || arena->pool != pool) continue;
+    arena->pool = NULL;
+    closed->arenas[i] = true;
+  }
+  pthread_mutex_unlock(&pool_lock);
 }
 
+/* An arena that another pool has taken meanwhile was empty. */
+static void open_books(CUmemoryPool pool, const struct closed *closed) {
+  pthread_mutex_lock(&pool_lock);
+  enter(pool, closed->device);
+  for (uint32_t i = 0; i < POOL_ARENAS; i++) {
+    struct pool_arena *arena = pool_arena_at(i);
+    if (closed->arenas[i] && arena->context != NULL && arena->pool == NULL)
+      arena->pool = pool;
+  }
+  pthread_mutex_unlock(&pool_lock);
+}
+
+/* The books are closed before: once the real call is through, another thread may be given
+ * the handle for a pool of its own. */
 CUresult cuMemPoolDestroy(CUmemoryPool pool) {
+  struct closed closed = {0};
+  if (pump_inert() || pool == NULL) return pump_real.cuMemPoolDestroy(pool);
+  close_books(pool, &closed);
   CUresult result = pump_real.cuMemPoolDestroy(pool);
-  if (result != CUDA_SUCCESS || pump_inert() || pool == NULL) return result;
+  if (!closed.was_made) return result;
   int saved = errno;
   struct pump_bracket bracket = pump_bracket_open();
-  pthread_mutex_lock(&pool_lock);
-  for (uint32_t i = 0; i < POOL_ARENAS; i++)
-    if (made[i].pool == pool) made[i].pool = NULL;
-  pthread_mutex_unlock(&pool_lock);
-  each_arena(pool, orphan, NULL);
+  if (result != CUDA_SUCCESS) {
+    open_books(pool, &closed);
+  } else {
+    pthread_mutex_lock(&pool_lock);
+    pool_trim_device(closed.device, false);
+    pthread_mutex_unlock(&pool_lock);
+  }
   pump_bracket_close(bracket);
   errno = saved;
   return result;

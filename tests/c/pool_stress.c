@@ -70,6 +70,8 @@ static struct unit {
   bool discarded;
   uint64_t position;
 } *units;
+static CUresult destroy_answer = CUDA_SUCCESS;
+static uint32_t prefetches_to_fail;
 static uint64_t next_base = BASE, mapped_bytes, most_bytes, refusals, discards, wakes;
 static uint32_t closed[PUMP_MAX_RANGES];
 static struct {
@@ -158,9 +160,12 @@ static CUresult pool_create(CUmemoryPool *pool, const CUmemPoolProps *wishes) {
   *pool = (CUmemoryPool)++last;
   return CUDA_SUCCESS;
 }
+/* Another thread may be given the handle at once: nothing may be known of it any more. */
 static CUresult pool_destroy(CUmemoryPool pool) {
-  CHECK(pool != DEFAULT_POOL);
-  return CUDA_SUCCESS;
+  CUmemoryPool same = pool;
+  CHECK(pool != DEFAULT_POOL && !pump_pool_serves(&same, 0));
+  CHECK(pool_arena_of(pool, CONTEXT, 0, false) == NULL);
+  return destroy_answer;
 }
 static CUresult pool_succeeds(CUmemoryPool pool, size_t bytes) {
   (void)bytes;
@@ -207,6 +212,7 @@ static CUresult prefetch(CUdeviceptr address, size_t bytes, CUmemLocation locati
                          unsigned int flags, CUstream stream) {
   CHECK(number_of(stream) == OURS && flags == 0);
   CHECK(location.type == CU_MEM_LOCATION_TYPE_DEVICE && location.id == 0);
+  if (prefetches_to_fail != 0 && prefetches_to_fail-- != 0) return CUDA_ERROR_UNKNOWN;
   pthread_mutex_lock(&driver_lock);
   uint64_t position = ++streams[OURS].issued;
   struct unit *first = units_at(address, bytes);
@@ -574,11 +580,9 @@ static void check_end(void) {
 static const struct {
   const char *name;
   void (*check)(void);
-} cases[] = {{"crowd", check_crowd},
-             {"gone", check_gone},
-             {"captured", check_captured},
-             {"chain", check_chain},
-             {"pools", check_pools}};
+} cases[] = {{"crowd", check_crowd},  {"gone", check_gone},   {"captured", check_captured},
+             {"chain", check_chain},  {"pools", check_pools}, {"stays", check_stays},
+             {"asleep", check_asleep}};
 
 int main(int argc, char **argv) {
   CHECK(argc == 4);

@@ -43,12 +43,11 @@ static void check_crowd(void) {
     }
 }
 
-/* The context goes while memory is in quarantine. */
-static void check_gone(void) {
-  CHECK(come_and_go(NULL, 30 * MIB));
-  execute_all();
+/* Time goes by, until something more is discarded, or nothing will be. */
+static void lie_idle(void) {
+  uint64_t before = discards;
   clock_step_ns = 100000000;
-  for (int i = 0; i < 20 && discards == 0; i++) {
+  for (int i = 0; i < 20 && discards == before; i++) {
     pump_enter();
     cuMemPoolTrimTo(DEFAULT_POOL, SPACE_BYTES);
     pump_leave();
@@ -56,9 +55,34 @@ static void check_gone(void) {
     execute_all();
     look_after_the_dead();
   }
+}
+
+/* The context goes while memory is in quarantine. */
+static void check_gone(void) {
+  CHECK(come_and_go(NULL, 30 * MIB));
+  execute_all();
+  lie_idle();
   CHECK(discards != 0);
   pump_pool_context_gone(CONTEXT);
   for (uint32_t i = 0; i < PUMP_MAX_RANGES; i++) CHECK(closed[i] == 0);
+}
+
+/* One wake-up fails. What lies beside it shares a block with it, and is not handed out
+ * behind a later one that would succeed; and nothing more is discarded. */
+static void check_asleep(void) {
+  CHECK(come_and_go(NULL, 30 * MIB));
+  execute_all();
+  lie_idle();
+  execute_all();
+  look_after_the_dead();
+  CHECK(discards == 1);
+  prefetches_to_fail = 1;
+  CHECK(!come_and_go(NULL, 3 * MIB) && prefetches_to_fail == 0);
+  CHECK(!come_and_go(NULL, 20 * MIB) && wakes == 0);
+  CHECK(come_and_go(NULL, 40 * MIB)); /* new memory was never asleep */
+  execute_all();
+  lie_idle();
+  CHECK(discards == 1);
 }
 
 /* An event that a capture has taken does not stand in the way of all later ones. */
@@ -130,6 +154,28 @@ static void check_pools(void) {
     CHECK(cuMemPoolDestroy(pool) == CUDA_SUCCESS);
   }
   CHECK(most_bytes <= 8 * MIB);
+}
+
+/* A pool that the driver does not destroy is served as before, with what it holds. */
+static void check_stays(void) {
+  const CUmemPoolProps wishes = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                 .location.type = CU_MEM_LOCATION_TYPE_DEVICE};
+  CUmemoryPool pool;
+  CUdeviceptr address = 0;
+  CUresult result = -1;
+  CHECK(cuMemPoolCreate(&pool, &wishes) == CUDA_SUCCESS);
+  CUmemoryPool same = pool;
+  pump_enter();
+  struct pump_at at = pump_at(stream_of(2), false);
+  CHECK(pump_pool_allocate(&address, 4096, pool, at, &result) && result == CUDA_SUCCESS);
+  pump_leave();
+  const struct pool_arena *arena = pool_arena_of(pool, CONTEXT, 0, false);
+  destroy_answer = CUDA_ERROR_UNKNOWN;
+  CHECK(arena != NULL && cuMemPoolDestroy(pool) == CUDA_ERROR_UNKNOWN);
+  CHECK(pump_pool_serves(&same, 0) && pool_arena_of(pool, CONTEXT, 0, false) == arena);
+  destroy_answer = CUDA_SUCCESS;
+  CHECK(cuMemPoolDestroy(pool) == CUDA_SUCCESS && arena->pool == NULL);
+  CHECK(!pump_pool_serves(&same, 0) && arena->used_bytes != 0);
 }
 
 /* Replays recorded allocations on one stream, and tells what they took. */
