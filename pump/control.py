@@ -27,7 +27,7 @@ __all__ = ["ClientState", "Control", "ControlError", "DeviceState"]
 TIMEOUT_S = 6.0
 """Longest wait for one answer; pumpd itself gives up on a client sooner."""
 RETRY_S = 0.02
-_CREDENTIALS = struct.Struct("3i")
+_CREDENTIALS = struct.Struct("iII")
 
 
 class ControlError(Exception):

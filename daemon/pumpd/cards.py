@@ -24,10 +24,12 @@ def known_gpus() -> dict[str, int]:
         return {}
     command = [sys.executable, "-P", "-m", "pumpd.cards"]
     try:
-        done = subprocess.run(
-            command, capture_output=True, timeout=ANSWER_S, check=True, stdin=subprocess.DEVNULL
-        )
-        found = json.loads(done.stdout)
+        asked = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+        try:
+            found = json.loads(asked.communicate(timeout=ANSWER_S)[0])
+        except subprocess.TimeoutExpired:
+            asked.kill()  # not waited for: in a sick driver it does not end
+            raise
         return {str(uuid): int(total) for uuid, total in found.items()}
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         log.warning("NVML tells nothing, so jobs are believed what they say of GPUs: %s", error)

@@ -125,8 +125,8 @@ class Leaseholder:
             dues.append(self._retry_due)
         elif not self._version:
             dues.append(self._deadline)
-        elif not self._asking:
-            dues.append(self._round_due)
+        else:
+            dues.append(self._beat_due if self._asking else self._round_due)
         return min(dues, default=None)
 
     def on_time(self, now: float) -> None:
@@ -139,7 +139,11 @@ class Leaseholder:
         elif not self._version:
             if now >= self._deadline:
                 self._lose("it does not answer")
-        elif not self._asking and now >= self._round_due:
+        elif self._asking:  # a worker that does not answer shall not cost the job its leases
+            if now >= self._beat_due:
+                self._beat_due = now + self._beat_s
+                self._send(wire.Beat())
+        elif now >= self._round_due:
             self._round()
         if self._alone_due is not None and now >= self._alone_due:
             self._go_alone()
@@ -208,7 +212,8 @@ class Leaseholder:
             self._lose(error.strerror or "it takes nothing")
 
     def _hear(self) -> None:
-        assert self._connection is not None
+        if self._connection is None:  # lost earlier in this round of the selector
+            return
         try:
             data = self._connection.recv(wire.REPLY_BYTES + 1)
         except BlockingIOError:
@@ -230,6 +235,7 @@ class Leaseholder:
         self._version, self._known = version, True
         self._retry_s = RETRY_LEAST_S
         self._round_due = self._now
+        self._beat_due = self._now + self._beat_s
         facts = self._facts
         log.info("attached to the service, version %d", version)
         self._send(wire.Join(facts.name, facts.priority, facts.socket, facts.job_pid))
@@ -241,6 +247,7 @@ class Leaseholder:
         elif isinstance(message, wire.Grant):
             self._alone_due = None
             self._beat_s = message.beat_ms / 1e3
+            self._beat_due = min(self._beat_due, self._now + self._beat_s)
             if message.number:
                 self._grant = message
                 self._granted = {grant.gpu: grant.budget_bytes for grant in message.gpus}

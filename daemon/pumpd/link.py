@@ -34,7 +34,7 @@ WELCOME = HELLO
 HEADER_START = struct.Struct("<QIIQI")
 HEARTBEAT_OFFSET = 56
 
-_CREDENTIALS = struct.Struct("3i")
+_CREDENTIALS = struct.Struct("iII")
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ class Quotas:
     user_connections: int = 512
     user_jobs: int = 256
     handshakes: int = 64
+    user_handshakes: int = 32
     connection_rate: float = 50.0
     user_rate: float = 500.0
     priority_most: int = 10

@@ -30,6 +30,8 @@ NVML_SLACK = 0.1
 """NVML counts memory that CUDA keeps for itself: totals may differ by that share."""
 RESERVE_PERCENT = 3
 """Of a GPU that shims leave free as well (observe_device.c)."""
+SENT_MOST = 16
+"""Grants kept apart until they are acted upon; older ones are kept as one."""
 ROUNDS = 2
 """A newcomer's first grant is what it has; the second round lets it grow at once."""
 
@@ -135,9 +137,12 @@ class Registry:
         self.left += 1
         self.expired += expired
         self.stale = True
+        self._forget_unused(set(job.gpus))
+
+    def _forget_unused(self, gpus: set[str]) -> None:
         used = {gpu for other in self.jobs.values() for gpu in other.gpus}
-        for gpu in set(self._gpus) - used:
-            del self._gpus[gpu]
+        for gpu in gpus - used:
+            self._gpus.pop(gpu, None)
 
     def hear(self, job: Job, report: wire.Report, now: float) -> None:
         """A job has said how it stands. Raises RefusedError for what cannot be."""
@@ -149,8 +154,12 @@ class Registry:
         job.report = report
         job.gpus = {entry.gpu: entry for entry in report.gpus if self._admit(entry)}
         job.sent = [(number, grant) for number, grant in job.sent if number > report.grant]
-        for gpu in set(before) - set(job.gpus):
+        gone = set(before) - set(job.gpus)
+        for gpu in gone:
             job.granted.pop(gpu, None)
+            job.above.pop(gpu, None)
+        if gone:
+            self._forget_unused(gone)
 
     def _admit(self, entry: wire.GpuReport) -> bool:
         total = self._sure.get(entry.gpu)
@@ -209,6 +218,10 @@ class Registry:
         for job in told:
             job.grant_number += 1
             job.sent.append((job.grant_number, dict(job.granted)))
+            if len(job.sent) > SENT_MOST:
+                (_, old), (number, new) = job.sent[:2]
+                both = {gpu: max(old.get(gpu, 0), new.get(gpu, 0)) for gpu in job.gpus}
+                job.sent[:2] = [(number, both)]
             self.grants += 1
         return told
 

@@ -194,7 +194,8 @@ class Service:
                     continue
                 log.error("cannot accept: %s", error)
                 for one in self._listeners:
-                    self._selector.unregister(one)
+                    with contextlib.suppress(KeyError):  # the other one said so in this round
+                        self._selector.unregister(one)
                 self._accepting = False
                 self._accept_due = time.monotonic() + ACCEPT_PAUSE_S
                 return
@@ -208,8 +209,13 @@ class Service:
         except OSError:
             connection.close()
             return
-        silent = sum(not peer.version for peer in self._peers.values())
-        if not self._users.may_connect(who.uid) or silent >= self._settings.quotas.handshakes:
+        silent = [peer.user for peer in self._peers.values() if not peer.version]
+        quotas = self._settings.quotas
+        if (
+            not self._users.may_connect(who.uid)
+            or len(silent) >= quotas.handshakes
+            or silent.count(who.uid) >= quotas.user_handshakes
+        ):
             self._refused_connections += 1
             with contextlib.suppress(OSError):
                 connection.send(wire.pack_welcome(wire.BUSY, 0), socket.MSG_NOSIGNAL)
@@ -376,7 +382,7 @@ class Service:
             pid=os.getpid(),
             jobs=len(registry.jobs),
             connections=len(self._peers),
-            memory_bytes=sum(registry.memory_bytes().values()),
+            memory_bytes=min(wire.BYTES_MOST, sum(registry.memory_bytes().values())),
             held_bytes=min(wire.BYTES_MOST, registry.held_bytes(now)),
             jobs_joined=registry.joined,
             jobs_left=registry.left,

@@ -94,7 +94,7 @@ def _pumpd_command(
         command += ["--job-pidfd", str(PUMPD_JOB_FD)]
     command += ["--policy", config.policy, "--log-level", config.log_level]
     command += ["--priority", str(config.priority)]
-    command += ["--name", config.name or os.path.basename(config.command[0])]
+    command += [f"--name={config.name or _name_of(config.command[0])}"]  # it may begin with "-"
     for service in paths.service_sockets():
         command += ["--service", service]
     if config.budget:
@@ -104,6 +104,12 @@ def _pumpd_command(
     if config.record:
         command += ["--record", config.record, "--record-job", record_job]
     return command
+
+
+def _name_of(program: str) -> str:
+    """A command as a job's name (checks.name), whatever its file is called."""
+    name = os.path.basename(program)
+    return "".join(c if c.isprintable() else "?" for c in name).strip()[:64].strip() or "job"
 
 
 def _pumpd_environment(environ: Mapping[str, str]) -> dict[str, str]:

@@ -160,6 +160,7 @@ def rows(look: Look, before: Look | None) -> list[Row]:
         (seen.job.socket, client.pid): client
         for seen in (before.seen if before else [])
         for client in seen.clients
+        if client.error is None
     }
     found = []
     for seen in look.seen:

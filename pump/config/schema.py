@@ -183,7 +183,7 @@ class ServiceTable(Struct):
     ] = service_checks.SOCKET
     lease_s: Annotated[
         float,
-        _about("Seconds that a lease holds without a heartbeat.", 10.0, ge=0.5, le=3600.0),
+        _about("Seconds that a lease holds without a heartbeat.", 10.0, ge=0.5, le=180.0),
     ] = 10.0
     reserve: Annotated[
         str | int,

@@ -14,10 +14,12 @@ import random
 import signal
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+HOLD_MOST_S = 300.0
 MULTIPLIER = np.uint64(6364136223846793005)
 
 PTX = """
@@ -66,6 +68,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--replays", type=int, default=0, help="capture the steps, then replay")
     parser.add_argument("--sync-every", type=int, default=0)
     parser.add_argument("--sleep-ms", type=float, default=0.0, help="after each step")
+    parser.add_argument("--hold", default="", help="stay half-way while this file is there")
     parser.add_argument("--close-descriptors", action="store_true")
     parser.add_argument("--block-signals", action="store_true")
     parser.add_argument("--fork-every", type=int, default=0)
@@ -152,9 +155,21 @@ def fork_a_child() -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 
 
+def hold(program: Program, options: argparse.Namespace) -> None:
+    """Use the memory, which changes no result, until a test lets the job go on."""
+    until = time.monotonic() + HOLD_MOST_S
+    index = 0
+    while Path(options.hold).exists() and time.monotonic() < until:
+        program.read(index % options.buffers)
+        index += 1
+        time.sleep(max(options.sleep_ms, 10.0) / 1000)
+
+
 def run_steps(program: Program, options: argparse.Namespace) -> None:
     steps = plan(options.buffers, options.steps, options.seed)
     for step, (target, source, number) in enumerate(steps):
+        if options.hold and step == options.steps // 2:
+            hold(program, options)
         program.mix(target, source, number)
         if options.sync_every and not options.replays and step % options.sync_every == 0:
             program.synchronise()

@@ -323,6 +323,21 @@ def test_pumpd_stands_beside_the_job_and_ends_with_it(bench: Bench) -> None:
     eventually(lambda: not path.parent.exists(), "the job's folder to be removed")
 
 
+@pytest.mark.parametrize("name", ["-x", "--name", "a\nb", "n" * 100, " ", "é\udcff"])
+def test_a_command_with_an_unusual_name_has_its_pumpd(bench: Bench, name: str) -> None:
+    program = bench.runtime / name
+    program.write_text(
+        f"#!{sys.executable}\nimport os, socket\n"
+        "s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)\n"
+        "s.settimeout(30)\ns.connect(os.environ['PUMP_SOCKET'])\n"
+        f"s.send({link.pack_hello(1)!r})\nprint(len(s.recv(64)))\n"
+    )
+    program.chmod(0o755)
+    done = bench.run("--", str(program))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert int(done.stdout) > 0, "a pumpd that does not start says nothing"
+
+
 def test_a_client_that_connects_in_its_first_moment_is_answered(bench: Bench) -> None:
     code = f"""
 import os, socket, sys

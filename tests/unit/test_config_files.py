@@ -120,6 +120,7 @@ def test_the_schemas_defaults_and_examples_pass_its_own_checks() -> None:
         ("[shares]\nalice = 0", "f.toml:1: shares: '0' is no whole number from 1 to 1000"),
         ("[service]\nsocket = 'run'", "'run' is no absolute path"),
         ("[service]\nlease_s = nan", "f.toml:2: service.lease_s: expected `float` >= 0.5"),
+        ("[service]\nlease_s = 181", "f.toml:2: service.lease_s: expected `float` <= 180.0"),
         ("[service]\nmetrics_tcp = '9464'", "is no address"),
         ("[job\n", "f.toml:1: Expected ']'"),
         ("[job]\nname = 'a'\nname = 'b'\n", "f.toml:3: Cannot overwrite"),

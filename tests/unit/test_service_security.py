@@ -171,8 +171,9 @@ def _joins(service: Service) -> bool:
     return False
 
 
-def test_those_who_say_no_hello_are_few_and_do_not_stay(tmp_path: Path) -> None:
-    service = with_quotas(tmp_path, handshakes=4)
+@pytest.mark.parametrize("quota", ["handshakes", "user_handshakes"])
+def test_those_who_say_no_hello_are_few_and_do_not_stay(tmp_path: Path, quota: str) -> None:
+    service = with_quotas(tmp_path, **{quota: 4})
     try:
         silent = [connect(service) for _ in range(4)]
         fifth = connect(service)

@@ -1,0 +1,178 @@
+"""What must stay bounded on both sides of a lease: memory, silence, and one bad round."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import selectors
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+from pump.control import ClientState
+from pump.wire import control
+from pump.wire import service as wire
+from pumpd import registry as registries
+from pumpd.leaseholder import JobFacts, Leaseholder
+from pumpd.registry import Registry
+from pumpd.sdnotify import Manager
+from pumpd.service import Service, ServiceSettings
+
+MIB = 1 << 20
+Answer = Callable[[list[ClientState]], None]
+
+
+def entry(gpu: str, wanted_mib: int = 100, adopted_mib: int = 100) -> wire.GpuReport:
+    sizes = (1000, 900, wanted_mib, adopted_mib, adopted_mib)
+    return wire.GpuReport(gpu, *(size * MIB for size in sizes), wire.USE_MOST)
+
+
+# ---- the registry ----
+
+
+def test_a_job_that_names_ever_new_gpus_leaves_nothing_in_the_registry() -> None:
+    registry = Registry()
+    job = registry.add(0, 0, wire.Join(), 10, 0.0)
+    for turn in range(300):
+        registry.hear(job, wire.Report(turn, 1, 0, 0, (entry(f"{turn:032x}"),)), turn)
+        registry.rearrange(turn, True)
+    assert len(registry.memory_bytes()) == 1
+    assert len(job.granted) == 1 and len(job.above) <= 1
+
+
+def test_a_gpu_that_another_job_uses_is_not_forgotten() -> None:
+    registry = Registry()
+    first, second = (registry.add(0, 0, wire.Join(), 10, 0.0) for _ in range(2))
+    for job in (first, second):
+        registry.hear(job, wire.Report(0, 1, 0, 0, (entry("aa" * 16),)), 0.0)
+    registry.hear(first, wire.Report(0, 1, 0, 0, ()), 1.0)
+    assert list(registry.memory_bytes()) == ["aa" * 16]
+
+
+def test_grants_nobody_acts_upon_are_bounded_and_the_greatest_counts() -> None:
+    registry, gpu = Registry(), "aa" * 16
+    job = registry.add(0, 0, wire.Join(), 10, 0.0)
+    greatest = 0
+    for turn in range(300):  # another comes and goes: half the memory, then all of it
+        registry.hear(job, wire.Report(0, 1, 0, 0, (entry(gpu, 800),)), turn)
+        other = registry.add(0, 0, wire.Join(), 10, turn)
+        registry.hear(other, wire.Report(0, 1, 0, 0, (entry(gpu, 800),)), turn)
+        for _ in range(2):
+            registry.rearrange(turn, True)
+            greatest = max(greatest, job.granted[gpu])
+            assert len(job.sent) <= registries.SENT_MOST
+            held = max(grant[gpu] for _, grant in job.sent)
+            assert held == greatest, "it may still act upon any of them"
+            registry.remove(other)
+    assert job.grant_number > registries.SENT_MOST, "there were too many to keep"
+    registry.hear(job, wire.Report(job.grant_number, 1, 0, 0, (entry(gpu),)), 300.0)
+    assert job.sent == []
+
+
+# ---- the job's side ----
+
+
+class Scene:
+    """A leaseholder attached to a service that the test plays; workers answer when told to."""
+
+    def __init__(self, folder: Path, selector: selectors.BaseSelector) -> None:
+        self.selector = selector
+        self.answers: list[Answer] = []
+        self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.listener.bind(str(folder / "service"))
+        self.listener.listen(1)
+        facts = JobFacts(paths=[str(folder / "service")])
+        self.holder = Leaseholder(selector, self.inquire, facts)
+        self.holder.on_time(time.monotonic())
+        self.listener.settimeout(10)
+        self.service, _ = self.listener.accept()
+        self.service.settimeout(10)
+        self.service.recv(64)
+        self.service.send(wire.pack_welcome(wire.OK, 1))
+        self.listen()
+        assert isinstance(self.said(), wire.Join)
+
+    def inquire(self, _request: control.Request, answer: Answer) -> None:
+        self.answers.append(answer)
+
+    def listen(self) -> None:
+        for key, _ in self.selector.select(10):
+            key.data()
+
+    def said(self) -> object:
+        return wire.decode(self.service.recv(wire.FRAME_BYTES), wire.FROM_CLIENTS)
+
+    def close(self) -> None:
+        self.holder.close()
+        self.service.close()
+        self.listener.close()
+
+
+def test_a_connection_lost_earlier_in_a_round_is_not_heard_in_it(tmp_path: Path) -> None:
+    with (
+        selectors.DefaultSelector() as selector,
+        contextlib.closing(Scene(tmp_path, selector)) as scene,
+    ):
+        scene.holder.on_time(time.monotonic())
+        scene.service.close()
+        ready = selector.select(10)
+        assert len(ready) == 1, "the end of the service is there to be heard"
+        scene.answers.pop()([])  # a worker answers first: the report finds nobody
+        assert "alone" in repr(scene.holder)
+        ready[0][0].data()
+        assert "alone" in repr(scene.holder)
+
+
+def test_a_job_whose_worker_does_not_answer_says_that_it_is_there(tmp_path: Path) -> None:
+    with (
+        selectors.DefaultSelector() as selector,
+        contextlib.closing(Scene(tmp_path, selector)) as scene,
+    ):
+        scene.service.send(wire.encode(wire.Grant(0, 20, ())))
+        scene.listen()
+        scene.holder.on_time(time.monotonic())
+        assert scene.answers, "a round that waits for a worker"
+        for _ in range(3):
+            due = scene.holder.due()
+            assert due is not None
+            scene.holder.on_time(due)
+            assert isinstance(scene.said(), wire.Beat)
+
+
+# ---- descriptors ----
+
+
+class Exhausted:
+    """A listener of a process that has no free descriptors."""
+
+    def __init__(self, real: socket.socket) -> None:
+        self.real = real
+
+    def fileno(self) -> int:
+        return self.real.fileno()
+
+    def accept(self) -> tuple[socket.socket, str]:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    def close(self) -> None:
+        self.real.close()
+
+
+def test_two_listeners_out_of_descriptors_in_one_round_pause_together(tmp_path: Path) -> None:
+    listeners = []
+    for name in ("one", "two"):
+        real = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        real.bind(str(tmp_path / name))
+        real.listen(1)
+        listeners.append(Exhausted(real))
+    service = Service(cast(Any, listeners), ServiceSettings, {}, Manager())
+    service._accept_again()
+    for one in cast(Any, listeners):
+        service._accept(one)
+    assert not service._accepting
+    service._on_time(time.monotonic() + 10)
+    assert service._accepting, "it tries again"
+    service._close()
