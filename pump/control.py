@@ -12,7 +12,6 @@ but one descriptor while it is open.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import socket
 import struct
@@ -20,13 +19,13 @@ import time
 from types import TracebackType
 
 from pump.wire import control as wire
+from pump.wire import exchange
 from pump.wire.control import ClientState, DeviceState
 
 __all__ = ["ClientState", "Control", "ControlError", "DeviceState"]
 
 TIMEOUT_S = 6.0
 """Longest wait for one answer; pumpd itself gives up on a client sooner."""
-RETRY_S = 0.02
 _CREDENTIALS = struct.Struct("iII")
 
 
@@ -36,10 +35,6 @@ class ControlError(Exception):
     def __init__(self, reason: str, clients: list[ClientState] | None = None) -> None:
         super().__init__(reason)
         self.clients = clients or []
-
-
-class _ClosedError(Exception):
-    """The other side has closed the connection."""
 
 
 class Control:
@@ -122,11 +117,11 @@ class Control:
             data = wire.encode_request(request)
             try:
                 return wire.decode_reply(self._exchange(data, deadline))
-            except _ClosedError:  # it does not keep idle connections for ever
+            except exchange.ClosedError:  # it does not keep idle connections for ever
                 return wire.decode_reply(self._exchange(data, deadline))
         except wire.FrameError as error:
             raise ControlError(f"{self.path}: {error}") from None
-        except _ClosedError:
+        except exchange.ClosedError:
             raise ControlError(f"{self.path}: pumpd closed the connection") from None
         except TimeoutError:
             self.close()  # or the late answer would be taken for the next one's
@@ -143,39 +138,16 @@ class Control:
         if self._socket is None:
             self._socket = _connect(self.path, deadline)
         try:
-            return _exchange(self._socket, data, wire.REPLY_BYTES, deadline)
-        except _ClosedError:
+            return exchange.exchange(self._socket, data, wire.REPLY_BYTES, deadline)
+        except exchange.ClosedError:
             self.close()
             raise
 
 
-def _exchange(connection: socket.socket, data: bytes, most_bytes: int, deadline: float) -> bytes:
-    """Send one datagram and return the answer. Raises _ClosedError, OSError, TimeoutError."""
-    connection.settimeout(max(0.001, deadline - time.monotonic()))
-    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-        connection.send(data, socket.MSG_NOSIGNAL)
-    for _ in range(2):  # one that closed may have said why: behind the error
-        connection.settimeout(max(0.001, deadline - time.monotonic()))
-        with contextlib.suppress(ConnectionResetError):
-            answer = connection.recv(most_bytes + 1)
-            if answer:
-                return answer
-    raise _ClosedError
-
-
 def _connect(path: str, deadline: float) -> socket.socket:
-    """A connection after the welcome. Raises ControlError, FrameError, OSError."""
-    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    """A connection after the welcome. Raises ControlError, FrameError, ClosedError, OSError."""
+    connection = exchange.connect(path, deadline)
     try:
-        connection.settimeout(max(0.001, deadline - time.monotonic()))
-        while True:
-            try:
-                connection.connect(path)
-                break
-            except BlockingIOError:  # its backlog is full
-                if time.monotonic() >= deadline:
-                    raise TimeoutError from None
-                time.sleep(RETRY_S)
         size = _CREDENTIALS.size
         peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
         user = _CREDENTIALS.unpack(peer)[1]
@@ -184,8 +156,8 @@ def _connect(path: str, deadline: float) -> socket.socket:
                 f"{path}: the pumpd there is of user {user}, this process of {os.geteuid()}; "
                 "a job is steered by its own user only"
             )
-        answer = _exchange(connection, wire.pack_hello(), wire.WELCOME_BYTES_MAX, deadline)
-        wire.check_welcome(answer)
+        hello, most_bytes = wire.pack_hello(), wire.WELCOME_BYTES_MAX
+        wire.check_welcome(exchange.exchange(connection, hello, most_bytes, deadline))
     except BaseException:
         connection.close()
         raise

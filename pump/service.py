@@ -10,12 +10,13 @@ socket only.
 
 from __future__ import annotations
 
-import contextlib
 import socket
+import time
 from types import TracebackType
 from typing import Any
 
 from pump import paths
+from pump.wire import exchange
 from pump.wire import service as wire
 from pump.wire.service import JobState, ServiceState
 from pump.wire.strict import FrameError
@@ -23,6 +24,7 @@ from pump.wire.strict import FrameError
 __all__ = ["JobState", "ServiceClient", "ServiceError", "ServiceState"]
 
 TIMEOUT_S = 5.0
+"""For all that one call asks."""
 
 
 class ServiceError(Exception):
@@ -35,16 +37,15 @@ class ServiceClient:
     def __init__(self, path: str) -> None:
         """Connect. Raises ServiceError."""
         self.path = path
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._socket.settimeout(TIMEOUT_S)
+        self._socket: socket.socket | None = None
+        deadline = time.monotonic() + TIMEOUT_S
         try:
-            self._socket.connect(path)
-            self._version = wire.check_welcome(self._exchange(wire.pack_hello()))
+            self._socket = exchange.connect(path, deadline)
+            self._version = wire.check_welcome(self._exchange(wire.pack_hello(), deadline))
         except FrameError as error:
             self.close()
             raise ServiceError(f"{path}: {error}") from None
         except OSError as error:
-            self.close()
             raise ServiceError(
                 f"{path}: no service to speak to: {error.strerror or error}"
             ) from None
@@ -80,44 +81,50 @@ class ServiceClient:
 
     def close(self) -> None:
         """Hang up."""
-        self._socket.close()
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
 
     def jobs(self) -> list[JobState]:
         """Return the user's jobs (all jobs for root), in the order in which they joined.
         Raises ServiceError."""
         found: list[JobState] = []
+        deadline = time.monotonic() + TIMEOUT_S
         while True:
             after = found[-1].number if found else 0
-            page: wire.Jobs = self._ask(wire.AskJobs(after), wire.Jobs)
+            page: wire.Jobs = self._ask(wire.AskJobs(after), wire.Jobs, deadline)
             found += page.jobs
             if not page.more or not page.jobs:
                 return found
 
     def state(self) -> ServiceState:
         """Return figures of the service itself. Raises ServiceError."""
-        state: ServiceState = self._ask(wire.AskService(), ServiceState)
+        deadline = time.monotonic() + TIMEOUT_S
+        state: ServiceState = self._ask(wire.AskService(), ServiceState, deadline)
         return state
 
-    def _ask(self, message: Any, kind: type) -> Any:
+    def _ask(self, message: Any, kind: type, deadline: float) -> Any:
         try:
-            data = self._exchange(wire.encode(message, self._version))
+            data = self._exchange(wire.encode(message, self._version), deadline)
             answer = wire.decode(data, wire.FROM_SERVICE, self._version)
         except FrameError as error:
             raise ServiceError(f"{self.path}: {error}") from None
-        except OSError as error:
-            raise ServiceError(f"{self.path}: {error.strerror or error}") from None
         if isinstance(answer, wire.Refused):
             raise ServiceError(f"{self.path}: the service hung up: {answer.reason}")
         if not isinstance(answer, kind):
             raise ServiceError(f"{self.path}: the service answered something else")
         return answer
 
-    def _exchange(self, data: bytes) -> bytes:
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            self._socket.send(data, socket.MSG_NOSIGNAL)
-        for _ in range(2):  # one that hung up may have said why: behind the error
-            with contextlib.suppress(ConnectionResetError):
-                answer = self._socket.recv(wire.REPLY_BYTES + 1)
-                if answer:
-                    return answer
-        raise ServiceError(f"{self.path}: the service hung up")
+    def _exchange(self, data: bytes, deadline: float) -> bytes:
+        if self._socket is None:
+            raise ServiceError(f"{self.path}: the connection is closed; open another")
+        try:
+            return exchange.exchange(self._socket, data, wire.REPLY_BYTES, deadline)
+        except exchange.ClosedError:
+            reason = "the service hung up"
+        except TimeoutError:
+            reason = f"the service did not answer within {TIMEOUT_S:.0f} s"
+        except OSError as error:
+            reason = error.strerror or str(error)
+        self.close()
+        raise ServiceError(f"{self.path}: {reason}")

@@ -13,6 +13,7 @@ import contextlib
 import os
 import socket
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -28,7 +29,7 @@ INTERVAL_S = 15.0
 LEAST_AGE_S = 1.0
 """A look serves all who ask within that time, so that asking cannot keep jobs busy."""
 REQUEST_S = 5.0
-"""Longest time for one request over HTTP."""
+"""That a peer has to ask over HTTP, and to take the answer."""
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 PLACES = ("resident", "doubted", "arriving", "leaving", "host")
@@ -186,17 +187,25 @@ def _removed(path: str | None) -> Iterator[None]:
 
 
 def make_server(watch: live.Watch, path: str | None, address: str | None) -> Any:
-    """A server (socketserver) that answers GET /metrics, one request at a time, each within
-    REQUEST_S. Raises BadInputError where it cannot listen."""
+    """A server (socketserver) that answers GET /metrics, one request at a time. Its peer has
+    REQUEST_S to ask, and as much to take the answer. Raises BadInputError where it cannot
+    listen."""
     from http.server import BaseHTTPRequestHandler
     from socketserver import TCPServer
 
     latest = [(0.0, "")]
 
     class Handler(BaseHTTPRequestHandler):
-        timeout = REQUEST_S
+        def setup(self) -> None:
+            super().setup()
+            self._end = _hang_up_later(self.connection)
+
+        def finish(self) -> None:
+            self._end.cancel()
+            super().finish()
 
         def do_GET(self) -> None:
+            self._end.cancel()
             if self.path.partition("?")[0] not in ("/", "/metrics"):
                 self.send_error(404)
                 return
@@ -204,6 +213,7 @@ def make_server(watch: live.Watch, path: str | None, address: str | None) -> Any
             if not latest[0][1] or now - latest[0][0] > LEAST_AGE_S:
                 latest[0] = now, text(watch.look())
             body = latest[0][1].encode()
+            self._end = _hang_up_later(self.connection)
             self.send_response(200)
             self.send_header("Content-Type", CONTENT_TYPE)
             self.send_header("Content-Length", str(len(body)))
@@ -229,6 +239,19 @@ def make_server(watch: live.Watch, path: str | None, address: str | None) -> Any
     except OSError as error:
         raise BadInputError(f"cannot listen at {path or address}: {error.strerror}") from None
     return server
+
+
+def _hang_up_later(connection: socket.socket) -> threading.Timer:
+    """After REQUEST_S; a socket's own timeout would begin anew with every byte."""
+
+    def hang_up() -> None:
+        with contextlib.suppress(OSError):
+            connection.shutdown(socket.SHUT_RDWR)
+
+    timer = threading.Timer(REQUEST_S, hang_up)
+    timer.daemon = True
+    timer.start()
+    return timer
 
 
 def _listener(path: str | None, address: str | None) -> socket.socket:

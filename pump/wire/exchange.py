@@ -1,0 +1,58 @@
+"""One question and its answer over a socket of packets, within a deadline.
+
+For those who ask a job's pumpd (pump/control.py) or the system service (pump/service.py). A
+deadline is a moment of time.monotonic() and holds for all steps together, so that no peer can
+hold its asker for longer by doing a little now and then.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import time
+
+RETRY_S = 0.02
+
+
+class ClosedError(Exception):
+    """The other side has closed the connection."""
+
+
+def connect(path: str, deadline: float) -> socket.socket:
+    """Return a connection to the socket at `path`. Raises OSError, TimeoutError."""
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        while True:
+            _bound(connection, deadline)
+            try:
+                connection.connect(path)
+                return connection
+            except BlockingIOError:  # its backlog is full
+                time.sleep(RETRY_S)
+    except BaseException:
+        connection.close()
+        raise
+
+
+def exchange(connection: socket.socket, data: bytes, most_bytes: int, deadline: float) -> bytes:
+    """Send one datagram and return the answer; of one that is longer than `most_bytes`, one
+    byte more than that. Raises ClosedError, OSError, TimeoutError: after each of them the
+    connection is of no use, since an answer that comes late would be taken for the next."""
+    _bound(connection, deadline)
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        connection.send(data, socket.MSG_NOSIGNAL)
+    for _ in range(2):  # one that closed may have said why: behind the error
+        _bound(connection, deadline)
+        with contextlib.suppress(ConnectionResetError):
+            answer = connection.recv(most_bytes + 1)
+            if answer:
+                return answer
+    raise ClosedError
+
+
+def _bound(connection: socket.socket, deadline: float) -> None:
+    """Let the next step end at the deadline. Raises TimeoutError when that is past."""
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise TimeoutError("timed out")
+    connection.settimeout(left)

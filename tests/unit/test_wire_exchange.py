@@ -1,0 +1,113 @@
+"""Questions over sockets: one deadline holds for all of an exchange."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from pump.cli import live, metrics
+from pump.service import ServiceClient, ServiceError
+from pump.wire import exchange
+from pump.wire import service as wire
+
+SOON_S = 0.4
+
+
+@contextlib.contextmanager
+def answering(path: Path, answer: Callable[[socket.socket], None]) -> Iterator[str]:
+    """A false service; `answer` gets its one connection."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(str(path))
+        listener.listen(1)
+
+        def serve() -> None:
+            with contextlib.suppress(OSError):
+                connection, _ = listener.accept()
+                with connection:
+                    answer(connection)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield str(path)
+        listener.shutdown(socket.SHUT_RDWR)
+        thread.join(5)
+
+
+def welcome(connection: socket.socket) -> None:
+    connection.recv(64)
+    connection.send(wire.pack_welcome(wire.OK, 1))
+
+
+def test_a_backlog_that_stays_full_ends_at_the_deadline(tmp_path: Path) -> None:
+    path = str(tmp_path / "full")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(path)
+        listener.listen(0)
+        waiting = [exchange.connect(path, time.monotonic() + 5)]
+        with pytest.raises(TimeoutError):
+            waiting.append(exchange.connect(path, time.monotonic() + SOON_S))
+            waiting.append(exchange.connect(path, time.monotonic() + SOON_S))
+        for one in waiting:
+            one.close()
+
+
+def test_a_deadline_that_is_past_ends_even_what_could_be_had() -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours, theirs:
+        theirs.send(b"answer")
+        assert exchange.exchange(ours, b"?", 6, time.monotonic() + 5) == b"answer"
+        theirs.send(b"answer")
+        with pytest.raises(TimeoutError):
+            exchange.exchange(ours, b"?", 6, time.monotonic() - 1)
+
+
+def test_a_service_that_always_has_more_jobs_holds_nobody_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = wire.JobState(1, 0, 1, 1, "", 0, "", 0, 0, 0, 0)
+
+    def more_and_more(connection: socket.socket) -> None:
+        welcome(connection)
+        while connection.recv(wire.FRAME_BYTES):
+            time.sleep(0.05)
+            connection.send(wire.encode(wire.Jobs(1, (job,)), 1))
+
+    monkeypatch.setattr("pump.service.TIMEOUT_S", SOON_S)
+    with answering(tmp_path / "s", more_and_more) as path, ServiceClient(path) as service:
+        with pytest.raises(ServiceError, match="did not answer within"):
+            service.jobs()
+        with pytest.raises(ServiceError, match="closed"):  # a late answer is not the next one's
+            service.state()
+
+
+def test_who_asks_for_metrics_byte_by_byte_keeps_nobody_from_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(metrics, "REQUEST_S", SOON_S)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    path = str(tmp_path / "metrics")
+    server = metrics.make_server(live.Watch(), path, None)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    try:
+        with socket.socket(socket.AF_UNIX) as slow, socket.socket(socket.AF_UNIX) as other:
+            slow.connect(path)
+            other.settimeout(10)
+            other.connect(path)
+            other.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+            with contextlib.suppress(OSError):  # until it is hung up on
+                for byte in b"GET /metrics HTTP/1.0\r\n" + b"x: y\r\n" * 1000:
+                    slow.send(bytes([byte]), socket.MSG_NOSIGNAL)
+                    time.sleep(SOON_S / 8)
+                pytest.fail("it was let go on")
+            assert other.recv(12) == b"HTTP/1.0 200"
+    finally:
+        server.shutdown()
+        thread.join(10)
+        server.server_close()
