@@ -94,6 +94,13 @@ void *pump_wrapper_named(const char *name) {
   return NULL;
 }
 
+bool pump_driver_has(const void *wrapper) {
+  for (size_t i = 0; i < COUNT(hooks); i++)
+    if (hooks[i].wrapper == wrapper)
+      return *((const bool *)&pump_present + hooks[i].present_offset);
+  return false;
+}
+
 /* The driver's own answer where a function is missing, as a function. */
 static CUresult missing(void) {
   return CUDA_ERROR_NOT_FOUND;

@@ -15,6 +15,9 @@ bool pump_disabled(void);
 /* The wrapper of the driver function `name`, or NULL when it is not hooked. */
 void *pump_wrapper_named(const char *name);
 
+/* Whether the driver has the function of that wrapper, once pump_resolve was true. */
+bool pump_driver_has(const void *wrapper);
+
 /* true when `address` is a function of the driver that pump_real was filled from;
  * a driver seen for the first time is taken for that purpose. */
 bool pump_is_driver(const void *address);

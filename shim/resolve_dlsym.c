@@ -10,7 +10,7 @@
  * A name is substituted only if the real look-up finds it in the driver:
  *   a library handle    looked up here; the caller does not matter
  *   RTLD_DEFAULT        may find our own export, which stands in front of the
- *                       driver's: then a driver must be loaded at all
+ *                       driver's: then a driver must be loaded at all, and have it
  *   RTLD_NEXT           never: a caller that stands before us finds our export by
  *                       itself, one behind us asks for what comes after us
  * The driver's own look-ups are left alone.
@@ -124,10 +124,10 @@ static bool same_library(const void *a, const void *b) {
 }
 
 /* `ours` hid the driver's function in the caller's scope: it is the right answer
- * only if there is a driver. Without one the look-up is repeated as if we were not
- * there, which also leaves the right dlerror. */
+ * only if there is a driver that has it. If not, the look-up is repeated as if we were
+ * not there, which also leaves the right dlerror. */
 static struct pick hidden_by_us(void *ours, const char *name) {
-  if (pump_resolve()) return (struct pick){ours, 1};
+  if (pump_resolve() && pump_driver_has(ours)) return (struct pick){ours, 1};
   void *next = pump_real_dlsym(RTLD_NEXT, name);
   return (struct pick){next != NULL && pump_is_driver(next) ? ours : next, 1};
 }

@@ -16,6 +16,8 @@ from pathlib import Path
 HERE = Path(__file__).parent
 SHIM = HERE.parents[1] / "shim"
 INCLUDES = [f"-I{SHIM}", f"-I{SHIM / 'include'}"]
+OLD_LACKS = ("cuMemcpyBatchAsync*", "cuGraphInstantiateWithParams*", "cuCtxCreate_v4", "cuMemPool*")
+"""What the driver in the folder "old" does not have."""
 
 
 def compile_c(output: Path, *arguments: str | Path) -> Path:
@@ -52,15 +54,19 @@ def built() -> Path:
         "-lpthread",
         "-ldl",
     )
-    (folder / "driver").mkdir()
-    driver = compile_c(
-        folder / "driver" / "libcuda.so.1",
+    driver_parts = (
         *library,
         "-Wl,-soname,libcuda.so.1",
         "-Wl,-Bsymbolic",  # its table holds its own functions, not our exports
         HERE / "fake_driver.c",
         HERE / "fake_work.c",
     )
+    (folder / "driver").mkdir()
+    driver = compile_c(folder / "driver" / "libcuda.so.1", *driver_parts)
+    (folder / "old").mkdir()
+    hidden = folder / "old" / "lacking.map"
+    hidden.write_text("{ local: " + " ".join(f"{name};" for name in OLD_LACKS) + " };")
+    compile_c(folder / "old" / "libcuda.so.1", *driver_parts, f"-Wl,--version-script={hidden}")
     compile_c(folder / "plugin.so", *library, HERE / "plugin.c", "-ldl")
     compile_c(folder / "constructor.so", *library, "-DCONSTRUCT", HERE / "plugin.c", "-ldl")
     compile_c(folder / "stubs.so", *library, "-DSTUBS", HERE / "plugin.c", "-ldl")
@@ -80,10 +86,10 @@ def environment(
     extra: dict[str, str],
     *,
     pump: bool = True,
-    driver: bool = True,
+    driver: bool | str = True,
     preload: tuple[str, ...] = (),
 ) -> dict[str, str]:
-    """Environment of a client: with or without the shim and the driver."""
+    """Environment of a client: with or without the shim and the driver (or that of a folder)."""
     folder = built()
     env = {k: v for k, v in os.environ.items() if not k.startswith(("PUMP_", "LD_", "FAKE_"))}
     before = [name for name in preload if name.startswith("<")]
@@ -91,7 +97,7 @@ def environment(
     names = [n[1:] for n in before] + (["libpump.so"] if pump else []) + after
     env["LD_PRELOAD"] = " ".join(str(folder / name) for name in names)
     if driver:
-        env["LD_LIBRARY_PATH"] = str(folder / "driver")
+        env["LD_LIBRARY_PATH"] = str(folder / (driver if isinstance(driver, str) else "driver"))
     env["PLUGIN"] = str(folder / "plugin.so")
     return env | extra
 

@@ -121,3 +121,17 @@ def test_the_shim_needs_no_driver_library_and_versions_nothing() -> None:
     ).stdout
     assert "libcuda" not in dynamic
     assert "VERDEF" not in dynamic
+
+
+@pytest.mark.parametrize("way", ["dlsym", "default"])
+def test_what_an_old_driver_lacks_is_not_found(way: str) -> None:
+    def asked(pump: bool) -> list[list[str]]:
+        done = run_client("client_routes", way, env=environment({}, pump=pump, driver="old"))
+        assert done.returncode == 0, done.stdout[-500:] + done.stderr
+        return [line.split() for line in done.stdout.splitlines()]
+
+    seen, expected = asked(True), asked(False)
+    assert codes(seen) == codes(expected)
+    lacking = {row[0] for row in expected if row[1] == "-"}
+    assert len(lacking & hooked_names()) >= 8
+    assert {row[0] for row in seen if row[1] == "libpump.so"} == hooked_names() - lacking
