@@ -218,7 +218,7 @@ void pump_blocks_event(uint64_t address, int64_t size_bytes) {
 static c10_report *find_original(const void *caller) {
   Dl_info info;
   c10_report *function = NULL;
-  pump_dlsym_ready();
+  char *pending = pump_dl_begin();
   void *found = pump_real_dlsym(RTLD_NEXT, C10_REPORT);
   if (found == NULL && dladdr(caller, &info) != 0) {
     void *library = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
@@ -227,7 +227,7 @@ static c10_report *find_original(const void *caller) {
       dlclose(library);
     }
   }
-  dlerror(); /* what was not found is no business of the program's */
+  pump_dl_end(pending);
   memcpy(&function, &found, sizeof function);
   return function == pump_c10_report ? NULL : function;
 }

@@ -11,7 +11,6 @@
  *
  * Libraries that unpack images (LZ4, zstd) are looked for in the process's own way.
  */
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -24,6 +23,7 @@
 #include "image/image.h"
 #include "observe.h"
 #include "observe_table.h"
+#include "resolve.h"
 
 #define DRIVER_TELLS 12040
 #define COMPUTE_MAJOR ((CUdevice_attribute)75)
@@ -92,9 +92,10 @@ static void read_image(uint64_t handle, const void *bytes, size_t length_bytes) 
   char error[160] = "";
   int saved = errno;
   pump_enter();
+  char *pending = pump_dl_begin(); /* it may look for an unpacker */
   int result =
       image_parse(bytes, length_bytes, compute_capability(), &image, error, sizeof error);
-  dlerror(); /* of the look for an unpacker: no business of the program's */
+  pump_dl_end(pending);
   pump_leave();
   if (result == CUDA_SUCCESS)
     keep(handle, 0, image);

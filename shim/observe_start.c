@@ -1,8 +1,9 @@
 /* observe_start.c - the life of the shim in a process: cuInit, fork, giving up,
  * and the guard around our own driver calls.
  *
- * Nothing of the shim runs before the real cuInit has succeeded: no constructor,
- * no mapping, no thread. So gcc, sh and the other helpers of a job pay nothing.
+ * Nothing of the shim runs before the real cuInit has succeeded but constructors of a few
+ * microseconds: no mapping, no thread. So gcc, sh and the other helpers of a job pay as
+ * good as nothing.
  *
  * A forked child keeps the driver's function table and forgets everything else:
  * the region is not inherited (MADV_DONTFORK), hooks pass through, and only its

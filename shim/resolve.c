@@ -54,8 +54,9 @@ static const struct hook calls[] = {
 static bool resolve_or_load(void) {
   if (pump_resolve()) return true;
   int saved = errno;
+  char *pending = pump_dl_begin();
   void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
-  if (driver == NULL) dlerror(); /* ours, not the program's */
+  pump_dl_end(pending);
   errno = saved;
   return driver != NULL && pump_resolve();
 }
@@ -121,7 +122,6 @@ static void fill_from(void *driver, const void *base) {
   struct pump_present present;
   for (size_t i = 0; i < COUNT(hooks); i++) look_up(driver, &hooks[i], &real, &present);
   for (size_t i = 0; i < COUNT(calls); i++) look_up(driver, &calls[i], &real, &present);
-  dlerror(); /* names that this driver lacks are no business of the program's */
   uint32_t none = 0;
   if (__atomic_compare_exchange_n(&resolved, &none, 1, false, __ATOMIC_ACQ_REL,
                                   __ATOMIC_ACQUIRE)) {
@@ -147,22 +147,21 @@ bool pump_is_driver(const void *address) {
   if (__atomic_load_n(&resolved, __ATOMIC_ACQUIRE) == 2)
     return info.dli_fbase == driver_base;
   if (!named_libcuda(info.dli_fname)) return false;
+  char *pending = pump_dl_begin();
   void *driver = dlopen(info.dli_fname, RTLD_NOLOAD | RTLD_LAZY);
-  if (driver == NULL) {
-    dlerror(); /* ours, not the program's */
-    return false;
-  }
-  fill_from(driver, info.dli_fbase);
-  return info.dli_fbase == driver_base;
+  if (driver != NULL) fill_from(driver, info.dli_fbase);
+  pump_dl_end(pending);
+  return driver != NULL && info.dli_fbase == driver_base;
 }
 
 bool pump_resolve(void) {
   if (__atomic_load_n(&resolved, __ATOMIC_ACQUIRE) == 2) return true;
   int saved = errno;
-  pump_dlsym_ready();
+  char *pending = pump_dl_begin();
   void *driver = dlopen("libcuda.so.1", RTLD_NOLOAD | RTLD_LAZY);
   void *init = driver == NULL ? NULL : pump_real_dlsym(driver, "cuInit");
   bool found = init != NULL && pump_is_driver(init);
+  pump_dl_end(pending);
   errno = saved;
   return found;
 }

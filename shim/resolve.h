@@ -1,13 +1,19 @@
-/* resolve.h - between resolve.c and resolve_dlsym.c only. */
+/* resolve.h - between the files of look-ups, and for who looks something up by himself. */
 #ifndef PUMP_RESOLVE_H
 #define PUMP_RESOLVE_H
 
 #include <stdbool.h>
 
-/* libc's dlsym, or that of the next interposer. Set by pump_dlsym_ready, which
- * every look-up calls first; never changes afterwards. */
+/* libc's, or those of the next interposer. Set by pump_dlsym_ready, which every look-up
+ * calls first; never change afterwards. */
 extern void *(*pump_real_dlsym)(void *handle, const char *name);
+extern char *(*pump_real_dlerror)(void);
 void pump_dlsym_ready(void);
+
+/* Around dl functions that we call within a call of the program's which is none: what its
+ * dlerror() has to tell stays (resolve_error.c). The end gets what the begin returned. */
+char *pump_dl_begin(void);
+void pump_dl_end(char *pending);
 
 /* PUMP_DISABLE=1, as the environment said at the first look-up. */
 bool pump_disabled(void);

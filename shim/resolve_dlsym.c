@@ -88,6 +88,7 @@ __asm__(".text\n"
 #endif
 
 void *(*pump_real_dlsym)(void *handle, const char *name);
+char *(*pump_real_dlerror)(void);
 
 /* What the assembly reads from the two result registers: an answer of ours, or
  * (not settled) go on to the real dlsym. */
@@ -104,10 +105,22 @@ static void *find_nothing(void *handle, const char *name) {
   return NULL;
 }
 
-void pump_dlsym_ready(void) {
+static char *tell_nothing(void) {
+  return NULL;
+}
+
+static void *next_of_libc(const char *name) {
+  void *found = dlvsym(RTLD_NEXT, name, DLSYM_VERSION);
+  return found != NULL ? found : dlvsym(RTLD_NEXT, name, "GLIBC_2.34");
+}
+
+/* When the library is loaded: the program has no dlerror() yet that this could change. */
+__attribute__((constructor)) void pump_dlsym_ready(void) {
   if (__atomic_load_n(&pump_real_dlsym, __ATOMIC_ACQUIRE) != NULL) return;
-  void *found = dlvsym(RTLD_NEXT, "dlsym", DLSYM_VERSION);
-  if (found == NULL) found = dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.34");
+  void *tells = next_of_libc("dlerror"), *found = next_of_libc("dlsym");
+  char *(*error)(void) = tell_nothing;
+  if (tells != NULL) memcpy(&error, &tells, sizeof error);
+  __atomic_store_n(&pump_real_dlerror, error, __ATOMIC_RELAXED); /* before the other */
   void *(*function)(void *, const char *) = find_nothing;
   if (found != NULL)
     memcpy(&function, &found, sizeof function);

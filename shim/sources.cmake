@@ -2,6 +2,7 @@
 set(PUMP_OBSERVE_SOURCES
   resolve.c
   resolve_dlsym.c
+  resolve_error.c
   observe_start.c
   observe_range.c
   observe_blocks.c

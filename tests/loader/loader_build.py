@@ -73,6 +73,7 @@ def built() -> Path:
     compile_c(folder / "interposer.so", *library, HERE / "interposer.c", "-ldl")
     compile_c(folder / "client_routes", HERE / "client_routes.c", "-ldl")
     compile_c(folder / "client_direct", "-w", "-DDIRECT", HERE / "client_routes.c", driver, "-ldl")
+    compile_c(folder / "client_error", HERE / "client_error.c", driver, "-ldl", "-pthread")
     compile_c(folder / "client_life", HERE / "client_life.c", "-ldl", "-pthread")
     compile_c(folder / "client_next", HERE / "client_next.c", driver)
     compile_c(folder / "client_memory", HERE / "client_memory.c", driver)

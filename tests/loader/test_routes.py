@@ -97,7 +97,7 @@ def test_disabled_pump_hands_out_the_drivers_own_addresses() -> None:
     assert codes(rows) == codes(routes_without_pump("client_direct", FAKE_INIT="1"))
 
 
-def test_the_exported_symbols_are_the_hook_list_dlsym_and_two_more() -> None:
+def test_the_exported_symbols_are_the_hook_list_dlsym_dlerror_and_two_more() -> None:
     import subprocess
 
     listing = subprocess.run(
@@ -110,7 +110,7 @@ def test_the_exported_symbols_are_the_hook_list_dlsym_and_two_more() -> None:
     # pump_pool_piece: for who watches over the pool (shim/pool.h). The other one stands in for
     # what PyTorch's allocator tells its profiler (shim/observe_blocks.c).
     reports = "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE"
-    assert exported == hooked_names() | {"dlsym", "pump_pool_piece", reports}
+    assert exported == hooked_names() | {"dlsym", "dlerror", "pump_pool_piece", reports}
 
 
 def test_the_shim_needs_no_driver_library_and_versions_nothing() -> None:
@@ -135,3 +135,12 @@ def test_what_an_old_driver_lacks_is_not_found(way: str) -> None:
     lacking = {row[0] for row in expected if row[1] == "-"}
     assert len(lacking & hooked_names()) >= 8
     assert {row[0] for row in seen if row[1] == "libpump.so"} == hooked_names() - lacking
+
+
+@pytest.mark.parametrize("way", ["pending", "told", "forgotten", "newer", "thread", "report"])
+def test_an_error_of_the_programs_outlives_our_look_ups(way: str) -> None:
+    seen = run_client("client_error", way, env=environment({}))
+    expected = run_client("client_error", way, env=environment({}, pump=False))
+    assert expected.returncode == 0
+    assert "libfirst.so" in expected.stdout or way in ("forgotten", "newer")
+    assert (seen.returncode, seen.stdout) == (0, expected.stdout), seen.stderr
