@@ -8,43 +8,16 @@ Their parameters are told where the shim would: with each new signature, in both
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import cffi
 import numpy as np
 from extents_replay import STEADY_FROM
 from extents_traffic import Bytes, Event, Gone, Launch, Name, Range
-from harness import MeasurementError, UnavailableError
+from harness import MeasurementError
 
 SOURCE = Path(__file__).with_name("extents_feeder.c")
-_MARKS = ("/* cffi: begin */", "/* cffi: end */")
-
-
-def declarations(source: Path) -> str:
-    """What cffi reads of a C file."""
-    return source.read_text(encoding="utf-8").partition(_MARKS[0])[2].partition(_MARKS[1])[0]
-
-
-def build(work: Path, library: Path, header: Path) -> tuple[Any, Any]:
-    """cffi's view of the feeder, compiled into `work` against the learner's library."""
-    compiler = os.environ.get("CC") or shutil.which("cc")
-    if not compiler:
-        raise UnavailableError("no C compiler; install gcc, or set CC")
-    work.mkdir(parents=True, exist_ok=True)
-    target = work / "libextents_feeder.so"
-    command = [compiler, "-std=gnu11", "-O2", "-fPIC", "-shared", f"-I{header.parent}"]
-    command += [str(SOURCE), str(library), f"-Wl,-rpath,{library.parent}", "-o", str(target)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise MeasurementError(f"{SOURCE.name} does not compile: {done.stderr[-500:]}")
-    ffi = cffi.FFI()
-    ffi.cdef(declarations(header) + declarations(SOURCE))
-    return ffi, ffi.dlopen(str(target))
 
 
 class Packed:

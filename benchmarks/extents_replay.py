@@ -13,22 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import cffi
+from c_part import load
 from extents_traffic import BLOCK_BYTES, Bytes, Event, Gone, Launch, Name, Pointer, Range
 
 STEADY_FROM = 2
 """Iterations from this one on (the third) are steady state."""
-
-
-def load(library: Path, header: Path) -> tuple[Any, Any]:
-    """cffi's view of the learner in libpump_core.so, from the header it was built from."""
-    _, _, rest = header.read_text(encoding="utf-8").partition("/* cffi: begin */")
-    declarations, end, _ = rest.partition("/* cffi: end */")
-    if not end:
-        raise ValueError(f"{header} has no part for cffi")
-    ffi = cffi.FFI()
-    ffi.cdef(declarations)
-    return ffi, ffi.dlopen(str(library))
 
 
 def installed() -> tuple[Any, Any]:

@@ -7,19 +7,15 @@ is counted on its own: an iteration of the traffic, a tenth of a recording.
 
 from __future__ import annotations
 
-import os
 import random
-import shutil
-import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import cffi
+import c_part
 import numpy as np
-from extents_cost import declarations
 from extents_traffic import Bytes, Gone, Launch, Range, open_lines, read_traffic
-from harness import MeasurementError, UnavailableError
+from harness import MeasurementError, Tools
 
 SOURCE = Path(__file__).with_name("learner_feeder.c")
 KERNEL, COPY = 1, 2
@@ -44,23 +40,12 @@ Reach = tuple[int, int, int, int, int]
 """slot, generation, offset_bytes, length_bytes, access"""
 
 
-def build(work: Path, library: Path, header: Path) -> tuple[Any, Any]:
-    """cffi's view of the feeder, compiled into `work` against the learner's library."""
-    compiler = os.environ.get("CC") or shutil.which("cc")
-    if not compiler:
-        raise UnavailableError("no C compiler; install gcc, or set CC")
-    work.mkdir(parents=True, exist_ok=True)
-    target = work / "liblearner_feeder.so"
-    command = [compiler, "-std=gnu11", "-O2", "-fPIC", "-shared", f"-I{header.parent}"]
-    command += [str(SOURCE), str(library), f"-Wl,-rpath,{library.parent}", "-o", str(target)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise MeasurementError(f"{SOURCE.name} does not compile: {done.stderr[-500:]}")
-    ffi = cffi.FFI()
-    ffi.cdef(declarations(header) + declarations(SOURCE))
+def feeder(tools: Tools, library: Path, header: Path) -> tuple[Any, Any]:
+    """cffi's view of the feeder, built against the learner's library."""
+    ffi, lib = c_part.feeder(tools, SOURCE, library, header)
     if ffi.sizeof("struct feed_step") != STEP.itemsize:
         raise MeasurementError("learner_steps.STEP is not struct feed_step any more")
-    return ffi, ffi.dlopen(str(target))
+    return ffi, lib
 
 
 @dataclass

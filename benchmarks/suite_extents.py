@@ -39,9 +39,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from extents_cost import Cost, build
+from c_part import feeder, load
+from extents_cost import SOURCE, Cost
 from extents_layout import LAYOUTS, lay_out
-from extents_replay import ADDRESSED, HANDED, TENSORS, Learner, Result, Score, load, replay
+from extents_replay import ADDRESSED, HANDED, TENSORS, Learner, Result, Score, replay
 from extents_traffic import Event, Launch, open_lines, read_traffic
 from harness import ROOT, MeasurementError, Options, Row
 
@@ -178,8 +179,8 @@ def convolution_rows(file: File, learner_of: tuple[Any, Any]) -> Iterator[Row]:
 
 
 def cost_rows(options: Options, files: list[File], library: Path, header: Path) -> Iterator[Row]:
-    feeder = build(options.tools.work, library, header)
-    costs = [Cost(feeder, file.events) for file in files]
+    lib = feeder(options.tools, SOURCE, library, header)
+    costs = [Cost(lib, file.events) for file in files]
     for _ in range(3 if options.quick else REPLAYS):
         for cost in costs:
             cost.measure()

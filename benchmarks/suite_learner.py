@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 from harness import ROOT, MeasurementError, Options, Row
-from learner_steps import OPERATION, Steps, build, made_up, recording, traffic
+from learner_steps import OPERATION, Steps, feeder, made_up, recording, traffic
 
 TRAFFIC = ROOT / "benchmarks" / "data" / "pytorch_traffic"
 CAPACITY = 1 << 17
@@ -132,7 +132,7 @@ def run(options: Options) -> Iterator[Row]:
     chosen = parse(options.rest)
     lib_dir = options.tools.lib_dir
     header = lib_dir / "include" / "learner.h"
-    ffi, lib = build(options.tools.work, lib_dir / "libpump_core.so", header)
+    ffi, lib = feeder(options.tools, lib_dir / "libpump_core.so", header)
     paths = sorted(TRAFFIC.glob("*.txt.*")) if chosen.traffic is None else chosen.traffic
     if options.quick:
         paths = paths[:1]

@@ -1,0 +1,33 @@
+"""What a suite calls in C: a library with the headers that declare it, and a suite's own feeder.
+
+A feeder is a C file beside the suites that tells a part of libpump_core.so what Python has
+packed, so that no Python runs while time is taken.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import cffi
+from harness import Tools, compile_c
+
+
+def load(library: Path, *declared_in: Path) -> tuple[Any, Any]:
+    """(ffi, library): cffi's view of it, by the marked parts of these C files."""
+    from pump.wire.abi import contract  # suites can be listed before pump is installed
+
+    ffi = cffi.FFI()
+    for source in declared_in:
+        ffi.cdef(contract(source))
+    return ffi, ffi.dlopen(str(library))
+
+
+def feeder(tools: Tools, source: Path, library: Path, header: Path) -> tuple[Any, Any]:
+    """cffi's view of the feeder `source`, built against a library of the pump under test.
+
+    Raises what harness.compile_c raises.
+    """
+    flags = ["-shared", "-fPIC", f"-I{header.parent}", f"-Wl,-rpath,{library.parent}"]
+    made = compile_c(tools, f"lib{source.stem}.so", [source, library], *flags)
+    return load(made, header, source)
