@@ -34,13 +34,6 @@ static void warm(CUcontext context, CUstream stream) {
              executed(pump_stream_index(stream, false)) == seq);
 }
 
-static struct pump_command one_block(uint32_t slot) {
-  return (struct pump_command){.slot = slot,
-                               .generation = harness_generation(slot),
-                               .length_bytes = PUMP_BLOCK_BYTES,
-                               .observed_seq = UINT64_MAX};
-}
-
 static void end(CUcontext context) {
   pump_act_context_gone(context);
   fake_context_destroy(context); /* nothing of ours may be left in it */
@@ -51,12 +44,13 @@ SCENARIO(another_context_of_the_device_takes_over_at_once) {
   pump_act_context_seen(0, second);
   uint32_t slot = harness_allocate(0, 4);
   for (uint32_t d = 0; d < PUMP_DIRECTIONS; d++) {
-    CHECK(worker_submit(0, d, one_block(slot)));
+    CHECK(worker_submit(0, d, harness_slice(slot, 0, 1)));
     CHECK(worker_reap(0, d) == PUMP_RESULT_MOVED);
   }
   end(first);
   for (uint32_t d = 0; d < PUMP_DIRECTIONS; d++) {
-    CHECK(worker_submit(0, d, one_block(slot))); /* no sign of life of the program */
+    CHECK(worker_submit(0, d,
+                        harness_slice(slot, 0, 1))); /* no sign of life of the program */
     CHECK(worker_reap(0, d) == PUMP_RESULT_MOVED);
   }
   end(second);

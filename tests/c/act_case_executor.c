@@ -28,14 +28,6 @@ static uint32_t begin_with_range(uint64_t blocks) {
   return slot;
 }
 
-static struct pump_command slice(uint32_t slot, uint64_t block, uint64_t blocks) {
-  return (struct pump_command){.slot = slot,
-                               .generation = harness_generation(slot),
-                               .offset_bytes = block * PUMP_BLOCK_BYTES,
-                               .length_bytes = blocks * PUMP_BLOCK_BYTES,
-                               .observed_seq = UINT64_MAX};
-}
-
 static uint32_t ask(uint32_t direction, struct pump_command command) {
   CHECK(worker_submit(0, direction, command));
   return worker_reap(0, direction);
@@ -46,9 +38,9 @@ SCENARIO(commands_move_bytes_both_ways_and_are_counted) {
   CHECK(PUMP_LOAD(&fake.to_gpu_bytes) ==
         40 * PUMP_BLOCK_BYTES); /* populate, in three slices */
   CHECK(PUMP_LOAD(&fake.prefetches) == 3);
-  CHECK(ask(PUMP_TO_HOST, slice(slot, 3, 4)) == PUMP_RESULT_MOVED);
+  CHECK(ask(PUMP_TO_HOST, harness_slice(slot, 3, 4)) == PUMP_RESULT_MOVED);
   CHECK(PUMP_LOAD(&fake.to_host_bytes) == 4 * PUMP_BLOCK_BYTES);
-  CHECK(ask(PUMP_TO_GPU, slice(slot, 3, 2)) == PUMP_RESULT_MOVED);
+  CHECK(ask(PUMP_TO_GPU, harness_slice(slot, 3, 2)) == PUMP_RESULT_MOVED);
   CHECK(PUMP_LOAD(&fake.to_gpu_bytes) == 42 * PUMP_BLOCK_BYTES);
   CHECK(PUMP_LOAD(&pump_shm->shim_counters.moved_to_host_bytes) == 4 * PUMP_BLOCK_BYTES);
   CHECK(PUMP_LOAD(&pump_shm->shim_counters.moved_to_gpu_bytes) == 2 * PUMP_BLOCK_BYTES);
@@ -59,9 +51,9 @@ SCENARIO(commands_move_bytes_both_ways_and_are_counted) {
 SCENARIO(a_command_that_makes_no_sense_is_invalid) {
   uint32_t slot = begin_with_range(40), before = PUMP_LOAD(&fake.prefetches);
   struct pump_command bad[] = {
-      slice(slot, 0, 0),  slice(slot, 0, 17), slice(slot, 39, 2),
-      slice(slot, 41, 1), slice(slot, 40, 1), slice(slot, 0, 1),
-      slice(slot, 0, 1),  slice(slot, 0, 1),  slice(slot, 0, 1),
+      harness_slice(slot, 0, 0),  harness_slice(slot, 0, 17), harness_slice(slot, 39, 2),
+      harness_slice(slot, 41, 1), harness_slice(slot, 40, 1), harness_slice(slot, 0, 1),
+      harness_slice(slot, 0, 1),  harness_slice(slot, 0, 1),  harness_slice(slot, 0, 1),
   };
   bad[5].slot = PUMP_MAX_RANGES;
   bad[6].offset_bytes = 4096;
@@ -70,12 +62,12 @@ SCENARIO(a_command_that_makes_no_sense_is_invalid) {
   uint64_t count = sizeof bad / sizeof bad[0];
   for (uint64_t i = 0; i < count; i++)
     CHECK(ask((uint32_t)(i & 1), bad[i]) == PUMP_RESULT_INVALID);
-  struct pump_command stream = slice(slot, 0, 1);
+  struct pump_command stream = harness_slice(slot, 0, 1);
   stream.needed_by_seq = 1;
   stream.stream = PUMP_MAX_STREAMS;
   CHECK(ask(PUMP_TO_GPU, stream) == PUMP_RESULT_INVALID);
   uint32_t elsewhere = harness_allocate(1, 4);
-  CHECK(ask(PUMP_TO_GPU, slice(elsewhere, 0, 1)) == PUMP_RESULT_INVALID);
+  CHECK(ask(PUMP_TO_GPU, harness_slice(elsewhere, 0, 1)) == PUMP_RESULT_INVALID);
   CHECK(PUMP_LOAD(&fake.prefetches) == before);
   CHECK(PUMP_LOAD(&pump_shm->shim_counters.commands_invalid) == count + 2);
 }
@@ -87,7 +79,7 @@ SCENARIO(a_managed_range_may_begin_and_end_inside_a_block) {
   PUMP_STORE(&range->base, PUMP_LOAD(&range->base) + 65536);
   PUMP_STORE(&range->length_bytes, 2 * PUMP_BLOCK_BYTES + 4096);
   pump_range_write_end(range);
-  struct pump_command whole = slice(slot, 0, 1);
+  struct pump_command whole = harness_slice(slot, 0, 1);
   whole.length_bytes = 2 * PUMP_BLOCK_BYTES + 4096;
   CHECK(ask(PUMP_TO_GPU, whole) == PUMP_RESULT_MOVED);
   struct pump_command first = whole; /* up to the first border of a block */
@@ -100,15 +92,15 @@ SCENARIO(a_managed_range_may_begin_and_end_inside_a_block) {
 SCENARIO(an_eviction_of_bytes_used_since_the_decision_is_stale) {
   uint32_t slot = begin_with_range(16); /* an eighth is two blocks */
   PUMP_STORE(&pump_shm->ranges[slot].last_use_seq[2], 100);
-  struct pump_command command = slice(slot, 4, 2);
+  struct pump_command command = harness_slice(slot, 4, 2);
   command.observed_seq = 99;
   CHECK(ask(PUMP_TO_HOST, command) == PUMP_RESULT_STALE);
   command.observed_seq = 100;
   CHECK(ask(PUMP_TO_HOST, command) == PUMP_RESULT_MOVED);
-  command = slice(slot, 0, 4); /* ends where the used eighth begins */
+  command = harness_slice(slot, 0, 4); /* ends where the used eighth begins */
   command.observed_seq = 99;
   CHECK(ask(PUMP_TO_HOST, command) == PUMP_RESULT_MOVED);
-  command = slice(slot, 3, 2); /* reaches one block into it */
+  command = harness_slice(slot, 3, 2); /* reaches one block into it */
   command.observed_seq = 99;
   CHECK(ask(PUMP_TO_HOST, command) == PUMP_RESULT_STALE);
   CHECK(ask(PUMP_TO_GPU, command) == PUMP_RESULT_MOVED); /* not a matter of prefetches */
@@ -117,7 +109,7 @@ SCENARIO(an_eviction_of_bytes_used_since_the_decision_is_stale) {
 
 SCENARIO(a_prefetch_whose_operation_has_executed_is_late) {
   uint32_t slot = begin_with_range(4);
-  struct pump_command command = slice(slot, 0, 1);
+  struct pump_command command = harness_slice(slot, 0, 1);
   command.stream = 5;
   command.needed_by_seq = 7;
   pump_progress_advance(5, 6);
@@ -131,7 +123,7 @@ SCENARIO(a_prefetch_whose_operation_has_executed_is_late) {
 
 SCENARIO(a_command_for_a_freed_range_is_dead) {
   uint32_t slot = begin_with_range(4);
-  struct pump_command command = slice(slot, 0, 1);
+  struct pump_command command = harness_slice(slot, 0, 1);
   harness_free(slot);
   CHECK(ask(PUMP_TO_GPU, command) == PUMP_RESULT_DEAD);
   command.generation = harness_generation(slot); /* a free slot has no live generation */
@@ -141,7 +133,7 @@ SCENARIO(a_command_for_a_freed_range_is_dead) {
 
 SCENARIO(a_command_for_an_earlier_range_of_the_slot_is_dead) {
   uint32_t slot = begin_with_range(4);
-  struct pump_command command = slice(slot, 0, 1);
+  struct pump_command command = harness_slice(slot, 0, 1);
   struct pump_range *range = &pump_shm->ranges[slot];
   pump_range_write_begin(range);
   PUMP_STORE(&range->generation,
@@ -155,7 +147,8 @@ SCENARIO(a_command_for_an_earlier_range_of_the_slot_is_dead) {
 SCENARIO(a_free_waits_for_the_running_slice_and_for_nothing_else) {
   uint32_t slot = begin_with_range(16), other = harness_allocate(0, 16);
   PUMP_STORE(&fake.hold, 1);
-  for (uint64_t i = 0; i < 6; i++) CHECK(worker_submit(0, PUMP_TO_HOST, slice(slot, i, 1)));
+  for (uint64_t i = 0; i < 6; i++)
+    CHECK(worker_submit(0, PUMP_TO_HOST, harness_slice(slot, i, 1)));
   EVENTUALLY(PUMP_LOAD(&fake.running) == 3);
   uint64_t begin_ns = pump_now_ns();
   harness_free(other); /* nothing runs on it */
@@ -183,7 +176,7 @@ static void *churn(void *direction_as_pointer) {
   for (int round = 0; round < 150; round++) {
     uint32_t slot = harness_allocate(0, 8);
     if (direction == PUMP_TO_GPU) pump_act_populate(slot, 1);
-    for (uint32_t i = 0; i < 8; i++) worker_submit(0, direction, slice(slot, i, 1));
+    for (uint32_t i = 0; i < 8; i++) worker_submit(0, direction, harness_slice(slot, i, 1));
     harness_sleep_us(harness_random() % 400);
     harness_free(slot);
     for (;;) /* each thread is the worker of its own direction */
@@ -211,14 +204,15 @@ SCENARIO(a_full_ring_is_worked_off_in_parallel_and_in_bounds) {
   uint32_t slot = begin_with_range(256);
   PUMP_STORE(&fake.hold, 1);
   uint32_t submitted = 0;
-  while (worker_submit(0, PUMP_TO_HOST, slice(slot, submitted % 256, 1))) submitted++;
+  while (worker_submit(0, PUMP_TO_HOST, harness_slice(slot, submitted % 256, 1)))
+    submitted++;
   CHECK(submitted == PUMP_COMMAND_SLOTS); /* a slot is free again only once it was reaped */
   EVENTUALLY(PUMP_LOAD(&fake.running) == 3);
   PUMP_STORE(&fake.hold, 0);
   for (uint32_t i = 0; i < submitted; i++)
     CHECK(worker_reap(0, PUMP_TO_HOST) == PUMP_RESULT_MOVED);
   CHECK(PUMP_LOAD(&fake.running_peak) <= PUMP_OUT_THREADS_MOST);
-  CHECK(worker_submit(0, PUMP_TO_HOST, slice(slot, 0, 1)));
+  CHECK(worker_submit(0, PUMP_TO_HOST, harness_slice(slot, 0, 1)));
   CHECK(worker_reap(0, PUMP_TO_HOST) == PUMP_RESULT_MOVED);
 }
 
@@ -239,17 +233,19 @@ SCENARIO(a_driver_error_is_reported_and_sixteen_in_a_row_end_the_prefetching) {
   uint32_t slot = begin_with_range(16), before = PUMP_LOAD(&fake.prefetches);
   PUMP_STORE(&fake.prefetch_error, CUDA_ERROR_UNKNOWN);
   for (int i = 0; i < 15; i++)
-    CHECK(ask(PUMP_TO_GPU, slice(slot, 0, 1)) == PUMP_RESULT_FAILED);
+    CHECK(ask(PUMP_TO_GPU, harness_slice(slot, 0, 1)) == PUMP_RESULT_FAILED);
   PUMP_STORE(&fake.prefetch_error, CUDA_SUCCESS);
-  CHECK(ask(PUMP_TO_GPU, slice(slot, 0, 1)) == PUMP_RESULT_MOVED); /* the row is broken */
+  CHECK(ask(PUMP_TO_GPU, harness_slice(slot, 0, 1)) ==
+        PUMP_RESULT_MOVED); /* the row is broken */
   PUMP_STORE(&fake.prefetch_error, CUDA_ERROR_OUT_OF_MEMORY);
   for (int i = 0; i < 20; i++)
-    CHECK(ask(PUMP_TO_GPU, slice(slot, 0, 1)) == PUMP_RESULT_FAILED);
+    CHECK(ask(PUMP_TO_GPU, harness_slice(slot, 0, 1)) == PUMP_RESULT_FAILED);
   CHECK(PUMP_LOAD(&fake.prefetches) - before == 15 + 1 + 16);
   PUMP_STORE(&fake.prefetch_error, CUDA_SUCCESS);
-  CHECK(ask(PUMP_TO_HOST, slice(slot, 0, 1)) == PUMP_RESULT_FAILED); /* stays off */
+  CHECK(ask(PUMP_TO_HOST, harness_slice(slot, 0, 1)) == PUMP_RESULT_FAILED); /* stays off */
   CHECK(PUMP_LOAD(&pump_shm->shim_counters.commands_failed) == 36);
-  EVENTUALLY(ask(PUMP_TO_GPU, slice(slot, 0, 1)) == PUMP_RESULT_MOVED); /* for a while */
+  EVENTUALLY(ask(PUMP_TO_GPU, harness_slice(slot, 0, 1)) ==
+             PUMP_RESULT_MOVED); /* for a while */
 }
 
 SCENARIO(a_driver_that_cannot_create_streams_or_events_fails_commands_until_it_can) {
@@ -258,9 +254,9 @@ SCENARIO(a_driver_that_cannot_create_streams_or_events_fails_commands_until_it_c
   uint32_t slot = harness_allocate(0, 4);
   PUMP_STORE(&pump_shm->devices[0].budget_bytes, 0); /* no populate: the row stays short */
   pump_act_populate(slot, 1);
-  CHECK(ask(PUMP_TO_GPU, slice(slot, 0, 1)) == PUMP_RESULT_FAILED);
+  CHECK(ask(PUMP_TO_GPU, harness_slice(slot, 0, 1)) == PUMP_RESULT_FAILED);
   PUMP_STORE(&fake.create_error, CUDA_SUCCESS);
-  EVENTUALLY(ask(PUMP_TO_GPU, slice(slot, 0, 1)) == PUMP_RESULT_MOVED ||
+  EVENTUALLY(ask(PUMP_TO_GPU, harness_slice(slot, 0, 1)) == PUMP_RESULT_MOVED ||
              PUMP_LOAD(&pump_set_of(0)->give_up));
   pump_act_context_gone(context);
   CHECK(PUMP_LOAD(&fake.events_alive) == 0 && PUMP_LOAD(&fake.streams_alive) == 0);
@@ -269,7 +265,7 @@ SCENARIO(a_driver_that_cannot_create_streams_or_events_fails_commands_until_it_c
 SCENARIO(a_driver_that_is_torn_down_ends_the_threads_quietly) {
   uint32_t slot = begin_with_range(4);
   PUMP_STORE(&fake.prefetch_error, CUDA_ERROR_DEINITIALIZED);
-  CHECK(ask(PUMP_TO_GPU, slice(slot, 0, 1)) == PUMP_RESULT_FAILED);
+  CHECK(ask(PUMP_TO_GPU, harness_slice(slot, 0, 1)) == PUMP_RESULT_FAILED);
   EVENTUALLY(PUMP_LOAD(&pump_set_of(0)->alive) == 4);
   harness_free(slot);
 }
@@ -280,7 +276,7 @@ SCENARIO(quiesce_leaves_nothing_in_a_context_and_the_next_one_works) {
   for (int life = 0; life < 8; life++) {
     uint32_t slot = harness_allocate(0, 64);
     pump_act_populate(slot, 1);
-    for (uint32_t i = 0; i < 32; i++) worker_submit(0, i & 1, slice(slot, i, 1));
+    for (uint32_t i = 0; i < 32; i++) worker_submit(0, i & 1, harness_slice(slot, i, 1));
     EVENTUALLY(PUMP_LOAD(&fake.events_alive) > 0);
     harness_sleep_us(harness_random() % 2000);
     pump_act_context_gone(context);
@@ -329,7 +325,8 @@ SCENARIO(nothing_is_populated_beyond_the_budget) {
   uint32_t large = harness_allocate(0, 1);
   pump_act_populate(large, 1);
   EVENTUALLY(!pump_populate_waits(0));
-  CHECK(ask(PUMP_TO_GPU, slice(large, 0, 1)) == PUMP_RESULT_MOVED); /* threads are idle */
+  CHECK(ask(PUMP_TO_GPU, harness_slice(large, 0, 1)) ==
+        PUMP_RESULT_MOVED); /* threads are idle */
   CHECK(PUMP_LOAD(&pump_shm->shim_counters.populate_bytes) == 8 * PUMP_BLOCK_BYTES);
 }
 
@@ -371,13 +368,13 @@ SCENARIO(executors_block_every_signal_and_carry_names) {
 SCENARIO(exit_with_work_in_flight_ends_within_a_second_or_so) {
   uint32_t slot = begin_with_range(64);
   PUMP_STORE(&fake.prefetch_us, 2000);
-  for (uint32_t i = 0; i < 64; i++) worker_submit(0, i & 1, slice(slot, i, 1));
+  for (uint32_t i = 0; i < 64; i++) worker_submit(0, i & 1, harness_slice(slot, i, 1));
 }
 
 SCENARIO(exit_with_a_stuck_driver_does_not_hang) {
   uint32_t slot = begin_with_range(64);
   PUMP_STORE(&fake.hold, 1);
-  CHECK(worker_submit(0, PUMP_TO_HOST, slice(slot, 0, 1)));
+  CHECK(worker_submit(0, PUMP_TO_HOST, harness_slice(slot, 0, 1)));
   EVENTUALLY(PUMP_LOAD(&fake.running) == 1);
 }
 

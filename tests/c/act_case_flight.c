@@ -17,14 +17,6 @@ static uint32_t begin_with_range(uint64_t blocks) {
   return harness_allocate(0, blocks);
 }
 
-static struct pump_command slice(uint32_t slot, uint64_t block, uint64_t blocks) {
-  return (struct pump_command){.slot = slot,
-                               .generation = harness_generation(slot),
-                               .offset_bytes = block * PUMP_BLOCK_BYTES,
-                               .length_bytes = blocks * PUMP_BLOCK_BYTES,
-                               .observed_seq = UINT64_MAX};
-}
-
 /* For good: nobody adapts the direction any more. */
 static void stop_adapting(struct pump_direction *direction) {
   while (__atomic_exchange_n(&direction->adapting, 1, __ATOMIC_ACQUIRE) != 0) {
@@ -57,7 +49,7 @@ SCENARIO(an_in_thread_keeps_so_many_slices_in_flight_each_on_an_idle_stream) {
   allow_all_slices();
   PUMP_STORE(&fake.late, 1);
   for (uint64_t i = 0; i <= MOST; i++)
-    CHECK(worker_submit(0, PUMP_TO_GPU, slice(slot, i, 1)));
+    CHECK(worker_submit(0, PUMP_TO_GPU, harness_slice(slot, i, 1)));
   EVENTUALLY(PUMP_LOAD(&fake.prefetches) == MOST);
   harness_sleep_us(20000);
   CHECK(PUMP_LOAD(&fake.prefetches) == MOST);
@@ -71,9 +63,9 @@ SCENARIO(an_in_thread_keeps_so_many_slices_in_flight_each_on_an_idle_stream) {
 static bool next_goes_meanwhile(uint32_t slot) {
   uint32_t before = PUMP_LOAD(&fake.prefetches);
   PUMP_STORE(&fake.late, 1);
-  CHECK(worker_submit(0, PUMP_TO_GPU, slice(slot, 0, 1)));
+  CHECK(worker_submit(0, PUMP_TO_GPU, harness_slice(slot, 0, 1)));
   EVENTUALLY(PUMP_LOAD(&fake.prefetches) == before + 1);
-  CHECK(worker_submit(0, PUMP_TO_GPU, slice(slot, 1, 1)));
+  CHECK(worker_submit(0, PUMP_TO_GPU, harness_slice(slot, 1, 1)));
   harness_sleep_us(15000);
   bool meanwhile = PUMP_LOAD(&fake.prefetches) == before + 2;
   PUMP_STORE(&fake.late, 0);
@@ -95,7 +87,7 @@ SCENARIO(a_free_waits_for_all_slices_in_flight_and_cancels_what_is_queued) {
   allow_all_slices();
   PUMP_STORE(&fake.late, 1);
   for (uint64_t i = 0; i < MOST + 4; i++)
-    CHECK(worker_submit(0, PUMP_TO_GPU, slice(slot, i, 1)));
+    CHECK(worker_submit(0, PUMP_TO_GPU, harness_slice(slot, i, 1)));
   EVENTUALLY(PUMP_LOAD(&fake.prefetches) == MOST);
   pthread_t thread; /* the fake driver checks that nothing arrives in freed memory */
   CHECK(pthread_create(&thread, NULL, (void *(*)(void *))(void *)harness_free,
@@ -119,7 +111,7 @@ SCENARIO(a_free_waits_for_all_slices_in_flight_and_cancels_what_is_queued) {
 static void move_much(uint32_t slot, uint64_t blocks, uint64_t per_slice) {
   for (uint32_t d = 0; d < PUMP_DIRECTIONS; d++)
     for (uint64_t i = 0; i < 60; i++)
-      CHECK(worker_submit(0, d, slice(slot, i * per_slice % blocks, per_slice)));
+      CHECK(worker_submit(0, d, harness_slice(slot, i * per_slice % blocks, per_slice)));
   for (uint32_t d = 0; d < PUMP_DIRECTIONS; d++)
     for (int i = 0; i < 60; i++) CHECK(worker_reap(0, d) == PUMP_RESULT_MOVED);
 }
@@ -157,7 +149,7 @@ SCENARIO(a_command_that_waited_for_room_is_judged_when_it_goes) {
   uint32_t slot = begin_with_range(16);
   PUMP_STORE(&pump_shm->devices[0].budget_bytes, 4 * MIB);
   PUMP_STORE(&fake.hold, 1);
-  struct pump_command command = slice(slot, 0, 1);
+  struct pump_command command = harness_slice(slot, 0, 1);
   command.observed_seq = 10;
   CHECK(worker_submit(0, PUMP_TO_HOST, command));
   EVENTUALLY(PUMP_LOAD(&fake.running) == 1);
@@ -173,7 +165,7 @@ SCENARIO(a_command_that_waited_for_room_is_judged_when_it_goes) {
 
 SCENARIO(a_prefetch_of_blocks_that_are_there_is_carried_out_again) {
   uint32_t slot = begin_with_range(8);
-  struct pump_command command = slice(slot, 0, 4);
+  struct pump_command command = harness_slice(slot, 0, 4);
   command.needed_by_seq = 9;
   command.stream = 3;
   for (int i = 0; i < 3; i++) {
@@ -185,11 +177,11 @@ SCENARIO(a_prefetch_of_blocks_that_are_there_is_carried_out_again) {
 
 SCENARIO(what_is_dropped_is_counted_once_for_each_command) {
   uint32_t slot = begin_with_range(16), gone = harness_allocate(0, 1);
-  struct pump_command dead = slice(gone, 0, 1);
+  struct pump_command dead = harness_slice(gone, 0, 1);
   harness_free(gone);
   pump_progress_advance(2, 50);
   PUMP_STORE(&pump_shm->ranges[slot].last_use_seq[0], 50);
-  struct pump_command late = slice(slot, 0, 1), stale = slice(slot, 0, 1);
+  struct pump_command late = harness_slice(slot, 0, 1), stale = harness_slice(slot, 0, 1);
   late.needed_by_seq = 50;
   late.stream = 2;
   stale.observed_seq = 49;
@@ -229,7 +221,7 @@ SCENARIO(a_thread_that_is_woken_alone_wakes_the_next_one_for_what_is_left) {
   harness_sleep_us(5000); /* in the kernel */
   PUMP_STORE(&fake.hold, 1);
   for (uint64_t i = 0; i < 2; i++) {
-    struct pump_command command = slice(slot, i, 1);
+    struct pump_command command = harness_slice(slot, i, 1);
     CHECK(pump_command_push(ring, &command));
   }
   ring_for_one(ring);
@@ -245,7 +237,7 @@ SCENARIO(a_thread_that_is_woken_alone_leaves_the_bell_to_those_who_sleep_on) {
   harness_sleep_us(5000);
   PUMP_STORE(&fake.hold, 1);
   for (uint32_t i = 0; i < 2; i++) {
-    struct pump_command command = slice(slot, i, 1);
+    struct pump_command command = harness_slice(slot, i, 1);
     CHECK(pump_command_push(ring, &command));
     ring_for_one(ring);
     expect_running(i + 1);
@@ -262,7 +254,7 @@ SCENARIO(threads_come_when_measured_latencies_ask_for_them_and_rest_afterwards) 
   uint64_t until_ns = pump_now_ns() + 20000000000u;
   for (uint64_t i = 0; PUMP_LOAD(&out->wanted) < 4; i++) {
     CHECK(pump_now_ns() < until_ns);
-    while (worker_submit(0, PUMP_TO_HOST, slice(slot, i++ % 64, 1))) {
+    while (worker_submit(0, PUMP_TO_HOST, harness_slice(slot, i++ % 64, 1))) {
     }
     for (int n = 0; n < 16; n++) CHECK(worker_reap(0, PUMP_TO_HOST) == PUMP_RESULT_MOVED);
   }
@@ -274,7 +266,8 @@ SCENARIO(threads_come_when_measured_latencies_ask_for_them_and_rest_afterwards) 
   PUMP_STORE(&fake.hold, 1);
   while (worker_try_reap(0, PUMP_TO_HOST, NULL) >= 0) {
   }
-  for (uint64_t i = 0; i < 4; i++) CHECK(worker_submit(0, PUMP_TO_HOST, slice(slot, i, 1)));
+  for (uint64_t i = 0; i < 4; i++)
+    CHECK(worker_submit(0, PUMP_TO_HOST, harness_slice(slot, i, 1)));
   EVENTUALLY(PUMP_LOAD(&fake.running) == 2);
   harness_sleep_us(20000);
   CHECK(PUMP_LOAD(&fake.running) == 2);

@@ -1,5 +1,6 @@
 /* act_harness.c - see act_harness.h. */
 #include "act_harness.h"
+#include "noise.h"
 #include "observe_absent.h"
 
 #include <stdatomic.h>
@@ -51,9 +52,8 @@ void harness_sleep_us(uint64_t us) {
 uint32_t harness_random(void) {
   static __thread uint64_t state;
   static uint64_t seeds = 1;
-  if (state == 0) state = PUMP_ADD(&seeds, 1) * 0x9e3779b97f4a7c15u;
-  state = state * 6364136223846793005u + 1442695040888963407u;
-  return (uint32_t)(state >> 33);
+  if (state == 0) state = noise_begin(PUMP_ADD(&seeds, 1));
+  return (uint32_t)(noise_next(&state) >> 33);
 }
 
 /* ---- the fake driver ------------------------------------------------------------ */
@@ -287,6 +287,14 @@ uint32_t harness_allocate(uint32_t device, uint64_t blocks) {
 
 uint32_t harness_generation(uint32_t slot) {
   return PUMP_LOAD(&pump_shm->ranges[slot].generation);
+}
+
+struct pump_command harness_slice(uint32_t slot, uint64_t block, uint64_t blocks) {
+  return (struct pump_command){.slot = slot,
+                               .generation = harness_generation(slot),
+                               .offset_bytes = block * PUMP_BLOCK_BYTES,
+                               .length_bytes = blocks * PUMP_BLOCK_BYTES,
+                               .observed_seq = UINT64_MAX};
 }
 
 void harness_free(uint32_t slot) {

@@ -13,18 +13,16 @@
 
 #include "check.h"
 #include "core/extents_state.h"
+#include "noise.h"
 
 static uint64_t state;
 
 static uint64_t next(void) {
-  state ^= state << 13;
-  state ^= state >> 7;
-  state ^= state << 17;
-  return state;
+  return noise_next(&state);
 }
 
 static uint32_t below(uint32_t bound) {
-  return (uint32_t)(next() >> 33) % bound;
+  return noise_below(&state, bound);
 }
 
 /* --- noise ------------------------------------------------------------------- */
@@ -302,7 +300,7 @@ static void full(void) {
 
 int main(int count, char **arguments) {
   if (count != 4) return 2;
-  state = strtoull(arguments[2], NULL, 10) * 0x9e3779b97f4a7c15u + 1;
+  state = noise_begin(strtoull(arguments[2], NULL, 10));
   uint32_t rounds = (uint32_t)strtoul(arguments[3], NULL, 10);
   if (strcmp(arguments[1], "noise") == 0)
     noise(rounds);

@@ -5,31 +5,21 @@
  * says the same; what is predicted was seen, and is what pump_learner_see then confirms.
  * "contexts SEED ROUNDS": the rolling hashes of every stream against hashes made anew.
  */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "check.h"
 #include "core/learner_state.h"
-
-#define CHECK(what)                                                                        \
-  do {                                                                                     \
-    if (!(what)) {                                                                         \
-      printf("%s:%d: not so: %s\n", __FILE__, __LINE__, #what);                            \
-      exit(1);                                                                             \
-    }                                                                                      \
-  } while (0)
+#include "noise.h"
 
 static uint64_t state;
 
 static uint64_t next(void) {
-  state ^= state << 13;
-  state ^= state >> 7;
-  state ^= state << 17;
-  return state;
+  return noise_next(&state);
 }
 
 static uint32_t below(uint32_t bound) {
-  return (uint32_t)(next() >> 33) % bound;
+  return noise_below(&state, bound);
 }
 
 static struct pump_learner *learners[2];
@@ -148,7 +138,7 @@ static void contexts(uint32_t rounds) {
 
 int main(int argc, char **argv) {
   if (argc != 4) return 2;
-  state = strtoull(argv[2], NULL, 10) * 0x9e3779b97f4a7c15u + 1;
+  state = noise_begin(strtoull(argv[2], NULL, 10));
   uint32_t rounds = (uint32_t)strtoul(argv[3], NULL, 10);
   if (strcmp(argv[1], "noise") == 0)
     noise(rounds);

@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "noise.h"
 #include "observe_harness.h"
 #include "pump_ring.h"
 
@@ -82,10 +83,9 @@ static void random_traffic_agrees_with_a_plain_record(void) {
   struct {
     uint64_t first, count;
   } blocks[MOST] = {{0, 0}};
-  uint64_t state = 1;
+  uint64_t state = noise_begin(1);
   for (int step = 0; step < 20000; step++) {
-    state = state * 6364136223846793005u + 1442695040888963407u;
-    uint32_t i = (uint32_t)(state >> 33) % MOST;
+    uint32_t i = noise_below(&state, MOST);
     uint64_t first = (state >> 20) % UNITS, most = 1u << ((state >> 5) % 13), count = 0;
     if (blocks[i].count != 0) {
       take_back(&a, blocks[i].first * 512, blocks[i].count * 512);

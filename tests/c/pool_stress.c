@@ -17,16 +17,10 @@
 #include <string.h>
 
 #include "act.h"
+#include "check.h"
+#include "noise.h"
 #include "observe_rules.h"
 #include "pool_state.h"
-
-#define CHECK(condition)                                                                   \
-  do {                                                                                     \
-    if (!(condition)) {                                                                    \
-      fprintf(stderr, "line %d: %s\n", __LINE__, #condition);                              \
-      abort();                                                                             \
-    }                                                                                      \
-  } while (0)
 
 #define MIB ((uint64_t)1 << 20)
 #define BASE 0x7f0000000000u
@@ -37,13 +31,6 @@
 #define HELD 4096
 #define CONTEXT ((CUcontext)1)
 #define DEFAULT_POOL ((CUmemoryPool)0x5000)
-
-static uint64_t random_below(uint64_t *state, uint64_t bound) {
-  *state ^= *state << 13;
-  *state ^= *state >> 7;
-  *state ^= *state << 17;
-  return *state % bound;
-}
 
 /* ---- the driver: all under `driver_lock` ------------------------------------------ */
 
@@ -449,13 +436,13 @@ struct program {
 };
 
 static uint64_t random_size(uint64_t *state) {
-  uint64_t power = random_below(state, 24);
-  if (random_below(state, 6) != 0) power %= 20;
-  return 1 + random_below(state, (uint64_t)1 << power) + ((uint64_t)1 << power) / 2;
+  uint64_t power = noise_below(state, 24);
+  if (noise_below(state, 6) != 0) power %= 20;
+  return 1 + noise_below(state, (uint64_t)1 << power) + ((uint64_t)1 << power) / 2;
 }
 
 static uint32_t random_stream(struct program *p) {
-  return p->first_stream + (uint32_t)random_below(&p->state, p->stream_count);
+  return p->first_stream + (uint32_t)noise_below(&p->state, p->stream_count);
 }
 
 static void check_piece(const struct held *held) {
@@ -486,11 +473,11 @@ static void allocate(struct program *p) {
 
 static void give_back(struct program *p) {
   if (p->count == 0) return;
-  uint32_t i = (uint32_t)random_below(&p->state, p->count);
+  uint32_t i = (uint32_t)noise_below(&p->state, p->count);
   struct held held = p->held[i];
   check_piece(&held);
-  bool ordered = random_below(&p->state, 40) != 0;
-  uint32_t stream = random_below(&p->state, 16) == 0 ? random_stream(p) : held.stream;
+  bool ordered = noise_below(&p->state, 40) != 0;
+  uint32_t stream = noise_below(&p->state, 16) == 0 ? random_stream(p) : held.stream;
   if (stream != held.stream || !ordered) execute_all(); /* the program waits */
   CUresult result = -1;
   p->held[i] = p->held[--p->count];
@@ -526,9 +513,9 @@ static void look_after_the_dead(void) {
 static void step(struct program *p) {
   if (p->id == 0 && p->steps % 8 == 0) {
     look_after_the_dead();
-    execute(OURS, 1 + random_below(&p->state, 3));
+    execute(OURS, 1 + noise_below(&p->state, 3));
   }
-  uint64_t what = random_below(&p->state, 100);
+  uint64_t what = noise_below(&p->state, 100);
   /* Tides: it fills up, and runs nearly empty. */
   uint64_t share = (p->steps / 512) % 2 ? 35 : 60;
   if (what < share)
@@ -538,9 +525,9 @@ static void step(struct program *p) {
   else if (what < 92)
     allocate_in_vain(p);
   else if (what < 99)
-    execute(random_stream(p), 1 + random_below(&p->state, 40));
+    execute(random_stream(p), 1 + noise_below(&p->state, 40));
   else
-    cuMemPoolTrimTo(DEFAULT_POOL, random_below(&p->state, 64) * MIB);
+    cuMemPoolTrimTo(DEFAULT_POOL, noise_below(&p->state, 64) * MIB);
 }
 
 static void *run(void *argument) {
@@ -606,7 +593,7 @@ int main(int argc, char **argv) {
     return 0;
   }
   for (uint32_t i = 0; i < (many ? 4 : 1); i++) {
-    programs[i] = (struct program){.state = seed + i, .id = i, .steps = steps};
+    programs[i] = (struct program){.state = noise_begin(seed + i), .id = i, .steps = steps};
     programs[i].first_stream = many ? 1 + 3 * i : 1;
     programs[i].stream_count = many ? 3 : STREAMS;
     if (many) CHECK(pthread_create(&threads[i], NULL, run, &programs[i]) == 0);

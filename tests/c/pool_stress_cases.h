@@ -7,7 +7,8 @@
 /* One stream, and nothing that runs: nobody needs to know how far it is. */
 static void check_quiet(uint64_t seed, uint32_t steps) {
   clock_step_ns = 1000;
-  struct program p = {.state = seed, .steps = steps, .first_stream = 1, .stream_count = 1};
+  struct program p = {
+      .state = noise_begin(seed), .steps = steps, .first_stream = 1, .stream_count = 1};
   for (uint32_t i = 0; i < steps; i++) {
     allocate(&p);
     give_back(&p);
