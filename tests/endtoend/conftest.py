@@ -36,6 +36,20 @@ def recording(trace: Path) -> dict[str, Any]:
     raise AssertionError(f"{trace} is never complete")
 
 
+def pump_run(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """Options and command under pump-run on the virtual GPU; it must succeed."""
+    done = subprocess.run(
+        [str(BIN / "pump-run"), "--virtual", "a100-pcie4", *words],
+        env={**os.environ, **env},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done
+
+
 @pytest.fixture(scope="session")
 def kernels(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The host kernels of job.py as a shared library."""

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import job
 import pytest
-from conftest import BIN, HERE, MIB, recording
+from conftest import HERE, MIB, pump_run, recording
 
 BUFFERS, BUFFER_MIB, STEPS = 24, 4, 60
 MEMORY_MIB = 64
@@ -21,25 +19,15 @@ def run(folder: Path, replays: int, mode: str, policy: str, kernels: Path, *more
     """The job's digest, the virtual driver's report and pump's counters."""
     report, counters = folder / "report.json", folder / "summary.json"
     settings = [f"device.memory_bytes={MEMORY_MIB * MIB}", f"mode={mode}"]
-    virtual = [word for setting in settings for word in ("--virtual-set", setting)]
+    virtual = [f"--virtual-set={setting}" for setting in settings]
     sizes = ("--buffers", BUFFERS, "--mib", BUFFER_MIB, "--steps", STEPS, "--replays", replays)
-    done = subprocess.run(
-        [
-            *(str(BIN / "pump-run"), "--virtual", "a100-pcie4", *virtual, "--policy", policy),
-            *(*more, "--", sys.executable, str(HERE / "job.py"), *map(str, sizes)),
-        ],
-        env={
-            **os.environ,
-            "PUMP_VIRTUAL_KERNELS": str(kernels),
-            "PUMP_VIRTUAL_REPORT": str(report),
-            "PUMP_SUMMARY": str(counters),
-        },
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
+    done = pump_run(
+        *(*virtual, "--policy", policy, *more),
+        *("--", sys.executable, str(HERE / "job.py"), *map(str, sizes)),
+        PUMP_VIRTUAL_KERNELS=str(kernels),
+        PUMP_VIRTUAL_REPORT=str(report),
+        PUMP_SUMMARY=str(counters),
     )
-    assert done.returncode == 0, done.stderr
     found = json.loads(report.read_text())
     assert found["violations"] == 0
     return done.stdout.split()[-1], found, json.loads(counters.read_text())

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import BIN, HERE, Job, recording
+from conftest import HERE, Job, pump_run, recording
 
 pytest.importorskip("cuda.bindings.nvrtc")
 
@@ -22,16 +20,7 @@ LAYOUTS = HERE / "layouts_job.py"
 def recorded(tmp_path: Path, program: list[str], **env: str) -> dict[str, Any]:
     """What pump trace info says of the program's recording."""
     trace = tmp_path / "trace"
-    run = [str(BIN / "pump-run"), "--virtual", "a100-pcie4", f"--record={trace}", "--"]
-    done = subprocess.run(
-        [*run, sys.executable, *program],
-        env={**os.environ, **env},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    done = pump_run(f"--record={trace}", "--", sys.executable, *program, **env)
     return {"stderr": done.stderr, **recording(trace)}
 
 

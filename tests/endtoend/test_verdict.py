@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 
-from conftest import BIN, HERE, Job
-
-VIRTUAL = ["--virtual", "a100-pcie4"]
+from conftest import HERE, Job, pump_run
 
 
 def lines(*options: str, script: str = "") -> str:
     """pump's lines of a job: `script`, or the steps of vmm_job.py."""
     python = ["-c", script] if script else [str(HERE / "vmm_job.py")]
-    done = subprocess.run(
-        [str(BIN / "pump-run"), *VIRTUAL, *options, "--", sys.executable, *python],
-        env=dict(os.environ),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stderr
+    return pump_run(*options, "--", sys.executable, *python).stderr
 
 
 ALLOCATE = """

@@ -3,29 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from typing import Any
 
 import pytest
-from conftest import BIN, HERE
+from conftest import HERE, pump_run
 
 MIB = 1 << 20
 
 
 def run(memory: str, **env: str) -> tuple[dict[str, Any], str]:
     """What the program printed, and pump's lines."""
-    virtual = ["--virtual", "a100-pcie4", f"--virtual-set=memory={memory}"]
-    done = subprocess.run(
-        [str(BIN / "pump-run"), *virtual, "--", sys.executable, str(HERE / "vmm_job.py")],
-        env={**os.environ, **env},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    command = sys.executable, str(HERE / "vmm_job.py")
+    done = pump_run(f"--virtual-set=memory={memory}", "--", *command, **env)
     return json.loads(done.stdout), done.stderr
 
 
