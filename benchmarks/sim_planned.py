@@ -7,9 +7,14 @@ DESIGN
 
     sim.planned.window_gain     naive / window
     sim.planned.gain            naive / planned
+    sim.planned.*_serial        the same for a naive that writes each victim back wholly before
+                                its newcomer arrives (suite_sim.SERIAL), as a study assumed
     sim.planned.of_floor        floor of `pump simulate` / planned
     sim.planned.of_parts        floor of parts (pump/sim/parts.py) / planned: what the order of
                                 things leaves possible
+    sim.planned.of_touched      what a study took for the least: bytes of Belady's choice by the
+                                next touch, dead or not (sim_bound.py), both ways at the duplex
+                                rate / planned. No floor: who discards can be faster
     sim.planned.h2d             bytes to the GPU / the least possible with pump's budget, which
                                 is 3 % less than the memory
     sim.planned.h2d_of_memory   the same / the least possible with all of the memory
@@ -22,12 +27,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from harness import Row
 
 if TYPE_CHECKING:
     from pump.profiles import Profile
+    from pump.sim.floor import Touch
     from pump.sim.report import Case
     from pump.sim.simulation import Stretch
     from pump.sim.tensors import TensorTrace
@@ -38,23 +45,24 @@ SHORT_QUEUE = 50
 
 @dataclass
 class Means:
-    """Geometric means and extremes by name."""
+    """Geometric means and extremes by name; each figure by trace."""
 
-    logs: dict[str, list[float]]
+    logs: dict[str, dict[str, float]]
 
-    def add(self, name: str, value: float) -> None:
-        self.logs.setdefault(name, []).append(math.log(value))
+    def add(self, trace: str, name: str, value: float) -> None:
+        self.logs.setdefault(name, {})[trace] = math.log(value)
 
     def rows(self, ratio: float, settings: dict[str, str]) -> Iterator[Row]:
         for name, logs in self.logs.items():
             yield Row(
                 f"sim.planned.{name}",
-                math.exp(sum(logs) / len(logs)),
+                math.exp(sum(logs.values()) / len(logs)),
                 "x",
                 oversubscription=ratio,
-                least=math.exp(min(logs)),
-                most=math.exp(max(logs)),
+                least=math.exp(min(logs.values())),
+                most=math.exp(max(logs.values())),
                 traces=len(logs),
+                by_trace={trace: math.exp(log) for trace, log in logs.items()},
                 simulated=True,
                 mapping="caching",
                 profile_settings=settings,
@@ -66,13 +74,16 @@ def rows(
     ratios: Iterable[float],
     profile: Profile,
     settings: dict[str, str],
+    serial: dict[str, str],
 ) -> Iterator[Row]:
-    """Rows for each oversubscription. `settings`: what `profile` was changed by."""
+    """Rows for each oversubscription. `settings`: what `profile` was changed by; `serial`:
+    what makes its driver write back before it fetches."""
     cases = [case_of(trace, profile) for trace in traces]
+    serially = profile.changed(serial)
     for ratio in ratios:
         means = Means({})
         for case in cases:
-            one(case.with_memory(int(case.program.peak_bytes / ratio)), means)
+            one(case.with_memory(int(case.program.peak_bytes / ratio)), serially, means)
         yield from means.rows(ratio, settings)
 
 
@@ -96,31 +107,68 @@ def steady(case: Case, name: str) -> Stretch:
     return contenders.simulate(contender, program, case.machine).stretches[MEASURED]
 
 
-def one(case: Case, means: Means) -> None:
-    """Figures of one trace at one size."""
-    from pump.sim import parts, report
-    from pump.sim.contenders import iteration_steps
-    from pump.sim.floor import Rates, least_traffic
-    from pump.sim.simulation import RESERVE_PERCENT
-    from pump.sim.touches import touches
-
+def one(case: Case, serially: Profile, means: Means) -> None:
+    """Figures of one trace at one size. `serially`: the profile of the study's naive."""
+    add = partial(means.add, case.program.name)
+    serial_case = replace(case, machine=replace(case.machine, profile=serially))
     naive, window, planned = (
         steady(case, name) for name in ("naive", "window+discard", "planned+discard")
     )
-    means.add("window_gain", naive.seconds / window.seconds)
-    means.add("gain", naive.seconds / planned.seconds)
-    means.add("of_floor", report.floor(case).seconds / planned.seconds)
-    means.add("over_window", window.seconds / planned.seconds)
-    program, memory = case.program, case.machine.memory_bytes
-    first = len(program.steps) - iteration_steps(program)
-    used = touches(program, first)
-    steps = program.steps[first:]
-    compute_ns = steps["duration_ns"][steps["seq"] > 0].tolist()
-    rates = Rates.of(case.machine.profile.values, report.MIGRATION_THREADS)
-    means.add("of_parts", parts.least_seconds(used, compute_ns, memory, rates) / planned.seconds)
-    for name, share in (("h2d", 1 - RESERVE_PERCENT / 100), ("h2d_of_memory", 1.0)):
-        least = least_traffic(used, report.FLOOR_REPEATS, int(memory * share)).h2d_bytes
-        means.add(name, planned.h2d_bytes * report.FLOOR_REPEATS / least)
+    serial = steady(serial_case, "naive")
+    add("window_gain", naive.seconds / window.seconds)
+    add("window_gain_serial", serial.seconds / window.seconds)
+    add("gain", naive.seconds / planned.seconds)
+    add("gain_serial", serial.seconds / planned.seconds)
+    add("over_window", window.seconds / planned.seconds)
+    for name, least in floors(case).items():
+        add(name, least / planned.seconds)
+    for name, least in least_bytes(case).items():
+        add(name, planned.h2d_bytes / least)
     short = replace(case, machine=replace(case.machine, queue_operations=SHORT_QUEUE))
     window50, planned50 = (steady(short, name) for name in ("window+discard", "planned+discard"))
-    means.add("over_window50", window50.seconds / planned50.seconds)
+    add("over_window50", window50.seconds / planned50.seconds)
+
+
+def iteration(case: Case) -> tuple[list[Touch], list[int]]:
+    """What the operations of one iteration touch, and how long each of them runs (ns)."""
+    from pump.sim.contenders import iteration_steps
+    from pump.sim.touches import touches
+
+    first = len(case.program.steps) - iteration_steps(case.program)
+    steps = case.program.steps[first:]
+    return touches(case.program, first), steps["duration_ns"][steps["seq"] > 0].tolist()
+
+
+def floors(case: Case) -> dict[str, float]:
+    """Seconds of an iteration, by the row that compares with them."""
+    import sim_bound
+
+    from pump.model.bounds import BLOCK_BYTES
+    from pump.sim import parts, report
+    from pump.sim.floor import Rates, link_seconds
+
+    used, compute_ns = iteration(case)
+    memory_bytes = case.machine.memory_bytes
+    rates = Rates.of(case.machine.profile.values, report.MIGRATION_THREADS)
+    come, leave = sim_bound.by_next_touch(used, memory_bytes // BLOCK_BYTES)
+    touched = link_seconds(come * BLOCK_BYTES, leave * BLOCK_BYTES, rates)
+    return {
+        "of_floor": report.floor(case).seconds,
+        "of_parts": parts.least_seconds(used, compute_ns, memory_bytes, rates),
+        "of_touched": max(sum(compute_ns) / 1e9, touched),
+    }
+
+
+def least_bytes(case: Case) -> dict[str, float]:
+    """Bytes to the GPU in an iteration, by the row that compares with them."""
+    from pump.sim.floor import least_traffic
+    from pump.sim.report import FLOOR_REPEATS
+    from pump.sim.simulation import RESERVE_PERCENT
+
+    used, _ = iteration(case)
+    memory_bytes = case.machine.memory_bytes
+    sizes = {"h2d": int(memory_bytes * (1 - RESERVE_PERCENT / 100)), "h2d_of_memory": memory_bytes}
+    return {
+        name: least_traffic(used, FLOOR_REPEATS, size).h2d_bytes / FLOOR_REPEATS
+        for name, size in sizes.items()
+    }

@@ -213,7 +213,7 @@ def planned(folder: Path, quick: bool) -> Iterator[Row]:
     found, ratios = traces(folder), RATIOS
     if quick:
         found, ratios = found[:1], RATIOS[1:2]
-    yield from sim_planned.rows(found, ratios, profile, STUDY)
+    yield from sim_planned.rows(found, ratios, profile, STUDY, SERIAL)
 
 
 def bound_touched(program: Program, memory_bytes: int, compute_seconds: float) -> float:

@@ -179,13 +179,13 @@ def floor_of(compute_seconds: float, traffic: Traffic, rates: Rates) -> Floor:
     back = max(0, traffic.h2d_bytes - traffic.first_bytes)
     return Floor(
         compute_seconds,
-        _link_seconds(traffic.h2d_bytes, back, rates),
+        link_seconds(traffic.h2d_bytes, back, rates),
         (traffic.h2d_bytes * rates.cpu_in_ns + back * rates.cpu_out_ns)
         / (BLOCK_BYTES * rates.threads * 1e9),
     )
 
 
-def _link_seconds(h2d_bytes: int, d2h_bytes: int, rates: Rates) -> float:
+def link_seconds(h2d_bytes: int, d2h_bytes: int, rates: Rates) -> float:
     """Both directions at once where both have something, each slowed; the rest alone."""
     there, back = h2d_bytes / rates.h2d, d2h_bytes / rates.d2h
     together = min(there, back)
