@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from pump.model import bounds
 from pump.model.view import Decision, View
-from pump.wire.abi import ffi, lib
+from pump.wire.abi import INT64S, ffi, lib
 from pump.wire.mapping import Batch, Ranges
 
 FREE: int = lib.PUMP_BLOCK_FREE
@@ -195,7 +195,7 @@ class ClientModel:
     def counts(self, device: int) -> NDArray[np.int64]:
         """Return how many blocks of `device` are in each state, shape [PUMP_BLOCK_STATES]."""
         counts = np.zeros(lib.PUMP_BLOCK_STATES, np.int64)
-        lib.pump_model_counts(self.raw, device, ffi.from_buffer("int64_t[]", counts))
+        lib.pump_model_counts(self.raw, device, ffi.from_buffer(INT64S, counts))
         return counts
 
     def occupied(self, device: int) -> int:
@@ -212,7 +212,7 @@ class ClientModel:
     def away(self, blocks: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return those of the blocks that are neither there nor on their way."""
         found = np.array(blocks, np.int64)
-        kept = lib.pump_model_away(self.raw, ffi.from_buffer("int64_t[]", found), len(found))
+        kept = lib.pump_model_away(self.raw, ffi.from_buffer(INT64S, found), len(found))
         return found[:kept]
 
     def blocks_of(self, slot: int) -> range | None:

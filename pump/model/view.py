@@ -77,7 +77,7 @@ class View(NamedTuple):
     @property
     def free(self) -> int:
         """Blocks of room, negative after an overshoot."""
-        return self.budget - self.occupied
+        return self.budget - self.resident - self.arriving - self.leaving
 
 
 class Decision(NamedTuple):

@@ -19,11 +19,11 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pump.model.bounds import SLICE_BLOCKS_LEAST
 from pump.model.view import NO_BLOCKS, Blocks, View
 from pump.policy.window import FAR_AWAY, Window
+from pump.wire.abi import INT64S, ffi, lib
 
 
 class Planned(Window):
@@ -43,16 +43,17 @@ class Planned(Window):
             return super()._make_room(view, arrivals, spare)
         if view.shortfalls_need.size == 0:
             return self._keep_spare(view, arrivals, spare), False
+        if view.to_host_credit <= 0:
+            return NO_BLOCKS, False
         overshoot = max(0, -(view.free + view.leaving))
-        needs, uses = view.shortfalls_need, view.leavers_next_use
-        soon = needs <= view.near
-        bounds = np.sort(np.where(soon, needs, view.shortfalls_end))
-        found = _covered(bounds, uses)
-        short = found < int(np.count_nonzero(soon))
-        count = min(max(found, min(overshoot, len(uses))), view.to_host_credit)
+        found = _outlast(view)
+        short = len(view.shortfalls_need)
+        if found < short:
+            short = int(np.count_nonzero(view.shortfalls_need <= view.near))
+        count = min(max(found, min(overshoot, len(view.leavers))), view.to_host_credit)
         if count < SLICE_BLOCKS_LEAST and view.leaving:
             count = 0
-        return view.leavers[:count], short and view.to_host_credit > 0
+        return view.leavers[:count], found < short
 
     def _keep_spare(self, view: View, arrivals: int, spare: int) -> Blocks:
         """Choose blocks that nothing needs, for what nobody foresees."""
@@ -63,15 +64,10 @@ class Planned(Window):
         return view.leavers[:idle]
 
 
-def _covered(bounds: NDArray[np.int64], uses: NDArray[np.int64]) -> int:
-    """Return how many of the first `uses` (descending) lie beyond a bound (ascending) each."""
-    low, high = 0, min(len(bounds), len(uses))
-    if high and (uses[high - 1 :: -1] > bounds[:high]).all():
-        return high
-    while low < high:
-        count = (low + high + 1) // 2
-        if (uses[count - 1 :: -1] > bounds[:count]).all():
-            low = count
-        else:
-            high = count - 1
-    return low
+def _outlast(view: View) -> int:
+    """Return how many of the leavers stay away until the shortage they leave for is over."""
+    needs, ends, uses = (
+        ffi.from_buffer(INT64S, column)
+        for column in (view.shortfalls_need, view.shortfalls_end, view.leavers_next_use)
+    )
+    return int(lib.pump_view_outlast(needs, ends, len(needs), view.near, uses, len(uses)))

@@ -15,6 +15,7 @@ from pump.policy.base import Policy
 from pump.profiles import Profile
 from pump.sim.library import ffi, lib
 from pump.sim.program import Program, ProgramError
+from pump.wire.abi import INT64S
 
 RESERVE_PERCENT: Final = 3
 """Of a GPU's free memory, left to others: `observe_device.c`."""
@@ -229,7 +230,7 @@ class _Simulation:
                 model.decided(0, decision)
                 for direction, blocks in ((TO_HOST, decision.to_host), (TO_GPU, decision.to_gpu)):
                     if len(blocks):
-                        carry_out(sim, direction, from_buffer("int64_t[]", blocks), len(blocks))
+                        carry_out(sim, direction, from_buffer(INT64S, blocks), len(blocks))
                 word = step(sim)
         if word == lib.PUMP_SIM_REFUSED:
             failed = self.result().failed_step

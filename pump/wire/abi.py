@@ -41,5 +41,8 @@ def _load() -> tuple[Any, Any]:
 
 ffi, lib = _load()
 
+INT64S: Any = ffi.typeof("int64_t[]")
+"""For `ffi.from_buffer`, which is asked often: looked up once."""
+
 SHM_BYTES: int = ffi.sizeof("struct pump_shm")
 """Size of a client's mapping in bytes."""

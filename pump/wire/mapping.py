@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pump.wire.abi import SHM_BYTES, ffi, lib
+from pump.wire.abi import INT64S, SHM_BYTES, ffi, lib
 
 _ROW_COLUMNS = {
     "seq": np.uint64,
@@ -153,7 +153,7 @@ class Mapping:
 
     def carry_out(self, model: Any, device: int, direction: int, blocks: NDArray[np.int64]) -> int:
         """Start transfers of a model's blocks; return how many commands were handed over."""
-        chosen = ffi.from_buffer("int64_t[]", blocks)
+        chosen = ffi.from_buffer(INT64S, blocks)
         given: int = lib.pump_serve_carry_out(
             self.shm, model, device, direction, chosen, len(blocks)
         )

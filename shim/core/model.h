@@ -210,6 +210,13 @@ void pump_model_take_back(struct pump_model *model, const struct pump_command *c
 /* Fills the view, for which faults are counted anew. */
 void pump_model_view(struct pump_model *model, uint32_t device, struct pump_view *view);
 
+/* How many of a view's `leavers`, needed last first, may leave for room that will be short:
+ * each with a shortage of its own that is over before it is needed itself. Of shortages up
+ * to `near` it is enough that they begin before. */
+uint32_t pump_view_outlast(const int64_t *shortfalls_need, const int64_t *shortfalls_end,
+                           uint32_t shortfalls, int64_t near,
+                           const int64_t *leavers_next_use, uint32_t leavers);
+
 /* What a policy said beside its choice. `is_short`: 1 if it left out something needed
  * because nothing may leave for it. `allowance`: blocks of free room that operations
  * issued from now on may take without asking. `hold`: it need not be asked again before so

@@ -118,7 +118,7 @@ void model_relist(struct pump_model *m, int32_t block) {
   int kind = due_kind(b->state);
   if (kind < 0) return;
   if (b->first != NONE) {
-    b->due_op = (uint32_t)m->uses[b->first].op;
+    b->due_op = m->uses[b->first].op;
     b->need = (uint8_t)(NEED_DUE + kind);
     m->away[b->due_op] += kind == DUE_AWAY;
     if (m->ops[b->due_op].due[kind]++ == 0) set_bits(m, b->due_op);

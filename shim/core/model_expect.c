@@ -33,9 +33,10 @@ void model_adopt(struct pump_model *m) {
   const struct op *op = &m->ops[op_index(m->op_issued++)];
   m->streams[op->stream].expected--;
   for (uint32_t i = 0; i < op->uses; i++) {
-    int32_t block = m->uses[use_index((int64_t)op->first_use + i)].block;
+    int32_t use = use_index((int64_t)op->first_use + i), block = m->uses[use].block;
     if (block == NONE) continue;
     struct block *b = &m->blocks[block];
+    b->issued = use;
     b->last_use = (int64_t)op->seq;
     b->dead = b->discarded = false;
   }

@@ -158,7 +158,8 @@ void model_missing(const struct pump_model *m, uint32_t device, struct pump_view
 /* ---- room that will be needed ----------------------------------------------------------
  */
 
-/* Walks over all that is known, in order, with the room that is taken and given back. */
+/* Walks over all that is known, in order, with the room that is taken and given back. Of
+ * operations only these few figures are read: there are thousands, at each view. */
 static void look_for_room(const struct pump_model *m, uint32_t device,
                           struct pump_view *view) {
   int64_t level = 0, taken = 0;
@@ -167,23 +168,56 @@ static void look_for_room(const struct pump_model *m, uint32_t device,
   view->near = PUMP_NOT_NEEDED;
   for (int64_t at = m->op_tail; at < m->op_head; at++) {
     uint32_t i = op_index(at);
-    if (m->ops[i].device != device) continue;
-    int32_t takes = m->away[i] + m->births[i], gives = m->gives[i];
-    int64_t seq = (int64_t)m->ops[i].seq;
+    if (m->op_device[i] != device) continue;
+    int64_t takes = m->away[i] + m->births[i];
     taken += takes;
-    if (taken > PUMP_VIEW_NEAR && view->near == PUMP_NOT_NEEDED) view->near = seq;
+    if (taken > PUMP_VIEW_NEAR && view->near == PUMP_NOT_NEEDED)
+      view->near = (int64_t)m->ops[i].seq;
     level += takes;
-    while (open > 0 && level <= room + open - 1) view->shortfalls_end[--open] = seq;
+    while (open > 0 && level <= room + open - 1)
+      view->shortfalls_end[--open] = (int64_t)m->ops[i].seq;
     if (open == short_of) {
       while (short_of < PUMP_VIEW_LEAVERS && level > room + short_of) {
         view->shortfalls_end[short_of] = PUMP_NOT_NEEDED - 1;
-        view->shortfalls_need[short_of++] = seq;
+        view->shortfalls_need[short_of++] = (int64_t)m->ops[i].seq;
       }
       open = short_of;
     }
-    level -= gives;
+    level -= m->gives[i];
+    if (short_of == PUMP_VIEW_LEAVERS && open == 0 && view->near != PUMP_NOT_NEEDED) break;
   }
   view->shortfalls_count = short_of;
+}
+
+/* True when the first `count` leavers are needed behind a bound each: the one that is
+ * needed first of them behind the least. */
+static bool outlast(const int64_t *bounds, const int64_t *uses, uint32_t count) {
+  for (uint32_t i = 0; i < count; i++)
+    if (uses[count - 1 - i] <= bounds[i]) return false;
+  return true;
+}
+
+EXPORT uint32_t pump_view_outlast(const int64_t *needs, const int64_t *ends,
+                                  uint32_t short_of, int64_t near, const int64_t *uses,
+                                  uint32_t leavers) {
+  int64_t bounds[PUMP_VIEW_LEAVERS];
+  if (short_of > PUMP_VIEW_LEAVERS) short_of = PUMP_VIEW_LEAVERS;
+  for (uint32_t i = 0; i < short_of; i++) {
+    int64_t bound = needs[i] <= near ? needs[i] : ends[i];
+    uint32_t at = i;
+    for (; at > 0 && bounds[at - 1] > bound; at--) bounds[at] = bounds[at - 1];
+    bounds[at] = bound;
+  }
+  uint32_t low = 0, high = short_of < leavers ? short_of : leavers;
+  if (outlast(bounds, uses, high)) return high;
+  while (low < high) {
+    uint32_t count = (low + high + 1) / 2;
+    if (outlast(bounds, uses, count))
+      low = count;
+    else
+      high = count - 1;
+  }
+  return low;
 }
 
 /* ---- who could leave --------------------------------------------------------------------

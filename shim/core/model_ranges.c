@@ -113,6 +113,7 @@ void model_range_add(struct pump_model *m, const struct model_found *found,
     m->blocks[block] = (struct block){.next_use = PUMP_NOT_NEEDED,
                                       .first = NONE,
                                       .last = NONE,
+                                      .issued = NONE,
                                       .slot = found->slot,
                                       .device = (uint8_t)found->device,
                                       .state = PUMP_BLOCK_FREE};

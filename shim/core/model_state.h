@@ -37,7 +37,6 @@ struct op {
   uint64_t likeness; /* of its stream and blocks: what was expected is known by it */
   bool executed;
   bool larger; /* uses more than LARGER_PERCENT of its device's budget */
-  uint8_t device;
 };
 
 struct use {
@@ -58,10 +57,11 @@ struct block {
   int64_t last_use;    /* newest issued use; 0: none */
   int64_t migrated;    /* order in which blocks last became resident */
   int32_t first, last; /* uses that have not executed, oldest and newest, or NONE */
+  int32_t issued;      /* the newest of them that is not only expected, or NONE */
   int32_t idle_prev, idle_next; /* in the device's list, when need is NEED_IDLE */
   int32_t age_prev, age_next;   /* in the device's list that `age_list` names */
   uint32_t slot;                /* of the range that owns it */
-  uint32_t due_op;              /* who counts it, when need says so */
+  uint16_t due_op;              /* who counts it, when need says so */
   uint8_t state, device;
   uint8_t need;     /* NEED_* */
   uint8_t age_list; /* AGE_* */
@@ -160,6 +160,7 @@ struct pump_model {
   /* Room, in blocks: what an operation takes for blocks that are away, and for those that
    * will be discarded before it and used anew; what is free again behind it. */
   int32_t away[OPS], births[OPS], gives[OPS];
+  uint8_t op_device[OPS]; /* of the operation; beside these, for whoever walks over all */
   struct stream streams[PUMP_MAX_STREAMS];
   uint32_t busy[PUMP_MAX_STREAMS];
   uint32_t busy_count;

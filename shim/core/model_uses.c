@@ -43,6 +43,7 @@ bool model_advance_chain(struct pump_model *m, int32_t block) {
     ended = (m->uses[use].flags & USE_ENDS) != 0;
     if (next != NONE && (m->uses[next].flags & USE_FRESH)) model_unborn(m, next);
     if (ended) m->gives[m->uses[use].op]--; /* the block's state tells from now on */
+    if (use == b->issued) b->issued = NONE;
     use = next;
   } while (use != NONE && m->ops[m->uses[use].op].executed);
   b->first = use;
@@ -63,7 +64,7 @@ void model_drop_chain(struct pump_model *m, int32_t block) {
     m->uses[use].block = NONE;
     m->ops[m->uses[use].op].likeness = 0; /* expected: it will be another one */
   }
-  b->first = b->last = NONE;
+  b->first = b->last = b->issued = NONE;
   b->next_use = PUMP_NOT_NEEDED;
 }
 
@@ -77,6 +78,7 @@ struct op *model_op_begin(struct pump_model *m, uint64_t seq, uint32_t stream) {
   m->can_leave[index >> 6] &= ~(1ull << (index & 63));
   m->misses[index >> 6] &= ~(1ull << (index & 63));
   m->away[index] = m->births[index] = m->gives[index] = 0;
+  m->op_device[index] = 0;
   return op;
 }
 
@@ -102,6 +104,7 @@ static void add_use(struct pump_model *m, int32_t block, bool fresh, bool issued
                               .flags = fresh ? USE_FRESH : 0};
   op->uses++;
   if (issued) {
+    b->issued = use;
     b->last_use = (int64_t)op->seq;
     b->dead = b->discarded = false;
   }
@@ -143,9 +146,10 @@ static bool add_part(struct pump_model *m, const struct model_run *run, int32_t 
 }
 
 static void note_larger(struct pump_model *m, const struct model_run *run) {
-  struct op *op = &m->ops[op_index(m->op_head - 1)];
-  op->device = m->blocks[run->first].device;
-  const struct device *device = &m->devices[op->device];
+  uint32_t index = op_index(m->op_head - 1);
+  struct op *op = &m->ops[index];
+  m->op_device[index] = m->blocks[run->first].device;
+  const struct device *device = &m->devices[m->op_device[index]];
   int64_t most = device->facts.budget * LARGER_PERCENT / 100;
   op->larger = device->known && (int64_t)op->uses > most;
 }

@@ -247,11 +247,7 @@ void model_op_add(struct pump_model *m, uint64_t seq, uint32_t stream,
 }
 
 bool model_ends(struct pump_model *m, int32_t block) {
-  int32_t use = m->blocks[block].last;
-  while (use != NONE && m->ops[m->uses[use].op].seq > m->added_seq) {
-    if (use == m->blocks[block].first) return false;
-    use = m->uses[use].prev;
-  }
+  int32_t use = m->blocks[block].issued;
   if (use == NONE) return false;
   m->uses[use].flags |= USE_ENDS;
   model_gives(m, use);

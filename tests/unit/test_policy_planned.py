@@ -60,3 +60,19 @@ def test_what_nothing_needs_makes_a_little_room_for_what_nobody_foresees() -> No
         budget=200, resident={i: NOT_NEEDED if i < 3 else 90 for i in range(200)}, expected=9
     )
     assert left(view) == [0, 1, 2]
+
+
+def test_as_many_leave_as_can_be_given_a_shortage_that_they_outlast() -> None:
+    random = np.random.default_rng(5)
+    for _ in range(200):
+        needs = np.sort(random.integers(1, 60, random.integers(1, 9)))
+        ends = needs + random.integers(1, 60, len(needs))
+        near = int(random.integers(0, 60))
+        view = short_view(needs.tolist(), ends.tolist(), near)
+        bounds = sorted(np.where(needs <= near, needs, ends).tolist())
+        uses = view.leavers_next_use.tolist()
+        most = 0
+        for count in range(1, min(len(bounds), len(uses)) + 1):
+            pairs = zip(reversed(uses[:count]), bounds[:count], strict=True)
+            most = count if all(use > bound for use, bound in pairs) else most
+        assert left(view) == view.leavers[:most].tolist()
