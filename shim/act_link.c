@@ -33,6 +33,8 @@
 #define ANSWER_MS 2000 /* pumpd's supervisor answers at once */
 #define POLL_MS 500
 #define HEARTBEAT_NS 3000000000u
+#define FIRST_BEAT_NS                                                                      \
+  60000000000u /* a worker's start takes long where many start at once */
 #define BACKOFF_MIN_NS 50000000u
 #define BACKOFF_MAX_NS 2000000000u
 #define YOUNG_NS 5000000000u /* a worker that dies sooner died young */
@@ -209,8 +211,11 @@ static enum end watch_worker(uint64_t attached_ns) {
     }
     uint64_t beat_ns = PUMP_LOAD(&pump_shm->header.worker_heartbeat_ns);
     uint64_t now_ns = pump_now_ns();
+    /* Before its first beat it is being forked; if that fails, the socket says so. Who
+     * asked for another one meanwhile would only make its start later. */
+    uint64_t patience_ns = beat_ns == 0 ? FIRST_BEAT_NS : HEARTBEAT_NS;
     if (beat_ns < attached_ns || beat_ns > now_ns) beat_ns = attached_ns;
-    if (now_ns - beat_ns > HEARTBEAT_NS) return WORKER_GONE;
+    if (now_ns - beat_ns > patience_ns) return WORKER_GONE;
   }
   return STOPPED;
 }
@@ -301,7 +306,7 @@ void pump_link_start(void) {
   if (strlen(path) >= sizeof link_state.path) {
     pump_log(PUMP_LOG_WARNING,
              "PUMP_SOCKET=%s is longer than a socket's path may be (%zu): the job runs on "
-             "demand paging; set a shorter TMPDIR or XDG_RUNTIME_DIR",
+             "demand paging; have pumpd listen on a shorter path",
              path, sizeof link_state.path - 1);
     return;
   }

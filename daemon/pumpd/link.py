@@ -12,7 +12,6 @@ import fcntl
 import os
 import socket
 import struct
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,7 +31,6 @@ HELLO = struct.Struct("<QIIQ5Q")
 WELCOME = HELLO
 # magic, abi_version, header_bytes, shm_bytes, client_pid; the rest of the header is zero
 HEADER_START = struct.Struct("<QIIQI")
-HEARTBEAT_OFFSET = 56
 
 _CREDENTIALS = struct.Struct("iII")
 
@@ -88,13 +86,11 @@ def create_memfd(client_pid: int) -> int:
     """A new mapping: SHM_BYTES long, its header filled in, its size sealed for good.
 
     Sealed, because a peer that could shrink it would kill the other side by SIGBUS.
-    The heartbeat starts now: the worker has as long to begin as it later has between
-    two beats. Raises OSError.
+    Its heartbeat is 0 until the worker has begun. Raises OSError.
     """
     memfd = os.memfd_create("pump", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
         os.ftruncate(memfd, SHM_BYTES)
-        os.pwrite(memfd, time.monotonic_ns().to_bytes(8, "little"), HEARTBEAT_OFFSET)
         start = HEADER_START.pack(ABI_MAGIC, ABI_VERSION, HEADER_BYTES, SHM_BYTES, client_pid)
         os.pwrite(memfd, start, 0)
         seals = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL

@@ -175,7 +175,7 @@ struct pump_header {
   uint32_t device_count;
   uint64_t range_version;       /* bumped after every change of the range table */
   uint64_t range_high;          /* slots at and above this one were never used */
-  uint64_t worker_heartbeat_ns; /* CLOCK_MONOTONIC of the worker's last tick */
+  uint64_t worker_heartbeat_ns; /* CLOCK_MONOTONIC of the worker's last tick; 0: none yet */
   uint64_t activity;            /* bumped at each completion, advance of progress, adoption
                                    of a budget, and by pump_core_knock */
   uint32_t recording;           /* shim: 1 while the job records a trace */

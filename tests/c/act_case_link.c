@@ -279,6 +279,19 @@ SCENARIO(a_worker_that_stops_beating_is_left_for_a_new_one) {
   pumpd_end();
 }
 
+SCENARIO(a_worker_that_has_not_begun_is_waited_for_while_its_socket_is_open) {
+  fake_context_create(0);
+  pumpd_start();
+  pump_act_start();
+  pumpd_accept_and_attach(1);
+  harness_sleep_us(4000000); /* longer than between two beats */
+  CHECK(pump_link_losses() == 0);
+  pumpd_die();
+  EVENTUALLY(pump_link_losses() == 1);
+  pumpd_accept_and_attach(2);
+  pumpd_end();
+}
+
 SCENARIO(a_descriptor_that_the_program_took_over_is_left_alone) {
   fake_context_create(0);
   pumpd_start();

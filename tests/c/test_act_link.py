@@ -11,6 +11,7 @@ SCENARIOS = [
     "commands_of_the_daemon_are_carried_out_and_a_dead_worker_is_replaced",
     "a_budget_that_a_worker_asks_for_is_adopted_at_its_ring",
     "memory_that_is_not_as_agreed_is_not_attached",
+    "a_worker_that_has_not_begun_is_waited_for_while_its_socket_is_open",
     "a_descriptor_that_the_program_took_over_is_left_alone",
     "workers_may_die_at_any_moment_under_load",
 ]
