@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ABI_MAGIC = 0x314D4853504D5550
+ACCEPTS_AT_ONCE = 16
+
 HELLO_MAGIC = 0x4F4C4C45484D5550
 ABI_VERSION = 3
 HEADER_BYTES = 384
@@ -112,6 +114,25 @@ def answers(path: str) -> bool:
         except OSError:
             return False
     return True
+
+
+def accept(listener: socket.socket) -> tuple[list[socket.socket], OSError | None]:
+    """Those who wait at a non-blocking listener, as many as are taken at once, non-blocking.
+
+    The error is what stands against more of them (descriptors, memory): the listener stays
+    readable, so give it a rest.
+    """
+    taken: list[socket.socket] = []
+    while len(taken) < ACCEPTS_AT_ONCE:
+        try:
+            connection, _address = listener.accept()
+        except (BlockingIOError, ConnectionAbortedError):
+            break  # nobody, or one that has hung up: others make the listener readable again
+        except OSError as error:
+            return taken, error
+        connection.setblocking(False)
+        taken.append(connection)
+    return taken, None
 
 
 def bind_listener(path: str, backlog: int) -> socket.socket:

@@ -16,7 +16,6 @@ DESIGN
 from __future__ import annotations
 
 import contextlib
-import errno
 import logging
 import os
 import selectors
@@ -42,7 +41,6 @@ IDLE_S = 60.0
 """A connection that is no job's and asks nothing is closed."""
 CHECK_S = 0.5
 REST_S = 0.05
-ACCEPTS_AT_ONCE = 16
 ACCEPT_PAUSE_S = 0.5
 REARRANGE_PAUSE_S = 0.01
 """Between two arrangements: what comes together is decided on together."""
@@ -184,26 +182,19 @@ class Service:
             )
 
     def _accept(self, listener: socket.socket) -> None:
-        for _ in range(ACCEPTS_AT_ONCE):
-            try:
-                connection, _address = listener.accept()
-            except BlockingIOError:
-                return
-            except OSError as error:
-                if error.errno == errno.ECONNABORTED:
-                    continue
-                log.error("cannot accept: %s", error)
-                for one in self._listeners:
-                    with contextlib.suppress(KeyError):  # the other one said so in this round
-                        self._selector.unregister(one)
-                self._accepting = False
-                self._accept_due = time.monotonic() + ACCEPT_PAUSE_S
-                return
+        connections, error = link.accept(listener)
+        for connection in connections:
             self._greet(connection)
+        if error is not None:
+            log.error("cannot accept: %s", error)
+            for one in self._listeners:
+                with contextlib.suppress(KeyError):  # the other one said so in this round
+                    self._selector.unregister(one)
+            self._accepting = False
+            self._accept_due = time.monotonic() + ACCEPT_PAUSE_S
 
     def _greet(self, connection: socket.socket) -> None:
         now = time.monotonic()
-        connection.setblocking(False)
         try:
             who = link.peer_of(connection)
         except OSError:

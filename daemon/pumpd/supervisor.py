@@ -20,7 +20,6 @@ DESIGN
 from __future__ import annotations
 
 import contextlib
-import errno
 import logging
 import os
 import selectors
@@ -38,7 +37,6 @@ from pumpd.settings import WorkerSettings
 
 MAX_CLIENTS = 64
 MAX_HANDSHAKES = 64
-ACCEPTS_AT_ONCE = 16
 HELLO_TIMEOUT_S = 2.0
 ACCEPT_PAUSE_S = 0.5
 """Rest after accept ran out of descriptors or memory: the listener stays readable."""
@@ -165,20 +163,13 @@ class Supervisor:
     # ---- clients ----
 
     def _accept(self) -> None:
-        for _ in range(ACCEPTS_AT_ONCE):
-            try:
-                connection, _address = self._listener.accept()
-            except BlockingIOError:
-                return
-            except OSError as error:
-                if error.errno == errno.ECONNABORTED:
-                    continue
-                log.error("cannot accept: %s", error)
-                self._selector.unregister(self._listener)
-                self._accept_due = time.monotonic() + ACCEPT_PAUSE_S
-                return
-            connection.setblocking(False)
+        connections, error = link.accept(self._listener)
+        for connection in connections:
             self._greet(connection)
+        if error is not None:
+            log.error("cannot accept: %s", error)
+            self._selector.unregister(self._listener)
+            self._accept_due = time.monotonic() + ACCEPT_PAUSE_S
 
     def _greet(self, connection: socket.socket) -> None:
         try:

@@ -62,14 +62,19 @@ def test_one_job_keeps_what_it_has_and_two_share_by_what_they_want(service: Serv
         until(lambda: first.granted == first.usable, "all of it again", first)
 
 
+def the_first_holds_all_when_the_second_comes(first: Played, second: Played) -> None:
+    """And does not give way."""
+    first.report()
+    until(lambda: first.granted == first.usable, "the whole for one", first)
+    first.adopts = False
+    second.adopted = 20 * MIB
+    second.report()
+
+
 def test_nobody_grows_before_the_other_has_adopted_and_evicted(service: Service) -> None:
     with closing(Played(service, wanted_mib=800), Played(service, wanted_mib=800)) as jobs:
         first, second = jobs
-        first.report()
-        until(lambda: first.granted == first.usable, "the whole for one", first)
-        first.adopts = False
-        second.adopted = 20 * MIB
-        second.report()
+        the_first_holds_all_when_the_second_comes(first, second)
         settle(service, first, second)
         assert first.granted is not None and first.granted < 500 * MIB, "asked to shrink"
         assert second.granted == 8 * MIB, "the least, for the other holds all"
@@ -91,11 +96,7 @@ def test_one_that_never_gives_way_is_waited_for_only_so_long(tmp_path: Path) -> 
     try:
         with closing(Played(service, wanted_mib=800), Played(service, wanted_mib=800)) as jobs:
             first, second = jobs
-            first.report()
-            until(lambda: first.granted == first.usable, "the whole for one", first)
-            first.adopts = False
-            second.adopted = 20 * MIB
-            second.report()
+            the_first_holds_all_when_the_second_comes(first, second)
 
             def grown() -> bool:
                 first.report()
