@@ -50,8 +50,8 @@ def library(name: str) -> str:
 def runtime_base() -> str:
     """The user's folder for sockets of jobs: the session's runtime folder, else below /tmp.
 
-    Not created here. XDG_RUNTIME_DIR counts only if it is a real folder of ours and
-    short enough for a socket's path.
+    Not created here. XDG_RUNTIME_DIR counts only if it is a real folder of ours that can be
+    written to, and short enough for a socket's path.
     """
     session = os.environ.get("XDG_RUNTIME_DIR", "")
     if session.startswith("/") and len(session) <= 60:
@@ -59,7 +59,8 @@ def runtime_base() -> str:
             status = os.stat(session)
         except OSError:
             status = None
-        if status and stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid():
+        ours = status and stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
+        if ours and os.access(session, os.W_OK | os.X_OK):
             return os.path.join(session, "pump")
     return f"/tmp/pump-{os.geteuid()}"
 
@@ -90,7 +91,7 @@ def make_job_directory(base: str, job_pid: int) -> str:
     try:
         make_private(base)
         directory = os.path.join(base, f"{job_pid}-{os.urandom(4).hex()}")
-        os.mkdir(directory, 0o700)
+        _mkdir(directory)
     except OSError as error:
         raise UnsafeDirectoryError(f"cannot make {base}: {error.strerror}") from None
     if len(os.fsencode(os.path.join(directory, SOCKET_NAME))) > SOCKET_PATH_BYTES_MAX:
@@ -103,7 +104,7 @@ def make_private(base: str) -> None:
     """Creates a folder for its user alone, unless it is there. Raises UnsafeDirectoryError
     for one that is not, and OSError."""
     with contextlib.suppress(FileExistsError):
-        os.mkdir(base, 0o700)
+        _mkdir(base)
     status = os.lstat(base)  # lstat: a link planted by somebody else must not lead us away
     if stat.S_ISLNK(status.st_mode):
         raise UnsafeDirectoryError(f"{base} is a symbolic link; remove it")
@@ -113,3 +114,10 @@ def make_private(base: str) -> None:
         raise UnsafeDirectoryError(f"{base} belongs to user {status.st_uid}; have it removed")
     if status.st_mode & 0o077:
         raise UnsafeDirectoryError(f"{base} is open to others; run: chmod 700 {base}")
+    if status.st_mode & 0o700 != 0o700:
+        raise UnsafeDirectoryError(f"{base} is closed to its owner; run: chmod 700 {base}")
+
+
+def _mkdir(folder: str) -> None:
+    os.mkdir(folder, 0o700)
+    os.chmod(folder, 0o700)  # whatever the umask has taken away

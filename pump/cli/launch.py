@@ -56,6 +56,7 @@ def start_pumpd(config: JobConfig, environ: Mapping[str, str], record_job: str =
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
         listener.bind(path)
+        os.chmod(path, 0o600)  # whatever the umask has taken away
         listener.listen(BACKLOG)
         job_fd = _pidfd(job_pid)
         command = _pumpd_command(config, path, job_pid, job_fd is not None, record_job)

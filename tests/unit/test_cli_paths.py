@@ -24,6 +24,16 @@ def test_the_sessions_runtime_folder_is_used_if_it_is_ours_and_short(
     assert paths.runtime_base() == fallback
 
 
+def test_a_sessions_runtime_folder_that_cannot_be_written_to_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", "/proc/self/cwd")
+    assert paths.runtime_base() == "/proc/self/cwd/pump"
+    monkeypatch.setattr(os, "access", lambda *_: False)  # root could write anywhere
+    assert paths.runtime_base() == f"/tmp/pump-{os.geteuid()}"
+
+
 def test_a_jobs_folder_is_private_and_new_each_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -36,6 +46,16 @@ def test_a_jobs_folder_is_private_and_new_each_time(
     assert first.name.startswith("77-")
 
 
+def test_a_umask_that_takes_from_the_owner_closes_no_folder(tmp_path: Path) -> None:
+    before = os.umask(0o777)
+    try:
+        folder = Path(paths.make_job_directory(str(tmp_path / "base"), 77))
+    finally:
+        os.umask(before)
+    for made in (folder, folder.parent):
+        assert made.stat().st_mode & 0o777 == 0o700
+
+
 def test_a_base_that_others_could_reach_into_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -43,11 +63,13 @@ def test_a_base_that_others_could_reach_into_is_refused(
     (tmp_path / "file").touch()
     (tmp_path / "open").mkdir()
     (tmp_path / "open").chmod(0o750)
+    (tmp_path / "closed").mkdir(mode=0o000)
     (tmp_path / "mine").mkdir(mode=0o700)
     for name, reason in (
         ("link", "symbolic link"),
         ("file", "not a folder"),
         ("open", "chmod 700"),
+        ("closed", "chmod 700"),
         ("missing/base", "No such file"),
     ):
         with pytest.raises(paths.UnsafeDirectoryError, match=reason):
