@@ -86,7 +86,12 @@ def file_name(text: str) -> str:
     """An absolute path; what is relative begins where pump-run was started."""
     if not text.strip() or "\0" in text:
         raise BadValueError("the file name is empty or holds a zero byte")
-    return os.path.abspath(os.path.expanduser(text))
+    try:
+        return os.path.abspath(os.path.expanduser(text))
+    except FileNotFoundError:
+        raise BadValueError(
+            f"'{text}' begins in the current folder, which has been deleted; name the whole path"
+        ) from None
 
 
 # By key, which is also the name of JobConfig's field and, as PUMP_<KEY>, of the variable.

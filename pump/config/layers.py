@@ -141,17 +141,23 @@ def _existing(places: Places) -> Iterable[tuple[str, str]]:
         (places.user, USER),
         (places.administrator, ADMINISTRATOR),
     ):
-        # What cannot be looked at is opened, so that the error says why.
-        if path and (kind == NAMED or _there(path)) and os.path.abspath(path) not in seen:
+        if path and (kind == NAMED or _there(path, kind)) and os.path.abspath(path) not in seen:
             seen.add(os.path.abspath(path))
             yield os.path.normpath(path), kind
 
 
-def _there(path: str) -> bool:
+def _there(path: str, kind: str) -> bool:
+    """What cannot be looked at counts as there: it is opened, so that the error says why.
+
+    But in a folder that the user may not enter (root's, after `su` or in a container) there
+    is nothing of the user's.
+    """
     try:
         os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):
         return False
+    except PermissionError:
+        return kind == ADMINISTRATOR
     except OSError:
         pass
     return True

@@ -118,6 +118,17 @@ def test_bad_input_names_the_thing_and_the_remedy_in_one_line(
     assert caught.value.status == 2
 
 
+@pytest.mark.parametrize("option", ["--record", "--log-file", "--config"])
+def test_a_relative_name_in_a_deleted_folder_is_named(
+    option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(BadInputError, match=f"{option}: 't' begins in .* deleted; name the whole"):
+        parse([option, "t", "job"])
+
+
 def test_looking_at_the_options_keeps_an_older_recording(tmp_path: Path) -> None:
     trace = tmp_path / "job.trace"
     trace.write_bytes(b"older")

@@ -139,6 +139,23 @@ def test_a_named_file_that_is_missing_is_an_error(tmp_path: Path) -> None:
         layers.resolve({}, {}, where)
 
 
+def test_files_in_folders_that_the_user_may_not_enter_are_not_the_users(
+    sources: Sources, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed = [str(sources.folder / "pump.toml"), str(sources.user)]
+    for path in closed:
+        Path(path).write_text("[job]\npriority = 1\n")
+    real = os.lstat
+
+    def lstat(path: str) -> os.stat_result:  # root may enter everywhere
+        if path in closed:
+            raise PermissionError(13, "Permission denied", path)
+        return real(path)
+
+    monkeypatch.setattr(os, "lstat", lstat)
+    assert sources.resolve().values == {}
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
 def test_the_folders_file_of_another_user_is_refused_but_may_be_named(sources: Sources) -> None:
     path = sources.folder / "pump.toml"
