@@ -388,9 +388,9 @@ CUresult vd_timeline_start(void) {
   void *state = state_bytes ? arena(state_bytes) : NULL;
   if (vd.managed.base == 0 || vd.plain.base == 0 || (state == NULL && !shared)) {
     vd_error(
-        "cannot reserve %.0f GiB of address space (overcommit switched off, or a limit "
+        "cannot reserve %.0f MiB of address space (overcommit switched off, or a limit "
         "of RLIMIT_AS?)",
-        (double)(managed_bytes + plain_bytes) / (1 << 30));
+        (double)(managed_bytes + plain_bytes) / (1 << 20));
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   vd.managed.end = vd.managed.base + managed_bytes;
