@@ -37,6 +37,20 @@ def find(name: str, environ: Mapping[str, str]) -> str:
     raise BadInputError(f"{name}: command not found", NOT_FOUND)
 
 
+def privileged(path: str) -> bool:
+    """Whether the program gets privileges of its own: then the loader preloads nothing into it,
+    and takes that out of its environment. False where that cannot be known."""
+    try:
+        status = os.stat(path)
+        if status.st_mode & stat.S_ISUID and status.st_uid != os.geteuid():
+            return True
+        if status.st_mode & stat.S_ISGID and status.st_gid != os.getegid():
+            return True
+        return os.geteuid() != 0 and bool(os.getxattr(path, "security.capability"))
+    except OSError:
+        return False
+
+
 def _why_not(path: str) -> int | None:
     try:
         mode = os.stat(path).st_mode

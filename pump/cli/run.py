@@ -64,6 +64,12 @@ def _run(config: JobConfig, environ: dict[str, str]) -> None:
     program = command.find(config.command[0], environ)
     environment.for_job(config, parts, environ)  # raises before anything has started
     if parts.shim:
+        if command.privileged(program):
+            say(
+                PROGRAM,
+                f"{program} has privileges of its own: it and what it starts run without "
+                "pump; put pump-run behind it, in front of what it starts",
+            )
         for note in environment.notes(config, environ):
             say(PROGRAM, note)
         if config.log_level in TALKATIVE:

@@ -195,8 +195,14 @@ def placed(path: Path, content: bytes, mode: int = 0o755) -> str:
     ],
 )
 def test_a_command_is_judged_by_its_file(
-    tmp_path: Path, content: bytes, mode: int, status: str, words: str
+    tmp_path: Path,
+    content: bytes,
+    mode: int,
+    status: str,
+    words: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)  # a setuid bit of one's own gives nothing
     path = placed(tmp_path / "program", content, mode)
     if stat.S_IMODE(Path(path).stat().st_mode) != mode:
         pytest.skip("this file system keeps no setuid bit")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -404,6 +405,32 @@ def test_an_unsafe_runtime_folder_costs_the_prefetching_not_the_job(bench: Bench
     (bench.runtime / "pump").unlink()
     (bench.runtime / "pump").mkdir(mode=0o755)
     assert "chmod 700" in bench.run("true").stderr
+
+
+def test_a_umask_that_takes_from_the_owner_does_not_close_the_socket(bench: Bench) -> None:
+    words = "import os; print(os.stat(os.environ['PUMP_SOCKET']).st_mode & 0o777, os.umask(0))"
+    done = subprocess.run(
+        [*PUMP_RUN, sys.executable, "-c", words],
+        env=bench.environ,
+        umask=0o777,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=True,
+    )
+    assert (done.stdout, done.stderr) == (f"{0o600} {0o777}\n", "")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+def test_a_program_that_the_loader_preloads_nothing_into_is_named(bench: Bench) -> None:
+    program = bench.runtime / "privileged"
+    shutil.copy("/bin/true", program)
+    os.chown(program, 12345, 12345)
+    program.chmod(0o4755)
+    (line,) = bench.run(str(program)).stderr.splitlines()
+    assert f"{program} has privileges of its own" in line
+    program.chmod(0o755)
+    assert bench.run(str(program)).stderr == ""
 
 
 def test_the_log_file_is_pumpds_only_voice(bench: Bench) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import stat
 import struct
 from collections.abc import Mapping, Sequence
 
@@ -37,13 +36,12 @@ def _rest(words: Sequence[str]) -> str:
 
 def _file(path: str, environ: Mapping[str, str], scripts: int) -> Finding:
     try:
-        mode = os.stat(path).st_mode
         with open(path, "rb") as file:
             start = file.read(4096)
     except OSError as error:
         text = f"{path} cannot be looked at: {error.strerror}"
         return warning("command", text, "none is needed if it can be run")
-    if mode & (stat.S_ISUID | stat.S_ISGID) or _has_capabilities(path):
+    if command.privileged(path):
         text = f"{path} has privileges of its own, so the loader preloads nothing into it"
         return problem("command", text, "run a copy without setuid bit and capabilities")
     if start.startswith(b"#!"):
@@ -92,10 +90,3 @@ def _headers(start: bytes) -> tuple[int, int, int]:
     offset = struct.unpack_from("<Q", start, 32)[0]
     size, count = struct.unpack_from("<HH", start, 54)
     return offset, size, count
-
-
-def _has_capabilities(path: str) -> bool:
-    try:
-        return bool(os.getxattr(path, "security.capability"))
-    except OSError:
-        return False
