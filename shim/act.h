@@ -110,13 +110,23 @@ void pump_progress_chained(uint32_t stream_index);
 void pump_progress_stream_synced(uint32_t stream_index, uint64_t seq_before);
 void pump_progress_context_synced(uint64_t seq_before);
 
-/* The program recorded one of its own events behind operation `seq` of that
- * stream; later it synchronised with it, or a query answered "complete". */
+/* The program recorded one of its own events behind operation `seq` of that stream. */
 void pump_progress_event_recorded(CUevent event, uint32_t stream_index, uint64_t seq);
-void pump_progress_event_synced(CUevent event);
-/* Before the program destroys the event: its handle may come back as another's, which
- * says nothing about what was recorded with this one. */
+/* Before the program waits for an event, or asks whether it is complete: what is known of
+ * its record, 0 for nothing. Once the answer was "yes", that goes back: it counts unless the
+ * event has been recorded anew meanwhile, for then the answer may be about either. */
+uint64_t pump_progress_event_asked(CUevent event);
+void pump_progress_event_synced(CUevent event, uint64_t asked);
+/* Before the program records an event again or destroys it: what was recorded before tells
+ * nothing any more. */
 void pump_progress_event_gone(CUevent event);
+
+/* Before another process may have the event: it may record it at any time, so that from
+ * then on nothing is believed of it. Both: whether that changed anything. */
+bool pump_progress_event_share(CUevent event);
+bool pump_progress_event_unshare(CUevent event);
+/* Whether there is any such event. */
+bool pump_progress_events_shared(void);
 
 /* ---- log ----------------------------------------------------------------- */
 

@@ -223,6 +223,7 @@ void pump_progress_republish(void);
 /* The context is gone: nothing of its streams will be heard of again. */
 void pump_progress_context_gone(CUcontext context);
 void pump_progress_fork_child(void);
+void pump_event_fork_child(void); /* act_event.c */
 
 /* Records a marker for `seq` on a stream of `context`, whose small number is
  * `context_index`; false when it was skipped. */

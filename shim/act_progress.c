@@ -1,7 +1,7 @@
 /* act_progress.c - which streams there are, and how far each has executed.
  *
  * It knows streams by their handle and turns markers, synchronisations and
- * events of the program into `executed_seq`. It never asks the driver about a
+ * events of the program (act_event.c) into `executed_seq`. It never asks the driver about a
  * stream: act_marker.c polls our own events, everything else is what the program
  * has found out for itself.
  *
@@ -47,9 +47,6 @@
 #define CHAINED_OPERATIONS 64
 #define CHAINED_FACTOR 4
 
-#define EVENT_SLOTS 4096 /* newest record per program's event, lossy */
-#define EVENT_BUSY 1
-
 /* Written by application threads and the marker threads; a forked child starts
  * from zero. `issued` and `executed` are the truth, the mapping has a copy. */
 static uint64_t keys[PUMP_MAX_STREAMS];
@@ -66,12 +63,6 @@ static struct stream {
 } streams[PUMP_MAX_STREAMS];
 static pthread_mutex_t insert_lock = PTHREAD_MUTEX_INITIALIZER;
 static bool table_full;
-
-static struct {
-  uint64_t event;
-  uint64_t where; /* seq << 10 | stream index */
-} events[EVENT_SLOTS];
-_Static_assert(PUMP_MAX_STREAMS <= 1024, "the index has 10 bits in events[].where");
 
 static bool names_stream(uint64_t key) {
   return key != KEY_FREE && key != KEY_GONE;
@@ -316,41 +307,6 @@ void pump_progress_context_gone(CUcontext context) {
   }
 }
 
-/* ---- events of the program ------------------------------------------------------ */
-
-static uint32_t event_place(CUevent event) {
-  return (uint32_t)(((uint64_t)(uintptr_t)event * 0x9e3779b97f4a7c15u) >> 52);
-}
-
-void pump_progress_event_recorded(CUevent event, uint32_t stream_index, uint64_t seq) {
-  if (event == NULL || stream_index == 0 || stream_index >= PUMP_MAX_STREAMS) return;
-  uint64_t *word = &events[event_place(event)].event;
-  uint64_t seen = PUMP_LOAD(word);
-  /* Another thread writes here just now: losing one record costs nothing but time. */
-  if (seen == EVENT_BUSY ||
-      !__atomic_compare_exchange_n(word, &seen, EVENT_BUSY, false, __ATOMIC_ACQUIRE,
-                                   __ATOMIC_RELAXED))
-    return;
-  PUMP_STORE(&events[event_place(event)].where, seq << 10 | stream_index);
-  PUMP_STORE_RELEASE(word, (uint64_t)(uintptr_t)event);
-}
-
-void pump_progress_event_synced(CUevent event) {
-  if (event == NULL) return;
-  uint32_t place = event_place(event);
-  if (PUMP_LOAD_ACQUIRE(&events[place].event) != (uint64_t)(uintptr_t)event) return;
-  uint64_t where = PUMP_LOAD_ACQUIRE(&events[place].where);
-  if (PUMP_LOAD(&events[place].event) != (uint64_t)(uintptr_t)event) return;
-  pump_progress_advance((uint32_t)(where & 1023), where >> 10);
-}
-
-void pump_progress_event_gone(CUevent event) {
-  if (event == NULL) return;
-  uint64_t *word = &events[event_place(event)].event;
-  uint64_t seen = (uint64_t)(uintptr_t)event;
-  __atomic_compare_exchange_n(word, &seen, 0, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
-}
-
 /* ---- life ------------------------------------------------------------------------- */
 
 void pump_progress_republish(void) {
@@ -367,6 +323,6 @@ void pump_progress_fork_child(void) {
   pthread_mutex_init(&insert_lock, NULL);
   memset(keys, 0, sizeof keys);
   memset(streams, 0, sizeof streams);
-  memset(events, 0, sizeof events);
   table_full = false;
+  pump_event_fork_child();
 }

@@ -224,6 +224,10 @@ PUMP_HOOK(cuEventDestroy, cuEventDestroy_v2000, (CUevent event), (event))
 PUMP_HOOK(cuEventDestroy_v2, cuEventDestroy_v4000, (CUevent event), (event))
 PUMP_HOOK(cuEventSynchronize, cuEventSynchronize_v2000, (CUevent event), (event))
 PUMP_HOOK(cuEventQuery, cuEventQuery_v2000, (CUevent event), (event))
+PUMP_HOOK(cuIpcGetEventHandle, cuIpcGetEventHandle_v4010,
+          (CUipcEventHandle *handle, CUevent event), (handle, event))
+PUMP_HOOK(cuIpcOpenEventHandle, cuIpcOpenEventHandle_v4010,
+          (CUevent *event, CUipcEventHandle handle), (event, handle))
 PUMP_TWINS(cuStreamBeginCapture, _ptsz, cuStreamBeginCapture_v10000,
            cuStreamBeginCapture_v10000_ptsz, (CUstream stream), (stream))
 PUMP_TWINS(cuStreamBeginCapture_v2, _ptsz, cuStreamBeginCapture_v10010,

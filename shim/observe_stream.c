@@ -103,10 +103,10 @@ HOOK_RECORD(cuEventRecordWithFlags, false,
 HOOK_RECORD(cuEventRecordWithFlags_ptsz, true,
             (CUevent event, CUstream stream, unsigned int flags), (event, stream, flags))
 
-static void event_done(CUevent event) {
+static void event_done(CUevent event, uint64_t asked) {
   int saved = errno;
   struct pump_bracket bracket = pump_bracket_open();
-  pump_progress_event_synced(event);
+  pump_progress_event_synced(event, asked);
   pump_bracket_close(bracket);
   errno = saved;
 }
@@ -114,8 +114,9 @@ static void event_done(CUevent event) {
 #define HOOK_EVENT_DONE(name)                                                              \
   CUresult name(CUevent event) {                                                           \
     if (pump_quiet()) return pump_real.name(event);                                        \
+    uint64_t asked = pump_progress_event_asked(event);                                     \
     CUresult result = pump_real.name(event);                                               \
-    if (result == CUDA_SUCCESS) event_done(event);                                         \
+    if (result == CUDA_SUCCESS && asked != 0) event_done(event, asked);                    \
     return result;                                                                         \
   }
 
@@ -126,13 +127,31 @@ HOOK_EVENT_DONE(cuEventQuery)
  * event of its own, and record it. */
 #define HOOK_EVENT_DESTROY(name)                                                           \
   CUresult name(CUevent event) {                                                           \
-    if (pump_quiet()) return pump_real.name(event);                                        \
+    if (pump_quiet() && !pump_progress_events_shared()) return pump_real.name(event);      \
     forget(event);                                                                         \
-    return pump_real.name(event);                                                          \
+    bool shared = pump_progress_event_unshare(event);                                      \
+    CUresult result = pump_real.name(event);                                               \
+    if (shared && result != CUDA_SUCCESS) pump_progress_event_share(event);                \
+    return result;                                                                         \
   }
 
 HOOK_EVENT_DESTROY(cuEventDestroy)
 HOOK_EVENT_DESTROY(cuEventDestroy_v2)
+
+/* Dormant or not: the event outlives that. */
+CUresult cuIpcGetEventHandle(CUipcEventHandle *handle, CUevent event) {
+  if (pump_inert()) return pump_real.cuIpcGetEventHandle(handle, event);
+  bool fresh = pump_progress_event_share(event);
+  CUresult result = pump_real.cuIpcGetEventHandle(handle, event);
+  if (fresh && result != CUDA_SUCCESS) pump_progress_event_unshare(event);
+  return result;
+}
+
+CUresult cuIpcOpenEventHandle(CUevent *event, CUipcEventHandle handle) {
+  CUresult result = pump_real.cuIpcOpenEventHandle(event, handle);
+  if (result == CUDA_SUCCESS && !pump_inert()) pump_progress_event_share(*event);
+  return result;
+}
 
 /* ---- the end of a stream -------------------------------------------------- */
 

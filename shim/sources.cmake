@@ -45,6 +45,7 @@ set(PUMP_ACT_SOURCES
   act_adapt.c
   act_attach.c
   act_context.c
+  act_event.c
   act_executor.c
   act_host_memory.c
   act_limit.c

@@ -203,6 +203,10 @@ typedef struct {
   char reserved[64];
 } CUipcMemHandle;
 
+typedef struct {
+  char reserved[64];
+} CUipcEventHandle;
+
 typedef unsigned long long CUmemGenericAllocationHandle;
 
 typedef struct {

@@ -80,6 +80,10 @@ bool vd_card_name_set(const char *name, size_t length) {
   return true;
 }
 
+const char *vd_card_name(void) {
+  return own.name;
+}
+
 bool vd_card_wanted(void) {
   return own.name[0] != 0;
 }

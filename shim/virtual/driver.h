@@ -129,6 +129,7 @@ struct vd_event {
   uint32_t number; /* in the engine */
   unsigned int flags;
   bool recorded;
+  bool foreign;     /* opened: another process has made it */
   uint64_t ticket;  /* of the last record */
   uint64_t actions; /* actions emitted before the last record ended */
   struct vd_context *context;
@@ -340,6 +341,7 @@ struct vd_card_figures {
 };
 bool vd_card_name_set(const char *name, size_t length); /* false: a bad name */
 bool vd_card_wanted(void);
+const char *vd_card_name(void); /* empty: a private one */
 /* `capacity` of one process. Sets vd.engine, vd.shared and vd.first_block. */
 CUresult vd_card_join(const struct gpu_capacity *capacity);
 void vd_card_leave_locked(void); /* the process's lock must not be given back then */

@@ -1,4 +1,11 @@
-/* event.c - events: recorded and waited for as operations of the model. */
+/* event.c - events: recorded and waited for as operations of the model.
+ *
+ * One that another process opens has one place in a shared card's state, so it is the same
+ * event in both; who made it destroys it. A private card has nobody who could open it.
+ */
+#include <string.h>
+#include <unistd.h>
+
 #include "driver.h"
 
 static struct vd_event *event_of(CUevent handle) {
@@ -8,7 +15,8 @@ static struct vd_event *event_of(CUevent handle) {
 
 CUresult vd_cuEventCreate(CUevent *out, unsigned int flags) {
   if (out == NULL || flags > 7) return CUDA_ERROR_INVALID_VALUE;
-  if (flags & CU_EVENT_INTERPROCESS) return CUDA_ERROR_NOT_SUPPORTED;
+  if ((flags & CU_EVENT_INTERPROCESS) && !(flags & CU_EVENT_DISABLE_TIMING))
+    return CUDA_ERROR_INVALID_VALUE;
   vd_lock();
   int number = gpu_event_create(vd.engine);
   struct vd_event *event = number >= 0 ? vd_object_new(VD_EVENT) : NULL;
@@ -28,12 +36,17 @@ CUresult vd_cuEventDestroy_v2(CUevent handle) {
   vd_lock();
   struct vd_event *event = event_of(handle);
   if (event != NULL) {
-    gpu_event_destroy(vd.engine, event->number);
+    if (!event->foreign) gpu_event_destroy(vd.engine, event->number);
     vd_capture_tail_empty(&event->tail);
     vd_object_free(event);
   }
   vd_unlock();
   return event != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+/* Of one that others may have as well the model alone knows. */
+static bool is_recorded(const struct vd_event *event) {
+  return event->recorded || (event->flags & CU_EVENT_INTERPROCESS) != 0;
 }
 
 CUresult vd_event_record_locked(struct vd_stream *stream, CUevent handle) {
@@ -50,7 +63,7 @@ CUresult vd_event_record_locked(struct vd_stream *stream, CUevent handle) {
 CUresult vd_event_wait_locked(struct vd_stream *stream, CUevent handle) {
   const struct vd_event *event = event_of(handle);
   if (event == NULL) return CUDA_ERROR_INVALID_HANDLE;
-  if (!event->recorded) return CUDA_SUCCESS;
+  if (!is_recorded(event)) return CUDA_SUCCESS;
   struct gpu_operation operation = {.kind = GPU_EVENT_WAIT, .event = event->number};
   return vd_submit_locked(stream, &operation, NULL);
 }
@@ -95,7 +108,7 @@ static CUresult ready_locked(struct vd_event *event) {
   uint64_t time_ns;
   if (event == NULL) return CUDA_ERROR_INVALID_HANDLE;
   if (event->capture != NULL) return CUDA_ERROR_CAPTURED_EVENT;
-  if (!event->recorded) return CUDA_SUCCESS;
+  if (!is_recorded(event)) return CUDA_SUCCESS;
   return vd_event_done_locked(event, &time_ns) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
@@ -136,4 +149,57 @@ CUresult vd_cuEventElapsedTime(float *milliseconds, CUevent start, CUevent end) 
 
 CUresult vd_cuEventElapsedTime_v2(float *milliseconds, CUevent start, CUevent end) {
   return vd_cuEventElapsedTime(milliseconds, start, end);
+}
+
+/* ---- for other processes ---------------------------------------------------- */
+
+struct ipc_event {
+  char magic[8];
+  int32_t pid;
+  uint32_t number;
+  char card[48]; /* name of the shared one, empty for a private one */
+};
+_Static_assert(sizeof(struct ipc_event) == sizeof(CUipcEventHandle), "it is the handle");
+
+static struct ipc_event ipc_event(uint32_t number) {
+  struct ipc_event handle = {.magic = "vevent", .pid = getpid(), .number = number};
+  const char *name = vd_card_name();
+  memcpy(handle.card, name, strnlen(name, sizeof handle.card));
+  return handle;
+}
+
+CUresult vd_cuIpcGetEventHandle(CUipcEventHandle *out, CUevent handle) {
+  if (out == NULL) return CUDA_ERROR_INVALID_VALUE;
+  vd_lock();
+  const struct vd_event *event = event_of(handle);
+  bool right = event != NULL && (event->flags & CU_EVENT_INTERPROCESS) && !event->foreign;
+  if (right) {
+    struct ipc_event made = ipc_event(event->number);
+    memcpy(out, &made, sizeof made);
+  }
+  vd_unlock();
+  return right ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+/* Not in the process that made it, and only on the same card. */
+CUresult vd_cuIpcOpenEventHandle(CUevent *out, CUipcEventHandle given) {
+  struct ipc_event handle;
+  memcpy(&handle, &given, sizeof handle);
+  if (out == NULL || memcmp(handle.magic, "vevent", 7) != 0)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (handle.pid == getpid()) return CUDA_ERROR_INVALID_CONTEXT;
+  vd_lock();
+  struct ipc_event own = ipc_event(handle.number);
+  bool same = vd.shared && memcmp(own.card, handle.card, sizeof own.card) == 0;
+  struct vd_event *event = same ? vd_object_new(VD_EVENT) : NULL;
+  if (event != NULL) {
+    event->number = handle.number;
+    event->flags = CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
+    event->foreign = true;
+    event->context = vd_current();
+    *out = (CUevent)(void *)event;
+  }
+  vd_unlock();
+  if (!same) return CUDA_ERROR_NOT_SUPPORTED;
+  return event != NULL ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }

@@ -20,6 +20,10 @@ X(CTX, SZ, cuStreamQuery, cuStreamQuery, 2000, (CUstream stream), (stream))
 X(CTX, SZ, cuStreamSynchronize, cuStreamSynchronize, 2000, (CUstream stream), (stream))
 X(CTX, SZ, cuStreamWaitEvent, cuStreamWaitEvent, 3020,
   (CUstream stream, CUevent hEvent, unsigned int Flags), (stream, hEvent, Flags))
+X(CTX, NONE, cuIpcGetEventHandle, cuIpcGetEventHandle, 4010,
+  (CUipcEventHandle * pHandle, CUevent event), (pHandle, event))
+X(CTX, NONE, cuIpcOpenEventHandle, cuIpcOpenEventHandle, 4010,
+  (CUevent * phEvent, CUipcEventHandle handle), (phEvent, handle))
 X(CTX, SZ, cuStreamAddCallback, cuStreamAddCallback, 5000,
   (CUstream stream, CUstreamCallback callback, void *userData, unsigned int flags),
   (stream, callback, userData, flags))

@@ -201,21 +201,6 @@ SCENARIO(chained_launches_get_few_markers_and_not_none) {
   CHECK(PUMP_LOAD(&fake.records) - before == 4); /* and so is this one, by now */
 }
 
-SCENARIO(an_event_that_is_gone_says_nothing_about_its_successor) {
-  CUcontext context = begin();
-  CUstream stream = fake_stream_create(context);
-  uint32_t index = pump_stream_index(stream, false);
-  CUevent event = (CUevent)(void *)&index;
-  pump_progress_event_recorded(event, index, 500);
-  pump_progress_event_gone((CUevent)(void *)&stream); /* another one */
-  pump_progress_event_gone(event);
-  pump_progress_event_synced(event); /* the same handle, a new event, never recorded */
-  CHECK(executed(index) == 0);
-  pump_progress_event_recorded(event, index, 600);
-  pump_progress_event_synced(event);
-  CHECK(executed(index) == 600);
-}
-
 SCENARIO(a_caller_that_knows_its_context_finds_the_same_slots) {
   CUcontext first = begin(), second = fake_context_create(0);
   pump_act_context_seen(0, second);

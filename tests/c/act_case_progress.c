@@ -180,9 +180,11 @@ SCENARIO(the_programs_own_synchronisations_advance_progress) {
   CUevent event = (CUevent)(void *)&now_ns;
   pump_progress_event_recorded(event, index_two, on_two);
   uint64_t later = issue(two, now_ns);
-  pump_progress_event_synced(event);
+  pump_progress_event_synced(event, pump_progress_event_asked(event));
   CHECK(executed(index_two) == on_two);
-  pump_progress_event_synced((CUevent)(void *)&later); /* never recorded */
+  event = (CUevent)(void *)&later; /* never recorded */
+  CHECK(pump_progress_event_asked(event) == 0);
+  pump_progress_event_synced(event, 0);
   CHECK(executed(index_two) == on_two);
   pump_progress_context_synced(later);
   CHECK(executed(index_two) == later);

@@ -88,8 +88,26 @@ void pump_progress_event_recorded(CUevent event, uint32_t index, uint64_t seq) {
   (void)event, (void)index;
   told.event_seq = seq;
 }
-void pump_progress_event_synced(CUevent event) {
+uint64_t pump_progress_event_asked(CUevent event) {
   (void)event;
+  return told.event_seq;
+}
+void pump_progress_event_synced(CUevent event, uint64_t asked) {
+  CHECK(event != NULL && pump_inside != 0);
+  told.event_asked = asked;
+}
+bool pump_progress_event_share(CUevent event) {
+  bool fresh = told.event_shared != event;
+  told.event_shared = event;
+  return fresh;
+}
+bool pump_progress_event_unshare(CUevent event) {
+  bool was = told.event_shared == event;
+  if (was) told.event_shared = NULL;
+  return was;
+}
+bool pump_progress_events_shared(void) {
+  return told.event_shared != NULL;
 }
 void pump_progress_event_gone(CUevent event) {
   CHECK(pump_inside != 0);

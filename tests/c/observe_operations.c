@@ -347,6 +347,55 @@ static void synchronisation_is_progress_up_to_what_was_issued_before(void) {
   CHECK(cuStreamDestroy_v2((CUstream)7) == CUDA_SUCCESS && told.streams_gone == 1);
 }
 
+static CUresult record_meanwhile(CUevent event) {
+  (void)event;
+  told.event_seq = 99; /* by another thread */
+  return driver.answer;
+}
+
+static void what_was_asked_about_an_event_is_what_was_known_before(void) {
+  launch(NULL, NULL);
+  CHECK(cuEventRecord((CUevent)5, NULL) == CUDA_SUCCESS && told.event_seq == 1);
+  pump_real.cuEventQuery = pump_real.cuEventSynchronize = record_meanwhile;
+  CHECK(cuEventQuery((CUevent)5) == CUDA_SUCCESS && told.event_asked == 1);
+  told.event_seq = 2;
+  CHECK(cuEventSynchronize((CUevent)5) == CUDA_SUCCESS && told.event_asked == 2);
+  told.event_seq = 3;
+  driver.answer = CUDA_ERROR_NOT_READY;
+  CHECK(cuEventQuery((CUevent)5) == driver.answer && told.event_asked == 2);
+}
+
+static CUresult open_event(CUevent *event, CUipcEventHandle handle) {
+  *event = (CUevent)(uintptr_t)handle.reserved[0];
+  return driver.answer;
+}
+
+static void an_event_of_two_processes_is_known_as_such_until_it_is_destroyed(void) {
+  CUipcEventHandle handle = {"\x09"};
+  CUevent opened;
+  pump_real.cuIpcOpenEventHandle = open_event;
+  for (pump_active = 0; pump_active < 2; pump_active++) { /* dormant, then active */
+    CHECK(cuIpcGetEventHandle(&handle, (CUevent)5) == CUDA_SUCCESS);
+    CHECK(told.event_shared == (CUevent)5);
+    driver.answer = CUDA_ERROR_INVALID_HANDLE;
+    CHECK(cuEventDestroy_v2((CUevent)5) == driver.answer);
+    CHECK(told.event_shared == (CUevent)5); /* it is still there */
+    CHECK(cuIpcGetEventHandle(&handle, (CUevent)5) == driver.answer);
+    CHECK(told.event_shared == (CUevent)5); /* from before */
+    driver.answer = CUDA_SUCCESS;
+    CHECK(cuEventDestroy((CUevent)5) == CUDA_SUCCESS && told.event_shared == NULL);
+    driver.answer = CUDA_ERROR_INVALID_HANDLE;
+    CHECK(cuIpcGetEventHandle(&handle, (CUevent)5) == driver.answer);
+    CHECK(told.event_shared == NULL);
+    CHECK(cuIpcOpenEventHandle(&opened, handle) == driver.answer);
+    CHECK(told.event_shared == NULL);
+    driver.answer = CUDA_SUCCESS;
+    CHECK(cuIpcOpenEventHandle(&opened, handle) == CUDA_SUCCESS);
+    CHECK(told.event_shared == (CUevent)9);
+    CHECK(cuEventDestroy_v2(opened) == CUDA_SUCCESS && told.event_shared == NULL);
+  }
+}
+
 static void the_programs_own_prefetch_is_a_hint_and_no_operation(void) {
   struct pump_range_info a = range(0x7f0010000000, 4);
   CUmemLocation location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
@@ -476,6 +525,8 @@ int main(int argc, char **argv) {
       SCENARIO(a_capturing_stream_is_left_alone),
       SCENARIO(a_full_ring_loses_events_but_not_uses_and_nobody_waits),
       SCENARIO(synchronisation_is_progress_up_to_what_was_issued_before),
+      SCENARIO(what_was_asked_about_an_event_is_what_was_known_before),
+      SCENARIO(an_event_of_two_processes_is_known_as_such_until_it_is_destroyed),
       SCENARIO(the_programs_own_prefetch_is_a_hint_and_no_operation),
       SCENARIO(progress_is_told_to_a_recorder_and_to_nobody_else),
       SCENARIO(launches_that_may_overlap_are_made_known_to_the_markers),

@@ -5,6 +5,8 @@
  *   free SLOT | sync                -> CODE
  *   touch SLOT COUNT | copy BYTES COUNT | prefetch SLOT TO_HOST | discard SLOT -> CODE
  *   call COUNT                      -> CODE, host functions that have run
+ *   share PLACE                     -> CODE HANDLE, of a new event there
+ *   open PLACE HANDLE | query PLACE | await PLACE | drop PLACE -> CODE
  *   mark PLACE                      -> CODE       elapsed FROM TO -> milliseconds
  *   info                            -> FREE TOTAL
  *   fork                            -> what the child's cuMemGetInfo answered
@@ -120,13 +122,33 @@ static CUresult step(unsigned *seed) {
   }
 }
 
+static void share(CUevent *place) {
+  CUipcEventHandle handle = {{0}};
+  CUresult r = cuEventCreate(place, CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS);
+  if (r == 0) r = cuIpcGetEventHandle(&handle, *place);
+  printf("%d ", r);
+  for (size_t i = 0; i < sizeof handle; i++)
+    printf("%02x", (unsigned char)handle.reserved[i]);
+  printf("\n");
+}
+
+static CUresult open_event(CUevent *place, const char *digits) {
+  CUipcEventHandle handle;
+  for (size_t i = 0; i < sizeof handle; i++) {
+    unsigned byte = 0;
+    sscanf(digits + 2 * i, "%2x", &byte);
+    handle.reserved[i] = (char)byte;
+  }
+  return cuIpcOpenEventHandle(place, handle);
+}
+
 static void child(void) {
   size_t free_bytes, total_bytes;
   CUresult r = cuMemGetInfo_v2(&free_bytes, &total_bytes);
   exit(r == CUDA_ERROR_NOT_INITIALIZED ? 7 : 8);
 }
 
-static CUresult obey(const char *verb, long long a, long long b) {
+static CUresult obey(const char *verb, long long a, long long b, const char *rest) {
   CUresult r = 0;
   int slot = 0, status;
   size_t free_bytes, total_bytes;
@@ -145,6 +167,8 @@ static CUresult obey(const char *verb, long long a, long long b) {
     if (pid == 0) child();
     waitpid(pid, &status, 0);
     printf("%d\n", WEXITSTATUS(status));
+  } else if (strcmp(verb, "share") == 0) {
+    share(&marks[a]);
   } else if (strcmp(verb, "leave") == 0) {
     exit(0);
   } else if (strcmp(verb, "vanish") == 0) {
@@ -155,6 +179,10 @@ static CUresult obey(const char *verb, long long a, long long b) {
     if (strcmp(verb, "free") == 0) r = release((int)a);
     if (strcmp(verb, "sync") == 0) r = cuCtxSynchronize();
     if (strcmp(verb, "mark") == 0) r = cuEventRecord(marks[a], stream);
+    if (strcmp(verb, "open") == 0) r = open_event(&marks[a], rest);
+    if (strcmp(verb, "query") == 0) r = cuEventQuery(marks[a]);
+    if (strcmp(verb, "await") == 0) r = cuStreamWaitEvent(stream, marks[a], 0);
+    if (strcmp(verb, "drop") == 0) r = cuEventDestroy_v2(marks[a]);
     if (strcmp(verb, "prefetch") == 0)
       r = cuMemPrefetchAsync(slots[a], lengths[a], b ? CU_DEVICE_CPU : 0, stream);
     if (strcmp(verb, "discard") == 0)
@@ -181,12 +209,14 @@ static CUresult obey(const char *verb, long long a, long long b) {
 }
 
 int main(void) {
-  char line[256], verb[32];
+  char line[256], verb[32], rest[160];
   setvbuf(stdout, NULL, _IOLBF, 0);
   printf("%d\n", start());
   while (fgets(line, sizeof line, stdin) != NULL) {
     long long a = 0, b = 0;
-    if (sscanf(line, "%31s %lld %lld", verb, &a, &b) >= 1) obey(verb, a, b);
+    rest[0] = 0;
+    sscanf(line, "%*s %*s %159s", rest);
+    if (sscanf(line, "%31s %lld %lld", verb, &a, &b) >= 1) obey(verb, a, b, rest);
   }
   return 0;
 }

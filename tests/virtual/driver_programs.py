@@ -731,6 +731,21 @@ def handles_for_others() -> Any:
     }
 
 
+def events_for_others() -> Any:
+    """A handle exists for events made for it, and not for the process that made it."""
+    Gpu()
+    event = ask(cu.cuEventCreate(6))
+    handle = ask(cu.cuIpcGetEventHandle(event))
+    return {
+        "timed": code_of(cu.cuEventCreate(4)),
+        "not made for it": code_of(cu.cuIpcGetEventHandle(ask(cu.cuEventCreate(2)))),
+        "same process": code_of(cu.cuIpcOpenEventHandle(handle)),
+        "no handle": code_of(cu.cuIpcOpenEventHandle(cu.CUipcEventHandle())),
+        "query": code_of(cu.cuEventQuery(event)),
+        "wait": code_of(cu.cuStreamWaitEvent(0, event, 0)),
+    }
+
+
 def init_only() -> Any:
     return code_of(cu.cuInit(0))
 

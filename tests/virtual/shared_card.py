@@ -119,6 +119,13 @@ class Client:
     def hear(self) -> list[float]:
         return [float(word) for word in self._line().split()]
 
+    def share(self, place: int) -> str:
+        """Handle for others of a new event in that place."""
+        self.tell("share", place)
+        code, handle = self._line().split()
+        assert code == "0"
+        return handle
+
     def must(self, *words: object) -> list[float]:
         """ask() of what answers a code first; AssertionError unless it is 0."""
         answer = self.ask(*words)

@@ -294,3 +294,15 @@ def test_a_request_for_failure_that_makes_no_sense_is_refused() -> None:
 def test_handles_for_other_processes_are_those_of_device_memory_alone() -> None:
     found = run("handles_for_others").found
     assert found == {"managed": 1, "nothing": 1, "same process": 201, "no handle": 1}
+
+
+def test_events_are_for_others_only_where_they_were_made_for_it() -> None:
+    found = run("events_for_others").found
+    assert found == {
+        "timed": 1,
+        "not made for it": 400,
+        "same process": 201,
+        "no handle": 1,
+        "query": 0,
+        "wait": 0,
+    }

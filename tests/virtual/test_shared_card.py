@@ -10,6 +10,7 @@ import pytest
 from shared_card import MIB, OUT_OF_MEMORY, Clients, clients
 
 GIB = 1 << 30
+NOT_READY, NOT_SUPPORTED = 600, 801
 
 
 @pytest.fixture
@@ -205,3 +206,53 @@ def test_without_a_name_nothing_is_shared_and_no_file_made(tmp_path: Path) -> No
     outcome = virtual.run("memory_limit", env={"PUMP_VIRTUAL_CARDS": str(tmp_path)})
     assert "card" not in outcome.report
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_event_of_two_processes_is_one_event(card: Clients) -> None:
+    settings = {"kernel.touch.min_us": "300000"}
+    maker, opener = card(**settings), card(**settings)
+    handle = maker.share(0)
+    opener.must("open", 3, handle)
+    assert opener.ask("query", 3) == [0], "it was never recorded"
+    (slot,) = maker.must("plain", MIB)
+    maker.must("touch", int(slot), 1)
+    maker.must("mark", 0)
+    assert maker.ask("query", 0) == opener.ask("query", 3) == [NOT_READY]
+    opener.must("mark", 3)
+    assert opener.ask("query", 3) == [0], "its newest record is on an idle stream"
+    assert maker.ask("query", 0) == [0]
+    maker.must("mark", 0)
+    opener.must("await", 3)
+    opener.must("mark", 4)
+    assert opener.ask("query", 4) == [NOT_READY], "the stream waits for the other process"
+    maker.must("sync")
+    opener.must("sync")
+    assert opener.ask("query", 4) == [0]
+    opener.must("drop", 3)
+    assert maker.ask("query", 0) == [0], "who opened it destroys no more than his own"
+    assert maker.leave()["card"]["check"] == opener.leave()["card"]["check"] == 0
+
+
+@pytest.mark.parametrize("gone", ["maker", "recorder"])
+def test_who_waits_for_an_event_of_a_process_that_is_gone_goes_on(card: Clients, gone: str) -> None:
+    settings = {"kernel.touch.min_us": "1000000"}
+    maker, opener = card(**settings), card(**settings)
+    opener.must("open", 3, maker.share(0))
+    victim, place = (maker, 0) if gone == "maker" else (opener, 3)
+    waiter, other = (opener, 3) if gone == "maker" else (maker, 0)
+    (slot,) = victim.must("plain", MIB)
+    victim.must("touch", int(slot), 200)  # minutes of work
+    victim.must("mark", place)
+    waiter.must("await", other)
+    waiter.must("mark", 5)
+    assert waiter.ask("query", 5) == [NOT_READY]
+    victim.kill()
+    card()  # who comes finds out
+    waiter.must("sync")
+    assert waiter.ask("query", other) == [0]
+    assert waiter.leave()["card"]["check"] == 0
+
+
+def test_an_event_of_another_card_cannot_be_opened(card: Clients) -> None:
+    maker, stranger = card(), card(name="another")
+    assert stranger.ask("open", 3, maker.share(0)) == [NOT_SUPPORTED]

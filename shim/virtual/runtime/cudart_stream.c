@@ -40,6 +40,10 @@ RT_FORWARD_TWINS(_ptsz, cudaEventRecord, (cudaEvent_t event, cudaStream_t stream
 RT_FORWARD_TWINS(_ptsz, cudaEventRecordWithFlags,
                  (cudaEvent_t event, cudaStream_t stream, unsigned int flags),
                  cuEventRecordWithFlags, (event, stream, flags))
+RT_FORWARD(cudaIpcGetEventHandle, (cudaIpcEventHandle_t * out, cudaEvent_t event),
+           cuIpcGetEventHandle, (out, event))
+RT_FORWARD(cudaIpcOpenEventHandle, (cudaEvent_t * out, cudaIpcEventHandle_t handle),
+           cuIpcOpenEventHandle, (out, handle))
 RT_FORWARD(cudaEventElapsedTime, (float *milliseconds, cudaEvent_t start, cudaEvent_t end),
            cuEventElapsedTime_v2, (milliseconds, start, end))
 

@@ -24,6 +24,7 @@ typedef CUhostFn cudaHostFn_t;
 typedef CUgraphEdgeData cudaGraphEdgeData;
 typedef CUgraphExecUpdateResultInfo cudaGraphExecUpdateResultInfo;
 typedef CUipcMemHandle cudaIpcMemHandle_t;
+typedef CUipcEventHandle cudaIpcEventHandle_t;
 typedef void (*cudaStreamCallback_t)(cudaStream_t stream, cudaError_t status, void *data);
 
 typedef struct {
