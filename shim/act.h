@@ -113,8 +113,8 @@ void pump_progress_context_synced(uint64_t seq_before);
 /* The program recorded one of its own events behind operation `seq` of that stream. */
 void pump_progress_event_recorded(CUevent event, uint32_t stream_index, uint64_t seq);
 /* Before the program waits for an event, or asks whether it is complete: what is known of
- * its record, 0 for nothing. Once the answer was "yes", that goes back: it counts unless the
- * event has been recorded anew meanwhile, for then the answer may be about either. */
+ * its record, 0 for nothing. Once the answer was "yes", that goes back: it counts unless
+ * the event has been recorded anew meanwhile, for then the answer may be about either. */
 uint64_t pump_progress_event_asked(CUevent event);
 void pump_progress_event_synced(CUevent event, uint64_t asked);
 /* Before the program records an event again or destroys it: what was recorded before tells
