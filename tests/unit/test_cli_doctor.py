@@ -177,6 +177,12 @@ def placed(path: Path, content: bytes, mode: int = 0o755) -> str:
     return str(path)
 
 
+@pytest.fixture
+def another_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A setuid bit gives its own owner nothing."""
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)
+
+
 @pytest.mark.parametrize(
     ("content", "mode", "status", "words"),
     [
@@ -194,15 +200,10 @@ def placed(path: Path, content: bytes, mode: int = 0o755) -> str:
         (elf([1, 3]), 0o644, PROBLEM, "Permission denied"),
     ],
 )
+@pytest.mark.usefixtures("another_user")
 def test_a_command_is_judged_by_its_file(
-    tmp_path: Path,
-    content: bytes,
-    mode: int,
-    status: str,
-    words: str,
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, content: bytes, mode: int, status: str, words: str
 ) -> None:
-    monkeypatch.setattr(os, "geteuid", lambda: 12345)  # a setuid bit of one's own gives nothing
     path = placed(tmp_path / "program", content, mode)
     if stat.S_IMODE(Path(path).stat().st_mode) != mode:
         pytest.skip("this file system keeps no setuid bit")
