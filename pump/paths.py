@@ -19,6 +19,8 @@ SERVICE_SOCKET = "/run/pump/socket"
 """Of the system service, unless its configuration says otherwise."""
 USER_SERVICE_NAME = "service"
 """In the user's own folder, beside the folders of jobs."""
+LEDGER = "/dev/shm/pump"
+"""Where the jobs of all users tell each other of host memory, if an administrator has made it."""
 
 
 class MissingFileError(Exception):
@@ -79,6 +81,21 @@ def service_sockets() -> list[str]:
 def user_service_socket() -> str:
     """Where the user's own service listens."""
     return os.path.join(runtime_base(), USER_SERVICE_NAME)
+
+
+def ledger_folder() -> str:
+    """The folder in which processes under pump tell each other what they claim of the host's
+    memory: the machine's, where root has made one that all may write to, else the user's own,
+    beside that of jobs, which is made. Raises UnsafeDirectoryError and OSError.
+    """
+    with contextlib.suppress(OSError):
+        status = os.lstat(LEDGER)
+        for_all = stat.S_ISDIR(status.st_mode) and status.st_mode & 0o1003 == 0o1003
+        if for_all and status.st_uid == 0:
+            return LEDGER
+    folder = f"{runtime_base()}-host"
+    make_private(folder)
+    return folder
 
 
 def make_job_directory(base: str, job_pid: int) -> str:

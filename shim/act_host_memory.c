@@ -10,7 +10,7 @@
  * the path of /proc/self/cgroup may not exist under the mount: every ancestor up
  * to the mount's root is tried and what does not exist is passed over.
  *
- * The reserve, 5 % of the limiting level's total and at least 512 MiB, at most
+ * The reserve, 5 % of a level's total and at least 512 MiB, at most
  * 4 GiB, is for the program's own host memory and for everybody else.
  *
  * PUMP_PROC_ROOT and PUMP_CGROUP_ROOT replace /proc and /sys/fs/cgroup. They
@@ -20,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "act.h"
@@ -76,12 +77,44 @@ static bool read_number(const char *directory, const char *name, uint64_t *value
   return end != text;
 }
 
+static uint64_t reserve_of(uint64_t total_bytes) {
+  const uint64_t mib = 1u << 20;
+  uint64_t reserve = total_bytes / 20;
+  if (reserve < 512 * mib) reserve = 512 * mib;
+  if (reserve > 4096 * mib) reserve = 4096 * mib;
+  return reserve;
+}
+
+/* Known on all of a machine, whatever a container's paths look like. The machine itself
+ * is 0, one of a test's own making its folder. */
+static uint64_t id_of(const char *cgroup) {
+  struct stat status;
+  const char *folder = cgroup[0] == '\0' ? getenv("PUMP_PROC_ROOT") : cgroup;
+  if (folder == NULL) return 0;
+  if (stat(folder, &status) != 0) return UINT64_MAX;
+  return (uint64_t)status.st_dev << 40 ^ (uint64_t)status.st_ino ^ (1ull << 63);
+}
+
+/* Of more levels than there is place for the roomiest is left out. */
 static void take_level(struct pump_host_memory *memory, uint64_t total, uint64_t room,
                        const char *cgroup) {
-  if (memory->total_bytes != 0 && room >= memory->headroom_bytes) return;
-  memory->headroom_bytes = room;
-  memory->total_bytes = total;
-  snprintf(memory->cgroup, sizeof memory->cgroup, "%s", cgroup);
+  uint64_t reserve = reserve_of(total);
+  uint64_t headroom = room > reserve ? room - reserve : 0;
+  struct pump_host_level *level = &memory->levels[0];
+  if (memory->level_count < PUMP_HOST_LEVELS) {
+    level = &memory->levels[memory->level_count++];
+  } else {
+    for (uint32_t i = 1; i < PUMP_HOST_LEVELS; i++)
+      if (memory->levels[i].headroom_bytes > level->headroom_bytes)
+        level = &memory->levels[i];
+    if (level->headroom_bytes <= headroom) return;
+  }
+  level->id = id_of(cgroup);
+  level->headroom_bytes = headroom;
+  level->total_bytes = total;
+  level->reserve_bytes = reserve;
+  snprintf(level->cgroup, sizeof level->cgroup, "%s", cgroup);
+  if (headroom < memory->headroom_bytes) memory->headroom_bytes = headroom;
 }
 
 /* One directory of either version; nothing happens where no limit is set. */
@@ -156,16 +189,8 @@ static void take_cgroups(struct pump_host_memory *memory, const char *root, char
   }
 }
 
-static uint64_t reserve_of(uint64_t total_bytes) {
-  const uint64_t mib = 1u << 20;
-  uint64_t reserve = total_bytes / 20;
-  if (reserve < 512 * mib) reserve = 512 * mib;
-  if (reserve > 4096 * mib) reserve = 4096 * mib;
-  return reserve;
-}
-
 void pump_host_memory_read(struct pump_host_memory *memory) {
-  memset(memory, 0, sizeof *memory);
+  memory->level_count = 0;
   memory->headroom_bytes = UINT64_MAX;
   const char *proc = getenv("PUMP_PROC_ROOT"), *cgroup = getenv("PUMP_CGROUP_ROOT");
   if (proc == NULL) proc = "/proc";
@@ -178,16 +203,11 @@ void pump_host_memory_read(struct pump_host_memory *memory) {
     take_level(memory, total_kib << 10, available_kib << 10, "");
   if (join(path, proc, "self/cgroup") && read_text(path, text))
     take_cgroups(memory, cgroup, text);
-  if (memory->total_bytes == 0) {
+  if (memory->level_count == 0) {
     static uint32_t said;
     pump_log_once(&said, PUMP_LOG_WARNING,
                   "%s/meminfo tells no MemAvailable: host memory is not guarded; set "
                   "pump-run --limit",
                   proc);
-    return;
   }
-  memory->reserve_bytes = reserve_of(memory->total_bytes);
-  memory->headroom_bytes = memory->headroom_bytes > memory->reserve_bytes
-                               ? memory->headroom_bytes - memory->reserve_bytes
-                               : 0;
 }

@@ -8,18 +8,20 @@
  * DESIGN. Converted memory that does not fit on the GPU lives in host pages that
  * cannot be swapped. If they outgrew the host, the machine would lock up or the
  * kernel would kill the job; refusing an allocation is the honest answer, and
- * the only error that pump may invent. So two conditions must hold:
+ * the only error that pump may invent. So, besides the limit, must hold for each level
+ * of host memory (the machine, every cgroup above with a limit of its own):
  *
- *   converted + bytes <= min(limit, headroom when nothing was converted yet)
- *   converted + bytes - pushed <= headroom now
+ *   converted + bytes + others <= headroom now + pushed
  *
- * where headroom = what the host, or the tightest cgroup above this process,
- * could still give (host_memory.c), less a reserve for everybody else. `pushed`
- * is the part of the converted bytes that already has host pages and therefore
- * is missing from "now": while every device is dormant nothing was pushed out;
- * afterwards it is at most what has disappeared since the first sample. That
- * credits to us what other processes took meanwhile; the arbiter of the system
- * service, which sees all jobs, is the exact answer.
+ * where headroom = what the level could still give (act_host_memory.c), less a reserve
+ * for everybody else, and others = what other processes under pump have claimed of it
+ * (act_ledger.c). `pushed` is the part of all that that has host pages already
+ * and therefore is missing from "now": of processes whose devices hold everything nothing
+ * was pushed out; of the others it is at most what has disappeared since the first of
+ * them began. That credits to them what programs without pump took meanwhile.
+ *
+ * What is claimed is more than what is converted, by less than CLAIM_BYTES or what was
+ * returned of late, so that the ledger is not written for every allocation.
  *
  * A job that fits on its card would run without pump, however small its host is. So
  * what the host cannot take stays plain device memory while the device has room.
@@ -32,6 +34,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "act.h"
 #include "act_private.h"
@@ -41,16 +44,21 @@
 
 #define SAMPLE_AGE_NS 100000000u
 #define REPEAT_NS 1000000000u /* not more than one refusal line a second */
+#define CLAIM_BYTES (64ull << 20)
+#define TRIES_MOST 6 /* where others are about to claim the same: 63 ms in all */
 
 /* Process-wide; guarded by `lock`; a forked child starts again from zero. */
 static struct {
   bool configured;
   struct pump_amount limit, most; /* the job's, the administrator's */
   uint64_t converted;             /* bytes admitted and not returned */
+  uint64_t claimed;               /* what the ledger says of that */
+  bool active;                    /* what it says of our devices */
   uint64_t peak;                  /* largest `converted` */
   uint64_t sampled_ns;            /* of `now` */
   uint64_t refused_ns;            /* of the last refusal line */
   struct pump_host_memory first, now;
+  struct pump_claims others[PUMP_HOST_LEVELS]; /* of the levels of `now` */
 } limit;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -75,6 +83,7 @@ static void configure(void) {
 
 static void sample(uint64_t now_ns) {
   pump_host_memory_read(&limit.now);
+  pump_ledger_read(&limit.now, limit.others);
   limit.sampled_ns = now_ns;
   if (limit.converted == 0) limit.first = limit.now;
 }
@@ -97,28 +106,96 @@ static bool bound_by_administrator(void) {
   return bytes_of(limit.most) < bytes_of(limit.limit);
 }
 
-static uint64_t pushed_bytes(void) {
-  bool active = false;
+static bool active(void) {
+  bool found = false;
   for (int d = 0; d < PUMP_MAX_DEVICES; d++)
-    active |= PUMP_LOAD(&pump_shm->devices[d].device_state) == PUMP_DEVICE_ACTIVE;
-  if (!active || limit.now.headroom_bytes >= limit.first.headroom_bytes) return 0;
-  uint64_t gone = limit.first.headroom_bytes - limit.now.headroom_bytes;
-  return gone < limit.converted ? gone : limit.converted;
+    found |= PUMP_LOAD(&pump_shm->devices[d].device_state) == PUMP_DEVICE_ACTIVE;
+  return found;
+}
+
+static uint64_t least(uint64_t a, uint64_t b) {
+  return a < b ? a : b;
+}
+
+/* Bytes that this process may have converted in all, by one level of host memory. */
+static uint64_t room_of_level(uint32_t i) {
+  const struct pump_claims *others = &limit.others[i];
+  uint64_t now = limit.now.levels[i].headroom_bytes, first = others->first_bytes;
+  for (uint32_t k = 0; k < limit.first.level_count; k++)
+    if (limit.first.levels[k].id == limit.now.levels[i].id &&
+        limit.first.levels[k].headroom_bytes > first)
+      first = limit.first.levels[k].headroom_bytes;
+  uint64_t pushed = others->active_bytes + (active() ? limit.converted : 0);
+  uint64_t room = now + (first > now ? least(first - now, pushed) : 0);
+  return room > others->bytes ? room - others->bytes : 0;
+}
+
+/* The level that leaves least, or NULL where nothing is known. */
+static const struct pump_host_level *tightest(uint64_t *room, struct pump_claims *others) {
+  const struct pump_host_level *found = NULL;
+  *room = UINT64_MAX;
+  for (uint32_t i = 0; i < limit.now.level_count; i++) {
+    uint64_t bytes = room_of_level(i);
+    if (found != NULL && bytes >= *room) continue;
+    *room = bytes;
+    *others = limit.others[i];
+    found = &limit.now.levels[i];
+  }
+  return found;
 }
 
 enum verdict { ADMIT, OVER_LIMIT, OVER_HOST };
 
 static enum verdict judge(uint64_t bytes) {
+  uint64_t room;
+  struct pump_claims others;
   if (bytes > UINT64_MAX - limit.converted) return OVER_LIMIT;
   uint64_t wanted = limit.converted + bytes;
   if (wanted > limit_bytes()) return OVER_LIMIT;
-  if (wanted > limit.first.headroom_bytes) return OVER_HOST;
-  if (wanted - pushed_bytes() > limit.now.headroom_bytes) return OVER_HOST;
-  return ADMIT;
+  tightest(&room, &others);
+  return wanted > room ? OVER_HOST : ADMIT;
+}
+
+static void claim(uint64_t bytes, uint64_t pending) {
+  limit.claimed = bytes;
+  limit.active = active();
+  pump_ledger_write(bytes, pending, limit.active, &limit.first);
+}
+
+/* Judges with `bytes` claimed, so that whoever looks at the same time sees it. Where the
+ * claims that stand against it are themselves not decided yet, it tries again. */
+static enum verdict judge_claimed(uint64_t bytes) {
+  uint64_t before = limit.claimed, wanted = limit.converted + bytes, most = limit_bytes();
+  if (wanted > most) return OVER_LIMIT;
+  uint64_t rounded = (wanted + CLAIM_BYTES - 1) / CLAIM_BYTES * CLAIM_BYTES;
+  rounded = least(rounded, most);
+  for (uint32_t tries = 0;; tries++) {
+    claim(rounded, rounded - before);
+    sample(pump_now_ns());
+    if (judge(rounded - limit.converted) == ADMIT) {
+      claim(rounded, 0);
+      return ADMIT;
+    }
+    enum verdict verdict = judge(bytes);
+    if (verdict == ADMIT) {
+      claim(wanted, 0);
+      return ADMIT;
+    }
+    claim(before, 0);
+    uint64_t room;
+    struct pump_claims others = {0};
+    tightest(&room, &others);
+    if (others.pending_bytes == 0 || tries == TRIES_MOST ||
+        wanted > room + others.pending_bytes)
+      return verdict;
+    struct timespec pause = {.tv_nsec = 1000000l << tries};
+    pause.tv_nsec = pause.tv_nsec / 2 + (long)(pump_now_ns() % (uint64_t)pause.tv_nsec) / 2;
+    nanosleep(&pause, NULL);
+  }
 }
 
 static void explain(enum verdict verdict, uint32_t device, uint64_t bytes) {
-  char asked[32], held[32], bound[32], reserve[32];
+  char asked[32], held[32], bound[32], reserve[32], elsewhere[32];
   pump_bytes_text(asked, sizeof asked, bytes);
   pump_bytes_text(held, sizeof held, limit.converted);
   if (verdict == OVER_LIMIT) {
@@ -134,21 +211,29 @@ static void explain(enum verdict verdict, uint32_t device, uint64_t bytes) {
                                  : "raise it with pump-run --limit");
     return;
   }
-  const struct pump_host_memory *tight =
-      limit.now.headroom_bytes < limit.first.headroom_bytes ? &limit.now : &limit.first;
-  pump_bytes_text(bound, sizeof bound, tight->headroom_bytes);
+  uint64_t room;
+  struct pump_claims others = {0};
+  const struct pump_host_level *tight = tightest(&room, &others);
+  char claims[160] = "";
+  pump_bytes_text(bound, sizeof bound, room + others.bytes);
   pump_bytes_text(reserve, sizeof reserve, tight->reserve_bytes);
+  pump_bytes_text(elsewhere, sizeof elsewhere, others.bytes);
+  if (others.processes != 0)
+    snprintf(claims, sizeof claims,
+             " and %s by %u other process%s under pump (most by %lld)", elsewhere,
+             others.processes, others.processes == 1 ? "" : "es",
+             (long long)others.largest_pid);
+  const char *wait = others.processes != 0 ? "wait for the other jobs, or " : "";
   if (tight->cgroup[0] != '\0')
     pump_say("out of memory: %s more on device %u would exceed the headroom of %s that "
-             "cgroup %s leaves (%s of it kept in reserve); %s are converted already; raise "
-             "the cgroup's memory limit",
-             asked, device, bound, tight->cgroup, reserve, held);
+             "cgroup %s leaves (%s of it kept in reserve); %s are converted already%s; "
+             "%sraise the cgroup's memory limit",
+             asked, device, bound, tight->cgroup, reserve, held, claims, wait);
   else
-    pump_say(
-        "out of memory: %s more on device %u would exceed the headroom of %s that this "
-        "host's memory leaves (%s kept in reserve); %s are converted already; free host "
-        "memory or use a machine with more",
-        asked, device, bound, reserve, held);
+    pump_say("out of memory: %s more on device %u would exceed the headroom of %s that "
+             "this host's memory leaves (%s kept in reserve); %s are converted already%s; "
+             "%sfree host memory or use a machine with more",
+             asked, device, bound, reserve, held, claims, wait);
 }
 
 /* The figures are the worker's copies: good enough, for should they be wrong, the
@@ -160,13 +245,13 @@ static bool device_has_room(uint32_t device, uint64_t bytes) {
          PUMP_LOAD(&d->budget_bytes);
 }
 
-/* Figures no older than SAMPLE_AGE_NS; true when they were taken just now. */
-static bool prepare(uint64_t now_ns) {
+/* Figures no older than SAMPLE_AGE_NS. */
+static void prepare(uint64_t now_ns) {
   bool first = !limit.configured;
   if (first) configure();
-  bool fresh = limit.sampled_ns == 0 || now_ns - limit.sampled_ns > SAMPLE_AGE_NS ||
-               limit.converted == 0;
-  if (fresh) sample(now_ns);
+  if (limit.sampled_ns == 0 || now_ns - limit.sampled_ns > SAMPLE_AGE_NS ||
+      limit.converted == 0)
+    sample(now_ns);
   if (first && limit.limit.kind != PUMP_AMOUNT_NONE && bound_by_administrator()) {
     char asked[32], bound[32];
     pump_bytes_text(asked, sizeof asked, bytes_of(limit.limit));
@@ -176,7 +261,6 @@ static bool prepare(uint64_t now_ns) {
              "(/etc/pump/config.toml)",
              asked, bound);
   }
-  return fresh;
 }
 
 /* 0 and counted, -ENOSPC, or -ENOMEM, which `say` explains; see act.h. */
@@ -184,11 +268,15 @@ static int admit(uint32_t device, uint64_t bytes, bool say) {
   int saved = errno;
   uint64_t now_ns = pump_now_ns();
   pthread_mutex_lock(&lock);
-  bool fresh = prepare(now_ns);
-  enum verdict verdict = judge(bytes);
-  if (verdict != ADMIT && !fresh) {
-    sample(now_ns);
-    verdict = judge(bytes);
+  prepare(now_ns);
+  enum verdict verdict = OVER_LIMIT;
+  if (bytes <= UINT64_MAX / 4 - limit.converted) {
+    bool counted = limit.converted + bytes <= limit.claimed;
+    verdict = counted ? judge(bytes) : judge_claimed(bytes);
+    if (counted && verdict != ADMIT) {
+      sample(now_ns);
+      verdict = judge(bytes);
+    }
   }
   int answer = verdict == ADMIT ? 0 : -ENOMEM;
   if (verdict == ADMIT) {
@@ -225,29 +313,37 @@ void pump_limit_explain(uint32_t device, uint64_t bytes) {
 
 void pump_limit_return(uint32_t device, uint64_t bytes) {
   (void)device;
+  int saved = errno;
   pthread_mutex_lock(&lock);
   limit.converted -= bytes < limit.converted ? bytes : limit.converted;
+  if (limit.claimed != 0 &&
+      (limit.converted == 0 || limit.claimed - limit.converted >= 2 * CLAIM_BYTES))
+    claim(limit.converted, 0);
   pthread_mutex_unlock(&lock);
+  errno = saved;
 }
 
 void pump_limit_room(uint64_t *left, uint64_t *whole) {
   int saved = errno;
+  struct pump_claims others;
   pthread_mutex_lock(&lock);
   prepare(pump_now_ns());
-  uint64_t most = limit_bytes();
-  if (limit.first.headroom_bytes < most) most = limit.first.headroom_bytes;
-  uint64_t now = limit.now.headroom_bytes, pushed = pushed_bytes();
-  if (now < UINT64_MAX - pushed && now + pushed < most)
-    *left = now + pushed;
-  else
-    *left = most;
+  tightest(left, &others);
+  *whole = least(limit_bytes(), limit.first.headroom_bytes);
+  *left = least(*left, *whole);
   *left = *left > limit.converted ? *left - limit.converted : 0;
-  *whole = most;
   pthread_mutex_unlock(&lock);
   errno = saved;
+}
+
+void pump_limit_refresh(void) {
+  pthread_mutex_lock(&lock);
+  if (limit.claimed != 0 && limit.active != active()) claim(limit.claimed, 0);
+  pthread_mutex_unlock(&lock);
 }
 
 void pump_limit_fork_child(void) {
   pthread_mutex_init(&lock, NULL);
   memset(&limit, 0, sizeof limit);
+  pump_ledger_fork_child();
 }

@@ -199,6 +199,7 @@ static void adopt_budgets(void) {
 static enum end watch_worker(uint64_t attached_ns) {
   while (!stopped()) {
     adopt_budgets();
+    pump_limit_refresh();
     struct pollfd ready = {.fd = own_socket(), .events = POLLIN};
     if (ready.fd < 0) return WORKER_GONE; /* the program closed our descriptor */
     if (poll(&ready, 1, POLL_MS) == 1) {
@@ -278,6 +279,7 @@ static void *link_thread(void *nothing) {
   pump_enter();
   uint64_t backoff_ns = BACKOFF_MIN_NS, young_ns = BACKOFF_MIN_NS;
   while (!stopped()) {
+    pump_limit_refresh();
     enum end end = join_worker();
     uint64_t pause_ns = end == WRONG_VERSION ? BACKOFF_VERSION_NS : backoff_ns;
     if (end == WORKER_GONE) {

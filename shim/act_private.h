@@ -73,13 +73,48 @@ size_t pump_bytes_text(char *text, size_t room, uint64_t bytes);
 
 /* ---- host memory (act_host_memory.c) -------------------------------------- */
 
+/* One thing that host memory comes out of: the machine, or a cgroup with a limit. */
+struct pump_host_level {
+  uint64_t id;             /* the same for all processes on this machine */
+  uint64_t headroom_bytes; /* may still be taken, reserve deducted */
+  uint64_t total_bytes;
+  uint64_t reserve_bytes; /* what was deducted */
+  char cgroup[1024];      /* its directory; "" for the machine */
+};
+
+#define PUMP_HOST_LEVELS 8
+
 struct pump_host_memory {
-  uint64_t headroom_bytes; /* may still be taken, reserve deducted; UINT64_MAX: unknown */
-  uint64_t total_bytes;    /* of the level that is tightest; 0: unknown */
-  uint64_t reserve_bytes;  /* what was deducted */
-  char cgroup[1024];       /* its directory; "" when it is the host itself */
+  uint64_t headroom_bytes; /* of the tightest level; UINT64_MAX: unknown, without levels */
+  uint32_t level_count;
+  struct pump_host_level levels[PUMP_HOST_LEVELS];
 };
 void pump_host_memory_read(struct pump_host_memory *memory);
+
+/* ---- what other processes have claimed of it (act_ledger.c) ------------------ */
+
+/* Of one level, by all others. active_bytes: of those whose devices do not hold all that
+ * they converted, so that part of it may be on the host already. first_bytes: the largest
+ * headroom that any of them began with. */
+struct pump_claims {
+  uint64_t bytes, pending_bytes, active_bytes, first_bytes, largest_bytes;
+  int64_t largest_pid;
+  uint32_t processes;
+};
+
+/* Tells the others what this process claims, `pending_bytes` of it not for sure yet.
+ * first: as it was when nothing was converted. Callers hold the lock of act_limit.c. */
+void pump_ledger_write(uint64_t claimed_bytes, uint64_t pending_bytes, bool active,
+                       const struct pump_host_memory *first);
+/* For each level of `host`. */
+void pump_ledger_read(const struct pump_host_memory *host,
+                      struct pump_claims claims[PUMP_HOST_LEVELS]);
+/* At the end of the process. */
+void pump_ledger_leave(void);
+void pump_ledger_fork_child(void);
+
+/* Tells the others whether this process is active, where that has changed. */
+void pump_limit_refresh(void);
 
 /* ---- the mapping (act_attach.c) ---------------------------------------------------- */
 

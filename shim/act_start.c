@@ -29,6 +29,7 @@ static void act_exit(void) {
   pump_tell_worker();
   pump_sets_stop(pump_now_ns() + EXIT_NS);
   pump_link_stop();
+  pump_ledger_leave();
   pump_verdict_print();
   pump_summary_print();
   pump_summary_write();

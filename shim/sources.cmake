@@ -48,6 +48,7 @@ set(PUMP_ACT_SOURCES
   act_event.c
   act_executor.c
   act_host_memory.c
+  act_ledger.c
   act_limit.c
   act_link.c
   act_log.c

@@ -2,9 +2,9 @@
 
 The shim reads PUMP_SOCKET, PUMP_BUDGET, PUMP_LIMIT, what an administrator bounds these by
 (PUMP_BUDGET_MOST, PUMP_LIMIT_MOST), PUMP_REPORT, PUMP_LOG_LEVEL, PUMP_LOG_FILE,
-PUMP_KEEP_DEVICE, PUMP_GRANULARITY, PUMP_RECORD and PUMP_DISABLE; the virtual driver reads
-PUMP_VIRTUAL_PROFILE and PUMP_VIRTUAL_KERNELS. Whatever the user or an outer pump-run left of
-these is replaced: a pump-run inside another is a job of its own.
+PUMP_KEEP_DEVICE, PUMP_GRANULARITY, PUMP_RECORD, PUMP_LEDGER and PUMP_DISABLE; the virtual
+driver reads PUMP_VIRTUAL_PROFILE and PUMP_VIRTUAL_KERNELS. Whatever the user or an outer
+pump-run left of these is replaced: a pump-run inside another is a job of its own.
 PUMP_NAME is for `pump jobs`. PUMP_SUMMARY is the user's: a file for pump's counters, one
 JSON object when a process ends ("%p" in its name: the process id).
 """
@@ -30,7 +30,7 @@ OURS = (
     *("PUMP_SOCKET", "PUMP_BUDGET", "PUMP_LIMIT", "PUMP_LOG_LEVEL", "PUMP_LOG_FILE"),
     *("PUMP_KEEP_DEVICE", "PUMP_GRANULARITY", "PUMP_REPORT"),
     *("PUMP_BUDGET_MOST", "PUMP_LIMIT_MOST", "PUMP_NAME"),
-    "PUMP_RECORD",
+    *("PUMP_RECORD", "PUMP_LEDGER"),
 )
 
 
@@ -43,6 +43,7 @@ class Parts(NamedTuple):
         they come with a virtual driver alone.
     visible_devices: value of CUDA_VISIBLE_DEVICES, None to leave the user's.
     socket_path: of the job's pumpd, None when there is none.
+    ledger: folder in which jobs tell each other of host memory, None when there is none.
     """
 
     shim: str | None
@@ -51,6 +52,7 @@ class Parts(NamedTuple):
     stand_in_folder: str | None = None
     visible_devices: str | None = None
     socket_path: str | None = None
+    ledger: str | None = None
 
 
 def disabled(environ: Mapping[str, str]) -> bool:
@@ -75,6 +77,7 @@ def for_job(config: JobConfig, parts: Parts, environ: Mapping[str, str]) -> dict
         job.update(_frameworks(config, environ).settings)
         job["PUMP_LOG_LEVEL"] = config.log_level
         job["PUMP_LOG_FILE"] = config.log_file
+        _set_or_drop(job, "PUMP_LEDGER", parts.ledger or "")
         if parts.socket_path:
             job["PUMP_SOCKET"] = parts.socket_path
         if parts.socket_path and config.record:  # nobody else would write it

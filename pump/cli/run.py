@@ -75,7 +75,8 @@ def _run(config: JobConfig, environ: dict[str, str]) -> None:
         if config.log_level in TALKATIVE:
             for choice in environment.choices(config, environ):
                 say(PROGRAM, f"granularity {choice}")
-        parts = parts._replace(socket_path=_pumpd(config, environ, _recording(config)))
+        socket_path = _pumpd(config, environ, _recording(config))
+        parts = parts._replace(socket_path=socket_path, ledger=_ledger())
     elif config.record:
         say(PROGRAM, "records nothing, because PUMP_DISABLE is set")
     command.execute(program, config.command, environment.for_job(config, parts, environ))
@@ -133,6 +134,14 @@ def _recording(config: JobConfig) -> str:
 
     recording.clear(config.record)
     return recording.job_facts(config)
+
+
+def _ledger() -> str | None:
+    try:
+        return paths.ledger_folder()
+    except (paths.UnsafeDirectoryError, OSError) as error:
+        say(PROGRAM, f"host memory that other jobs convert is not counted: {error}")
+        return None
 
 
 def _pumpd(config: JobConfig, environ: dict[str, str], record_job: str) -> str | None:

@@ -16,6 +16,7 @@ SCENARIO(limit_script) {
   char line[2048], path[1024], text[1024];
   unsigned long long value;
   pump_shm->devices[0].budget_bytes = 0;
+  setvbuf(stdout, NULL, _IOLBF, 0); /* who asks waits for the answer */
   while (fgets(line, sizeof line, stdin) != NULL) {
     if (sscanf(line, "admit %llu", &value) == 1) {
       printf("%d\n", pump_limit_admit(0, value));

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from conftest import Job
 from job import expected
 
@@ -81,10 +84,51 @@ def test_a_host_without_memory_refuses_and_says_so(job: Job, tmp_path: Path) -> 
 
 
 def test_a_job_that_fits_on_its_card_runs_however_small_its_host_is(
-    job: Job, tmp_path: Path
+    job: Job, tmp_path: Path, runtime: str
 ) -> None:
     env = fake_host(tmp_path, available_mib=3_300, cgroup="0::/\n", files={})
     done = job.run("--steps=100", "--seed=2", memory_mib=512, env=env)
     assert done.stdout.split() == ["running", expected(24, 4, 100, 2)]
     assert done.stderr == ""
     assert "stay device memory" in job.log.read_text()
+
+
+@pytest.fixture
+def runtime() -> Iterator[str]:
+    """A runtime folder of our own, short enough for sockets."""
+    with tempfile.TemporaryDirectory(prefix="pump-") as folder:
+        yield folder
+
+
+HEADROOM_MIB = 144
+"""For what a job of 96 MiB converts, and not for twice that."""
+
+
+def test_two_jobs_that_each_want_most_of_the_host_do_not_both_get_it(
+    job: Job, tmp_path: Path, runtime: str
+) -> None:
+    available_mib = 64 * 1024 // 20 + HEADROOM_MIB  # 5 % of the host are in reserve
+    env = fake_host(tmp_path, available_mib=available_mib, cgroup="0::/\n", files={})
+    env["XDG_RUNTIME_DIR"] = runtime
+    ledger = Path(runtime, "pump-host")
+    hold = tmp_path / "hold"
+    hold.touch()
+    first = job.start("--steps=100", "--seed=2", f"--hold={hold}", env=env)
+    try:
+        assert first.stdout is not None and first.stdout.readline() == "running\n"
+        (claim,) = ledger.iterdir()
+        second = job.run(env=env)
+        assert second.returncode == 9
+        assert "CUDA_ERROR_OUT_OF_MEMORY" in second.stdout
+        (line,) = [line for line in second.stderr.splitlines() if "out of memory" in line]
+        assert f"by 1 other process under pump (most by {claim.name.split('-')[1]})" in line
+        assert "wait for the other jobs, or free host memory" in line
+        assert list(ledger.iterdir()) == [claim], "the second has left nothing"
+        hold.unlink()
+        assert first.communicate(timeout=60)[0].split() == [expected(24, 4, 100, 2)]
+    finally:
+        first.kill()
+        first.communicate()
+    assert list(ledger.iterdir()) == []
+    third = job.run("--steps=100", "--seed=2", env=env)
+    assert third.stdout.split() == ["running", expected(24, 4, 100, 2)]

@@ -96,3 +96,26 @@ def test_all_folders_of_an_editable_installation_are_searched(
     (tmp_path / "site/_lib").mkdir(parents=True)
     (tmp_path / "site/_lib/libpump.so").touch()
     assert paths.library("libpump.so") == str(tmp_path / "site/_lib/libpump.so")
+
+
+def test_the_ledger_is_the_machines_where_root_has_made_one_for_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(paths, "runtime_base", lambda: str(tmp_path / "pump"))
+    own = str(tmp_path / "pump-host")
+    common = tmp_path / "common"
+    monkeypatch.setattr(paths, "LEDGER", str(common))
+    assert paths.ledger_folder() == own
+    assert Path(own).stat().st_mode & 0o777 == 0o700
+    common.mkdir()
+    for mode, wanted in ((0o755, own), (0o777, own), (0o1755, own), (0o1777, str(common))):
+        common.chmod(mode)
+        expected = wanted if common.stat().st_uid == 0 else own
+        assert paths.ledger_folder() == expected, oct(mode)
+    link = tmp_path / "link"
+    link.symlink_to(common)
+    monkeypatch.setattr(paths, "LEDGER", str(link))
+    assert paths.ledger_folder() == own
+    Path(own).chmod(0o755)
+    with pytest.raises(paths.UnsafeDirectoryError, match="open to others"):
+        paths.ledger_folder()
