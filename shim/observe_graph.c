@@ -34,6 +34,8 @@ struct exec {
   CUgraphExec handle;
   struct exec *next;
   uint32_t references; /* the table's included */
+  bool allocates;
+  uint32_t counted_in; /* era of memory in which it was launched last; 0: never was */
   pthread_mutex_t lock;
   struct pump_graph_list list;
   /* Ready for a launch, as of that many changes of the ranges; 0: not at all. */
@@ -45,6 +47,7 @@ struct exec {
 };
 
 static struct exec *buckets[BUCKETS];
+static uint32_t allocating; /* of those in the table: so many; read without the lock */
 static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* ---- the table --------------------------------------------------------------- */
@@ -90,7 +93,10 @@ static struct exec *hold(CUgraphExec handle) {
 static struct exec *take_out(CUgraphExec handle) {
   pthread_mutex_lock(&table_lock);
   struct exec **link = find(handle), *exec = *link;
-  if (exec != NULL) *link = exec->next;
+  if (exec != NULL) {
+    *link = exec->next;
+    PUMP_STORE(&allocating, allocating - exec->allocates);
+  }
   pthread_mutex_unlock(&table_lock);
   return exec;
 }
@@ -102,6 +108,7 @@ static void put_in(struct exec *exec) {
   struct exec **bucket = bucket_of(exec->handle);
   exec->next = *bucket;
   *bucket = exec;
+  PUMP_STORE(&allocating, allocating + exec->allocates);
   pthread_mutex_unlock(&table_lock);
 }
 
@@ -110,6 +117,7 @@ void pump_graph_reset(void) {
   pthread_mutex_init(&table_lock, NULL);
   pump_graph_memory_reset();
   memset(buckets, 0, sizeof buckets);
+  allocating = 0;
 }
 
 /* ---- making ready -------------------------------------------------------------- */
@@ -209,12 +217,21 @@ static void launched(CUgraphExec handle, struct pump_at at) {
   errno = saved;
 }
 
+/* Dormant or not. */
+static void count_memory(CUgraphExec handle) {
+  uint32_t era = PUMP_LOAD(&pump_graph_memory_era);
+  struct exec *exec = hold(handle);
+  if (exec != NULL && exec->allocates &&
+      __atomic_exchange_n(&exec->counted_in, era, __ATOMIC_RELAXED) != era)
+    pump_graph_memory_look();
+  release(exec);
+}
+
 #define HOOK_LAUNCH(name, per_thread)                                                      \
   CUresult name(CUgraphExec exec, CUstream stream) {                                       \
     bool quiet = pump_quiet();                                                             \
     CUresult result = pump_real.name(exec, stream);                                        \
-    if (PUMP_UNLIKELY(PUMP_LOAD(&pump_graph_memory_due)) && !pump_inert())                 \
-      pump_graph_memory_look();                                                            \
+    if (PUMP_UNLIKELY(PUMP_LOAD(&allocating) != 0) && !pump_inert()) count_memory(exec);   \
     if (!quiet && result == CUDA_SUCCESS) launched(exec, pump_at(stream, per_thread));     \
     return result;                                                                         \
   }
@@ -233,7 +250,7 @@ static void instantiated(CUgraphExec handle, CUgraph graph) {
     exec->handle = handle;
     exec->references = 1;
     pthread_mutex_init(&exec->lock, NULL);
-    if (exec->list.memory) pump_graph_memory_changed();
+    exec->allocates = exec->list.memory;
     put_in(exec);
   } else {
     free(exec);
@@ -272,7 +289,7 @@ CUresult cuGraphExecDestroy(CUgraphExec handle) {
   errno = saved;
   CUresult result = pump_real.cuGraphExecDestroy(handle);
   saved = errno;
-  if (exec != NULL && exec->list.memory) pump_graph_memory_look();
+  if (exec != NULL && exec->allocates) pump_graph_memory_look();
   if (exec != NULL && result != CUDA_SUCCESS)
     put_in(exec);
   else

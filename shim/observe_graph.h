@@ -41,10 +41,11 @@ struct pump_graph_list {
 bool pump_graph_read(CUgraph graph, struct pump_graph_list *list);
 void pump_graph_list_free(struct pump_graph_list *list);
 
-/* observe_graph_memory.c: a graph that allocates was instantiated or destroyed; then, with
- * a context that is current and outside of all locks, what such graphs hold is counted. */
-extern uint32_t pump_graph_memory_due;
-void pump_graph_memory_changed(void);
+/* observe_graph_memory.c: with a context that is current and outside of all locks, counts
+ * what graphs hold that allocate. Due where one is destroyed, and behind a launch of one
+ * that was not launched since the program had idle memory given back: so often, plus 1, has
+ * it done that. */
+extern uint32_t pump_graph_memory_era;
 void pump_graph_memory_look(void);
 void pump_graph_memory_reset(void);
 

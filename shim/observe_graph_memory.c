@@ -3,9 +3,10 @@
  *
  * How much it is the driver alone knows: allocations of a graph that never live together
  * share memory, it is taken when a graph is first launched, and kept for other graphs when
- * one is destroyed. So the driver is asked, behind the first launch after a graph that
- * allocates was instantiated, where one is destroyed and where the program has what is idle
- * given back; the answer counts against the budget as other device memory does.
+ * one is destroyed. So the driver is asked behind the first launch of each graph that
+ * allocates, where one is destroyed and where the program has what is idle given back,
+ * after which each graph takes its memory anew; the answer counts against the budget as
+ * other device memory does.
  */
 #include <errno.h>
 #include <string.h>
@@ -13,15 +14,10 @@
 #include "observe_graph.h"
 #include "pump_ring.h"
 
-/* Asked before every launch of a graph, dormant or not. */
-uint32_t pump_graph_memory_due;
+uint32_t pump_graph_memory_era = 1;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t counted_bytes[PUMP_MAX_DEVICES];
-
-void pump_graph_memory_changed(void) {
-  PUMP_STORE(&pump_graph_memory_due, 1);
-}
 
 /* Under the lock; of a device that counts. */
 static void count(uint32_t device) {
@@ -40,7 +36,6 @@ static void count(uint32_t device) {
 void pump_graph_memory_look(void) {
   int saved = errno;
   struct pump_bracket bracket = pump_bracket_open();
-  PUMP_STORE(&pump_graph_memory_due, 0);
   pthread_mutex_lock(&lock);
   int device = pump_current_device(NULL);
   if (device >= 0) count((uint32_t)device);
@@ -51,12 +46,14 @@ void pump_graph_memory_look(void) {
 
 CUresult cuDeviceGraphMemTrim(CUdevice device) {
   CUresult result = pump_real.cuDeviceGraphMemTrim(device);
-  if (result == CUDA_SUCCESS && !pump_inert()) pump_graph_memory_look();
+  if (result != CUDA_SUCCESS || pump_inert()) return result;
+  PUMP_ADD(&pump_graph_memory_era, 1);
+  pump_graph_memory_look();
   return result;
 }
 
 void pump_graph_memory_reset(void) {
   pthread_mutex_init(&lock, NULL);
-  pump_graph_memory_due = 0;
+  pump_graph_memory_era = 1;
   memset(counted_bytes, 0, sizeof counted_bytes);
 }

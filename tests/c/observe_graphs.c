@@ -360,6 +360,27 @@ static void memory_of_its_own_counts_as_device_memory(void) {
   CHECK(cuDeviceGraphMemTrim(3) == CUDA_SUCCESS && told.plain_bytes == 0);
 }
 
+static void each_graph_is_counted_when_it_first_takes_its_memory(void) {
+  CUgraphExec other_exec = (CUgraphExec)((uintptr_t)EXEC + 64);
+  range(A, 1);
+  instantiate(EXEC, GRAPH(other(CU_GRAPH_NODE_TYPE_MEM_ALLOC), kernel(A, 0)));
+  instantiate(other_exec, GRAPH(other(CU_GRAPH_NODE_TYPE_MEM_ALLOC), kernel(A, 0)));
+  reserved_bytes = 5 * BLOCK;
+  CHECK(cuGraphLaunch(EXEC, STREAM) == CUDA_SUCCESS &&
+        told.plain_bytes == 5 * (int64_t)BLOCK);
+  reserved_bytes = 12 * BLOCK;
+  CHECK(cuGraphLaunch(other_exec, STREAM) == CUDA_SUCCESS);
+  CHECK(told.plain_bytes == 12 * (int64_t)BLOCK && asked == 2);
+  CHECK(cuDeviceGraphMemTrim(3) == CUDA_SUCCESS && told.plain_bytes == 0 && asked == 3);
+  reserved_bytes = 7 * BLOCK; /* which it takes again */
+  for (int i = 0; i < 3; i++) CHECK(cuGraphLaunch(other_exec, STREAM) == CUDA_SUCCESS);
+  CHECK(told.plain_bytes == 7 * (int64_t)BLOCK && asked == 4);
+  CHECK(cuGraphExecDestroy(EXEC) == CUDA_SUCCESS && asked == 5);
+  CHECK(cuGraphExecDestroy(other_exec) == CUDA_SUCCESS && asked == 6);
+  instantiate(EXEC, GRAPH(kernel(A, 0)));
+  CHECK(cuGraphLaunch(EXEC, STREAM) == CUDA_SUCCESS && asked == 6);
+}
+
 static void a_node_that_is_switched_off_is_no_operation(void) {
   range(A, 1);
   struct node *off = kernel(A, 0);
@@ -489,6 +510,7 @@ int main(int argc, char **argv) {
       SCENARIO(a_pointer_means_what_lives_at_its_address_at_the_launch),
       SCENARIO(a_node_may_get_other_parameters),
       SCENARIO(memory_of_its_own_counts_as_device_memory),
+      SCENARIO(each_graph_is_counted_when_it_first_takes_its_memory),
       SCENARIO(a_node_that_is_switched_off_is_no_operation),
       SCENARIO(an_update_takes_the_place_of_all_and_keeps_names_and_switches),
       SCENARIO(a_child_takes_the_place_of_another),
