@@ -64,11 +64,23 @@ static uint64_t amount_of(const char *variable, uint64_t total_bytes) {
   return pump_amount_bytes(amount, total_bytes, total_bytes);
 }
 
+static const uint64_t least_bytes = (uint64_t)PUMP_BUDGET_BLOCKS_LEAST * PUMP_BLOCK_BYTES;
+
+/* The budget that the job begins with, UINT64_MAX: it has no wish. Says what is added. */
+static uint64_t first_budget(CUdevice device, uint64_t total_bytes) {
+  uint64_t asked = amount_of("PUMP_BUDGET", total_bytes);
+  if (asked >= least_bytes) return asked;
+  pump_log(PUMP_LOG_WARNING,
+           "device %d: the budget of %" PRIu64 " bytes is raised to %" PRIu64
+           " MiB, the least there is",
+           device, asked, least_bytes >> 20);
+  return least_bytes;
+}
+
 /* The administrator's bound on budgets of a device. Says what it takes away. */
 static uint64_t bound_budget(CUdevice device, uint64_t total_bytes, uint64_t asked) {
   uint64_t bound = whole_blocks(amount_of("PUMP_BUDGET_MOST", total_bytes));
-  const uint64_t least = (uint64_t)PUMP_BUDGET_BLOCKS_LEAST * PUMP_BLOCK_BYTES;
-  if (bound < least) bound = least;
+  if (bound < least_bytes) bound = least_bytes;
   if (asked != UINT64_MAX && asked > bound)
     pump_log(PUMP_LOG_WARNING,
              "device %d: the budget of %" PRIu64 " MiB is brought down to %" PRIu64
@@ -109,11 +121,10 @@ static void set_budget(struct device *d, struct pump_device *shared, uint64_t as
 static bool adopt_budget(uint32_t index) {
   struct device *d = &devices[index];
   struct pump_device *shared = &pump_shm->devices[index];
-  const uint64_t least = (uint64_t)PUMP_BUDGET_BLOCKS_LEAST * PUMP_BLOCK_BYTES;
   uint64_t asked = PUMP_LOAD(&shared->asked_budget_bytes);
   if (d->state != READY || asked == PUMP_LOAD(&shared->adopted_budget_bytes)) return false;
   if (asked != 0) {
-    set_budget(d, shared, asked > least ? asked : least);
+    set_budget(d, shared, asked > least_bytes ? asked : least_bytes);
     judge(index);
   }
   /* Who sees this sees the figures above. */
@@ -189,7 +200,7 @@ static void prepare(CUdevice device) {
   copy_uuid(device, uuid);
   bool converts = device_converts(device);
   uint64_t most = free_bytes - free_bytes / 100 * 3;
-  uint64_t asked = amount_of("PUMP_BUDGET", total_bytes);
+  uint64_t asked = first_budget(device, total_bytes);
   uint64_t bound = bound_budget(device, total_bytes, asked);
   const char *always = getenv("PUMP_ACTIVE");
   pthread_mutex_lock(&pump_range_lock);

@@ -71,7 +71,7 @@
 #define PUMP_BLOCK_BYTES 2097152
 #define PUMP_UNIT_BYTES 512 /* that an allocator's blocks are told in */
 #define PUMP_MAX_DEVICES 16
-#define PUMP_BUDGET_BLOCKS_LEAST 4 /* of a budget that a worker asks for */
+#define PUMP_BUDGET_BLOCKS_LEAST 4 /* of a budget that was asked for */
 #define PUMP_MAX_STREAMS 1024
 #define PUMP_MAX_RANGES 131072
 #define PUMP_USE_SLICES 8

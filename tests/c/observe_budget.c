@@ -28,8 +28,10 @@ struct pump_bracket pump_bracket_open(void) {
 void pump_bracket_close(struct pump_bracket bracket) {
   (void)bracket;
 }
+static int warned;
 void pump_log(int level, const char *format, ...) {
-  (void)level, (void)format;
+  CHECK(format[0] != 0);
+  warned += level == PUMP_LOG_WARNING;
 }
 bool pump_log_once(uint32_t *said, int level, const char *format, ...) {
   (void)said, (void)level, (void)format;
@@ -95,6 +97,21 @@ static void what_is_asked_is_brought_within_bounds(void) {
   CHECK(ask(device, UINT64_MAX) == MOST_BLOCKS && device->emulated == 0);
   CHECK(ask(device, 400 * BLOCK) == 400);
   CHECK(ask(device, 0) == 400); /* nothing is asked any more: it stays */
+}
+
+static void a_first_budget_is_no_less_than_the_least_and_that_is_said(void) {
+  struct pump_device *device = set_up("0.002x");
+  CHECK(pump_device_prepare(2) && warned == 1);
+  CHECK(device->budget_bytes == PUMP_BUDGET_BLOCKS_LEAST * BLOCK && device->emulated == 1);
+  free(pump_shm);
+  device = set_up("8388608");
+  CHECK(pump_device_prepare(2) && warned == 1);
+  CHECK(device->budget_bytes == PUMP_BUDGET_BLOCKS_LEAST * BLOCK && device->emulated == 1);
+  free(pump_shm);
+  free_blocks = 2; /* a wish alone is raised */
+  device = set_up("");
+  CHECK(pump_device_prepare(2) && warned == 1);
+  CHECK(device->budget_bytes == BLOCK && device->emulated == 0);
 }
 
 /* What a program is told is free, in blocks, and of how much. */
@@ -214,6 +231,7 @@ int main(int argc, char **argv) {
   } scenarios[] = {
 #define SCENARIO(name) {#name, name}
       SCENARIO(what_is_asked_is_brought_within_bounds),
+      SCENARIO(a_first_budget_is_no_less_than_the_least_and_that_is_said),
       SCENARIO(programs_are_told_what_the_budget_leaves),
       SCENARIO(a_device_that_fits_no_more_becomes_active),
       SCENARIO(a_device_that_comes_later_finds_what_was_asked),
