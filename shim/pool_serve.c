@@ -226,7 +226,7 @@ bool pump_pool_free_ordered(CUdeviceptr address, struct pump_at at, CUresult *re
     *result = CUDA_ERROR_INVALID_VALUE;
   } else {
     *result = give_locked(address, &at, &arena, &stream);
-    if (*result == CUDA_SUCCESS) pool_cover(arena, stream, at.stream, false);
+    if (*result == CUDA_SUCCESS) pool_cover(arena, stream, at.stream);
     if (*result == CUDA_ERROR_NOT_READY) *result = give_waiting(address, at);
   }
   pump_bracket_close(bracket);
@@ -282,7 +282,7 @@ static void end_stream(struct pool_arena *arena, struct pump_at at) {
     struct pool_stream *stream = &arena->streams[i];
     if (!stream->used || stream->gone || stream->handle != at.stream) continue;
     pthread_mutex_unlock(&pool_lock);
-    if (!pump_capturing(at.stream)) pool_cover(arena, i + 1, at.stream, true);
+    if (!pump_capturing(at.stream)) pool_cover_last(arena, i + 1, at.stream);
     pthread_mutex_lock(&pool_lock);
     stream->gone = true;
     arena->streams_live--;

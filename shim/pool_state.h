@@ -170,8 +170,11 @@ uint32_t pool_stream_number(struct pool_arena *arena, struct pump_at at);
 /* Looks which events are complete, and cleans what they cover. */
 void pool_poll(struct pool_arena *arena);
 /* After a free on `stream`, without the lock, in a bracket: records an event if one is
- * due. `always`: there will be no later chance. */
-void pool_cover(struct pool_arena *arena, uint32_t stream, CUstream handle, bool always);
+ * due. */
+void pool_cover(struct pool_arena *arena, uint32_t stream, CUstream handle);
+/* The same before the stream ends: records one behind all that was freed on it, whichever
+ * context is current. */
+void pool_cover_last(struct pool_arena *arena, uint32_t stream, CUstream handle);
 
 /* The same for all streams of the arena, where it can be done; under the lock, in a
  * bracket. */

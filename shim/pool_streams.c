@@ -163,15 +163,18 @@ static void add_event(struct pool_arena *arena, struct pool_stream *stream, CUev
   stream->covered_ns = now_ns;
 }
 
-void pool_cover(struct pool_arena *arena, uint32_t number, CUstream handle, bool always) {
+static void cover(struct pool_arena *arena, uint32_t number, CUstream handle, bool last) {
   struct pool_stream *stream = &arena->streams[number - 1];
   uint64_t now_ns = pump_now_ns();
   CUevent event = NULL;
   pthread_mutex_lock(&pool_lock);
   bool wanted = is_of(stream, handle) &&
-                (always ? stream->covered != stream->frees : is_due(arena, stream, now_ns));
+                (last ? stream->covered != stream->frees : is_due(arena, stream, now_ns));
   if (wanted && stream->events_count == POOL_EVENTS) poll_stream(arena, number);
-  wanted = wanted && stream->events_count < POOL_EVENTS && take_event(arena, &event);
+  if (wanted && last && stream->events_count == POOL_EVENTS)
+    event = event_at(stream, --stream->events_count)->event; /* covers what it did, too */
+  else
+    wanted = wanted && stream->events_count < POOL_EVENTS && take_event(arena, &event);
   uint64_t order = stream->frees;
   pthread_mutex_unlock(&pool_lock);
   if (!wanted) return;
@@ -179,6 +182,21 @@ void pool_cover(struct pool_arena *arena, uint32_t number, CUstream handle, bool
   pthread_mutex_lock(&pool_lock);
   add_event(arena, stream, event, order, recorded, now_ns);
   pthread_mutex_unlock(&pool_lock);
+}
+
+void pool_cover(struct pool_arena *arena, uint32_t number, CUstream handle) {
+  cover(arena, number, handle, false);
+}
+
+/* Whoever destroys a stream need not be in its context, but an event can only be made
+ * there. */
+void pool_cover_last(struct pool_arena *arena, uint32_t number, CUstream handle) {
+  CUcontext current = NULL;
+  bool moved = PUMP_HAS(cuCtxSetCurrent) && !current_is(arena->context) &&
+               pump_real.cuCtxGetCurrent(&current) == CUDA_SUCCESS &&
+               pump_real.cuCtxSetCurrent(arena->context) == CUDA_SUCCESS;
+  cover(arena, number, handle, true);
+  if (moved) pump_real.cuCtxSetCurrent(current);
 }
 
 /* Here another thread's stream is recorded on: it cannot end meanwhile, because its end

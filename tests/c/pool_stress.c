@@ -73,8 +73,10 @@ static CUstream stream_of(uint32_t number) {
   return number == 1 ? NULL : (CUstream)((uintptr_t)number << 8);
 }
 
+static __thread CUcontext current = CONTEXT;
+
 static CUresult event_create(CUevent *event, unsigned int flags) {
-  CHECK(flags == CU_EVENT_DISABLE_TIMING && pump_inside != 0);
+  CHECK(flags == CU_EVENT_DISABLE_TIMING && pump_inside != 0 && current == CONTEXT);
   *event = calloc(1, sizeof(struct event));
   __atomic_fetch_add(&events_made, 1, __ATOMIC_RELAXED);
   return CUDA_SUCCESS;
@@ -133,7 +135,12 @@ static CUresult stream_context(CUstream stream, CUcontext *context) {
   return CUDA_SUCCESS;
 }
 static CUresult get_current(CUcontext *context) {
-  *context = CONTEXT;
+  *context = current;
+  return CUDA_SUCCESS;
+}
+static CUresult set_current(CUcontext context) {
+  CHECK(pump_inside != 0);
+  current = context;
   return CUDA_SUCCESS;
 }
 static CUresult get_pool(CUmemoryPool *pool, CUdevice device) {
@@ -407,6 +414,7 @@ static void set_up(void) {
   pump_real.cuStreamSynchronize = stream_synchronize;
   pump_real.cuStreamGetCtx = stream_context;
   pump_real.cuCtxGetCurrent = get_current;
+  pump_real.cuCtxSetCurrent = set_current;
   pump_real.cuDeviceGetMemPool = get_pool;
   pump_real.cuDeviceGetDefaultMemPool = get_pool;
   pump_real.cuMemPoolCreate = pool_create;
@@ -567,9 +575,10 @@ static void check_end(void) {
 static const struct {
   const char *name;
   void (*check)(void);
-} cases[] = {{"crowd", check_crowd},  {"gone", check_gone},   {"captured", check_captured},
-             {"chain", check_chain},  {"pools", check_pools}, {"stays", check_stays},
-             {"asleep", check_asleep}};
+} cases[] = {
+    {"crowd", check_crowd},   {"gone", check_gone},           {"captured", check_captured},
+    {"chain", check_chain},   {"pools", check_pools},         {"stays", check_stays},
+    {"asleep", check_asleep}, {"elsewhere", check_elsewhere}, {"behind", check_behind}};
 
 int main(int argc, char **argv) {
   CHECK(argc == 4);

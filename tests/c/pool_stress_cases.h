@@ -100,6 +100,41 @@ static void check_captured(void) {
   CHECK(most_bytes < 80 * MIB);
 }
 
+/* What a stream has freed is free to all once its work is done, though the stream is not.
+ */
+static void end_and_execute(CUstream stream) {
+  pump_enter();
+  pump_pool_stream_ends(stream);
+  pump_leave();
+  execute_all();
+  CHECK(come_and_go(stream_of(3), 40 * MIB)); /* the same room */
+  CHECK(most_bytes < 80 * MIB);
+}
+
+/* Another context is current when the stream is destroyed, and stays so. */
+static void check_elsewhere(void) {
+  clock_step_ns = 1000;
+  CHECK(
+      come_and_go(stream_of(2), 4096)); /* its event is out, so that a new one is needed */
+  CHECK(come_and_go(stream_of(2), 40 * MIB));
+  current = (CUcontext)((uintptr_t)CONTEXT + 64);
+  CUcontext before = current;
+  pump_enter();
+  pump_pool_stream_ends(stream_of(2));
+  pump_leave();
+  CHECK(current == before);
+  current = CONTEXT;
+  end_and_execute(stream_of(2));
+}
+
+/* As many events as can be kept are out when the stream is destroyed. */
+static void check_behind(void) {
+  CHECK(come_and_go(stream_of(3), 4096)); /* a second stream: each free gets an event */
+  for (uint32_t i = 0; i < POOL_EVENTS; i++) CHECK(come_and_go(stream_of(2), 4096));
+  CHECK(come_and_go(stream_of(2), 40 * MIB));
+  end_and_execute(stream_of(2));
+}
+
 static CUdeviceptr hold(CUstream stream, uint64_t bytes, uint32_t holder) {
   CUdeviceptr address = 0;
   CUresult result = -1;

@@ -130,7 +130,10 @@ def test_one_stream_alone_needs_few_events_and_little_memory() -> None:
     run(build("address,undefined", "pool_stress", *SOURCES), "quiet", "1", "4000")
 
 
-@pytest.mark.parametrize("case", ["crowd", "gone", "captured", "chain", "pools", "stays", "asleep"])
+CASES = ["crowd", "gone", "captured", "chain", "pools", "stays", "asleep", "elsewhere", "behind"]
+
+
+@pytest.mark.parametrize("case", CASES)
 def test_what_happens_to_streams_and_contexts_leaves_the_pool_whole(case: str) -> None:
     # Of events that end with their context the test's driver hears nothing: no leak check.
     run(build("thread", "pool_stress", *SOURCES), case, "1", "0")
