@@ -56,7 +56,7 @@ static void hits_text(char *text, size_t room) {
   else if (used == 0)
     snprintf(text, room, "no operation was followed to its end");
   else
-    snprintf(text, room, "hit rate %.1f %%, main cause of stall: %s",
+    snprintf(text, room, "hit rate about %.1f %%, main cause of stall: %s",
              hit < used ? 100.0 * (double)hit / (double)used : 100.0, main_cause(counters));
 }
 

@@ -2,8 +2,8 @@
 
 Printed once, written to a textfile for the node exporter again and again, or answered over
 HTTP at a unix socket; at a TCP port only where one is named, because whoever reaches that
-reads them. Nothing is estimated: counters are the shim's and the worker's own, bytes by
-place what the worker believes.
+reads them. Counters are the shim's and the worker's own. Bytes by place, hits and misses are
+what the worker believes; hits and misses say that they are estimates.
 """
 
 from __future__ import annotations
@@ -43,9 +43,21 @@ METRICS = (
     ("pump_device_allocated_bytes", "gauge", "Live converted memory."),
     ("pump_device_plain_bytes", "gauge", "Live memory that was not converted."),
     ("pump_device_bytes", "gauge", "Converted memory by place; doubted is part of resident."),
-    ("pump_block_uses_total", "counter", "Blocks of 2 MiB used by executed operations."),
-    ("pump_block_hits_total", "counter", "Of these, those that found their block on the GPU."),
-    ("pump_block_misses_total", "counter", "Of these, those that had to wait, by cause."),
+    (
+        "pump_block_uses_total",
+        "counter",
+        "Blocks of 2 MiB used by executed operations, but for the first time.",
+    ),
+    (
+        "pump_block_hits_total",
+        "counter",
+        "Of these, those that found their block on the GPU: an estimate.",
+    ),
+    (
+        "pump_block_misses_total",
+        "counter",
+        "Of these, those that had to wait, by cause: an estimate.",
+    ),
     ("pump_moved_bytes_total", "counter", "Bytes that pump asked the driver to move."),
     ("pump_operations_total", "counter", "Operations that the program issued while active."),
     ("pump_window_operations", "gauge", "Operations issued and not yet executed."),

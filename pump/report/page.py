@@ -192,8 +192,8 @@ def _stalls(device: dict[str, Any], series: dict[str, list[float]], until: float
     )
     return [
         "<h2>Stalls by cause</h2>",
-        f'<p class="dim">Hit rate {share(device["blocks_hit"], used)} of {used:,} block uses; the '
-        f"others waited: {_escape(said)}.</p>",
+        f'<p class="dim">Hit rate (estimated) {share(device["blocks_hit"], used)} of {used:,} '
+        f"block uses; the others waited: {_escape(said)}.</p>",
         svg.lines(
             "misses",
             xs,
@@ -202,7 +202,9 @@ def _stalls(device: dict[str, Any], series: dict[str, list[float]], until: float
             until=until,
             y_steps=svg.steps(most),
         ),
-        _legend([(f"{name} (blocks a second)", colour) for name, colour in CAUSES.values()]),
+        _legend(
+            [(f"{name} (blocks a second, estimated)", colour) for name, colour in CAUSES.values()]
+        ),
     ]
 
 

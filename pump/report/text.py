@@ -56,7 +56,7 @@ def _device(device: dict[str, Any]) -> list[str]:
         f"{size(device['budget_bytes'])}{by_choice}; allocated at most "
         f"{size(device['allocated_bytes_peak'])}, resident at most "
         f"{size(device['resident_bytes_peak'])}",
-        f"  hit rate   {share(device['blocks_hit'], used)} of {used:,} block uses; missed for "
-        f"want of room {share(device['blocks_no_room'], misses)}, late "
+        f"  hit rate   (est.) {share(device['blocks_hit'], used)} of {used:,} block uses; missed "
+        f"for want of room {share(device['blocks_no_room'], misses)}, late "
         f"{share(device['blocks_late'], misses)}, unseen {share(device['blocks_unseen'], misses)}",
     ]

@@ -136,6 +136,8 @@ class Outcome:
     refused: dict[str, int]
     mover_seconds: tuple[float, float]
     tally: dict[str, int]
+    believed_resident_blocks: int
+    """At the end, by the worker; 0 without pump."""
 
     @property
     def steady(self) -> Stretch:
@@ -267,6 +269,7 @@ class _Simulation:
             refused={name: result.refused[i] for i, name in enumerate(RESULTS) if i},
             mover_seconds=(result.mover_ns[0] / 1e9, result.mover_ns[1] / 1e9),
             tally=tally,
+            believed_resident_blocks=0 if self.model is None else self.model.occupied(0),
         )
 
     def _marks(self) -> list[tuple[int, dict[str, int]]]:

@@ -59,11 +59,11 @@ struct pump_model_device {
 
 /* What executed operations met, counted by the device of the block. */
 struct pump_model_tally {
-  uint64_t blocks;    /* block uses */
-  uint64_t hit;       /* resident */
-  uint64_t late;      /* on their way */
-  uint64_t unseen;    /* came by fault, though there was room */
-  uint64_t no_room;   /* came by fault while the policy found no victim */
+  uint64_t blocks;  /* block uses; the first of a block needs nothing and does not count */
+  uint64_t hit;     /* of these: resident, as far as is known */
+  uint64_t late;    /* on their way */
+  uint64_t unseen;  /* came by fault, though there was room */
+  uint64_t no_room; /* came by fault while the policy found no victim */
   uint64_t overshoot; /* peak of blocks above the budget since the last switch */
   uint64_t refused;   /* transfers that the executors did not carry out */
   uint64_t refreshed; /* resident blocks that were prefetched again */

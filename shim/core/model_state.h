@@ -63,10 +63,11 @@ struct block {
   uint32_t slot;                /* of the range that owns it */
   uint16_t due_op;              /* who counts it, when need says so */
   uint8_t state, device;
-  uint8_t need;     /* NEED_* */
-  uint8_t age_list; /* AGE_* */
-  bool dead;        /* no tensor is there: the first to leave, until it is used again */
-  bool discarded;   /* since its newest use */
+  uint8_t need;       /* NEED_* */
+  uint8_t age_list;   /* AGE_* */
+  bool dead : 1;      /* no tensor is there: the first to leave, until it is used again */
+  bool discarded : 1; /* since its newest use */
+  bool used : 1;      /* by an operation that has executed, since it was allocated */
 };
 _Static_assert(sizeof(struct block) == 64, "one cache line");
 

@@ -6,10 +6,18 @@
 
 /* ---- retiring -------------------------------------------------------------------- */
 
-/* What the operation met in this block. True when it was there. */
+/* What the operation met in this block. True when it was there. The first use of a block
+ * that nobody has moved counts neither as a hit nor as a miss: there is nothing in it to
+ * bring, and whether the shim populated it in time nobody tells. */
 static bool count_use(struct pump_model *m, const struct op *op, int32_t block) {
   struct block *b = &m->blocks[block];
   struct device *device = &m->devices[b->device];
+  bool first = !b->used;
+  b->used = true;
+  if (first && (b->state == PUMP_BLOCK_RESIDENT || b->state == PUMP_BLOCK_ABSENT)) {
+    device->missed += b->state == PUMP_BLOCK_ABSENT;
+    return true;
+  }
   device->tally.blocks++;
   if (b->state == PUMP_BLOCK_RESIDENT || b->state == PUMP_BLOCK_DOUBTED) {
     device->tally.hit++;
@@ -47,6 +55,22 @@ static void fetch_ahead(const struct pump_model *m, const struct op *op, uint32_
   }
 }
 
+/* A fault brought in more than fits: believe what the driver then did. Its own eviction
+ * takes the block that migrated longest ago. */
+static void push_out(struct pump_model *m, struct device *device) {
+  if (!device->known) return;
+  int64_t excess = model_occupied(device) - device->facts.capacity;
+  struct list *const oldest[] = {&device->doubted, &device->sure};
+  for (int i = 0; i < 2 && excess > 0; i++) {
+    for (int32_t b = oldest[i]->head, next; b != NONE && excess > 0; b = next) {
+      next = m->blocks[b].age_next;
+      if (m->blocks[b].state == PUMP_BLOCK_LEAVING) continue;
+      model_set_state(m, b, PUMP_BLOCK_HOST);
+      excess--;
+    }
+  }
+}
+
 static void retire_op(struct pump_model *m, uint32_t index) {
   struct op *op = &m->ops[index];
   bool hit = true;
@@ -62,9 +86,10 @@ static void retire_op(struct pump_model *m, uint32_t index) {
     /* It came by fault. A LEAVING block stays so: its end decides where it is. */
     if (ended && b->state != PUMP_BLOCK_LEAVING && b->state != PUMP_BLOCK_ARRIVING)
       model_set_state(m, block, PUMP_BLOCK_ABSENT);
-    else if (b->state == PUMP_BLOCK_ABSENT || b->state == PUMP_BLOCK_HOST)
+    else if (b->state == PUMP_BLOCK_ABSENT || b->state == PUMP_BLOCK_HOST) {
       model_set_state(m, block, PUMP_BLOCK_RESIDENT);
-    else if (advanced)
+      push_out(m, &m->devices[b->device]);
+    } else if (advanced)
       model_relist(m, block);
   }
   m->totals.operations++;
@@ -94,25 +119,13 @@ static void reclaim(struct pump_model *m) {
 
 /* ---- what faults did ---------------------------------------------------------------- */
 
-/* Faults brought in more than fits: believe what the driver then did. Its own eviction
- * takes the block that migrated longest ago. With an emulated budget the card has room;
- * the overshoot is the policy's to remove. */
-static void settle(struct pump_model *m, struct device *device) {
+/* With an emulated budget the card has room; the overshoot is the policy's to remove. */
+static void note_overshoot(struct device *device) {
   int64_t occupied = model_occupied(device);
   if (occupied < device->left_over) device->left_over = occupied;
   bool within = device->left_over <= device->facts.budget;
   int64_t over = occupied - (within ? device->facts.budget : device->left_over);
   if (over > (int64_t)device->tally.overshoot) device->tally.overshoot = (uint64_t)over;
-  int64_t excess = occupied - device->facts.capacity;
-  struct list *const oldest[] = {&device->doubted, &device->sure};
-  for (int i = 0; i < 2 && excess > 0; i++) {
-    for (int32_t b = oldest[i]->head, next; b != NONE && excess > 0; b = next) {
-      next = m->blocks[b].age_next;
-      if (m->blocks[b].state == PUMP_BLOCK_LEAVING) continue;
-      model_set_state(m, b, PUMP_BLOCK_HOST);
-      excess--;
-    }
-  }
 }
 
 /* Faults found room somewhere, at times by the driver's own eviction, before we knew of
@@ -134,7 +147,8 @@ static void after_retiring(struct pump_model *m) {
     if (!device->known) continue;
     device->missed = 0;
     device->faults += (int64_t)missed;
-    settle(m, device);
+    note_overshoot(device);
+    push_out(m, device);
     if (missed > 0) doubt(m, device, missed * m->bounds.doubts_per_fault);
   }
 }

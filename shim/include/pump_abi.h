@@ -328,7 +328,7 @@ struct pump_shim_counters {
 struct pump_worker_counters {
   uint64_t operations;     /* seen */
   uint64_t operations_hit; /* every block was resident before it ran */
-  uint64_t blocks_used;    /* block uses of executed operations */
+  uint64_t blocks_used;    /* block uses of executed operations, but for a block's first */
   uint64_t blocks_hit;
   uint64_t miss_late;    /* block on its way when the operation ran */
   uint64_t miss_unseen;  /* operation ran before it could be decided on */

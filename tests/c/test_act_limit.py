@@ -336,7 +336,7 @@ def test_a_reader_that_does_not_read_blocks_nobody() -> None:
 def test_the_summary_is_one_line_that_names_the_cause() -> None:
     (line,) = run(SAN, "the_summary_of_an_active_job").stderr.splitlines()
     assert line == (
-        "pump: peak 1536 MiB on a budget of 1024 MiB (1.50x); hit rate 93.4 %, main cause of "
+        "pump: peak 1536 MiB on a budget of 1024 MiB (1.50x); hit rate about 93.4 %, main cause of "
         "stall: the budget left no room to bring blocks in early; prefetched 30.0 GiB in, "
         "20.0 GiB out"
     )

@@ -81,6 +81,7 @@ class Job:
     def environment(self, **more: str) -> dict[str, str]:
         return {
             **os.environ,
+            "PUMP_SERVICE": "none",  # whatever else runs on this machine
             "PUMP_VIRTUAL_KERNELS": str(self.kernels),
             "PUMP_VIRTUAL_REPORT": str(self.report),
             **more,

@@ -51,7 +51,11 @@ class Jobs:
     """Jobs of a user who has a runtime folder of their own, and pump's eyes on them."""
 
     def __init__(self, runtime: Path, folder: Path) -> None:
-        self.environ = {**os.environ, "XDG_RUNTIME_DIR": str(runtime)}
+        self.environ = {
+            **os.environ,
+            "XDG_RUNTIME_DIR": str(runtime),
+            "PUMP_SERVICE": "none",  # whatever else runs on this machine
+        }
         self.environ.pop("PUMP_SOCKET", None)
         self.folder = folder
         self.running: list[subprocess.Popen[str]] = []
@@ -165,6 +169,31 @@ def test_top_tells_what_the_virtual_driver_counts_within_five_percent(jobs: Jobs
     assert told["large"]["devices"][0]["active"]
     # Those before the memory outgrew the budget were nobody's business.
     assert 120 - 12 <= told["large"]["shim"]["operations"] <= driver["operations"] == 120
+
+
+@pytest.mark.parametrize("buffers", [4, 12])
+def test_residency_is_the_cards_own_or_in_doubt(jobs: Jobs, buffers: int) -> None:
+    """A process that joins the card reports what all have on it at that moment."""
+    card = ["--virtual-set", "memory=256MiB", "--virtual-set", "shared=eyes"]
+    jobs.environ["PUMP_VIRTUAL_CARDS"] = str(jobs.folder)
+    jobs.start("worker", buffers, *card[2:])
+    (device,) = settled(jobs)["jobs"][0]["clients"][0]["devices"]
+    report = jobs.folder / "looker.json"
+    joins = "from cuda.bindings import driver; assert int(driver.cuInit(0)[0]) == 0"
+    subprocess.run(
+        [BIN / "pump-run", "--virtual", "a100-pcie4", *card, sys.executable, "-c", joins],
+        env={**jobs.environ, "PUMP_DISABLE": "1", "PUMP_VIRTUAL_REPORT": str(report)},
+        check=True,
+        timeout=TIMEOUT_S,
+    )
+    found = json.loads(report.read_text())["card"]
+    assert found["processes"] == 2 and found["check"] == 0
+    there = device["resident_bytes"] + device["host_bytes"]
+    assert there == device["allocated_bytes"] == found["counters"]["populated_bytes"]
+    if not device["active"]:
+        assert device["resident_bytes"] == found["resident_bytes"] == buffers * 32 * MIB
+    sure = device["resident_bytes"] - device["doubted_bytes"]
+    assert sure <= found["resident_bytes"] * 1.05
 
 
 def test_people_see_jobs_gpus_and_causes(jobs: Jobs) -> None:

@@ -214,9 +214,25 @@ def test_the_first_of_several_uses_is_the_next_one() -> None:
 
 def test_an_operation_counts_a_block_once_however_often_it_names_it() -> None:
     script = Script()
-    script.alloc(0, 4)
+    script.set_state(script.alloc(0, 4), HOST)
     script.execute(script.copy([(0, 0, 4), (0, 0, 4), (0, 2, 1)]))
     assert script.model.tally(0).blocks == 4
+
+
+@pytest.mark.parametrize("budget", [40, 2])
+def test_the_first_use_of_a_block_that_was_never_moved_is_neither_hit_nor_miss(
+    budget: int,
+) -> None:
+    """Believed to be populated (it fits), or not: it holds nothing that had to be brought."""
+    script = Script(budget=budget)
+    script.alloc(0, 4)
+    script.execute(script.copy([(0, 0, 4)]))
+    assert script.model.tally(0).blocks == 0
+    assert script.model.view(0).faults == (4 if budget == 2 else 0), "but faults took the room"
+    script.execute(script.copy([(0, 0, 4)]))
+    tally = script.model.tally(0)
+    # Of two blocks' room a sweep over four always finds the wrong two in it.
+    assert (tally.blocks, tally.hit) == (4, 4 if budget == 40 else 0)
 
 
 def test_a_freed_range_leaves_the_window_and_its_numbers_serve_again() -> None:

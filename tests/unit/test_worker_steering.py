@@ -62,6 +62,8 @@ class Stage:
         self.worker.tick()
         self.client.free(filler)
         self.worker.tick()
+        away = list(self.worker.model.blocks_of(slot))
+        lib.pump_model_set(self.worker.model.raw, away, blocks, lib.PUMP_BLOCK_HOST)
         return slot
 
     def answer(self) -> ClientState | None:
