@@ -7,9 +7,11 @@ import contextlib
 import json
 import os
 import select
+import shutil
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 from pump.cli import live
 from pump.cli.lines import BadInputError
@@ -24,11 +26,36 @@ BAR = 30
 CLEAR, HOME, REST = "\x1b[?1049h\x1b[?25l", "\x1b[H", "\x1b[J"
 BACK = "\x1b[?25h\x1b[?1049l"
 LINE_END = "\x1b[K\r\n"
-HEAD = (
-    f"{'PID':>8} {'JOB':<16} {'POLICY':<8} {'STATE':<8} {'RESIDENT':>10} {'BUDGET':>10} "
-    f"{'MEMORY':>10} {'HIT':>6} {'IN/S':>10} {'OUT/S':>10} {'MISS/S':>7} {'CAUSE':<8} "
-    f"{'WINDOW':>6} {'OPS/S':>8}"
+
+
+class Column(NamedTuple):
+    """width: of the table's column, one blank before it. rank: those of the least stand on the
+    narrowest screen. left: aligned so."""
+
+    head: str
+    width: int
+    rank: int
+    left: bool = False
+
+
+COLUMNS = (
+    Column("PID", 8, 0),
+    Column("JOB", 16, 0, left=True),
+    Column("POLICY", 8, 3, left=True),
+    Column("STATE", 8, 1, left=True),
+    Column("RESIDENT", 10, 0),
+    Column("BUDGET", 10, 1),
+    Column("MEMORY", 10, 2),
+    Column("~HIT", 6, 0),
+    Column("IN/S", 10, 2),
+    Column("OUT/S", 10, 2),
+    Column("~MISS/S", 8, 3),
+    Column("CAUSE", 8, 0, left=True),
+    Column("WINDOW", 6, 4),
+    Column("OPS/S", 8, 4),
 )
+ALL = sum(column.width + 1 for column in COLUMNS) - 1
+LEGEND = "~ estimated from where pump believes blocks to be"
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -84,8 +111,8 @@ def _screen(watch: live.Watch, interval_s: float) -> None:
         while True:
             begun = time.monotonic()
             look = watch.look()
-            width, height = os.get_terminal_size(sys.stdout.fileno())
-            shown = [line[:width] for line in lines(look, before)[: height - 1]]
+            width, height = shutil.get_terminal_size()  # 80 x 24 where it tells none
+            shown = [line[:width] for line in lines(look, before, width)[: height - 1]]
             sys.stdout.write(HOME + LINE_END.join(shown) + "\x1b[K" + REST)
             sys.stdout.flush()
             before = look
@@ -126,29 +153,60 @@ def _terminal() -> Iterator[int]:
 # ---- what is shown ----
 
 
-def lines(look: live.Look, before: live.Look | None) -> list[str]:
-    """A look as lines of text. Bytes are what pump believes; nothing of it is estimated."""
-    shown = [f"pump top  {time.strftime('%H:%M:%S')}  {len(look.seen)} jobs"]
-    for gpu in live.gpus(look):
-        filled = round(BAR * min(1.0, gpu.resident_bytes / max(1, gpu.total_bytes)))
-        shown.append(
-            f"GPU {gpu.uuid[:8]} [{'#' * filled}{'.' * (BAR - filled)}] "
-            f"{size(gpu.resident_bytes)} of {size(gpu.total_bytes)} resident, budgets "
-            f"{size(gpu.budget_bytes)}, allocated {size(gpu.allocated_bytes)}; "
-            f"{gpu.clients} client{'' if gpu.clients == 1 else 's'}"
-        )
-    shown += ["", HEAD]
-    shown += [_client(row) for row in live.rows(look, before)]
+def columns(width: int) -> list[Column]:
+    """The columns that stand on a screen so wide, in their order."""
+    chosen = list(COLUMNS)
+    while sum(column.width + 1 for column in chosen) - 1 > width:
+        last = max(column.rank for column in chosen)
+        chosen = [column for column in chosen if column.rank < last]
+        if not last:
+            return [column for column in COLUMNS if not column.rank]
+    return chosen
+
+
+def lines(look: live.Look, before: live.Look | None, width: int = ALL) -> list[str]:
+    """A look as lines of text, its table for a screen so wide. Bytes are what pump believes."""
+    count = len(look.seen)
+    shown = [f"pump top  {time.strftime('%H:%M:%S')}  {count} job{'' if count == 1 else 's'}"]
+    shown += [line for gpu in live.gpus(look) for line in _gpu(gpu, width)]
+    chosen = columns(width)
+    shown += ["", _row(chosen, {column.head: column.head for column in chosen})]
+    rows = live.rows(look, before)
+    shown += [_row(chosen, _cells(row)) for row in rows]
     for seen in look.seen:
         silent = [f"client {c.pid}: {c.error}" for c in seen.clients if c.error is not None]
         reasons = [seen.error] if seen.error else silent
         shown += [f"{seen.job.pid:>8} {seen.job.name[:16]:<16} {reason}" for reason in reasons]
         if not seen.clients and not seen.error:
             shown.append(f"{seen.job.pid:>8} {seen.job.name[:16]:<16} has not used a GPU yet")
-    return shown
+    return [*shown, *(["", LEGEND] if rows else [])]
 
 
-def _client(row: live.Row) -> str:
+def _gpu(gpu: live.Gpu, width: int) -> list[str]:
+    """One line, or two on a narrow screen."""
+    filled = round(BAR * min(1.0, gpu.resident_bytes / max(1, gpu.total_bytes)))
+    first = (
+        f"GPU {gpu.uuid[:8]} [{'#' * filled}{'.' * (BAR - filled)}] "
+        f"{size(gpu.resident_bytes)} of {size(gpu.total_bytes)} resident"
+    )
+    second = (
+        f"budgets {size(gpu.budget_bytes)}, allocated {size(gpu.allocated_bytes)}; "
+        f"{gpu.clients} client{'' if gpu.clients == 1 else 's'}"
+    )
+    if len(first) + 2 + len(second) <= width:
+        return [f"{first}, {second}"]
+    return [first, f"{'':13}{second}"]
+
+
+def _row(chosen: list[Column], cells: Mapping[str, str]) -> str:
+    words = [
+        f"{cells[column.head]:{'<' if column.left else '>'}{column.width}}" for column in chosen
+    ]
+    return " ".join(words).rstrip()
+
+
+def _cells(row: live.Row) -> dict[str, str]:
+    """What stands in a client's row, by the columns' heads."""
     devices, rates = row.client.devices, row.rates
     causes = {
         "late": rates.late_per_s,
@@ -157,16 +215,20 @@ def _client(row: live.Row) -> str:
         "policy": rates.policy_per_s,
     }
     misses = sum(causes.values())
-    cause = max(causes, key=lambda name: causes[name]) if misses else "-"
     active = any(device.active for device in devices)
-    hit = "-" if rates.hit_rate is None else share(rates.hit_rate, 1.0)
-    return (
-        f"{row.client.pid:>8} {row.seen.job.name[:16]:<16} {row.client.policy[:8]:<8} "
-        f"{'active' if active else 'dormant':<8} "
-        f"{size(sum(d.resident_bytes for d in devices)):>10} "
-        f"{size(sum(d.budget_bytes for d in devices)):>10} "
-        f"{size(sum(d.allocated_bytes for d in devices)):>10} {hit:>6} "
-        f"{size(rates.to_gpu_bytes_per_s):>10} {size(rates.to_host_bytes_per_s):>10} "
-        f"{misses:>7,.0f} {cause:<8} {row.client.worker.get('window_depth', 0):>6} "
-        f"{rates.operations_per_s:>8,.0f}"
-    )
+    return {
+        "PID": str(row.client.pid),
+        "JOB": row.seen.job.name[:16],
+        "POLICY": row.client.policy[:8],
+        "STATE": "active" if active else "dormant",
+        "RESIDENT": size(sum(d.resident_bytes for d in devices)),
+        "BUDGET": size(sum(d.budget_bytes for d in devices)),
+        "MEMORY": size(sum(d.allocated_bytes for d in devices)),
+        "~HIT": "-" if rates.hit_rate is None else share(rates.hit_rate, 1.0),
+        "IN/S": size(rates.to_gpu_bytes_per_s),
+        "OUT/S": size(rates.to_host_bytes_per_s),
+        "~MISS/S": f"{misses:,.0f}",
+        "CAUSE": max(causes, key=lambda name: causes[name]) if misses else "-",
+        "WINDOW": str(row.client.worker.get("window_depth", 0)),
+        "OPS/S": f"{rates.operations_per_s:,.0f}",
+    }

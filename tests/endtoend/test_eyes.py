@@ -251,11 +251,15 @@ def test_a_job_that_ends_while_it_is_watched_is_no_error(jobs: Jobs) -> None:
         watcher.wait(TIMEOUT_S)
 
 
-def test_on_a_terminal_it_shows_itself_anew_and_leaves_it_as_it_was_on_q(jobs: Jobs) -> None:
+@pytest.mark.parametrize("rows_columns", [(20, 100), (24, 80), (0, 0)], ids=str)
+def test_on_a_terminal_it_shows_itself_anew_and_leaves_it_as_it_was_on_q(
+    jobs: Jobs, rows_columns: tuple[int, int]
+) -> None:
+    """One that tells no size is taken for one of 24 lines of 80 characters."""
     jobs.start("large", 12)
     ours, theirs = pty.openpty()
     before = termios.tcgetattr(theirs)
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("4H", 20, 100, 0, 0))
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("4H", *rows_columns, 0, 0))
     top = subprocess.Popen([BIN / "pump", "top"], env=jobs.environ, stdin=theirs, stdout=theirs)
     try:
         shown = b""
@@ -270,7 +274,9 @@ def test_on_a_terminal_it_shows_itself_anew_and_leaves_it_as_it_was_on_q(jobs: J
         assert termios.tcgetattr(theirs) == before
         lines = shown.replace(b"\x1b[H", b"\n").replace(b"\r", b"")  # home begins a new picture
         plain = re.sub(rb"\x1b\[[?0-9]*[a-zA-Z]", b"", lines).decode()
-        assert max(len(line) for line in plain.splitlines()) <= 100
+        assert max(len(line) for line in plain.splitlines()) <= (rows_columns[1] or 80)
+        (head,) = {line for line in plain.splitlines() if line.lstrip().startswith("PID")}
+        assert head.split()[-1] == "CAUSE" and {"RESIDENT", "BUDGET", "~HIT"} < set(head.split())
     finally:
         top.kill()
         top.wait(TIMEOUT_S)
