@@ -18,7 +18,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -308,6 +308,19 @@ def compile_c(tools: Tools, name: str, sources: Iterable[Path], *flags: str) -> 
     return made
 
 
+def build_null_driver(tools: Tools) -> Path:
+    """Path of a libcuda.so.1 of empty functions, alone in its folder. Raises as compile_c does."""
+    here = tools.root / "benchmarks" / "null_driver"
+    return compile_c(
+        replace(tools, work=tools.work / "null_driver"),
+        "libcuda.so.1",
+        [here / name for name in ("null_driver.c", "null_answers.c")],
+        *("-shared", "-fPIC", "-fvisibility=hidden", "-Wl,-Bsymbolic"),
+        "-Wl,-soname,libcuda.so.1",
+        *("-I", str(tools.root / "shim")),
+    )
+
+
 __all__ = [
     "MeasurementError",
     "Options",
@@ -315,6 +328,7 @@ __all__ = [
     "Row",
     "Tools",
     "UnavailableError",
+    "build_null_driver",
     "child",
     "compare",
     "compared",

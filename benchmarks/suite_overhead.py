@@ -29,18 +29,14 @@ DESIGN
 from __future__ import annotations
 
 import argparse
-import contextlib
-import ctypes
 import json
-import os
 import re
-import resource
 import shutil
 import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +45,7 @@ from harness import (
     MeasurementError,
     Options,
     Row,
-    UnavailableError,
+    build_null_driver,
     child,
     compare,
     compared,
@@ -59,6 +55,7 @@ from harness import (
     rounds,
     virtual_facts,
 )
+from orphans import adopt_orphans, processor_s, wait_for_orphans
 
 HERE = Path(__file__).resolve().parent
 PARTS = ("launch", "fits")
@@ -68,7 +65,6 @@ WORD_BYTES = 8
 BATCH = 64
 """Launches timed as one while active: the ring holds them, whatever the worker does."""
 
-SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER
 TRAINING = ["--width=1024", "--layers=8", "--warm-up=2", "--no-hash"]
 TRAINING_ITERATIONS = 2000
 """About 14 s in all: pump-run's own start is a fixed cost, whatever a training takes."""
@@ -105,16 +101,8 @@ class LaunchBench:
     def __init__(self, options: Options) -> None:
         tools = options.tools
         self._options = options
-        self._folder = tools.work / "null_driver"  # nothing else may lie there
-        sources = [HERE / "null_driver" / name for name in ("null_driver.c", "null_answers.c")]
-        driver = compile_c(
-            replace(tools, work=self._folder),
-            "libcuda.so.1",
-            sources,
-            *("-shared", "-fPIC", "-fvisibility=hidden", "-Wl,-Bsymbolic"),
-            "-Wl,-soname,libcuda.so.1",
-            *("-I", str(ROOT / "shim")),
-        )
+        driver = build_null_driver(tools)
+        self._folder = driver.parent
         self._program = compile_c(
             tools, "overhead_launch", [HERE / "overhead_launch.c", driver], "-fno-strict-aliasing"
         )
@@ -207,24 +195,9 @@ def counts_instructions() -> bool:
     return done.returncode == 0 and re.match(r"\d+,", done.stderr) is not None
 
 
-def adopt_orphans() -> None:
-    """Makes what loses its parent a child of this process, whose CPU time then counts.
-
-    pumpd is started so as to be nobody's child. Raises UnavailableError.
-    """
-    if ctypes.CDLL(None, use_errno=True).prctl(SUBREAPER, 1, 0, 0, 0) != 0:
-        raise UnavailableError("this kernel gives no orphans to a process (PR_SET_CHILD_SUBREAPER)")
-
-
-def wait_for_orphans() -> None:
-    with contextlib.suppress(ChildProcessError):
-        while True:
-            os.wait()
-
-
 def measured(command: Sequence[str], environ: dict[str, str], counting: bool) -> Whole:
     """One run of `command`, which must succeed. Raises MeasurementError."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    before = processor_s()
     with tempfile.NamedTemporaryFile("r", suffix=".perf") as counted:
         if counting:
             perf = ["perf", "stat", "-x,", "-e", "instructions:u", "-o", counted.name, "--"]
@@ -234,9 +207,7 @@ def measured(command: Sequence[str], environ: dict[str, str], counting: bool) ->
         seconds = time.perf_counter() - began
         wait_for_orphans()
         found = re.search(r"^(\d+),", counted.read(), re.M) if counting else None
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return Whole(seconds, cpu, int(found[1]) if found else 0)
+    return Whole(seconds, processor_s() - before, int(found[1]) if found else 0)
 
 
 def virtual_environment(options: Options, profile: str) -> dict[str, str]:

@@ -3,20 +3,22 @@
 DESIGN
   A service as a process of its own, and clients in this one: connections that join, report
   and beat as jobs' pumpds do. Its processor time is the kernel's count, its memory the
-  proportional set size. Restart is measured with real jobs' pumpds (of commands that sleep;
-  they have no GPU, and renew all the same).
+  proportional set size. Restart, and what a job costs, are measured with real jobs that share
+  a virtual GPU (service_jobs.py).
 
     service.latency_ms      of a question, while 64 clients report; p99 and max beside it
     service.lease_ms        from a newcomer's report to its first grant, among 64
     service.idle_cpu        share of one processor with 64 clients that only beat
-    service.pss_mib         with 64 clients; and of one job's supervisor beside it
-    service.renewed_s       from the restart of a killed service until all 16 jobs are back
+    service.pss_mib         with 64 clients; the largest process of each kind of the 16 jobs
+                            beside it
+    service.renewed_s       from the restart of a killed service until all 16 jobs have their
+                            leases again
+    service.top_cpu         share of one processor of `pump top` beside the 16 jobs
     service.pump_run        time of `pump-run true` with a service against without
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import select
 import socket
@@ -28,10 +30,25 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from harness import MeasurementError, Options, Row, compared, interval, median, paired, percentile
+from harness import (
+    ROOT,
+    MeasurementError,
+    Options,
+    Row,
+    UnavailableError,
+    compared,
+    interval,
+    median,
+    paired,
+    percentile,
+)
+from service_jobs import Jobs, cpu_s, pss_mib
+
+sys.path.append(str(ROOT / "examples"))
+
+import host_build
 
 CLIENTS = 64
-JOBS = 16
 MIB = 1 << 20
 GPU = "5e" * 16
 PATIENCE_S = 30.0
@@ -110,20 +127,9 @@ class Service:
                 raise MeasurementError("pumpd serve does not begin")
             time.sleep(0.005)
 
-    def cpu_s(self) -> float:
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
     def end(self) -> None:
         self.process.kill()
         self.process.wait()
-
-
-def pss_mib(pid: int) -> float:
-    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-        if line.startswith("Pss:"):
-            return int(line.split()[1]) / 1024
-    raise MeasurementError("the kernel tells no proportional set size")
 
 
 def latency(clients: list[Client], seconds: float) -> list[float]:
@@ -162,48 +168,25 @@ def idle_cpu(service: Service, clients: list[Client], seconds: float) -> float:
             client.report(100)
         time.sleep(0.3)
     rate = len(clients) * 0.3  # lease_s is 10 s, of which a beat is a third
-    before, begin, turn = service.cpu_s(), time.monotonic(), 0
+    pid = service.process.pid
+    before, begin, turn = cpu_s(pid), time.monotonic(), 0
     while time.monotonic() < begin + seconds:
         client = clients[turn % len(clients)]
         client.report(100) if client.drain() else client.beat()
         turn += 1
-        time.sleep(1 / rate)
-    return (service.cpu_s() - before) / (time.monotonic() - begin)
+        time.sleep(max(0.0, begin + turn / rate - time.monotonic()))
+    return (cpu_s(pid) - before) / (time.monotonic() - begin)
 
 
-def renewed(service: Service, options: Options, jobs: int) -> tuple[list[float], float]:
-    """Seconds until all jobs are back, by restart; MiB of one job's supervisor."""
-    from pump.service import ServiceClient
-
-    environ = os.environ | {"PUMP_SERVICE": str(service.path)}
-    command = [options.tools.pump_run, "--virtual", "a100-pcie4", "--", "sleep", "600"]
-    running = [subprocess.Popen(command, env=environ) for _ in range(jobs)]
-
-    def wait_for_all() -> float:
-        begin = time.monotonic()
-        while time.monotonic() < begin + PATIENCE_S:
-            with contextlib.suppress(Exception), ServiceClient(str(service.path)) as client:
-                mine = [one.pid for one in client.jobs() if one.name == "sleep"]
-                if len(mine) == jobs:
-                    supervisors.extend(mine)
-                    return time.monotonic() - begin
-            time.sleep(0.01)
-        raise MeasurementError("not all jobs have come back")
-
-    supervisors: list[int] = []
-    try:
-        wait_for_all()
-        found = []
-        for _ in range(1 if options.quick else 5):
-            service.end()
-            time.sleep(0.5)
-            service.start()
-            found.append(wait_for_all())
-        return found, pss_mib(supervisors[-1])
-    finally:
-        for one in running:
-            one.kill()
-            one.wait()
+def renewed(service: Service, jobs: Jobs, restarts: int) -> list[float]:
+    """Seconds from a restart until all jobs have their leases again, by restart."""
+    found = []
+    for _ in range(restarts):
+        service.end()
+        time.sleep(0.5)
+        service.start()
+        found.append(jobs.wait_for_all())
+    return found
 
 
 def pump_run_s(options: Options, service: str) -> float:
@@ -215,9 +198,18 @@ def pump_run_s(options: Options, service: str) -> float:
     return time.perf_counter() - begin
 
 
+def names(pss: dict[str, float]) -> dict[str, float]:
+    """By kind of process, as keys of a row: pumpd, pumpd_warm, pumpd_worker."""
+    return {f"{name.replace('-', '_')}_mib": value for name, value in sorted(pss.items())}
+
+
 def run(options: Options) -> Iterator[Row]:
     """Yields the figures of one service, in the order of the list above."""
     seconds = 2.0 if options.quick else 20.0
+    try:
+        kernels = host_build.build()
+    except host_build.BuildError as error:
+        raise UnavailableError(str(error)) from None
     with tempfile.TemporaryDirectory(prefix="pump-b-") as folder:
         service = Service(options.tools.python or sys.executable, Path(folder))
         try:
@@ -239,9 +231,14 @@ def run(options: Options) -> Iterator[Row]:
             own = pss_mib(service.process.pid)
             for client in clients:
                 client.socket.close()
-            took, supervisor = renewed(service, options, 4 if options.quick else JOBS)
-            yield Row("service.pss_mib", own, "MiB", clients=CLIENTS, supervisor=supervisor)
-            yield Row("service.renewed_s", max(took), "s", jobs=JOBS, restarts=len(took))
+            with Jobs(options, kernels, Path(folder), service.path) as jobs:
+                jobs.wait_for_all()
+                pss = jobs.pss_mib()
+                yield Row("service.pss_mib", own, "MiB", clients=CLIENTS, **names(pss))
+                took = renewed(service, jobs, 1 if options.quick else 5)
+                yield Row("service.renewed_s", max(took), "s", jobs=jobs.count, restarts=len(took))
+                share = jobs.top_cpu(seconds / 2)
+                yield Row("service.top_cpu", share, "of a processor", jobs=jobs.count)
             compared_ = paired(
                 lambda: pump_run_s(options, str(service.path)),
                 lambda: pump_run_s(options, "none"),

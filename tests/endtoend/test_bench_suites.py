@@ -156,5 +156,15 @@ def test_the_service_suite_gives_every_row(tmp_path: Path) -> None:
     rows = bench(tmp_path, "service")
     assert rows["service.latency_ms"][0]["clients"] == 64
     assert rows["service.renewed_s"][0]["value"] > 0
-    names = ("lease_ms", "idle_cpu", "pss_mib", "pump_run")
+    assert {"pumpd_mib", "pumpd_warm_mib", "pumpd_worker_mib"} <= set(rows["service.pss_mib"][0])
+    names = ("lease_ms", "idle_cpu", "top_cpu", "pump_run")
     assert all(f"service.{name}" in rows for name in names)
+
+
+@needs_compiler
+def test_the_start_suite_tells_a_jobs_start_with_and_without_pump(tmp_path: Path) -> None:
+    rows = bench(tmp_path, "start")
+    names = ("pump_run_ms", "pump_run_cpu_ms", "cuinit_ms", "cuinit_cpu_ms", "cuinit_later_ms",
+             "cuinit_recorded_ms", "pumpd_cpu_ms")  # fmt: skip
+    assert [f"start.{name}" for name in names] == list(rows)[1:]
+    assert rows["start.pump_run_cpu_ms"][0]["ratio"] > 1 and rows["start.pumpd_cpu_ms"][0]["value"]
