@@ -74,7 +74,6 @@ class ClientModel:
                 ("missing_room", np.int64),
                 ("arrivals_need", np.int64),
                 ("shortfalls_need", np.int64),
-                ("shortfalls_end", np.int64),
                 ("leavers", np.int64),
                 ("leavers_next_use", np.int64),
                 ("oldest", np.int64),
@@ -143,7 +142,8 @@ class ClientModel:
         lib.pump_model_view(self.raw, device, self._view)
         budget, resident, arriving, leaving, to_gpu, to_host, faults = self._sizes.tolist()
         shape = self._shape.tolist()
-        missing, arrivals, missing_all, leavers, doubted, oldest, short, expected = shape
+        missing, arrivals, missing_all, leavers, doubted, oldest, short = shape[:7]
+        surplus, expected, _ = shape[7:]
         columns = self._columns
         return View(
             budget,
@@ -160,8 +160,7 @@ class ClientModel:
             columns["arrivals_need"][:arrivals],
             missing_all != 0,
             columns["shortfalls_need"][:short],
-            columns["shortfalls_end"][:short],
-            self._view.near,
+            surplus,
             expected,
             columns["leavers"][:leavers],
             columns["leavers_next_use"][:leavers],

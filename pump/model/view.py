@@ -50,12 +50,13 @@ class View(NamedTuple):
     missing_all: bool
     """`missing` is everything the window misses, not only the start of it."""
     shortfalls_need: NDArray[np.int64]
-    """Room that will be short, block by block: the operation that lacks it. All that is
-    known counts, and room that comes by itself; what is on its way out is gone."""
-    shortfalls_end: NDArray[np.int64]
-    """The first operation behind it that has that room."""
-    near: int
-    """Operation up to which all that takes room, given back or not, makes 256 MiB."""
+    """Room that will be short soon, block by block: the operation that lacks it. Soon: before
+    as much room is taken, given back or not, as blocks may be in flight. Room that comes by
+    itself counts; what is on its way out is gone. None, and no surplus, while nothing is
+    expected."""
+    surplus: int
+    """Leavers that have to be away at some time before they are needed, whoever else may
+    leave until then; among those that are needed as late as the first."""
     expected: int
     """Operations in the view that were not issued yet."""
     leavers: Blocks

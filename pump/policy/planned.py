@@ -8,10 +8,10 @@ TURNIP (no fixed timeline: whatever is ready goes). While nothing is expected, a
 deviation, it is the window.
 
 Room decides, not time. A block leaves only if, without that, room will be short at some
-operation ahead, what comes back by itself counted; then it leaves at once, so that the way
-out is busy before anybody waits for it. A block comes as soon as there is room that nothing
-needed sooner lacks, however far ahead that is. So no duration is estimated, and none can be
-wrong (docs/decisions/0016-planned.md).
+operation ahead, what comes back by itself counted, and if no better one could leave until
+then; then it leaves at once, so that the way out is busy before anybody waits for it. A block
+comes as soon as there is room that nothing needed sooner lacks, however far ahead that is. So
+no duration is estimated, and none can be wrong (docs/decisions/0016-planned.md).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pump.wire.abi import INT64S, ffi, lib
 
 
 class Planned(Window):
-    """Belady's choice of what leaves, as far as the future is known; no more than needed."""
+    """Belady's choice of what leaves, as far as the future is known, once it is sure."""
 
     name: ClassVar[str] = "planned"
     foresees: ClassVar[bool] = True
@@ -35,21 +35,20 @@ class Planned(Window):
     def _make_room(self, view: View, arrivals: int, spare: int) -> tuple[Blocks, bool]:
         """Choose blocks that leave for room that will be short.
 
-        A victim has to stay away until the shortage is over. Where room is short soon
-        (`View.near`), one that is needed later than the newcomer will do. Returns the
-        victims, and whether some shortage was left without one.
+        For room that is short soon the rule is the window's: a victim is needed later than
+        its newcomer. For what is short further on only those leave that nobody can replace
+        (`View.surplus`). Returns the victims, and whether some shortage that is near was
+        left without one.
         """
         if view.expected == 0:
             return super()._make_room(view, arrivals, spare)
-        if view.shortfalls_need.size == 0:
+        short = len(view.shortfalls_need)
+        if short == 0 and view.surplus == 0:
             return self._keep_spare(view, arrivals, spare), False
         if view.to_host_credit <= 0:
             return NO_BLOCKS, False
         overshoot = max(0, -(view.free + view.leaving))
-        found = _outlast(view)
-        short = len(view.shortfalls_need)
-        if found < short:
-            short = int(np.count_nonzero(view.shortfalls_need <= view.near))
+        found = max(_outlast(view), view.surplus)
         count = min(max(found, min(overshoot, len(view.leavers))), view.to_host_credit)
         if count < SLICE_BLOCKS_LEAST and view.leaving:
             count = 0
@@ -65,9 +64,8 @@ class Planned(Window):
 
 
 def _outlast(view: View) -> int:
-    """Return how many of the leavers stay away until the shortage they leave for is over."""
-    needs, ends, uses = (
-        ffi.from_buffer(INT64S, column)
-        for column in (view.shortfalls_need, view.shortfalls_end, view.leavers_next_use)
+    """Return how many of the leavers are needed later than what is short soon, one for each."""
+    needs, uses = (
+        ffi.from_buffer(INT64S, column) for column in (view.shortfalls_need, view.leavers_next_use)
     )
-    return int(lib.pump_view_outlast(needs, ends, len(needs), view.near, uses, len(uses)))
+    return int(lib.pump_view_outlast(needs, len(needs), uses, len(uses)))

@@ -37,7 +37,6 @@
 
 #define PUMP_VIEW_MISSING 128
 #define PUMP_VIEW_LEAVERS 64
-#define PUMP_VIEW_NEAR 128
 #define PUMP_MAX_UNDER_WAY 1024
 
 /* Bounds of a model; all of them count blocks but for the shares. */
@@ -94,18 +93,21 @@ struct pump_view {
   uint32_t leavers_doubted; /* how many of them are in doubt */
   uint32_t oldest_count;
   uint32_t shortfalls_count;
+  /* leavers that have to be away at some time before they are needed, whoever else may
+   * leave until then; counted among those that are needed as late as the first */
+  uint32_t surplus;
   uint32_t expected; /* operations behind the window */
+  uint32_t reserved;
   /* needed, and not surely there or on their way: nearest to their stream's head first */
   int64_t missing[128];
   int64_t missing_need[128];
   int64_t missing_room[128];  /* that they take up to and including each: one in doubt
                                  takes none, its room is counted already */
   int64_t arrivals_need[128]; /* missing_need of those that take room */
-  /* room that will be short, block by block: the operation for which. All that is known
-   * counts, and what is discarded on the way; what is on its way out is gone. */
+  /* room that will be short soon, block by block: the operation for which. Soon: before as
+   * many blocks of room are taken as may be in flight. What is discarded on the way counts;
+   * what is on its way out is gone. None, and no surplus, while nothing is expected. */
   int64_t shortfalls_need[64];
-  int64_t shortfalls_end[64]; /* and the first one behind it that does not lack it */
-  int64_t near; /* operation up to which all room that is taken makes PUMP_VIEW_NEAR */
   /* may leave: needed last first; of those that nothing needs, the longest unused first */
   int64_t leavers[64];
   int64_t leavers_next_use[64];
@@ -210,11 +212,9 @@ void pump_model_take_back(struct pump_model *model, const struct pump_command *c
 /* Fills the view, for which faults are counted anew. */
 void pump_model_view(struct pump_model *model, uint32_t device, struct pump_view *view);
 
-/* How many of a view's `leavers`, needed last first, may leave for room that will be short:
- * each with a shortage of its own that is over before it is needed itself. Of shortages up
- * to `near` it is enough that they begin before. */
-uint32_t pump_view_outlast(const int64_t *shortfalls_need, const int64_t *shortfalls_end,
-                           uint32_t shortfalls, int64_t near,
+/* How many of a view's `leavers`, needed last first, may leave for room that will be short
+ * soon: each for a shortage of its own that begins before it is needed itself. */
+uint32_t pump_view_outlast(const int64_t *shortfalls_need, uint32_t shortfalls,
                            const int64_t *leavers_next_use, uint32_t leavers);
 
 /* What a policy said beside its choice. `is_short`: 1 if it left out something needed

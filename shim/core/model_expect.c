@@ -53,9 +53,8 @@ static void drop_use(struct pump_model *m, int32_t use) {
     model_relist(m, block);
     return;
   }
-  if (m->uses[use].flags & USE_FRESH) model_unborn(m, use);
   b->last = m->uses[use].prev;
-  m->uses[b->last].next = NONE;
+  model_unlink(m, use);
 }
 
 EXPORT void pump_model_expect_nothing(struct pump_model *m) {

@@ -158,61 +158,60 @@ void model_missing(const struct pump_model *m, uint32_t device, struct pump_view
 /* ---- room that will be needed ----------------------------------------------------------
  */
 
-/* Walks over all that is known, in order, with the room that is taken and given back. Of
- * operations only these few figures are read: there are thousands, at each view. */
+/* Walks over what is known, in order, with the room that is taken and given back, for who
+ * looks further than the window. Of operations only these few figures are read: there are
+ * thousands, at each view.
+ *
+ * `surplus`. At an operation that comes before the first leaver is needed, `level - room`
+ * blocks more than fit have to be away. Those that operations used before it and that are
+ * needed behind the leaver (`others`) would be better ones to go, once they have been used.
+ * What is left without one has to be a leaver: it may as well go now. */
 static void look_for_room(const struct pump_model *m, uint32_t device,
                           struct pump_view *view) {
-  int64_t level = 0, taken = 0;
+  int64_t level = 0, taken = 0, others = 0, surplus = 0;
   int64_t room = view->budget - view->resident - view->arriving;
-  uint32_t short_of = 0, open = 0; /* of those short of, how many have no end */
-  view->near = PUMP_NOT_NEEDED;
+  int64_t first = view->leavers_count > 0 ? view->leavers_next_use[0] : 0;
+  int32_t use = view->leavers_count > 0 ? m->blocks[view->leavers[0]].first : NONE;
+  uint32_t until = use == NONE ? OPS : m->uses[use].op, short_of = 0;
+  bool before = view->leavers_count > 0;
+  view->shortfalls_count = view->surplus = 0;
+  if (view->expected == 0) return;
   for (int64_t at = m->op_tail; at < m->op_head; at++) {
     uint32_t i = op_index(at);
+    before &= i != until;
+    if (!before && taken > m->bounds.in_flight) break;
     if (m->op_device[i] != device) continue;
     int64_t takes = m->away[i] + m->births[i];
-    taken += takes;
-    if (taken > PUMP_VIEW_NEAR && view->near == PUMP_NOT_NEEDED)
-      view->near = (int64_t)m->ops[i].seq;
     level += takes;
-    while (open > 0 && level <= room + open - 1)
-      view->shortfalls_end[--open] = (int64_t)m->ops[i].seq;
-    if (open == short_of) {
-      while (short_of < PUMP_VIEW_LEAVERS && level > room + short_of) {
-        view->shortfalls_end[short_of] = PUMP_NOT_NEEDED - 1;
+    if (taken <= m->bounds.in_flight)
+      while (short_of < PUMP_VIEW_LEAVERS && level > room + short_of)
         view->shortfalls_need[short_of++] = (int64_t)m->ops[i].seq;
-      }
-      open = short_of;
-    }
+    taken += takes;
+    if (before && level - room - others > surplus) surplus = level - room - others;
+    if (before && m->again_seq[i] > first) others += m->again[i];
     level -= m->gives[i];
-    if (short_of == PUMP_VIEW_LEAVERS && open == 0 && view->near != PUMP_NOT_NEEDED) break;
   }
   view->shortfalls_count = short_of;
+  while (view->surplus < view->leavers_count && view->surplus < surplus &&
+         view->leavers_next_use[view->surplus] == first)
+    view->surplus++;
 }
 
-/* True when the first `count` leavers are needed behind a bound each: the one that is
- * needed first of them behind the least. */
-static bool outlast(const int64_t *bounds, const int64_t *uses, uint32_t count) {
+/* True when the first `count` leavers are needed behind a shortage each: the one that is
+ * needed first of them behind the first. */
+static bool outlast(const int64_t *needs, const int64_t *uses, uint32_t count) {
   for (uint32_t i = 0; i < count; i++)
-    if (uses[count - 1 - i] <= bounds[i]) return false;
+    if (uses[count - 1 - i] <= needs[i]) return false;
   return true;
 }
 
-EXPORT uint32_t pump_view_outlast(const int64_t *needs, const int64_t *ends,
-                                  uint32_t short_of, int64_t near, const int64_t *uses,
-                                  uint32_t leavers) {
-  int64_t bounds[PUMP_VIEW_LEAVERS];
-  if (short_of > PUMP_VIEW_LEAVERS) short_of = PUMP_VIEW_LEAVERS;
-  for (uint32_t i = 0; i < short_of; i++) {
-    int64_t bound = needs[i] <= near ? needs[i] : ends[i];
-    uint32_t at = i;
-    for (; at > 0 && bounds[at - 1] > bound; at--) bounds[at] = bounds[at - 1];
-    bounds[at] = bound;
-  }
+EXPORT uint32_t pump_view_outlast(const int64_t *needs, uint32_t short_of,
+                                  const int64_t *uses, uint32_t leavers) {
   uint32_t low = 0, high = short_of < leavers ? short_of : leavers;
-  if (outlast(bounds, uses, high)) return high;
+  if (outlast(needs, uses, high)) return high;
   while (low < high) {
     uint32_t count = (low + high + 1) / 2;
-    if (outlast(bounds, uses, count))
+    if (outlast(needs, uses, count))
       low = count;
     else
       high = count - 1;
@@ -298,7 +297,7 @@ EXPORT void pump_model_view(struct pump_model *m, uint32_t index, struct pump_vi
   view->leavers_doubted = view->leavers_count = view->oldest_count = 0;
   view->expected = (uint32_t)(m->op_head - m->op_issued);
   model_missing(m, index, view);
-  look_for_room(m, index, view);
   look_for_leavers(m, index, view);
+  look_for_room(m, index, view);
   look_for_oldest(m, index, view);
 }

@@ -161,6 +161,10 @@ struct pump_model {
   /* Room, in blocks: what an operation takes for blocks that are away, and for those that
    * will be discarded before it and used anew; what is free again behind it. */
   int32_t away[OPS], births[OPS], gives[OPS];
+  /* Of the blocks that an operation uses, those that are needed again last and still worth
+   * something: by which operation, and how many. */
+  int64_t again_seq[OPS];
+  int32_t again[OPS];
   uint8_t op_device[OPS]; /* of the operation; beside these, for whoever walks over all */
   struct stream streams[PUMP_MAX_STREAMS];
   uint32_t busy[PUMP_MAX_STREAMS];
@@ -260,10 +264,10 @@ uint64_t model_likeness(uint32_t stream, const struct model_run *runs, uint32_t 
 bool model_advance_chain(struct pump_model *m, int32_t block);
 /* Counts that there is room again behind the use, once. */
 void model_gives(struct pump_model *m, int32_t use);
-/* The use is fresh, and is not the first of its chain: room will be taken for it. The other
- * undoes that. */
-void model_born(struct pump_model *m, int32_t use);
-void model_unborn(struct pump_model *m, int32_t use);
+/* The use has been linked behind another one of its block: its room, and who is needed
+ * again, are counted. The other undoes that and the link. */
+void model_linked(struct pump_model *m, int32_t use);
+void model_unlink(struct pump_model *m, int32_t use);
 /* All uses of a block are dropped. */
 void model_drop_chain(struct pump_model *m, int32_t block);
 

@@ -19,17 +19,56 @@ void model_gives(struct pump_model *m, int32_t use) {
   m->gives[m->uses[use].op]++;
 }
 
-void model_born(struct pump_model *m, int32_t use) {
+static void born(struct pump_model *m, int32_t use) {
   m->births[m->uses[use].op]++;
   model_gives(m, m->uses[use].prev);
 }
 
-void model_unborn(struct pump_model *m, int32_t use) {
+static void unborn(struct pump_model *m, int32_t use) {
   struct use *before = &m->uses[m->uses[use].prev];
   m->births[m->uses[use].op]--;
   if (before->flags & USE_ENDS) return; /* told: it gives all the same */
   before->flags &= (uint8_t)~USE_GIVES;
   m->gives[before->op]--;
+}
+
+/* ---- who is needed again --------------------------------------------------------- */
+
+static void count_again(struct pump_model *m, uint32_t op, int64_t seq) {
+  if (seq > m->again_seq[op]) {
+    m->again_seq[op] = seq;
+    m->again[op] = 0;
+  }
+  m->again[op] += seq == m->again_seq[op];
+}
+
+static void recount(struct pump_model *m, uint32_t op) {
+  m->again_seq[op] = m->again[op] = 0;
+  for (uint32_t i = 0; i < m->ops[op].uses; i++) {
+    const struct use *use = &m->uses[use_index((int64_t)m->ops[op].first_use + i)];
+    if (use->block == NONE || use->next == NONE) continue;
+    if (m->uses[use->next].flags & USE_FRESH) continue;
+    count_again(m, op, (int64_t)m->ops[m->uses[use->next].op].seq);
+  }
+}
+
+void model_linked(struct pump_model *m, int32_t use) {
+  uint32_t before = m->uses[m->uses[use].prev].op;
+  if (m->uses[use].flags & USE_FRESH)
+    born(m, use);
+  else
+    count_again(m, before, (int64_t)m->ops[m->uses[use].op].seq);
+}
+
+void model_unlink(struct pump_model *m, int32_t use) {
+  int32_t prev = m->uses[use].prev;
+  uint32_t before = m->uses[prev].op;
+  m->uses[prev].next = NONE;
+  if (m->uses[use].flags & USE_FRESH)
+    unborn(m, use);
+  else if (m->again_seq[before] == (int64_t)m->ops[m->uses[use].op].seq &&
+           --m->again[before] == 0)
+    recount(m, before);
 }
 
 /* ---- chains ------------------------------------------------------------------------ */
@@ -41,7 +80,7 @@ bool model_advance_chain(struct pump_model *m, int32_t block) {
   do {
     next = m->uses[use].next;
     ended = (m->uses[use].flags & USE_ENDS) != 0;
-    if (next != NONE && (m->uses[next].flags & USE_FRESH)) model_unborn(m, next);
+    if (next != NONE && (m->uses[next].flags & USE_FRESH)) unborn(m, next);
     if (ended) m->gives[m->uses[use].op]--; /* the block's state tells from now on */
     if (use == b->issued) b->issued = NONE;
     use = next;
@@ -58,8 +97,9 @@ bool model_advance_chain(struct pump_model *m, int32_t block) {
 
 void model_drop_chain(struct pump_model *m, int32_t block) {
   struct block *b = &m->blocks[block];
-  for (int32_t use = b->first; use != NONE; use = m->uses[use].next) {
-    if (use != b->first && (m->uses[use].flags & USE_FRESH)) model_unborn(m, use);
+  for (int32_t use = b->first, next; use != NONE; use = next) {
+    next = m->uses[use].next;
+    if (use != b->first) model_unlink(m, use);
     if (m->uses[use].flags & USE_ENDS) m->gives[m->uses[use].op]--;
     m->uses[use].block = NONE;
     m->ops[m->uses[use].op].likeness = 0; /* expected: it will be another one */
@@ -77,7 +117,8 @@ struct op *model_op_begin(struct pump_model *m, uint64_t seq, uint32_t stream) {
       .seq = seq, .first_use = use_index(m->use_head), .next = NONE, .stream = stream};
   m->can_leave[index >> 6] &= ~(1ull << (index & 63));
   m->misses[index >> 6] &= ~(1ull << (index & 63));
-  m->away[index] = m->births[index] = m->gives[index] = 0;
+  m->away[index] = m->births[index] = m->gives[index] = m->again[index] = 0;
+  m->again_seq[index] = 0;
   m->op_device[index] = 0;
   return op;
 }
@@ -111,7 +152,7 @@ static void add_use(struct pump_model *m, int32_t block, bool fresh, bool issued
   if (b->last != NONE) {
     m->uses[b->last].next = use;
     b->last = use;
-    if (fresh) model_born(m, use);
+    model_linked(m, use);
     return;
   }
   b->first = b->last = use;

@@ -54,6 +54,39 @@ def test_what_never_repeats_is_served_as_by_the_window() -> None:
     assert planned <= window / 0.98
 
 
+def training(layers: int, weights: int, activations: int, milliseconds: int) -> Program:
+    """Four steps over so many layers: forth, and back to where activations die. Blocks."""
+    builder = Builder()
+
+    def operation(*uses: form.Use) -> None:
+        builder.operation(form.KERNEL, uses, duration_ns=milliseconds * MS, host_ns=4000)
+
+    def made_by(layer: int, access: int) -> form.Use:
+        return whole(layers + layer, activations, access)
+
+    for _ in range(4):
+        for layer in range(layers):
+            before = [made_by(layer - 1, form.READ)] if layer else []
+            weight = whole(layer, weights, form.READ)
+            operation(weight, made_by(layer, form.OVERWRITE), *before)
+        for layer in reversed(range(layers)):
+            operation(whole(layer, weights), made_by(layer, form.READ))
+            builder.discard([made_by(layer, form.OVERWRITE)])
+        builder.sync(mark=True)
+    return made(builder, [weights] * layers + [activations] * layers)
+
+
+@pytest.mark.parametrize(("layers", "activations", "kernel"), [(32, 24, 3), (24, 16, 2)])
+def test_with_weights_that_do_not_fit_it_is_as_fast_as_the_window(
+    layers: int, activations: int, kernel: int
+) -> None:
+    """Room is short at any time, so no shortage is ever over: there is no waiting for that."""
+    program = training(layers, 24, activations, kernel)
+    small = machine(layers * 24 * 4 // 5)
+    planned, window = (run(program, small, policy).stretches[2] for policy in (Planned(), Window()))
+    assert planned.seconds <= window.seconds / 0.98
+
+
 @pytest.fixture(scope="module")
 def bert() -> tuple[Program, Machine]:
     file = DATA / "bert_base_b128_marginal.json.xz"

@@ -9,6 +9,7 @@ import pytest
 from model_batch import BLOCK, Script, ffi, lib
 from test_model_window import interleaved
 
+from pump.model.bounds import IN_FLIGHT_BLOCKS
 from pump.model.client import ABSENT, ARRIVING, DOUBTED, HOST, RESIDENT
 from pump.model.view import NOT_NEEDED
 
@@ -111,10 +112,20 @@ class Repeating:
         assert view.leavers_next_use.tolist() == there[:64]
         room = 60 - sum(state[b] in (RESIDENT, DOUBTED, ARRIVING) for b in state)
         level, short = 0, []
-        for seq, used in known:
+        first, others, surplus = (there or [0])[0], 0, 0
+        for i, (seq, used) in enumerate(known):
+            soon = level <= IN_FLIGHT_BLOCKS  # nothing is given back here
             level += sum(uses[b] == seq and state[b] in (HOST, ABSENT) for b in used)
-            short += [seq] * (level - room - len(short))
+            short += [seq] * (level - room - len(short)) if soon else []
+            if seq < first:
+                surplus = max(surplus, level - room - others)
+            again = [next((s for s, later in known[i + 1 :] if b in later), 0) for b in used]
+            last = max(again, default=0)
+            others += again.count(last) if last > first else 0
+        if not self.expected:
+            short, surplus = [], 0
         assert view.shortfalls_need.tolist() == short[:64]
+        assert view.surplus == min(surplus, there[:64].count(first))
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -243,18 +254,47 @@ def test_room_that_comes_back_by_itself_is_counted() -> None:
     assert dying == script.model.blocks_of(0)
 
 
-def test_a_shortage_ends_where_room_comes_back() -> None:
+def test_who_has_to_be_away_whoever_else_may_go_is_surplus() -> None:
+    """Of 10 blocks 6 are needed last, and 4 more than fit are needed before."""
     script = Script(budget=10)
-    script.alloc(0, 8)
+    script.alloc(0, 10)
     script.alloc(1, 4)
     script.set_state(script.model.blocks_of(1), HOST)
-    expect(script, [(1, 0, 4)])  # 1: 8 + 4: two too many
-    expect(script, [(0, 0, 3)])  # 2: and they die behind it
-    expect(script, [(0, 7, 1)])  # 3
-    expect(script, [(0, 0, 3)], ALL_FRESH)  # 4
+    expect(script, [(0, 0, 4)])  # 1
+    expect(script, [(1, 0, 4)])  # 2
+    expect(script, [(0, 4, 6)])  # 3
     view = script.model.view(0)
-    assert view.shortfalls_need.tolist() == [1, 1]
-    assert view.shortfalls_end.tolist() == [3, 3]
+    assert view.leavers_next_use.tolist() == [3] * 6 + [1] * 4
+    assert view.surplus == 4, "nobody knows of a need for the four of the first behind it"
+    expect(script, [(0, 0, 3)])  # 4: they are needed later: better ones to go, by then
+    assert script.model.view(0).surplus == 1
+    expect(script, [(0, 3, 1)])  # 5
+    view = script.model.view(0)
+    assert view.surplus == 3, "those that are needed last of the first operation's: one"
+
+
+def test_who_comes_back_dead_is_no_better_one_to_go() -> None:
+    script = Script(budget=10)
+    script.alloc(0, 10)
+    script.alloc(1, 6)
+    script.set_state(script.model.blocks_of(1), HOST)
+    expect(script, [(0, 0, 4)])  # 1: dies behind it
+    expect(script, [(1, 0, 6)])  # 2: two more than that makes room for
+    expect(script, [(0, 4, 6)])  # 3
+    expect(script, [(0, 0, 4)], ALL_FRESH)  # 4
+    assert script.model.view(0).surplus == 2
+
+
+def test_a_deviation_leaves_no_surplus() -> None:
+    script = Script(budget=10)
+    script.alloc(0, 10)
+    script.alloc(1, 4)
+    script.set_state(script.model.blocks_of(1), HOST)
+    expect(script, [(1, 0, 4)])
+    expect(script, [(0, 0, 10)])
+    assert script.model.view(0).surplus == 4
+    script.copy([(0, 0, 1)])
+    assert script.model.view(0).surplus == 0
 
 
 def test_an_operation_on_a_range_that_came_in_a_dead_ones_place_is_seen() -> None:
@@ -275,16 +315,16 @@ def test_an_operation_on_a_range_that_came_in_a_dead_ones_place_is_seen() -> Non
 
 
 def test_room_is_foreseen_for_each_device_by_itself() -> None:
-    script = Script(budget=40, devices=2)
-    script.set_state(script.alloc(0, 36, device=0), RESIDENT)
-    script.set_state(script.alloc(1, 44, device=1), HOST)
-    for first in range(0, 44, 4):
+    script = Script(budget=20, devices=2)
+    script.set_state(script.alloc(0, 16, device=0), RESIDENT)
+    script.set_state(script.alloc(1, 24, device=1), HOST)
+    for first in range(0, 24, 4):
         expect(script, [(1, first, 4)], stream=1)
-    assert script.model.view(1).shortfalls_need.tolist() == [11] * 4
+    assert script.model.view(1).shortfalls_need.tolist() == [6] * 4
     view = script.model.view(0)
     assert view.free == 4
     assert view.shortfalls_need.tolist() == []
-    assert view.near == NOT_NEEDED
+    assert view.surplus == 0
 
 
 def test_late_for_an_operation_that_never_came_is_not_believed() -> None:
@@ -325,7 +365,7 @@ def test_room_that_has_come_back_is_not_expected_again(way: str) -> None:
         script.execute(seq, stream=1)
     else:
         script.free(0)
-    script.copy([(2, 0, 16)], stream=1)
+    expect(script, [(2, 0, 16)], stream=1)
     view = script.model.view(0)
     assert view.free == 9
     assert len(view.shortfalls_need) == 16 - 9
