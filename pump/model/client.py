@@ -140,7 +140,7 @@ class ClientModel:
         """Return the view of a device that `set_device` made known; its arrays belong to
         the model and are overwritten by the next call."""
         lib.pump_model_view(self.raw, device, self._view)
-        budget, resident, arriving, leaving, to_gpu, to_host, faults = self._sizes.tolist()
+        budget, resident, arriving, leaving, to_gpu, to_host, faults, live = self._sizes.tolist()
         shape = self._shape.tolist()
         missing, arrivals, missing_all, leavers, doubted, oldest, short = shape[:7]
         surplus, expected, _ = shape[7:]
@@ -154,6 +154,7 @@ class ClientModel:
             to_gpu,
             to_host,
             faults,
+            live,
             columns["missing"][:missing],
             columns["missing_need"][:missing],
             columns["missing_room"][:missing],

@@ -36,6 +36,8 @@ class View(NamedTuple):
     to_host_credit: int
     faults: int
     """Blocks that came by fault since the last view of this device."""
+    live: int
+    """All blocks that there are, wherever they are."""
     missing: Blocks
     """Blocks that the window needs and that are neither surely there nor on their way,
     soonest first, a bounded number of them."""

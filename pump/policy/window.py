@@ -32,7 +32,8 @@ class Window:
         """Return a leading part of what is missing, and what makes room for the rest."""
         free = view.free
         missing = len(view.missing)
-        spare = int(view.budget * WATERMARK)
+        # What all fits needs no room kept free, and would only come back after it has left.
+        spare = min(int(view.budget * WATERMARK), max(0, view.live - view.budget))
         if missing == 0 and free >= spare and view.expected == 0:
             return Decision(allowance=free)
         arrivals = len(view.arrivals_need)

@@ -70,6 +70,11 @@ uint32_t gpu_turn(const struct gpu_engine *engine, uint32_t stream, uint64_t tim
   for (uint32_t i = 0; i < engine->active_count; i++) {
     uint32_t other = gpu_active(engine)[i];
     const struct gpu_op *op = &gpu_ops(engine)[streams[other].head];
+    /* What takes no time goes first: an event recorded between two kernels must not cost
+     * their process its turn. */
+    if (op->phase == GPU_PHASE_QUEUED && gpu_server_of(op->kind) == GPU_NONE &&
+        gpu_head_time(engine, other) == time_ns)
+      return other;
     if (op->phase != GPU_PHASE_QUEUED || gpu_server_of(op->kind) != server) continue;
     if (gpu_head_time(engine, other) != time_ns) continue;
     uint64_t turn_ns = uvm_max(gpu_owners(engine)[streams[other].owner].served_ns[server],

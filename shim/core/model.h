@@ -86,6 +86,7 @@ struct pump_view {
   int64_t budget, resident, arriving, leaving; /* `resident`: those in doubt included */
   int64_t to_gpu_credit, to_host_credit;       /* blocks that may be sent now */
   int64_t faults; /* blocks that came by fault since the last view of the device */
+  int64_t live;   /* all that there are, wherever */
   uint32_t missing_count;
   uint32_t arrivals_count; /* missing ones that take room: the rest is in doubt */
   uint32_t missing_all;    /* 1: nothing else is missing */

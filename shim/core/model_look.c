@@ -294,6 +294,9 @@ EXPORT void pump_model_view(struct pump_model *m, uint32_t index, struct pump_vi
   view->to_host_credit = model_credit(m, device, PUMP_TO_HOST);
   view->faults = device->faults;
   device->faults = 0;
+  view->live = 0;
+  for (int state = PUMP_BLOCK_FREE + 1; state < PUMP_BLOCK_STATES; state++)
+    view->live += counts[state];
   view->leavers_doubted = view->leavers_count = view->oldest_count = 0;
   view->expected = (uint32_t)(m->op_head - m->op_issued);
   model_missing(m, index, view);

@@ -40,6 +40,7 @@ def make_view(
         to_gpu_credit=32,
         to_host_credit=32,
         faults=0,
+        live=1000,
         missing=np.array(order, np.int64),
         missing_room=np.arange(1, len(order) + 1),
         arrivals_need=np.array([missing[block] for block in order], np.int64),
@@ -100,6 +101,12 @@ def test_room_that_is_about_to_come_free_is_counted() -> None:
 def test_an_overshoot_is_removed_even_when_nothing_is_missing() -> None:
     view = make_view(budget=2, resident={1: 10, 2: 20, 3: 30, 4: NOT_NEEDED})
     assert Window().decide(view).to_host.tolist() == [4, 3]
+
+
+@pytest.mark.parametrize(("live", "leave"), [(99, 0), (100, 0), (102, 2), (103, 3), (200, 3)])
+def test_no_more_is_kept_free_than_there_is_beyond_the_budget(live: int, leave: int) -> None:
+    view = make_view(budget=100, live=live, resident=dict.fromkeys(range(100), NOT_NEEDED))
+    assert len(Window().decide(view).to_host) == leave
 
 
 def test_a_watermark_is_kept_free_of_what_nothing_needs() -> None:
