@@ -7,7 +7,7 @@ the same rule of order holds: what shrinks shrinks first.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from pump.model.bounds import BLOCK_BYTES
@@ -18,6 +18,8 @@ from pump.wire.control import ClientState, DeviceState
 
 USE_MEMORY_S = 10.0
 """How long the share of busy time remembers."""
+ABSENT_S = 10.0
+"""A client whose worker has not answered for so long holds nothing any more."""
 USE_STEPS = 8
 """In which it is told: a job's share of a GPU shall not follow every breath."""
 LEAST_BYTES = LEAST_BLOCKS * BLOCK_BYTES
@@ -113,6 +115,39 @@ class Busy:
     def forget(self, pids: set[int]) -> None:
         """Drop all clients but these."""
         self._known = {key: value for key, value in self._known.items() if key[0] in pids}
+
+
+def answered(clients: Sequence[ClientState]) -> list[ClientState]:
+    """Return those whose worker knows how they stand; a new one has not looked yet."""
+    return [
+        client
+        for client in clients
+        if client.error is None and (client.devices or client.worker.get("ticks", 1))
+    ]
+
+
+class Absent:
+    """Clients whose worker does not answer, as they were when it last did.
+
+    A worker that died or hangs says nothing of what its client holds: the client keeps its
+    budget and its memory, and another worker is on its way. `lives`: whether a process is
+    still there.
+    """
+
+    def __init__(self, lives: Callable[[int], bool]) -> None:
+        self._lives = lives
+        self._known: dict[int, tuple[ClientState, float]] = {}
+
+    def among(self, sound: Sequence[ClientState], now: float) -> list[ClientState]:
+        """Return those who are missing in `sound`: for ABSENT_S, while they live."""
+        present = {client.pid for client in sound}
+        self._known |= {client.pid: (client, now) for client in sound}
+        self._known = {
+            pid: (client, then)
+            for pid, (client, then) in self._known.items()
+            if pid in present or (now - then < ABSENT_S and self._lives(pid))
+        }
+        return [client for pid, (client, _) in self._known.items() if pid not in present]
 
 
 def by_gpu(clients: Sequence[ClientState]) -> dict[str, list[Held]]:

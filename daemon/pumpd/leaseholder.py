@@ -11,6 +11,9 @@ DESIGN
   others do, and renews them with the next one; after ALONE_S without any it goes back to
   its configured budget.
 
+  A worker that dies takes no lease with it: what its client held is told for ABSENT_S more,
+  until there is another worker or no client.
+
   A service can change budgets and nothing else; each is checked by the worker and by the
   shim once more.
 """
@@ -30,15 +33,18 @@ from pump.wire import service as wire
 from pump.wire.control import ClientState
 from pump.wire.strict import FrameError
 from pumpd.holdings import (
+    Absent,
     Budget,
     Busy,
     Ceilings,
     adopted,
+    answered,
     budgets_alone,
     budgets_for,
     report_of,
     settled,
 )
+from pumpd.jobwatch import start_time
 
 RETRY_LEAST_S = 0.1
 RETRY_MOST_S = 0.5
@@ -87,6 +93,7 @@ class Leaseholder:
         self._facts = facts
         self._ceilings = Ceilings(facts.budget)
         self._busy = Busy()
+        self._absent = Absent(lambda pid: start_time(pid) is not None)
         self._connection: socket.socket | None = None
         self._version = 0
         self._deadline = 0.0
@@ -263,10 +270,14 @@ class Leaseholder:
         self._inquire(control.Request(control.STATE), self._heard)
 
     def _heard(self, clients: list[ClientState]) -> None:
-        clients = [client for client in clients if client.error is None]
+        sound = answered(clients)
+        absent = self._absent.among(sound, self._now)
+        there = {client.pid for client in absent}
+        clients = [client for client in sound if client.pid not in there] + absent
         sets: list[Budget] = []
         if self._grant is not None:  # else nothing is told yet: what was granted before holds
-            sets = budgets_for(clients, self._granted, self._ceilings)
+            wanted = budgets_for(clients, self._granted, self._ceilings)
+            sets = [budget for budget in wanted if budget.pid not in there]
             if adopted(clients, self._granted):
                 self._acted = self._grant.number
         self._tell(clients)

@@ -118,10 +118,6 @@ class Registry:
     def __repr__(self) -> str:
         return f"<registry of {len(self.jobs)} jobs on {len(self._gpus)} GPUs>"
 
-    def know_gpus(self, gpus: dict[str, int]) -> None:
-        """Take over what NVML says."""
-        self._sure = dict(gpus)
-
     def add(self, user: int, pid: int, join: wire.Join, priority_most: int, now: float) -> Job:
         """A job has said who it is."""
         self.joined += 1
@@ -162,18 +158,16 @@ class Registry:
             self._forget_unused(gone)
 
     def _admit(self, entry: wire.GpuReport) -> bool:
-        total = self._sure.get(entry.gpu)
-        if self._sure and total is None:
-            return False
-        if total and not total * (1 - NVML_SLACK) <= entry.total_bytes <= total:
+        sure = self._sure.get(entry.gpu)
+        if self._sure and sure is None:
             return False
         known = self._gpus.get(entry.gpu)
-        if known is None:
-            if not entry.total_bytes:
-                return False
-            known = self._gpus[entry.gpu] = Gpu(entry.total_bytes)
-        if entry.total_bytes != known.total_bytes:
+        total = sure or (known.total_bytes if known else entry.total_bytes)
+        least = total * (1 - NVML_SLACK) if sure else total
+        if not total or not least <= entry.total_bytes <= total:
             return False
+        if known is None:
+            known = self._gpus[entry.gpu] = Gpu(total)
         known.raise_to(entry.usable_bytes)
         return True
 

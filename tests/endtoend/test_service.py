@@ -156,6 +156,30 @@ def test_a_service_killed_and_restarted_finds_all_its_jobs_again(
         finish(one)
 
 
+def test_a_worker_that_is_killed_takes_no_lease_with_it(job: Job, service: Service) -> None:
+    hold = job.folder / "hold"
+    first, second = (start(job, service, sleep_ms=20, hold=hold) for _ in range(2))
+    pids = (first.pid, second.pid)
+    assert pumpds.wait_for(lambda: all(service.granted(pid) > 80 * MIB for pid in pids), 40)
+    before = [service.granted(pid) for pid in pids]
+    for _ in range(2):
+        old = pumpds.of_job(first.pid).workers
+        for worker in old:
+            pumpds.kill(worker)
+        seen = []
+        until = time.monotonic() + 40
+        while not (new := pumpds.of_job(first.pid).workers) or set(new) & set(old):
+            seen.append([service.granted(pid) for pid in pids])
+            assert time.monotonic() < until, "no worker takes its place"
+            time.sleep(0.05)
+        assert pumpds.wait_for(lambda: budget_of_or_0(first) > 0, 20)
+        seen += [[service.granted(pid) for pid in pids] for _ in range(20)]
+        assert all(abs(one - was) < 16 * MIB for each in seen for one, was in zip(each, before))
+    hold.unlink()
+    finish(first)
+    finish(second)
+
+
 def test_a_job_finds_a_service_that_comes_later(job: Job, service: Service) -> None:
     service.end()
     process = start_lasting(job, service)

@@ -7,15 +7,18 @@ import errno
 import os
 import selectors
 import socket
+import subprocess
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-from pump.control import ClientState
+from pump.control import ClientState, DeviceState
 from pump.wire import control
 from pump.wire import service as wire
 from pumpd import registry as registries
+from pumpd.holdings import ABSENT_S, Absent
 from pumpd.leaseholder import JobFacts, Leaseholder
 from pumpd.registry import Registry
 from pumpd.sdnotify import Manager
@@ -70,6 +73,19 @@ def test_grants_nobody_acts_upon_are_bounded_and_the_greatest_counts() -> None:
     assert job.grant_number > registries.SENT_MOST, "there were too many to keep"
     registry.hear(job, wire.Report(job.grant_number, 1, 0, 0, (entry(gpu),)), 300.0)
     assert job.sent == []
+
+
+def test_a_gpus_size_is_nvmls_word_and_not_the_first_jobs() -> None:
+    gpu = "aa" * 16
+    registry = Registry({gpu: 1000 * MIB})
+    jobs = [registry.add(0, 0, wire.Join(), 10, 0.0) for _ in range(3)]
+    for job, total_mib in zip(jobs, (910, 1000, 800), strict=True):  # CUDA's figure is less
+        report = replace(entry(gpu), total_bytes=total_mib * MIB, usable_bytes=2000 * MIB)
+        registry.hear(job, wire.Report(0, 1, 0, 0, (report,)), 0.0)
+    assert [bool(job.gpus) for job in jobs] == [True, True, False], "the last one lies"
+    assert registry.memory_bytes()[gpu] == 970 * MIB
+    registry.hear(jobs[0], wire.Report(0, 1, 0, 0, (entry("bb" * 16),)), 0.0)
+    assert not jobs[0].gpus, "NVML knows no such GPU"
 
 
 # ---- the job's side ----
@@ -140,6 +156,61 @@ def test_a_job_whose_worker_does_not_answer_says_that_it_is_there(tmp_path: Path
             assert due is not None
             scene.holder.on_time(due)
             assert isinstance(scene.said(), wire.Beat)
+
+
+def held(pid: int, budget_mib: int = 500) -> ClientState:
+    """A client that has a device, as its worker tells."""
+    sizes = (1000 * MIB, 1000 * MIB, budget_mib * MIB)
+    moves = (700 * MIB, 0, budget_mib * MIB, 0, 0, 0, 200 * MIB, 0)
+    device = DeviceState(0, "aa" * 16, *sizes, True, True, *moves, *(0,) * 7)
+    return ClientState(pid, devices=(device,))
+
+
+def test_what_a_client_holds_is_told_while_it_has_no_worker_and_lives(tmp_path: Path) -> None:
+    with (
+        selectors.DefaultSelector() as selector,
+        contextlib.closing(Scene(tmp_path, selector)) as scene,
+        subprocess.Popen(["sleep", "60"]) as client,
+    ):
+        try:
+            scene.service.send(wire.encode(wire.Grant(0, 20, ())))
+            scene.listen()
+
+            def round_of(*clients: ClientState) -> object:
+                while not scene.answers:
+                    due = scene.holder.due()
+                    assert due is not None
+                    time.sleep(max(0.0, due - time.monotonic()))
+                    scene.holder.on_time(time.monotonic())
+                scene.answers.pop()(list(clients))
+                return scene.said()
+
+            told = round_of(held(client.pid))
+            assert isinstance(told, wire.Report) and told.gpus[0].adopted_bytes == 500 * MIB
+            # Its worker was killed; one that hangs says as little.
+            young = ClientState(client.pid, worker={"ticks": 0})
+            for gone in ((), (young,), (control.failed(client.pid, "it did not answer"),)):
+                assert isinstance(round_of(*gone), wire.Beat), "nothing has changed"
+            told = round_of(held(client.pid, 400))
+            assert isinstance(told, wire.Report) and told.gpus[0].adopted_bytes == 400 * MIB
+            client.kill()
+            client.wait()
+            told = round_of()
+            assert isinstance(told, wire.Report) and told.gpus == ()
+        finally:
+            client.kill()
+
+
+def test_an_absent_client_is_believed_for_a_while_only_and_not_once_it_has_let_go() -> None:
+    absent = Absent(lambda _pid: True)
+    one = held(7)
+    assert absent.among([one], 0.0) == []
+    assert absent.among([], ABSENT_S - 1) == [one]
+    assert absent.among([], ABSENT_S + 1) == []
+    assert absent.among([one], 20.0) == []
+    assert absent.among([ClientState(7)], 21.0) == [], "its context is gone, it says"
+    (left,) = absent.among([], 22.0)
+    assert left.devices == ()
 
 
 # ---- descriptors ----
