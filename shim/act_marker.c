@@ -61,6 +61,11 @@ static uint32_t number_of(uint32_t ticket) {
 static bool of_life(uint32_t ticket, uint32_t life) {
   return ticket >> 12 == life;
 }
+/* Lives of pools are counted up, 20 bits of them. */
+static bool of_later_life(uint32_t ticket, uint32_t life) {
+  uint32_t ahead = ((ticket >> 12) - life) & LIFE_MASK;
+  return ahead != 0 && ahead <= LIFE_MASK / 2;
+}
 _Static_assert(POOL == 4096, "a number has 12 bits in a ticket");
 
 /* Bounded queue of tickets, many producers and consumers: a cell's turn
@@ -167,7 +172,12 @@ bool pump_marker_record(uint32_t device, CUcontext context, uint32_t context_ind
   if (life == 0 || __atomic_load_n(&pool->context, __ATOMIC_RELAXED) != context ||
       !queue_pop(&pool->free, &ticket))
     return skip(pool, set);
-  if (!of_life(ticket, life)) return false; /* left over from an earlier life */
+  if (!of_life(ticket, life)) {
+    /* Left over from an earlier life; or the pool began anew between our two looks, and who
+     * ends it will look for this one. */
+    if (of_later_life(ticket, life)) queue_push(&pool->free, ticket);
+    return false;
+  }
   struct marker *marker = &pool->markers[number_of(ticket)];
   PUMP_STORE(&marker->held, 1);
   marker->seq = seq;
