@@ -29,7 +29,7 @@ sys.path.insert(0, str(BENCHMARKS))
 
 from harness import PAIRS, PAIRS_QUICK, MeasurementError, Options, Row, UnavailableError  # noqa: E402
 
-FAILED, BAD_OPTION, CANNOT_RUN = 1, 2, 3
+FAILED, CANNOT_RUN = 1, 3
 
 
 def suites(folder: Path) -> dict[str, str]:

@@ -81,10 +81,6 @@ void pump_limit_room(uint64_t *left, uint64_t *whole);
  * the table is full. The look-up takes no lock; the first sight of a stream does. */
 uint32_t pump_stream_index(CUstream stream, bool per_thread_default);
 
-/* The same for who knows the calling thread's current context: saves the driver look-ups
- * that the default streams and new ones need otherwise. NULL: ask the driver. */
-uint32_t pump_stream_index_in(CUcontext current, CUstream stream, bool per_thread_default);
-
 /* After the program destroyed the stream. */
 void pump_stream_gone(CUstream stream);
 

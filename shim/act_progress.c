@@ -114,7 +114,7 @@ static CUcontext current_context(void) {
 
 static uint64_t key_of(CUstream stream, bool per_thread_default, CUcontext *context) {
   if ((uintptr_t)stream > 2) return (uint64_t)(uintptr_t)stream;
-  if (*context == NULL) *context = current_context();
+  *context = current_context();
   uint32_t index = NO_CONTEXT;
   pump_context_device(*context, &index);
   if (stream == CU_STREAM_PER_THREAD || (stream == NULL && per_thread_default))
@@ -172,7 +172,8 @@ static void occupy(uint32_t place, uint64_t key, CUcontext context) {
   PUMP_STORE_RELEASE(&keys[place], key);
 }
 
-uint32_t pump_stream_index_in(CUcontext context, CUstream stream, bool per_thread_default) {
+uint32_t pump_stream_index(CUstream stream, bool per_thread_default) {
+  CUcontext context = NULL; /* until it has been asked for */
   uint32_t reuse;
   uint64_t key = key_of(stream, per_thread_default, &context);
   if ((key & 7) == KEY_GONE) return 0; /* no driver makes such a handle */
@@ -192,10 +193,6 @@ uint32_t pump_stream_index_in(CUcontext context, CUstream stream, bool per_threa
   }
   pthread_mutex_unlock(&insert_lock);
   return place;
-}
-
-uint32_t pump_stream_index(CUstream stream, bool per_thread_default) {
-  return pump_stream_index_in(NULL, stream, per_thread_default);
 }
 
 void pump_stream_gone(CUstream stream) {

@@ -215,7 +215,6 @@ class Greedy:
         self._iteration = iteration_of(program)
         self._firsts = program.ranges["first_block"].tolist()
         periods = schedule(self._iteration, memory_bytes, in_gbps, out_gbps)
-        self.planned_bytes = sum(period.length_bytes for period in periods)
         count = len(self._iteration.kernel_steps)
         self._turns: list[list[tuple[bool, Blocks]]] = [[] for _ in range(count)]
         for period in periods:

@@ -31,7 +31,7 @@ from acceptance.contract import FAIL, LATE, STATUSES, UNAVAILABLE, Context, Json
 
 ROOT = Path(__file__).resolve().parents[2]
 WHEELS = ".wheels"
-EXIT_FAILED, EXIT_USAGE, EXIT_NOTHING = 1, 2, 3
+EXIT_FAILED, EXIT_NOTHING = 1, 3
 PROGRAM = "scripts/gpu_acceptance"
 
 

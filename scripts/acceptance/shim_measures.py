@@ -30,7 +30,6 @@ from acceptance.contract import (
 PROGRAMS = Path(__file__).with_name("programs")
 COUNT_TOLERANCE = 0.02
 """Of a profiler's count by which pump's may differ: a profiler has limits of its own too."""
-CUPTI_LIMITS = "CUPTI counts the nodes of a graph, pump a launch of it once; no graph here"
 COUNTED_CALLS = ("cuLaunch", "cuMemcpy", "cuMemset")
 WAYS: dict[str, tuple[bool, dict[str, str]]] = {
     "plain": (False, {}),

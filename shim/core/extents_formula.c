@@ -40,8 +40,9 @@ static uint32_t value_at(const struct extents_shape *shape, uint16_t where) {
              : 0;
 }
 
-uint32_t extents_formula_units(const struct extents_formula *formula,
-                               const struct extents_shape *shape, uint64_t elements) {
+/* Length in units that a formula gives; 0: it gives none. */
+static uint32_t formula_units(const struct extents_formula *formula,
+                              const struct extents_shape *shape, uint64_t elements) {
   uint64_t value = elements;
   if (formula->first != EXTENTS_NOWHERE) {
     if (shape == NULL) return 0;
@@ -147,7 +148,7 @@ bool extents_confirm_count(uint64_t elements, uint32_t units, uint64_t shape_key
   for (uint32_t size = 1; size <= 8; size *= 2) {
     struct extents_formula formula = {
         .first = EXTENTS_NOWHERE, .second = EXTENTS_NOWHERE, .size = size};
-    if (extents_formula_units(&formula, NULL, elements) != units) continue;
+    if (formula_units(&formula, NULL, elements) != units) continue;
     support(template, &formula, shape_bit(shape_key));
     any = true;
   }
@@ -203,7 +204,7 @@ uint32_t extents_choose(const struct extents_vote *vote,
     const struct extents_formula *formula = &template->formulas[i];
     uint32_t confirmed = (uint32_t)__builtin_popcount(formula->shapes);
     if (formula->size == 0 || confirmed < SHAPES_LEAST) continue;
-    uint32_t units = extents_formula_units(formula, shape, elements);
+    uint32_t units = formula_units(formula, shape, elements);
     if (units == 0 || units > end_units) continue;
     uint32_t simple = formula->second == EXTENTS_NOWHERE ? 1000 : PRODUCT_WEIGHT;
     uint32_t part = simple * confirmed / shapes;

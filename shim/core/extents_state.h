@@ -249,9 +249,6 @@ const struct extents_signature *extents_digest(struct pump_extents *learner,
                                                const struct pump_pointer *pointers);
 
 /* extents_formula.c */
-/* Length in units that a formula gives; 0: it gives none. */
-uint32_t extents_formula_units(const struct extents_formula *formula,
-                               const struct extents_shape *shape, uint64_t elements);
 /* Units of a length in bytes; 0 when there are too many. */
 uint32_t extents_units(uint64_t bytes);
 /* Adds the formulas of `shape` that give exactly `units` to `template`. True if any. */

@@ -281,9 +281,6 @@ int gpu_stream_destroy(struct gpu_engine *engine, uint32_t stream);
  * for sleeping; GPU_NEVER when only gpu_complete() can end it). GPU_INVALID. */
 int gpu_stream_query(struct gpu_engine *engine, uint64_t now_ns,
                      const struct gpu_hooks *hooks, uint32_t stream, uint64_t *earliest_ns);
-/* The same over all streams: cuCtxSynchronize. */
-int gpu_device_query(struct gpu_engine *engine, uint64_t now_ns,
-                     const struct gpu_hooks *hooks, uint64_t *earliest_ns);
 
 /* Events: returns a number from 0, or GPU_FULL. Recording and waiting are
  * operations. A destroyed event keeps its place until pending ones are through. */
@@ -338,10 +335,6 @@ int gpu_plain_reserve(struct gpu_engine *engine, uint64_t now_ns,
 int gpu_plain_release(struct gpu_engine *engine, uint64_t now_ns,
                       const struct gpu_hooks *hooks, uint64_t length_bytes);
 
-/* Another size of the memory: GPU_NO_MEMORY when plain allocations need more. */
-int gpu_memory_resize(struct gpu_engine *engine, uint64_t now_ns,
-                      const struct gpu_hooks *hooks, uint64_t memory_bytes,
-                      struct gpu_cost *cost);
 /* Limits the host's memory for what leaves the GPU, with flash behind it that reads and
  * writes at these rates (10^9 bytes a second). Before anything has left. GPU_INVALID for
  * less than a block, or a rate that is not positive. */

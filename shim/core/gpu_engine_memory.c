@@ -86,13 +86,6 @@ int gpu_plain_release(struct gpu_engine *engine, uint64_t now_ns,
   return uvm_plain_release(&engine->uvm, length_bytes);
 }
 
-int gpu_memory_resize(struct gpu_engine *engine, uint64_t now_ns,
-                      const struct gpu_hooks *hooks, uint64_t memory_bytes,
-                      struct gpu_cost *cost) {
-  gpu_advance(engine, now_ns, hooks);
-  return uvm_resize(&engine->uvm, hooks, memory_bytes, cost);
-}
-
 int gpu_host_limit(struct gpu_engine *engine, uint64_t host_bytes, double flash_read_gbps,
                    double flash_write_gbps) {
   uint64_t room = host_bytes / GPU_BLOCK_BYTES;

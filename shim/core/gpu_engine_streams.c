@@ -46,20 +46,6 @@ int gpu_stream_query(struct gpu_engine *engine, uint64_t now_ns,
   return gpu_stream_clear(engine, stream);
 }
 
-int gpu_device_query(struct gpu_engine *engine, uint64_t now_ns,
-                     const struct gpu_hooks *hooks, uint64_t *earliest_ns) {
-  gpu_advance(engine, now_ns, hooks);
-  *earliest_ns = engine->uvm.now_ns;
-  bool busy = false;
-  for (uint32_t i = 0; i < engine->active_count; i++) {
-    uint32_t stream = gpu_active(engine)[i];
-    if (gpu_streams(engine)[stream].owner != engine->uvm.actor) continue;
-    *earliest_ns = uvm_max(*earliest_ns, stream_earliest(engine, stream));
-    busy = true;
-  }
-  return !busy;
-}
-
 int gpu_event_create(struct gpu_engine *engine) {
   for (uint32_t i = 0; i < engine->capacity.events; i++) {
     uint32_t at = (engine->event_hint + i) % engine->capacity.events;

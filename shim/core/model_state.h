@@ -204,7 +204,6 @@ int64_t model_credit(const struct pump_model *m, const struct device *device, in
 
 /* ---- transfers (model_transfers.c) ---- */
 
-uint32_t model_slice(const struct pump_model *m, const struct device *device, int way);
 /* Starts what the device misses, soonest first, as far as its allowance goes. Fills
  * `commands`; returns how many of at most `max`. */
 uint32_t model_use_allowance(struct pump_model *m, uint32_t device,

@@ -18,7 +18,7 @@ static struct transfer *by_ticket(struct pump_model *m, uint64_t ticket) {
 /* A slice that takes long keeps a free, and everything behind mmap_lock, waiting; a short
  * one pays a call and a wake-up for little. How long a block takes is only known from
  * commands that moved some: executors share a link, so it is not the link's figure. */
-uint32_t model_slice(const struct pump_model *m, const struct device *device, int way) {
+static uint32_t slice(const struct pump_model *m, const struct device *device, int way) {
   const struct pump_model_bounds *bounds = &m->bounds;
   if (device->block_us[way] == 0) return bounds->slice_least;
   int64_t blocks = ((int64_t)bounds->slice_us << 8) / device->block_us[way];
@@ -50,7 +50,7 @@ static bool may_start(const struct pump_model *m, uint32_t device, uint32_t dire
 static uint32_t run_length(const struct pump_model *m, uint32_t device, uint32_t direction,
                            const int64_t *blocks, uint32_t count, uint32_t i) {
   const struct block *first = &m->blocks[blocks[i]];
-  uint32_t most = model_slice(m, &m->devices[device], (int)direction), length = 1;
+  uint32_t most = slice(m, &m->devices[device], (int)direction), length = 1;
   while (length < most && i + length < count && blocks[i + length] == blocks[i] + length) {
     const struct block *b = &m->blocks[blocks[i + length]];
     if (!may_start(m, device, direction, blocks[i + length]) || b->slot != first->slot)

@@ -95,7 +95,6 @@ struct pump_sim {
   uint32_t naps; /* since anything happened */
   struct pump_outcome outcomes[PUMP_MAX_UNDER_WAY];
   uint32_t outcome_count;
-  uint64_t tick_end_ns; /* commands of this tick become visible then */
 
   struct sim_direction directions[PUMP_DIRECTIONS];
   struct sim_populate *populate; /* ring of range_count entries */

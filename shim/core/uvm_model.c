@@ -210,18 +210,3 @@ int uvm_plain_release(struct uvm *uvm, uint64_t length_bytes) {
   uvm->plain_blocks = plain_blocks;
   return GPU_OK;
 }
-
-int uvm_resize(struct uvm *uvm, const struct gpu_hooks *hooks, uint64_t memory_bytes,
-               struct gpu_cost *cost) {
-  uint64_t blocks = memory_bytes / GPU_BLOCK_BYTES;
-  if (blocks == 0 || blocks > UINT32_MAX / 2) return GPU_INVALID;
-  if (blocks < uvm->plain_blocks) return GPU_NO_MEMORY;
-  cost->caller_free_ns = cost->complete_ns = uvm->now_ns;
-  uint32_t taken = 0;
-  if (blocks < uvm->capacity_blocks)
-    take_chunks(uvm, hooks, uvm->capacity_blocks - (uint32_t)blocks, &taken, cost);
-  else
-    uvm->free_blocks += (uint32_t)blocks - uvm->capacity_blocks;
-  uvm->capacity_blocks = (uint32_t)blocks;
-  return GPU_OK;
-}

@@ -187,8 +187,6 @@ void uvm_free_block(struct uvm *uvm, uint32_t block, uint64_t *complete_ns);
 int uvm_plain_reserve(struct uvm *uvm, const struct gpu_hooks *hooks, uint64_t length_bytes,
                       struct gpu_cost *cost);
 int uvm_plain_release(struct uvm *uvm, uint64_t length_bytes);
-int uvm_resize(struct uvm *uvm, const struct gpu_hooks *hooks, uint64_t memory_bytes,
-               struct gpu_cost *cost);
 
 /* uvm_move.c: what brings blocks in and out */
 /* Pages of `block` that a use with so many pages a block touches. */

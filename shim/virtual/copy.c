@@ -118,7 +118,8 @@ static CUresult submit_copy(struct vd_stream *stream, const struct vd_copy *copy
   return result;
 }
 
-CUresult vd_copy_locked(struct vd_stream *stream, const struct vd_copy *copy, bool wait) {
+static CUresult copy_locked(struct vd_stream *stream, const struct vd_copy *copy,
+                            bool wait) {
   return submit_copy(stream, copy, wait ? WAITED : AS_ASKED);
 }
 
@@ -132,7 +133,7 @@ CUresult vd_copy(CUstream handle, const struct vd_copy *copy, bool synchronous,
   struct vd_stream *stream = vd_stream_of_locked(handle);
   CUresult result = stream == NULL ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
   if (result == CUDA_SUCCESS && synchronous) result = vd_capture_unsafe_locked(what);
-  if (result == CUDA_SUCCESS) result = vd_copy_locked(stream, copy, synchronous);
+  if (result == CUDA_SUCCESS) result = copy_locked(stream, copy, synchronous);
   vd_unlock();
   return result;
 }

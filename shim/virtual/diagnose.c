@@ -27,12 +27,9 @@ static void open_log(void) {
   log_descriptor = open(name, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
 }
 
-void vd_log_open(void) {
+/* PUMP_VIRTUAL_LOG is set. */
+static bool log_enabled(void) {
   pthread_once(&open_once, open_log);
-}
-
-bool vd_log_enabled(void) {
-  vd_log_open();
   return log_descriptor >= 0;
 }
 
@@ -51,7 +48,7 @@ static void write_line(int descriptor, const char *format, va_list arguments) {
 }
 
 void vd_log(const char *format, ...) {
-  if (!vd_log_enabled()) return;
+  if (!log_enabled()) return;
   va_list arguments;
   va_start(arguments, format);
   write_line(log_descriptor, format, arguments);
@@ -61,7 +58,7 @@ void vd_log(const char *format, ...) {
 void vd_error(const char *format, ...) {
   va_list arguments;
   va_start(arguments, format);
-  write_line(vd_log_enabled() ? log_descriptor : STDERR_FILENO, format, arguments);
+  write_line(log_enabled() ? log_descriptor : STDERR_FILENO, format, arguments);
   va_end(arguments);
 }
 

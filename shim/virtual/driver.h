@@ -71,7 +71,7 @@ struct vd_memory {
   struct vd_pool *pool;
   void *physical; /* of VD_MAPPED */
   CUmemLocation preferred, last_prefetch, accessed_by;
-  bool read_mostly, prefetched, device_accesses;
+  bool read_mostly, prefetched;
   /* Of allocation nodes (graph_memory.c): how many there are with this address, whether the
    * card has given memory, whether it is allocated now. */
   bool of_graph, backed, live;
@@ -371,8 +371,6 @@ static inline void vd_wait_locked(pthread_cond_t *bell, const struct timespec *u
 }
 
 /* diagnose.c */
-void vd_log_open(void);
-bool vd_log_enabled(void); /* PUMP_VIRTUAL_LOG is set */
 void vd_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void vd_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 const char *vd_result_name(CUresult result);
@@ -488,7 +486,6 @@ bool vd_device_visible(void);
 /* stream.c */
 CUresult vd_streams_start(void);
 struct vd_stream *vd_stream_of_locked(CUstream handle); /* NULL: invalid */
-struct vd_stream *vd_stream_new_locked(unsigned int flags, int priority);
 void vd_streams_drop_context_locked(struct vd_context *context);
 
 /* graph_memory.c */
@@ -498,7 +495,6 @@ CUresult vd_work_of_free_locked(const struct vd_graph *graph, CUdeviceptr addres
                                 struct vd_work *out);
 void vd_graph_memory_let_go_locked(const struct vd_work *work);
 CUresult vd_graph_memory_free_locked(struct vd_memory *memory);
-void vd_graph_memory_bytes_locked(uint64_t *used, uint64_t *reserved);
 
 /* capture.c */
 const struct vd_graph *vd_capture_graph_locked(const struct vd_stream *stream);
@@ -523,7 +519,6 @@ void vd_capture_forget_stream_locked(struct vd_stream *stream);
  * for. */
 CUresult vd_copy_submit_locked(struct vd_stream *stream, const struct vd_copy *copy);
 CUresult vd_set_submit_locked(struct vd_stream *stream, const struct vd_set *set);
-CUresult vd_copy_locked(struct vd_stream *stream, const struct vd_copy *copy, bool wait);
 CUresult vd_copy(CUstream handle, const struct vd_copy *copy, bool synchronous,
                  const char *what);
 uint32_t vd_uses_of(uint64_t address, uint64_t length_bytes, uint16_t access,

@@ -27,8 +27,8 @@ void vd_graph_free_locked(struct vd_graph *graph) {
   vd_object_free(graph);
 }
 
-CUresult vd_node_depend_locked(struct vd_node *node, struct vd_node *on,
-                               const CUgraphEdgeData *edge) {
+static CUresult depend_locked(struct vd_node *node, struct vd_node *on,
+                              const CUgraphEdgeData *edge) {
   if (!vd_is(on, VD_NODE) || on->graph != node->graph || on == node)
     return CUDA_ERROR_INVALID_VALUE;
   for (uint32_t i = 0; i < node->count; i++)
@@ -66,7 +66,7 @@ CUresult vd_node_new_locked(struct vd_graph *graph, const struct vd_work *work,
   CUresult result = node == NULL ? CUDA_ERROR_OUT_OF_MEMORY : make_room(graph);
   if (node != NULL) node->graph = graph;
   for (size_t i = 0; result == CUDA_SUCCESS && i < count; i++)
-    result = vd_node_depend_locked(node, dependencies[i], edges != NULL ? &edges[i] : NULL);
+    result = depend_locked(node, dependencies[i], edges != NULL ? &edges[i] : NULL);
   if (result != CUDA_SUCCESS) {
     if (node != NULL) free_node(node); /* it has no work yet */
     return result;
@@ -105,8 +105,8 @@ static CUresult copy_into(const struct vd_graph *graph, struct vd_graph *copy) {
   for (size_t i = 0; result == CUDA_SUCCESS && i < graph->count; i++) {
     const struct vd_node *node = graph->nodes[i];
     for (uint32_t k = 0; result == CUDA_SUCCESS && k < node->count; k++)
-      result = vd_node_depend_locked(
-          copy->nodes[i], copy->nodes[node->dependencies[k]->index], &node->edges[k]);
+      result = depend_locked(copy->nodes[i], copy->nodes[node->dependencies[k]->index],
+                             &node->edges[k]);
   }
   return result;
 }
@@ -372,7 +372,7 @@ CUresult vd_cuGraphAddDependencies_v2(CUgraph handle, const CUgraphNode *from,
     if (node == NULL || on == NULL || node->graph != graph)
       result = CUDA_ERROR_INVALID_VALUE;
     else
-      result = vd_node_depend_locked(node, on, edges != NULL ? &edges[i] : NULL);
+      result = depend_locked(node, on, edges != NULL ? &edges[i] : NULL);
   }
   vd_unlock();
   return result;

@@ -66,8 +66,6 @@ CUresult vd_node_new_locked(struct vd_graph *graph, const struct vd_work *work,
                             struct vd_node *const *dependencies,
                             const CUgraphEdgeData *edges, size_t count,
                             struct vd_node **out);
-CUresult vd_node_depend_locked(struct vd_node *node, struct vd_node *on,
-                               const CUgraphEdgeData *edge);
 
 /* graph_params.c */
 CUresult vd_work_copy_locked(const struct vd_work *work, struct vd_work *out);
@@ -77,7 +75,6 @@ CUresult vd_work_of_kernel(const CUDA_KERNEL_NODE_PARAMS_v1 *params, CUkernel ke
 CUresult vd_work_of_copy(const CUDA_MEMCPY3D *params, struct vd_work *out);
 CUresult vd_work_of_set(const CUDA_MEMSET_NODE_PARAMS_v1 *params, struct vd_work *out);
 CUresult vd_work_of_host(const CUDA_HOST_NODE_PARAMS_v1 *params, struct vd_work *out);
-CUresult vd_work_of_child_locked(CUgraph child, struct vd_work *out);
 CUresult vd_work_of_event_locked(CUevent event, int type, struct vd_work *out);
 CUresult vd_work_of_any_locked(const CUgraphNodeParams *params, struct vd_work *out);
 

@@ -22,14 +22,7 @@ static struct vd_memory *at(uint64_t address, uint64_t id) {
   return same && (id == 0 || memory->id == id) ? memory : NULL;
 }
 
-static void note_peaks(void) {
-  uint64_t used = 0, reserved = 0;
-  vd_graph_memory_bytes_locked(&used, &reserved);
-  if (used > vd.graph_used_high) vd.graph_used_high = used;
-  if (reserved > vd.graph_reserved_high) vd.graph_reserved_high = reserved;
-}
-
-void vd_graph_memory_bytes_locked(uint64_t *used, uint64_t *reserved) {
+static void bytes_locked(uint64_t *used, uint64_t *reserved) {
   *used = *reserved = 0;
   for (size_t i = 0; i < vd.plain.count; i++) {
     const struct vd_memory *memory = vd.plain.entries[i].memory;
@@ -37,6 +30,13 @@ void vd_graph_memory_bytes_locked(uint64_t *used, uint64_t *reserved) {
     if (memory->live) *used += memory->reserved_bytes;
     if (memory->backed) *reserved += memory->reserved_bytes;
   }
+}
+
+static void note_peaks(void) {
+  uint64_t used = 0, reserved = 0;
+  bytes_locked(&used, &reserved);
+  if (used > vd.graph_used_high) vd.graph_used_high = used;
+  if (reserved > vd.graph_reserved_high) vd.graph_reserved_high = reserved;
 }
 
 /* -- what nodes hold -- */
@@ -232,8 +232,8 @@ CUresult vd_cuDeviceGetGraphMemAttribute(CUdevice device, int attribute, void *v
     return CUDA_ERROR_INVALID_VALUE;
   if (device != 0) return CUDA_ERROR_INVALID_DEVICE;
   vd_lock();
-  vd_graph_memory_bytes_locked(&found[CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT],
-                               &found[CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT]);
+  bytes_locked(&found[CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT],
+               &found[CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT]);
   found[CU_GRAPH_MEM_ATTR_USED_MEM_HIGH] = vd.graph_used_high;
   found[CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH] = vd.graph_reserved_high;
   vd_unlock();

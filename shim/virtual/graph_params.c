@@ -66,7 +66,7 @@ CUresult vd_work_of_host(const CUDA_HOST_NODE_PARAMS_v1 *params, struct vd_work 
   return CUDA_SUCCESS;
 }
 
-CUresult vd_work_of_child_locked(CUgraph handle, struct vd_work *out) {
+static CUresult work_of_child_locked(CUgraph handle, struct vd_work *out) {
   const struct vd_graph *graph = vd_graph_of(handle, VD_GRAPH);
   if (graph == NULL) return CUDA_ERROR_INVALID_VALUE;
   if (graph->memory) return CUDA_ERROR_NOT_SUPPORTED;
@@ -95,7 +95,7 @@ CUresult vd_work_of_any_locked(const CUgraphNodeParams *p, struct vd_work *out) 
   case CU_GRAPH_NODE_TYPE_HOST:
     return vd_work_of_host(&p->host, out);
   case CU_GRAPH_NODE_TYPE_GRAPH:
-    return vd_work_of_child_locked(p->graph, out);
+    return work_of_child_locked(p->graph, out);
   case CU_GRAPH_NODE_TYPE_EMPTY:
     out->type = CU_GRAPH_NODE_TYPE_EMPTY;
     return CUDA_SUCCESS;
@@ -185,7 +185,7 @@ CUresult vd_cuGraphAddHostNode(CUgraphNode *out, CUgraph graph, const CUgraphNod
 
 CUresult vd_cuGraphAddChildGraphNode(CUgraphNode *out, CUgraph graph, const CUgraphNode *on,
                                      size_t count, CUgraph child) {
-  ADD_NODE(NULL, vd_work_of_child_locked(child, &work));
+  ADD_NODE(NULL, work_of_child_locked(child, &work));
 }
 
 CUresult vd_cuGraphAddEmptyNode(CUgraphNode *out, CUgraph graph, const CUgraphNode *on,

@@ -7,7 +7,7 @@
 
 #include "driver.h"
 
-struct vd_stream *vd_stream_new_locked(unsigned int flags, int priority) {
+static struct vd_stream *new_locked(unsigned int flags, int priority) {
   uint32_t kind =
       flags & CU_STREAM_NON_BLOCKING ? GPU_STREAM_NONBLOCKING : GPU_STREAM_BLOCKING;
   int number = gpu_stream_create(vd.engine, kind);
@@ -76,7 +76,7 @@ CUresult vd_streams_start(void) {
 static struct vd_stream *default_stream_locked(void) {
   struct vd_stream *stream = own_default_stream();
   if (stream != NULL && stream->context == vd_current()) return stream;
-  stream = vd_stream_new_locked(CU_STREAM_DEFAULT, 0);
+  stream = new_locked(CU_STREAM_DEFAULT, 0);
   vd_thread.default_stream = stream;
   vd_thread.default_stream_id = stream != NULL ? stream->id : 0;
   if (stream != NULL) pthread_setspecific(default_stream_key, stream);
@@ -95,7 +95,7 @@ CUresult vd_cuStreamCreateWithPriority(CUstream *out, unsigned int flags, int pr
   if (priority > 0) priority = 0;
   if (priority < -5) priority = -5;
   vd_lock();
-  struct vd_stream *stream = vd_stream_new_locked(flags, priority);
+  struct vd_stream *stream = new_locked(flags, priority);
   vd_unlock();
   if (stream == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
   *out = (CUstream)(void *)stream;

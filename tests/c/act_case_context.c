@@ -200,15 +200,3 @@ SCENARIO(chained_launches_get_few_markers_and_not_none) {
   for (int i = 0; i < 64; i++) issue(stream, now_ns);
   CHECK(PUMP_LOAD(&fake.records) - before == 4); /* and so is this one, by now */
 }
-
-SCENARIO(a_caller_that_knows_its_context_finds_the_same_slots) {
-  CUcontext first = begin(), second = fake_context_create(0);
-  pump_act_context_seen(0, second);
-  CUstream stream = fake_stream_create(second);
-  uint32_t legacy = pump_stream_index(NULL, false), own = pump_stream_index(NULL, true),
-           index = pump_stream_index(stream, false);
-  CHECK(pump_stream_index_in(second, NULL, false) == legacy);
-  CHECK(pump_stream_index_in(second, NULL, true) == own);
-  CHECK(pump_stream_index_in(second, stream, false) == index);
-  CHECK(pump_stream_index_in(first, NULL, false) != legacy);
-}

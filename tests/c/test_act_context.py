@@ -12,7 +12,6 @@ SCENARIOS = [
     "a_marker_that_meets_the_thread_falling_asleep_is_seen_at_once",
     "a_program_that_goes_on_wakes_nobody",
     "chained_launches_get_few_markers_and_not_none",
-    "a_caller_that_knows_its_context_finds_the_same_slots",
 ]
 
 

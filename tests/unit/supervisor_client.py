@@ -24,7 +24,6 @@ from pumpd import link, supervisor, warm
 from pumpd.jobwatch import JobWatch
 from pumpd.settings import WorkerSettings
 
-CLIENT_PID_OFFSET = 24
 WORKER_PID_OFFSET = 28
 PATIENCE_S = 15.0
 

@@ -55,8 +55,8 @@ class Program:
         free = [at for at in range(0, ARENA, RANGE) if at not in self.live]
         kind = draw.choices(
             ["range", "free", "kernel", "copy", "memset", "in", "out", "cpu", "discard",
-             "event", "plain", "resize"],
-            [2, 1, 8, 2, 1, 5, 4, 1, 2, 2, 1, 0.3],
+             "event", "plain"],
+            [2, 1, 8, 2, 1, 5, 4, 1, 2, 2, 1],
         )[0]  # fmt: skip
         if kind == "range" or not self.live:
             if free:
@@ -82,7 +82,7 @@ class Program:
             which = draw.choice([lib.GPU_EVENT_RECORD, lib.GPU_EVENT_WAIT])
             gpu.submit(which, (), stream, event=draw.choice(self.events))
         else:
-            self.resize(kind)
+            self.reserve()
 
     def prefetch(self, stream: int, to_host: bool) -> None:
         first, count = self.random.choice(self.live), self.random.randint(1, RANGE)
@@ -96,13 +96,11 @@ class Program:
         assert gpu.lib.gpu_range_destroy(gpu.engine, gpu.now, gpu.hooks, first, RANGE, cost) == 0
         self.pass_time(max(gpu.now, cost.complete_ns))
 
-    def resize(self, kind: str) -> None:
+    def reserve(self) -> None:
+        """Takes plain memory, or gives back what was taken."""
         gpu, lib = self.gpu, self.gpu.lib
         cost = gpu.ffi.new("struct gpu_cost *")
-        if kind == "resize":
-            blocks = self.random.randint(30, 150)
-            lib.gpu_memory_resize(gpu.engine, gpu.now, gpu.hooks, blocks * BLOCK, cost)
-        elif self.plain:
+        if self.plain:
             assert lib.gpu_plain_release(gpu.engine, gpu.now, gpu.hooks, self.plain) == 0
             self.plain = 0
         else:

@@ -15,7 +15,6 @@ from typing import Any
 from pump.cli.doctor.finding import Finding, ok, problem, warning
 
 PATIENCE_S = 30
-MANAGED, CONCURRENT = 83, 89  # CU_DEVICE_ATTRIBUTE_*
 
 CHILD = """
 import ctypes, json, sys
