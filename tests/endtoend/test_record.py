@@ -109,6 +109,7 @@ def test_names_and_parameters_come_before_the_first_launch_that_needs_them(job: 
     job.run(*ARGUMENTS, run=("--record", str(trace)))
     names: dict[int, str] = {}
     told: dict[int, rec.Params] = {}
+    launches = 0
     for record in read(trace)[1]:
         if isinstance(record, rec.Name):
             names[record.function] = record.name
@@ -119,6 +120,8 @@ def test_names_and_parameters_come_before_the_first_launch_that_needs_them(job: 
             params = told[record.signature]
             assert (params.grid, params.block) == ((64, 1, 1), (256, 1, 1))
             assert params.parameter_bytes == len(params.data) == 32
+            launches += 1
+    assert launches >= 100
 
 
 def test_a_killed_worker_costs_the_end_of_one_file_and_the_next_one_goes_on(job: Job) -> None:
