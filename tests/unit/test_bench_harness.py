@@ -191,7 +191,9 @@ def test_a_child_that_fails_or_hangs_is_named_with_its_output():
 def test_c_is_built_against_the_headers_and_refused_source_is_shown(tmp_path):
     tools = harness.Tools(work=tmp_path / "work")
     source = tmp_path / "a.c"
-    source.write_text('#include "pump_abi.h"\nint main(void) { return PUMP_ABI_VERSION > 0 ? 7 : 1; }\n')
+    source.write_text(
+        '#include "pump_abi.h"\nint main(void) { return PUMP_ABI_VERSION ? 7 : 1; }\n'
+    )
     made = harness.compile_c(tools, "a", [source])
     assert subprocess.run([made], check=False).returncode == 7
     assert [path.name for path in tools.work.iterdir()] == ["a"]
