@@ -117,12 +117,13 @@ void pump_progress_event_synced(CUevent event, uint64_t asked);
  * nothing any more. */
 void pump_progress_event_gone(CUevent event);
 
-/* Before another process may have the event: it may record it at any time, so that from
- * then on nothing is believed of it. Both: whether that changed anything. */
-bool pump_progress_event_share(CUevent event);
-bool pump_progress_event_unshare(CUevent event);
+/* Before the event may be recorded where no hook sees it, by another process or a graph:
+ * from then on nothing is believed of it, until it is destroyed. Both: whether that changed
+ * anything. */
+bool pump_progress_event_distrust(CUevent event);
+bool pump_progress_event_trust(CUevent event);
 /* Whether there is any such event. */
-bool pump_progress_events_shared(void);
+bool pump_progress_events_distrusted(void);
 
 /* ---- log ----------------------------------------------------------------- */
 

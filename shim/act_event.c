@@ -6,8 +6,9 @@
  * that is complete. (Two threads that record one event at once cannot know themselves
  * whose record counts.)
  *
- * An event that another process has as well tells nothing: it may be recorded there, of
- * which we hear nothing. Such are rare, so where there are none that costs one load.
+ * An event that another process has as well, or that a graph records, tells nothing: it may
+ * have been recorded anew, of which we hear nothing. Such are rare, so where there are none
+ * that costs one load.
  */
 #include <pthread.h>
 #include <string.h>
@@ -18,7 +19,7 @@
 
 #define EVENT_SLOTS 4096
 #define EVENT_BUSY 1
-#define SHARED_SLOTS 4096 /* a framework shares about a thousand */
+#define DISTRUSTED_SLOTS 4096 /* PyTorch shares a thousand at most */
 
 static struct {
   uint64_t event;
@@ -26,10 +27,11 @@ static struct {
 } events[EVENT_SLOTS];
 _Static_assert(PUMP_MAX_STREAMS <= 1024, "the index has 10 bits in events[].where");
 
-static uint64_t shared_events[SHARED_SLOTS];
-static struct pump_table shared = PUMP_TABLE(shared_events);
-static pthread_mutex_t shared_lock = PTHREAD_MUTEX_INITIALIZER;
-static uint32_t any_shared; /* 1: some; 2: more than the table has, so none is believed */
+static uint64_t distrusted_events[DISTRUSTED_SLOTS];
+static struct pump_table distrusted = PUMP_TABLE(distrusted_events);
+static pthread_mutex_t distrust_lock = PTHREAD_MUTEX_INITIALIZER;
+static uint32_t
+    any_distrusted; /* 1: some; 2: more than the table has, so none is believed */
 
 /* ---- records -------------------------------------------------------------------- */
 
@@ -65,50 +67,52 @@ void pump_progress_event_gone(CUevent event) {
   __atomic_compare_exchange_n(word, &seen, 0, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 }
 
-/* ---- events of several processes ---------------------------------------------------- */
+/* ---- events recorded unseen ---------------------------------------------------- */
 
-bool pump_progress_events_shared(void) {
-  return __atomic_load_n(&any_shared, __ATOMIC_ACQUIRE) != 0;
+bool pump_progress_events_distrusted(void) {
+  return __atomic_load_n(&any_distrusted, __ATOMIC_ACQUIRE) != 0;
 }
 
-bool pump_progress_event_share(CUevent event) {
+bool pump_progress_event_distrust(CUevent event) {
   const uint64_t key = (uint64_t)(uintptr_t)event;
-  pthread_mutex_lock(&shared_lock);
-  bool fresh = key != 0 && pump_table_find(&shared, key) == NULL;
-  uint32_t any = fresh && pump_table_add(&shared, key) == NULL ? 2 : 1;
-  if (fresh && any > any_shared) __atomic_store_n(&any_shared, any, __ATOMIC_RELEASE);
-  pthread_mutex_unlock(&shared_lock);
+  pthread_mutex_lock(&distrust_lock);
+  bool fresh = key != 0 && pump_table_find(&distrusted, key) == NULL;
+  uint32_t any = fresh && pump_table_add(&distrusted, key) == NULL ? 2 : 1;
+  if (fresh && any > any_distrusted)
+    __atomic_store_n(&any_distrusted, any, __ATOMIC_RELEASE);
+  pthread_mutex_unlock(&distrust_lock);
   return fresh;
 }
 
-bool pump_progress_event_unshare(CUevent event) {
-  if (!pump_progress_events_shared()) return false;
-  pthread_mutex_lock(&shared_lock);
-  void *found = pump_table_find(&shared, (uint64_t)(uintptr_t)event);
-  if (found != NULL) pump_table_take_out(&shared, found);
-  if (shared.used == 0 && any_shared == 1)
-    __atomic_store_n(&any_shared, 0, __ATOMIC_RELEASE);
-  pthread_mutex_unlock(&shared_lock);
+bool pump_progress_event_trust(CUevent event) {
+  if (!pump_progress_events_distrusted()) return false;
+  pthread_mutex_lock(&distrust_lock);
+  void *found = pump_table_find(&distrusted, (uint64_t)(uintptr_t)event);
+  if (found != NULL) pump_table_take_out(&distrusted, found);
+  if (distrusted.used == 0 && any_distrusted == 1)
+    __atomic_store_n(&any_distrusted, 0, __ATOMIC_RELEASE);
+  pthread_mutex_unlock(&distrust_lock);
   return found != NULL;
 }
 
-static bool is_shared(CUevent event) {
-  uint32_t any = __atomic_load_n(&any_shared, __ATOMIC_ACQUIRE);
+static bool is_distrusted(CUevent event) {
+  uint32_t any = __atomic_load_n(&any_distrusted, __ATOMIC_ACQUIRE);
   if (PUMP_LIKELY(any == 0)) return false;
-  pthread_mutex_lock(&shared_lock);
-  bool found = any == 2 || pump_table_find(&shared, (uint64_t)(uintptr_t)event) != NULL;
-  pthread_mutex_unlock(&shared_lock);
+  pthread_mutex_lock(&distrust_lock);
+  bool found = any == 2 || pump_table_find(&distrusted, (uint64_t)(uintptr_t)event) != NULL;
+  pthread_mutex_unlock(&distrust_lock);
   return found;
 }
 
 void pump_progress_event_synced(CUevent event, uint64_t asked) {
-  if (asked == 0 || is_shared(event) || pump_progress_event_asked(event) != asked) return;
+  if (asked == 0 || is_distrusted(event) || pump_progress_event_asked(event) != asked)
+    return;
   pump_progress_advance((uint32_t)(asked & 1023), asked >> 10);
 }
 
 void pump_event_fork_child(void) {
-  pthread_mutex_init(&shared_lock, NULL);
-  pump_table_reset(&shared);
-  any_shared = 0;
+  pthread_mutex_init(&distrust_lock, NULL);
+  pump_table_reset(&distrusted);
+  any_distrusted = 0;
   memset(events, 0, sizeof events);
 }

@@ -224,6 +224,10 @@ PUMP_HOOK(cuEventDestroy, cuEventDestroy_v2000, (CUevent event), (event))
 PUMP_HOOK(cuEventDestroy_v2, cuEventDestroy_v4000, (CUevent event), (event))
 PUMP_HOOK(cuEventSynchronize, cuEventSynchronize_v2000, (CUevent event), (event))
 PUMP_HOOK(cuEventQuery, cuEventQuery_v2000, (CUevent event), (event))
+PUMP_HOOK(cuCtxRecordEvent, cuCtxRecordEvent_v12050, (CUcontext context, CUevent event),
+          (context, event))
+PUMP_HOOK(cuGreenCtxRecordEvent, cuGreenCtxRecordEvent_v12040,
+          (CUgreenCtx context, CUevent event), (context, event))
 PUMP_HOOK(cuIpcGetEventHandle, cuIpcGetEventHandle_v4010,
           (CUipcEventHandle *handle, CUevent event), (handle, event))
 PUMP_HOOK(cuIpcOpenEventHandle, cuIpcOpenEventHandle_v4010,

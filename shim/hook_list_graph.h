@@ -47,6 +47,8 @@ PUMP_HOOK(cuGraphExecChildGraphNodeSetParams, cuGraphExecChildGraphNodeSetParams
 PUMP_HOOK(cuGraphExecNodeSetParams, cuGraphExecNodeSetParams_v12020,
           (CUgraphExec exec, CUgraphNode node, CUgraphNodeParams *params),
           (exec, node, params))
+PUMP_HOOK(cuGraphExecEventRecordNodeSetEvent, cuGraphExecEventRecordNodeSetEvent_v11010,
+          (CUgraphExec exec, CUgraphNode node, CUevent event), (exec, node, event))
 PUMP_HOOK(cuGraphNodeSetEnabled, cuGraphNodeSetEnabled_v11060,
           (CUgraphExec exec, CUgraphNode node, unsigned int enabled), (exec, node, enabled))
 PUMP_TWINS(cuGraphLaunch, _ptsz, cuGraphLaunch_v10000, cuGraphLaunch_v10000_ptsz,
@@ -57,6 +59,8 @@ PUMP_HOOK(cuGraphExecDestroy, cuGraphExecDestroy_v10000, (CUgraphExec exec), (ex
 /* ---- called, not hooked --------------------------------------------------- */
 PUMP_CALL(cuGraphGetNodes, cuGraphGetNodes_v10000,
           (CUgraph graph, CUgraphNode *nodes, size_t *count))
+PUMP_CALL(cuGraphEventRecordNodeGetEvent, cuGraphEventRecordNodeGetEvent_v11010,
+          (CUgraphNode node, CUevent *event))
 PUMP_CALL(cuGraphGetEdges, cuGraphGetEdges_v10000,
           (CUgraph graph, CUgraphNode *from, CUgraphNode *to, size_t *count))
 PUMP_CALL(cuGraphGetEdges_v2, cuGraphGetEdges_v12030,

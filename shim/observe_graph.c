@@ -435,8 +435,16 @@ HOOK_SET(cuGraphExecMemsetNodeSetParams, of_set(params),
           CUcontext context),
          (exec, node, params, context))
 
+CUresult cuGraphExecEventRecordNodeSetEvent(CUgraphExec exec, CUgraphNode node,
+                                            CUevent event) {
+  if (!pump_inert()) pump_progress_event_distrust(event);
+  return pump_real.cuGraphExecEventRecordNodeSetEvent(exec, node, event);
+}
+
 CUresult cuGraphExecNodeSetParams(CUgraphExec exec, CUgraphNode node,
                                   CUgraphNodeParams *params) {
+  if (params != NULL && params->type == CU_GRAPH_NODE_TYPE_EVENT_RECORD && !pump_inert())
+    pump_progress_event_distrust(params->event);
   CUresult result = pump_real.cuGraphExecNodeSetParams(exec, node, params);
   CHANGED(exec,
           if (params->type == CU_GRAPH_NODE_TYPE_GRAPH) updated(known, node, params->graph);

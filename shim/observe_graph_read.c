@@ -303,6 +303,14 @@ static bool read_child(CUgraphNode handle, struct pump_graph_list *list, uint32_
   return true;
 }
 
+/* Each launch of the graph records it. */
+static void distrust_event(CUgraphNode handle) {
+  CUevent event = NULL;
+  if (PUMP_HAS(cuGraphEventRecordNodeGetEvent) &&
+      pump_real.cuGraphEventRecordNodeGetEvent(handle, &event) == CUDA_SUCCESS)
+    pump_progress_event_distrust(event);
+}
+
 static bool read_node(CUgraphNode handle, struct pump_graph_list *list, uint32_t depth) {
   CUgraphNodeType type;
   if (pump_real.cuGraphNodeGetType(handle, &type) != CUDA_SUCCESS) return false;
@@ -317,6 +325,9 @@ static bool read_node(CUgraphNode handle, struct pump_graph_list *list, uint32_t
     return read_child(handle, list, depth);
   case CU_GRAPH_NODE_TYPE_CONDITIONAL:
     list->unknown++;
+    return true;
+  case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
+    distrust_event(handle);
     return true;
   case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
   case CU_GRAPH_NODE_TYPE_MEM_FREE:

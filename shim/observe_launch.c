@@ -3,12 +3,15 @@
  * Each hook and each _ptsz twin: guard, its own real call, record. The arguments
  * are still the program's when the call has returned, so they are read then.
  */
+#include "act.h"
 #include "observe.h"
 
 /* The dormant path is a branch and a jump: what an active client does stands in a
- * function of its own, so that no register has to be saved for it. */
-#define HOOK_LAUNCH(name, at, launch, parameters, arguments)                               \
+ * function of its own, so that no register has to be saved for it. `before`: ahead of the
+ * real call. */
+#define HOOK_LAUNCH(name, at, launch, before, parameters, arguments)                       \
   static __attribute__((noinline)) CUresult active_##name parameters {                     \
+    before;                                                                                \
     CUresult result = pump_real.name arguments;                                            \
     if (result == CUDA_SUCCESS && pump_inside == 0) {                                      \
       struct pump_launch made = launch;                                                    \
@@ -20,6 +23,8 @@
     if (PUMP_LIKELY(pump_dormant())) return pump_real.name arguments;                      \
     return active_##name arguments;                                                        \
   }
+
+#define NOTHING (void)0
 
 #define LAUNCH(given_extra)                                                                \
   {.function = function,                                                                   \
@@ -35,8 +40,9 @@
 #define KERNEL_ARGUMENTS                                                                   \
   (function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream,      \
    params, extra)
-HOOK_LAUNCH(cuLaunchKernel, pump_at(stream, false), LAUNCH(extra), KERNEL, KERNEL_ARGUMENTS)
-HOOK_LAUNCH(cuLaunchKernel_ptsz, pump_at(stream, true), LAUNCH(extra), KERNEL,
+HOOK_LAUNCH(cuLaunchKernel, pump_at(stream, false), LAUNCH(extra), NOTHING, KERNEL,
+            KERNEL_ARGUMENTS)
+HOOK_LAUNCH(cuLaunchKernel_ptsz, pump_at(stream, true), LAUNCH(extra), NOTHING, KERNEL,
             KERNEL_ARGUMENTS)
 
 /* Whether the launch may begin before the one in front of it on its stream has ended, or
@@ -54,6 +60,17 @@ static bool chained(const CUlaunchConfig *config) {
   return false;
 }
 
+/* Events that the launch records: what they told before, they no longer tell. */
+static void forget_events(const CUlaunchConfig *config) {
+  const CUlaunchAttribute *attributes = config == NULL ? NULL : config->attrs;
+  pump_enter();
+  for (unsigned int i = 0; attributes != NULL && i < config->numAttrs; i++)
+    if (attributes[i].id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT ||
+        attributes[i].id == CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT)
+      pump_progress_event_gone((CUevent)(uintptr_t)attributes[i].value.bytes[0]);
+  pump_leave();
+}
+
 #define LAUNCH_EX                                                                          \
   {.function = function,                                                                   \
    .grid = {config->gridDimX, config->gridDimY, config->gridDimZ},                         \
@@ -65,10 +82,10 @@ static bool chained(const CUlaunchConfig *config) {
 #define KERNEL_EX                                                                          \
   (const CUlaunchConfig *config, CUfunction function, void **params, void **extra)
 #define KERNEL_EX_ARGUMENTS (config, function, params, extra)
-HOOK_LAUNCH(cuLaunchKernelEx, pump_at(config->hStream, false), LAUNCH_EX, KERNEL_EX,
-            KERNEL_EX_ARGUMENTS)
-HOOK_LAUNCH(cuLaunchKernelEx_ptsz, pump_at(config->hStream, true), LAUNCH_EX, KERNEL_EX,
-            KERNEL_EX_ARGUMENTS)
+HOOK_LAUNCH(cuLaunchKernelEx, pump_at(config->hStream, false), LAUNCH_EX,
+            forget_events(config), KERNEL_EX, KERNEL_EX_ARGUMENTS)
+HOOK_LAUNCH(cuLaunchKernelEx_ptsz, pump_at(config->hStream, true), LAUNCH_EX,
+            forget_events(config), KERNEL_EX, KERNEL_EX_ARGUMENTS)
 
 #define COOPERATIVE                                                                        \
   (CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,     \
@@ -77,9 +94,9 @@ HOOK_LAUNCH(cuLaunchKernelEx_ptsz, pump_at(config->hStream, true), LAUNCH_EX, KE
 #define COOPERATIVE_ARGUMENTS                                                              \
   (function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream,      \
    params)
-HOOK_LAUNCH(cuLaunchCooperativeKernel, pump_at(stream, false), LAUNCH(NULL), COOPERATIVE,
-            COOPERATIVE_ARGUMENTS)
-HOOK_LAUNCH(cuLaunchCooperativeKernel_ptsz, pump_at(stream, true), LAUNCH(NULL),
+HOOK_LAUNCH(cuLaunchCooperativeKernel, pump_at(stream, false), LAUNCH(NULL), NOTHING,
+            COOPERATIVE, COOPERATIVE_ARGUMENTS)
+HOOK_LAUNCH(cuLaunchCooperativeKernel_ptsz, pump_at(stream, true), LAUNCH(NULL), NOTHING,
             COOPERATIVE, COOPERATIVE_ARGUMENTS)
 
 /* ---- one kernel on several devices ---------------------------------------- */

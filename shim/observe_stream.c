@@ -103,6 +103,16 @@ HOOK_RECORD(cuEventRecordWithFlags, false,
 HOOK_RECORD(cuEventRecordWithFlags_ptsz, true,
             (CUevent event, CUstream stream, unsigned int flags), (event, stream, flags))
 
+/* On every stream of a context, which is more than the event could tell here. */
+#define HOOK_RECORD_ALL(name, type)                                                        \
+  CUresult name(type context, CUevent event) {                                             \
+    if (!pump_quiet()) forget(event);                                                      \
+    return pump_real.name(context, event);                                                 \
+  }
+
+HOOK_RECORD_ALL(cuCtxRecordEvent, CUcontext)
+HOOK_RECORD_ALL(cuGreenCtxRecordEvent, CUgreenCtx)
+
 static void event_done(CUevent event, uint64_t asked) {
   int saved = errno;
   struct pump_bracket bracket = pump_bracket_open();
@@ -127,11 +137,11 @@ HOOK_EVENT_DONE(cuEventQuery)
  * event of its own, and record it. */
 #define HOOK_EVENT_DESTROY(name)                                                           \
   CUresult name(CUevent event) {                                                           \
-    if (pump_quiet() && !pump_progress_events_shared()) return pump_real.name(event);      \
+    if (pump_quiet() && !pump_progress_events_distrusted()) return pump_real.name(event);  \
     forget(event);                                                                         \
-    bool shared = pump_progress_event_unshare(event);                                      \
+    bool other = pump_progress_event_trust(event);                                         \
     CUresult result = pump_real.name(event);                                               \
-    if (shared && result != CUDA_SUCCESS) pump_progress_event_share(event);                \
+    if (other && result != CUDA_SUCCESS) pump_progress_event_distrust(event);              \
     return result;                                                                         \
   }
 
@@ -141,15 +151,15 @@ HOOK_EVENT_DESTROY(cuEventDestroy_v2)
 /* Dormant or not: the event outlives that. */
 CUresult cuIpcGetEventHandle(CUipcEventHandle *handle, CUevent event) {
   if (pump_inert()) return pump_real.cuIpcGetEventHandle(handle, event);
-  bool fresh = pump_progress_event_share(event);
+  bool fresh = pump_progress_event_distrust(event);
   CUresult result = pump_real.cuIpcGetEventHandle(handle, event);
-  if (fresh && result != CUDA_SUCCESS) pump_progress_event_unshare(event);
+  if (fresh && result != CUDA_SUCCESS) pump_progress_event_trust(event);
   return result;
 }
 
 CUresult cuIpcOpenEventHandle(CUevent *event, CUipcEventHandle handle) {
   CUresult result = pump_real.cuIpcOpenEventHandle(event, handle);
-  if (result == CUDA_SUCCESS && !pump_inert()) pump_progress_event_share(*event);
+  if (result == CUDA_SUCCESS && !pump_inert()) pump_progress_event_distrust(*event);
   return result;
 }
 

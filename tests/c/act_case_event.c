@@ -101,8 +101,8 @@ SCENARIO(an_event_that_another_process_has_as_well_tells_nothing) {
   begin();
   CUevent event = (CUevent)(void *)&indexes, other = (CUevent)(void *)&streams;
   pump_progress_event_recorded(event, indexes[0], 500);
-  CHECK(!pump_progress_events_shared() && pump_progress_event_share(event));
-  CHECK(pump_progress_events_shared() && !pump_progress_event_share(event));
+  CHECK(!pump_progress_events_distrusted() && pump_progress_event_distrust(event));
+  CHECK(pump_progress_events_distrusted() && !pump_progress_event_distrust(event));
   complete(event); /* recorded before, but perhaps there since */
   pump_progress_event_gone(event);
   pump_progress_event_recorded(event, indexes[0], 600);
@@ -110,9 +110,9 @@ SCENARIO(an_event_that_another_process_has_as_well_tells_nothing) {
   CHECK(executed(0) == 0);
   pump_progress_event_recorded(other, indexes[1], 700);
   complete(other); /* all others are as they were */
-  CHECK(executed(1) == 700 && !pump_progress_event_unshare(other));
+  CHECK(executed(1) == 700 && !pump_progress_event_trust(other));
   pump_progress_event_gone(event);
-  CHECK(pump_progress_event_unshare(event) && !pump_progress_events_shared());
+  CHECK(pump_progress_event_trust(event) && !pump_progress_events_distrusted());
   pump_progress_event_recorded(event, indexes[0], 800); /* a new one of that handle */
   complete(event);
   CHECK(executed(0) == 800);
@@ -121,10 +121,10 @@ SCENARIO(an_event_that_another_process_has_as_well_tells_nothing) {
 SCENARIO(with_more_shared_events_than_can_be_kept_none_is_believed) {
   begin();
   CUevent event = (CUevent)(void *)&indexes;
-  for (uintptr_t i = 1; i <= 100000; i++) pump_progress_event_share((CUevent)(i * 64));
+  for (uintptr_t i = 1; i <= 100000; i++) pump_progress_event_distrust((CUevent)(i * 64));
   pump_progress_event_recorded(event, indexes[0], 500);
   complete(event);
-  for (uintptr_t i = 1; i <= 100000; i++) pump_progress_event_unshare((CUevent)(i * 64));
+  for (uintptr_t i = 1; i <= 100000; i++) pump_progress_event_trust((CUevent)(i * 64));
   complete(event); /* which are shared was lost */
-  CHECK(executed(0) == 0 && pump_progress_events_shared());
+  CHECK(executed(0) == 0 && pump_progress_events_distrusted());
 }

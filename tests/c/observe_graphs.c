@@ -90,6 +90,10 @@ static CUresult get_child(CUgraphNode node, CUgraph *graph) {
   return CUDA_SUCCESS;
 }
 
+static CUresult get_event(CUgraphNode node, CUevent *event) {
+  *event = (CUevent)(uintptr_t)node_of(node)->words[0];
+  return CUDA_SUCCESS;
+}
 static CUresult get_memory(CUdevice device, CUgraphMem_attribute attribute, void *value) {
   CHECK(device == 3 && attribute == CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT);
   CHECK(pump_inside != 0);
@@ -115,6 +119,7 @@ static bool tell_graphs(void) {
   pump_real.cuGraphMemcpyNodeGetParams = get_copy;
   pump_real.cuGraphMemsetNodeGetParams = get_set;
   pump_real.cuGraphChildGraphNodeGetGraph = get_child;
+  pump_real.cuGraphEventRecordNodeGetEvent = get_event;
   pump_real.cuDeviceGetGraphMemAttribute = get_memory;
   pump_real.cuDeviceGraphMemTrim = trim;
   driver.sizes[0] = driver.sizes[1] = 8, driver.sizes[2] = 4, driver.parameters = 3;
@@ -360,6 +365,21 @@ static void memory_of_its_own_counts_as_device_memory(void) {
   CHECK(cuDeviceGraphMemTrim(3) == CUDA_SUCCESS && told.plain_bytes == 0);
 }
 
+static void an_event_that_a_graph_records_is_believed_no_more(void) {
+  range(A, 1);
+  struct node *node = other(CU_GRAPH_NODE_TYPE_EVENT_RECORD);
+  node->words[0] = 5 * 64;
+  pump_active = 0; /* dormant now, but not for ever */
+  instantiate(EXEC, GRAPH(kernel(A, 0), child(GRAPH(node))));
+  CHECK(told.event_distrusted == (CUevent)(5 * 64));
+  CUevent second = (CUevent)(6 * 64), third = (CUevent)(7 * 64);
+  CHECK(cuGraphExecEventRecordNodeSetEvent(EXEC, handle(node), second) == CUDA_SUCCESS);
+  CHECK(told.event_distrusted == second);
+  CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_EVENT_RECORD, .event = third};
+  CHECK(cuGraphExecNodeSetParams(EXEC, handle(node), &params) == CUDA_SUCCESS);
+  CHECK(told.event_distrusted == third);
+}
+
 static void each_graph_is_counted_when_it_first_takes_its_memory(void) {
   CUgraphExec other_exec = (CUgraphExec)((uintptr_t)EXEC + 64);
   range(A, 1);
@@ -510,6 +530,7 @@ int main(int argc, char **argv) {
       SCENARIO(a_pointer_means_what_lives_at_its_address_at_the_launch),
       SCENARIO(a_node_may_get_other_parameters),
       SCENARIO(memory_of_its_own_counts_as_device_memory),
+      SCENARIO(an_event_that_a_graph_records_is_believed_no_more),
       SCENARIO(each_graph_is_counted_when_it_first_takes_its_memory),
       SCENARIO(a_node_that_is_switched_off_is_no_operation),
       SCENARIO(an_update_takes_the_place_of_all_and_keeps_names_and_switches),

@@ -96,18 +96,18 @@ void pump_progress_event_synced(CUevent event, uint64_t asked) {
   CHECK(event != NULL && pump_inside != 0);
   told.event_asked = asked;
 }
-bool pump_progress_event_share(CUevent event) {
-  bool fresh = told.event_shared != event;
-  told.event_shared = event;
+bool pump_progress_event_distrust(CUevent event) {
+  bool fresh = told.event_distrusted != event;
+  told.event_distrusted = event;
   return fresh;
 }
-bool pump_progress_event_unshare(CUevent event) {
-  bool was = told.event_shared == event;
-  if (was) told.event_shared = NULL;
+bool pump_progress_event_trust(CUevent event) {
+  bool was = told.event_distrusted == event;
+  if (was) told.event_distrusted = NULL;
   return was;
 }
-bool pump_progress_events_shared(void) {
-  return told.event_shared != NULL;
+bool pump_progress_events_distrusted(void) {
+  return told.event_distrusted != NULL;
 }
 void pump_progress_event_gone(CUevent event) {
   CHECK(pump_inside != 0);

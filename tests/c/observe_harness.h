@@ -23,7 +23,7 @@ struct told {
   uint64_t issued_seq, touched_bytes, synced_seq, context_seq, event_seq;
   CUstream issued_stream;
   uint64_t event_asked; /* what the driver's answer was about */
-  CUevent event_gone, event_shared;
+  CUevent event_gone, event_distrusted;
   int streams_gone, issues, chained, looked_up, issued_many;
   int64_t plain_bytes;
   uint32_t moved_by; /* streams have got places that are so much higher */

@@ -347,6 +347,26 @@ static void synchronisation_is_progress_up_to_what_was_issued_before(void) {
   CHECK(cuStreamDestroy_v2((CUstream)7) == CUDA_SUCCESS && told.streams_gone == 1);
 }
 
+static void what_records_an_event_in_other_ways_makes_it_tell_nothing(void) {
+  CUlaunchAttribute attributes[2] = {{.id = 1},
+                                     {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT}};
+  CUlaunchConfig config = {
+      .gridDimX = 1, .hStream = (CUstream)0x42, .attrs = attributes, .numAttrs = 2};
+  attributes[1].value.bytes[0] = 5 * 64;
+  cuLaunchKernelEx(&config, KERNEL, NULL, NULL);
+  CHECK(told.event_gone == (CUevent)(5 * 64));
+  attributes[1].id = CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT;
+  attributes[1].value.bytes[0] = 6 * 64;
+  cuLaunchKernelEx_ptsz(&config, KERNEL, NULL, NULL);
+  CHECK(told.event_gone == (CUevent)(6 * 64));
+  CHECK(cuCtxRecordEvent(NULL, (CUevent)(7 * 64)) == CUDA_SUCCESS);
+  CHECK(told.event_gone == (CUevent)(7 * 64));
+  CHECK(cuGreenCtxRecordEvent(NULL, (CUevent)(8 * 64)) == CUDA_SUCCESS);
+  CHECK(told.event_gone == (CUevent)(8 * 64));
+  driver.answer = CUDA_ERROR_INVALID_VALUE;
+  CHECK(cuLaunchKernelEx(NULL, KERNEL, NULL, NULL) == driver.answer);
+}
+
 static CUresult record_meanwhile(CUevent event) {
   (void)event;
   told.event_seq = 99; /* by another thread */
@@ -376,23 +396,23 @@ static void an_event_of_two_processes_is_known_as_such_until_it_is_destroyed(voi
   pump_real.cuIpcOpenEventHandle = open_event;
   for (pump_active = 0; pump_active < 2; pump_active++) { /* dormant, then active */
     CHECK(cuIpcGetEventHandle(&handle, (CUevent)5) == CUDA_SUCCESS);
-    CHECK(told.event_shared == (CUevent)5);
+    CHECK(told.event_distrusted == (CUevent)5);
     driver.answer = CUDA_ERROR_INVALID_HANDLE;
     CHECK(cuEventDestroy_v2((CUevent)5) == driver.answer);
-    CHECK(told.event_shared == (CUevent)5); /* it is still there */
+    CHECK(told.event_distrusted == (CUevent)5); /* it is still there */
     CHECK(cuIpcGetEventHandle(&handle, (CUevent)5) == driver.answer);
-    CHECK(told.event_shared == (CUevent)5); /* from before */
+    CHECK(told.event_distrusted == (CUevent)5); /* from before */
     driver.answer = CUDA_SUCCESS;
-    CHECK(cuEventDestroy((CUevent)5) == CUDA_SUCCESS && told.event_shared == NULL);
+    CHECK(cuEventDestroy((CUevent)5) == CUDA_SUCCESS && told.event_distrusted == NULL);
     driver.answer = CUDA_ERROR_INVALID_HANDLE;
     CHECK(cuIpcGetEventHandle(&handle, (CUevent)5) == driver.answer);
-    CHECK(told.event_shared == NULL);
+    CHECK(told.event_distrusted == NULL);
     CHECK(cuIpcOpenEventHandle(&opened, handle) == driver.answer);
-    CHECK(told.event_shared == NULL);
+    CHECK(told.event_distrusted == NULL);
     driver.answer = CUDA_SUCCESS;
     CHECK(cuIpcOpenEventHandle(&opened, handle) == CUDA_SUCCESS);
-    CHECK(told.event_shared == (CUevent)9);
-    CHECK(cuEventDestroy_v2(opened) == CUDA_SUCCESS && told.event_shared == NULL);
+    CHECK(told.event_distrusted == (CUevent)9);
+    CHECK(cuEventDestroy_v2(opened) == CUDA_SUCCESS && told.event_distrusted == NULL);
   }
 }
 
@@ -525,6 +545,7 @@ int main(int argc, char **argv) {
       SCENARIO(a_capturing_stream_is_left_alone),
       SCENARIO(a_full_ring_loses_events_but_not_uses_and_nobody_waits),
       SCENARIO(synchronisation_is_progress_up_to_what_was_issued_before),
+      SCENARIO(what_records_an_event_in_other_ways_makes_it_tell_nothing),
       SCENARIO(what_was_asked_about_an_event_is_what_was_known_before),
       SCENARIO(an_event_of_two_processes_is_known_as_such_until_it_is_destroyed),
       SCENARIO(the_programs_own_prefetch_is_a_hint_and_no_operation),

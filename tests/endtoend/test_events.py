@@ -1,4 +1,4 @@
-"""Events that another process has as well tell nothing of this process's streams."""
+"""Events that are recorded where pump does not see it tell nothing of streams."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ NOT_READY = 600
 KERNEL_NS = 1_000_000_000
 
 
-def test_a_record_by_another_process_is_no_progress(tmp_path: Path) -> None:
+@pytest.mark.parametrize("way", ["process", "graph"])
+def test_a_record_out_of_sight_is_no_progress(tmp_path: Path, way: str) -> None:
     trace = tmp_path / "trace"
-    settings = ("--virtual-set", "shared=ipc")
+    settings = ("--virtual-set", "shared=events")
     settings += ("--virtual-set", f"kernel.touch.min_us={KERNEL_NS // 1000}")
-    command = (f"--record={trace}", "--", sys.executable, str(HERE / "ipc_job.py"))
+    command = (f"--record={trace}", "--", sys.executable, str(HERE / "events_job.py"), way)
     done = pump_run(*settings, *command, PUMP_VIRTUAL_CARDS=str(tmp_path))
     assert json.loads(done.stdout) == [NOT_READY, 0, NOT_READY], "complete before its kernels"
     recording(trace)
