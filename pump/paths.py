@@ -16,7 +16,7 @@ import pump
 SOCKET_PATH_BYTES_MAX = 107
 SOCKET_NAME = "socket"
 SERVICE_SOCKET = "/run/pump/socket"
-"""Of the system service, unless its configuration says otherwise."""
+"""Of the system service."""
 USER_SERVICE_NAME = "service"
 """In the user's own folder, beside the folders of jobs."""
 LEDGER = "/dev/shm/pump"

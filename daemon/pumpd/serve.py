@@ -69,6 +69,7 @@ def read_settings(asked: argparse.Namespace) -> ServiceSettings:
         beat_s=asked.beat or max(0.05, table.lease_s / BEATS_MISSED),
         settle_s=asked.settle or ServiceSettings.settle_s,
         weights=_weights(content.shares),
+        observers=frozenset(user for who in table.observers for user in _people("observers", who)),
         reserve=reserve,
         log_level=asked.log_level or (table.log_level if found else DEFAULT_LOG_LEVEL),
     )
@@ -79,27 +80,23 @@ def _weights(shares: Mapping[str, int]) -> dict[int, float]:
     known on this machine is left out, and told."""
     found: dict[int, float] = {}
     for who, weight in sorted(shares.items(), reverse=True):  # "@group" before any name
-        for user in _members(who[1:]) if who.startswith("@") else _user(who):
+        for user in _people("[shares]", who):
             found[user] = float(weight)
     return found
 
 
-def _user(name: str) -> list[int]:
+def _people(where: str, who: str) -> list[int]:
+    """Numbers of a user, or of the members of a "@group"; none, and told, of who is unknown."""
     try:
-        return [pwd.getpwnam(name).pw_uid]
+        if not who.startswith("@"):
+            return [pwd.getpwnam(who).pw_uid]
+        entry = grp.getgrnam(who[1:])
     except KeyError:
-        log.warning("[shares]: there is no user %s", name)
-        return []
-
-
-def _members(group: str) -> list[int]:
-    try:
-        entry = grp.getgrnam(group)
-    except KeyError:
-        log.warning("[shares]: there is no group %s", group)
+        kind = "group" if who.startswith("@") else "user"
+        log.warning("%s: there is no %s %s", where, kind, who.removeprefix("@"))
         return []
     primary = [user.pw_uid for user in pwd.getpwall() if user.pw_gid == entry.gr_gid]
-    return primary + [user for name in entry.gr_mem for user in _user(name)]
+    return primary + [user for name in entry.gr_mem for user in _people(where, name)]
 
 
 def _listeners(path: str, for_all: bool) -> tuple[list[socket.socket], str]:

@@ -51,13 +51,15 @@ log = logging.getLogger("pumpd")
 @dataclass(frozen=True)
 class ServiceSettings:
     """beat_s: how often jobs say how they stand. settle_s: after its start the service lets
-    no lease grow for so long. weights: of users by number, 1 for others.
+    no lease grow for so long. weights: of users by number, 1 for others. observers: users who
+    see all jobs, beside root and the service's own.
     reserve: of each GPU that nobody is given, as bytes ("1073741824") or a share ("3%")."""
 
     quotas: Quotas = field(default_factory=Quotas)
     beat_s: float = 2.0
     settle_s: float = 5.0
     weights: Mapping[int, float] = field(default_factory=dict)
+    observers: frozenset[int] = frozenset()
     reserve: str = "3%"
     log_level: str = "warning"
 
@@ -362,9 +364,10 @@ class Service:
             shown.append(state)
         return wire.Jobs(int(len(shown) < len(visible)), tuple(shown))
 
-    @staticmethod
-    def _may_see(asker: Peer, job: Job) -> bool:
-        return asker.user in (0, job.user)
+    def _may_see(self, asker: Peer, job: Job) -> bool:
+        if asker.user in (0, os.geteuid(), job.user):
+            return True
+        return asker.user in self._settings.observers
 
     def _state(self, now: float) -> wire.ServiceState:
         registry = self._registry

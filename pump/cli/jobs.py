@@ -17,7 +17,7 @@ from pump import paths
 from pump.cli.lines import BadInputError
 from pump.control import ClientState, Control, ControlError
 
-HELP = "list the running jobs of this user"
+HELP = "list the running jobs of this user, and others that it may see"
 
 FOLDER = re.compile(r"(\d+)-[0-9a-f]{8}")
 ENVIRONMENT_BYTES_MAX = 1 << 20
@@ -37,15 +37,30 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(asked: argparse.Namespace) -> int:
-    from pump.report.words import size
+    from dataclasses import asdict
+
+    from pump.cli import registered
 
     told = [(job, *state_of(job)) for job in found()]
+    service = registered.Registered()
+    others = registered.others(service.jobs(), (job.socket for job, _, _ in told))
+    service.close()
     if asked.json:
-        print(json.dumps({"jobs": [as_json(*one) for one in told]}, indent=1))
+        mine = [as_json(*one) for one in told]
+        print(json.dumps({"jobs": mine, "others": [asdict(job) for job in others]}, indent=1))
         return 0
-    if not told:
+    if told:
+        _print_own(told)
+    else:
         print("no jobs of this user run under pump")
-        return 0
+    if others:
+        print("\nothers, as the service knows them:", *registered.lines(others), sep="\n")
+    return 0
+
+
+def _print_own(told: list[tuple[Job, list[ClientState], str]]) -> None:
+    from pump.report.words import size
+
     print(f"{'PID':>8}  {'NAME':<20} {'CLIENTS':>7} {'POLICY':<8} {'RESIDENT':>10} {'BUDGET':>10}")
     for job, clients, error in told:
         if error:
@@ -58,7 +73,6 @@ def run(asked: argparse.Namespace) -> int:
             f"{size(sum(d.resident_bytes for d in devices)):>10} "
             f"{size(sum(d.budget_bytes for d in devices)):>10}"
         )
-    return 0
 
 
 def found() -> Iterator[Job]:

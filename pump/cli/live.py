@@ -1,17 +1,19 @@
 """What the user's running jobs do now: looked at again and again, as figures and rates.
 
-A look asks each job's own pumpd (pump/control.py); nothing of a job is touched. Rates are
+A look asks each job's own pumpd (pump/control.py), and the system service for the others
+that this user may see; nothing of a job is touched. Rates are
 differences of two looks; of one look alone they are those since the client began.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from pump.cli import jobs
+from pump.cli import jobs, registered
 from pump.control import ClientState, Control, ControlError, DeviceState
+from pump.service import JobState
 
 
 class Seen(NamedTuple):
@@ -27,20 +29,24 @@ class Look(NamedTuple):
 
     at_s: float
     seen: list[Seen]
+    registered: Sequence[JobState] = ()
+    """What the system service tells of jobs, of this user's and of others that it may see."""
 
 
 class Watch:
-    """Looks at all jobs of the user; keeps one connection to each."""
+    """Looks at all jobs of the user; keeps one connection to each, and to the service."""
 
     def __init__(self) -> None:
         self._controls: dict[str, Control] = {}
+        self._service = registered.Registered()
 
     def look(self) -> Look:
         """Ask every job for its figures. One that does not answer has an error."""
         there = list(jobs.found())
         for path in set(self._controls) - {job.socket for job in there}:
             self._controls.pop(path).close()
-        return Look(time.monotonic(), [self._ask(job) for job in there])
+        told = self._service.jobs()
+        return Look(time.monotonic(), [self._ask(job) for job in there], told)
 
     def _ask(self, job: jobs.Job) -> Seen:
         control = self._controls.setdefault(job.socket, Control(job.socket))
@@ -54,6 +60,7 @@ class Watch:
         for control in self._controls.values():
             control.close()
         self._controls.clear()
+        self._service.close()
 
 
 class Rates(NamedTuple):
@@ -154,6 +161,11 @@ class Row(NamedTuple):
     rates: Rates
 
 
+def others(look: Look) -> list[JobState]:
+    """The jobs that only the service tells of."""
+    return registered.others(look.registered, (seen.job.socket for seen in look.seen))
+
+
 def rows(look: Look, before: Look | None) -> list[Row]:
     """All clients that answered, with what has grown since the look before."""
     earlier = {
@@ -208,4 +220,5 @@ def as_json(look: Look, before: Look | None) -> dict[str, Any]:
             }
             for seen in look.seen
         ],
+        "others": [asdict(job) for job in others(look)],
     }

@@ -1,4 +1,5 @@
-"""pump metrics: figures of this user's jobs for Prometheus.
+"""pump metrics: figures for Prometheus: of this user's jobs, and of all that the system
+service tells it of.
 
 Printed once, written to a textfile for the node exporter again and again, or answered over
 HTTP at a unix socket; at a TCP port only where one is named, because whoever reaches that
@@ -15,13 +16,14 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pump.cli import live
 from pump.cli.lines import BadInputError, checked
 from pump.config import service_checks
 from pump.control import ClientState
+from pump.service import JobState
 
 HELP = "figures of the running jobs for Prometheus: textfile, unix socket, TCP"
 
@@ -62,6 +64,9 @@ METRICS = (
     ("pump_operations_total", "counter", "Operations that the program issued while active."),
     ("pump_window_operations", "gauge", "Operations issued and not yet executed."),
     ("pump_events_dropped_total", "counter", "Events lost because a ring was full."),
+    ("pump_registered_jobs", "gauge", "Jobs that the system service tells this user of."),
+    ("pump_registered_job_bytes", "gauge", "What the service knows of a job on a GPU, by kind."),
+    ("pump_registered_job_converted_bytes", "gauge", "Live converted memory of a job."),
 )
 
 
@@ -136,6 +141,7 @@ def text(look: live.Look) -> str:
         for client in seen.clients:
             if client.error is None:
                 _client(told, {**job, "client_pid": str(client.pid)}, client)
+    _registered(told, look.registered)
     lines = []
     for name, kind, meaning in METRICS:
         if told[name]:
@@ -165,6 +171,20 @@ def _client(told: dict[str, list[str]], labels: dict[str, str], client: ClientSt
     _tell(told, "pump_operations_total", labels, shim.get("operations", 0))
     _tell(told, "pump_window_operations", labels, worker.get("window_depth", 0))
     _tell(told, "pump_events_dropped_total", labels, shim.get("events_dropped", 0))
+
+
+def _registered(told: dict[str, list[str]], jobs: Sequence[JobState]) -> None:
+    if jobs:
+        told["pump_registered_jobs"].append(f"pump_registered_jobs {len(jobs)}")
+    for job in jobs:
+        labels = {"user": str(job.user), "job_pid": str(job.job_pid), "job_name": job.name}
+        mine = {"job": str(job.number), **labels}
+        _tell(told, "pump_registered_job_converted_bytes", mine, job.converted_bytes)
+        for gpu in job.gpus:
+            for kind in ("granted", "adopted", "resident", "wanted"):
+                place = {**mine, "gpu": gpu.gpu, "kind": kind}
+                value = getattr(gpu, f"{kind}_bytes")
+                _tell(told, "pump_registered_job_bytes", place, value)
 
 
 def _tell(told: dict[str, list[str]], name: str, labels: dict[str, str], value: int) -> None:

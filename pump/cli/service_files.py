@@ -33,6 +33,7 @@ class ServiceFile(NamedTuple):
 SYSTEM = (
     ServiceFile("pumpd.service", f"{UNITS}/pumpd.service"),
     ServiceFile("pumpd.socket", f"{UNITS}/pumpd.socket"),
+    ServiceFile("pump-metrics.service", f"{UNITS}/pump-metrics.service"),
     ServiceFile("group-only.conf", f"{UNITS}/pumpd.socket.d/group-only.conf.example", keep=True),
     ServiceFile("sysusers.conf", "/etc/sysusers.d/pump.conf"),
     ServiceFile("tmpfiles.conf", "/etc/tmpfiles.d/pump.conf"),
@@ -64,7 +65,10 @@ def content_of(file: ServiceFile, pumpd: str) -> str:
     # systemd splits the command at blanks and expands % and $.
     if any(character in pumpd for character in " \t\n\"'\\%$;"):
         raise BadInputError(f"{pumpd!r} cannot stand in a unit; install pump in another folder")
-    return text.replace("@PUMPD@", pumpd).replace("@CONFIG@", CONFIG)
+    pump = os.path.join(os.path.dirname(pumpd), "pump")
+    for name, value in (("@PUMPD@", pumpd), ("@PUMP@", pump), ("@CONFIG@", CONFIG)):
+        text = text.replace(name, value)
+    return text
 
 
 def pumpd_command(asked: str) -> str:

@@ -1,4 +1,5 @@
-"""pump top: GPUs and jobs of this user, live. Plain ANSI; q or Ctrl-C ends it."""
+"""pump top: GPUs and jobs of this user, and others that it may see, live. Plain ANSI; q or
+Ctrl-C ends it."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from pump.cli import live
+from pump.cli import live, registered
 from pump.cli.lines import BadInputError
 from pump.report.words import share, size
 
@@ -55,6 +56,7 @@ COLUMNS = (
     Column("OPS/S", 8, 4),
 )
 ALL = sum(column.width + 1 for column in COLUMNS) - 1
+OTHERS = "Others, as the service knows them:"
 LEGEND = "~ estimated from where pump believes blocks to be"
 
 
@@ -179,6 +181,8 @@ def lines(look: live.Look, before: live.Look | None, width: int = ALL) -> list[s
         shown += [f"{seen.job.pid:>8} {seen.job.name[:16]:<16} {reason}" for reason in reasons]
         if not seen.clients and not seen.error:
             shown.append(f"{seen.job.pid:>8} {seen.job.name[:16]:<16} has not used a GPU yet")
+    others = [line[:width] for line in registered.lines(live.others(look))]
+    shown += ["", OTHERS, *others] if others else []
     return [*shown, *(["", LEGEND] if rows else [])]
 
 

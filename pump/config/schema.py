@@ -177,10 +177,6 @@ class LimitsTable(Struct):
 class ServiceTable(Struct):
     """The system service, `pumpd serve`."""
 
-    socket: Annotated[
-        str,
-        _about("The socket that jobs' pumpds ask at.", "/run/pump/socket", service_checks.socket),
-    ] = service_checks.SOCKET
     lease_s: Annotated[
         float,
         _about("Seconds that a lease holds without a heartbeat.", 10.0, ge=0.5, le=180.0),
@@ -192,39 +188,14 @@ class ServiceTable(Struct):
     jobs_per_user: Annotated[
         int, _about("Jobs that one user may have registered at a time.", 64, ge=1, le=10_000)
     ] = 256
-    clients_per_job: Annotated[
-        int, _about("Clients (processes) that one job may have.", 256, ge=1, le=10_000)
-    ] = 1024
-    metrics_file: Annotated[
-        str,
+    observers: Annotated[
+        list[str],
         _about(
-            "Textfile for Prometheus's node exporter, rewritten every metrics_interval_s.",
-            "/var/lib/prometheus/node-exporter/pump.prom",
-            service_checks.absolute,
-            "none",
+            'Users, and groups as "@name", who see the jobs of all users, as root does.',
+            ["prometheus", "@operators"],
+            service_checks.people,
         ),
-    ] = ""
-    metrics_socket: Annotated[
-        str,
-        _about(
-            "Unix socket that answers HTTP with the metrics.",
-            "/run/pump/metrics",
-            service_checks.socket,
-        ),
-    ] = "/run/pump/metrics"
-    metrics_tcp: Annotated[
-        str,
-        _about(
-            "Address and port that answer HTTP with the metrics: anyone who reaches them reads "
-            "them.",
-            "127.0.0.1:9464",
-            service_checks.address,
-            "none",
-        ),
-    ] = ""
-    metrics_interval_s: Annotated[
-        float, _about("Seconds between two writings of the textfile.", 15.0, ge=1.0, le=3600.0)
-    ] = 15.0
+    ] = field(default_factory=list)
     log_level: Annotated[
         str,
         _about("What the service tells of itself.", "info", checks.log_level),

@@ -5,12 +5,11 @@ Every function raises BadValueError, one line that names the value and the remed
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from pump.config.values import BadValueError, whole_number
 from pump.paths import SOCKET_PATH_BYTES_MAX
 
-SOCKET = "/run/pump/socket"
 WEIGHT_MAX = 1000
 
 
@@ -42,10 +41,21 @@ def address(text: str) -> str:
     return text
 
 
+def people(names: Sequence[str]) -> list[str]:
+    """Users, and groups as "@name"."""
+    for who in names:
+        _check_person(who)
+    return list(names)
+
+
+def _check_person(who: str) -> None:
+    if not who.removeprefix("@").strip() or not who.isprintable() or len(who) > 64:
+        raise BadValueError(f"{who[:20]!r} is no user, and no group as @name")
+
+
 def shares(weights: Mapping[str, int]) -> dict[str, int]:
     """Weights from 1 to 1000 by user or "@group"."""
     for who, weight in weights.items():
-        if not who.removeprefix("@").strip() or not who.isprintable() or len(who) > 64:
-            raise BadValueError(f"{who[:20]!r} is no user, and no group as @name")
+        _check_person(who)
         whole_number(weight, 1, WEIGHT_MAX)
     return dict(weights)

@@ -68,13 +68,13 @@ priority = 7
 alice = 4
 "@students" = 1
 [service]
-socket = "/run/p/s"
+observers = ["bob"]
 lease_s = 3
 """
     found = files.parse(text.encode(), "f.toml", administrators=True).checked
     assert (found.limits.budget, found.limits.limit, found.limits.priority) == ("80%", "", 7)
     assert found.shares == {"alice": 4, "@students": 1}
-    assert (found.service.socket, found.service.lease_s) == ("/run/p/s", 3.0)
+    assert (found.service.observers, found.service.lease_s) == (["bob"], 3.0)
     assert found.service.jobs_per_user == ConfigFile().service.jobs_per_user
 
 
@@ -118,10 +118,10 @@ def test_the_schemas_defaults_and_examples_pass_its_own_checks() -> None:
         ("[job]\nrecord = ''", "f.toml:2: job.record: the file name is empty"),
         ('[job]\nname = "a\\nb"', "is no name of a job"),
         ("[shares]\nalice = 0", "f.toml:1: shares: '0' is no whole number from 1 to 1000"),
-        ("[service]\nsocket = 'run'", "'run' is no absolute path"),
+        ("[service]\nobservers = ['@']", "'@' is no user, and no group"),
         ("[service]\nlease_s = nan", "f.toml:2: service.lease_s: expected `float` >= 0.5"),
         ("[service]\nlease_s = 181", "f.toml:2: service.lease_s: expected `float` <= 180.0"),
-        ("[service]\nmetrics_tcp = '9464'", "is no address"),
+        ("[service]\nobservers = 'me'", "f.toml:2: service.observers: expected `array`"),
         ("[job\n", "f.toml:1: Expected ']'"),
         ("[job]\nname = 'a'\nname = 'b'\n", "f.toml:3: Cannot overwrite"),
     ],

@@ -18,6 +18,7 @@ from supervisor_client import eventually
 
 from pump.config import files
 from pump.service import ServiceClient
+from pump.wire import service as wire
 
 BIN = Path(sys.executable).parent
 ANALYZE = shutil.which("systemd-analyze")
@@ -25,6 +26,7 @@ needs_analyze = pytest.mark.skipif(
     ANALYZE is None, reason="systemd-analyze is not installed (apt-get install systemd)"
 )
 SYSTEM_UNITS = "etc/systemd/system"
+UNITS = ("pumpd.service", "pumpd.socket", "pump-metrics.service")
 SECURITY_MOST = 2.0
 """systemd-analyze's exposure level, 0 to 10; it calls up to 2.5 safe, up to 4.5 ok."""
 
@@ -58,15 +60,16 @@ def test_all_files_are_written_and_removed_again(tmp_path: Path) -> None:
     written = install(tmp_path)
     assert [str(path) for path in written] == [
         "etc/pump/config.toml",
+        f"{SYSTEM_UNITS}/pump-metrics.service",
         f"{SYSTEM_UNITS}/pumpd.service",
         f"{SYSTEM_UNITS}/pumpd.socket",
         f"{SYSTEM_UNITS}/pumpd.socket.d/group-only.conf.example",
         "etc/sysusers.d/pump.conf",
         "etc/tmpfiles.d/pump.conf",
     ]
-    assert "@" not in (tmp_path / SYSTEM_UNITS / "pumpd.service").read_text().replace(
-        "@privileged", ""
-    ).replace("@system-service", "")
+    for name in ("pumpd.service", "pump-metrics.service"):
+        text = (tmp_path / SYSTEM_UNITS / name).read_text()
+        assert "@" not in text.replace("@privileged", "").replace("@system-service", ""), name
     assert install(tmp_path) == written, "once more changes nothing"
     done = pump("uninstall-service", "--root", str(tmp_path))
     assert done.returncode == 0, done.stderr
@@ -143,7 +146,7 @@ def test_the_configuration_that_comes_along_is_sound(root: Path) -> None:
 
 @needs_analyze
 def test_systemd_finds_no_fault_in_the_units(root: Path, tmp_path: Path) -> None:
-    units = [root / SYSTEM_UNITS / name for name in ("pumpd.service", "pumpd.socket")]
+    units = [root / SYSTEM_UNITS / name for name in UNITS]
     user = tmp_path / "user"
     install(user, "--user", XDG_CONFIG_HOME="/config")
     mine = sorted((user / "config/systemd/user").iterdir())
@@ -161,7 +164,8 @@ def test_systemd_finds_no_fault_in_the_units(root: Path, tmp_path: Path) -> None
 
 
 @needs_analyze
-def test_the_service_is_exposed_to_little(root: Path) -> None:
+@pytest.mark.parametrize("unit", ["pumpd.service", "pump-metrics.service"])
+def test_the_service_is_exposed_to_little(root: Path, unit: str) -> None:
     done = subprocess.run(
         [
             str(ANALYZE),
@@ -169,7 +173,7 @@ def test_the_service_is_exposed_to_little(root: Path) -> None:
             "--offline=true",
             "--no-pager",
             f"--threshold={SECURITY_MOST * 10:.0f}",
-            str(root / SYSTEM_UNITS / "pumpd.service"),
+            str(root / SYSTEM_UNITS / unit),
         ],
         capture_output=True,
         text=True,
@@ -205,6 +209,7 @@ def test_tmpfiles_makes_the_sockets_folder(root: Path) -> None:
         pytest.skip("needs root, to give the folder to root")
     assert done.returncode == 0, done.stderr
     assert (root / "run/pump").stat().st_mode & 0o777 == 0o755
+    assert (root / "dev/shm/pump").stat().st_mode & 0o7777 == 0o1777
 
 
 # ---- started as systemd would ----
@@ -280,6 +285,31 @@ def test_the_unit_starts_is_ready_reloads_and_stops(systemd: Systemd) -> None:
     assert systemd.path.exists(), "the socket is systemd's"
 
 
+def test_the_unit_of_metrics_tells_of_all_that_the_service_knows(
+    root: Path, systemd: Systemd, tmp_path: Path
+) -> None:
+    unit = (root / SYSTEM_UNITS / "pump-metrics.service").read_text()
+    command = shlex.split(re.findall(r"^ExecStart=(.*)$", unit, re.MULTILINE)[0])
+    assert Path(command[0]).samefile(BIN / "pump")
+    told = tmp_path / "pump.prom"
+    command[command.index("--textfile") + 1] = str(told)
+    systemd.hear("READY=1")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as job:
+        job.connect(str(systemd.path))
+        job.send(wire.pack_hello())
+        wire.check_welcome(job.recv(64))
+        job.send(wire.encode(wire.Join(name="theirs", job_pid=77)))
+        environ = {**os.environ, "PUMP_SERVICE": str(systemd.path)}
+        writer = subprocess.Popen(command, env=environ, umask=0o027)
+        try:
+            eventually(told.exists, "the figures")
+            assert 'job_pid="77",job_name="theirs"} 0' in told.read_text()
+            assert told.stat().st_mode & 0o777 == 0o640
+        finally:
+            writer.terminate()
+            writer.wait(15)
+
+
 def test_the_watchdog_is_fed_while_the_service_lives_and_not_when_it_hangs(
     systemd: Systemd,
 ) -> None:
@@ -315,8 +345,6 @@ def test_a_restart_keeps_the_socket_and_who_comes_meanwhile_is_served(systemd: S
     early.settimeout(15)
     early.connect(str(systemd.path))
     systemd.start()
-    from pump.wire import service as wire
-
     early.send(wire.pack_hello())
     assert wire.check_welcome(early.recv(64)) == wire.VERSION
     early.close()

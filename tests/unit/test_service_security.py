@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import grp
 import os
+import pwd
 import random
 import re
 import selectors
+import signal
 import socket
 import subprocess
 import sys
@@ -85,6 +88,31 @@ def test_users_see_their_own_jobs_and_root_sees_all(service: Service) -> None:
         assert done.stdout.splitlines()[0] == f"[('mine', {OTHER_USER})]", done.stderr
         with service.ask() as root:
             assert "of root" in [job.name for job in root.jobs()]
+
+
+@needs_root
+@pytest.mark.parametrize("who", ["nobody", "@nogroup"])
+def test_observers_see_the_jobs_of_all_users(tmp_path: Path, who: str) -> None:
+    try:
+        known = pwd.getpwnam("nobody"), grp.getgrnam("nogroup")
+    except KeyError:
+        pytest.skip("this machine has no user nobody or no group nogroup")
+    assert known[0].pw_uid == OTHER_USER and known[0].pw_gid == known[1].gr_gid
+    config = tmp_path / "config.toml"
+    config.write_text(f'[service]\nobservers = ["no-such-user", "{who}"]\n')
+    service = Service(tmp_path, "--beat", "1", "--config", str(config))
+    try:
+        with closing(Played(service, name="of root")):
+            done = as_other_user(service, "print([job.name for job in client.jobs()])")
+            assert done.stdout.splitlines() == ["['of root']"], done.stderr
+            assert "there is no user no-such-user" in service.log.read_text()
+            config.write_text("")
+            service.process.send_signal(signal.SIGHUP)
+            eventually(lambda: "again" in service.log.read_text(), "the configuration to be read")
+            done = as_other_user(service, "print([job.name for job in client.jobs()])")
+            assert done.stdout.splitlines() == ["[]"], done.stderr
+    finally:
+        service.kill()
 
 
 def test_who_somebody_is_says_the_kernel(service: Service) -> None:

@@ -1,0 +1,74 @@
+"""Jobs as the system service knows them: of other users too, for those who may see them.
+
+Root, the service's own user and the observers of its configuration see all jobs; others see
+their own (docs/security.md). Without a service there is nothing to see.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+
+from pump.report.words import size
+from pump.service import JobState, ServiceClient, ServiceError
+
+RETRY_S = 5.0
+"""Between attempts to find a service."""
+HEAD = (
+    f"{'PID':>8} {'USER':<12} {'NAME':<16} {'PRIORITY':>8} {'CLIENTS':>7} {'RESIDENT':>10} "
+    f"{'LEASE':>10} {'MEMORY':>10}"
+)
+
+
+class Registered:
+    """Asks the service again and again; keeps one connection to it."""
+
+    def __init__(self) -> None:
+        self._client: ServiceClient | None = None
+        self._due = 0.0
+
+    def jobs(self) -> list[JobState]:
+        """Return all jobs that this user may see; none where no service answers."""
+        now = time.monotonic()
+        try:
+            if self._client is None:
+                if now < self._due:
+                    return []
+                self._client = ServiceClient.find()
+            return self._client.jobs()
+        except ServiceError:
+            self.close()
+            self._due = time.monotonic() + RETRY_S
+            return []
+
+    def close(self) -> None:
+        """Hang up."""
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+
+def others(jobs: Iterable[JobState], own_sockets: Iterable[str]) -> list[JobState]:
+    """Return the jobs that this user does not reach by their own sockets."""
+    own = set(own_sockets)
+    return [job for job in jobs if job.socket not in own]
+
+
+def lines(jobs: Iterable[JobState]) -> list[str]:
+    """Return a table of jobs, heads first; nothing for no jobs."""
+    found = [
+        f"{job.job_pid:>8} {_user(job.user)[:12]:<12} {job.name[:16]:<16} {job.priority:>8} "
+        f"{job.clients:>7} {size(sum(gpu.resident_bytes for gpu in job.gpus)):>10} "
+        f"{size(sum(gpu.granted_bytes for gpu in job.gpus)):>10} {size(job.converted_bytes):>10}"
+        for job in jobs
+    ]
+    return [HEAD, *found] if found else []
+
+
+def _user(number: int) -> str:
+    import pwd
+
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return str(number)

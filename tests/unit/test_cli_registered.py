@@ -1,0 +1,96 @@
+"""Jobs that only the service tells of: in pump jobs, pump top and pump metrics."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from service_client import MIB, Played, Service, closing, until
+
+from pump.cli import live, metrics, registered, top
+from pump.report.words import size
+
+BIN = Path(sys.executable).parent
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Service]:
+    made = Service(tmp_path, "--beat", "5", "--settle", "0.05")
+    yield made
+    made.kill()
+
+
+def pump(folder: Path, service: Path | str, *words: str) -> str:
+    done = subprocess.run(
+        [str(BIN / "pump"), *words],
+        env={**os.environ, "PUMP_SERVICE": str(service), "XDG_RUNTIME_DIR": str(folder)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0 and not done.stderr, done.stderr
+    return done.stdout
+
+
+def test_jobs_of_others_stand_under_a_heading_of_their_own(
+    service: Service, tmp_path: Path
+) -> None:
+    with closing(Played(service, wanted_mib=300, name="theirs", job_pid=77, priority=4)) as (job,):
+        job.report()
+        until(lambda: job.granted, "a lease", job)
+        heading, columns, row = pump(tmp_path, service.socket, "jobs").splitlines()[-3:]
+        assert heading == "others, as the service knows them:"
+        assert columns == registered.HEAD
+        assert row.split() == [
+            *("77", registered._user(os.geteuid()), "theirs", "4", "1"),
+            *size(300 * MIB).split(),
+            *size(job.granted or 0).split(),
+            *size(300 * MIB).split(),
+        ]
+        (other,) = json.loads(pump(tmp_path, service.socket, "jobs", "--json"))["others"]
+        assert (other["name"], other["gpus"][0]["granted_bytes"]) == ("theirs", job.granted)
+        shown = pump(tmp_path, service.socket, "top", "--once").splitlines()
+        assert row in shown and shown[shown.index(row) - 2] == top.OTHERS
+        told = pump(tmp_path, service.socket, "metrics")
+        assert "pump_registered_jobs 1\n" in told
+        assert f'kind="granted"}} {job.granted}\n' in told
+
+
+def test_ones_own_jobs_are_not_told_twice(service: Service, tmp_path: Path) -> None:
+    mine = str(tmp_path / "mine")
+    with (
+        closing(Played(service, socket=mine), Played(service, name="other")),
+        service.ask() as asked,
+    ):
+        (left,) = registered.others(asked.jobs(), [mine])
+        assert left.name == "other"
+
+
+def test_without_a_service_nothing_is_said_of_others(tmp_path: Path) -> None:
+    assert "others" not in pump(tmp_path, "none", "jobs")
+    assert json.loads(pump(tmp_path, tmp_path / "nobody", "jobs", "--json"))["others"] == []
+    assert "pump_registered" not in pump(tmp_path, "none", "metrics")
+
+
+def test_a_service_that_goes_and_comes_back_is_found_again(
+    service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PUMP_SERVICE", str(service.socket))
+    monkeypatch.setattr(registered, "RETRY_S", 0.0)
+    asks = registered.Registered()
+    with closing(Played(service, name="here")):
+        assert [job.name for job in asks.jobs()] == ["here"]
+    service.kill()
+    assert asks.jobs() == []
+    service.start()
+    with closing(Played(service, name="again")):
+        assert [job.name for job in asks.jobs()] == ["again"]
+        text = metrics.text(live.Look(0.0, [], asks.jobs()))
+        assert 'job_name="again"' in text
+    asks.close()

@@ -1,0 +1,94 @@
+"""No dead settings: each key of the files changes what is done, or is not there."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+import pytest
+from msgspec import Meta
+
+from pump.cli import environment, launch
+from pump.config import layers, schema
+from pump.config.job import JobConfig
+from pumpd import serve
+from pumpd.service import ServiceSettings
+
+NOBODY = {"observers": ["root"], "shares": {"root": 7}}
+"""Examples name users whom this machine need not have."""
+OPTIONS = argparse.Namespace(beat=None, settle=None, log_level=None)
+
+
+def example_of(table: type, key: str) -> Any:
+    """The example of a key, which is not its default."""
+    hint = get_type_hints(table, include_extras=True)[key]
+    (meta,) = (one for one in get_args(hint) if isinstance(one, Meta))
+    assert meta.examples
+    return NOBODY.get(key, meta.examples[0])
+
+
+def toml(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{key} = {toml(one)}" for key, one in value.items()) + " }"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(toml, value)) + "]"
+    return f'"{value}"' if isinstance(value, str) else str(value)
+
+
+def service_settings(folder: Path, text: str) -> ServiceSettings:
+    path = folder / "config.toml"
+    path.write_text(text)
+    return serve.read_settings(argparse.Namespace(config=str(path), **vars(OPTIONS)))
+
+
+@pytest.mark.parametrize("key", schema.ServiceTable.__struct_fields__)
+def test_each_key_of_the_service_changes_the_service(tmp_path: Path, key: str) -> None:
+    line = f"[service]\n{key} = {toml(example_of(schema.ServiceTable, key))}\n"
+    if key == "lease_s":  # its example is its default
+        line = "[service]\nlease_s = 7.5\n"
+    if key == "reserve":
+        line = '[service]\nreserve = "1GiB"\n'
+    if key == "log_level":
+        line = '[service]\nlog_level = "debug"\n'
+    assert service_settings(tmp_path, line) != service_settings(tmp_path, "[service]\n")
+
+
+def test_shares_and_the_greatest_priority_change_the_service(tmp_path: Path) -> None:
+    before = service_settings(tmp_path, "")
+    assert service_settings(tmp_path, "[shares]\nroot = 7\n").weights == {0: 7.0}
+    after = service_settings(tmp_path, "[limits]\npriority = 3\n")
+    assert after.quotas == dataclasses.replace(before.quotas, priority_most=3)
+
+
+def told(config: JobConfig) -> tuple[Any, ...]:
+    """All that a job and its pumpd are told of a configuration, and what pump-run looks at."""
+    parts = environment.Parts("/shim", socket_path="/socket")
+    command = launch._pumpd_command(config, "/socket", 1, False, "{}")
+    return environment.for_job(config, parts, {}), command, config.devices
+
+
+@pytest.mark.parametrize(
+    ("table", "key"),
+    [
+        *(("job", key) for key in schema.JobTable.__struct_fields__),
+        *(("limits", key) for key in schema.LimitsTable.__struct_fields__),
+    ],
+)
+def test_each_key_of_a_job_changes_what_it_is_told(tmp_path: Path, table: str, key: str) -> None:
+    kind = schema.JobTable if table == "job" else schema.LimitsTable
+    value = example_of(kind, key)
+    if (table, key) == ("job", "policy"):  # its example is its default
+        value = "demand"
+    if (table, key) == ("job", "priority"):
+        value = 3
+    asked = "[job]\npriority = 9\n" if (table, key) == ("limits", "priority") else ""
+    results = []
+    for text in ("", f"[{table}]\n{key} = {toml(value)}\n"):
+        path = tmp_path / "config.toml"
+        path.write_text(asked + text)
+        places = layers.Places(None, str(tmp_path / "none"), None, str(path))
+        resolved = layers.resolve({}, {}, places)
+        results.append(told(resolved.apply(JobConfig(command=["true"]))))
+    assert results[0] != results[1]
