@@ -129,9 +129,13 @@ static bool through_place(const struct pump_learner *l, const struct pump_reach 
   return true;
 }
 
-static void through_lives(const struct pump_learner *l, struct pump_reach *today) {
+static void through_lives(const struct pump_learner *l, uint64_t rounds,
+                          struct pump_reach *today) {
   const struct life *life = life_of(l, life_name(today->slot, today->generation));
   if (life == NULL) return;
+  /* A period further on, the one that has its part today is as far gone as it is now. */
+  today->missing = rounds > 0 && life->successor != 0;
+  if (today->missing) return;
   /* Allocated further on in the iteration that repeats: not yet in this one. */
   today->missing = life->born >= l->match.front && life->successor == 0 &&
                    (life->repeated || !life->live);
@@ -146,11 +150,11 @@ static void through_lives(const struct pump_learner *l, struct pump_reach *today
 }
 
 void learner_translate(const struct pump_learner *l, const struct pump_reach *then,
-                       struct pump_reach *today) {
+                       uint64_t rounds, struct pump_reach *today) {
   *today = *then;
   today->missing = 0;
   if (l->way == WAY_PLACES && through_place(l, then, today)) return;
-  through_lives(l, today);
+  through_lives(l, rounds, today);
 }
 
 /* ---- ways ------------------------------------------------------------------------- */
@@ -194,7 +198,7 @@ static uint32_t right_of(const struct pump_learner *l, const struct past *source
     }
     struct pump_reach today = *a;
     today.missing = 0;
-    if (!places || !through_place(l, a, &today)) through_lives(l, &today);
+    if (!places || !through_place(l, a, &today)) through_lives(l, 0, &today);
     right += today.missing == 0 && is_same(&today, b);
   }
   return right;

@@ -226,9 +226,9 @@ void learner_link(struct pump_learner *l, uint64_t then, uint64_t number, bool c
  * after `rounds` more of the period that it is in. */
 const struct past *learner_source(const struct pump_learner *l, uint64_t number,
                                   uint64_t rounds);
-/* Where a reach of a source lies today. */
+/* Where a reach of a source lies today, or will lie after `rounds` more of the period. */
 void learner_translate(const struct pump_learner *l, const struct pump_reach *then,
-                       struct pump_reach *today);
+                       uint64_t rounds, struct pump_reach *today);
 
 /* ---- iterations (learner_iterations.c) ---- */
 

@@ -152,8 +152,8 @@ static void operation_row(struct pump_model *m, struct pump_batch *batch, uint32
     extents[count] = extent;
     runs[count++] = run;
   }
-  model_learn_operation(m, batch, row, extents, count);
-  model_op_add(m, seq, batch->stream[row], runs, count);
+  bool foreseen = model_learn_operation(m, batch, row, extents, count);
+  model_op_add(m, seq, batch->stream[row], runs, count, foreseen);
   if (m->graphs.count != 0) model_graph_weigh(m, seq);
   if (seq > m->totals.observed_seq) m->totals.observed_seq = seq;
 }

@@ -4,18 +4,19 @@
  * of the window - what is missing, who is needed last, how much room will come by itself -
  * sees them too. Only streams do not list them: an operation retires once it was issued.
  * The next issued operation takes the place of the first expected one if both use the same
- * blocks on the same stream under the same number; else all that is expected is dropped,
- * and what remains is the window as if nothing had been expected.
+ * blocks on the same stream under the same number. If it is the one that was foreseen and
+ * only reaches other blocks, its uses are replaced: tensors move. Else all that is expected
+ * is dropped, and what remains is the window as if nothing had been expected.
  */
 #include <errno.h>
 
 #include "model_state.h"
 
-EXPORT int pump_model_expect(struct pump_model *m, uint32_t stream,
-                             const struct pump_model_extent *extents, uint32_t count) {
+int model_expect(struct pump_model *m, uint32_t stream,
+                 const struct pump_model_extent *extents, uint32_t count, uint32_t spare) {
   struct model_run runs[PUMP_MAX_EXTENTS];
   uint32_t found = 0;
-  int64_t most = 0;
+  int64_t most = spare;
   if (stream >= PUMP_MAX_STREAMS) return -ENOSPC;
   for (uint32_t i = 0; i < count && found < PUMP_MAX_EXTENTS; i++)
     if (model_run_of(m, &extents[i], &runs[found])) most += runs[found++].count;
@@ -26,7 +27,13 @@ EXPORT int pump_model_expect(struct pump_model *m, uint32_t stream,
   op->likeness = model_likeness(stream, runs, found);
   op->rank = m->streams[stream].issued + m->streams[stream].expected++;
   model_op_uses(m, runs, found, NULL);
+  model_op_reserve(m, spare);
   return 0;
+}
+
+EXPORT int pump_model_expect(struct pump_model *m, uint32_t stream,
+                             const struct pump_model_extent *extents, uint32_t count) {
+  return model_expect(m, stream, extents, count, 0);
 }
 
 void model_adopt(struct pump_model *m) {
@@ -42,25 +49,10 @@ void model_adopt(struct pump_model *m) {
   }
 }
 
-/* The newest use of its block. */
-static void drop_use(struct pump_model *m, int32_t use) {
-  int32_t block = m->uses[use].block;
-  if (block == NONE) return;
-  struct block *b = &m->blocks[block];
-  if (b->first == use) {
-    b->first = b->last = NONE;
-    b->next_use = PUMP_NOT_NEEDED;
-    model_relist(m, block);
-    return;
-  }
-  b->last = m->uses[use].prev;
-  model_unlink(m, use);
-}
-
 EXPORT void pump_model_expect_nothing(struct pump_model *m) {
   while (m->op_head > m->op_issued) {
     struct op *op = &m->ops[op_index(--m->op_head)];
-    for (uint32_t i = 0; i < op->uses; i++) drop_use(m, use_index(--m->use_head));
+    for (uint32_t i = 0; i < op->uses; i++) model_remove_use(m, use_index(--m->use_head));
     m->streams[op->stream].expected--;
   }
 }

@@ -28,11 +28,11 @@ EXPORT int pump_model_learn(struct pump_model *m, uint32_t wanted) {
 
 /* ---- what is told ------------------------------------------------------------------ */
 
-void model_learn_operation(struct pump_model *m, const struct pump_batch *batch,
+bool model_learn_operation(struct pump_model *m, const struct pump_batch *batch,
                            uint32_t row, const struct pump_model_extent *extents,
                            uint32_t count) {
   struct pump_reach reaches[PUMP_LEARNER_MAX_REACHES];
-  if (m->learner == NULL) return;
+  if (m->learner == NULL) return false;
   if (count > PUMP_LEARNER_MAX_REACHES) count = PUMP_LEARNER_MAX_REACHES;
   for (uint32_t i = 0; i < count; i++)
     reaches[i] = (struct pump_reach){.slot = extents[i].slot,
@@ -46,8 +46,9 @@ void model_learn_operation(struct pump_model *m, const struct pump_batch *batch,
                                              .kind = batch->kind[row],
                                              .count = count,
                                              .reaches = reaches};
-  if (pump_learner_see(m->learner, &operation) == PUMP_LEARNER_DEVIATED)
-    pump_model_expect_nothing(m);
+  int result = pump_learner_see(m->learner, &operation);
+  if (result == PUMP_LEARNER_DEVIATED) pump_model_expect_nothing(m);
+  return result == PUMP_LEARNER_CONFIRMED;
 }
 
 void model_learn_range(struct pump_model *m, uint32_t slot, bool gone) {
@@ -79,17 +80,28 @@ static uint32_t horizon(const struct pump_model *m) {
   return most < OPS ? (uint32_t)most : OPS;
 }
 
+/* Where it will reach what does not exist yet only so much is known as how long it is. Each
+ * reach may also begin elsewhere in its first block than it did. */
 static bool expect_next(struct pump_model *m, uint32_t index) {
   struct pump_model_extent extents[PUMP_LEARNER_MAX_REACHES];
   struct pump_predicted next;
-  if (pump_learner_next(m->learner, index, &next) != 0 || next.missing != 0) return false;
-  for (uint32_t i = 0; i < next.count; i++)
-    extents[i] = (struct pump_model_extent){.slot = next.reaches[i].slot,
-                                            .generation = next.reaches[i].generation,
-                                            .offset_bytes = next.reaches[i].offset_bytes,
-                                            .length_bytes = next.reaches[i].length_bytes,
-                                            .fresh = next.reaches[i].access >> FRESH_SHIFT};
-  return pump_model_expect(m, next.stream, extents, next.count) == 0;
+  if (pump_learner_next(m->learner, index, &next) != 0) return false;
+  uint32_t known = 0;
+  uint64_t spare = next.count;
+  for (uint32_t i = 0; i < next.count; i++) {
+    if (next.reaches[i].missing) {
+      spare += next.reaches[i].length_bytes / PUMP_BLOCK_BYTES + 1;
+      continue;
+    }
+    extents[known++] =
+        (struct pump_model_extent){.slot = next.reaches[i].slot,
+                                   .generation = next.reaches[i].generation,
+                                   .offset_bytes = next.reaches[i].offset_bytes,
+                                   .length_bytes = next.reaches[i].length_bytes,
+                                   .fresh = next.reaches[i].access >> FRESH_SHIFT};
+  }
+  if (spare > USES) return false;
+  return model_expect(m, next.stream, extents, known, (uint32_t)spare) == 0;
 }
 
 EXPORT uint32_t pump_model_foresee(struct pump_model *m, uint32_t most) {

@@ -231,9 +231,10 @@ bool model_run_of(const struct pump_model *m, const struct pump_model_extent *ex
 /* Notes which of its blocks were discarded since they were used. */
 void model_note_fresh(const struct pump_model *m, struct model_run *run);
 /* Adds an operation that uses these runs of blocks. If it is what was expected next, it
- * takes that one's place; if something else was, nothing is expected any more. */
+ * takes that one's place; if something else was, nothing is expected any more. `foreseen`:
+ * it is what was expected, whatever blocks it uses. */
 void model_op_add(struct pump_model *m, uint64_t seq, uint32_t stream,
-                  const struct model_run *runs, uint32_t count);
+                  const struct model_run *runs, uint32_t count, bool foreseen);
 /* Its contents are discarded behind its newest issued use that has not executed. False
  * when there is none. */
 bool model_ends(struct pump_model *m, int32_t block);
@@ -257,6 +258,13 @@ struct op *model_op_begin(struct pump_model *m, uint64_t seq, uint32_t stream);
  * can be none. NULL: what does not fit is left out. */
 void model_op_uses(struct pump_model *m, const struct model_run *runs, uint32_t count,
                    bool (*lose)(struct pump_model *m));
+/* The first expected operation uses these runs instead, as it is issued. False, and all is
+ * as it was, when it has not so many places for uses. */
+bool model_op_replace(struct pump_model *m, const struct model_run *runs, uint32_t count);
+/* Places for so many uses more, of the newest operation. */
+void model_op_reserve(struct pump_model *m, uint32_t slots);
+/* The use leaves the chain of its block. */
+void model_remove_use(struct pump_model *m, int32_t use);
 uint64_t model_likeness(uint32_t stream, const struct model_run *runs, uint32_t count);
 /* The chain's head moves on to the next use that has not executed. True when the contents
  * were discarded on the way. */
@@ -274,8 +282,13 @@ void model_drop_chain(struct pump_model *m, int32_t block);
 
 /* The operation that was expected next has been issued. */
 void model_adopt(struct pump_model *m);
-/* An operation is about to be added that reaches these extents. */
-void model_learn_operation(struct pump_model *m, const struct pump_batch *batch,
+/* Expects an operation as pump_model_expect does, with `spare` places for uses that are not
+ * known yet. */
+int model_expect(struct pump_model *m, uint32_t stream,
+                 const struct pump_model_extent *extents, uint32_t count, uint32_t spare);
+/* An operation is about to be added that reaches these extents. True if it is the one that
+ * was predicted. */
+bool model_learn_operation(struct pump_model *m, const struct pump_batch *batch,
                            uint32_t row, const struct pump_model_extent *extents,
                            uint32_t count);
 void model_learn_range(struct pump_model *m, uint32_t slot, bool gone);

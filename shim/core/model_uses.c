@@ -133,70 +133,118 @@ uint64_t model_likeness(uint32_t stream, const struct model_run *runs, uint32_t 
   return likeness;
 }
 
-static void add_use(struct pump_model *m, int32_t block, bool fresh, bool issued) {
+/* The uses of an operation on their way into the ring. */
+struct filling {
+  uint32_t op;
+  bool issued, in_place; /* in place: into slots that it has already, up to `end` */
+  int64_t slot, end;
+  bool (*lose)(struct pump_model *m);
+};
+
+/* Into the chain of its block: behind the issued ones, or behind all. */
+static void add_use(struct pump_model *m, const struct filling *filling, int32_t use,
+                    int32_t block, bool fresh) {
   struct block *b = &m->blocks[block];
-  uint16_t index = (uint16_t)op_index(m->op_head - 1);
-  struct op *op = &m->ops[index];
-  int32_t use = use_index(m->use_head++);
+  const struct op *op = &m->ops[filling->op];
+  int32_t before = filling->issued ? b->issued : b->last;
+  int32_t next = before == NONE ? b->first : m->uses[before].next;
+  if (next != NONE && before != NONE) model_unlink(m, next);
   m->uses[use] = (struct use){.block = block,
-                              .next = NONE,
-                              .prev = b->last,
-                              .op = index,
+                              .next = next,
+                              .prev = before,
+                              .op = (uint16_t)filling->op,
                               .flags = fresh ? USE_FRESH : 0};
-  op->uses++;
-  if (issued) {
+  if (before != NONE) {
+    m->uses[before].next = use;
+    model_linked(m, use);
+  }
+  if (next != NONE) {
+    m->uses[next].prev = use;
+    model_linked(m, next);
+  } else {
+    b->last = use;
+  }
+  if (filling->issued) {
     b->issued = use;
     b->last_use = (int64_t)op->seq;
     b->dead = b->discarded = false;
   }
-  if (b->last != NONE) {
-    m->uses[b->last].next = use;
-    b->last = use;
-    model_linked(m, use);
-    return;
-  }
-  b->first = b->last = use;
+  if (before != NONE) return;
+  b->first = use;
   b->next_use = (int64_t)op->seq;
   model_relist(m, block);
 }
 
+void model_remove_use(struct pump_model *m, int32_t use) {
+  int32_t block = m->uses[use].block;
+  if (block == NONE) return;
+  struct block *b = &m->blocks[block];
+  int32_t before = b->first == use ? NONE : m->uses[use].prev, next = m->uses[use].next;
+  if (next != NONE) model_unlink(m, next);
+  if (before != NONE) model_unlink(m, use);
+  m->uses[use].block = NONE;
+  if (next == NONE)
+    b->last = before;
+  else
+    m->uses[next].prev = before;
+  if (before != NONE) {
+    m->uses[before].next = next;
+    if (next != NONE) model_linked(m, next);
+    return;
+  }
+  b->first = next;
+  b->next_use = next == NONE ? PUMP_NOT_NEEDED : (int64_t)m->ops[m->uses[next].op].seq;
+  model_relist(m, block);
+}
+
+/* NONE: there is none to be had. */
+static int32_t take_slot(struct pump_model *m, struct filling *filling) {
+  if (filling->in_place)
+    return filling->slot < filling->end ? use_index(filling->slot++) : NONE;
+  while (m->use_head - m->use_tail >= USES)
+    if (filling->lose == NULL || !filling->lose(m)) return NONE;
+  m->ops[filling->op].uses++;
+  return use_index(m->use_head++);
+}
+
 /* `from`, `to`: within the run. */
-static bool add_part(struct pump_model *m, const struct model_run *run, int32_t from,
-                     int32_t to, bool (*lose)(struct pump_model *m)) {
-  int32_t index = (int32_t)op_index(m->op_head - 1);
-  bool issued = m->op_issued == m->op_head;
+static bool add_part(struct pump_model *m, struct filling *filling,
+                     const struct model_run *run, int32_t from, int32_t to) {
   for (int32_t i = from; i < to; i++) {
     int32_t block = run->first + i;
-    struct block *b = &m->blocks[block];
+    const struct block *b = &m->blocks[block];
     if (block + 1 < m->high && b[1].last != NONE)
       __builtin_prefetch(&m->uses[b[1].last], 1);
     if (b->state == PUMP_BLOCK_FREE) continue;
-    if (b->last != NONE && m->uses[b->last].op == index) continue; /* twice */
-    while (m->use_head - m->use_tail >= USES)
-      if (lose == NULL || !lose(m)) return false;
+    int32_t before = filling->issued ? b->issued : b->last;
+    if (before != NONE && m->uses[before].op == filling->op) continue; /* twice */
+    int32_t use = take_slot(m, filling);
+    if (use == NONE) return false;
     bool fresh = b->discarded;
-    if (!issued) {
+    if (!filling->issued) {
       uint32_t what = PUMP_FRESH;
       if (i == 0) what = PUMP_FRESH_FIRST;
       if (i == run->count - 1) what = PUMP_FRESH_LAST;
       fresh = (run->fresh & what) != 0;
     }
-    add_use(m, block, fresh, issued);
+    add_use(m, filling, use, block, fresh);
   }
   return true;
 }
 
-static void note_larger(struct pump_model *m, const struct model_run *run) {
-  uint32_t index = op_index(m->op_head - 1);
+static void note_larger(struct pump_model *m, const struct filling *filling,
+                        const struct model_run *run) {
+  uint32_t index = filling->op;
   struct op *op = &m->ops[index];
+  int64_t uses = filling->in_place ? filling->slot - op->first_use : op->uses;
   m->op_device[index] = m->blocks[run->first].device;
   const struct device *device = &m->devices[m->op_device[index]];
   int64_t most = device->facts.budget * LARGER_PERCENT / 100;
-  op->larger = device->known && (int64_t)op->uses > most;
+  op->larger = device->known && uses > most;
 }
 
-void model_op_uses(struct pump_model *m, const struct model_run *runs, uint32_t count,
-                   bool (*lose)(struct pump_model *m)) {
+static void fill(struct pump_model *m, struct filling *filling,
+                 const struct model_run *runs, uint32_t count) {
   int32_t longest = 0;
   for (uint32_t i = 0; i < count; i++)
     if (runs[i].count > longest) longest = runs[i].count;
@@ -210,8 +258,37 @@ void model_op_uses(struct pump_model *m, const struct model_run *runs, uint32_t 
     for (uint32_t i = 0; i < count; i++) {
       int32_t from = (int32_t)(runs[i].count * step / steps);
       int32_t to = (int32_t)(runs[i].count * (step + 1) / steps);
-      if (to > from && !add_part(m, &runs[i], from, to, lose)) return;
+      if (to > from && !add_part(m, filling, &runs[i], from, to)) return;
     }
   }
-  if (count > 0) note_larger(m, &runs[0]);
+  if (count > 0) note_larger(m, filling, &runs[0]);
+}
+
+void model_op_uses(struct pump_model *m, const struct model_run *runs, uint32_t count,
+                   bool (*lose)(struct pump_model *m)) {
+  struct filling filling = {
+      .op = op_index(m->op_head - 1), .issued = m->op_issued == m->op_head, .lose = lose};
+  fill(m, &filling, runs, count);
+}
+
+bool model_op_replace(struct pump_model *m, const struct model_run *runs, uint32_t count) {
+  uint32_t index = op_index(m->op_issued);
+  const struct op *op = &m->ops[index];
+  int64_t first = op->first_use, needed = 0;
+  for (uint32_t i = 0; i < count; i++) needed += runs[i].count;
+  if (needed > op->uses) return false;
+  for (uint32_t i = 0; i < op->uses; i++) model_remove_use(m, use_index(first + i));
+  struct filling filling = {.op = index,
+                            .issued = true,
+                            .in_place = true,
+                            .slot = first,
+                            .end = first + op->uses};
+  fill(m, &filling, runs, count);
+  return true;
+}
+
+void model_op_reserve(struct pump_model *m, uint32_t slots) {
+  struct op *op = &m->ops[op_index(m->op_head - 1)];
+  for (; slots > 0 && m->use_head - m->use_tail < USES; slots--, op->uses++)
+    m->uses[use_index(m->use_head++)] = (struct use){.block = NONE, .next = NONE};
 }

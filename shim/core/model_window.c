@@ -241,11 +241,15 @@ void model_note_fresh(const struct pump_model *m, struct model_run *run) {
 }
 
 void model_op_add(struct pump_model *m, uint64_t seq, uint32_t stream,
-                  const struct model_run *runs, uint32_t count) {
+                  const struct model_run *runs, uint32_t count, bool foreseen) {
   uint64_t likeness = model_likeness(stream, runs, count);
   if (m->op_issued < m->op_head) {
     struct op *next = &m->ops[op_index(m->op_issued)];
-    if (next->likeness == likeness && next->seq == seq) {
+    bool same = next->likeness == likeness;
+    if (!same && foreseen && next->stream == stream && next->seq == seq)
+      same = model_op_replace(m, runs, count);
+    if (same && next->seq == seq) {
+      next->likeness = likeness;
       model_adopt(m);
       link_to_stream(m, next);
       return;

@@ -8,6 +8,7 @@ import pytest
 from sim_programs import DATA, MS, machine, made, whole
 
 from pump import profiles
+from pump.model.bounds import BLOCK_BYTES
 from pump.policy.planned import Planned
 from pump.policy.window import Window
 from pump.sim import contenders, tensors
@@ -85,6 +86,37 @@ def test_with_weights_that_do_not_fit_it_is_as_fast_as_the_window(
     small = machine(layers * 24 * 4 // 5)
     planned, window = (run(program, small, policy).stretches[2] for policy in (Planned(), Window()))
     assert planned.seconds <= window.seconds / 0.98
+
+
+def allocating(layers: int, weights: int, activations: int) -> Program:
+    """The same where activations are ranges of their own in each of five steps."""
+    lengths = [weights] * layers + [activations] * layers * 5
+    ranges, blocks = form.ranges_in_a_row([count * BLOCK_BYTES for count in lengths])
+    builder = Builder()
+    for layer in range(layers):
+        builder.alloc(layer)
+    for step in range(5):
+        first = layers * (1 + step)
+        there = [(layer, form.OVERWRITE) for layer in range(layers)]
+        back = [(layer, form.READ) for layer in reversed(range(layers))]
+        for layer, access in there + back:
+            if access == form.OVERWRITE:
+                builder.alloc(first + layer)
+            uses = [whole(layer, weights), whole(first + layer, activations, access)]
+            name = 4 * layer + access
+            builder.operation(form.KERNEL, uses, duration_ns=2 * MS, host_ns=4000, signature=name)
+        builder.sync(mark=True)
+        for layer in range(layers):
+            builder.free(first + layer)
+    builder.sync()
+    steps, uses = builder.tables()
+    return Program("allocating", steps, uses, ranges, blocks, 1, blocks * BLOCK_BYTES)
+
+
+def test_a_program_that_allocates_in_each_step_is_foreseen_beyond_its_allocations() -> None:
+    program, small = allocating(32, 24, 16), machine(700, 20)
+    planned, window = (run(program, small, policy).stretches[3] for policy in (Planned(), Window()))
+    assert planned.seconds < 0.85 * window.seconds
 
 
 @pytest.fixture(scope="module")

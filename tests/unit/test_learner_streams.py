@@ -152,7 +152,7 @@ def test_ranges_that_do_not_exist_yet_are_predicted_as_missing():
     operations = program.iteration()
     for _ in range(5):
         program.learner.see(*next(operations))
-    coming = [program.learner.next(i) for i in range(20)]
+    coming = [program.learner.next(i) for i in range(60)]
     for layer, predicted in zip(range(5, 10), coming, strict=False):
         assert predicted is not None
         weight, before, activation = predicted.reaches
@@ -166,7 +166,7 @@ def test_ranges_that_do_not_exist_yet_are_predicted_as_missing():
         assert activation.missing == (layer >= 5)
         if layer < 5:
             assert activation == program.reach(layer)
-    # The iteration after this one: what it will allocate is not what lives now.
+    # The iterations after this one: what they will allocate is not what lives now.
     for predicted in coming[15:]:
         assert predicted is not None
         assert predicted.reaches[-1].missing

@@ -1,0 +1,126 @@
+"""What a model foresees of a program that repeats itself, where its tensors move."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from model_batch import Script, lib
+
+from pump.model.client import HOST
+
+Run = tuple[int, int, int]
+"""Slot, first block, blocks."""
+
+LAYERS = 12
+
+
+class Program:
+    """Steps of so many operations; each has a length of its own, by which it is known."""
+
+    def __init__(self, learns: bool = True) -> None:
+        self.script = Script(budget=100)
+        self.script.model.learn(learns)
+        self.blocks = [self.script.alloc(slot, 100) for slot in range(2)]
+        self.raw = self.script.model.raw
+
+    def operation(self, number: int, first: int = 0) -> int:
+        return self.script.copy([(0, first, number + 1), (1, 0, 1)])
+
+    def step(self) -> None:
+        for number in range(LAYERS):
+            self.script.execute(self.operation(number))
+
+    def foresee(self) -> int:
+        lib.pump_model_foresee(self.raw, 1000)
+        return int(self.script.model.totals().expected)
+
+
+def test_who_reaches_other_blocks_than_foreseen_voids_only_itself() -> None:
+    program = Program()
+    for _ in range(4):
+        program.step()
+    before = program.foresee()
+    assert before > LAYERS
+    seq = program.operation(0, first=50)
+    totals = program.script.model.totals()
+    assert (totals.expected, totals.window_depth) == (before - 1, 1)
+    model = program.script.model
+    assert model.block(program.blocks[0][50]).next_use == seq
+    assert model.block(program.blocks[0][0]).next_use == seq + 1, "of the next, as foreseen"
+    assert model.block(program.blocks[1][0]).next_use == seq
+    program.script.execute(seq)
+    assert model.block(program.blocks[1][0]).next_use == seq + 1
+
+
+def test_who_needs_more_places_than_were_foreseen_voids_all() -> None:
+    program = Program()
+    for _ in range(4):
+        program.step()
+    assert program.foresee() > LAYERS
+    program.script.copy([(0, 0, 90), (1, 0, 1)])
+    assert program.script.model.totals().expected == 0
+
+
+def allocating(script: Script) -> None:
+    """A step that has a range of its own for each layer, until the end."""
+    for layer in range(LAYERS):
+        slot = 10 + layer
+        script.alloc(slot, 2 + layer)
+        script.execute(script.copy([(0, 0, layer + 1), (slot, 0, 2 + layer)]))
+    for layer in reversed(range(LAYERS)):
+        slot = 10 + layer
+        script.execute(script.copy([(0, 20, layer + 1), (slot, 0, 2 + layer)]))
+        script.free(slot)
+
+
+def test_ranges_that_do_not_exist_yet_do_not_hide_what_comes_behind_them() -> None:
+    script = Script(budget=400)
+    script.model.learn(True)
+    persistent = script.alloc(0, 100)
+    for _ in range(4):
+        allocating(script)
+    lib.pump_model_foresee(script.model.raw, 1000)
+    assert script.model.totals().expected >= 2 * LAYERS
+    seq = script.seq
+    assert script.model.block(persistent[0]).next_use == seq + 1
+    assert script.model.block(persistent[20]).next_use == seq + LAYERS + 1
+    script.alloc(10, 2)
+    script.copy([(0, 0, 1), (10, 0, 2)])
+    expected = script.model.totals().expected
+    assert expected >= 2 * LAYERS - 1, "its range was not known, it was"
+    assert script.model.block(script.model.blocks_of(10)[0]).next_use == seq + 1
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_once_nothing_is_expected_a_learner_has_left_no_trace(seed: int) -> None:
+    """Beside a model that learns nothing, whatever was expected, replaced and dropped."""
+    dice = random.Random(seed)
+    programs = [Program(learns) for learns in (True, False)]
+    replaced = 0
+    for step in range(60 * LAYERS):
+        number = step % LAYERS
+        first = dice.randrange(40) if dice.random() < 0.2 else 0
+        fresh = dice.random() < 0.2
+        ends = dice.random() < 0.5
+        host = dice.sample(range(200), 8)
+        for program in programs:
+            expected = program.foresee() if step > 4 * LAYERS else 0
+            seq = program.operation(number, first)
+            if first and expected and program.script.model.totals().expected == expected - 1:
+                replaced += 1
+            if fresh:
+                uses = [(0, 1, first * 2 << 20, (number + 1) * 2 << 20, 0)]
+                program.script.send(lib.PUMP_EVENT_DISCARDED, seq=seq, uses=uses)
+            program.script.set_state(host, HOST)
+            if ends:
+                program.script.execute(seq)
+    found = []
+    for program in programs:
+        lib.pump_model_expect_nothing(program.raw)
+        program.script.model.learn(False)
+        program.script.copy([(0, 0, 60), (1, 0, 60)])
+        view = program.script.model.view(0)
+        found.append([column.tolist() if hasattr(column, "tolist") else column for column in view])
+    assert found[0] == found[1]
+    assert replaced > 5
