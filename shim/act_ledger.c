@@ -151,8 +151,13 @@ void pump_ledger_write(uint64_t claimed_bytes, uint64_t pending_bytes, bool acti
     entry.levels[i].first_bytes = first->levels[i].headroom_bytes;
   }
   entry.check = check_of(&entry);
-  if (pwrite(file, &entry, sizeof entry, 0) != (ssize_t)sizeof entry)
-    complain(own_path, errno != 0 ? errno : ENOSPC);
+  struct pump_hush hush;
+  bool hushed = pump_hush_begin(&hush);
+  errno = 0;
+  bool written = hushed && pwrite(file, &entry, sizeof entry, 0) == (ssize_t)sizeof entry;
+  int error = errno != 0 ? errno : ENOSPC;
+  if (hushed) pump_hush_end(&hush);
+  if (!written) complain(own_path, error);
   close(file);
 }
 

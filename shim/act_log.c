@@ -57,23 +57,47 @@ __attribute__((constructor)) static void log_load(void) {
   errno = saved;
 }
 
-/* Never blocks and never raises SIGPIPE in the program: where nobody reads, or
+/* SIGPIPE: nobody reads any more; SIGXFSZ: the file is as long as the program may make one.
+ * The kernel sends both to the thread that writes. */
+static const int raised_by_writing[] = {SIGPIPE, SIGXFSZ};
+#define RAISED (sizeof raised_by_writing / sizeof *raised_by_writing)
+
+bool pump_hush_begin(struct pump_hush *hush) {
+  sigset_t raised;
+  sigemptyset(&raised);
+  for (size_t i = 0; i < RAISED; i++) sigaddset(&raised, raised_by_writing[i]);
+  return sigpending(&hush->pending) == 0 &&
+         pthread_sigmask(SIG_BLOCK, &raised, &hush->before) == 0;
+}
+
+void pump_hush_end(const struct pump_hush *hush) {
+  int saved = errno;
+  sigset_t now, one;
+  struct timespec at_once = {0};
+  if (sigpending(&now) == 0)
+    for (size_t i = 0; i < RAISED; i++) {
+      if (!sigismember(&now, raised_by_writing[i]) ||
+          sigismember(&hush->pending, raised_by_writing[i]))
+        continue;
+      sigemptyset(&one);
+      sigaddset(&one, raised_by_writing[i]);
+      sigtimedwait(&one, NULL, &at_once);
+    }
+  pthread_sigmask(SIG_SETMASK, &hush->before, NULL);
+  errno = saved;
+}
+
+/* Never blocks and never raises a signal in the program: where nobody reads, or
  * not fast enough, the line is lost and the program goes on. A line fits into
  * PIPE_BUF, so a pipe that polls writable takes it whole. */
 static void write_line(int descriptor, const char *line, size_t length) {
   struct pollfd ready = {.fd = descriptor, .events = POLLOUT};
   if (poll(&ready, 1, 0) != 1 || (ready.revents & POLLOUT) == 0) return;
-  sigset_t pipe_signal, before, pending;
-  sigemptyset(&pipe_signal);
-  sigaddset(&pipe_signal, SIGPIPE);
-  sigpending(&pending);
-  if (pthread_sigmask(SIG_BLOCK, &pipe_signal, &before) != 0) return;
+  struct pump_hush hush;
+  if (!pump_hush_begin(&hush)) return;
   ssize_t n = write(descriptor, line, length);
-  if (n < 0 && errno == EPIPE && !sigismember(&pending, SIGPIPE)) {
-    struct timespec at_once = {0};
-    sigtimedwait(&pipe_signal, NULL, &at_once);
-  }
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  (void)n;
+  pump_hush_end(&hush);
 }
 
 static void to_stderr(const char *line, size_t length) {

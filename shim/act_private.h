@@ -15,6 +15,7 @@
 #ifndef PUMP_ACT_PRIVATE_H
 #define PUMP_ACT_PRIVATE_H
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -64,6 +65,15 @@ static inline void pump_tell_worker(void) {
   PUMP_ADD(&pump_shm->header.activity, 1);
   pump_bell_ring(&pump_shm->header.worker_asleep, &pump_shm->header.worker_bell);
 }
+
+/* Keeps the signals that writing can raise from the program: they are blocked between the
+ * two calls, and what has come meanwhile is forgotten. False: nothing is blocked, so do not
+ * write (act_log.c). */
+struct pump_hush {
+  sigset_t before, pending;
+};
+bool pump_hush_begin(struct pump_hush *hush);
+void pump_hush_end(const struct pump_hush *hush);
 
 /* An error line on stderr and in the log, whatever the level (act_log.c). */
 void pump_say(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "act.h"
@@ -107,12 +108,22 @@ void pump_summary_write(void) {
                                        name, (int)getpid(), mark + 2);
   if (length < 0 || (size_t)length >= sizeof path) return;
   snprintf(partial, sizeof partial, "%s.%d.part", path, (int)getpid());
+  struct stat there;
+  if (stat(path, &there) == 0 && !S_ISREG(there.st_mode)) { /* or /dev/null is gone */
+    pump_log(PUMP_LOG_WARNING, "PUMP_SUMMARY: %s is not a regular file", path);
+    return;
+  }
   FILE *file = fopen(partial, "we");
-  if (file == NULL) {
+  struct pump_hush hush;
+  if (file == NULL || !pump_hush_begin(&hush)) {
+    if (file != NULL) fclose(file);
     pump_log(PUMP_LOG_WARNING, "PUMP_SUMMARY: cannot write %s", partial);
     return;
   }
   write_object(file);
-  if (fclose(file) != 0 || rename(partial, path) != 0)
+  bool written = fclose(file) == 0;
+  pump_hush_end(&hush);
+  if (!written) unlink(partial);
+  if (!written || rename(partial, path) != 0)
     pump_log(PUMP_LOG_WARNING, "PUMP_SUMMARY: cannot write %s", path);
 }

@@ -1,7 +1,9 @@
 /* act_case_limit.c - scenarios of limit, log and summary. */
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -96,6 +98,18 @@ SCENARIO(a_descriptor_two_that_is_no_longer_stderr_is_not_written) {
 SCENARIO(a_reader_that_left_raises_no_signal) {
   harness_sleep_us(300000); /* the test closes the pipe meanwhile */
   for (int i = 0; i < 1000; i++) pump_log(PUMP_LOG_ERROR, "nobody reads this");
+  puts("alive");
+}
+
+/* With a log file, or stderr in a file, as long as the program may make one. */
+SCENARIO(a_file_that_may_not_grow_raises_no_signal) {
+  const struct rlimit none = {.rlim_cur = 0, .rlim_max = RLIM_INFINITY};
+  CHECK(setrlimit(RLIMIT_FSIZE, &none) == 0);
+  pump_log(PUMP_LOG_ERROR, "is not written");
+  sigset_t pending;
+  CHECK(sigpending(&pending) == 0 && !sigismember(&pending, SIGXFSZ));
+  sigset_t mask;
+  CHECK(pthread_sigmask(SIG_BLOCK, NULL, &mask) == 0 && !sigismember(&mask, SIGXFSZ));
   puts("alive");
 }
 

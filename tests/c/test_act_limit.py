@@ -323,6 +323,13 @@ def test_a_reader_that_left_raises_no_signal_in_the_program() -> None:
     assert process.wait(timeout=20) == 0
 
 
+def test_a_file_that_may_not_grow_raises_no_signal_in_the_program(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    done = run(SAN, "a_file_that_may_not_grow_raises_no_signal", {"PUMP_LOG_FILE": str(log)})
+    assert done.stdout == "alive\n"
+    assert log.read_bytes() == b""
+
+
 def test_a_reader_that_does_not_read_blocks_nobody() -> None:
     process = subprocess.Popen(
         [str(build(SAN)), "a_reader_that_does_not_read_blocks_nobody"],

@@ -62,6 +62,25 @@ def test_a_pipeline_ends_with_its_job(job: Job) -> None:
     assert done.stdout.startswith("running")
 
 
+def test_a_program_that_may_write_no_file_is_not_killed() -> None:
+    """What pump writes in the program's process raises no SIGXFSZ there."""
+    script = (
+        "import signal; signal.signal(signal.SIGXFSZ, signal.SIG_DFL)\n"  # as a C program has it
+        "from cuda.bindings import driver as cu\n"
+        "cu.cuInit(0); cu.cuCtxSetCurrent(cu.cuDevicePrimaryCtxRetain(0)[1])\n"
+        "print(int(cu.cuMemAlloc(4 << 20)[0]))"
+    )
+    command = [BIN / "pump-run", "--virtual", "a100-pcie4", "--", sys.executable, "-c", script]
+    done = subprocess.run(
+        ["sh", "-c", 'ulimit -f 0; exec "$@"', "sh", *command],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, "0\n"), done.stderr
+
+
 def test_helpers_that_never_touch_cuda_pay_and_say_nothing(job: Job) -> None:
     done = subprocess.run(
         [

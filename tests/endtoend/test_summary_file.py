@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 from conftest import Job
@@ -33,6 +34,16 @@ def test_a_job_that_fits_is_told_apart_from_one_that_was_not_intercepted(
     assert found["devices"][0]["active"] is False
     assert found["devices"][0]["allocated_bytes"] + found["shim"]["converted_bytes_peak"] > 0
     assert file.name == f"of-{found['pid']}.json"
+
+
+def test_what_is_no_regular_file_is_left_as_it_is(job: Job, tmp_path: Path) -> None:
+    """root, say, with PUMP_SUMMARY=/dev/null."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    done = job.run("--steps=10", memory_mib=512, env={"PUMP_SUMMARY": str(pipe)})
+    assert done.returncode == 0, done.stderr
+    assert pipe.is_fifo()
+    assert f"PUMP_SUMMARY: {pipe} is not a regular file" in job.log.read_text()
 
 
 def test_without_pump_there_is_no_file(job: Job, tmp_path: Path) -> None:
