@@ -27,14 +27,19 @@ enum {
   INFO_REGISTERS = 0x2f
 };
 
+/* An image may lie at any address, and its tables anywhere in it. */
+typedef Elf64_Ehdr any_header __attribute__((aligned(1)));
+typedef Elf64_Shdr any_section __attribute__((aligned(1)));
+typedef Elf64_Sym any_symbol __attribute__((aligned(1)));
+
 struct elf {
   const uint8_t *bytes;
   size_t length;
-  const Elf64_Shdr *sections;
+  const any_section *sections;
   uint16_t section_count;
   const char *names;
   size_t names_length;
-  const Elf64_Sym *symbols;
+  const any_symbol *symbols;
   size_t symbol_count;
   const char *strings;
   size_t strings_length;
@@ -49,12 +54,13 @@ static const char *text_at(const char *table, size_t length, uint32_t offset) {
   return table + offset;
 }
 
-static const char *section_name(const struct elf *elf, const Elf64_Shdr *section) {
+static const char *section_name(const struct elf *elf, const any_section *section) {
   const char *name = text_at(elf->names, elf->names_length, section->sh_name);
   return name ? name : "";
 }
 
-static const Elf64_Shdr *find(const struct elf *elf, const char *prefix, const char *name) {
+static const any_section *find(const struct elf *elf, const char *prefix,
+                               const char *name) {
   size_t length = strlen(prefix);
   for (uint16_t i = 0; i < elf->section_count; i++) {
     const char *own = section_name(elf, &elf->sections[i]);
@@ -64,9 +70,14 @@ static const Elf64_Shdr *find(const struct elf *elf, const char *prefix, const c
   return NULL;
 }
 
+/* Whether there are bytes in the image for it: only then its place has been checked. */
+static bool has_bytes(const any_section *section) {
+  return section->sh_type != SHT_NOBITS && section->sh_type != SHT_NULL;
+}
+
 /* Without a length from outside the headers tell where the image ends. */
 static bool open_elf(struct elf *elf, const uint8_t *bytes, size_t length) {
-  const Elf64_Ehdr *header = (const Elf64_Ehdr *)(const void *)bytes;
+  const any_header *header = (const any_header *)(const void *)bytes;
   if (length != SIZE_MAX && length < sizeof *header) return false;
   if (header->e_ident[EI_CLASS] != ELFCLASS64 || header->e_machine != MACHINE_CUDA ||
       header->e_shentsize != sizeof(Elf64_Shdr) || header->e_shnum == 0)
@@ -76,25 +87,25 @@ static bool open_elf(struct elf *elf, const uint8_t *bytes, size_t length) {
   if (!inside(elf, header->e_shoff, (uint64_t)header->e_shnum * sizeof(Elf64_Shdr)) ||
       header->e_shstrndx >= header->e_shnum || header->e_shoff > (1ull << 32))
     return false;
-  elf->sections = (const Elf64_Shdr *)(const void *)(bytes + header->e_shoff);
+  elf->sections = (const any_section *)(const void *)(bytes + header->e_shoff);
   elf->section_count = header->e_shnum;
   for (uint16_t i = 0; i < elf->section_count; i++) {
-    const Elf64_Shdr *s = &elf->sections[i];
-    if (s->sh_type == SHT_NOBITS || s->sh_type == SHT_NULL) continue;
+    const any_section *s = &elf->sections[i];
+    if (!has_bytes(s)) continue;
     if (s->sh_offset > (1ull << 32) || s->sh_size > (1ull << 32) ||
         !inside(elf, s->sh_offset, s->sh_size))
       return false;
   }
-  const Elf64_Shdr *names = &elf->sections[header->e_shstrndx];
+  const any_section *names = &elf->sections[header->e_shstrndx];
   if (names->sh_type != SHT_STRTAB) return false;
   elf->names = (const char *)bytes + names->sh_offset;
   elf->names_length = names->sh_size;
-  const Elf64_Shdr *table = find(elf, ".symtab", "");
+  const any_section *table = find(elf, ".symtab", "");
   if (table == NULL || table->sh_type != SHT_SYMTAB || table->sh_link >= header->e_shnum)
     return false;
-  const Elf64_Shdr *strings = &elf->sections[table->sh_link];
+  const any_section *strings = &elf->sections[table->sh_link];
   if (strings->sh_type != SHT_STRTAB) return false;
-  elf->symbols = (const Elf64_Sym *)(const void *)(bytes + table->sh_offset);
+  elf->symbols = (const any_symbol *)(const void *)(bytes + table->sh_offset);
   elf->symbol_count = table->sh_size / sizeof(Elf64_Sym);
   elf->strings = (const char *)bytes + strings->sh_offset;
   elf->strings_length = strings->sh_size;
@@ -147,8 +158,8 @@ static bool put_parameter(struct image_kernel *kernel, const struct record *reco
 }
 
 static bool read_kernel_info(const struct elf *elf, struct image_kernel *kernel) {
-  const Elf64_Shdr *section = find(elf, ".nv.info.", kernel->name);
-  if (section == NULL || section->sh_type == SHT_NOBITS) return true; /* none at all */
+  const any_section *section = find(elf, ".nv.info.", kernel->name);
+  if (section == NULL || !has_bytes(section)) return true; /* none at all */
   const uint8_t *at = elf->bytes + section->sh_offset, *end = at + section->sh_size;
   struct record record;
   while (next_record(&at, end, &record)) {
@@ -159,20 +170,20 @@ static bool read_kernel_info(const struct elf *elf, struct image_kernel *kernel)
       kernel->max_threads = word_at(&record, 0) * word_at(&record, 1) * word_at(&record, 2);
   }
   if (kernel->max_threads > 1024) kernel->max_threads = 1024;
-  const Elf64_Shdr *shared = find(elf, ".nv.shared.", kernel->name);
+  const any_section *shared = find(elf, ".nv.shared.", kernel->name);
   if (shared != NULL) kernel->shared_bytes = (uint32_t)shared->sh_size;
   return true;
 }
 
 /* Registers and stack of all kernels, by number of symbol. */
 static void read_common_info(const struct elf *elf, struct image *image) {
-  const Elf64_Shdr *section = find(elf, ".nv.info", "");
-  if (section == NULL || section->sh_type == SHT_NOBITS) return;
+  const any_section *section = find(elf, ".nv.info", "");
+  if (section == NULL || !has_bytes(section)) return;
   const uint8_t *at = elf->bytes + section->sh_offset, *end = at + section->sh_size;
   struct record record;
   while (next_record(&at, end, &record)) {
     if (record.length < 8 || word_at(&record, 0) >= elf->symbol_count) continue;
-    const Elf64_Sym *symbol = &elf->symbols[word_at(&record, 0)];
+    const any_symbol *symbol = &elf->symbols[word_at(&record, 0)];
     const char *name = text_at(elf->strings, elf->strings_length, symbol->st_name);
     for (size_t i = 0; name != NULL && i < image->kernel_count; i++) {
       if (strcmp(image->kernels[i].name, name) != 0) continue;
@@ -184,10 +195,10 @@ static void read_common_info(const struct elf *elf, struct image *image) {
   }
 }
 
-static bool read_global(const struct elf *elf, struct image *image, const Elf64_Sym *symbol,
-                        const char *name) {
+static bool read_global(const struct elf *elf, struct image *image,
+                        const any_symbol *symbol, const char *name) {
   if (symbol->st_shndx == SHN_UNDEF || symbol->st_shndx >= elf->section_count) return true;
-  const Elf64_Shdr *section = &elf->sections[symbol->st_shndx];
+  const any_section *section = &elf->sections[symbol->st_shndx];
   const char *where = section_name(elf, section);
   bool global = strncmp(where, ".nv.global", 10) == 0;
   if ((!global && strcmp(where, ".nv.constant3") != 0) || symbol->st_size == 0) return true;
@@ -198,7 +209,7 @@ static bool read_global(const struct elf *elf, struct image *image, const Elf64_
   if (out == NULL) return false;
   out->length_bytes = symbol->st_size;
   out->managed = (symbol->st_other & MANAGED_FLAG) != 0;
-  if (section->sh_type == SHT_NOBITS) return true;
+  if (!has_bytes(section)) return true;
   out->initial = malloc(symbol->st_size);
   if (out->initial == NULL) return false;
   out->initial_bytes = symbol->st_size;
@@ -208,7 +219,7 @@ static bool read_global(const struct elf *elf, struct image *image, const Elf64_
 
 static bool read_symbols(const struct elf *elf, struct image *image, int arch) {
   for (size_t i = 0; i < elf->symbol_count; i++) {
-    const Elf64_Sym *symbol = &elf->symbols[i];
+    const any_symbol *symbol = &elf->symbols[i];
     const char *name = text_at(elf->strings, elf->strings_length, symbol->st_name);
     if (name == NULL) return false;
     int type = ELF64_ST_TYPE(symbol->st_info);
@@ -228,7 +239,7 @@ int image_from_elf(const uint8_t *bytes, size_t length_bytes, int compute,
   struct elf elf = {0};
   if (!open_elf(&elf, bytes, length_bytes))
     return image_fail(error, error_bytes, CUDA_ERROR_INVALID_IMAGE, "damaged cubin");
-  const Elf64_Ehdr *header = (const Elf64_Ehdr *)(const void *)bytes;
+  const any_header *header = (const any_header *)(const void *)bytes;
   /* the architecture moved up a byte with version 8 of the ABI (CUDA 13) */
   int arch = header->e_ident[EI_ABIVERSION] >= 8 ? (int)(header->e_flags >> 8 & 0xff)
                                                  : (int)(header->e_flags & 0xff);

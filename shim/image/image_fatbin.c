@@ -114,13 +114,16 @@ int image_from_fatbin(const uint8_t *bytes, size_t length_bytes, int compute,
   struct header header;
   struct wrapper wrapper;
   memcpy(&wrapper.magic, bytes, sizeof wrapper.magic);
-  if (wrapper.magic == WRAPPER_MAGIC) {
+  if (wrapper.magic == WRAPPER_MAGIC &&
+      length_bytes == SIZE_MAX) { /* of a file: no address */
     memcpy(&wrapper, bytes, sizeof wrapper);
     bytes = wrapper.data;
     length_bytes = SIZE_MAX;
     if (bytes == NULL)
       return image_fail(error, error_bytes, CUDA_ERROR_INVALID_IMAGE, "empty fat binary");
   }
+  if (length_bytes < sizeof header)
+    return image_fail(error, error_bytes, CUDA_ERROR_INVALID_IMAGE, "damaged fat binary");
   memcpy(&header, bytes, sizeof header);
   if (header.magic != FATBIN_MAGIC || header.header_bytes < sizeof header ||
       (length_bytes != SIZE_MAX &&

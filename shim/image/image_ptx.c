@@ -84,12 +84,20 @@ static uint64_t number(const struct parser *p) {
   return strtoull(text, NULL, 0);
 }
 
+/* The decimal digits that begin at `from`; nothing behind the image is looked at. */
+static int decimal(const struct parser *p, const char *from) {
+  int value = 0;
+  for (; from < p->end && isdigit((unsigned char)*from) && value < 100000; from++)
+    value = 10 * value + (*from - '0');
+  return value;
+}
+
 /* Size of ".u32" and its like; 0 for anything else. */
 static uint32_t type_bytes(const struct parser *p) {
   const char *t = p->token.text;
   size_t n = p->token.length;
   if (n < 3 || n > 6 || t[0] != '.' || !strchr("bsuf", t[1])) return 0;
-  switch (atoi(t + 2)) {
+  switch (decimal(p, t + 2)) {
   case 8:
     return 1;
   case 16:
@@ -277,13 +285,13 @@ static bool module(struct parser *p) {
   while (!ended(p)) {
     if (is(p, ".version")) {
       next(p);
-      int major = atoi(p->token.text);
+      int major = decimal(p, p->token.text);
       const char *dot = memchr(p->token.text, '.', p->token.length);
-      p->ptx_version = 10 * major + (dot ? atoi(dot + 1) : 0);
+      p->ptx_version = 10 * major + (dot ? decimal(p, dot + 1) : 0);
     } else if (is(p, ".target")) {
       next(p);
       if (p->token.length > 3 && memcmp(p->token.text, "sm_", 3) == 0)
-        p->target = atoi(p->token.text + 3);
+        p->target = decimal(p, p->token.text + 3);
     } else if (is(p, ".extern")) {
       external = true;
     } else if (is(p, ".entry")) {
@@ -320,8 +328,9 @@ int image_from_ptx(const char *text, size_t length_bytes, int compute, struct im
     result = image_fail(error, error_bytes, CUDA_ERROR_INVALID_PTX,
                         "PTX without .version and .target");
   else if (!good)
-    result = image_fail(error, error_bytes, CUDA_ERROR_INVALID_PTX,
-                        "PTX cannot be read near \"%.32s\"", p.token.text);
+    result = image_fail(
+        error, error_bytes, CUDA_ERROR_INVALID_PTX, "PTX cannot be read near \"%.*s\"",
+        p.end - p.token.text < 32 ? (int)(p.end - p.token.text) : 32, p.token.text);
   else if (p.target > compute)
     result = image_fail(error, error_bytes, CUDA_ERROR_NO_BINARY_FOR_GPU,
                         "PTX is for sm_%d, the device is sm_%d", p.target, compute);

@@ -1,0 +1,66 @@
+/* fuzz_main.c - main() of the C targets.
+ *
+ *   TARGET FILE...            each file once (plain, or for what a run has found)
+ *   TARGET -options CORPUS    with -DGUIDED: libFuzzer, guided by the code that is executed
+ *
+ * libFuzzer wants clang's counters. Of gcc there is a call at each edge of the program's
+ * (-fsanitize-coverage=trace-pc, with -Wl,--wrap=__sanitizer_cov_trace_pc): it counts here,
+ * by its address, what libFuzzer then reads.
+ */
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
+
+#ifdef GUIDED
+
+#define COUNTERS 65536
+
+int LLVMFuzzerRunDriver(int *count, char ***words,
+                        int (*target)(const uint8_t *data, size_t bytes));
+void __sanitizer_cov_8bit_counters_init(uint8_t *begin, uint8_t *end);
+void __wrap___sanitizer_cov_trace_pc(void);
+void __sanitizer_cov_trace_cmpf(float a, float b);
+void __sanitizer_cov_trace_cmpd(double a, double b);
+
+static uint8_t counters[COUNTERS];
+
+void __wrap___sanitizer_cov_trace_pc(void) {
+  uintptr_t edge = (uintptr_t)__builtin_return_address(0);
+  counters[(edge ^ edge >> 16) % COUNTERS]++;
+}
+
+/* libFuzzer has no use for these. */
+void __sanitizer_cov_trace_cmpf(float a, float b) {
+  (void)a, (void)b;
+}
+
+void __sanitizer_cov_trace_cmpd(double a, double b) {
+  (void)a, (void)b;
+}
+
+int main(int count, char **words) {
+  __sanitizer_cov_8bit_counters_init(counters, counters + COUNTERS);
+  return LLVMFuzzerRunDriver(&count, &words, LLVMFuzzerTestOneInput);
+}
+
+#else
+
+int main(int count, char **words) {
+  for (int i = 1; i < count; i++) {
+    FILE *file = fopen(words[i], "rb");
+    if (file == NULL || fseek(file, 0, SEEK_END) != 0) return 2;
+    long bytes = ftell(file);
+    uint8_t *data = malloc(bytes > 0 ? (size_t)bytes : 1); /* its end is the sanitizer's */
+    rewind(file);
+    if (bytes < 0 || data == NULL || fread(data, 1, (size_t)bytes, file) != (size_t)bytes)
+      return 2;
+    LLVMFuzzerTestOneInput(data, (size_t)bytes);
+    free(data);
+    fclose(file);
+  }
+  return 0;
+}
+
+#endif

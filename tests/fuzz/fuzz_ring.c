@@ -1,0 +1,111 @@
+/* fuzz_ring.c - what a worker reads of a mapping that a client may have filled with
+ * anything: event records, range records, ends of commands (core/batch.c).
+ *
+ * The input: the ring's head, how many records, the records as they stand; what is left
+ * goes over the first range records and commands. Whatever it is, decoded rows keep to
+ * their bounds, and the ring is empty or waits for a record that is not ready.
+ */
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/pump_core.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
+
+#define RANGES 16
+#define COMMANDS 8
+#define ENDS 4
+
+static struct pump_shm shm;
+static struct pump_batch batch;
+
+struct input {
+  const uint8_t *at;
+  size_t left;
+};
+
+/* Copies what is there; the rest is zero. */
+static void take(struct input *input, void *to, size_t bytes) {
+  size_t there = bytes < input->left ? bytes : input->left;
+  memset(to, 0, bytes);
+  memcpy(to, input->at, there);
+  input->at += there;
+  input->left -= there;
+}
+
+static void must(bool holds) {
+  if (!holds) abort();
+}
+
+static void check_batch(void) {
+  must(batch.use_begin[0] == 0 && batch.uses <= sizeof batch.slot / sizeof *batch.slot);
+  for (uint32_t row = 0; row < batch.rows; row++) {
+    must(batch.use_begin[row] <= batch.use_begin[row + 1]);
+    must(batch.kind[row] != 0 && batch.kind[row] <= PUMP_EVENT_DEAD);
+    must(batch.stream[row] < PUMP_MAX_STREAMS && batch.device[row] < PUMP_MAX_DEVICES);
+    must(batch.payload_begin[row] + batch.payload_bytes[row] <= batch.payload_used);
+  }
+  must(batch.use_begin[batch.rows] == batch.uses);
+  must(batch.payload_used <= sizeof batch.payload);
+  for (uint32_t use = 0; use < batch.uses; use++)
+    must(batch.slot[use] < PUMP_MAX_RANGES && batch.access[use] < 4);
+}
+
+static void drain(struct input *input) {
+  uint8_t count, ready;
+  take(input, &shm.header.event_head, sizeof shm.header.event_head);
+  take(input, &count, sizeof count);
+  uint64_t head = shm.header.event_head;
+  for (uint32_t i = 0; i < count; i++) {
+    struct pump_event *event = &shm.events[(head + i) % PUMP_EVENT_SLOTS];
+    take(input, &ready, sizeof ready);
+    take(input, (char *)event + sizeof event->turn, sizeof *event - sizeof event->turn);
+    event->turn = ready == 0xff ? head : head + i + 1;
+  }
+  shm.header.event_tail = head + count;
+  for (int turn = 0; turn <= 256; turn++) { /* each releases one record at least */
+    uint64_t before = shm.header.event_head;
+    int rows = pump_core_drain(&shm, &batch);
+    must(rows == (int)batch.rows);
+    check_batch();
+    if (shm.header.event_head == before) break;
+    must(turn < 256);
+  }
+  must(pump_core_backlog(&shm) <= count);
+  for (uint32_t i = 0; i < count; i++)
+    memset(&shm.events[(head + i) % PUMP_EVENT_SLOTS], 0, sizeof shm.events[0]);
+}
+
+static void ranges(struct input *input) {
+  static uint32_t slots[RANGES];
+  static struct pump_range copies[RANGES + 1];
+  take(input, &shm.header.range_high, sizeof shm.header.range_high);
+  take(input, shm.ranges, RANGES * sizeof shm.ranges[0]);
+  uint32_t found = pump_core_ranges(&shm, slots, copies, RANGES);
+  must(found <= RANGES);
+  for (uint32_t i = 0; i < found; i++) must(slots[i] < RANGES);
+}
+
+static void ends(struct input *input) {
+  struct pump_command_ring *ring = &shm.commands[0][PUMP_TO_GPU];
+  struct pump_outcome outcomes[ENDS];
+  uint64_t cursor;
+  take(input, &cursor, sizeof cursor);
+  take(input, &ring->tail, sizeof ring->tail);
+  take(input, ring->commands, COMMANDS * sizeof ring->commands[0]);
+  for (int turn = 0; turn < COMMANDS + 1; turn++) {
+    int reaped = pump_core_reap(&shm, 0, PUMP_TO_GPU, &cursor, outcomes, ENDS);
+    must(reaped >= 0 && reaped <= ENDS);
+    if (reaped == 0) return;
+  }
+  abort(); /* no more were done than there are */
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
+  struct input input = {.at = data, .left = bytes};
+  drain(&input);
+  ranges(&input);
+  ends(&input);
+  return 0;
+}

@@ -1,0 +1,68 @@
+"""Sound module images, small: what fuzzing of the parsers begins with."""
+
+from __future__ import annotations
+
+import struct
+
+PTX = b"""
+.version 7.0
+.target sm_80
+.address_size 64
+.global .align 8 .b8 words[16] = {1, 2, 0xff};
+.global .attribute(.managed) .align 4 .u32 count;
+.visible .entry mix(.param .u64 a, .param .align 8 .b8 b[24]) .maxntid 256, 1, 1
+{ .shared .align 4 .b8 s[64]; .local .b8 l[8]; // nothing
+  ret; }
+"""
+
+SECTION = struct.Struct("<IIQQQQIIQQ")
+NULL, BITS, SYMBOLS, STRINGS = 0, 1, 2, 3
+
+
+def fatbin() -> bytes:
+    """One entry of PTX."""
+    text = PTX + b"\0"
+    entry = struct.pack("<HHIQIIHHIIIQQQ", 1, 0, 72, len(text), 0, 0, 0, 7, 80, 0, 0, 0, 0, 0)
+    body = entry.ljust(72, b"\0") + text
+    return struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(body)) + body
+
+
+def cubin(common: tuple[int, int] | None = None) -> bytes:
+    """A kernel k of one parameter and a global g. common: another type and place of .nv.info."""
+    names = b"\0.shstrtab\0.strtab\0.symtab\0.nv.info.k\0.text.k\0.nv.info\0.nv.global\0"
+    own = b"\4\x17\x0c\0" + struct.pack("<IHHI", 0, 0, 0, 8 << 18)
+    own += b"\4\x05\x0c\0" + struct.pack("<III", 256, 1, 1)
+    symbols = bytes(24) + struct.pack("<IBBHQQ", 1, 0x12, 0x10, 5, 0, 64)
+    symbols += struct.pack("<IBBHQQ", 3, 0x11, 4, 7, 0, 16)
+    registers = b"\4\x2f\x08\0" + struct.pack("<II", 1, 32)
+    sections = [
+        ("", NULL, b""),
+        (".shstrtab", STRINGS, names),
+        (".strtab", STRINGS, b"\0k\0g\0"),
+        (".symtab", SYMBOLS, symbols),
+        (".nv.info.k", BITS, own),
+        (".text.k", BITS, bytes(64)),
+        (".nv.info", BITS, registers),
+        (".nv.global", BITS, b"\1" * 16),
+    ]
+    table, data = b"", b""
+    for name, usual, content in sections:
+        kind, at = usual, 64 + len(data)
+        if common and name == ".nv.info":
+            kind, at = common
+        place = names.index(b"\0" + name.encode() + b"\0") + 1 if name else 0
+        link = 2 if kind == SYMBOLS else 0
+        size = len(content)
+        table += SECTION.pack(place, kind, 0, 0, at, size, link, 0, 8, 24 if link else 0)
+        data += content
+    start = b"\x7fELF\2\1\1\x33\7" + bytes(7)
+    counts = (64, 0, 0, 64, len(sections), 1)
+    return (
+        start
+        + struct.pack("<HHIQQQIHHHHHH", 2, 190, 1, 0, 0, 64 + len(data), 80, *counts)
+        + data
+        + table
+    )
+
+
+SEEDS = {"ptx": PTX, "fatbin": fatbin(), "cubin": cubin()}
