@@ -118,6 +118,8 @@ def _write_for_ever(watch: live.Watch, path: str, interval_s: float) -> None:
 def write(path: str, content: str) -> None:
     """Put `content` into the file at once, never a part of it. Raises BadInputError."""
     part = f"{path}.{os.getpid()}.part"
+    if os.path.lexists(path) and not os.path.isfile(os.path.realpath(path)):
+        raise BadInputError(f"--textfile: cannot write to {path}: not a regular file")
     try:
         with open(part, "w", encoding="utf-8") as file:
             file.write(content)

@@ -56,7 +56,7 @@ def parse_amount(text: str) -> str:
     stripped = text.strip()
     if stripped.endswith("%"):
         return _percentage(text, stripped[:-1].strip())
-    if stripped.endswith(("x", "X")):
+    if stripped.endswith(("x", "X")) and not stripped[:-1].strip(" .0123456789"):
         return _multiple(text, stripped[:-1].strip())
     try:
         size_bytes = parse_size(text)

@@ -93,7 +93,11 @@ def parse(data: bytes, source: str) -> TensorTrace:
             data = lzma.decompress(data)
         raw = json.loads(data)
         return _trace(raw)
-    except (OSError, EOFError, lzma.LZMAError, UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (UnicodeDecodeError, json.JSONDecodeError):
+        raise ProgramError(
+            f"{source}: no readable trace: neither a recording of pump-run nor JSON"
+        ) from None
+    except (OSError, EOFError, lzma.LZMAError) as error:
         raise ProgramError(f"{source}: no readable trace: {error}") from None
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ProgramError(f"{source}: not a trace of kernels and tensors: {error!r}") from None

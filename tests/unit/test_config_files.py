@@ -108,6 +108,7 @@ def test_the_schemas_defaults_and_examples_pass_its_own_checks() -> None:
         ("job = 3", "f.toml:1: job is a table; write [job]"),
         ("[job]\n\nbudget = 'lots'", "f.toml:3: job.budget: 'lots' is not a size"),
         ("[job]\nbudget = 1.5", "f.toml:2: job.budget: expected `int | str`, got `float`"),
+        ("[job]\nbudget = '20GiX'", "f.toml:2: job.budget: '20GiX' has an unknown unit; use B"),
         ("[job]\nlimit = '0.5.x'", "f.toml:2: job.limit: '0.5.x' is not a multiple"),
         ("[job]\npriority = 11", "f.toml:2: job.priority: expected `int` <= 10"),
         ("[job]\npriority = true", "write for instance priority = "),
