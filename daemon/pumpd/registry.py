@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from pump.model.bounds import BLOCK_BYTES
-from pump.policy.arbiter import Claim, arbitrate
+from pump.policy.arbiter import Claim, arbitrate, less_spill
 from pump.policy.leases import Lease, step
 from pump.wire import service as wire
 
@@ -198,7 +198,7 @@ class Registry:
             for job in self.jobs.values()
             for gpu, entry in job.gpus.items()
         ]
-        targets = arbitrate(memory, claims)
+        targets = arbitrate(less_spill(memory, claims), claims)
         changed: dict[int, dict[str, int]] = {}
         for gpu, whole in memory.items():
             for _ in range(ROUNDS):

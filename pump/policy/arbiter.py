@@ -4,7 +4,7 @@ First rules. Each job gets a floor, so that none starves. What is left goes to p
 the highest first, each up to what it wants; jobs of one priority share what is there for
 them by use, as water fills vessels: nobody gets more than it wants while another wants.
 What nobody wants is shared as well, for it costs nothing to have it already when it is
-wanted. So all memory is always given out.
+wanted. So all memory is always given out; how much there is to give, `less_spill` says.
 
 Optimal sharing (marginal benefit of a byte, staggered peaks: TENSILE, arXiv:2105.13336) is
 left for later and has to keep the promises that tests/unit/test_policy_arbiter.py checks.
@@ -21,6 +21,8 @@ LEAST_BLOCKS: Final = 4
 """Smallest budget that a shim adopts (PUMP_BUDGET_BLOCKS_LEAST)."""
 FLOORS_SHARE: Final = 16
 """One part in so many of a GPU is kept for floors, whatever the priorities."""
+SPILL_BYTES: Final = 64 << 20
+"""That a job may be above its budget: what a shim has in flight in one direction at most."""
 IDLE_WEIGHT: Final = 0.125
 """Weight of a job that uses nothing, against 1 of one that always does."""
 
@@ -55,6 +57,23 @@ def arbitrate(
         for claim, blocks in zip(mine, _share(whole_bytes // BLOCK_BYTES, mine), strict=True):
             budgets[claim.job, gpu] = blocks * BLOCK_BYTES
     return budgets
+
+
+def less_spill(memory_bytes: Mapping[str, int], claims: Sequence[Claim]) -> dict[str, int]:
+    """Return what is to be shared, by GPU, when room is left for what spills.
+
+    A job that has less than it wants is above its budget now and then, by what its faults
+    bring in before its own evictions have made room. Without room for that the driver evicts
+    what migrated longest ago: of whoever has had all its memory there for longest.
+    """
+    budgets = arbitrate(memory_bytes, claims)
+    left = {}
+    for gpu, whole_bytes in memory_bytes.items():
+        mine = [claim for claim in claims if claim.gpu == gpu]
+        short = sum(budgets[claim.job, gpu] < claim.wanted_bytes for claim in mine)
+        spill = min(short * SPILL_BYTES, whole_bytes // FLOORS_SHARE) if len(mine) > 1 else 0
+        left[gpu] = (whole_bytes - spill) // BLOCK_BYTES * BLOCK_BYTES
+    return left
 
 
 def _share(memory: int, claims: Sequence[Claim]) -> list[int]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from pumpds import wait_for
 
 PUMP_RUN = Path(sys.executable).parent / "pump-run"
 MIB = 1 << 20
@@ -56,6 +58,66 @@ def test_a_program_is_told_what_its_file_asks_for(
 def test_an_option_counts_before_the_file(tmp_path: Path) -> None:
     (tmp_path / "pump.toml").write_text('[job]\nbudget = "128MiB"\n')
     assert told(tmp_path, "--budget", "192MiB")[0][0] == 192
+
+
+# pump-run on a machine whose administrator's file is another one.
+BOUNDED = """
+import sys
+from pump.cli import run
+from pump.config import layers
+places, bounds = layers.places, sys.argv.pop(1)
+layers.places = lambda *words: places(*words)._replace(administrator=bounds)
+sys.argv[0] = "pump-run"
+sys.exit(run.main())
+"""
+ALLOCATE = PROGRAM + """
+print(d.cuMemAlloc(64 << 20)[0].name, flush=True)
+from pump.control import Control
+(client,) = Control.of_job().state()
+print(client.devices[0].budget_bytes >> 20, client.devices[0].emulated)
+from pump.service import ServiceClient
+print(*(job.priority for job in ServiceClient.find().jobs()))
+"""
+
+
+def test_what_a_job_asks_above_the_administrators_bounds_is_brought_down_and_said(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "admin.toml").write_text(
+        '[limits]\nbudget = "50%"\nlimit = "100MiB"\npriority = 3\n'
+    )
+    asked = ["--budget", "90%", "--limit", "1GiB", "--priority", "9"]
+    virtual = ["--virtual", "a100-pcie4", "--virtual-set", f"memory={CARD_MIB}MiB"]
+    socket = tmp_path / "service"
+    service = subprocess.Popen([PUMP_RUN.with_name("pumpd"), "serve", "--socket", socket])
+    try:
+        wait_for(socket.exists, 30)
+        done = subprocess.run(
+            [sys.executable, "-c", BOUNDED, tmp_path / "admin.toml", *virtual, *asked]
+            + [sys.executable, "-c", ALLOCATE],
+            cwd=tmp_path,
+            env={**os.environ, "PUMP_SERVICE": str(socket)},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+    finally:
+        service.terminate()
+        service.wait(20)
+    assert done.returncode == 0, done.stderr
+    free, error, budget, priority = done.stdout.splitlines()
+    assert free.split()[0] == "128"
+    assert error == "CUDA_ERROR_OUT_OF_MEMORY"
+    assert budget == "128 True"
+    assert priority == "3"
+    for words in (
+        "priority 9 brought down to 3, the administrator's bound",
+        "the budget of 230 MiB is brought down to 128 MiB",
+        "the limit of 1024 MiB is brought down to 100 MiB, the administrator's bound",
+        "this job's limit of 100 MiB (the administrator's, /etc/pump/config.toml)",
+    ):
+        assert words in done.stderr, done.stderr
 
 
 def test_a_fault_in_the_file_stops_pump_run_before_the_job(tmp_path: Path) -> None:

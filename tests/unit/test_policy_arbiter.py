@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from pump.model.bounds import BLOCK_BYTES
-from pump.policy.arbiter import LEAST_BLOCKS, Claim, arbitrate
+from pump.policy.arbiter import LEAST_BLOCKS, SPILL_BYTES, Claim, arbitrate, less_spill
 
 GIB = 1 << 30
 CASES = 600
@@ -109,6 +109,20 @@ def test_a_high_priority_has_what_it_wants_and_others_their_floor() -> None:
     budgets = arbitrate({"g": 8 * GIB}, claims)
     assert budgets[1, "g"] >= 0.9 * 8 * GIB
     assert budgets[2, "g"] >= 8 * GIB // 32
+
+
+def test_room_is_left_for_what_spills_out_of_jobs_that_have_less_than_they_want() -> None:
+    gpus = {"g": 8 * GIB}
+    one, other = Claim(1, "g", 0, 8 * GIB, 1.0), Claim(2, "g", 5, 4 * GIB, 1.0)
+    assert less_spill(gpus, []) == gpus
+    assert less_spill(gpus, [one._replace(wanted_bytes=9 * GIB)]) == gpus, "nobody is hit by it"
+    assert less_spill(gpus, [other, other._replace(job=3)]) == gpus, "all have what they want"
+    assert less_spill(gpus, [one, other]) == {"g": 8 * GIB - SPILL_BYTES}
+    assert less_spill(gpus, [one, one._replace(job=2)]) == {"g": 8 * GIB - 2 * SPILL_BYTES}
+    small = {"g": 320 * BLOCK_BYTES}
+    assert less_spill(small, [one, other]) == {"g": 300 * BLOCK_BYTES}, "a sixteenth at most"
+    budgets = arbitrate(less_spill(gpus, [one, other]), [one, other])
+    assert budgets[2, "g"] == 4 * GIB, "it comes out of the share of those that spill"
 
 
 def test_more_jobs_than_blocks_share_what_there_is() -> None:
