@@ -70,7 +70,9 @@ layers.places = lambda *words: places(*words)._replace(administrator=bounds)
 sys.argv[0] = "pump-run"
 sys.exit(run.main())
 """
-ALLOCATE = PROGRAM + """
+ALLOCATE = (
+    PROGRAM
+    + """
 print(d.cuMemAlloc(64 << 20)[0].name, flush=True)
 from pump.control import Control
 (client,) = Control.of_job().state()
@@ -78,6 +80,7 @@ print(client.devices[0].budget_bytes >> 20, client.devices[0].emulated)
 from pump.service import ServiceClient
 print(*(job.priority for job in ServiceClient.find().jobs()))
 """
+)
 
 
 def test_what_a_job_asks_above_the_administrators_bounds_is_brought_down_and_said(
@@ -88,13 +91,13 @@ def test_what_a_job_asks_above_the_administrators_bounds_is_brought_down_and_sai
     )
     asked = ["--budget", "90%", "--limit", "1GiB", "--priority", "9"]
     virtual = ["--virtual", "a100-pcie4", "--virtual-set", f"memory={CARD_MIB}MiB"]
+    pump_run = [sys.executable, "-c", BOUNDED, tmp_path / "admin.toml"]
     socket = tmp_path / "service"
     service = subprocess.Popen([PUMP_RUN.with_name("pumpd"), "serve", "--socket", socket])
     try:
         wait_for(socket.exists, 30)
         done = subprocess.run(
-            [sys.executable, "-c", BOUNDED, tmp_path / "admin.toml", *virtual, *asked]
-            + [sys.executable, "-c", ALLOCATE],
+            [*pump_run, *virtual, *asked, sys.executable, "-c", ALLOCATE],
             cwd=tmp_path,
             env={**os.environ, "PUMP_SERVICE": str(socket)},
             capture_output=True,

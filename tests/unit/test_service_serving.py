@@ -90,7 +90,8 @@ def test_nobody_grows_before_the_other_has_adopted_and_evicted(service: Service)
         first.resident = 0
         first.adopts = True
         first.report()
-        until(lambda: second.granted and second.granted > SHARED // 2 - GRAIN, "its share", first, second)
+        share = SHARED // 2 - GRAIN
+        until(lambda: second.granted and second.granted > share, "its share", first, second)
 
 
 def test_one_that_never_gives_way_is_waited_for_only_so_long(tmp_path: Path) -> None:
