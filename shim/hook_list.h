@@ -104,6 +104,21 @@ PUMP_TWINS(cuMemPrefetchAsync_v2, _ptsz, cuMemPrefetchAsync_v12020,
            (CUdeviceptr address, size_t bytes, CUmemLocation location, unsigned int flags,
             CUstream stream),
            (address, bytes, location, flags, stream))
+PUMP_TWINS(cuMemPrefetchBatchAsync, _ptsz, cuMemPrefetchBatchAsync_v13000,
+           cuMemPrefetchBatchAsync_v13000_ptsz,
+           (CUdeviceptr *addresses, size_t *lengths, size_t count, CUmemLocation *locations,
+            size_t *indices, size_t location_count, unsigned long long flags, CUstream stream),
+           (addresses, lengths, count, locations, indices, location_count, flags, stream))
+PUMP_TWINS(cuMemDiscardBatchAsync, _ptsz, cuMemDiscardBatchAsync_v13000,
+           cuMemDiscardBatchAsync_v13000_ptsz,
+           (CUdeviceptr *addresses, size_t *lengths, size_t count, unsigned long long flags,
+            CUstream stream),
+           (addresses, lengths, count, flags, stream))
+PUMP_TWINS(cuMemDiscardAndPrefetchBatchAsync, _ptsz, cuMemDiscardAndPrefetchBatchAsync_v13000,
+           cuMemDiscardAndPrefetchBatchAsync_v13000_ptsz,
+           (CUdeviceptr *addresses, size_t *lengths, size_t count, CUmemLocation *locations,
+            size_t *indices, size_t location_count, unsigned long long flags, CUstream stream),
+           (addresses, lengths, count, locations, indices, location_count, flags, stream))
 PUMP_HOOK(cuMemAdvise, cuMemAdvise_v8000,
           (CUdeviceptr address, size_t bytes, CUmem_advise advice, CUdevice device),
           (address, bytes, advice, device))
@@ -273,9 +288,6 @@ PUMP_CALL(cuStreamCreate, cuStreamCreate_v2000, (CUstream *stream, unsigned int 
 PUMP_CALL(cuDeviceGetDefaultMemPool, cuDeviceGetDefaultMemPool_v11020,
           (CUmemoryPool *pool, CUdevice device))
 PUMP_CALL(cuDeviceGetMemPool, cuDeviceGetMemPool_v11020, (CUmemoryPool *pool, CUdevice device))
-PUMP_CALL(cuMemDiscardBatchAsync, cuMemDiscardBatchAsync_v13000,
-          (CUdeviceptr *addresses, size_t *lengths, size_t count, unsigned long long flags,
-           CUstream stream))
 PUMP_CALL(cuStreamGetCtx, cuStreamGetCtx_v9020, (CUstream stream, CUcontext *context))
 PUMP_CALL(cuStreamWaitEvent, cuStreamWaitEvent_v3020,
           (CUstream stream, CUevent event, unsigned int flags))

@@ -203,7 +203,7 @@ HOOKS_SET(8, unsigned char)
 HOOKS_SET(16, unsigned short)
 HOOKS_SET(32, unsigned int)
 
-/* ---- the program's own prefetches and advice ------------------------------ */
+/* ---- the program's own prefetches, discards and advice -------------------- */
 
 #define HOOK_HINT(name, at, parameters, arguments)                                         \
   CUresult name parameters {                                                               \
@@ -231,3 +231,29 @@ HOOK_HINT(cuMemAdvise, pump_at(NULL, false),
 HOOK_HINT(cuMemAdvise_v2, pump_at(NULL, false),
           (CUdeviceptr address, size_t bytes, CUmem_advise advice, CUmemLocation location),
           (address, bytes, advice, location))
+
+#define HOOK_HINTS(name, per_thread, parameters, arguments)                                \
+  CUresult name parameters {                                                               \
+    if (pump_quiet()) return pump_real.name arguments;                                     \
+    CUresult result = pump_real.name arguments;                                            \
+    for (size_t i = 0; result == CUDA_SUCCESS && i < count; i++)                           \
+      pump_event_hint(addresses[i], lengths[i], pump_at(stream, per_thread));              \
+    return result;                                                                         \
+  }
+
+#define PREFETCHES                                                                         \
+  (CUdeviceptr * addresses, size_t *lengths, size_t count, CUmemLocation *locations,       \
+   size_t *indices, size_t location_count, unsigned long long flags, CUstream stream)
+#define PREFETCHES_ARGUMENTS                                                               \
+  (addresses, lengths, count, locations, indices, location_count, flags, stream)
+#define DISCARDS                                                                           \
+  (CUdeviceptr * addresses, size_t *lengths, size_t count, unsigned long long flags,       \
+   CUstream stream)
+HOOK_HINTS(cuMemPrefetchBatchAsync, false, PREFETCHES, PREFETCHES_ARGUMENTS)
+HOOK_HINTS(cuMemPrefetchBatchAsync_ptsz, true, PREFETCHES, PREFETCHES_ARGUMENTS)
+HOOK_HINTS(cuMemDiscardBatchAsync, false, DISCARDS,
+           (addresses, lengths, count, flags, stream))
+HOOK_HINTS(cuMemDiscardBatchAsync_ptsz, true, DISCARDS,
+           (addresses, lengths, count, flags, stream))
+HOOK_HINTS(cuMemDiscardAndPrefetchBatchAsync, false, PREFETCHES, PREFETCHES_ARGUMENTS)
+HOOK_HINTS(cuMemDiscardAndPrefetchBatchAsync_ptsz, true, PREFETCHES, PREFETCHES_ARGUMENTS)

@@ -425,6 +425,29 @@ static void the_programs_own_prefetch_is_a_hint_and_no_operation(void) {
   CHECK(pump_shm->header.next_seq == 1 && head.stream == 7);
 }
 
+static void each_part_of_a_batch_is_a_hint(void) {
+  struct pump_range_info a = range(0x7f0010000000, 4);
+  CUdeviceptr addresses[] = {a.base, 4096, a.base + 2 * BLOCK}; /* the second is nobody's */
+  size_t lengths[] = {BLOCK, 4096, 2 * BLOCK}, index = 0;
+  CUmemLocation location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
+  CUstream stream = (CUstream)7;
+  for (int way = 0; way < 3; way++) {
+    CUresult result = way == 0 ? cuMemDiscardBatchAsync(addresses, lengths, 3, 0, stream)
+                      : way == 1
+                          ? cuMemPrefetchBatchAsync(addresses, lengths, 3, &location,
+                                                    &index, 1, 0, stream)
+                          : cuMemDiscardAndPrefetchBatchAsync_ptsz(
+                                addresses, lengths, 3, &location, &index, 1, 0, stream);
+    CHECK(result == CUDA_SUCCESS);
+    CHECK(next_event() && head.kind == PUMP_EVENT_HINT && head.stream == 7);
+    CHECK(extent_is(0, &a, 0, BLOCK, PUMP_ACCESS_READ));
+    CHECK(next_event() && extent_is(0, &a, 2 * BLOCK, 2 * BLOCK, PUMP_ACCESS_READ));
+    CHECK(!next_event());
+  }
+  driver.answer = CUDA_ERROR_INVALID_VALUE;
+  CHECK(cuMemDiscardBatchAsync(NULL, NULL, 3, 0, stream) == driver.answer);
+}
+
 static void progress_is_told_to_a_recorder_and_to_nobody_else(void) {
   pump_shm->progress[7].device = 2;
   pump_event_progress(7, 33, 99);
@@ -549,6 +572,7 @@ int main(int argc, char **argv) {
       SCENARIO(what_was_asked_about_an_event_is_what_was_known_before),
       SCENARIO(an_event_of_two_processes_is_known_as_such_until_it_is_destroyed),
       SCENARIO(the_programs_own_prefetch_is_a_hint_and_no_operation),
+      SCENARIO(each_part_of_a_batch_is_a_hint),
       SCENARIO(progress_is_told_to_a_recorder_and_to_nobody_else),
       SCENARIO(launches_that_may_overlap_are_made_known_to_the_markers),
       SCENARIO(a_launch_on_several_devices_is_reported_once_for_each_in_its_context),

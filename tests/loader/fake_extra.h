@@ -14,7 +14,6 @@ EXTRA(cuEventElapsedTime_v2, cuEventElapsedTime_v12080)
 EXTRA(cuStreamGetCaptureInfo, cuStreamGetCaptureInfo_v10010)
 EXTRA(cuStreamGetCaptureInfo_v2, cuStreamGetCaptureInfo_v11030)
 EXTRA(cuStreamGetCaptureInfo_v2_ptsz, cuStreamGetCaptureInfo_v11030_ptsz)
-EXTRA(cuMemPrefetchBatchAsync, cuMemPrefetchBatchAsync_v13000)
 EXTRA(cuGetExportTable, cuGetExportTable_v3000)
 EXTRA(cuGetErrorName, cuGetErrorName_v6000)
 #undef EXTRA
