@@ -134,9 +134,10 @@ def iteration(case: Case) -> tuple[list[Touch], list[int]]:
     from pump.sim.contenders import iteration_steps
     from pump.sim.touches import touches
 
-    first = len(case.program.steps) - iteration_steps(case.program)
-    steps = case.program.steps[first:]
-    return touches(case.program, first), steps["duration_ns"][steps["seq"] > 0].tolist()
+    program = case.discarding or case.program
+    first = len(program.steps) - iteration_steps(program)
+    steps = program.steps[first:]
+    return touches(program, first), steps["duration_ns"][steps["seq"] > 0].tolist()
 
 
 def floors(case: Case) -> dict[str, float]:

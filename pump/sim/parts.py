@@ -1,15 +1,26 @@
 """A floor that knows the order of things: what parts of an iteration must cost at least. Pure.
 
 DESIGN
-  pump/sim/floor.py lets all bytes of an iteration cross the link at any time. But what a part
-  of it (operations a to b) produces and nobody may lose has to leave within that part, as far
-  as it does not fit: of the blocks used in it whose contents are needed behind it, all but
-  those that the memory holds. Unified Memory knows no clean block, so each of them is copied.
-  The same holds for what comes: of the contents that a part needs and that are older than it,
-  all but what the memory holds at its beginning come within it. Parts follow each other, so
-  their times add up, and the best partition gives the bound. A forward pass that fills the
-  memory several times over has nothing to fetch, and the backward pass little to write back:
-  there the two directions of a link cannot be busy at once, whoever decides.
+  pump/sim/floor.py lets all bytes of an iteration cross the link at any time. But a part of it,
+  operations a to b, has a beginning and an end, and the memory holds C blocks at each:
+
+    leave  of the blocks used in the part, L hold contents at its end that are needed behind it.
+           Each was in memory when it was used, at most C are at the end, and a block has room
+           until it is gone. So L - C have left within the part. Unified Memory knows no clean
+           block, so each was copied, and one that the driver would find clean would have to
+           have come before (below).
+    come   of the blocks used in the part, N are first read there, with contents older than it.
+           At most C were in memory, or on their way with room taken, at its beginning. So
+           N - C have come within the part.
+
+  The part takes as long as its kernels, and as long as the link for these bytes, both ways
+  together. Parts follow each other without overlapping, so their times add up; the best
+  partition gives the bound. None of this says who decides, or what is known: it holds for the
+  true future. Discards are respected, as contents that nobody needs. A forward pass that fills
+  the memory several times over has nothing to fetch, and the backward pass little to write
+  back: there the two directions of a link cannot be busy at once.
+
+  A bound, not the best: memory that the running operation's own blocks take is not counted off.
 """
 
 from __future__ import annotations
@@ -20,9 +31,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pump.model.bounds import BLOCK_BYTES
-from pump.sim.floor import Rates, Touch
+from pump.sim.floor import Rates, Touch, link_seconds
 
-PARTS = 48
+PARTS = 96
 """Places between which an iteration may be cut."""
 
 Counts = NDArray[np.int64]
@@ -39,15 +50,15 @@ def least_seconds(
     parts = len(come)
     capacity = memory_bytes // BLOCK_BYTES
     edges = _edges(len(operations), parts)
-    passed = np.concatenate(([0], np.cumsum(np.asarray(compute_ns, np.float64))))[edges]
+    passed = np.concatenate(([0], np.cumsum(np.asarray(compute_ns, np.float64))))[edges] / 1e9
     best = np.zeros(parts + 1)
     for end in range(1, parts + 1):
         for begin in range(end):
-            there = max(0, int(come[begin, end - 1]) - capacity) * BLOCK_BYTES / rates.h2d
-            back = max(0, int(leave[begin, end - 1]) - capacity) * BLOCK_BYTES / rates.d2h
-            least = max(passed[end] - passed[begin], there, back)
+            there = max(0, int(come[begin, end - 1]) - capacity) * BLOCK_BYTES
+            back = max(0, int(leave[begin, end - 1]) - capacity) * BLOCK_BYTES
+            least = max(passed[end] - passed[begin], link_seconds(there, back, rates))
             best[end] = max(best[end], best[begin] + least)
-    return float(best[parts]) / 1e9
+    return float(best[parts])
 
 
 def crossings(operations: Sequence[Touch], parts: int = PARTS) -> tuple[Counts, Counts]:

@@ -45,7 +45,7 @@ def unlimited(case: Case) -> Outcome:
 
 def floor(case: Case) -> Floor:
     """Of the steady iteration of a replay, or of a recording behind its start."""
-    program = case.program
+    program = case.discarding or case.program
     count = iteration_steps(program)
     first = len(program.steps) - count
     used = touches(program, first)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pump.model.bounds import BLOCK_BYTES
 from pump.sim import program as form
 from pump.sim.floor import Touch
@@ -9,36 +11,68 @@ from pump.sim.program import Program
 
 
 def touches(program: Program, first: int = 0, end: int | None = None) -> list[Touch]:
-    """Operations among the steps [first, end)."""
-    starts = program.ranges["first_block"].tolist()
-    uses = program.uses.tolist()
+    """Operations among the steps [first, end).
+
+    A block keeps what it holds beside a use that does not fill it, unless all of it was
+    discarded since it was used before.
+    """
+    stop = len(program.steps) if end is None else end
+    # What an iteration finds discarded was so in the one before it.
+    begin = max(0, 2 * first - stop)
+    spans = _Spans(program)
+    dead: set[int] = set()
     found = []
-    for step in program.steps[first:end].tolist():
+    for number, step in enumerate(program.steps[begin:stop].tolist(), begin):
+        uses = spans.uses[step[6] : step[6] + step[7]]
+        if step[4] == form.DISCARD:
+            for use in uses:
+                dead.update(spans.inner(use))
         if step[3] == 0:  # no operation
             continue
-        reads: set[int] = set()
-        updates: set[int] = set()
-        whole: set[int] = set()
-        for offset, length, index, access in uses[step[6] : step[6] + step[7]]:
-            stop = offset + length
-            blocks = range(
-                starts[index] + offset // BLOCK_BYTES, starts[index] - (-stop // BLOCK_BYTES)
-            )
-            if access == form.READ:
-                reads.update(blocks)
-            elif access == form.OVERWRITE:
-                # What a block holds beside the use is kept, if the range goes on there.
-                inner = range(
-                    starts[index] - (-offset // BLOCK_BYTES), starts[index] + stop // BLOCK_BYTES
-                )
-                if stop % BLOCK_BYTES and stop >= int(program.ranges["length_bytes"][index]) - (
-                    BLOCK_BYTES
-                ):
-                    inner = range(inner.start, blocks.stop)
-                whole.update(inner)
-                updates.update(set(blocks) - set(inner))
-            else:
-                updates.update(blocks)
-        updates |= reads & whole
-        found.append(Touch(tuple(reads - updates), tuple(updates), tuple(whole - updates - reads)))
+        touch = _touch(spans, uses, dead)
+        dead.difference_update(touch.reads, touch.updates, touch.overwrites)
+        if number >= first:
+            found.append(touch)
     return found
+
+
+class _Spans:
+    """A program's uses (offset_bytes, length_bytes, range, access), and their blocks."""
+
+    def __init__(self, program: Program) -> None:
+        self.uses = program.uses.tolist()
+        self._first = program.ranges["first_block"].tolist()
+        self._length_bytes = program.ranges["length_bytes"].tolist()
+
+    def outer(self, use: tuple[int, int, int, int]) -> range:
+        """All blocks that it reaches."""
+        offset, length, index, _ = use
+        first = self._first[index]
+        return range(first + offset // BLOCK_BYTES, first - (-(offset + length) // BLOCK_BYTES))
+
+    def inner(self, use: tuple[int, int, int, int]) -> range:
+        """Those that it fills; the last one of a range ends with it."""
+        offset, length, index, _ = use
+        first, stop = self._first[index], offset + length
+        end = first + stop // BLOCK_BYTES
+        if stop % BLOCK_BYTES and stop >= self._length_bytes[index] - BLOCK_BYTES:
+            end = self.outer(use).stop
+        return range(first - (-offset // BLOCK_BYTES), end)
+
+
+def _touch(spans: _Spans, uses: Sequence[tuple[int, int, int, int]], dead: set[int]) -> Touch:
+    reads: set[int] = set()
+    updates: set[int] = set()
+    whole: set[int] = set()
+    for use in uses:
+        blocks, access = spans.outer(use), use[3]
+        if access == form.READ:
+            reads.update(blocks)
+        elif access == form.OVERWRITE:
+            filled = dead.intersection(blocks).union(spans.inner(use))
+            whole.update(filled)
+            updates.update(filled.symmetric_difference(blocks))
+        else:
+            updates.update(blocks)
+    updates |= reads & whole
+    return Touch(tuple(reads - updates), tuple(updates), tuple(whole - updates - reads))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
+from exact import Machine
 
 from pump.model.bounds import BLOCK_BYTES
-from pump.sim.floor import Rates, Touch
+from pump.sim.floor import Rates, Touch, floor_of, least_traffic
 from pump.sim.parts import crossings, least_seconds
 
 RATES = Rates(BLOCK_BYTES / 1e6, BLOCK_BYTES / 2e6, 1, 0, 0, 1)
@@ -45,3 +47,46 @@ def test_contents_cross_from_one_iteration_into_the_next() -> None:
     overwritten = [Touch((), (), (i,)) for i in range(6)]
     come, leave = crossings(overwritten, parts=6)
     assert not come.any() and not leave.any(), "nobody reads it"
+
+
+def any_program(random: np.random.Generator) -> tuple[list[Touch], list[int]]:
+    """A few operations on a few blocks, and how long each of them runs (steps)."""
+    blocks, operations = int(random.integers(4, 7)), []
+    for _ in range(random.integers(6, 11)):
+        used = random.permutation(blocks)[: random.integers(1, 3)].tolist()
+        kinds: tuple[list[int], ...] = ([], [], [])
+        for block in used:
+            kinds[random.integers(0, 3)].append(block)
+        operations.append(Touch(*map(tuple, kinds)))
+    return operations, random.integers(0, 3, len(operations)).tolist()
+
+
+@pytest.mark.parametrize("both", [True, False])
+def test_no_schedule_is_faster_than_the_floors(both: bool) -> None:
+    random = np.random.default_rng(11)
+    rates = Rates(BLOCK_BYTES / 1e6, BLOCK_BYTES / 1e6, 1 if both else 0.5, 0, 0, 1)
+    for _ in range(150):
+        operations, steps = any_program(random)
+        blocks = int(random.integers(2, 4))
+        exact = Machine(operations, steps, blocks, both=both).least_steps()
+        compute = [step * MS for step in steps]
+        found = least_seconds(operations, compute, blocks * BLOCK_BYTES, rates) * 1000
+        assert found <= exact + 1e-9, (operations, steps, blocks)
+        twice = Machine(operations * 2, steps * 2, blocks, both=both).least_steps()
+        traffic = least_traffic(operations, 2, blocks * BLOCK_BYTES)
+        assert floor_of(2 * sum(steps) / 1000, traffic, rates).seconds * 1000 <= twice + 1e-9
+
+
+def test_of_a_pass_forth_and_back_it_is_close_to_the_best_schedule() -> None:
+    random = np.random.default_rng(12)
+    rates = Rates(BLOCK_BYTES / 1e6, BLOCK_BYTES / 1e6, 1, 0, 0, 1)
+    shares = []
+    for blocks in (3, 4, 5):
+        for _ in range(8):
+            steps = random.integers(0, 3, 16).tolist()
+            exact = Machine(there_and_back(8), steps, blocks, both=True).least_steps()
+            compute = [step * MS for step in steps]
+            found = least_seconds(there_and_back(8), compute, blocks * BLOCK_BYTES, rates)
+            shares.append(found * 1000 / exact)
+    assert max(shares) <= 1 + 1e-9
+    assert sum(shares) / len(shares) > 0.85, shares

@@ -1,0 +1,99 @@
+"""The least time of an iteration, by trying everything: for programs of a few blocks.
+
+Time goes in steps. In each, one block may come and one may leave (`both`: at once; else one
+of the two). An operation runs for a number of steps with all its blocks there; what it
+overwrites needs room and no transfer. A block has room from the beginning of its arrival to
+the end of its departure. Whatever left has to be copied, unless nobody will read it: then it
+is gone at once. The iteration may begin with anything in memory, and what it leaves has to
+be whole, wherever it is: it comes round again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from pump.sim.floor import Touch
+
+State = tuple[int, int, int]
+"""Next operation, steps that it still runs (0: not begun), blocks in memory (a bit each)."""
+
+
+class Machine:
+    """operations: of one iteration. steps: that each of them runs."""
+
+    def __init__(
+        self, operations: Sequence[Touch], steps: Sequence[int], blocks: int, *, both: bool
+    ) -> None:
+        self.steps, self.room, self.both = steps, blocks, both
+        self.needed = [_mask((*touch.reads, *touch.updates)) for touch in operations]
+        self.used = [_mask((*t.reads, *t.updates, *t.overwrites)) for t in operations]
+        self.alive = [0] * (len(operations) + 1)
+        for _ in range(2):
+            self.alive[-1] = self.alive[0]
+            for i in range(len(operations) - 1, -1, -1):
+                self.alive[i] = self.needed[i] | (self.alive[i + 1] & ~self.used[i])
+        """By operation: blocks whose contents are needed from it on."""
+
+    def least_steps(self) -> int:
+        """Of one iteration, from the best beginning."""
+        end, seen = len(self.steps), set[State]()
+        now = {(0, 0, there) for there in _parts(self.alive[0]) if there.bit_count() <= self.room}
+        for time in range(10_000):
+            now = self._begun(now) - seen
+            if any(at == end for at, _, _ in now):
+                return time
+            seen |= now
+            now = {later for state in now for later in self._later(state)}
+        raise AssertionError("it cannot be run")
+
+    def _begun(self, states: set[State]) -> set[State]:
+        """And those where operations have begun, and those without length ended."""
+        found, waiting = set(states), list(states)
+        while waiting:
+            at, left, there = waiting.pop()
+            if at == len(self.steps) or left or self.needed[at] & ~there:
+                continue
+            there |= self.used[at]
+            if there.bit_count() > self.room:
+                continue
+            state = at, self.steps[at], there
+            if self.steps[at] == 0:
+                state = at + 1, 0, there & self.alive[at + 1]
+            if state not in found:
+                found.add(state)
+                waiting.append(state)
+        return found
+
+    def _later(self, state: State) -> Iterator[State]:
+        """One step on."""
+        at, left, there = state
+        busy = self.used[at] if left else 0
+        outside = self.alive[at + 1 if left else at] & ~there & ~busy
+        full = there.bit_count() == self.room
+        for goes in (0, *_bits(there & ~busy)):
+            for comes in (0, *(() if full else _bits(outside))):
+                if goes and comes and not self.both:
+                    continue
+                after = there & ~goes | comes
+                if left == 1:
+                    yield at + 1, 0, after & self.alive[at + 1]
+                else:
+                    yield at, max(0, left - 1), after
+
+
+def _mask(blocks: Sequence[int]) -> int:
+    return sum({1 << block for block in blocks})
+
+
+def _bits(mask: int) -> list[int]:
+    return [1 << i for i in range(mask.bit_length()) if mask >> i & 1]
+
+
+def _parts(mask: int) -> Iterator[int]:
+    """All sets within."""
+    part = mask
+    while True:
+        yield part
+        if part == 0:
+            return
+        part = (part - 1) & mask
