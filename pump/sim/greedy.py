@@ -160,6 +160,16 @@ def schedule(iteration: Iteration, memory_bytes: int, in_gbps: float, out_gbps: 
     return taken
 
 
+def peak_bytes(program: Program, memory_bytes: int, in_gbps: float, out_gbps: float) -> float:
+    """The most that lives in memory at once if all goes as scheduled. More than the memory
+    where no further eviction finds time on the link."""
+    iteration = iteration_of(program)
+    live = iteration.live_bytes.copy()
+    for period in schedule(iteration, memory_bytes, in_gbps, out_gbps):
+        _add(live, period.leaves, period.comes, -period.length_bytes)
+    return float(live.max())
+
+
 def _sums(values: Numbers) -> Numbers:
     """Prefix sums over two iterations."""
     return np.concatenate(([0.0], np.cumsum(np.tile(values, 2))))

@@ -93,9 +93,7 @@ int gpu_host_limit(struct gpu_engine *engine, uint64_t host_bytes, double flash_
     return GPU_INVALID;
   engine->uvm.host = (struct uvm_host){.flash_read_gbps = flash_read_gbps,
                                        .flash_write_gbps = flash_write_gbps,
-                                       .room = (uint32_t)room,
-                                       .oldest = UVM_NO_BLOCK,
-                                       .newest = UVM_NO_BLOCK};
+                                       .room = (uint32_t)room};
   return GPU_OK;
 }
 

@@ -73,8 +73,6 @@ struct uvm_block {
   uint32_t data_pages;
   uint32_t previous;
   uint32_t next;
-  uint32_t host_previous; /* among those that the host holds, if it is limited */
-  uint32_t host_next;
   uint8_t list;
   uint8_t flags;
   uint8_t discard;
@@ -93,7 +91,6 @@ struct uvm_host {
   double flash_read_gbps, flash_write_gbps;
   uint64_t read_free_ns, write_free_ns;
   uint32_t room, held;
-  uint32_t oldest, newest;
 };
 
 /* How long transfers take, of what they should; see gpu_jitter. */
