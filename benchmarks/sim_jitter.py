@@ -1,6 +1,11 @@
 """Event-driven dispatch beside a fixed order of transfers, under jitter: rows of suite_sim.
 
 Simulated: seeds take the place of pairs, and the same seed gives the same times.
+
+DESIGN
+  Three rows for each profile, trace, policy and size, each with its figures by seed; then one
+  for each figure over all of them: the geometric mean, the least and the most of any seed. Two
+  profiles: PROFILE, and that of the study, where a transfer costs nobody's time.
 """
 
 from __future__ import annotations
@@ -10,11 +15,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from harness import Options, Row
 
 if TYPE_CHECKING:
+    from pump.profiles import Profile
     from pump.sim.tensors import TensorTrace
 
 PROFILE = "a100-pcie4"
@@ -25,38 +31,53 @@ ITERATIONS = 4
 POLICIES = "window+discard", "planned+discard"
 
 
-def rows(traces: Sequence[TensorTrace], options: Options) -> Iterator[Row]:
-    """Three rows for each trace, policy and size."""
+def rows(traces: Sequence[TensorTrace], study: dict[str, str], options: Options) -> Iterator[Row]:
+    """All rows. `study`: what its profile differs in."""
     from pump import profiles
+
+    plain = profiles.load(PROFILE)
+    machines = (
+        {PROFILE: plain} if options.quick else {PROFILE: plain, "study": plain.changed(study)}
+    )
+    ratios = RATIOS[:1] if options.quick else RATIOS
+    whole: dict[str, list[float]] = {}
+    for (name, profile), trace, policy, ratio in product(
+        machines.items(), traces, POLICIES, ratios
+    ):
+        found = by_seed(trace, policy, ratio, profile, 2 if options.quick else SEEDS)
+        facts = {"oversubscription": ratio, "trace": trace.name, "policy": policy, "profile": name}
+        for figure, values in found.items():
+            yield row(figure, values, **facts, by_seed=values)
+            whole.setdefault(figure, []).extend(values)
+    for figure, values in whole.items():
+        yield row(f"{figure}.all", values, cases=len(values))
+
+
+def row(figure: str, values: Sequence[float], **facts: Any) -> Row:
+    """The geometric mean of a figure."""
+    mean = math.exp(sum(map(math.log, values)) / len(values))
+    span = {"least": min(values), "most": max(values)}
+    return Row(f"sim.jitter.{figure}", mean, "x", **span, **facts, simulated=True, share=SHARE)
+
+
+def by_seed(
+    trace: TensorTrace, policy: str, ratio: float, profile: Profile, seeds: int
+) -> dict[str, list[float]]:
+    """By figure: its values, one for each seed."""
     from pump.sim import contenders, tensors
     from pump.sim.simulation import Jitter, Machine
 
-    ratios = RATIOS[:1] if options.quick else RATIOS
-    for trace, policy, ratio in product(traces, POLICIES, ratios):
-        contender = contenders.by_name(policy)
-        program = tensors.program(trace, iterations=ITERATIONS, discard=contender.discard)
-        machine = Machine(profiles.load(PROFILE), int(program.peak_bytes / ratio))
-        simulate = partial(contenders.simulate, contender, program)
-        calm = simulate(machine).steady.seconds
-        gains: dict[str, list[float]] = {"fixed": [], "fixed-each-way": []}
-        drifts = []
-        for seed in range(2 if options.quick else SEEDS):
-            rough = replace(machine, jitter=Jitter(SHARE, seed))
-            event = simulate(rough).steady.seconds
-            drifts.append(event / calm)
-            for dispatch, found in gains.items():
-                found.append(simulate(rough, dispatch=dispatch).steady.seconds / event)
-        facts = {
-            "oversubscription": ratio,
-            "trace": trace.name,
-            "policy": policy,
-            "simulated": True,
-            "share": SHARE,
-            "seeds": len(drifts),
-        }
-        for dispatch, found in gains.items():
-            mean = math.exp(sum(map(math.log, found)) / len(found))
-            name = f"sim.jitter.{dispatch.replace('-', '_')}_over_event"
-            yield Row(name, mean, "x", "event", least=min(found), **facts)
-        furthest = max(drifts, key=lambda drift: abs(math.log(drift)))
-        yield Row("sim.jitter.event_over_calm", furthest, "x", "no jitter", **facts)
+    contender = contenders.by_name(policy)
+    program = tensors.program(trace, iterations=ITERATIONS, discard=contender.discard)
+    machine = Machine(profile, int(program.peak_bytes / ratio))
+    simulate = partial(contenders.simulate, contender, program)
+    calm = simulate(machine).steady.seconds
+    found: dict[str, list[float]] = {}
+    for seed in range(seeds):
+        rough = replace(machine, jitter=Jitter(SHARE, seed))
+        event = simulate(rough).steady.seconds
+        for dispatch in ("fixed", "fixed-each-way"):
+            ratio_to = simulate(rough, dispatch=dispatch).steady.seconds / event
+            found.setdefault(f"{dispatch.replace('-', '_')}_over_event", []).append(ratio_to)
+        found.setdefault("event_over_calm", []).append(event / calm)
+    return found

@@ -52,10 +52,10 @@ class Means:
     def add(self, trace: str, name: str, value: float) -> None:
         self.logs.setdefault(name, {})[trace] = math.log(value)
 
-    def rows(self, ratio: float, settings: dict[str, str]) -> Iterator[Row]:
+    def rows(self, group: str, ratio: float, settings: dict[str, str]) -> Iterator[Row]:
         for name, logs in self.logs.items():
             yield Row(
-                f"sim.planned.{name}",
+                f"sim.{group}.{name}",
                 math.exp(sum(logs.values()) / len(logs)),
                 "x",
                 oversubscription=ratio,
@@ -73,18 +73,20 @@ def rows(
     traces: Iterable[TensorTrace],
     ratios: Iterable[float],
     profile: Profile,
+    *,
     settings: dict[str, str],
     serial: dict[str, str],
+    group: str,
 ) -> Iterator[Row]:
     """Rows for each oversubscription. `settings`: what `profile` was changed by; `serial`:
-    what makes its driver write back before it fetches."""
+    what makes its driver write back before it fetches. `group`: for the rows' names."""
     cases = [case_of(trace, profile) for trace in traces]
     serially = profile.changed(serial)
     for ratio in ratios:
         means = Means({})
         for case in cases:
             one(case.with_memory(int(case.program.peak_bytes / ratio)), serially, means)
-        yield from means.rows(ratio, settings)
+        yield from means.rows(group, ratio, settings)
 
 
 def case_of(trace: TensorTrace, profile: Profile) -> Case:

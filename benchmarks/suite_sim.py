@@ -13,6 +13,8 @@ DESIGN
                     bound_dead_known where they do not; bound_touched where they leave like
                     others and need not return, as the mean of both directions (sim_bound.py).
   sim.planned.*     the planned policy: see sim_planned.py
+  sim.unseen.*      the same rows for networks that no policy was tuned for (sim_unseen.py), on
+                    request: -- --only unseen
   sim.g10.*         under the configuration of G10's artifact (sim_g10.py), on request:
                     -- --only g10 --traces FOLDER
   sim.agrees.*      seconds of a program of examples/ on the virtual GPU / simulated from a
@@ -21,7 +23,7 @@ DESIGN
   sim.jitter.fixed_over_event    time in a fixed order of transfers / event-driven, where each
                     kernel and transfer takes up to 25 % more or less: mean over seeds, and least.
                     fixed_each_way: an order for each direction of the link, which is less strict
-  sim.jitter.event_over_calm     event-driven with jitter / without: the one furthest from 1
+  sim.jitter.event_over_calm     event-driven with jitter / without; sim_jitter.py
   sim.us_per_operation  the simulator's own processor time
 """
 
@@ -40,6 +42,7 @@ from typing import TYPE_CHECKING, Any
 import sim_g10
 import sim_jitter
 import sim_planned
+import sim_unseen
 from harness import ROOT, MeasurementError, Options, Row, UnavailableError, child
 
 if TYPE_CHECKING:
@@ -92,8 +95,8 @@ FOUND = {
 
 
 PARTS = "study", "planned", "jitter", "agrees", "speed"
-MORE = ("g10",)
-"""On request only: they need data that does not come with pump."""
+MORE = "g10", "unseen"
+"""On request only: the one needs data that does not come with pump, the other minutes."""
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
@@ -110,11 +113,14 @@ def run(options: Options) -> Iterator[Row]:
     if "study" in parts:
         yield from study(chosen.traces, quick=options.quick)
     if "planned" in parts:
-        yield from planned(chosen.traces, quick=options.quick)
+        yield from planned(traces(chosen.traces), "planned", quick=options.quick)
+    if "unseen" in parts:
+        yield from planned(sim_unseen.traces(), "unseen", quick=options.quick)
     if "agrees" in parts:
         yield from agreement(options)
     if "jitter" in parts:
-        yield from sim_jitter.rows(traces(DATA)[:1] if options.quick else traces(DATA), options)
+        found = traces(chosen.traces)
+        yield from sim_jitter.rows(found[:1] if options.quick else found, STUDY, options)
     if "g10" in parts:
         yield from sim_g10.rows(chosen.traces)
     if "speed" in parts:
@@ -206,14 +212,14 @@ def bound(program: Program, memory_bytes: int, compute_seconds: float, *, keepin
     return floor_seconds(2 * compute_seconds, least, 23e9) / (2 * compute_seconds)
 
 
-def planned(folder: Path, quick: bool) -> Iterator[Row]:
+def planned(found: list[TensorTrace], group: str, quick: bool) -> Iterator[Row]:
     from pump import profiles
 
     profile = profiles.load(PROFILE).changed(STUDY)
-    found, ratios = traces(folder), RATIOS
+    ratios = RATIOS
     if quick:
         found, ratios = found[:1], RATIOS[1:2]
-    yield from sim_planned.rows(found, ratios, profile, STUDY, SERIAL)
+    yield from sim_planned.rows(found, ratios, profile, settings=STUDY, serial=SERIAL, group=group)
 
 
 def bound_touched(program: Program, memory_bytes: int, compute_seconds: float) -> float:
