@@ -107,8 +107,8 @@ class Worker:
         now_ns = lib.pump_core_now_ns()
         if now_ns - self.mapping.shm.header.worker_heartbeat_ns >= PUBLISH_NS:
             self.publish()
-            if self._sampler:
-                self._sampler.tick(now_ns)
+        if self._sampler:
+            self._sampler.tick(now_ns)
 
     def wait(self, seen_activity: int) -> None:
         """Wait for the next event, completion or progress, or for SLEEP_NS.

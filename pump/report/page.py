@@ -134,7 +134,14 @@ def _device(report: dict[str, Any], device: dict[str, Any]) -> list[str]:
         )
     )
     parts.append(_legend(list(PLACES.values())))
-    return [*parts, *_traffic(report, series, until), *_stalls(device, series, until)]
+    if device is report["devices"][0]:  # what moved is told of all of them together
+        parts += _traffic(report, series, until)
+    return [*parts, *_stalls(device, series, until, _of_device(report, device))]
+
+
+def _of_device(report: dict[str, Any], device: dict[str, Any]) -> str:
+    """Where there are several: which of them a heading speaks of."""
+    return f"GPU {device['device']}: " if len(report["devices"]) > 1 else ""
 
 
 def _until(report: dict[str, Any]) -> float:
@@ -152,7 +159,8 @@ def _traffic(report: dict[str, Any], series: dict[str, list[float]], until: floa
     done = report["operations_series"]
     executed = svg.rates(done["seconds"], done["executed"])
     parts = [
-        "<h2>Transfers against compute</h2>",
+        "<h2>Transfers against compute"
+        f"{', all GPUs together' if len(report['devices']) > 1 else ''}</h2>",
         svg.lines(
             "transfers",
             xs,
@@ -172,35 +180,43 @@ def _traffic(report: dict[str, Any], series: dict[str, list[float]], until: floa
                 work,
                 words=lambda value: f"{value:,.0f}/s",
                 until=until,
-                y_steps=svg.steps(max([*executed, 1.0])),
+                y_steps=svg.count_steps(max(executed)),
             ),
             _legend([("operations executed, by the markers that pump saw", WORK)]),
         ]
     return parts
 
 
-def _stalls(device: dict[str, Any], series: dict[str, list[float]], until: float) -> list[str]:
+def _stalls(
+    device: dict[str, Any], series: dict[str, list[float]], until: float, of_device: str
+) -> list[str]:
     xs, used = series["seconds"], device["blocks_used"]
     missed = used - device["blocks_hit"]
+    said = ", ".join(
+        f"{name} {share(device[f'blocks_{cause}'], missed)}" for cause, (name, _) in CAUSES.items()
+    )
+    others = f"the others waited: {_escape(said)}" if missed else "nothing waited"
+    parts = [
+        f"<h2>{of_device}{'s' if of_device else 'S'}talls by cause</h2>",
+        f'<p class="dim">Hit rate (estimated) {share(device["blocks_hit"], used)} of {used:,} '
+        f"block uses; {others}.</p>",
+    ]
+    if not missed:
+        return parts
     layers = [
         Series(name, colour, svg.rates(xs, series[f"blocks_{cause}"]))
         for cause, (name, colour) in CAUSES.items()
     ]
-    most = max([1.0, *(value for layer in layers for value in layer.values)])
-    said = ", ".join(
-        f"{name} {share(device[f'blocks_{cause}'], missed)}" for cause, (name, _) in CAUSES.items()
-    )
+    most = max(value for layer in layers for value in layer.values)
     return [
-        "<h2>Stalls by cause</h2>",
-        f'<p class="dim">Hit rate (estimated) {share(device["blocks_hit"], used)} of {used:,} '
-        f"block uses; the others waited: {_escape(said)}.</p>",
+        *parts,
         svg.lines(
             "misses",
             xs,
             layers,
             words=lambda value: f"{value:,.0f}/s",
             until=until,
-            y_steps=svg.steps(most),
+            y_steps=svg.count_steps(most),
         ),
         _legend(
             [(f"{name} (blocks a second, estimated)", colour) for name, colour in CAUSES.values()]

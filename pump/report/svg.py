@@ -37,6 +37,11 @@ def steps(most: float) -> list[float]:
     return [step * number for number in range(math.ceil(most / step - 1e-9) + 1)]
 
 
+def count_steps(most: float) -> list[float]:
+    """The same in whole numbers."""
+    return steps(max(most, float(TICKS)))
+
+
 def byte_steps(most: float) -> list[float]:
     """The same in powers of 1024, so that labels are round in MiB and GiB."""
     unit = 1.0
@@ -132,12 +137,15 @@ def lines(
     until: float,
     y_steps: list[float],
 ) -> str:
-    """Lines over one axis."""
+    """Rates over one axis: each value holds from the x before, or 0, to its own."""
     frame = _Frame(until, y_steps)
     parts = frame.axes(words)
+    before = [0.0, *xs[:-1]]
+    corners = [x for pair in zip(before, xs, strict=True) for x in pair]
     parts += [
         f'<polyline fill="none" stroke="{one.colour}" stroke-width="1.6" '
-        f'points="{frame.path(xs, one.values)}"><title>{html.escape(one.name)}</title></polyline>'
+        f'points="{frame.path(corners, [y for y in one.values for _ in range(2)])}">'
+        f"<title>{html.escape(one.name)}</title></polyline>"
         for one in series
     ]
     return _svg(parts, label)
@@ -157,10 +165,11 @@ def bars(label: str, rows: Sequence[tuple[str, float, str]], colour: str) -> str
 
 
 def rates(xs: Sequence[float], totals: Sequence[float]) -> list[float]:
-    """A total that grows, as a rate per unit of x between each value and the one before."""
-    found = [0.0]
-    for number in range(1, len(xs)):
-        span = xs[number] - xs[number - 1]
-        grown = totals[number] - totals[number - 1]
+    """A total that grows from 0 at x = 0, as a rate per unit of x between each value and the
+    one before."""
+    found, x, total = [], 0.0, 0.0
+    for next_x, next_total in zip(xs, totals, strict=True):
+        span, grown = next_x - x, next_total - total
         found.append(max(0.0, grown) / span if span > 0 else 0.0)
-    return found[: len(xs)]
+        x, total = next_x, next_total
+    return found

@@ -84,4 +84,21 @@ def test_an_axis_reaches_its_largest_value_with_few_round_steps(most: float) -> 
 
 
 def test_rates_are_growth_by_time_and_never_negative() -> None:
-    assert svg.rates([0.0, 1.0, 3.0, 3.0], [5.0, 7.0, 6.0, 9.0]) == [0.0, 2.0, 0.0, 0.0]
+    """From nothing at 0, so that what had grown before the first value counts."""
+    assert svg.rates([0.5, 1.0, 3.0, 3.0], [5.0, 7.0, 6.0, 9.0]) == [10.0, 4.0, 0.0, 0.0]
+
+
+def test_of_several_gpus_each_has_its_stalls_and_transfers_are_told_once() -> None:
+    report = made({"blocks_hit": 900, "blocks_late": 100})
+    alone = page(report)
+    assert "<h2>Stalls by cause</h2>" in alone and "<h2>Transfers against compute</h2>" in alone
+    report["devices"].append({**report["devices"][0], "device": 1})
+    both = page(report)
+    assert "<h2>GPU 0: stalls by cause</h2>" in both and "<h2>GPU 1: stalls by cause</h2>" in both
+    assert both.count("<h2>Transfers against compute, all GPUs together</h2>") == 1
+
+
+def test_a_job_that_waited_for_no_block_gets_no_empty_plot_of_stalls() -> None:
+    shown = page(made())
+    assert "nothing waited" in shown and 'aria-label="misses"' not in shown
+    assert 'aria-label="misses"' in page(made({"blocks_hit": 900, "blocks_late": 100}))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 from fake_client import BLOCK, FakeClient
@@ -45,3 +46,22 @@ def test_samples_follow_memory_and_an_idle_program_adds_none(tmp_path: Path) -> 
     # Before; the first change; the last moment before the second one; that.
     assert blocks == [0, 3, 3, 5]
     assert [(sample.time_ns - now) // SAMPLE_NS for sample in told] == [0, 1, 99, 100]
+
+
+def test_a_worker_that_tells_how_it_is_between_ticks_samples_all_the_same(tmp_path: Path) -> None:
+    """It publishes before each long sleep as well, so that a tick seldom has to."""
+    client = FakeClient(8)
+    try:
+        recorder = Recorder(str(tmp_path / "t"), {})
+        worker = Worker(client.mapping, by_name("demand"), recorder)
+        for blocks in range(1, 6):
+            client.alloc(blocks)
+            worker.publish()
+            time.sleep(1.2 * SAMPLE_NS / 1e9)
+            worker.publish()
+            worker.tick()
+        recorder.close()
+    finally:
+        client.close()
+    allocated = {sample.resident_bytes + sample.host_bytes for sample in samples(tmp_path / "t")}
+    assert {1 * BLOCK, 3 * BLOCK, 6 * BLOCK, 10 * BLOCK, 15 * BLOCK} <= allocated
