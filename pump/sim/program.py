@@ -187,3 +187,26 @@ def ranges_in_a_row(lengths_bytes: Sequence[int]) -> tuple[Table, int]:
     table["slot"] = np.arange(len(table))
     table["generation"] = 1
     return table, int(blocks.sum())
+
+
+def in_turn(programs: Sequence[Program]) -> Program:
+    """Programs one after another in one process, as when a training changes its batch size.
+
+    Their ranges are those of the one with most blocks, each as long as there or shorter. Each
+    begins with the allocation of its ranges and a wait, as those of pump/sim/tensors.py do.
+    """
+    largest = max(programs, key=lambda program: program.blocks)
+    steps, uses = [largest.steps[: len(largest.ranges) + 1]], []
+    used = seq = 0
+    for program in programs:
+        part = program.steps[len(program.ranges) + 1 :].copy()
+        part["first_use"] += used
+        issued = part["seq"] > 0
+        count = int(np.count_nonzero(issued))
+        part["seq"][issued] = seq + np.arange(1, count + 1)
+        steps.append(part)
+        uses.append(program.uses)
+        used, seq = used + len(program.uses), seq + count
+    tables = np.concatenate(steps), np.concatenate(uses)
+    most = largest.blocks, max(program.streams for program in programs), largest.peak_bytes
+    return Program(largest.name, *tables, largest.ranges, *most)

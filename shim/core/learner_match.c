@@ -110,13 +110,15 @@ static struct fork *fork_of(struct pump_learner *l, uint32_t name) {
 bool learner_forks_here(const struct pump_learner *l, uint32_t name) {
   if (name == TORN) return true;
   const struct fork *fork = &l->forks[name >> 1 & (FORKS - 1)];
-  return fork->name == name && fork->right < SHARE_TRUSTED;
+  return fork->name == name && (fork->failed || fork->right < FORK_TRUSTED);
 }
 
 void learner_praise(struct pump_learner *l, uint32_t stream) {
   uint32_t name = learner_fork_name(&l->lanes[stream]);
   struct fork *fork = fork_of(l, name);
-  if (fork->name == name && learner_is_trusted(l)) shift_share(&fork->right, true);
+  if (fork->name != name || !learner_is_trusted(l)) return;
+  shift_share(&fork->right, true);
+  fork->failed = false;
 }
 
 void learner_drop(struct pump_learner *l, uint32_t stream) {
@@ -126,6 +128,7 @@ void learner_drop(struct pump_learner *l, uint32_t stream) {
     struct fork *fork = fork_of(l, name);
     if (fork->name != name) *fork = (struct fork){.name = name, .right = 1};
     shift_share(&fork->right, false);
+    fork->failed = true;
     l->resume = (struct resume){.front = match->front, .ended = l->head};
   }
   if (!match->judged) shift_share(&l->scores[match->level], false);

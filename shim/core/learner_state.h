@@ -23,6 +23,7 @@
 #define RESUME_AGE 16u  /* operations for which an ended prediction may go on */
 #define RESUME_SKIP 16u /* operations that may be left out where it goes on */
 #define SHARE_TRUSTED 0.8f
+#define FORK_TRUSTED 0.7f
 #define FORKS 4096u
 #define LIVES 32768u
 #define PLACES 16384u
@@ -97,6 +98,7 @@ struct resume {
 struct fork {
   uint32_t name;
   float right; /* share of right predictions, lately */
+  bool failed; /* the last one was wrong */
 };
 
 struct life {

@@ -32,6 +32,19 @@ def test_a_change_of_batch_size_is_learned_within_three_iterations():
     assert joined(changed[2:]).misled == 0
 
 
+def test_where_the_program_went_another_way_it_is_not_foreseen_until_it_was_right_again():
+    """After a change of batch size and back, it looks as if the other one came again."""
+    caller = Caller(Learner(1 << 16))
+    ahead = []
+    for batch in (*[1] * 8, *[2] * 4, *[1] * 6):
+        caller.play(10_000 * batch + key for key in training(batch=batch, layers=120))
+        ahead.append(caller.learner.ahead(50))
+    assert ahead[1:8] == [50] * 7
+    assert ahead[9:12] == [50] * 3
+    assert ahead[12] == 0, "what came then was the other batch"
+    assert ahead[-3:] == [50] * 3
+
+
 def test_a_short_last_batch_is_expected_from_the_third_epoch_on():
     caller = Caller()
     epoch = [*training(batch=1) * 12, *training(batch=2), *evaluation() * 2]
