@@ -50,3 +50,10 @@ def test_the_man_page_of_pump_run_has_every_option_and_its_meaning() -> None:
     for option in ("--budget", "--config", "--record", "--keep-device", "--report", "-v"):
         assert f"\\fB{option}\\fR" in page
     assert "GPU memory the program may keep resident" in page
+
+
+def test_each_man_page_is_installed() -> None:
+    text = (DOCS.parent / "CMakeLists.txt").read_text()
+    (pages,) = re.findall(r"install\(FILES ((?:docs/man/\S+ )+)", text)
+    there = {f"docs/man/{path.name}" for path in (DOCS / "man").iterdir()}
+    assert set(pages.split()) == there
