@@ -26,6 +26,7 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "act.h"
@@ -35,6 +36,7 @@
 
 #define ENTRY_MAGIC 0x314c504d55500001ull
 #define FILES_MOST 4096 /* no more is read of a folder that somebody has filled */
+#define UNWRITTEN_S 60
 #define PATH_BYTES 512
 
 struct entry {
@@ -200,6 +202,15 @@ static void count(const struct entry *entry, const struct pump_host_memory *host
     }
 }
 
+/* Removes a file of ours that was never written: its process was killed right after it had
+ * made the file. One that was only stopped there makes another. */
+static void sweep(int where, const char *name) {
+  struct stat status;
+  if (fstatat(where, name, &status, AT_SYMLINK_NOFOLLOW) != 0) return;
+  if (!S_ISREG(status.st_mode) || status.st_uid != geteuid() || status.st_size != 0) return;
+  if (time(NULL) - status.st_mtime >= UNWRITTEN_S) unlinkat(where, name, 0);
+}
+
 void pump_ledger_read(const struct pump_host_memory *host,
                       struct pump_claims claims[PUMP_HOST_LEVELS]) {
   memset(claims, 0, PUMP_HOST_LEVELS * sizeof *claims);
@@ -215,7 +226,10 @@ void pump_ledger_read(const struct pump_host_memory *host,
     unsigned long user = strtoul(each->d_name, &end, 10);
     if (end == each->d_name || *end != '-') continue;
     if (own != NULL && strcmp(each->d_name, own + 1) == 0) continue;
-    if (!read_entry(dirfd(files), each->d_name, (uid_t)user, &entry)) continue;
+    if (!read_entry(dirfd(files), each->d_name, (uid_t)user, &entry)) {
+      sweep(dirfd(files), each->d_name);
+      continue;
+    }
     if (entry.pid_namespace != space) continue;
     if (lives(&entry) && entry.pid != getpid()) /* ours: of what ran before an exec */
       count(&entry, host, claims);

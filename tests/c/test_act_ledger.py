@@ -192,6 +192,19 @@ def test_a_folder_full_of_rubbish_misleads_nobody(tmp_path: Path, ledger: Path) 
         assert second.admit(46 * GIB) and not second.admit(GIB)
 
 
+def test_files_that_their_processes_never_wrote_are_swept(tmp_path: Path, ledger: Path) -> None:
+    old, new, link = (ledger / f"{os.geteuid()}-7-{name}" for name in ("old", "new", "link"))
+    for path in (old, new, tmp_path / "target"):
+        path.touch()
+    link.symlink_to(tmp_path / "target")
+    for path in (old, tmp_path / "target"):
+        os.utime(path, (1, 1))
+    with processes(1, big_host(tmp_path), ledger) as (one,):
+        assert one.admit(GIB)
+        assert not old.exists()
+        assert new.exists() and link.is_symlink() and (tmp_path / "target").exists()
+
+
 def test_without_a_ledger_each_looks_at_the_host_alone_and_says_why(
     tmp_path: Path, ledger: Path
 ) -> None:
