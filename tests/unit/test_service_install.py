@@ -225,9 +225,13 @@ os.execv(sys.argv[2], sys.argv[2:])
 
 
 class Systemd:
-    """Starts what a unit's ExecStart says, with a socket, a voice and a watchdog."""
+    """Starts what a unit's ExecStart says, with the socket that the one beside it asks for, a
+    voice and a watchdog."""
 
     def __init__(self, unit: Path, folder: Path, watchdog_us: int) -> None:
+        text = unit.read_text()
+        assert "Type=notify" in text and "WatchdogSec=" in text and "Requires=pumpd.socket" in text
+        assert "ListenSequentialPacket=" in unit.with_suffix(".socket").read_text()
         self.path = folder / "socket"
         self.voice = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.voice.bind(str(folder / "notify"))
@@ -236,7 +240,7 @@ class Systemd:
         self.listener.bind(str(self.path))
         self.listener.listen(16)
         self.heard: list[str] = []
-        self.command = re.findall(r"^ExecStart=(.*)$", unit.read_text(), re.MULTILINE)[0]
+        self.command = re.findall(r"^ExecStart=(.*)$", text, re.MULTILINE)[0]
         self.environ = {
             **os.environ,
             "NOTIFY_SOCKET": str(folder / "notify"),
@@ -264,9 +268,13 @@ class Systemd:
         self.listener.close()
 
 
-@pytest.fixture
-def systemd(root: Path, tmp_path: Path) -> Iterator[Systemd]:
-    made = Systemd(root / SYSTEM_UNITS / "pumpd.service", tmp_path, watchdog_us=600_000)
+@pytest.fixture(params=["system", "user"])
+def systemd(request: pytest.FixtureRequest, root: Path, tmp_path: Path) -> Iterator[Systemd]:
+    units = root / SYSTEM_UNITS
+    if request.param == "user":
+        install(root, "--user", XDG_CONFIG_HOME="/config")
+        units = root / "config/systemd/user"
+    made = Systemd(units / "pumpd.service", tmp_path, watchdog_us=600_000)
     yield made
     made.close()
 
