@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
+import pytest
 from tidy_sources import ROOT, files, name, python_files, text
 
 LINES_MAX = 600
@@ -88,6 +89,14 @@ def test_text_is_plain_no_tabs_no_trailing_blanks_one_line_break_at_the_end() ->
         and (blanks.search(content) or not content.endswith("\n") or content.endswith("\n\n"))
     ]
     assert not found, f"tabs, trailing blanks or a ragged end: {found}"
+
+
+@pytest.mark.parametrize("folder", ["shim/virtual", "tests/loader"])
+def test_a_folders_readme_names_each_of_its_sources(folder: str) -> None:
+    told = text(ROOT / folder / "README.md")
+    sources = [p for p in files() if p.parent == ROOT / folder and p.suffix == ".c"]
+    assert len(sources) > 5
+    assert [p.name for p in sources if f"`{p.name}`" not in told] == []
 
 
 def test_scripts_can_be_executed() -> None:
