@@ -71,9 +71,9 @@ static uint64_t first_budget(CUdevice device, uint64_t total_bytes) {
   uint64_t asked = amount_of("PUMP_BUDGET", total_bytes);
   if (asked >= least_bytes) return asked;
   pump_log(PUMP_LOG_WARNING,
-           "device %d: the budget of %" PRIu64 " bytes is raised to %" PRIu64
+           "device %d: the budget of %.3g MiB is raised to %" PRIu64
            " MiB, the least there is",
-           device, asked, least_bytes >> 20);
+           device, (double)asked / (1 << 20), least_bytes >> 20);
   return least_bytes;
 }
 
