@@ -53,6 +53,8 @@ PUMP_HOOK(cuGraphNodeSetEnabled, cuGraphNodeSetEnabled_v11060,
           (CUgraphExec exec, CUgraphNode node, unsigned int enabled), (exec, node, enabled))
 PUMP_TWINS(cuGraphLaunch, _ptsz, cuGraphLaunch_v10000, cuGraphLaunch_v10000_ptsz,
            (CUgraphExec exec, CUstream stream), (exec, stream))
+PUMP_TWINS(cuGraphUpload, _ptsz, cuGraphUpload_v11010, cuGraphUpload_v11010_ptsz,
+           (CUgraphExec exec, CUstream stream), (exec, stream))
 PUMP_HOOK(cuDeviceGraphMemTrim, cuDeviceGraphMemTrim_v11040, (CUdevice device), (device))
 PUMP_HOOK(cuGraphExecDestroy, cuGraphExecDestroy_v10000, (CUgraphExec exec), (exec))
 

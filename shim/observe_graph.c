@@ -239,6 +239,18 @@ static void count_memory(CUgraphExec handle) {
 HOOK_LAUNCH(cuGraphLaunch, false)
 HOOK_LAUNCH(cuGraphLaunch_ptsz, true)
 
+/* May take the graph's memory ahead of its first launch. */
+#define HOOK_UPLOAD(name)                                                                  \
+  CUresult name(CUgraphExec exec, CUstream stream) {                                       \
+    CUresult result = pump_real.name(exec, stream);                                        \
+    if (PUMP_UNLIKELY(PUMP_LOAD(&allocating) != 0) && !pump_inert())                       \
+      pump_graph_memory_look();                                                            \
+    return result;                                                                         \
+  }
+
+HOOK_UPLOAD(cuGraphUpload)
+HOOK_UPLOAD(cuGraphUpload_ptsz)
+
 /* ---- making and ending ----------------------------------------------------------- */
 
 /* A graph that cannot be read, or kept, is not in the table. */

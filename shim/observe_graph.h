@@ -42,9 +42,9 @@ bool pump_graph_read(CUgraph graph, struct pump_graph_list *list);
 void pump_graph_list_free(struct pump_graph_list *list);
 
 /* observe_graph_memory.c: with a context that is current and outside of all locks, counts
- * what graphs hold that allocate. Due where one is destroyed, and behind a launch of one
- * that was not launched since the program had idle memory given back: so often, plus 1, has
- * it done that. */
+ * what graphs hold that allocate. Due where one is uploaded or destroyed, and behind its
+ * first launch in each era: when the program has idle memory given back, one ends, and all
+ * take theirs anew. */
 extern uint32_t pump_graph_memory_era;
 void pump_graph_memory_look(void);
 void pump_graph_memory_reset(void);

@@ -381,24 +381,28 @@ static void an_event_that_a_graph_records_is_believed_no_more(void) {
 }
 
 static void each_graph_is_counted_when_it_first_takes_its_memory(void) {
-  CUgraphExec other_exec = (CUgraphExec)((uintptr_t)EXEC + 64);
+  CUgraphExec second = (CUgraphExec)((uintptr_t)EXEC + 64);
   range(A, 1);
   instantiate(EXEC, GRAPH(other(CU_GRAPH_NODE_TYPE_MEM_ALLOC), kernel(A, 0)));
-  instantiate(other_exec, GRAPH(other(CU_GRAPH_NODE_TYPE_MEM_ALLOC), kernel(A, 0)));
+  instantiate(second, GRAPH(other(CU_GRAPH_NODE_TYPE_MEM_ALLOC), kernel(A, 0)));
+  reserved_bytes = 3 * BLOCK;
+  CHECK(cuGraphUpload(EXEC, STREAM) == CUDA_SUCCESS && asked == 1);
+  CHECK(told.plain_bytes == 3 * (int64_t)BLOCK);
   reserved_bytes = 5 * BLOCK;
-  CHECK(cuGraphLaunch(EXEC, STREAM) == CUDA_SUCCESS &&
-        told.plain_bytes == 5 * (int64_t)BLOCK);
+  CHECK(cuGraphLaunch(EXEC, STREAM) == CUDA_SUCCESS && asked == 2);
+  CHECK(told.plain_bytes == 5 * (int64_t)BLOCK);
   reserved_bytes = 12 * BLOCK;
-  CHECK(cuGraphLaunch(other_exec, STREAM) == CUDA_SUCCESS);
-  CHECK(told.plain_bytes == 12 * (int64_t)BLOCK && asked == 2);
-  CHECK(cuDeviceGraphMemTrim(3) == CUDA_SUCCESS && told.plain_bytes == 0 && asked == 3);
+  CHECK(cuGraphLaunch(second, STREAM) == CUDA_SUCCESS && asked == 3);
+  CHECK(told.plain_bytes == 12 * (int64_t)BLOCK);
+  CHECK(cuDeviceGraphMemTrim(3) == CUDA_SUCCESS && told.plain_bytes == 0 && asked == 4);
   reserved_bytes = 7 * BLOCK; /* which it takes again */
-  for (int i = 0; i < 3; i++) CHECK(cuGraphLaunch(other_exec, STREAM) == CUDA_SUCCESS);
-  CHECK(told.plain_bytes == 7 * (int64_t)BLOCK && asked == 4);
-  CHECK(cuGraphExecDestroy(EXEC) == CUDA_SUCCESS && asked == 5);
-  CHECK(cuGraphExecDestroy(other_exec) == CUDA_SUCCESS && asked == 6);
-  instantiate(EXEC, GRAPH(kernel(A, 0)));
-  CHECK(cuGraphLaunch(EXEC, STREAM) == CUDA_SUCCESS && asked == 6);
+  for (int i = 0; i < 3; i++) CHECK(cuGraphLaunch(second, STREAM) == CUDA_SUCCESS);
+  CHECK(told.plain_bytes == 7 * (int64_t)BLOCK && asked == 5);
+  CHECK(cuGraphExecDestroy(EXEC) == CUDA_SUCCESS && asked == 6);
+  CHECK(cuGraphExecDestroy(second) == CUDA_SUCCESS && asked == 7);
+  instantiate(EXEC, GRAPH(kernel(A, 0))); /* which has none */
+  CHECK(cuGraphUpload_ptsz(EXEC, STREAM) == CUDA_SUCCESS);
+  CHECK(cuGraphLaunch(EXEC, STREAM) == CUDA_SUCCESS && asked == 7);
 }
 
 static void a_node_that_is_switched_off_is_no_operation(void) {
