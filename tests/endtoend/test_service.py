@@ -137,8 +137,10 @@ def test_leases_move_when_jobs_come_and_go_and_the_bits_stay(job: Job, service: 
 def test_a_service_killed_and_restarted_finds_all_its_jobs_again(
     job: Job, service: Service, count: int
 ) -> None:
+    """They share one GPU, which holds two of them."""
     hold = job.folder / "hold"
-    jobs = [start(job, service, sleep_ms=10 * count, hold=hold) for _ in range(count)]
+    card = ("--virtual-set", f"shared=again{os.getpid()}")
+    jobs = [start(job, service, sleep_ms=10 * count, run=card, hold=hold) for _ in range(count)]
     pids = {one.pid for one in jobs}
     assert pumpds.wait_for(lambda: all(service.granted(pid) for pid in pids), 90)
     for number in (signal.SIGKILL, signal.SIGTERM):
