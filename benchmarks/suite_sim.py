@@ -15,6 +15,7 @@ DESIGN
   sim.planned.*     the planned policy: see sim_planned.py
   sim.unseen.*      the same rows for networks that no policy was tuned for (sim_unseen.py), on
                     request: -- --only unseen
+  sim.gate.*        what gates gain (sim_gate.py), on request: -- --only gate --traces FOLDER
   sim.g10.*         under the configuration of G10's artifact (sim_g10.py), on request:
                     -- --only g10 --traces FOLDER
   sim.agrees.*      seconds of a program of examples/ on the virtual GPU / simulated from a
@@ -40,6 +41,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import sim_g10
+import sim_gate
 import sim_jitter
 import sim_planned
 import sim_unseen
@@ -95,8 +97,8 @@ FOUND = {
 
 
 PARTS = "study", "planned", "jitter", "agrees", "speed"
-MORE = "g10", "unseen"
-"""On request only: the one needs data that does not come with pump, the other minutes."""
+MORE = "g10", "unseen", "gate"
+"""On request only: the first needs data that does not come with pump, the others minutes."""
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
@@ -121,6 +123,8 @@ def run(options: Options) -> Iterator[Row]:
     if "jitter" in parts:
         found = traces(chosen.traces)
         yield from sim_jitter.rows(found[:1] if options.quick else found, STUDY, options)
+    if "gate" in parts:
+        yield from sim_gate.rows(traces(chosen.traces), STUDY, RATIOS)
     if "g10" in parts:
         yield from sim_g10.rows(chosen.traces)
     if "speed" in parts:

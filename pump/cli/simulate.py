@@ -56,6 +56,10 @@ def options(parser: argparse.ArgumentParser) -> None:
         "--dispatch", choices=DISPATCHES, default="event",
         help="event: whatever may go goes (pump's); fixed: in the order of a rehearsal",
     )  # fmt: skip
+    parser.add_argument(
+        "--gate", choices=("never", "set", "left"), default="never",
+        help="launches wait on the GPU for blocks in flight (set); left: to the watchdog",
+    )  # fmt: skip
     parser.add_argument("--sweep", action="store_true", help="a curve over memory sizes")
     parser.add_argument("--svg", metavar="FILE", help="--sweep: draw the curve, too")
     parser.add_argument("--json", metavar="FILE", help="write the figures there; -: stdout")
@@ -136,7 +140,10 @@ def _case(asked: argparse.Namespace) -> Case:
     elif asked.oversubscription:
         memory_bytes = int(program.peak_bytes / asked.oversubscription)
     jitter = Jitter(asked.jitter, asked.seed) if asked.jitter else None
-    machine = Machine(profile, memory_bytes, asked.queue_launches, host=_host(asked), jitter=jitter)
+    machine = Machine(
+        profile, memory_bytes, asked.queue_launches,
+        host=_host(asked), jitter=jitter, gate=asked.gate,
+    )  # fmt: skip
     return Case(program, machine, discarding)
 
 

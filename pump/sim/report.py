@@ -88,6 +88,9 @@ def figures(outcome: Outcome, unlimited_seconds: float, least: Floor) -> Figures
             "driver_seconds_to_host": outcome.mover_seconds[1],
             "refused_commands": outcome.refused,
             "block_uses": outcome.tally,
+            "gates": outcome.gates.count,
+            "gates_left_to_watchdog": outcome.gates.late,
+            "gate_seconds": outcome.gates.seconds,
         },
     }
 
@@ -137,6 +140,7 @@ def about(case: Case) -> Figures:
         "jitter": machine.jitter.share if machine.jitter else 0.0,
         "seed": machine.jitter.seed if machine.jitter else None,
         "queue_operations": machine.queue_operations,
+        "gate": machine.gate,
         "host_memory_bytes": machine.host.memory_bytes if machine.host else None,
         "flash_gbps": machine.host.flash_gbps if machine.host else None,
         "profile": machine.profile.name,

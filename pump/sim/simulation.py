@@ -20,6 +20,14 @@ from pump.wire.abi import INT64S
 RESERVE_PERCENT: Final = 3
 """Of a GPU's free memory, left to others: `observe_device.c`."""
 
+GATES: Final = {
+    "never": lib.PUMP_SIM_GATE_NEVER,
+    "set": lib.PUMP_SIM_GATE,
+    "left": lib.PUMP_SIM_GATE_LEFT,
+}
+"""Whether launches wait on the GPU for blocks in flight; left: to the watchdog, to see what
+that costs (docs/decisions/0022-gate.md)."""
+
 RESULTS: Final = ("moved", "stale", "late", "dead", "invalid", "failed")
 
 
@@ -94,6 +102,7 @@ class Machine:
     """The GPU and the program's host. `queue_operations`: launches that may wait.
 
     host: None: as much memory as anybody needs. jitter: None: everything takes its time.
+    gate: a key of GATES.
     """
 
     profile: Profile
@@ -102,6 +111,7 @@ class Machine:
     daemon: Daemon = field(default_factory=Daemon)
     host: Host | None = None
     jitter: Jitter | None = None
+    gate: str = "never"
 
 
 @dataclass(frozen=True)
@@ -122,6 +132,15 @@ class Stretch:
 
 
 @dataclass(frozen=True)
+class Gates:
+    """How many were set, how many of them the watchdog opened, how long streams waited there."""
+
+    count: int
+    late: int
+    seconds: float
+
+
+@dataclass(frozen=True)
 class Outcome:
     """whole: of the run. stretches: between marks, so one for each iteration of a replay."""
 
@@ -138,6 +157,7 @@ class Outcome:
     tally: dict[str, int]
     believed_resident_blocks: int
     """At the end, by the worker; 0 without pump."""
+    gates: Gates
 
     @property
     def steady(self) -> Stretch:
@@ -270,6 +290,7 @@ class _Simulation:
             mover_seconds=(result.mover_ns[0] / 1e9, result.mover_ns[1] / 1e9),
             tally=tally,
             believed_resident_blocks=0 if self.model is None else self.model.occupied(0),
+            gates=Gates(result.gates, result.gates_late, result.gate_ns / 1e9),
         )
 
     def _marks(self) -> list[tuple[int, dict[str, int]]]:
@@ -311,6 +332,7 @@ def _settings(machine: Machine, facts: DeviceFacts, foresight: Foresight) -> Any
     raw.foresight, raw.foresight_from = foresight.operations, foresight.from_step
     raw.foresight_run = foresight.run
     raw.foresight_expects = foresight.expects
+    raw.gate = GATES[machine.gate]
     raw.queue_operations = machine.queue_operations
     if machine.jitter is not None:
         raw.jitter, raw.jitter_seed = machine.jitter.share, machine.jitter.seed

@@ -12,7 +12,7 @@
 
 #include "model_state.h"
 
-int model_expect(struct pump_model *m, uint32_t stream,
+int model_expect(struct pump_model *m, uint32_t stream, uint64_t function,
                  const struct pump_model_extent *extents, uint32_t count, uint32_t spare) {
   struct model_run runs[PUMP_MAX_EXTENTS];
   uint32_t found = 0;
@@ -25,19 +25,21 @@ int model_expect(struct pump_model *m, uint32_t stream,
   uint64_t seq = m->added_seq + (uint64_t)(m->op_head - m->op_issued) + 1;
   struct op *op = model_op_begin(m, seq, stream);
   op->likeness = model_likeness(stream, runs, found);
+  op->function = function;
   op->rank = m->streams[stream].issued + m->streams[stream].expected++;
   model_op_uses(m, runs, found, NULL);
   model_op_reserve(m, spare);
   return 0;
 }
 
-EXPORT int pump_model_expect(struct pump_model *m, uint32_t stream,
+EXPORT int pump_model_expect(struct pump_model *m, uint32_t stream, uint64_t function,
                              const struct pump_model_extent *extents, uint32_t count) {
-  return model_expect(m, stream, extents, count, 0);
+  return model_expect(m, stream, function, extents, count, 0);
 }
 
 void model_adopt(struct pump_model *m) {
-  const struct op *op = &m->ops[op_index(m->op_issued++)];
+  struct op *op = &m->ops[op_index(m->op_issued++)];
+  op->function = 0;
   m->streams[op->stream].expected--;
   for (uint32_t i = 0; i < op->uses; i++) {
     int32_t use = use_index((int64_t)op->first_use + i), block = m->uses[use].block;

@@ -101,7 +101,10 @@ static bool expect_next(struct pump_model *m, uint32_t index) {
                                    .fresh = next.reaches[i].access >> FRESH_SHIFT};
   }
   if (spare > USES) return false;
-  return model_expect(m, next.stream, extents, known, (uint32_t)spare) == 0;
+  /* Nobody can say of an operation that reaches what is not there yet what it lacks. */
+  bool named = next.kind == PUMP_EVENT_KERNEL && next.missing == 0;
+  return model_expect(m, next.stream, named ? next.function : 0, extents, known,
+                      (uint32_t)spare) == 0;
 }
 
 EXPORT uint32_t pump_model_foresee(struct pump_model *m, uint32_t most) {

@@ -35,6 +35,7 @@ struct op {
   uint32_t stream;
   uint32_t due[DUE_KINDS];
   uint64_t likeness; /* of its stream and blocks: what was expected is known by it */
+  uint64_t function; /* that is expected to be launched; 0: issued, or no launch */
   bool executed;
   bool larger; /* uses more than LARGER_PERCENT of its device's budget */
 };
@@ -284,7 +285,7 @@ void model_drop_chain(struct pump_model *m, int32_t block);
 void model_adopt(struct pump_model *m);
 /* Expects an operation as pump_model_expect does, with `spare` places for uses that are not
  * known yet. */
-int model_expect(struct pump_model *m, uint32_t stream,
+int model_expect(struct pump_model *m, uint32_t stream, uint64_t function,
                  const struct pump_model_extent *extents, uint32_t count, uint32_t spare);
 /* An operation is about to be added that reaches these extents. True if it is the one that
  * was predicted. */

@@ -75,9 +75,10 @@ static void fill_command(const struct pump_model *m, const struct transfer *tran
                                    .slot = transfer->slot,
                                    .generation = transfer->generation,
                                    .offset_bytes = begin,
-                                   .length_bytes = end - begin,
-                                   .observed_seq = (uint64_t)transfer->observed_seq};
-  if (transfer->direction == PUMP_TO_GPU && first->first != NONE) {
+                                   .length_bytes = end - begin};
+  if (transfer->direction == PUMP_TO_HOST) {
+    command->observed_seq = (uint64_t)transfer->observed_seq;
+  } else if (first->first != NONE) {
     const struct op *op = &m->ops[m->uses[first->first].op];
     command->needed_by_seq = op->seq;
     command->stream = op->stream;
@@ -90,6 +91,20 @@ static bool is_expected(const struct pump_model *m, int64_t block) {
   if (use == NONE) return false;
   uint32_t behind = (m->uses[use].op - op_index(m->op_issued)) & (OPS - 1);
   return (int64_t)behind < m->op_head - m->op_issued;
+}
+
+/* All commands of a decision are made: names the launches that lack nothing any more but
+ * what is on its way. */
+static void name_complete(struct pump_model *m, struct pump_command *commands,
+                          uint32_t made) {
+  for (uint32_t i = 0; i < made; i++) {
+    const struct transfer *transfer = by_ticket(m, commands[i].ticket);
+    int32_t use = m->blocks[transfer->first_block].first;
+    if (!transfer->expected || use == NONE) continue;
+    const struct op *op = &m->ops[m->uses[use].op];
+    if (!op->larger && op->due[DUE_AWAY] + op->due[DUE_DOUBTED] == 0)
+      commands[i].function = op->function;
+  }
 }
 
 static int by_number(const void *a, const void *b) {
@@ -137,6 +152,7 @@ EXPORT uint32_t pump_model_start(struct pump_model *m, uint32_t device, uint32_t
     m->devices[device].in_flight[direction] += length;
     i += length;
   }
+  if (direction == PUMP_TO_GPU) name_complete(m, commands, made);
   return made;
 }
 

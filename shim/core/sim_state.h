@@ -55,6 +55,18 @@ struct sim_direction {
   uint64_t asleep_since_ns;
 };
 
+/* A wait of the GPU's in front of a launch. */
+#define SIM_GATES 64
+#define SIM_GATE_COOKIE UINT64_MAX
+
+struct sim_gate {
+  uint64_t ticket;
+  uint64_t seq; /* of the launch */
+  uint32_t stream;
+  bool open;
+  uint64_t until_ns;
+};
+
 /* A range that shall be resident before it is used, while everything fits. */
 struct sim_populate {
   uint32_t range;
@@ -101,6 +113,10 @@ struct pump_sim {
   uint32_t populate_head, populate_count;
   uint32_t *range_of_slot;
 
+  struct sim_gate gates[SIM_GATES];
+  uint32_t gate_count;
+  uint32_t gated_step; /* the last one with a gate, plus one */
+
   struct pump_sim_mark *marks;
   uint32_t mark_count, marks_most;
   uint64_t *syncs_ns;
@@ -131,6 +147,15 @@ void sim_worker_read(struct pump_sim *sim);
 bool sim_worker_foresee(struct pump_sim *sim);
 /* Looks at markers; the worker is stirred if they tell something. */
 void sim_worker_poll(struct pump_sim *sim);
+
+/* sim_gate.c */
+/* Before the launch is submitted, which may have to be tried again. */
+void sim_gate_before(struct pump_sim *sim, const struct pump_sim_step *step);
+/* A command to the GPU is in flight no more. */
+void sim_gates_finished(struct pump_sim *sim, const struct pump_command *command);
+/* Lets streams pass that have come to an open gate. */
+void sim_gates_go(struct pump_sim *sim);
+uint64_t sim_gates_next_ns(const struct pump_sim *sim);
 
 /* sim_movers.c */
 bool sim_movers_init(struct pump_sim *sim);

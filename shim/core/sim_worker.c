@@ -76,11 +76,17 @@ static void add_range_row(const struct pump_sim *sim, const struct pump_sim_step
   add_use(sim, &whole);
 }
 
+/* A trace has no handles: kernels that do the same share one. */
+static uint64_t function_of(const struct pump_sim_step *step) {
+  return step->kind == GPU_KERNEL ? step->signature : 0;
+}
+
 static void add_operation_row(const struct pump_sim *sim,
                               const struct pump_sim_step *step) {
   uint32_t row = begin_row(sim, event_kind(step->kind));
   sim->batch->seq[row] = step->seq;
   sim->batch->signature[row] = step->signature;
+  sim->batch->function[row] = function_of(step);
   sim->batch->stream[row] = step->stream + 1;
   for (uint32_t i = 0; i < step->uses; i++)
     add_use(sim, &sim->program.uses[step->first_use + i]);
@@ -200,7 +206,8 @@ static bool expect_step(struct pump_sim *sim, const struct pump_sim_step *step) 
                                                     .length_bytes = use->length_bytes,
                                                     .fresh = sim->fresh[u]};
   }
-  return pump_model_expect(sim->model, step->stream + 1, extents, count) == 0;
+  return pump_model_expect(sim->model, step->stream + 1, function_of(step), extents,
+                           count) == 0;
 }
 
 static void expect(struct pump_sim *sim) {

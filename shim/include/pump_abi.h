@@ -279,7 +279,12 @@ struct pump_command {
   uint32_t generation;
   uint64_t offset_bytes;
   uint64_t length_bytes;
-  uint64_t observed_seq;  /* TO_HOST: newest operation the decision knew of */
+  union {
+    uint64_t observed_seq; /* TO_HOST: newest operation the decision knew of */
+    uint64_t function;     /* TO_GPU: needed_by_seq is expected to be a launch of this one,
+                              and with this command all that it lacks was sent for; 0: it
+                              has been issued, or more is missing */
+  };
   uint64_t needed_by_seq; /* TO_GPU: drop once this operation has executed; 0: never */
   uint32_t stream;        /* TO_GPU: stream of that operation */
   uint32_t state;         /* PUMP_COMMAND_* */
@@ -461,6 +466,7 @@ PUMP_ASSERT_OFFSET(pump_command, generation, 12);
 PUMP_ASSERT_OFFSET(pump_command, offset_bytes, 16);
 PUMP_ASSERT_OFFSET(pump_command, length_bytes, 24);
 PUMP_ASSERT_OFFSET(pump_command, observed_seq, 32);
+PUMP_ASSERT_OFFSET(pump_command, function, 32);
 PUMP_ASSERT_OFFSET(pump_command, needed_by_seq, 40);
 PUMP_ASSERT_OFFSET(pump_command, stream, 48);
 PUMP_ASSERT_OFFSET(pump_command, state, 52);
