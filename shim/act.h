@@ -125,6 +125,26 @@ bool pump_progress_event_trust(CUevent event);
 /* Whether there is any such event. */
 bool pump_progress_events_distrusted(void);
 
+/* ---- gates --------------------------------------------------------------- */
+
+/* A launch that is about to be made as operation `seq`. `stream`: as the driver's plain
+ * functions know it. */
+struct pump_gate_wish {
+  CUstream stream;
+  uint32_t stream_index, device;
+  uint64_t seq, function;
+};
+
+/* How many slices are on their way that complete what some launch lacks: while it is 0,
+ * there is nothing to ask. */
+extern uint32_t pump_gates_hoped;
+
+/* All that the launch lacks is in the driver, nothing else is missing. */
+bool pump_gate_wanted(const struct pump_gate_wish *wish);
+/* Then holds the stream, in front of the launch, until that has arrived; 5 ms at most. In
+ * a bracket, never on a capturing stream. */
+void pump_gate_set(const struct pump_gate_wish *wish);
+
 /* ---- log ----------------------------------------------------------------- */
 
 #define PUMP_LOG_ERROR 0

@@ -342,6 +342,7 @@ void pump_act_context_gone(CUcontext context) {
   for (int i = 0; i < PUMP_MAX_CONTEXTS; i++) {
     if (contexts[i].context != context) continue;
     __atomic_store_n(&contexts[i].context, NULL, __ATOMIC_RELEASE);
+    pump_gate_context_gone((uint32_t)i);
     quiesce(&sets[contexts[i].device]);
   }
   pthread_mutex_unlock(&lock);

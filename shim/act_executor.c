@@ -68,6 +68,11 @@ static struct pump_command_ring *ring_of(const struct mover *mover) {
   return &pump_shm->commands[mover->role.set->device][mover->role.direction];
 }
 
+/* Of all lanes of the device's in-threads; gates know slices by it. */
+static uint32_t lane_number(const struct mover *mover, uint32_t lane) {
+  return mover->role.number * LANES + lane;
+}
+
 /* ---- bytes in flight ----------------------------------------------------------- */
 
 static uint32_t flight_bound(uint32_t device) {
@@ -225,6 +230,8 @@ static void finish_oldest(struct mover *mover) {
   pump_slot_end(lane->job.command.slot);
   __atomic_fetch_sub(&mover->direction->flight_slices, 1, __ATOMIC_RELAXED);
   release(mover->direction, (uint32_t)lane->job.command.length_bytes);
+  if (to_gpu(mover))
+    pump_gate_ended(mover->role.set->device, lane_number(mover, mover->oldest));
   mover->oldest = (mover->oldest + 1) % LANES;
   mover->in_flight--;
   bool moved = note(mover, result, "waiting for a prefetch");
@@ -249,6 +256,11 @@ static void wait_for_room(struct mover *mover, uint32_t bytes) {
   }
 }
 
+/* Whatever is finished before it is used. */
+static uint32_t next_lane(const struct mover *mover) {
+  return (mover->oldest + mover->in_flight) % LANES;
+}
+
 /* Judges the job and hands it to the driver, or reports why not. */
 static void start(struct mover *mover, const struct job *job) {
   if (!pump_command_sane(&job->command)) {
@@ -256,20 +268,24 @@ static void start(struct mover *mover, const struct job *job) {
     return;
   }
   uint32_t bytes = (uint32_t)job->command.length_bytes;
+  uint32_t device = mover->role.set->device, next = next_lane(mover);
+  if (to_gpu(mover)) pump_gate_taken(device, lane_number(mover, next), &job->command);
   wait_for_room(mover, bytes);
-  struct lane *lane = &mover->lanes[(mover->oldest + mover->in_flight) % LANES];
+  struct lane *lane = &mover->lanes[next];
   lane->job = *job;
   uint64_t address;
   pump_slot_begin(job->command.slot);
-  uint32_t result = pump_command_judge(&job->command, mover->role.set->device,
-                                       mover->role.direction, &address);
+  uint32_t result =
+      pump_command_judge(&job->command, device, mover->role.direction, &address);
   if (result == PUMP_RESULT_MOVED) {
     if (submit(mover, lane, address)) {
       mover->in_flight++;
+      if (to_gpu(mover)) pump_gate_sent(device, lane_number(mover, next));
       return;
     }
     result = PUMP_RESULT_FAILED;
   }
+  if (to_gpu(mover)) pump_gate_ended(device, lane_number(mover, next));
   pump_slot_end(job->command.slot);
   release(mover->direction, bytes);
   report(mover, job, result);
@@ -397,6 +413,7 @@ void *pump_mover_thread(void *argument) {
   struct mover mover = {.role = *(struct pump_thread_role *)argument};
   mover.direction = &mover.role.set->directions[mover.role.direction];
   mover.over = !pump_set_thread_begin(&mover.role);
+  if (!mover.over && to_gpu(&mover) && mover.role.number == 0) pump_gate_ready(&mover.role);
   while (!mover.over && pump_set_lives(&mover.role)) {
     uint32_t wanted = PUMP_LOAD(&mover.direction->wanted);
     if (mover.role.number >= wanted)

@@ -273,6 +273,14 @@ void pump_progress_chained(uint32_t stream_index) {
     PUMP_STORE(&streams[stream_index].chained, CHAINED_OPERATIONS);
 }
 
+CUcontext pump_progress_context(uint32_t stream_index, uint32_t *context_index) {
+  if (stream_index == 0 || stream_index >= PUMP_MAX_STREAMS) return NULL;
+  const struct stream *stream = &streams[stream_index];
+  *context_index = PUMP_LOAD(&stream->context_index);
+  if (PUMP_LOAD(&stream->chained) != 0 || *context_index >= PUMP_MAX_CONTEXTS) return NULL;
+  return __atomic_load_n(&stream->context, __ATOMIC_RELAXED);
+}
+
 void pump_progress_stream_synced(uint32_t stream_index, uint64_t seq_before) {
   if (stream_index != 0) pump_progress_advance(stream_index, seq_before);
 }

@@ -45,6 +45,8 @@ static const struct place shim_places[] = {
     SHIM(graphs_unknown),
     SHIM(block_events),
     SHIM(block_dead_bytes),
+    SHIM(gates),
+    SHIM(gates_late),
 };
 
 #define WORKER(field) {#field, offsetof(struct pump_worker_counters, field)}

@@ -288,6 +288,10 @@ PUMP_CALL(cuStreamCreate, cuStreamCreate_v2000, (CUstream *stream, unsigned int 
 PUMP_CALL(cuDeviceGetDefaultMemPool, cuDeviceGetDefaultMemPool_v11020,
           (CUmemoryPool *pool, CUdevice device))
 PUMP_CALL(cuDeviceGetMemPool, cuDeviceGetMemPool_v11020, (CUmemoryPool *pool, CUdevice device))
+PUMP_CALL(cuMemHostRegister_v2, cuMemHostRegister_v6050,
+          (void *start, size_t bytes, unsigned int flags))
+PUMP_CALL(cuMemHostGetDevicePointer_v2, cuMemHostGetDevicePointer_v3020,
+          (CUdeviceptr *address, void *start, unsigned int flags))
 PUMP_CALL(cuStreamGetCtx, cuStreamGetCtx_v9020, (CUstream stream, CUcontext *context))
 PUMP_CALL(cuStreamWaitEvent, cuStreamWaitEvent_v3020,
           (CUstream stream, CUevent event, unsigned int flags))

@@ -176,6 +176,12 @@ def _parser() -> argparse.ArgumentParser:
         f"stream order; auto: where nothing known is against it (default: {DEFAULT_GRANULARITY})",
     )
     add(
+        "--gate",
+        action="store_true",
+        default=None,
+        help="let launches wait on the GPU for blocks in flight, 5 ms at most (policy planned)",
+    )
+    add(
         "--keep-device",
         metavar="RULE",
         type=checked(keep.parse),

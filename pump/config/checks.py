@@ -56,6 +56,15 @@ def granularity(text: str) -> str:
     return choose(text, GRANULARITIES, "granularity")
 
 
+def gate(value: str | bool) -> bool:
+    """True or false; in a variable also 1 or 0."""
+    words = {"true": True, "1": True, "false": False, "0": False}
+    found = value if isinstance(value, bool) else words.get(value.strip().lower())
+    if found is None:
+        raise BadValueError(f"'{value}' is neither true nor false; write one of these")
+    return found
+
+
 def log_level(text: str) -> str:
     """A log level's name."""
     return choose(text, LOG_LEVELS, "log level")
@@ -103,6 +112,7 @@ JOB: dict[str, Callable[..., object]] = {
     "report": report,
     "policy": policy,
     "granularity": granularity,
+    "gate": gate,
     "keep_device": keep_device,
     "devices": devices,
     "record": file_name,

@@ -39,6 +39,7 @@ class JobConfig(NamedTuple):
     keep_device: rules of what stays device memory, in the form the shim reads
         (shim/observe_rules.c).
     granularity: what allocators hand out as pump sees it (pump/frameworks).
+    gate: launches may wait on the GPU for blocks in flight (docs/decisions/0022-gate.md).
     command: program and arguments, never empty.
     """
 
@@ -55,6 +56,7 @@ class JobConfig(NamedTuple):
     record: str = ""
     keep_device: list[str] = DEFAULT_KEEP_DEVICE
     granularity: str = DEFAULT_GRANULARITY
+    gate: bool = False
     name: str = ""
     priority: int = DEFAULT_PRIORITY
     report: str = DEFAULT_REPORT

@@ -16,6 +16,7 @@ KINDS = {
     "str": "text",
     "int": "whole number",
     "float": "number",
+    "bool": "true or false",
     "str | int": "amount",
     "list[str]": "list of texts",
     "list[str | int]": "list of numbers or texts",

@@ -100,6 +100,16 @@ class JobTable(Struct):
             checks.granularity,
         ),
     ] = defaults.DEFAULT_GRANULARITY
+    gate: Annotated[
+        bool,
+        _about(
+            "Whether a launch may wait on the GPU, 5 ms at most, for blocks that are in flight "
+            "for it; only policy `planned` knows such launches. Gains nothing that could be "
+            "measured so far.",
+            True,
+            checks.gate,
+        ),
+    ] = False
     keep_device: Annotated[
         list[str],
         _about(

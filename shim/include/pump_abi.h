@@ -325,7 +325,9 @@ struct pump_shim_counters {
   uint64_t discarded_bytes; /* of the pool's dead memory */
   uint64_t block_events;    /* of the program's allocator */
   uint64_t block_dead_bytes; /* told as DEAD: whole blocks, as often as they died */
-  uint64_t reserved[3];
+  uint64_t gates;            /* set in front of launches */
+  uint64_t gates_late;       /* of them, opened by the watchdog */
+  uint64_t reserved[1];
   uint64_t operations; /* recorded while active; hooks count here: a line of its own */
   uint64_t reserved1[7];
 };
@@ -502,7 +504,9 @@ PUMP_ASSERT_OFFSET(pump_shim_counters, graphs_unknown, 136);
 PUMP_ASSERT_OFFSET(pump_shim_counters, discarded_bytes, 144);
 PUMP_ASSERT_OFFSET(pump_shim_counters, block_events, 152);
 PUMP_ASSERT_OFFSET(pump_shim_counters, block_dead_bytes, 160);
-PUMP_ASSERT_OFFSET(pump_shim_counters, reserved, 168);
+PUMP_ASSERT_OFFSET(pump_shim_counters, gates, 168);
+PUMP_ASSERT_OFFSET(pump_shim_counters, gates_late, 176);
+PUMP_ASSERT_OFFSET(pump_shim_counters, reserved, 184);
 PUMP_ASSERT_OFFSET(pump_shim_counters, operations, 192);
 
 PUMP_ASSERT_SIZE(pump_worker_counters, 256);

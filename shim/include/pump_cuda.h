@@ -74,12 +74,14 @@ typedef struct {
 typedef struct {
   int id; /* CU_LAUNCH_ATTRIBUTE_* */
   union {
+    int cooperative;
     int programmaticStreamSerializationAllowed;
     uint64_t bytes[8];
   } value;
 } CUlaunchAttribute;
 
 enum {
+  CU_LAUNCH_ATTRIBUTE_COOPERATIVE = 2,
   CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION = 6,
   CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT = 7,
   CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT = 12

@@ -29,15 +29,16 @@ uint32_t pump_device_adopt_budgets(void) {
   return asked != 0;
 }
 
-static bool is_marker_thread(void) {
+static bool thread_is(const char *begin) {
   char name[16] = "";
   pthread_getname_np(pthread_self(), name, sizeof name);
-  return strncmp(name, "pump-mark", 9) == 0;
+  return strncmp(name, begin, strlen(begin)) == 0;
 }
 
 uint64_t pump_now_ns(void) {
   uint32_t slow_us = PUMP_LOAD(&fake.slow_clock_us);
-  if (slow_us != 0 && is_marker_thread()) harness_sleep_us(slow_us);
+  if (slow_us != 0 && thread_is("pump-mark")) harness_sleep_us(slow_us);
+  if (PUMP_LOAD(&fake.frozen_watchdog) != 0 && thread_is("pump-gate")) return 1;
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
   return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
@@ -231,6 +232,52 @@ static CUresult fake_prefetch(CUdeviceptr address, size_t bytes, CUmemLocation l
   return (CUresult)error;
 }
 
+/* ---- words that the GPU waits for ------------------------------------------------ */
+
+#define WAITS_MOST 4096
+
+static struct {
+  const uint32_t *word;
+  uint32_t value;
+} waits[WAITS_MOST];
+
+static CUresult fake_attribute(int *value, CUdevice_attribute attribute, CUdevice device) {
+  CHECK(device == 0);
+  *value = attribute == 122 && PUMP_LOAD(&fake.no_memory_operations) == 0;
+  return CUDA_SUCCESS;
+}
+static CUresult fake_register(void *start, size_t bytes, unsigned int flags) {
+  CHECK(current != NULL && bytes == 4096 && (uintptr_t)start % 4096 == 0 && flags == 2);
+  PUMP_ADD(&fake.registered, 1);
+  return CUDA_SUCCESS;
+}
+static CUresult fake_device_pointer(CUdeviceptr *address, void *start, unsigned int flags) {
+  CHECK(flags == 0);
+  *address = (CUdeviceptr)(uintptr_t)start;
+  return CUDA_SUCCESS;
+}
+static CUresult fake_wait_value(CUstream stream, CUdeviceptr address, cuuint32_t value,
+                                unsigned int flags) {
+  CHECK(flags == 0 && stream != NULL);
+  uint32_t error = PUMP_LOAD(&fake.wait_error);
+  if (error != 0) return (CUresult)error;
+  uint32_t at = PUMP_ADD(&fake.waits, 1) % WAITS_MOST;
+  __atomic_store_n(&fake.wait_stream, stream, __ATOMIC_RELAXED);
+  PUMP_STORE(&waits[at].value, value);
+  __atomic_store_n(&waits[at].word, (const uint32_t *)(uintptr_t)address, __ATOMIC_RELEASE);
+  return CUDA_SUCCESS;
+}
+
+uint32_t fake_closed(void) {
+  uint32_t count = 0;
+  for (uint32_t i = 0; i < WAITS_MOST; i++) {
+    const uint32_t *word = __atomic_load_n(&waits[i].word, __ATOMIC_ACQUIRE);
+    if (word != NULL)
+      count += (int32_t)(PUMP_LOAD_ACQUIRE(word) - PUMP_LOAD(&waits[i].value)) < 0;
+  }
+  return count;
+}
+
 CUcontext fake_context_create(CUdevice device) {
   struct fake_context *made = calloc(1, sizeof *made);
   made->device = device;
@@ -372,6 +419,12 @@ static void fill_driver(void) {
   pump_real.cuEventSynchronize = fake_event_synchronize;
   pump_real.cuMemPrefetchAsync_v2 = fake_prefetch;
   pump_present.cuMemPrefetchAsync_v2 = true;
+  pump_real.cuDeviceGetAttribute = fake_attribute;
+  pump_real.cuMemHostRegister_v2 = fake_register;
+  pump_real.cuMemHostGetDevicePointer_v2 = fake_device_pointer;
+  pump_real.cuStreamWaitValue32_v2 = fake_wait_value;
+  pump_present.cuDeviceGetAttribute = pump_present.cuMemHostRegister_v2 = true;
+  pump_present.cuMemHostGetDevicePointer_v2 = pump_present.cuStreamWaitValue32_v2 = true;
 }
 
 int main(int argc, char **argv) {

@@ -58,7 +58,13 @@ extern struct fake {
   uint64_t to_gpu_bytes, to_host_bytes;
   uint64_t flight_bytes[PUMP_DIRECTIONS]; /* called for and not known to have arrived */
   uint64_t flight_bytes_peak[PUMP_DIRECTIONS];
-  uint32_t busy_stream; /* prefetches on a stream that had one in flight */
+  uint32_t busy_stream;     /* prefetches on a stream that had one in flight */
+  uint32_t frozen_watchdog; /* 1: for the thread that opens late gates no time passes */
+  uint32_t no_memory_operations; /* 1: the device has no stream memory operations */
+  uint32_t wait_error;           /* CUresult of every wait for a word */
+  uint32_t registered;           /* pages of host memory */
+  uint32_t waits;                /* for words */
+  CUstream wait_stream;          /* of the newest */
 } fake;
 
 /* A stream of the program: operations are issued and executed by the test. */
@@ -74,6 +80,8 @@ CUcontext fake_context_create(CUdevice device);
 /* Fails the test if anything of the context is alive or in the driver. */
 void fake_context_destroy(CUcontext context);
 CUstream fake_stream_create(CUcontext context);
+/* Waits for words that the GPU could not pass now. */
+uint32_t fake_closed(void);
 void fake_execute(CUstream stream, uint64_t operations);
 
 /* ---- ranges, as the observe side would keep them ------------------------------ */

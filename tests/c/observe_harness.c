@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "observe_rules.h"
 #include "pool.h"
 #include "resolve.h"
 
@@ -76,6 +77,20 @@ void pump_progress_issued_many(uint32_t index, uint32_t operations) {
 void pump_progress_chained(uint32_t index) {
   CHECK(index != 0);
   told.chained++;
+}
+uint32_t pump_gates_hoped;
+bool pump_gate_wanted(const struct pump_gate_wish *wish) {
+  CHECK(pump_inside != 0);
+  return wish->seq == 1 + pump_newest_seq();
+}
+void pump_gate_set(const struct pump_gate_wish *wish) {
+  CHECK(pump_inside != 0);
+  told.gates++;
+  told.gate = *wish;
+}
+enum pump_rule pump_rule_for(size_t bytes) {
+  CHECK(bytes == SIZE_MAX);
+  return driver.library ? PUMP_RULE_LIBRARY : PUMP_RULE_NONE;
 }
 void pump_progress_stream_synced(uint32_t index, uint64_t seq) {
   (void)index;

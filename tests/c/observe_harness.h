@@ -26,6 +26,8 @@ struct told {
   CUevent event_gone, event_distrusted;
   int streams_gone, issues, chained, looked_up, issued_many;
   int64_t plain_bytes;
+  int gates; /* set, for `gate` the last time */
+  struct pump_gate_wish gate;
   uint32_t moved_by; /* streams have got places that are so much higher */
 };
 extern struct told told;
@@ -40,6 +42,7 @@ struct driver {
   int names;               /* how often a name was asked for */
   const char *name;        /* NULL: it does not tell names */
   bool only_kernel_handles, capturing;
+  bool library; /* the caller is one of those whose memory stays what it is */
 };
 extern struct driver driver;
 

@@ -7,7 +7,8 @@ import pytest
 from observe_build import build, run
 
 SOURCES = ["event", "params", "words", "tell", "place", "range", "launch", "copy"]
-SOURCES += ["copy_nd", "globals", "stream", "graph", "graph_memory", "graph_read", "blocks", "vmm"]
+SOURCES += ["copy_nd", "gate", "globals", "stream", "graph", "graph_memory", "graph_read"]
+SOURCES += ["blocks", "vmm"]
 PROGRAMS = ["observe_operations", "observe_signatures", "observe_copies", "observe_graphs"]
 PROGRAMS += ["observe_blocks", "observe_vmm"]
 

@@ -65,6 +65,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--mib", type=int, default=4)
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=1, help="how often to do the steps")
     parser.add_argument("--replays", type=int, default=0, help="capture the steps, then replay")
     parser.add_argument("--sync-every", type=int, default=0)
     parser.add_argument("--sleep-ms", type=float, default=0.0, help="after each step")
@@ -166,7 +167,7 @@ def hold(program: Program, options: argparse.Namespace) -> None:
 
 
 def run_steps(program: Program, options: argparse.Namespace) -> None:
-    steps = plan(options.buffers, options.steps, options.seed)
+    steps = plan(options.buffers, options.steps, options.seed) * options.rounds
     for step, (target, source, number) in enumerate(steps):
         if options.hold and step == options.steps // 2:
             hold(program, options)

@@ -35,6 +35,7 @@ limit = "1.5x"
 report = "limit"
 policy = "demand"
 granularity = "tensor"
+gate = true
 keep_device = ["none", "below=8MiB"]
 devices = [0, "GPU-1a"]
 record = "run.pump"
@@ -50,6 +51,7 @@ log_file = "~/pump.log"
         "report": "limit",
         "policy": "demand",
         "granularity": "tensor",
+        "gate": True,
         "keep_device": ["below=8388608"],
         "devices": ["0", "GPU-1a"],
         "record": str(Path("run.pump").absolute()),
