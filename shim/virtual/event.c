@@ -68,9 +68,12 @@ CUresult vd_event_wait_locked(struct vd_stream *stream, CUevent handle) {
   return vd_submit_locked(stream, &operation, NULL);
 }
 
-/* A flag of 1: in a capture as a node of its own. */
-CUresult vd_cuEventRecordWithFlags(CUevent handle, CUstream stream_handle,
-                                   unsigned int flags) {
+/* Into the stream's capture, if there is one, else into the stream. A flag of 1: in a
+ * capture as a node of its own. */
+static CUresult enqueue(CUstream stream_handle, CUevent handle, unsigned int flags,
+                        CUresult (*capture)(struct vd_stream *, struct vd_event *, bool,
+                                            bool *),
+                        CUresult (*submit)(struct vd_stream *, CUevent)) {
   if (flags > 1) return CUDA_ERROR_INVALID_VALUE;
   vd_lock();
   struct vd_event *event = event_of(handle);
@@ -78,30 +81,23 @@ CUresult vd_cuEventRecordWithFlags(CUevent handle, CUstream stream_handle,
   CUresult result =
       event == NULL || stream == NULL ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
   bool captured = false;
-  if (result == CUDA_SUCCESS)
-    result = vd_capture_record_event_locked(stream, event, flags == 1, &captured);
-  if (result == CUDA_SUCCESS && !captured) result = vd_event_record_locked(stream, handle);
+  if (result == CUDA_SUCCESS) result = capture(stream, event, flags == 1, &captured);
+  if (result == CUDA_SUCCESS && !captured) result = submit(stream, handle);
   vd_unlock();
   return result;
+}
+
+CUresult vd_cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned int flags) {
+  return enqueue(stream, event, flags, vd_capture_record_event_locked,
+                 vd_event_record_locked);
 }
 
 CUresult vd_cuEventRecord(CUevent event, CUstream stream) {
   return vd_cuEventRecordWithFlags(event, stream, 0);
 }
 
-CUresult vd_cuStreamWaitEvent(CUstream stream_handle, CUevent handle, unsigned int flags) {
-  if (flags > 1) return CUDA_ERROR_INVALID_VALUE;
-  vd_lock();
-  struct vd_event *event = event_of(handle);
-  struct vd_stream *stream = vd_stream_of_locked(stream_handle);
-  CUresult result =
-      event == NULL || stream == NULL ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
-  bool captured = false;
-  if (result == CUDA_SUCCESS)
-    result = vd_capture_wait_event_locked(stream, event, flags == 1, &captured);
-  if (result == CUDA_SUCCESS && !captured) result = vd_event_wait_locked(stream, handle);
-  vd_unlock();
-  return result;
+CUresult vd_cuStreamWaitEvent(CUstream stream, CUevent event, unsigned int flags) {
+  return enqueue(stream, event, flags, vd_capture_wait_event_locked, vd_event_wait_locked);
 }
 
 static CUresult ready_locked(struct vd_event *event) {
