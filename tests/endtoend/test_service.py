@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
@@ -296,7 +297,9 @@ def play(job: Job, service: Service, count: int, seed: int, folder: Path) -> Non
         time.sleep(0.02)
     assert pumpds.wait_for(lambda: service.jobs() == [], 30), "no lease is left"
     assert pumpds.wait_for(lambda: not pumpds_of(set(started)), 30), "no process is left"
+    assert pumpds.wait_for(lambda: not left_in(folder), 30), "nor one that is nobody's child"
     assert pumpds.wait_for(lambda: descriptors(service.process.pid) <= before, 10)
+    assert not memfds(service.process.pid) and not memfds(os.getpid())
     # A pumpd that was killed leaves its socket; the next job's pumpd removes that.
     last = start_in(job, service, folder)
     finish(last)
@@ -312,6 +315,29 @@ def start_in(job: Job, service: Service, folder: Path) -> subprocess.Popen:
         stderr=subprocess.PIPE,
         text=True,
     )
+
+
+def left_in(folder: Path) -> list[int]:
+    """Processes, whatever they are called, whose runtime folder this is."""
+    found, mine = [], f"XDG_RUNTIME_DIR={folder}".encode()
+    for process in psutil.process_iter():
+        try:
+            environ = Path(f"/proc/{process.pid}/environ").read_bytes()
+        except OSError:
+            continue
+        if mine in environ.split(b"\0"):
+            found.append(process.pid)
+    return found
+
+
+def memfds(pid: int) -> list[str]:
+    """Anonymous files that a process has open or mapped."""
+    found = []
+    for path in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(OSError):
+            found.append(str(path.readlink()))
+    found += Path(f"/proc/{pid}/maps").read_text().splitlines()
+    return [name for name in found if "/memfd:" in name]
 
 
 def descriptors(pid: int) -> int:
