@@ -79,7 +79,8 @@ static void recording_print(void) {
     pump_say("recorded nothing to %s: no worker of pumpd served this process", file);
   else if (error != 0)
     pump_say("the recording to %s%s stopped early: %s", file, suffix,
-             strerror(error < 4096 ? (int)error : EIO));
+             error == EBUSY ? "another one is being written to it"
+                            : strerror(error < 4096 ? (int)error : EIO));
   else if (PUMP_LOAD(&counters->attaches) > 1)
     pump_say("recorded to %s%s what came after a worker was lost%s", file, suffix, lost);
   else

@@ -74,7 +74,7 @@ def read(path: str, *, own: bool, shown: str) -> bytes | None:
     try:
         status = os.fstat(fd)
         if not stat.S_ISREG(status.st_mode):
-            raise ConfigError([f"{shown} is not a regular file; remove it"])
+            raise ConfigError([f"{shown} is not a regular file; put one in its place"])
         if own:
             _check_owner(path, status, shown)
         data = b""

@@ -201,6 +201,29 @@ def test_a_file_that_is_being_recorded_to_is_refused(job: Job) -> None:
     assert operations(read(trace)[1])
 
 
+def test_a_file_that_is_taken_after_pump_run_has_looked_is_left_alone_and_told(job: Job) -> None:
+    trace = job.folder / "t"
+    command = job.command("--steps=10", run=("--record", str(trace)))
+    place = command.index("--") + 1
+    take = (
+        "import fcntl, os, sys\n"
+        "fd = os.open(sys.argv[1], os.O_WRONLY)\n"
+        "fcntl.flock(fd, fcntl.LOCK_EX)\n"
+        "os.set_inheritable(fd, True)\n"
+        "os.execv(sys.argv[2], sys.argv[2:])"
+    )
+    done = subprocess.run(
+        [*command[:place], sys.executable, "-c", take, str(trace), *command[place:]],
+        env=job.environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert f"the recording to {trace} stopped early: another one is being written" in done.stderr
+
+
 def test_the_kill_switch_runs_the_command_and_says_that_nothing_is_recorded(tmp_path: Path) -> None:
     done = subprocess.run(
         [str(BIN / "pump-run"), "--record", str(tmp_path / "t"), sys.executable, "-c", "print(5)"],
