@@ -377,5 +377,7 @@ def test_the_dashboard_asks_only_for_what_there_is() -> None:
             assert names and names <= known, target["expr"]
             assert target["expr"].count("(") == target["expr"].count(")")
             asked |= names
+            estimated = names & {"pump_block_hits_total", "pump_block_misses_total"}
+            assert bool(estimated) == ("estimated" in panel["title"])
     assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"])
     assert {"pump_device_bytes", "pump_block_misses_total", "pump_moved_bytes_total"} <= asked

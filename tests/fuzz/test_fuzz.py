@@ -12,6 +12,7 @@ import base64
 import functools
 import importlib.util
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -43,6 +44,11 @@ ENVIRON = {
 ATHERIS = importlib.util.find_spec("atheris")
 needs_atheris = pytest.mark.skipif(
     ATHERIS is None, reason="Atheris is not installed (pip install '.[fuzz]')"
+)
+CXX = os.environ.get("CXX", "c++")
+"""Links: libFuzzer is C++."""
+needs_cxx = pytest.mark.skipif(
+    shutil.which(CXX) is None, reason=f"there is no {CXX} (apt-get install g++)"
 )
 
 
@@ -98,7 +104,7 @@ def built(target: str, guided: bool) -> Path:
     run([*compiler, "-DGUIDED", "-c", HERE / "fuzz_main.c", "-o", main], 300)
     assert ATHERIS is not None and ATHERIS.origin is not None
     library = Path(ATHERIS.origin).parents[1] / "libclang_rt.fuzzer_no_main.a"
-    link = [os.environ.get("CXX", "c++"), "-fsanitize=address,undefined"]
+    link = [CXX, "-fsanitize=address,undefined"]
     link += ["-Wl,--wrap=__sanitizer_cov_trace_pc"]
     run([*link, main, *objects, library, "-lm", "-pthread", "-o", program], 300)
     return program
@@ -144,6 +150,7 @@ def test_a_guided_run_finds_nothing(target: str, seed: int, tmp_path: Path) -> N
 
 @pytest.mark.long
 @needs_atheris
+@needs_cxx
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("target", C_TARGETS)
 def test_a_guided_run_finds_nothing_in_c(target: str, seed: int, tmp_path: Path) -> None:
