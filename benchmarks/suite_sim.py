@@ -25,6 +25,8 @@ DESIGN
                     kernel and transfer takes up to 25 % more or less: mean over seeds, and least.
                     fixed_each_way: an order for each direction of the link, which is less strict
   sim.jitter.event_over_calm     event-driven with jitter / without; sim_jitter.py
+  sim.latency.*     what the way through the worker costs: sim_latency.py
+  sim.train.*       the training of the quickstart against its floor of parts: sim_train.py
   sim.us_per_operation  the simulator's own processor time
 """
 
@@ -43,7 +45,9 @@ from typing import TYPE_CHECKING, Any
 import sim_g10
 import sim_gate
 import sim_jitter
+import sim_latency
 import sim_planned
+import sim_train
 import sim_unseen
 from harness import ROOT, MeasurementError, Options, Row, UnavailableError, child
 
@@ -96,7 +100,7 @@ FOUND = {
 """What the study found, by row and ratio."""
 
 
-PARTS = "study", "planned", "jitter", "agrees", "speed"
+PARTS = "study", "planned", "jitter", "latency", "agrees", "speed"
 MORE = "g10", "unseen", "gate"
 """On request only: the first needs data that does not come with pump, the others minutes."""
 
@@ -125,6 +129,9 @@ def run(options: Options) -> Iterator[Row]:
         yield from sim_jitter.rows(found[:1] if options.quick else found, STUDY, options)
     if "gate" in parts:
         yield from sim_gate.rows(traces(chosen.traces), STUDY, RATIOS)
+    if "latency" in parts:
+        found = traces(DATA)
+        yield from sim_latency.rows(found[:1] if options.quick else found, quick=options.quick)
     if "g10" in parts:
         yield from sim_g10.rows(chosen.traces)
     if "speed" in parts:
@@ -260,6 +267,9 @@ def agreement(options: Options) -> Iterator[Row]:
             for ratio in (1.5,) if options.quick else virtual.quickstart.RATIOS:
                 for policy in ("naive", "window"):
                     yield agrees(bench, example, recording, ratio, policy, runs=runs)
+                if example.name == "train":
+                    trained = virtual.trained(options.quick)
+                    yield from sim_train.rows(recording, trained, PROFILE, ratio, timed_seconds)
 
 
 def record(options: Options, example: Example, kernels: Path, folder: Path) -> Path:

@@ -99,9 +99,13 @@ class Figures:
     faults: int
 
 
+def trained(quick: bool) -> quickstart.Workload:
+    return replace(quickstart.RESULTS, iterations=6) if quick else quickstart.SPEED
+
+
 def training(quick: bool) -> Program:
     """The training of scripts/quickstart; with `quick` its small model."""
-    work = replace(quickstart.RESULTS, iterations=6) if quick else quickstart.SPEED
+    work = trained(quick)
     words = ["train_mlp.py", *work.options()]
     return Program("train", words, work.footprint_bytes, floor_seconds=work.floor_seconds)
 

@@ -129,6 +129,8 @@ def test_the_sim_suite_gives_the_study_the_agreement_and_its_own_speed(tmp_path:
               ("event_over_calm", "fixed_over_event", "fixed_each_way_over_event")}  # fmt: skip
     agrees = {f"sim.agrees.{program}.{policy}" for program in ("sweep", "train")
               for policy in ("naive", "window")}  # fmt: skip
+    latency = {f"sim.latency.{policy}" for policy in ("window", "planned")}
+    train = {f"sim.train.{policy}.of_parts" for policy in ("window", "planned")}
     assert set(rows) == {
         "bench.machine",
         "sim.us_per_operation",
@@ -136,6 +138,8 @@ def test_the_sim_suite_gives_the_study_the_agreement_and_its_own_speed(tmp_path:
         *agrees,
         *planned,
         *jitter,
+        *latency,
+        *train,
     }
     assert rows["sim.study.naive"][0]["value"] < rows["sim.study.naive_serial"][0]["value"]
     assert {row["case"] for row in rows["sim.us_per_operation"]} == {"naive", "window"}

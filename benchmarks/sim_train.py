@@ -1,0 +1,59 @@
+"""How near to what its order of operations leaves possible the training of the quickstart gets.
+
+Rows of suite_sim: sim.train.POLICY.of_parts is the floor of parts (pump/sim/parts.py) / seconds of
+the timed iterations, simulated from a recording; `floor_of_parts`: the floor of `virtual.train.*`
+as a share of that bound, above which no policy's `of_floor` can be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from harness import Row
+
+POLICIES = "window", "planned"
+
+
+def rows(recording: Path, work: Any, profile: str, ratio: float, timed: Any) -> Iterator[Row]:
+    """`work`: the training (scripts/quickstart_workload.py). timed(times of waits): seconds."""
+    import floor
+    import quickstart_workload
+
+    from pump import profiles
+    from pump.sim import contenders, parts
+    from pump.sim import recording as reading
+    from pump.sim.floor import Rates
+    from pump.sim.report import MIGRATION_THREADS
+    from pump.sim.simulation import Machine
+
+    program = reading.program(recording.read_bytes(), recording.name)
+    loaded = profiles.load(profile)
+    operations = work.model.iteration()
+    blocks = floor.block_numbers(work.model.tensors())
+    issued = program.steps[program.steps["seq"] > 0]
+    touches, compute_ns = [], []
+    for operation, ns in zip(
+        operations, issued["duration_ns"][-len(operations) :].tolist(), strict=True
+    ):
+        touches += floor.touches([operation], blocks) or [floor.Touch((), (), ())]
+        compute_ns.append(ns)
+    rates = Rates.of(loaded.values, MIGRATION_THREADS)
+    memory_bytes = work.memory_bytes(ratio)
+    repeats = work.iterations - work.warm_up
+    least = repeats * parts.least_seconds(touches, compute_ns, memory_bytes, rates)
+    link = quickstart_workload.link_bytes_per_second(profile)
+    plain = work.floor_seconds(ratio, repeats * sum(compute_ns) / 1e9, link)
+    for policy in POLICIES:
+        machine = Machine(loaded, memory_bytes)
+        outcome = contenders.simulate(contenders.by_name(policy), program, machine)
+        yield Row(
+            f"sim.train.{policy}.of_parts",
+            least / timed(outcome.syncs_seconds),
+            "share",
+            oversubscription=ratio,
+            floor_of_parts=plain / least,
+            parts_seconds=least,
+            simulated=True,
+        )
