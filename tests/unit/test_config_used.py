@@ -34,6 +34,8 @@ def toml(value: Any) -> str:
         return "{ " + ", ".join(f"{key} = {toml(one)}" for key, one in value.items()) + " }"
     if isinstance(value, list):
         return "[" + ", ".join(map(toml, value)) + "]"
+    if isinstance(value, bool):
+        return str(value).lower()
     return f'"{value}"' if isinstance(value, str) else str(value)
 
 
