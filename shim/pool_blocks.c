@@ -10,6 +10,7 @@
 
 #define NODES 256u /* allocated at once */
 #define TABLE (1u << 16)
+#define HOT_LOOKS 128u /* pieces looked at for one that was just freed */
 
 /* Under pool_lock. Nodes and maps are used again, never given back. */
 static struct pool_piece_node *spare_nodes;
@@ -74,12 +75,48 @@ static struct pool_piece_node *bin_find(const struct pool_bins *bins, uint32_t k
   return bins->first[kind][word * 64 + (uint32_t)__builtin_ctzll(bits)];
 }
 
+/* Something lives there, or did until just now. */
+static bool page_is_hot(const struct pool_segment *segment, uint64_t i) {
+  const struct pool_page *page = &segment->pages[i];
+  return page->live != 0 ||
+         segment->arena->handed_bytes - page->freed_at <= segment->arena->hot_bytes;
+}
+
+static bool is_hot(const struct pool_piece_node *piece, uint64_t length_bytes) {
+  const struct pool_segment *segment = piece->segment;
+  uint64_t first = (piece->base - segment->base) / PUMP_BLOCK_BYTES;
+  uint64_t last = (piece->base - segment->base + length_bytes - 1) / PUMP_BLOCK_BYTES;
+  while (first <= last && page_is_hot(segment, first)) first++;
+  return first > last;
+}
+
+/* The newest of the shortest that are hot. */
+static struct pool_piece_node *hot_find(const struct pool_bins *bins, uint32_t kind,
+                                        uint64_t length_bytes) {
+  uint32_t first = pool_bin(length_bytes), left = HOT_LOOKS;
+  for (uint32_t word = first / 64; word < POOL_BINS / 64; word++) {
+    uint64_t bits = bins->used[kind][word];
+    if (word == first / 64) bits &= ~0ull << first % 64;
+    for (; bits != 0; bits &= bits - 1) {
+      uint32_t bin = word * 64 + (uint32_t)__builtin_ctzll(bits);
+      struct pool_piece_node *piece = bins->first[kind][bin];
+      for (; piece != NULL; piece = piece->next) {
+        if (left-- == 0) return NULL;
+        if (is_hot(piece, length_bytes)) return piece;
+      }
+    }
+  }
+  return NULL;
+}
+
 struct pool_piece_node *pool_find_free(struct pool_arena *arena, uint32_t kind,
-                                       uint64_t length_bytes, uint32_t stream) {
+                                       uint64_t length_bytes, uint32_t stream, bool hot) {
   struct pool_piece_node *clean = bin_find(&arena->clean, kind, length_bytes);
+  const struct pool_bins *bins = arena->streams[stream - 1].bins;
   struct pool_piece_node *own =
-      bin_find(arena->streams[stream - 1].bins, kind, length_bytes);
+      hot ? hot_find(bins, kind, length_bytes) : bin_find(bins, kind, length_bytes);
   if (own == NULL || clean == NULL) return own == NULL ? clean : own;
+  if (hot) return own; /* which needs no room on the GPU */
   return clean->length_bytes < own->length_bytes ? clean : own;
 }
 
@@ -88,13 +125,18 @@ struct pool_piece_node *pool_find_free(struct pool_arena *arena, uint32_t kind,
 static void queue_put(struct pool_piece_node *piece) {
   if (piece->stream == 0) return;
   struct pool_stream *stream = &piece->segment->arena->streams[piece->stream - 1];
-  piece->newer = NULL;
-  piece->older = stream->newest;
-  if (stream->newest != NULL)
-    stream->newest->newer = piece;
+  piece->older = stream->newest; /* but for joined ones it is older than the piece */
+  while (piece->older != NULL && piece->older->order > piece->order)
+    piece->older = piece->older->older;
+  piece->newer = piece->older != NULL ? piece->older->newer : stream->oldest;
+  if (piece->older != NULL)
+    piece->older->newer = piece;
   else
     stream->oldest = piece;
-  stream->newest = piece;
+  if (piece->newer != NULL)
+    piece->newer->older = piece;
+  else
+    stream->newest = piece;
 }
 
 static void queue_remove(struct pool_piece_node *piece) {
@@ -175,8 +217,10 @@ static void join(struct pool_piece_node *piece) {
 }
 
 static bool joins(const struct pool_piece_node *neighbour, uint32_t stream) {
-  return neighbour != NULL && !neighbour->live && !neighbour->aside &&
-         (neighbour->stream == stream || neighbour->stream == 0);
+  if (neighbour == NULL || neighbour->live || neighbour->aside) return false;
+  if (neighbour->segment->arena->apart && (neighbour->stream != 0 || stream != 0))
+    return false;
+  return neighbour->stream == stream || neighbour->stream == 0;
 }
 
 static void withdraw(struct pool_piece_node *piece) {
@@ -185,8 +229,8 @@ static void withdraw(struct pool_piece_node *piece) {
 }
 
 /* Puts a piece that is in no bin among the free ones of piece->stream, joined with its
- * neighbours as far as that goes. */
-static void put_free(struct pool_piece_node *piece) {
+ * neighbours as far as that goes. Returns the whole. */
+static struct pool_piece_node *put_free(struct pool_piece_node *piece) {
   if (joins(piece->after, piece->stream)) {
     withdraw(piece->after);
     join(piece);
@@ -200,6 +244,19 @@ static void put_free(struct pool_piece_node *piece) {
   }
   bin_put(piece);
   queue_put(piece);
+  return piece;
+}
+
+void pool_settle(struct pool_arena *arena) {
+  arena->apart = false;
+  for (struct pool_segment *segment = arena->segments; segment != NULL;
+       segment = segment->next)
+    for (struct pool_piece_node *piece = segment->first; piece != NULL;
+         piece = piece->after) {
+      if (piece->live || piece->aside) continue;
+      withdraw(piece);
+      piece = put_free(piece);
+    }
 }
 
 /* ---- hand out, take back ------------------------------------------------------------ */
@@ -211,7 +268,9 @@ static void count_pages(const struct pool_piece_node *piece, int change, uint64_
   for (uint64_t i = first; i <= last; i++) {
     struct pool_page *page = &piece->segment->pages[i];
     page->live += (uint32_t)change;
-    if (page->live == 0) page->freed_ns = now_ns;
+    if (page->live != 0) continue;
+    page->freed_ns = now_ns;
+    page->freed_at = piece->segment->arena->handed_bytes;
   }
 }
 
@@ -232,18 +291,32 @@ struct pool_piece_node *pool_take(struct pool_piece_node *piece, uint64_t length
   live_put(taken);
   count_pages(taken, 1, 0);
   pool_map_live(taken->segment->map, offset_of(taken), true);
+  arena->handed_bytes += taken->length_bytes;
   arena->used_bytes += taken->length_bytes;
+  if (arena->used_bytes > arena->peak_bytes) arena->peak_bytes = arena->used_bytes;
   if (arena->used_bytes > arena->used_high_bytes)
     arena->used_high_bytes = arena->used_bytes;
   return taken;
 }
 
+/* Of the blocks that the piece reaches into those that hold nothing live. */
+static struct pool_span dead_span(const struct pool_piece_node *piece) {
+  const struct pool_page *pages = piece->segment->pages;
+  uint64_t first = offset_of(piece) / PUMP_BLOCK_BYTES;
+  uint64_t end = (offset_of(piece) + piece->length_bytes - 1) / PUMP_BLOCK_BYTES + 1;
+  if (pages[first].live != 0) first++;
+  if (first < end && pages[end - 1].live != 0) end--;
+  return (struct pool_span){.offset_bytes = first * PUMP_BLOCK_BYTES,
+                            .length_bytes = (end - first) * PUMP_BLOCK_BYTES};
+}
+
 void pool_give(struct pool_piece_node *piece, uint32_t stream, uint64_t order,
-               uint64_t now_ns) {
+               uint64_t now_ns, struct pool_span *died) {
   piece->segment->arena->used_bytes -= piece->length_bytes;
   live_remove(piece);
   pool_map_live(piece->segment->map, offset_of(piece), false);
   count_pages(piece, -1, now_ns);
+  *died = dead_span(piece);
   piece->live = false;
   piece->stream = stream;
   piece->order = order;
@@ -263,8 +336,11 @@ void pool_clean(struct pool_arena *arena, uint32_t stream, uint64_t order) {
 
 /* ---- quarantine --------------------------------------------------------------------- */
 
-static bool is_dead(const struct pool_page *page, uint64_t before_ns) {
-  return page->live == 0 && page->discarded == 0 && page->freed_ns <= before_ns;
+static bool is_dead(const struct pool_segment *segment, uint64_t i, uint64_t before_ns) {
+  const struct pool_page *page = &segment->pages[i];
+  return page->live == 0 && page->discarded == 0 &&
+         (page->freed_ns <= before_ns ||
+          (segment->arena->apart && page->freed_at != 0 && !page_is_hot(segment, i)));
 }
 
 /* The first run of dead blocks that lie wholly in the piece, as offsets in the segment. */
@@ -273,10 +349,10 @@ static bool find_dead(const struct pool_piece_node *piece, uint64_t before_ns,
   uint64_t begin = offset_of(piece), end = begin + piece->length_bytes;
   uint64_t first = (begin + PUMP_BLOCK_BYTES - 1) / PUMP_BLOCK_BYTES;
   uint64_t last = end / PUMP_BLOCK_BYTES;
-  const struct pool_page *pages = piece->segment->pages;
-  while (first < last && !is_dead(&pages[first], before_ns)) first++;
+  const struct pool_segment *segment = piece->segment;
+  while (first < last && !is_dead(segment, first, before_ns)) first++;
   *from = first * PUMP_BLOCK_BYTES;
-  while (first < last && is_dead(&pages[first], before_ns)) first++;
+  while (first < last && is_dead(segment, first, before_ns)) first++;
   *to = first * PUMP_BLOCK_BYTES;
   return *to > *from;
 }
@@ -329,29 +405,37 @@ void pool_unset_aside(struct pool_piece_node *piece, bool discarded) {
   put_free(piece);
 }
 
-enum pool_wake pool_wake_pages(const struct pool_piece_node *piece, uint64_t complete,
-                               uint64_t number, struct pool_span *span) {
+static bool is_awake(const struct pool_arena *arena, const struct pool_page *page,
+                     uint32_t stream) {
+  if (page->discarded != 0) return false;
+  return page->wake_stream == 0 || page->wake_stream == stream ||
+         arena->streams[page->wake_stream - 1].completed >= page->wake_order;
+}
+
+struct pool_span pool_asleep(const struct pool_piece_node *piece, uint32_t stream) {
   uint64_t first = offset_of(piece) / PUMP_BLOCK_BYTES, from = UINT64_MAX, to = 0;
   uint64_t last = (offset_of(piece) + piece->length_bytes - 1) / PUMP_BLOCK_BYTES;
-  uint64_t newest = 0;
   for (uint64_t i = first; i <= last; i++) {
-    struct pool_page *page = &piece->segment->pages[i];
-    if (page->awake > newest) newest = page->awake;
-    if (page->discarded == 0) continue;
-    page->discarded = 0;
-    page->awake = number;
+    if (is_awake(piece->segment->arena, &piece->segment->pages[i], stream)) continue;
     if (from == UINT64_MAX) from = i;
     to = i + 1;
   }
-  if (from == UINT64_MAX) {
-    span->number = newest;
-    return newest > complete ? POOL_WAKING : POOL_AWAKE;
+  if (from == UINT64_MAX) return (struct pool_span){0, 0};
+  return (struct pool_span){.offset_bytes = from * PUMP_BLOCK_BYTES,
+                            .length_bytes = (to - from) * PUMP_BLOCK_BYTES};
+}
+
+void pool_woken(struct pool_piece_node *piece, const struct pool_span *span,
+                uint32_t stream, uint64_t order) {
+  uint64_t first = span->offset_bytes / PUMP_BLOCK_BYTES;
+  for (uint64_t i = 0; i < span->length_bytes / PUMP_BLOCK_BYTES; i++) {
+    struct pool_page *page = &piece->segment->pages[first + i];
+    page->discarded = 0;
+    page->wake_stream = stream;
+    page->wake_order = order;
   }
-  *span = (struct pool_span){.number = number,
-                             .begin = piece->segment->base + from * PUMP_BLOCK_BYTES,
-                             .offset_bytes = from * PUMP_BLOCK_BYTES,
-                             .length_bytes = (to - from) * PUMP_BLOCK_BYTES};
-  return POOL_ASLEEP;
+  piece->order = order; /* who frees it unused has not waited for that either */
+  piece->stream = stream;
 }
 
 /* ---- segments --------------------------------------------------------------------------

@@ -4,39 +4,46 @@
  * write them back to the host to make room, and fetch them again. Telling it (discard)
  * changes data, so it happens only in quarantine:
  *
- *   freed for QUARANTINE_NS, in whole blocks of 2 MiB, in a piece that is clean: every
- *     operation of its last owners has executed, by events
+ *   in whole blocks of 2 MiB, in a piece that is clean: every operation of its last owners
+ *     has executed, by events
+ *   freed LONG_NS ago, or, where memory is scarce, so much handed out since that its owner
+ *     will not soon have it back (hot_bytes)
  *   set aside under the pool's lock: nobody can be given it
  *   its range closed to executors, and none at work on it
  *   until the event behind the discard has completed
  *
  * It runs in the device's marker thread, and only while the device is oversubscribed.
+ * Where that is by much (keep_apart in pool_serve.c) memory is freed with an event behind
+ * it, the worker is told of it (FREED), so that it does not choose it meanwhile, and a
+ * stream is given back only what it has just freed: a program runs ahead of the GPU, and
+ * what it were given earlier than the GPU is done with it could not be thrown away between
+ * the two (pool_serve.c).
  *
- * Before such memory is handed out again it is migrated to the GPU, explicitly: that
- * alone ends the discard for both kinds of discard that the driver has (after one of them
- * a mere write would not, and an eviction would drop it). The prefetch runs on a stream of
- * our own, and the stream that gets the memory is made to wait for it. It waits for
- * nothing but what we have submitted, so it cannot hold a program up for good.
+ * Memory that was discarded is migrated to the GPU, explicitly, before it is used again:
+ * that alone ends the discard for both kinds of discard that the driver has (after one of
+ * them a mere write would not, and an eviction would drop it). A stream of ours for each
+ * of the program's does it, in the order of the GPU: behind the place where memory was
+ * woken for the program's stream the last time, so in time and not a queue too early. The
+ * program's stream is made to wait for it. Neither waits for anything that the program's
+ * stream does not wait for itself, so nothing can be held up for good. Whoever shares a
+ * block with memory that another stream had woken wakes it once more, until that is known
+ * to be through: it changes nothing there.
  *
  * Where the driver cannot discard, dead memory is copied as any other.
  */
 #include "act.h"
 #include "pool_state.h"
 
-#define QUARANTINE_NS 30000000u
+#define LONG_NS 30000000u
 #define TICK_NS 3000000u
-
-/* Taken under pool_lock by who wakes memory, held until it is submitted: so whoever sees
- * memory marked as awake, and comes here after, finds the event behind it. */
-static pthread_mutex_t wake_lock = PTHREAD_MUTEX_INITIALIZER;
+#define TICK_SOON_NS 500000u
 
 /* ---- quarantine: the marker thread alone -------------------------------------- */
 
 static bool open_stream(struct pool_dead *dead) {
   if (dead->stream != NULL) return true;
   if (pump_real.cuStreamCreate(&dead->stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS &&
-      pump_real.cuEventCreate(&dead->done, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS &&
-      pump_real.cuEventCreate(&dead->awake, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS)
+      pump_real.cuEventCreate(&dead->done, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS)
     return true;
   PUMP_STORE(&dead->broken, true); /* what was made stays with the context */
   return false;
@@ -56,8 +63,7 @@ static void release(struct pool_dead *dead, uint32_t i, bool discarded) {
 static void gather(struct pool_arena *arena, uint64_t now_ns) {
   struct pool_dead *dead = &arena->dead;
   pool_poll(arena);
-  uint32_t count =
-      pool_set_aside(arena, now_ns - QUARANTINE_NS, dead->pieces, POOL_DEAD_MOST);
+  uint32_t count = pool_set_aside(arena, now_ns - LONG_NS, dead->pieces, POOL_DEAD_MOST);
   dead->count = 0;
   for (uint32_t i = 0; i < count; i++) {
     struct pool_piece_node *piece = dead->pieces[i];
@@ -91,12 +97,15 @@ static bool oversubscribed(uint32_t device) {
          PUMP_LOAD(&d->budget_bytes);
 }
 
+bool pool_saves(const struct pool_arena *arena) {
+  return !PUMP_LOAD(&arena->dead.broken) && PUMP_HAS(cuMemDiscardBatchAsync) &&
+         oversubscribed(arena->device);
+}
+
 /* Under the lock, which is released meanwhile. */
 static void begin(struct pool_arena *arena, uint64_t now_ns) {
   struct pool_dead *dead = &arena->dead;
-  if (PUMP_LOAD(&dead->broken) || !PUMP_HAS(cuMemDiscardBatchAsync) ||
-      !oversubscribed(arena->device) || !open_stream(dead))
-    return;
+  if (!pool_saves(arena) || !open_stream(dead)) return;
   gather(arena, now_ns);
   if (dead->count == 0) return;
   dead->submitted = false;
@@ -120,12 +129,8 @@ static void end(struct pool_dead *dead) {
   dead->count = 0;
 }
 
-static void see_awake(struct pool_dead *dead) {
-  if (pthread_mutex_trylock(&wake_lock) != 0) return; /* another time */
-  if (dead->awake_recorded != dead->awake_complete &&
-      pump_real.cuEventQuery(dead->awake) == CUDA_SUCCESS)
-    dead->awake_complete = dead->awake_recorded;
-  pthread_mutex_unlock(&wake_lock);
+static uint64_t tick_ns(const struct pool_arena *arena) {
+  return arena->apart ? TICK_SOON_NS : TICK_NS;
 }
 
 bool pump_pool_dead_due(CUcontext context, uint64_t now_ns) {
@@ -133,7 +138,7 @@ bool pump_pool_dead_due(CUcontext context, uint64_t now_ns) {
   pthread_mutex_lock(&pool_lock);
   for (uint32_t i = 0; i < POOL_ARENAS && pool_arena_at(i) != NULL; i++) {
     const struct pool_arena *arena = pool_arena_at(i);
-    due |= arena->context == context && now_ns - arena->dead.tick_ns >= TICK_NS;
+    due |= arena->context == context && now_ns - arena->dead.tick_ns >= tick_ns(arena);
   }
   pthread_mutex_unlock(&pool_lock);
   return due;
@@ -145,11 +150,8 @@ void pump_pool_dead_tick(CUcontext context, uint64_t now_ns) {
     struct pool_arena *arena = pool_arena_at(i);
     if (arena->context != context) continue;
     arena->dead.tick_ns = now_ns;
-    if (arena->dead.count != 0)
-      end(&arena->dead);
-    else
-      begin(arena, now_ns);
-    see_awake(&arena->dead);
+    if (arena->dead.count == 0) begin(arena, now_ns);
+    if (arena->dead.count != 0) end(&arena->dead);
   }
   pthread_mutex_unlock(&pool_lock);
 }
@@ -165,43 +167,58 @@ void pump_pool_dead_leave(CUcontext context) {
 
 /* ---- awakening: the thread that allocates --------------------------------------- */
 
-static CUresult prefetch(struct pool_arena *arena, uint64_t address, uint64_t bytes) {
+static CUresult prefetch(const struct pool_arena *arena, uint64_t address, uint64_t bytes,
+                         CUstream stream) {
   CUdevice device = (CUdevice)arena->device;
   CUmemLocation location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device};
   if (PUMP_HAS(cuMemPrefetchAsync_v2))
-    return pump_real.cuMemPrefetchAsync_v2(address, bytes, location, 0, arena->dead.stream);
-  return pump_real.cuMemPrefetchAsync(address, bytes, device, arena->dead.stream);
+    return pump_real.cuMemPrefetchAsync_v2(address, bytes, location, 0, stream);
+  return pump_real.cuMemPrefetchAsync(address, bytes, device, stream);
 }
 
-enum pool_wake pool_wake_begin(struct pool_arena *arena,
-                               const struct pool_piece_node *piece,
-                               struct pool_span *span) {
-  struct pool_dead *dead = &arena->dead;
-  if (dead->stream == NULL) return POOL_AWAKE;
-  enum pool_wake wake =
-      pool_wake_pages(piece, dead->awake_complete, dead->awake_marked + 1, span);
-  if (wake == POOL_ASLEEP) dead->awake_marked++;
-  if (wake != POOL_AWAKE) pthread_mutex_lock(&wake_lock);
-  return wake;
+/* Under the lock: the stream's own means to wake memory. What was made before a failure
+ * stays with the context. */
+static bool open_waker(struct pool_stream *stream) {
+  if (stream->waker != NULL) return true;
+  CUstream waker;
+  if (pump_real.cuEventCreate(&stream->asked, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS ||
+      pump_real.cuEventCreate(&stream->awake, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS ||
+      pump_real.cuStreamCreate(&waker, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS)
+    return false;
+  stream->waker = waker;
+  return true;
 }
 
-/* Numbers come here in order. One that has failed is followed by failures alone: a later
- * event would pass for its own. */
-bool pool_wake_end(struct pool_arena *arena, enum pool_wake wake, uint32_t slot,
-                   const struct pool_span *span, CUstream handle) {
+/* Without the lock. Should two threads share the stream, one may take the other's event:
+ * a later one of the same two streams, and nothing goes round in a circle. */
+static bool wake(const struct pool_arena *arena, const struct pool_stream *by,
+                 uint64_t address, uint64_t bytes, CUstream handle) {
+  return pump_real.cuStreamWaitEvent(by->waker, by->asked, 0) == CUDA_SUCCESS &&
+         pump_real.cuEventRecord(by->asked, handle) == CUDA_SUCCESS &&
+         prefetch(arena, address, bytes, by->waker) == CUDA_SUCCESS &&
+         pump_real.cuEventRecord(by->awake, by->waker) == CUDA_SUCCESS &&
+         pump_real.cuStreamWaitEvent(handle, by->awake, 0) == CUDA_SUCCESS;
+}
+
+/* Where it fails, the blocks stay marked as asleep for whoever gets the next of them. */
+bool pool_wake(struct pool_arena *arena, uint32_t stream, uint64_t base,
+               const struct pool_span *span, struct pump_at at) {
   struct pool_dead *dead = &arena->dead;
-  if (wake == POOL_ASLEEP && span->number == dead->awake_recorded + 1 &&
-      prefetch(arena, span->begin, span->length_bytes) == CUDA_SUCCESS &&
-      pump_real.cuEventRecord(dead->awake, dead->stream) == CUDA_SUCCESS) {
-    dead->awake_recorded = span->number;
-    pump_event_block(PUMP_EVENT_POPULATED, slot, span->offset_bytes, span->length_bytes);
-  } else if (wake == POOL_ASLEEP) {
-    PUMP_STORE(&dead->broken, true);
-  }
-  bool done = dead->awake_recorded >= span->number &&
-              pump_real.cuStreamWaitEvent(handle, dead->awake, 0) == CUDA_SUCCESS;
-  pthread_mutex_unlock(&wake_lock);
-  return done;
+  struct pool_stream *by = &arena->streams[stream - 1];
+  struct pump_hit hit;
+  pthread_mutex_lock(&pool_lock);
+  bool done = pump_range_lookup(base, &hit) && open_waker(by);
+  pthread_mutex_unlock(&pool_lock);
+  done =
+      done && wake(arena, by, hit.base + span->offset_bytes, span->length_bytes, at.stream);
+  if (!done) PUMP_STORE(&dead->broken, true);
+  pthread_mutex_lock(&pool_lock);
+  struct pool_piece_node *piece = pool_live_at(base);
+  uint32_t same = pool_stream_number(arena, at);
+  /* It counts as one of the stream's frees: an event will tell when it is through. */
+  if (done && piece != NULL && same == stream) pool_woken(piece, span, stream, ++by->frees);
+  pthread_mutex_unlock(&pool_lock);
+  return done && piece != NULL && same == stream;
 }
 
 void pool_dead_finish(struct pool_dead *dead) {
@@ -213,8 +230,4 @@ void pool_dead_finish(struct pool_dead *dead) {
 void pool_dead_forget(struct pool_dead *dead) {
   for (uint32_t i = 0; i < dead->count; i++) pump_slot_open(dead->pieces[i]->segment->slot);
   dead->count = 0;
-}
-
-void pool_dead_fork_child(void) {
-  pthread_mutex_init(&wake_lock, NULL);
 }

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "act.h"
 #include "observe_rules.h"
@@ -15,6 +16,18 @@
 
 /* Other threads may take what one has asked the driver for. */
 #define GROW_ATTEMPTS 16
+
+/* Where dead memory is saved: address space of the arena, in peaks of what lives there. */
+#define SPREAD 4
+
+/* The part of the budget that a program may be handed until what it has just freed is no
+ * longer worth keeping for it. */
+#define HOT_SHARE 4
+#define SCARCE_HALVES 3
+
+/* How long a request may wait before memory is refused: a second in all. */
+#define NAP_NS 5000000
+#define NAPS 200u
 
 pthread_mutex_t pool_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct pool_arena *arenas[POOL_ARENAS]; /* under pool_lock; used again */
@@ -62,6 +75,22 @@ uint64_t pool_trim_device(uint32_t device, bool all) {
   return given_bytes;
 }
 
+/* Under the lock. Saving every dead block has its price: each is populated anew for its
+ * next owner. It is worth that where what lives, at the peak, is more than SCARCE_HALVES
+ * halves of the budget. */
+static void keep_apart(struct pool_arena *arena) {
+  const struct pump_device *device = &pump_shm->devices[arena->device];
+  uint64_t budget_bytes = PUMP_LOAD(&device->budget_bytes);
+  uint64_t taken_bytes =
+      PUMP_LOAD(&device->allocated_bytes) + PUMP_LOAD(&device->plain_bytes);
+  bool apart =
+      pool_saves(arena) && taken_bytes + arena->peak_bytes >
+                               arena->reserved_bytes + budget_bytes / 2 * SCARCE_HALVES;
+  if (arena->apart && !apart) pool_settle(arena);
+  arena->apart = apart;
+  arena->hot_bytes = budget_bytes / HOT_SHARE;
+}
+
 /* ---- allocate ------------------------------------------------------------------- */
 
 struct request {
@@ -70,9 +99,9 @@ struct request {
   uint64_t length_bytes, requested_bytes;
 };
 
-static struct pool_piece_node *take(const struct request *request) {
-  struct pool_piece_node *piece =
-      pool_find_free(request->arena, request->kind, request->length_bytes, request->stream);
+static struct pool_piece_node *take(const struct request *request, bool hot) {
+  struct pool_piece_node *piece = pool_find_free(
+      request->arena, request->kind, request->length_bytes, request->stream, hot);
   return piece == NULL ? NULL
                        : pool_take(piece, request->length_bytes, request->requested_bytes);
 }
@@ -86,7 +115,7 @@ static struct pool_piece_node *borrow(const struct request *request, CUstream ha
     struct pool_stream *other = &arena->streams[i];
     if (!other->used) continue;
     struct pool_piece_node *piece =
-        pool_find_free(arena, request->kind, request->length_bytes, i + 1);
+        pool_find_free(arena, request->kind, request->length_bytes, i + 1, false);
     if (piece == NULL || piece->stream != i + 1 || piece->order > other->covered) continue;
     for (uint32_t e = 0; e < other->events_count; e++) {
       const struct pool_event *event =
@@ -99,24 +128,89 @@ static struct pool_piece_node *borrow(const struct request *request, CUstream ha
   return NULL;
 }
 
+/* More address space for what would otherwise be memory that is dead on the GPU. Not what
+ * others may need: half of the job's limit stays, and what lives at the peak is the
+ * measure. */
+static bool may_spread(const struct request *request) {
+  const struct pool_arena *arena = request->arena;
+  uint64_t left, whole, bytes = request->length_bytes;
+  if (bytes < POOL_SEGMENT_LARGE_BYTES) bytes = POOL_SEGMENT_LARGE_BYTES;
+  if (arena->reserved_bytes + bytes > SPREAD * arena->peak_bytes) return false;
+  pump_limit_room(&left, &whole);
+  return left > bytes && left - bytes >= whole / 2;
+}
+
+/* Of memory that is dead on the GPU already, or was just freed; NULL: none. What was freed
+ * longer ago, and not reached by the GPU, could not be thrown away any more if it were
+ * handed out. The lock is held, and released meanwhile. */
+static struct pool_piece_node *obtain_clean(struct request *request, struct pump_at at) {
+  struct pool_piece_node *piece = take(request, true);
+  if (piece != NULL) return piece;
+  pool_poll(request->arena);
+  piece = take(request, true);
+  if (piece != NULL) return piece;
+  if (!may_spread(request)) return NULL;
+  pool_grow(request->arena, request->kind, request->length_bytes);
+  request->stream = pool_stream_number(request->arena, at);
+  return request->stream == 0 ? NULL : take(request, true);
+}
+
+/* It has taken more address space than it would where everything fits. */
+static bool spread(const struct pool_arena *arena) {
+  return arena->reserved_bytes > 2 * arena->peak_bytes;
+}
+
+static bool is_pending(const struct pool_arena *arena) {
+  bool pending = false;
+  for (uint32_t i = 0; i < arena->streams_used; i++)
+    pending |= arena->streams[i].used && arena->streams[i].events_count != 0;
+  return pending;
+}
+
+/* Before memory is refused that address space was spent on: what the GPU has yet to come to
+ * may be all that is needed, and whole segments go back only when it has. Not for ever: it
+ * may be waiting for this very thread. The lock is held, and released meanwhile. */
+static struct pool_piece_node *obtain_late(struct request *request, struct pump_at at) {
+  struct pool_arena *arena = request->arena;
+  struct pool_piece_node *piece = NULL;
+  pool_cover_all(arena);
+  for (uint32_t nap = 0; nap < NAPS && piece == NULL && is_pending(arena); nap++) {
+    pthread_mutex_unlock(&pool_lock);
+    nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
+    pthread_mutex_lock(&pool_lock);
+    pool_poll(arena);
+    pool_settle(arena);
+    int why = pool_grow(arena, request->kind, request->length_bytes);
+    request->stream = pool_stream_number(arena, at);
+    if (request->stream == 0 || (why != 0 && why != -ENOMEM)) break;
+    piece = take(request, false);
+  }
+  return piece;
+}
+
 /* The lock is held, and released while the driver is asked for more. */
 static struct pool_piece_node *obtain(struct request *request, struct pump_at at,
                                       int *why) {
-  struct pool_piece_node *piece = take(request);
+  struct pool_arena *arena = request->arena;
+  struct pool_piece_node *piece = arena->apart ? obtain_clean(request, at) : NULL;
   *why = 0;
-  if (piece != NULL) return piece;
-  pool_poll(request->arena);
-  piece = take(request);
+  if (piece == NULL && request->stream == 0) *why = -EAGAIN;
+  if (piece == NULL && *why == 0) piece = take(request, false);
+  if (piece != NULL || *why != 0) return piece;
+  pool_poll(arena);
+  if (arena->apart) pool_settle(arena);
+  piece = take(request, false);
   if (piece != NULL) return piece;
   for (int attempt = 0; piece == NULL && *why == 0 && attempt < GROW_ATTEMPTS; attempt++) {
     *why = pool_grow(request->arena, request->kind, request->length_bytes);
     /* Others may have taken the stream's entry, have freed as well, or have been faster. */
     request->stream = pool_stream_number(request->arena, at);
     if (request->stream == 0) *why = -EAGAIN;
-    if (request->stream != 0) piece = take(request);
+    if (request->stream != 0) piece = take(request, false);
   }
   if (piece == NULL && *why == 0) *why = -EAGAIN;
   if (piece == NULL && *why == -ENOMEM) piece = borrow(request, at.stream);
+  if (piece == NULL && *why == -ENOMEM && spread(arena)) piece = obtain_late(request, at);
   return piece;
 }
 
@@ -130,19 +224,20 @@ static bool allocate(CUdeviceptr *address, uint64_t bytes, CUmemoryPool pool,
   request.kind = request.length_bytes < POOL_LARGE_BYTES ? 0 : 1;
   pthread_mutex_lock(&pool_lock);
   request.arena = pool_arena_of(pool, context, device, true);
-  if (request.arena != NULL) request.stream = pool_stream_number(request.arena, at);
+  if (request.arena != NULL) {
+    request.stream = pool_stream_number(request.arena, at);
+    keep_apart(request.arena);
+  }
   if (request.stream != 0) piece = obtain(&request, at, &why);
-  enum pool_wake wake = POOL_AWAKE;
-  struct pool_span span;
-  uint32_t slot = 0;
+  struct pool_span span = {0, 0};
   if (piece != NULL) {
     *address = piece->base;
-    slot = piece->segment->slot;
-    wake = pool_wake_begin(request.arena, piece, &span);
+    if (request.arena->dead.stream != NULL) span = pool_asleep(piece, request.stream);
   }
   pthread_mutex_unlock(&pool_lock);
   /* What cannot be woken stays with nobody, for good: the driver has to serve. */
-  if (wake != POOL_AWAKE && !pool_wake_end(request.arena, wake, slot, &span, at.stream))
+  if (span.length_bytes != 0 &&
+      !pool_wake(request.arena, request.stream, *address, &span, at))
     return false;
   if (piece == NULL && why == -ENOMEM) pump_limit_explain(device, request.length_bytes);
   *result = piece == NULL ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
@@ -189,21 +284,27 @@ static uint64_t next_order(struct pool_stream *stream) {
 
 /* Under the lock: takes the block back, or answers for what is no block. */
 static CUresult give(uint64_t address, struct pump_at *at, struct pool_arena **arena,
-                     uint32_t *stream) {
+                     uint32_t *stream, uint32_t *slot, struct pool_span *died) {
   struct pool_piece_node *piece = pool_live_at(address);
   if (piece == NULL) return CUDA_ERROR_INVALID_VALUE;
   *arena = piece->segment->arena;
+  *slot = piece->segment->slot;
+  keep_apart(*arena);
   *stream = at == NULL ? earlier_owner(piece) : pool_stream_number(*arena, *at);
   if (at != NULL && *stream == 0) return CUDA_ERROR_NOT_READY;
   uint64_t order = *stream == 0 ? 0 : next_order(&(*arena)->streams[*stream - 1]);
-  pool_give(piece, *stream, order, pump_now_ns());
+  pool_give(piece, *stream, order, pump_now_ns(), died);
   return CUDA_SUCCESS;
 }
 
 static CUresult give_locked(uint64_t address, struct pump_at *at, struct pool_arena **arena,
-                            uint32_t *stream) {
+                            uint32_t *stream, bool *died) {
+  struct pool_span span = {0, 0};
+  uint32_t slot = 0;
   pthread_mutex_lock(&pool_lock);
-  CUresult result = give(address, at, arena, stream);
+  CUresult result = give(address, at, arena, stream, &slot, &span);
+  *died = result == CUDA_SUCCESS && span.length_bytes != 0 && (*arena)->apart;
+  if (*died) pump_event_block(PUMP_EVENT_FREED, slot, span.offset_bytes, span.length_bytes);
   pthread_mutex_unlock(&pool_lock);
   return result;
 }
@@ -213,20 +314,23 @@ static CUresult give_locked(uint64_t address, struct pump_at *at, struct pool_ar
 static CUresult give_waiting(uint64_t address, struct pump_at at) {
   struct pool_arena *arena;
   uint32_t stream;
+  bool died;
   CUresult result = pump_real.cuStreamSynchronize(at.stream);
-  return result == CUDA_SUCCESS ? give_locked(address, NULL, &arena, &stream) : result;
+  return result == CUDA_SUCCESS ? give_locked(address, NULL, &arena, &stream, &died)
+                                : result;
 }
 
 bool pump_pool_free_ordered(CUdeviceptr address, struct pump_at at, CUresult *result) {
   struct pool_arena *arena;
   uint32_t stream;
+  bool died;
   if (!in_pool(address)) return false;
   struct pump_bracket bracket = pump_bracket_open();
   if (pump_capturing(at.stream)) { /* only what a graph has allocated can be freed there */
     *result = CUDA_ERROR_INVALID_VALUE;
   } else {
-    *result = give_locked(address, &at, &arena, &stream);
-    if (*result == CUDA_SUCCESS) pool_cover(arena, stream, at.stream);
+    *result = give_locked(address, &at, &arena, &stream, &died);
+    if (*result == CUDA_SUCCESS) pool_cover(arena, stream, at.stream, died);
     if (*result == CUDA_ERROR_NOT_READY) *result = give_waiting(address, at);
   }
   pump_bracket_close(bracket);
@@ -236,8 +340,9 @@ bool pump_pool_free_ordered(CUdeviceptr address, struct pump_at at, CUresult *re
 bool pump_pool_free_now(CUdeviceptr address, CUresult *result) {
   struct pool_arena *arena;
   uint32_t stream;
+  bool died;
   if (!in_pool(address)) return false;
-  *result = give_locked(address, NULL, &arena, &stream);
+  *result = give_locked(address, NULL, &arena, &stream, &died);
   return true;
 }
 
@@ -323,5 +428,4 @@ void pump_pool_reset(void) {
 
 void pump_pool_fork_child(void) {
   pthread_mutex_init(&pool_lock, NULL);
-  pool_dead_fork_child();
 }

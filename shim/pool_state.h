@@ -16,7 +16,8 @@
  * they are few; with several, every free has one.
  *
  * Neighbours that are free are joined at once if they belong to the same stream, and a
- * clean one joins its neighbour's stream: the whole is then as late as its last part.
+ * clean one joins its neighbour's stream: the whole is then as late as its last part. Where
+ * dead memory is to be thrown away early (pool_dead.c), only what is clean is joined.
  */
 #ifndef PUMP_POOL_STATE_H
 #define PUMP_POOL_STATE_H
@@ -26,7 +27,7 @@
 
 #define POOL_ARENAS 64u
 #define POOL_STREAMS 256u  /* of one arena; those beyond are served by the driver */
-#define POOL_EVENTS 64u    /* of one stream, recorded and not complete; a power of two */
+#define POOL_EVENTS 512u   /* of one stream, recorded and not complete; a power of two */
 #define POOL_KINDS 2u      /* small, large */
 #define POOL_DEAD_MOST 32u /* pieces in quarantine at once */
 
@@ -58,9 +59,12 @@ struct pool_bins {
 /* A block of the address space (2 MiB). */
 struct pool_page {
   uint32_t live;      /* live pieces that reach into it */
-  uint32_t discarded; /* 1: to be woken before it is handed out */
-  uint64_t freed_ns;  /* when the last of them was freed */
-  uint64_t awake;     /* number of the awakening that brought it back; 0: none */
+  uint32_t discarded; /* 1: to be woken before it is used */
+  uint64_t freed_ns;  /* when the last of them was freed, */
+  uint64_t freed_at;  /* and how much the arena had handed out then; 0: never */
+  /* It was woken on that stream (number) in front of its free number `wake_order`. */
+  uint32_t wake_stream;
+  uint64_t wake_order;
 };
 
 struct pool_segment {
@@ -86,6 +90,9 @@ struct pool_stream {
   uint64_t covered_ns;
   struct pool_bins *bins;
   struct pool_piece_node *oldest, *newest; /* what it freed and nobody has taken */
+  CUstream waker;                          /* ours: memory is woken there; NULL: none was */
+  CUevent awake;                           /* behind the latest awakening there */
+  CUevent asked; /* on the stream itself, where it was asked for */
   struct pool_event events[POOL_EVENTS];
   uint32_t events_first, events_count;
 };
@@ -94,8 +101,6 @@ struct pool_stream {
 struct pool_dead {
   CUstream stream; /* ours; NULL: nothing was ever discarded */
   CUevent done;    /* behind the latest discard */
-  CUevent awake;   /* behind the latest awakening */
-  uint64_t awake_marked, awake_recorded, awake_complete; /* numbers of awakenings */
   uint64_t tick_ns;
   bool broken;
   bool submitted; /* what lies in quarantine has been discarded, up to `done` */
@@ -103,11 +108,10 @@ struct pool_dead {
   struct pool_piece_node *pieces[POOL_DEAD_MOST];
 };
 
+/* Whole blocks of a segment. */
 struct pool_span {
-  uint64_t begin, offset_bytes, length_bytes;
-  uint64_t number; /* of the awakening that brings all of it */
+  uint64_t offset_bytes, length_bytes; /* 0: none */
 };
-enum pool_wake { POOL_AWAKE, POOL_WAKING, POOL_ASLEEP };
 
 struct pool_arena {
   CUmemoryPool pool; /* NULL: destroyed, lives on for what is still out */
@@ -117,6 +121,10 @@ struct pool_arena {
   uint32_t streams_live;
   uint64_t reserved_bytes, reserved_high_bytes; /* of segments */
   uint64_t used_bytes, used_high_bytes;         /* of live blocks */
+  uint64_t peak_bytes;                          /* most of them ever */
+  uint64_t handed_bytes;                        /* in all */
+  uint64_t hot_bytes; /* what was freed counts as just freed while that is handed out */
+  bool apart;         /* pieces that are not clean are not joined */
   struct pool_segment *segments;
   struct pool_bins clean;
   struct pool_stream streams[POOL_STREAMS]; /* number - 1 */
@@ -130,15 +138,19 @@ extern pthread_mutex_t pool_lock;
 /* ---- pieces (pool_blocks.c), under the lock ---------------------------------- */
 
 /* A piece of `kind` of at least `length_bytes` (rounded) that `stream` (number) may use
- * now, the shortest of its own and the clean ones; NULL: none. */
+ * now, the shortest of its own and the clean ones; NULL: none. `hot`: of its own only what
+ * was just freed. */
 struct pool_piece_node *pool_find_free(struct pool_arena *arena, uint32_t kind,
-                                       uint64_t length_bytes, uint32_t stream);
+                                       uint64_t length_bytes, uint32_t stream, bool hot);
 /* Hands `length_bytes` of a free piece out; the rest stays free. NULL: memory is short. */
 struct pool_piece_node *pool_take(struct pool_piece_node *piece, uint64_t length_bytes,
                                   uint64_t requested_bytes);
-/* Takes a live piece back as number `order` of `stream`'s frees, or clean (stream 0). */
+/* Takes a live piece back as number `order` of `stream`'s frees, or clean (stream 0). The
+ * whole blocks in which nothing lives any more: `died`. */
 void pool_give(struct pool_piece_node *piece, uint32_t stream, uint64_t order,
-               uint64_t now_ns);
+               uint64_t now_ns, struct pool_span *died);
+/* Joins neighbours that were kept apart. */
+void pool_settle(struct pool_arena *arena);
 /* What `stream` has freed up to number `order` becomes clean. */
 void pool_clean(struct pool_arena *arena, uint32_t stream, uint64_t order);
 /* The live piece that begins at `base`, or NULL. */
@@ -150,16 +162,17 @@ bool pool_segment_idle(const struct pool_segment *segment);
 int pool_segment_open(struct pool_segment *segment);
 /* Takes a segment out of its arena, whatever is in it. Its map lives on. */
 void pool_segment_close(struct pool_segment *segment);
-/* Sets clean pieces aside, cut to whole blocks that were freed before `before_ns` and are
- * not discarded; how many of at most `most`. */
+/* Sets clean pieces aside, cut to whole blocks that are not discarded, and were freed
+ * before `before_ns` or are not hot any more; how many of at most `most`. */
 uint32_t pool_set_aside(struct pool_arena *arena, uint64_t before_ns,
                         struct pool_piece_node **pieces, uint32_t most);
 void pool_unset_aside(struct pool_piece_node *piece, bool discarded);
-/* What a piece that was just handed out needs: ASLEEP: its discarded blocks, now marked as
- * awakening `number`, lie in `span`; WAKING: one of its blocks is on its way, by an
- * awakening after number `complete`. */
-enum pool_wake pool_wake_pages(const struct pool_piece_node *piece, uint64_t complete,
-                               uint64_t number, struct pool_span *span);
+/* The blocks of a piece that `stream` has to wake before it uses them: they are discarded,
+ * or were woken in the order of another stream, which may not have come to it. */
+struct pool_span pool_asleep(const struct pool_piece_node *piece, uint32_t stream);
+/* They were woken on `stream`, in front of its free number `order`. */
+void pool_woken(struct pool_piece_node *piece, const struct pool_span *span,
+                uint32_t stream, uint64_t order);
 void pool_blocks_reset(void);
 
 /* ---- streams (pool_streams.c), under the lock ---------------------------------- */
@@ -170,8 +183,8 @@ uint32_t pool_stream_number(struct pool_arena *arena, struct pump_at at);
 /* Looks which events are complete, and cleans what they cover. */
 void pool_poll(struct pool_arena *arena);
 /* After a free on `stream`, without the lock, in a bracket: records an event if one is
- * due. */
-void pool_cover(struct pool_arena *arena, uint32_t stream, CUstream handle);
+ * due. `soon`: it is waited for. */
+void pool_cover(struct pool_arena *arena, uint32_t stream, CUstream handle, bool soon);
 /* The same before the stream ends: records one behind all that was freed on it, whichever
  * context is current. */
 void pool_cover_last(struct pool_arena *arena, uint32_t stream, CUstream handle);
@@ -192,20 +205,18 @@ uint64_t pool_trim(struct pool_arena *arena, uint64_t keep_bytes);
 
 /* ---- dead memory (pool_dead.c) ----------------------------------------------------- */
 
-/* Under the lock, for a piece that was just handed out. Unless the answer is AWAKE, the
- * caller goes on with pool_wake_end, after it has released the lock and before anybody
- * hears of the memory. */
-enum pool_wake pool_wake_begin(struct pool_arena *arena,
-                               const struct pool_piece_node *piece, struct pool_span *span);
-/* Makes `handle` wait until the memory is awake; false: it must not be used. */
-bool pool_wake_end(struct pool_arena *arena, enum pool_wake wake, uint32_t slot,
-                   const struct pool_span *span, CUstream handle);
+/* Dead memory of the arena is thrown away: the device is oversubscribed, and its driver
+ * can. */
+bool pool_saves(const struct pool_arena *arena);
+/* Without the lock, in a bracket, before anybody hears of the live piece at `base`: brings
+ * its blocks in `span` back, in the order of the stream. false: it must not be used. */
+bool pool_wake(struct pool_arena *arena, uint32_t stream, uint64_t base,
+               const struct pool_span *span, struct pump_at at);
 /* Under the lock: its context has gone, with what lies in quarantine. */
 void pool_dead_forget(struct pool_dead *dead);
 /* Under the lock: ends a quarantine whose discard is with the driver, and waits for that
  * alone, before memory is refused. */
 void pool_dead_finish(struct pool_dead *dead);
-void pool_dead_fork_child(void);
 
 /* Forgets the pools of an earlier life (start of a process). */
 void pool_kinds_reset(void);

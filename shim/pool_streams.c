@@ -75,6 +75,9 @@ static uint32_t new_stream(struct pool_arena *arena, CUstream handle) {
       .covered = frees,
       .completed = frees,
       .bins = bins,
+      .waker = stream->waker, /* idle: its awakenings count among the frees */
+      .awake = stream->awake,
+      .asked = stream->asked,
   };
   if (i == arena->streams_used) arena->streams_used++;
   arena->streams_live++;
@@ -184,8 +187,8 @@ static void cover(struct pool_arena *arena, uint32_t number, CUstream handle, bo
   pthread_mutex_unlock(&pool_lock);
 }
 
-void pool_cover(struct pool_arena *arena, uint32_t number, CUstream handle) {
-  cover(arena, number, handle, false);
+void pool_cover(struct pool_arena *arena, uint32_t number, CUstream handle, bool soon) {
+  cover(arena, number, handle, soon);
 }
 
 /* Whoever destroys a stream need not be in its context, but an event can only be made

@@ -27,10 +27,12 @@ static void alloc_row(struct pump_model *m, const struct pump_batch *batch, uint
   if (found.base >= ADDRESS_END || found.length_bytes == 0 ||
       found.length_bytes >= ADDRESS_END)
     return;
-  /* The shim populates a fresh range while everything fits. */
+  /* The shim populates a fresh range while everything that is allocated fits. */
   const struct device *device = &m->devices[found.device];
   int64_t blocks = (int64_t)((found.length_bytes + PUMP_BLOCK_BYTES - 1) >> 21);
-  bool room = device->facts.budget - model_occupied(device) >= blocks;
+  int64_t others = model_occupied(device) + device->counts[PUMP_BLOCK_HOST] +
+                   device->counts[PUMP_BLOCK_ABSENT];
+  bool room = device->facts.budget - others >= blocks;
   model_range_add(m, &found, room ? PUMP_BLOCK_RESIDENT : PUMP_BLOCK_ABSENT);
 }
 
@@ -55,8 +57,8 @@ static const struct range *range_of(const struct pump_model *m,
   return known ? range : NULL;
 }
 
-/* Blocks of the pool that were discarded, or brought back for their next owner, or that
- * hold no tensor any more. What is under way keeps its state until it has ended. A discard
+/* Blocks of the pool that were freed or discarded, or blocks that hold no tensor any more.
+ * What is under way keeps its state until it has ended. A discard
  * in stream order has the number of the operation that it comes behind. */
 static void blocks_use(struct pump_model *m, const struct pump_batch *batch, uint32_t row,
                        uint32_t use) {
@@ -66,7 +68,6 @@ static void blocks_use(struct pump_model *m, const struct pump_batch *batch, uin
   uint64_t end = offset + batch->length_bytes[use];
   uint64_t first = (offset + PUMP_BLOCK_BYTES - 1) >> 21, last = end >> 21;
   uint16_t kind = batch->kind[row];
-  bool populated = kind == PUMP_EVENT_POPULATED;
   for (uint64_t i = first; i < last && i < (uint64_t)range->blocks; i++) {
     int32_t block = range->first_block + (int32_t)i;
     uint32_t state = m->blocks[block].state;
@@ -74,10 +75,18 @@ static void blocks_use(struct pump_model *m, const struct pump_batch *batch, uin
       model_set_dead(m, block);
       continue;
     }
-    if (!populated) m->blocks[block].discarded = true;
-    if (batch->seq[row] != 0 && model_ends(m, block)) continue;
+    if (kind == PUMP_EVENT_FREED) {
+      model_set_doomed(m, block);
+      continue;
+    }
+    m->blocks[block].discarded = true;
+    m->blocks[block].doomed = false;
+    if (batch->seq[row] == 0)
+      model_used_up(m, block);
+    else if (model_ends(m, block))
+      continue;
     if (state == PUMP_BLOCK_ARRIVING || state == PUMP_BLOCK_LEAVING) continue;
-    model_set_state(m, block, populated ? PUMP_BLOCK_RESIDENT : PUMP_BLOCK_ABSENT);
+    model_set_state(m, block, PUMP_BLOCK_ABSENT);
   }
 }
 
@@ -205,7 +214,7 @@ EXPORT void pump_model_apply(struct pump_model *m, struct pump_batch *batch) {
                         batch->payload_bytes[row]);
       break;
     case PUMP_EVENT_DISCARDED:
-    case PUMP_EVENT_POPULATED:
+    case PUMP_EVENT_FREED:
     case PUMP_EVENT_DEAD:
       model_look_again(m);
       blocks_row(m, batch, row);

@@ -19,7 +19,8 @@
  *     wait for counts where it was issued first;
  *   - each device has the list of its idle blocks (there, and needed by nothing), in the
  *     order in which they became idle, which is the order of their last use; those that
- *     the program's allocator has taken back (DEAD) stand in front;
+ *     the program's allocator has taken back (DEAD) stand in front. Those that are to be
+ *     discarded (FREED) stand in a list of their own: copying them out would be in vain;
  *   - each device has its resident blocks in the driver's own order of eviction, last
  *     migrated (uvm_pmm_gpu.c): `doubted`, all older, before `sure`.
  *
@@ -110,6 +111,8 @@ void model_relist(struct pump_model *m, int32_t block) {
   struct device *device = &m->devices[b->device];
   if (b->need == NEED_IDLE) {
     unlink_block(m, &device->idle, block, false);
+  } else if (b->need == NEED_DOOMED) {
+    unlink_block(m, &device->doomed, block, false);
   } else if (b->need != NEED_NONE) {
     m->away[b->due_op] -= b->need == NEED_DUE + DUE_AWAY;
     if (--m->ops[b->due_op].due[b->need - NEED_DUE] == 0) set_bits(m, b->due_op);
@@ -117,7 +120,12 @@ void model_relist(struct pump_model *m, int32_t block) {
   b->need = NEED_NONE;
   int kind = due_kind(b->state);
   if (kind < 0) return;
-  if (b->first != NONE) {
+  if (b->doomed && kind != DUE_AWAY &&
+      (b->first == NONE || model_is_expected(m, b->first))) {
+    b->need = NEED_DOOMED;
+    b->due_op = (uint16_t)m->totals.operations;
+    append(m, &device->doomed, block, false);
+  } else if (b->first != NONE) {
     b->due_op = m->uses[b->first].op;
     b->need = (uint8_t)(NEED_DUE + kind);
     m->away[b->due_op] += kind == DUE_AWAY;
@@ -134,6 +142,23 @@ void model_relist(struct pump_model *m, int32_t block) {
 void model_set_dead(struct pump_model *m, int32_t block) {
   m->blocks[block].dead = true;
   model_relist(m, block);
+}
+
+void model_set_doomed(struct pump_model *m, int32_t block) {
+  m->blocks[block].doomed = true;
+  model_relist(m, block);
+}
+
+#define DOOMED_OPERATIONS 256
+
+void model_give_up_doomed(struct pump_model *m, struct device *device) {
+  int32_t block;
+  while ((block = device->doomed.head) != NONE &&
+         (uint16_t)((uint16_t)m->totals.operations - m->blocks[block].due_op) >
+             DOOMED_OPERATIONS) {
+    m->blocks[block].doomed = false;
+    model_set_dead(m, block);
+  }
 }
 
 /* ---- states --------------------------------------------------------------------- */
@@ -220,7 +245,7 @@ EXPORT struct pump_model *pump_model_new(const struct pump_model_bounds *bounds)
     m->streams[i] = (struct stream){.head = NONE, .tail = NONE};
   for (uint32_t i = 0; i < PUMP_MAX_DEVICES; i++) {
     struct device *device = &m->devices[i];
-    device->idle = device->sure = device->doubted = empty;
+    device->idle = device->doomed = device->sure = device->doubted = empty;
     device->held_at[0] = device->held_at[1] = -1;
   }
   for (uint32_t i = 0; i < PUMP_MAX_UNDER_WAY; i++)

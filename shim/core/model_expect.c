@@ -47,7 +47,8 @@ void model_adopt(struct pump_model *m) {
     struct block *b = &m->blocks[block];
     b->issued = use;
     b->last_use = (int64_t)op->seq;
-    b->dead = b->discarded = false;
+    b->dead = b->discarded = b->doomed = false;
+    if (b->need == NEED_DOOMED) model_relist(m, block);
   }
 }
 

@@ -288,6 +288,7 @@ EXPORT void pump_model_view(struct pump_model *m, uint32_t index, struct pump_vi
   index &= PUMP_MAX_DEVICES - 1;
   struct device *device = &m->devices[index];
   const int64_t *counts = device->counts;
+  model_give_up_doomed(m, device);
   view->resident = counts[PUMP_BLOCK_RESIDENT] + counts[PUMP_BLOCK_DOUBTED];
   view->leaving = counts[PUMP_BLOCK_LEAVING];
   view->to_gpu_credit = model_credit(m, device, PUMP_TO_GPU);

@@ -69,10 +69,12 @@ struct block {
   bool dead : 1;      /* no tensor is there: the first to leave, until it is used again */
   bool discarded : 1; /* since its newest use */
   bool used : 1;      /* by an operation that has executed, since it was allocated */
+  bool doomed : 1;    /* it will be, once what was issued has executed: it does not leave */
 };
 _Static_assert(sizeof(struct block) == 64, "one cache line");
 
-enum { NEED_NONE, NEED_IDLE, NEED_DUE }; /* NEED_DUE + DUE_*: counted by `due_op` */
+/* NEED_DUE + DUE_*: counted by `due_op`. NEED_DOOMED: `due_op` tells since when. */
+enum { NEED_NONE, NEED_IDLE, NEED_DOOMED, NEED_DUE };
 enum { AGE_NONE, AGE_SURE, AGE_DOUBTED };
 
 struct range {
@@ -96,6 +98,7 @@ struct device {
   int64_t counts[PUMP_BLOCK_STATES];
   struct list
       idle; /* resident or doubted, not needed: the dead, then longest unused first */
+  struct list doomed;  /* resident or doubted, not needed, to be discarded */
   struct list sure;    /* resident, migrated longest ago first */
   struct list doubted; /* those of them that were put in doubt; all older */
   int64_t in_flight[PUMP_DIRECTIONS];
@@ -193,9 +196,19 @@ void model_set_state(struct pump_model *m, int32_t block, uint32_t state);
 void model_relist(struct pump_model *m, int32_t block);
 /* Nothing there is worth keeping: of what nothing needs it leaves first. */
 void model_set_dead(struct pump_model *m, int32_t block);
+/* Its contents will be discarded once what was issued on it has executed. */
+void model_set_doomed(struct pump_model *m, int32_t block);
+/* What was to be discarded for long, and was not, is only dead. */
+void model_give_up_doomed(struct pump_model *m, struct device *device);
 
 /* Room that blocks take: resident, doubted, on their way in or out. */
 int64_t model_occupied(const struct device *device);
+
+/* Whether the use is of an operation that was not issued yet, and so may never come. */
+static inline bool model_is_expected(const struct pump_model *m, int32_t use) {
+  uint32_t behind = (m->uses[use].op - (uint32_t)m->op_issued) & (OPS - 1);
+  return (int64_t)behind < m->op_head - m->op_issued;
+}
 
 /* ---- looking (model_look.c) ---- */
 
@@ -276,6 +289,8 @@ void model_gives(struct pump_model *m, int32_t use);
  * again, are counted. The other undoes that and the link. */
 void model_linked(struct pump_model *m, int32_t use);
 void model_unlink(struct pump_model *m, int32_t use);
+/* What was issued on the block has executed, though that was not seen yet. */
+void model_used_up(struct pump_model *m, int32_t block);
 /* All uses of a block are dropped. */
 void model_drop_chain(struct pump_model *m, int32_t block);
 

@@ -88,9 +88,7 @@ static void fill_command(const struct pump_model *m, const struct transfer *tran
 /* What was not issued yet may never come. */
 static bool is_expected(const struct pump_model *m, int64_t block) {
   int32_t use = m->blocks[block].first;
-  if (use == NONE) return false;
-  uint32_t behind = (m->uses[use].op - op_index(m->op_issued)) & (OPS - 1);
-  return (int64_t)behind < m->op_head - m->op_issued;
+  return use != NONE && model_is_expected(m, use);
 }
 
 /* All commands of a decision are made: names the launches that lack nothing any more but

@@ -95,6 +95,16 @@ bool model_advance_chain(struct pump_model *m, int32_t block) {
   return ended;
 }
 
+void model_used_up(struct pump_model *m, int32_t block) {
+  struct block *b = &m->blocks[block];
+  while (b->first != NONE && !model_is_expected(m, b->first)) {
+    int32_t use = b->first;
+    model_advance_chain(m, block);
+    m->uses[use].block = NONE;
+  }
+  model_relist(m, block);
+}
+
 void model_drop_chain(struct pump_model *m, int32_t block) {
   struct block *b = &m->blocks[block];
   for (int32_t use = b->first, next; use != NONE; use = next) {
@@ -167,7 +177,7 @@ static void add_use(struct pump_model *m, const struct filling *filling, int32_t
   if (filling->issued) {
     b->issued = use;
     b->last_use = (int64_t)op->seq;
-    b->dead = b->discarded = false;
+    b->dead = b->discarded = b->doomed = false;
   }
   if (before != NONE) return;
   b->first = use;

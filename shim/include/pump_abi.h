@@ -112,7 +112,7 @@
 #define PUMP_EVENT_PROGRESS 11 /* only while a trace is recorded */
 #define PUMP_EVENT_GRAPH 12
 #define PUMP_EVENT_DISCARDED 13 /* blocks that nobody owns: nothing to be copied there */
-#define PUMP_EVENT_POPULATED 14 /* blocks that were brought to the GPU for their owner */
+#define PUMP_EVENT_FREED 14     /* blocks to be discarded behind what was issued on them */
 #define PUMP_EVENT_DEAD 15      /* blocks whose tensors the program has freed */
 
 /* extent access; ARGUMENT: a kernel's pointer, see above */

@@ -8,13 +8,14 @@
  * or gone.
  *
  * Usage: pool_stress model|threads|quiet SEED STEPS
- *        pool_stress crowd|gone|captured|chain|pools 1 0
+ *        pool_stress crowd|gone|captured|chain|pools|stays|asleep|ahead|late 1 0
  *        pool_stress replay 0 0 < lines "INDEX BYTES" (allocate) and "INDEX 0" (free)
  */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "act.h"
 #include "check.h"
@@ -27,7 +28,8 @@
 #define SPACE_BYTES (16u * 1024 * MIB)
 #define UNITS (SPACE_BYTES / POOL_UNIT_BYTES)
 #define STREAMS 12
-#define OURS (STREAMS + 1) /* the pool's own stream */
+#define OURS (STREAMS + 1) /* the pool's own stream, for discards */
+#define LAST (OURS + 64)   /* those behind it are the pool's too, for waking */
 #define HELD 4096
 #define CONTEXT ((CUcontext)1)
 #define DEFAULT_POOL ((CUmemoryPool)0x5000)
@@ -39,14 +41,14 @@ static pthread_mutex_t driver_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct stream {
   bool alive, captured;
   uint64_t issued, executed;
-  uint64_t behind[OURS + 1]; /* operations of others that it waits for */
-} streams[OURS + 1];
+  uint64_t behind[LAST + 1]; /* operations of others that it waits for */
+} streams[LAST + 1];
 
 struct event {
   uint32_t stream;
   bool lost; /* a capture began between question and record */
   uint64_t position;
-  uint64_t behind[OURS + 1]; /* what its stream had waited for: who waits for it has, too */
+  uint64_t behind[LAST + 1]; /* what its stream had waited for: who waits for it has, too */
 };
 static uint64_t events_made, events_gone, events_to_lose;
 
@@ -54,9 +56,12 @@ static uint64_t events_made, events_gone, events_to_lose;
 static struct unit {
   uint32_t holder; /* 0: nobody */
   uint32_t stream; /* 0: free to all */
-  bool discarded;
+  bool discarded;  /* since somebody held it */
   uint64_t position;
 } *units;
+/* By which operations of the pool's streams a block was woken since it was discarded. */
+static uint64_t (*woken)[LAST - OURS];
+static uint32_t ours_made;
 static CUresult destroy_answer = CUDA_SUCCESS;
 static uint32_t prefetches_to_fail;
 static uint64_t next_base = BASE, mapped_bytes, most_bytes, refusals, discards, wakes;
@@ -117,7 +122,7 @@ static CUresult stream_wait(CUstream stream, CUevent event, unsigned int flags) 
   struct stream *s = &streams[number_of(stream)];
   CHECK(s->alive && !s->captured);
   if (s->behind[e->stream] < e->position) s->behind[e->stream] = e->position;
-  for (uint32_t i = 1; i <= OURS; i++)
+  for (uint32_t i = 1; i <= LAST; i++)
     if (s->behind[i] < e->behind[i]) s->behind[i] = e->behind[i];
   pthread_mutex_unlock(&driver_lock);
   return CUDA_SUCCESS;
@@ -168,9 +173,12 @@ static CUresult pool_succeeds(CUmemoryPool pool, size_t bytes) {
 }
 
 static CUresult stream_create(CUstream *stream, unsigned int flags) {
-  CHECK(flags == CU_STREAM_NON_BLOCKING && !streams[OURS].alive);
-  streams[OURS].alive = true;
-  *stream = stream_of(OURS);
+  CHECK(flags == CU_STREAM_NON_BLOCKING);
+  pthread_mutex_lock(&driver_lock);
+  CHECK(ours_made <= LAST - OURS);
+  streams[OURS + ours_made].alive = true;
+  *stream = stream_of(OURS + PUMP_ADD(&ours_made, 1)); /* the first discards */
+  pthread_mutex_unlock(&driver_lock);
   return CUDA_SUCCESS;
 }
 static struct unit *units_at(uint64_t address, uint64_t bytes) {
@@ -188,6 +196,12 @@ static CUresult discard(CUdeviceptr *addresses, size_t *lengths, size_t count,
     struct unit *first = units_at(addresses[i], lengths[i]);
     struct pump_hit hit;
     CHECK(pump_range_lookup(addresses[i], &hit) && PUMP_LOAD(&closed[hit.slot]) != 0);
+    for (uint64_t b = 0; b < lengths[i] / PUMP_BLOCK_BYTES; b++) {
+      uint64_t *by = woken[(addresses[i] - BASE) / PUMP_BLOCK_BYTES + b];
+      for (uint32_t w = OURS + 1; w <= LAST; w++)
+        CHECK(streams[w].executed >= by[w - OURS - 1]);
+      memset(by, 0, sizeof *woken);
+    }
     for (uint64_t u = 0; u < lengths[i] / POOL_UNIT_BYTES; u++) {
       CHECK(first[u].holder == 0);
       CHECK(first[u].stream == 0 || first[u].stream == OURS ||
@@ -204,17 +218,14 @@ static CUresult discard(CUdeviceptr *addresses, size_t *lengths, size_t count,
 /* May reach into neighbours that live: it changes no data. */
 static CUresult prefetch(CUdeviceptr address, size_t bytes, CUmemLocation location,
                          unsigned int flags, CUstream stream) {
-  CHECK(number_of(stream) == OURS && flags == 0);
+  CHECK(number_of(stream) > OURS && flags == 0);
   CHECK(location.type == CU_MEM_LOCATION_TYPE_DEVICE && location.id == 0);
   if (prefetches_to_fail != 0 && prefetches_to_fail-- != 0) return CUDA_ERROR_UNKNOWN;
   pthread_mutex_lock(&driver_lock);
-  uint64_t position = ++streams[OURS].issued;
-  struct unit *first = units_at(address, bytes);
-  for (uint64_t u = 0; u < bytes / POOL_UNIT_BYTES; u++) {
-    if (!first[u].discarded) continue;
-    first[u].discarded = false;
-    first[u].position = position;
-  }
+  uint64_t position = ++streams[number_of(stream)].issued;
+  CHECK(units_at(address, bytes) != NULL);
+  for (uint64_t b = 0; b < bytes / PUMP_BLOCK_BYTES; b++)
+    woken[(address - BASE) / PUMP_BLOCK_BYTES + b][number_of(stream) - OURS - 1] = position;
   wakes++;
   pthread_mutex_unlock(&driver_lock);
   return CUDA_SUCCESS;
@@ -256,6 +267,17 @@ static CUresult mem_free(CUdeviceptr address) {
 /* ---- the program's side of it ---------------------------------------------------------
  */
 
+/* Whatever the stream does next comes behind an operation that woke the block. */
+static bool is_awake(uint64_t unit, const struct stream *s) {
+  const uint64_t *by = woken[unit * POOL_UNIT_BYTES / PUMP_BLOCK_BYTES];
+  for (uint32_t w = OURS + 1; w <= LAST; w++) {
+    uint64_t position = by[w - OURS - 1];
+    if (position == 0) continue;
+    if (streams[w].executed >= position || s->behind[w] >= position) return true;
+  }
+  return false;
+}
+
 /* `holder` was given these bytes on a stream. */
 static void handed_out(uint64_t base, uint64_t bytes, uint32_t holder, uint32_t stream) {
   pthread_mutex_lock(&driver_lock);
@@ -264,7 +286,7 @@ static void handed_out(uint64_t base, uint64_t bytes, uint32_t holder, uint32_t 
   uint64_t count = (bytes + POOL_UNIT_BYTES - 1) / POOL_UNIT_BYTES;
   const struct stream *s = &streams[stream];
   for (uint64_t u = first; u < first + count; u++) {
-    CHECK(units[u].holder == 0 && !units[u].discarded);
+    CHECK(units[u].holder == 0 && (!units[u].discarded || is_awake(u, s)));
     uint32_t by = units[u].stream;
     CHECK(by == 0 || by == stream || streams[by].executed >= units[u].position ||
           s->behind[by] >= units[u].position);
@@ -293,7 +315,7 @@ static void execute(uint32_t stream, uint64_t most) {
   struct stream *s = &streams[stream];
   uint64_t to = s->issued - s->executed < most ? s->issued : s->executed + most;
   bool blocked = false;
-  for (uint32_t i = 1; i <= OURS; i++) blocked |= streams[i].executed < s->behind[i];
+  for (uint32_t i = 1; i <= LAST; i++) blocked |= streams[i].executed < s->behind[i];
   if (!blocked) s->executed = to;
   pthread_mutex_unlock(&driver_lock);
 }
@@ -301,7 +323,7 @@ static void execute(uint32_t stream, uint64_t most) {
 /* What is issued can run to its end: it waits for nothing that is not issued. */
 static void execute_all(void) {
   pthread_mutex_lock(&driver_lock);
-  for (uint32_t i = 1; i <= OURS; i++) streams[i].executed = streams[i].issued;
+  for (uint32_t i = 1; i <= LAST; i++) streams[i].executed = streams[i].issued;
   pthread_mutex_unlock(&driver_lock);
 }
 
@@ -315,7 +337,7 @@ bool pump_off, pump_recording;
 uint32_t pump_active = 1, pump_captures;
 uint64_t pump_calls_seen;
 __thread uint32_t pump_inside __attribute__((tls_model("initial-exec")));
-static uint64_t admitted_bytes, limit_bytes = 128 * MIB;
+static uint64_t admitted_bytes, limit_bytes = 128 * MIB, told_freed_bytes;
 static uint64_t clock_ns, clock_step_ns = 100000;
 
 uint64_t pump_now_ns(void) {
@@ -364,6 +386,12 @@ void pump_limit_explain(uint32_t device, uint64_t bytes) {
   (void)device, (void)bytes;
   __atomic_fetch_add(&refusals, 1, __ATOMIC_RELAXED);
 }
+void pump_limit_room(uint64_t *left, uint64_t *whole) {
+  pthread_mutex_lock(&driver_lock);
+  *left = admitted_bytes < limit_bytes ? limit_bytes - admitted_bytes : 0;
+  *whole = limit_bytes;
+  pthread_mutex_unlock(&driver_lock);
+}
 void pump_limit_return(uint32_t device, uint64_t bytes) {
   (void)device;
   pthread_mutex_lock(&driver_lock);
@@ -382,7 +410,9 @@ void pump_event_range(uint32_t kind, const struct pump_range_info *info) {
 }
 void pump_event_block(uint32_t kind, uint32_t slot, uint64_t offset_bytes,
                       uint64_t length_bytes) {
-  CHECK(kind == PUMP_EVENT_DISCARDED || kind == PUMP_EVENT_POPULATED);
+  CHECK(kind == PUMP_EVENT_DISCARDED || kind == PUMP_EVENT_FREED);
+  if (kind == PUMP_EVENT_FREED)
+    __atomic_fetch_add(&told_freed_bytes, length_bytes, __ATOMIC_RELAXED);
   CHECK(slot < PUMP_MAX_RANGES && offset_bytes % PUMP_BLOCK_BYTES == 0 &&
         length_bytes != 0);
 }
@@ -425,9 +455,10 @@ static void set_up(void) {
   memset(&pump_present, 1, sizeof pump_present);
   pump_shm = calloc(1, sizeof *pump_shm);
   units = calloc(UNITS, sizeof *units);
-  CHECK(pump_shm != NULL && units != NULL);
+  woken = calloc(SPACE_BYTES / PUMP_BLOCK_BYTES, sizeof *woken);
+  CHECK(pump_shm != NULL && units != NULL && woken != NULL);
   pump_shm->header.next_seq = 1;
-  pump_shm->devices[0].allocated_bytes = 1; /* more than the budget of 0 */
+  pump_shm->devices[0].allocated_bytes = SPACE_BYTES; /* of a budget of 0 */
   for (uint32_t i = 1; i <= STREAMS; i++) streams[i].alive = true;
 }
 
@@ -519,9 +550,15 @@ static void look_after_the_dead(void) {
 }
 
 static void step(struct program *p) {
+  /* At times everything fits. */
+  if (p->id == 0 && p->steps % 2048 == 0)
+    PUMP_STORE(&pump_shm->devices[0].allocated_bytes,
+               p->steps / 2048 % 3 != 0 ? SPACE_BYTES : 0);
   if (p->id == 0 && p->steps % 8 == 0) {
     look_after_the_dead();
     execute(OURS, 1 + noise_below(&p->state, 3));
+    for (uint32_t w = OURS + 1; w < OURS + PUMP_LOAD(&ours_made); w++)
+      execute(w, noise_below(&p->state, 3));
   }
   uint64_t what = noise_below(&p->state, 100);
   /* Tides: it fills up, and runs nearly empty. */
@@ -575,10 +612,12 @@ static void check_end(void) {
 static const struct {
   const char *name;
   void (*check)(void);
-} cases[] = {
-    {"crowd", check_crowd},   {"gone", check_gone},           {"captured", check_captured},
-    {"chain", check_chain},   {"pools", check_pools},         {"stays", check_stays},
-    {"asleep", check_asleep}, {"elsewhere", check_elsewhere}, {"behind", check_behind}};
+} cases[] = {{"crowd", check_crowd},       {"gone", check_gone},
+             {"captured", check_captured}, {"chain", check_chain},
+             {"pools", check_pools},       {"stays", check_stays},
+             {"asleep", check_asleep},     {"elsewhere", check_elsewhere},
+             {"behind", check_behind},     {"ahead", check_ahead},
+             {"late", check_late}};
 
 int main(int argc, char **argv) {
   CHECK(argc == 4);

@@ -68,8 +68,8 @@ static void check_gone(void) {
   for (uint32_t i = 0; i < PUMP_MAX_RANGES; i++) CHECK(closed[i] == 0);
 }
 
-/* One wake-up fails. What lies beside it shares a block with it, and is not handed out
- * behind a later one that would succeed; and nothing more is discarded. */
+/* One wake-up fails: its memory is nobody's. What lies beside it shares a block with it,
+ * and is woken for itself; and nothing more is discarded. */
 static void check_asleep(void) {
   CHECK(come_and_go(NULL, 30 * MIB));
   execute_all();
@@ -79,7 +79,7 @@ static void check_asleep(void) {
   CHECK(discards == 1);
   prefetches_to_fail = 1;
   CHECK(!come_and_go(NULL, 3 * MIB) && prefetches_to_fail == 0);
-  CHECK(!come_and_go(NULL, 20 * MIB) && wakes == 0);
+  CHECK(come_and_go(NULL, 20 * MIB) && wakes == 1);
   CHECK(come_and_go(NULL, 40 * MIB)); /* new memory was never asleep */
   execute_all();
   lie_idle();
@@ -155,6 +155,33 @@ static void let_go(CUstream stream, CUdeviceptr address, uint64_t bytes, uint32_
   pump_leave();
 }
 
+/* A program that runs ahead of the GPU is given back what it has just freed; what it freed
+ * earlier only when the GPU is done with it, and that was thrown away; or when there is no
+ * other. */
+static void check_ahead(void) {
+  CUstream stream = stream_of(2);
+  PUMP_STORE(&pump_shm->devices[0].budget_bytes, 32 * MIB);
+  PUMP_STORE(&pump_shm->devices[0].allocated_bytes, 200 * MIB);
+  CUdeviceptr first = hold(stream, 6 * MIB, 1);
+  let_go(stream, first, 6 * MIB, 1);
+  CHECK(told_freed_bytes == 6 * MIB);
+  CHECK(hold(stream, 6 * MIB, 2) == first);
+  let_go(stream, first, 6 * MIB, 2);
+  hold(stream, 10 * MIB, 3);
+  CHECK(hold(stream, 6 * MIB, 4) != first && discards == 0);
+  execute_all();
+  clock_step_ns = 1000000; /* too short a time to count as long */
+  look_after_the_dead();
+  execute_all();
+  look_after_the_dead();
+  CHECK(discards == 1 && wakes == 0);
+  CHECK(hold(stream, 6 * MIB, 5) == first && wakes == 1);
+  let_go(stream, first, 6 * MIB, 5);
+  hold(stream, 9 * MIB, 6);
+  limit_bytes = admitted_bytes;
+  CHECK(hold(stream, 6 * MIB, 7) == first && refusals == 0);
+}
+
 /* Memory is out, and a block goes from stream to stream before any of them has come to its
  * free: each waits for the one before, and so for all of them. The second one does not use
  * the last of it, where only the first one has been. */
@@ -214,11 +241,37 @@ static void check_stays(void) {
   CHECK(!pump_pool_serves(&same, 0) && arena->used_bytes != 0);
 }
 
-/* Replays recorded allocations on one stream, and tells what they took. */
+/* Address space was spent, and no segment that is left is long enough: those go back when
+ * the GPU is done with them, for which the request waits. */
+static void *execute_later(void *unused) {
+  (void)unused;
+  nanosleep(&(struct timespec){.tv_nsec = 30000000}, NULL);
+  execute_all();
+  return NULL;
+}
+static void check_late(void) {
+  CUstream stream = stream_of(2);
+  limit_bytes = 160 * MIB;
+  for (uint32_t i = 0; i < 4; i++) {
+    CUdeviceptr block = hold(stream, 20 * MIB, 1);
+    let_go(stream, block, 20 * MIB, 1);
+    hold(stream, 4096, 2); /* so the block was not just freed any more */
+  }
+  CHECK(mapped_bytes == (2 + 2 * 32) * MIB);
+  pthread_t gpu;
+  CHECK(pthread_create(&gpu, NULL, execute_later, NULL) == 0);
+  hold(stream, 100 * MIB, 3);
+  pthread_join(gpu, NULL);
+  CHECK(refusals == 0 && mapped_bytes <= limit_bytes);
+}
+
+/* Replays recorded allocations on one stream where all of them fit, and tells what they
+ * took. */
 static void replay(void) {
   static uint64_t addresses[1 << 16];
   unsigned long long index, bytes;
   limit_bytes = SPACE_BYTES;
+  pump_shm->devices[0].allocated_bytes = 0;
   CUresult result = CUDA_SUCCESS;
   pump_enter();
   while (scanf("%llu %llu", &index, &bytes) == 2) {

@@ -46,8 +46,8 @@ BUGS = {
     ),
     "neighbours of different streams are joined": (
         "pool_blocks.c",
-        "(neighbour->stream == stream || neighbour->stream == 0);",
-        "(neighbour->stream == stream || neighbour->stream != stream);",
+        "return neighbour->stream == stream || neighbour->stream == 0;",
+        "return neighbour->stream == stream || neighbour->stream != stream;",
     ),
     "joined pieces are as early as the first of them": (
         "pool_blocks.c",
@@ -87,18 +87,28 @@ BUGS = {
     ),
     "what was discarded is handed out asleep": (
         "pool_blocks.c",
-        "if (page->discarded == 0) continue;",
-        "if (page->discarded != 7) continue;",
+        "if (page->discarded != 0) return false;",
+        "if (page->discarded == 7) return false;",
     ),
     "nobody waits until memory is awake": (
         "pool_dead.c",
-        "pump_real.cuStreamWaitEvent(handle, dead->awake, 0) == CUDA_SUCCESS;",
+        "pump_real.cuStreamWaitEvent(handle, by->awake, 0) == CUDA_SUCCESS;",
         "handle != (CUstream)3;",
     ),
     "only the first to take a block waits for it": (
         "pool_blocks.c",
-        "return newest > complete ? POOL_WAKING : POOL_AWAKE;",
-        "return newest > complete + (1ull << 60) ? POOL_WAKING : POOL_AWAKE;",
+        "arena->streams[page->wake_stream - 1].completed >= page->wake_order;",
+        "arena->streams[page->wake_stream - 1].frees >= page->wake_order;",
+    ),
+    "an awakening is through when the free before it is": (
+        "pool_dead.c",
+        "pool_woken(piece, span, stream, ++by->frees);",
+        "pool_woken(piece, span, stream, by->frees);",
+    ),
+    "who frees it unused has waited until memory was awake": (
+        "pool_blocks.c",
+        "piece->order = order; /* who frees",
+        "piece->order = 0 * order; /* who frees",
     ),
     "executors are let into a quarantine": (
         "pool_dead.c",
@@ -131,6 +141,7 @@ def test_one_stream_alone_needs_few_events_and_little_memory() -> None:
 
 
 CASES = ["crowd", "gone", "captured", "chain", "pools", "stays", "asleep", "elsewhere", "behind"]
+CASES += ["ahead", "late"]
 
 
 @pytest.mark.parametrize("case", CASES)

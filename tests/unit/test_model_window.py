@@ -457,10 +457,62 @@ def test_discarded_blocks_take_no_room_until_they_are_brought_back() -> None:
     uses = [(3, 1, 2 * BLOCK, 3 * BLOCK, lib.PUMP_ACCESS_WRITE)]
     script.send(lib.PUMP_EVENT_DISCARDED, uses=uses)
     assert script.state(blocks) == [RESIDENT, RESIDENT, ABSENT, ABSENT, LEAVING, RESIDENT]
-    uses = [(3, 1, 3 * BLOCK, BLOCK, lib.PUMP_ACCESS_WRITE)]
-    script.send(lib.PUMP_EVENT_POPULATED, uses=uses)
+    script.set_state([blocks[3]], RESIDENT)  # its next owner has woken it
     assert script.state(blocks) == [RESIDENT, RESIDENT, ABSENT, RESIDENT, LEAVING, RESIDENT]
     for slot, generation, offset in ((3, 2, 0), (4, 1, 0), (3, 1, 60 * BLOCK)):
         uses = [(slot, generation, offset, 9 * BLOCK, lib.PUMP_ACCESS_WRITE)]
         script.send(lib.PUMP_EVENT_DISCARDED, uses=uses)  # of nothing that is known
     assert script.state(blocks)[0] == RESIDENT
+
+
+def blocks_event(script: Script, kind: int, first: int, count: int) -> None:
+    script.send(kind, uses=[(3, 1, first * BLOCK, count * BLOCK, lib.PUMP_ACCESS_WRITE)])
+
+
+def test_freed_blocks_do_not_leave_while_they_wait_to_be_discarded() -> None:
+    script = Script(budget=8)
+    blocks = script.alloc(3, 6)
+    needed = script.copy([(3, 0, 3)])
+    blocks_event(script, lib.PUMP_EVENT_FREED, 1, 3)
+    leavers = script.model.view(0).leavers.tolist()
+    assert set(leavers) == {*blocks} - {blocks[3]}, "what is still needed may leave, if late"
+    script.execute(needed)
+    assert set(script.model.view(0).leavers.tolist()) == {blocks[0], blocks[4], blocks[5]}
+    blocks_event(script, lib.PUMP_EVENT_DISCARDED, 1, 1)
+    used = script.copy([(3, 2, 1)])  # handed out again, not discarded: as any other
+    assert script.state(blocks) == [RESIDENT, ABSENT, RESIDENT, RESIDENT, RESIDENT, RESIDENT]
+    script.execute(used)
+    assert (
+        blocks[2] in script.model.view(0).leavers and blocks[3] not in script.model.view(0).leavers
+    )
+
+
+def test_freed_blocks_that_nobody_discards_leave_first_after_a_while() -> None:
+    script = Script(budget=8)
+    blocks = script.alloc(3, 6)
+    script.execute(script.copy([(3, 0, 6)]))
+    blocks_event(script, lib.PUMP_EVENT_FREED, 4, 2)
+    assert set(script.model.view(0).leavers.tolist()) == {*blocks[:4]}
+    for _ in range(300):
+        script.execute(script.copy([(3, 0, 1)]))
+    assert set(script.model.view(0).leavers.tolist()[:2]) == {*blocks[4:]}
+
+
+def test_an_operation_that_ran_before_a_discard_does_not_bring_the_block_back() -> None:
+    script = Script(budget=8)
+    blocks = script.alloc(3, 4)
+    earlier = script.copy([(3, 0, 2)])
+    blocks_event(script, lib.PUMP_EVENT_DISCARDED, 0, 1)  # it is known late that it has run
+    later = script.copy([(3, 0, 1)])
+    script.execute(earlier)
+    assert script.state(blocks) == [ABSENT, RESIDENT, RESIDENT, RESIDENT]
+    assert script.model.view(0).missing.tolist() == [blocks[0]]
+    script.execute(later)
+    assert script.state(blocks)[0] == RESIDENT
+
+
+def test_a_new_range_is_there_only_where_all_that_is_allocated_fits() -> None:
+    script = Script(budget=8)
+    first = script.alloc(3, 6)
+    script.set_state(first, HOST)
+    assert script.state(script.alloc(4, 6)) == [ABSENT] * 6, "the shim populates it no more"
