@@ -25,6 +25,7 @@ from pump.config.job import (
     LOG_LEVELS,
     POLICIES,
 )
+from pump.config.layers import ADMINISTRATORS_FILE
 from pump.paths import SERVICE_SOCKET, SOCKET_PATH_BYTES_MAX
 from pump.wire.service import PATH_CHARACTERS, fitting
 from pumpd import link, warm
@@ -35,7 +36,6 @@ from pumpd.settings import WorkerSettings
 from pumpd.supervisor import Supervisor
 
 BACKLOG = 64
-CONFIG = "/etc/pump/config.toml"
 
 log = logging.getLogger("pumpd")
 
@@ -117,8 +117,8 @@ def _serve_options(parser: OneLineParser) -> None:
     add(
         "--config",
         metavar="FILE",
-        default=CONFIG,
-        help=f"the administrator's configuration, if it is there (default: {CONFIG})",
+        default=ADMINISTRATORS_FILE,
+        help=f"the administrator's configuration, if it is there (default: {ADMINISTRATORS_FILE})",
     )
     add("--open", action="store_true", help="all users may connect (as where root starts it)")
     add(

@@ -17,6 +17,7 @@ from pump import paths
 from pump.cli.lines import BadInputError
 from pump.config import files
 from pump.config.job import DEFAULT_LOG_LEVEL
+from pump.config.layers import ADMINISTRATORS_FILE
 from pump.config.schema import ConfigFile
 from pumpd import link
 from pumpd.cards import known_gpus
@@ -33,6 +34,7 @@ log = logging.getLogger("pumpd")
 def run(asked: argparse.Namespace) -> int:
     """Serve until SIGTERM. Raises BadInputError when it cannot begin."""
     manager = Manager()
+    _start_log(DEFAULT_LOG_LEVEL)
 
     def settings() -> ServiceSettings:
         return read_settings(asked)
@@ -41,7 +43,7 @@ def run(asked: argparse.Namespace) -> int:
         first = settings()
     except ValueError as error:
         raise BadInputError(str(error)) from None
-    _start_log(first.log_level)
+    log.setLevel(first.log_level.upper())
     listeners, path = _listeners(asked.socket, asked.open)
     name_process("pumpd-serve")
     inode = _inode(path)
@@ -61,6 +63,8 @@ def read_settings(asked: argparse.Namespace) -> ServiceSettings:
         found = files.load(asked.config, administrators=True)
     except files.ConfigError as error:
         raise ValueError(str(error)) from None
+    if found is None and asked.config != ADMINISTRATORS_FILE:
+        log.warning("--config %s is not there: the defaults count", asked.config)
     content = found.checked if found else ConfigFile()
     table = content.service
     reserve = str(table.reserve)

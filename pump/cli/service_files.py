@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 from pump import paths
 from pump.cli.lines import BadInputError
+from pump.config.layers import ADMINISTRATORS_FILE
 
 UNITS = "/etc/systemd/system"
-CONFIG = "/etc/pump/config.toml"
 MARK = "written by pump install-service"
 """Stands in the first lines of each file that an upgrade may replace."""
 
@@ -37,7 +37,7 @@ SYSTEM = (
     ServiceFile("group-only.conf", f"{UNITS}/pumpd.socket.d/group-only.conf.example", keep=True),
     ServiceFile("sysusers.conf", "/etc/sysusers.d/pump.conf"),
     ServiceFile("tmpfiles.conf", "/etc/tmpfiles.d/pump.conf"),
-    ServiceFile("config.toml", CONFIG, keep=True),
+    ServiceFile("config.toml", ADMINISTRATORS_FILE, keep=True),
 )
 
 
@@ -66,7 +66,7 @@ def content_of(file: ServiceFile, pumpd: str) -> str:
     if any(character in pumpd for character in " \t\n\"'\\%$;"):
         raise BadInputError(f"{pumpd!r} cannot stand in a unit; install pump in another folder")
     pump = os.path.join(os.path.dirname(pumpd), "pump")
-    for name, value in (("@PUMPD@", pumpd), ("@PUMP@", pump), ("@CONFIG@", CONFIG)):
+    for name, value in (("@PUMPD@", pumpd), ("@PUMP@", pump), ("@CONFIG@", ADMINISTRATORS_FILE)):
         text = text.replace(name, value)
     return text
 

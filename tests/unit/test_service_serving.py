@@ -344,6 +344,14 @@ def test_bad_input_is_one_line_and_status_2(words: list[str], reason: str) -> No
     assert reason in done.stderr and len(done.stderr.splitlines()) == 1
 
 
+def test_a_file_that_is_named_and_not_there_is_told(tmp_path: Path) -> None:
+    service = Service(tmp_path, "--config", str(tmp_path / "none.toml"))
+    try:
+        assert "none.toml is not there: the defaults count" in service.log.read_text()
+    finally:
+        service.kill()
+
+
 def test_a_second_service_on_one_socket_is_told_so(service: Service) -> None:
     words = [*PUMPD, "serve", "--socket", str(service.socket)]
     done = subprocess.run(words, capture_output=True, text=True, timeout=30, check=False)
