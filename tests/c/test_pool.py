@@ -3,8 +3,10 @@
 Whether that account would notice: bugs are put into copies of the pool, and have to be caught.
 """
 
+import contextlib
 import lzma
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -161,7 +163,9 @@ def test_a_bug_put_into_a_copy_of_the_pool_is_caught(tmp_path: Path, bug: str) -
     program = build("address,undefined", "pool_stress", *SOURCES, shim=shim)
     with pytest.raises(AssertionError, match=r"not so: |Sanitizer"):
         for seed in range(1, 7):
-            run(program, "model", str(seed), "12000")
+            # What is handed out twice may also make the pool go round in circles: no verdict.
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                run(program, "model", str(seed), "12000", timeout_s=10)
 
 
 def lives(name: str) -> tuple[str, int]:
