@@ -155,7 +155,7 @@ void pump_series_report(const struct pump_series *series, struct pump_at at);
  * carry that of the newest operation. Only on an active client. `began_ns`: when the
  * call that has synchronised began. */
 void pump_event_range(uint32_t kind, const struct pump_range_info *info);
-/* DISCARDED, FREED and DEAD: whole blocks of the range in `slot`. */
+/* DISCARDED, FREED, DEAD and POPULATED: whole blocks of the range in `slot`. */
 void pump_event_block(uint32_t kind, uint32_t slot, uint64_t offset_bytes,
                       uint64_t length_bytes);
 void pump_event_sync(uint32_t stream_index, uint64_t seq, uint64_t began_ns);

@@ -23,9 +23,11 @@
  * that alone ends the discard for both kinds of discard that the driver has (after one of
  * them a mere write would not, and an eviction would drop it). A stream of ours for each
  * of the program's does it, in the order of the GPU: behind the place where memory was
- * woken for the program's stream the last time, so in time and not a queue too early. The
- * program's stream is made to wait for it. Neither waits for anything that the program's
- * stream does not wait for itself, so nothing can be held up for good. Whoever shares a
+ * woken for the program's stream the last time, so in time and not a queue too early. Where
+ * memory is not that scarce it is woken at once, and the worker is told (POPULATED): nobody
+ * will want its room meanwhile, and no kernel waits for it. The program's stream is made to
+ * wait for it. Neither waits for anything that the program's stream does not wait for
+ * itself, so nothing can be held up for good. Whoever shares a
  * block with memory that another stream had woken wakes it once more, until that is known
  * to be through: it changes nothing there.
  *
@@ -192,8 +194,9 @@ static bool open_waker(struct pool_stream *stream) {
 /* Without the lock. Should two threads share the stream, one may take the other's event:
  * a later one of the same two streams, and nothing goes round in a circle. */
 static bool wake(const struct pool_arena *arena, const struct pool_stream *by,
-                 uint64_t address, uint64_t bytes, CUstream handle) {
-  return pump_real.cuStreamWaitEvent(by->waker, by->asked, 0) == CUDA_SUCCESS &&
+                 uint64_t address, uint64_t bytes, CUstream handle, bool at_once) {
+  return (at_once ||
+          pump_real.cuStreamWaitEvent(by->waker, by->asked, 0) == CUDA_SUCCESS) &&
          pump_real.cuEventRecord(by->asked, handle) == CUDA_SUCCESS &&
          prefetch(arena, address, bytes, by->waker) == CUDA_SUCCESS &&
          pump_real.cuEventRecord(by->awake, by->waker) == CUDA_SUCCESS &&
@@ -207,11 +210,14 @@ bool pool_wake(struct pool_arena *arena, uint32_t stream, uint64_t base,
   struct pool_stream *by = &arena->streams[stream - 1];
   struct pump_hit hit;
   pthread_mutex_lock(&pool_lock);
-  bool done = pump_range_lookup(base, &hit) && open_waker(by);
+  bool done = pump_range_lookup(base, &hit) && open_waker(by), at_once = !arena->apart;
   pthread_mutex_unlock(&pool_lock);
-  done =
-      done && wake(arena, by, hit.base + span->offset_bytes, span->length_bytes, at.stream);
+  done = done && wake(arena, by, hit.base + span->offset_bytes, span->length_bytes,
+                      at.stream, at_once);
   if (!done) PUMP_STORE(&dead->broken, true);
+  if (done && at_once)
+    pump_event_block(PUMP_EVENT_POPULATED, hit.slot, span->offset_bytes,
+                     span->length_bytes);
   pthread_mutex_lock(&pool_lock);
   struct pool_piece_node *piece = pool_live_at(base);
   uint32_t same = pool_stream_number(arena, at);

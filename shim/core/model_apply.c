@@ -57,9 +57,9 @@ static const struct range *range_of(const struct pump_model *m,
   return known ? range : NULL;
 }
 
-/* Blocks of the pool that were freed or discarded, or blocks that hold no tensor any more.
- * What is under way keeps its state until it has ended. A discard
- * in stream order has the number of the operation that it comes behind. */
+/* Blocks of the pool that were freed, or discarded, or brought back for their next owner,
+ * or blocks that hold no tensor any more. What is under way keeps its state until it has
+ * ended. A discard in stream order has the number of the operation that it comes behind. */
 static void blocks_use(struct pump_model *m, const struct pump_batch *batch, uint32_t row,
                        uint32_t use) {
   const struct range *range = range_of(m, batch, use);
@@ -77,6 +77,11 @@ static void blocks_use(struct pump_model *m, const struct pump_batch *batch, uin
     }
     if (kind == PUMP_EVENT_FREED) {
       model_set_doomed(m, block);
+      continue;
+    }
+    if (kind == PUMP_EVENT_POPULATED) {
+      if (state != PUMP_BLOCK_ARRIVING && state != PUMP_BLOCK_LEAVING)
+        model_set_state(m, block, PUMP_BLOCK_RESIDENT);
       continue;
     }
     m->blocks[block].discarded = true;
@@ -215,6 +220,7 @@ EXPORT void pump_model_apply(struct pump_model *m, struct pump_batch *batch) {
       break;
     case PUMP_EVENT_DISCARDED:
     case PUMP_EVENT_FREED:
+    case PUMP_EVENT_POPULATED:
     case PUMP_EVENT_DEAD:
       model_look_again(m);
       blocks_row(m, batch, row);

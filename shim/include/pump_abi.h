@@ -65,7 +65,7 @@
 /* cffi: begin */
 #define PUMP_ABI_MAGIC 0x314d4853504d5550
 #define PUMP_HELLO_MAGIC 0x4f4c4c45484d5550
-#define PUMP_ABI_VERSION 3
+#define PUMP_ABI_VERSION 4
 
 /* Bounds. All powers of two where a position is masked. */
 #define PUMP_BLOCK_BYTES 2097152
@@ -114,6 +114,7 @@
 #define PUMP_EVENT_DISCARDED 13 /* blocks that nobody owns: nothing to be copied there */
 #define PUMP_EVENT_FREED 14     /* blocks to be discarded behind what was issued on them */
 #define PUMP_EVENT_DEAD 15      /* blocks whose tensors the program has freed */
+#define PUMP_EVENT_POPULATED 16 /* blocks that were brought to the GPU for their owner */
 
 /* extent access; ARGUMENT: a kernel's pointer, see above */
 #define PUMP_ACCESS_ARGUMENT 0

@@ -337,7 +337,7 @@ bool pump_off, pump_recording;
 uint32_t pump_active = 1, pump_captures;
 uint64_t pump_calls_seen;
 __thread uint32_t pump_inside __attribute__((tls_model("initial-exec")));
-static uint64_t admitted_bytes, limit_bytes = 128 * MIB, told_freed_bytes;
+static uint64_t admitted_bytes, limit_bytes = 128 * MIB, told_freed_bytes, told_awake_bytes;
 static uint64_t clock_ns, clock_step_ns = 100000;
 
 uint64_t pump_now_ns(void) {
@@ -410,9 +410,12 @@ void pump_event_range(uint32_t kind, const struct pump_range_info *info) {
 }
 void pump_event_block(uint32_t kind, uint32_t slot, uint64_t offset_bytes,
                       uint64_t length_bytes) {
-  CHECK(kind == PUMP_EVENT_DISCARDED || kind == PUMP_EVENT_FREED);
+  CHECK(kind == PUMP_EVENT_DISCARDED || kind == PUMP_EVENT_FREED ||
+        kind == PUMP_EVENT_POPULATED);
   if (kind == PUMP_EVENT_FREED)
     __atomic_fetch_add(&told_freed_bytes, length_bytes, __ATOMIC_RELAXED);
+  if (kind == PUMP_EVENT_POPULATED)
+    __atomic_fetch_add(&told_awake_bytes, length_bytes, __ATOMIC_RELAXED);
   CHECK(slot < PUMP_MAX_RANGES && offset_bytes % PUMP_BLOCK_BYTES == 0 &&
         length_bytes != 0);
 }

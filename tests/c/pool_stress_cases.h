@@ -78,8 +78,8 @@ static void check_asleep(void) {
   look_after_the_dead();
   CHECK(discards == 1);
   prefetches_to_fail = 1;
-  CHECK(!come_and_go(NULL, 3 * MIB) && prefetches_to_fail == 0);
-  CHECK(come_and_go(NULL, 20 * MIB) && wakes == 1);
+  CHECK(!come_and_go(NULL, 3 * MIB) && prefetches_to_fail == 0 && told_awake_bytes == 0);
+  CHECK(come_and_go(NULL, 20 * MIB) && wakes == 1 && told_awake_bytes >= 20 * MIB);
   CHECK(come_and_go(NULL, 40 * MIB)); /* new memory was never asleep */
   execute_all();
   lie_idle();
@@ -176,6 +176,7 @@ static void check_ahead(void) {
   look_after_the_dead();
   CHECK(discards == 1 && wakes == 0);
   CHECK(hold(stream, 6 * MIB, 5) == first && wakes == 1);
+  CHECK(told_awake_bytes == 0); /* not before the GPU has come to it */
   let_go(stream, first, 6 * MIB, 5);
   hold(stream, 9 * MIB, 6);
   limit_bytes = admitted_bytes;

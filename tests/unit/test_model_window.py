@@ -457,7 +457,8 @@ def test_discarded_blocks_take_no_room_until_they_are_brought_back() -> None:
     uses = [(3, 1, 2 * BLOCK, 3 * BLOCK, lib.PUMP_ACCESS_WRITE)]
     script.send(lib.PUMP_EVENT_DISCARDED, uses=uses)
     assert script.state(blocks) == [RESIDENT, RESIDENT, ABSENT, ABSENT, LEAVING, RESIDENT]
-    script.set_state([blocks[3]], RESIDENT)  # its next owner has woken it
+    uses = [(3, 1, 3 * BLOCK, 2 * BLOCK, lib.PUMP_ACCESS_WRITE)]
+    script.send(lib.PUMP_EVENT_POPULATED, uses=uses)
     assert script.state(blocks) == [RESIDENT, RESIDENT, ABSENT, RESIDENT, LEAVING, RESIDENT]
     for slot, generation, offset in ((3, 2, 0), (4, 1, 0), (3, 1, 60 * BLOCK)):
         uses = [(slot, generation, offset, 9 * BLOCK, lib.PUMP_ACCESS_WRITE)]
