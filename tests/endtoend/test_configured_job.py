@@ -74,11 +74,17 @@ ALLOCATE = (
     PROGRAM
     + """
 print(d.cuMemAlloc(64 << 20)[0].name, flush=True)
+import time
 from pump.control import Control
-(client,) = Control.of_job().state()
-print(client.devices[0].budget_bytes >> 20, client.devices[0].emulated)
 from pump.service import ServiceClient
-print(*(job.priority for job in ServiceClient.find().jobs()))
+def first(look):  # its worker and its pumpd begin beside the program
+    until = time.monotonic() + 60
+    while not (found := look()) and time.monotonic() < until:
+        time.sleep(0.05)
+    return found
+(client,) = first(Control.of_job().state)
+print(client.devices[0].budget_bytes >> 20, client.devices[0].emulated)
+print(*(job.priority for job in first(ServiceClient.find().jobs)))
 """
 )
 
