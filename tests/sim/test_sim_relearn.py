@@ -71,6 +71,8 @@ def test_another_batch_size_is_learned_within_three_steps_and_none_is_slow(
     steady = {name: seconds(alone, Planned(), small)[3] for name, alone in batches.items()}
     for turn, name in enumerate(order.split()):
         learned = planned[turn * STEPS + 3 : (turn + 1) * STEPS]
+        # Open: at 3x the whole horizon is not always back in the fourth step. With 5, 7, 8 and
+        # 9 steps of each, the worst of all cases lies between 1.03 and 1.055.
         assert max(learned) <= 1.06 * steady[name], (turn, planned, steady)
     for step, mine in enumerate(planned):
         assert mine <= 1.05 * demand[step], (step, planned, demand)
