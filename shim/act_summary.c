@@ -60,6 +60,16 @@ static void hits_text(char *text, size_t room) {
              hit < used ? 100.0 * (double)hit / (double)used : 100.0, main_cause(counters));
 }
 
+/* Of policy planned: "; 87 % of operations foreseen". */
+static void foreseen_text(char *text, size_t room) {
+  const struct pump_worker_counters *counters = &pump_shm->worker_counters;
+  uint64_t seen = PUMP_LOAD(&counters->operations);
+  uint64_t foreseen = PUMP_LOAD(&counters->foreseen);
+  if (foreseen == 0 || seen == 0) return;
+  snprintf(text, room, "; %.0f %% of operations foreseen",
+           foreseen < seen ? 100.0 * (double)foreseen / (double)seen : 100.0);
+}
+
 /* The worker writes the file and may still be at it: the count is that of what it was
  * told. It cannot be told where a worker was lost on the way. */
 static void recording_print(void) {
@@ -104,14 +114,15 @@ void pump_summary_print(void) {
   hits_text(hits, sizeof hits);
   uint32_t losses = pump_link_losses();
   uint64_t set = PUMP_LOAD(&counters->gates), late = PUMP_LOAD(&counters->gates_late);
-  char lost[48] = "", gates[96] = "";
+  char lost[48] = "", gates[96] = "", foreseen[64] = "";
   if (losses != 0) snprintf(lost, sizeof lost, "; worker lost %u time(s)", losses);
+  foreseen_text(foreseen, sizeof foreseen);
   if (set != 0)
     snprintf(gates, sizeof gates, "; %llu gates, %llu left to the watchdog",
              (unsigned long long)set, (unsigned long long)late);
   if (PUMP_LOAD(&pump_shm->header.recording) != 0) recording_print();
-  pump_say("peak %s on a budget of %s%s; %s; prefetched %s in, %s out%s%s", peak_text,
-           budget_text, ratio, hits, in_text, out_text, gates, lost);
+  pump_say("peak %s on a budget of %s%s; %s; prefetched %s in, %s out%s%s%s", peak_text,
+           budget_text, ratio, hits, in_text, out_text, foreseen, gates, lost);
   pump_log(
       PUMP_LOG_DEBUG,
       "commands stale %llu, late %llu, dead %llu, invalid %llu, failed %llu; markers %llu, "

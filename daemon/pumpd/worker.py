@@ -307,6 +307,8 @@ class Worker:
         counters.catch_ups = self._catch_ups
         counters.operations = totals.operations
         counters.ops_larger = totals.larger
+        counters.foreseen = totals.foreseen
+        counters.foresight_lost = totals.foresight_lost
         counters.operations_hit = totals.operations_hit
         sums = dict.fromkeys(TALLIES, 0)
         for device in self.model.devices:

@@ -79,6 +79,9 @@ struct pump_model_totals {
   uint32_t under_way;    /* transfers */
   uint32_t ranges;
   uint32_t expected; /* operations behind the window */
+  uint64_t foreseen; /* operations that were expected, with the blocks that they used */
+  uint64_t foresight_lost; /* times that what was expected was dropped */
+  double confidence;       /* of the learner, lately: share of operations, 0 without one */
 };
 
 /* One device at one moment. Orders are operation numbers; at most so many of each. */

@@ -284,6 +284,7 @@ EXPORT void pump_model_totals(const struct pump_model *m,
   *totals = m->totals;
   totals->expected = (uint32_t)(m->op_head - m->op_issued);
   totals->under_way = PUMP_MAX_UNDER_WAY - m->unused_count;
+  totals->confidence = model_confidence(m);
 }
 
 EXPORT void pump_model_tally(const struct pump_model *m, uint32_t device,

@@ -73,6 +73,13 @@ void model_learn_loss(struct pump_model *m) {
 
 /* ---- what is expected --------------------------------------------------------------- */
 
+double model_confidence(const struct pump_model *m) {
+  struct pump_learner_report report;
+  if (m->learner == NULL) return 0;
+  pump_learner_report(m->learner, &report);
+  return report.confidence;
+}
+
 static uint32_t horizon(const struct pump_model *m) {
   struct pump_learner_report report;
   pump_learner_report(m->learner, &report);

@@ -311,6 +311,8 @@ void model_learn_range(struct pump_model *m, uint32_t slot, bool gone);
 void model_learn_shape(struct pump_model *m, uint64_t signature, uint64_t function,
                        const struct pump_params *head);
 void model_learn_loss(struct pump_model *m);
+/* Of the learner, lately; 0 without one. */
+double model_confidence(const struct pump_model *m);
 
 /* ---- graphs (model_graph.c) ---- */
 

@@ -245,11 +245,12 @@ void model_op_add(struct pump_model *m, uint64_t seq, uint32_t stream,
   uint64_t likeness = model_likeness(stream, runs, count);
   if (m->op_issued < m->op_head) {
     struct op *next = &m->ops[op_index(m->op_issued)];
-    bool same = next->likeness == likeness;
+    bool right = next->likeness == likeness, same = right;
     if (!same && foreseen && next->stream == stream && next->seq == seq)
       same = model_op_replace(m, runs, count);
     if (same && next->seq == seq) {
       next->likeness = likeness;
+      m->totals.foreseen += right;
       model_adopt(m);
       link_to_stream(m, next);
       return;

@@ -350,7 +350,9 @@ struct pump_worker_counters {
   uint64_t ops_larger;      /* operations too large for the budget */
   uint64_t recorded_file;   /* 0: no recording; 1: into FILE itself, n: into FILE.n */
   uint64_t recording_error; /* errno that ended the recording; 0 while there is none */
-  uint64_t reserved[16];
+  uint64_t foreseen;        /* of operations: were expected, with the blocks they used */
+  uint64_t foresight_lost;  /* times that what was expected was dropped */
+  uint64_t reserved[14];
 };
 
 struct pump_shm {
@@ -527,7 +529,8 @@ PUMP_ASSERT_OFFSET(pump_worker_counters, catch_ups, 96);
 PUMP_ASSERT_OFFSET(pump_worker_counters, ops_larger, 104);
 PUMP_ASSERT_OFFSET(pump_worker_counters, recorded_file, 112);
 PUMP_ASSERT_OFFSET(pump_worker_counters, recording_error, 120);
-PUMP_ASSERT_OFFSET(pump_worker_counters, reserved, 128);
+PUMP_ASSERT_OFFSET(pump_worker_counters, foreseen, 128);
+PUMP_ASSERT_OFFSET(pump_worker_counters, reserved, 144);
 
 PUMP_ASSERT_SIZE(pump_shm, 19473280);
 PUMP_ASSERT_OFFSET(pump_shm, header, 0);

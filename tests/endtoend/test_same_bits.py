@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from conftest import Job
 from job import expected
 
-SHAPE = {"buffers": 24, "mib": 4, "steps": 300, "seed": 1}
-WORDS = [f"--{name}={value}" for name, value in SHAPE.items()]
+SHAPE = {"buffers": 24, "mib": 4, "steps": 50, "seed": 1}
+ROUNDS = 6
+WORDS = [*(f"--{name}={value}" for name, value in SHAPE.items()), f"--rounds={ROUNDS}"]
 
 
 @pytest.fixture(scope="module")
 def right() -> str:
-    return expected(**SHAPE)
+    return expected(**SHAPE, replays=ROUNDS)
 
 
-@pytest.mark.parametrize("policy", ["window", "demand"])
+@pytest.mark.parametrize("policy", ["window", "demand", "planned"])
 @pytest.mark.parametrize("memory_mib", [48, 64, 512])
 def test_every_policy_gives_the_same_bits(
     job: Job, right: str, policy: str, memory_mib: int
@@ -25,6 +27,18 @@ def test_every_policy_gives_the_same_bits(
     done = job.run(*WORDS, memory_mib=memory_mib, run=("--policy", policy))
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["running", right]
+
+
+def test_planned_foresees_what_repeats_and_gives_the_same_bits(
+    job: Job, right: str, tmp_path: Path
+) -> None:
+    summary = tmp_path / "summary.json"
+    run, env = ("--policy", "planned"), {"PUMP_SUMMARY": str(summary)}
+    done = job.run(*WORDS, "--sync-every=1", run=run, env=env)
+    assert done.stdout.split() == ["running", right], done.stderr
+    worker = json.loads(summary.read_text())["worker"]
+    assert worker["operations"] / 2 < worker["foreseen"] < worker["operations"]
+    assert " % of operations foreseen" in done.stderr
 
 
 def test_naive_unified_memory_without_pump_gives_the_same_bits(job: Job, right: str) -> None:

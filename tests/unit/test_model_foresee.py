@@ -62,6 +62,26 @@ def test_who_needs_more_places_than_were_foreseen_voids_all() -> None:
     assert program.script.model.totals().expected == 0
 
 
+def test_what_was_foreseen_and_what_was_in_vain_is_counted() -> None:
+    program = Program()
+    program.step()
+    totals = program.script.model.totals()
+    assert (totals.foreseen, totals.foresight_lost, totals.confidence) == (0, 0, 0)
+    for _ in range(4):
+        program.step()
+    assert program.foresee() > LAYERS
+    assert program.script.model.totals().confidence > 0.2
+    program.step()
+    assert program.script.model.totals().foreseen == LAYERS
+    program.operation(0, first=50)
+    assert program.script.model.totals().foreseen == LAYERS, "it came, but elsewhere"
+    program.operation(LAYERS)
+    totals = program.script.model.totals()
+    assert (totals.foreseen, totals.foresight_lost, totals.expected) == (LAYERS, 1, 0)
+    program.script.model.learn(False)
+    assert program.script.model.totals().confidence == 0
+
+
 def allocating(script: Script) -> None:
     """A step that has a range of its own for each layer, until the end."""
     for layer in range(LAYERS):
