@@ -36,6 +36,21 @@ def recording(trace: Path) -> dict[str, Any]:
     raise AssertionError(f"{trace} is never complete")
 
 
+@pytest.fixture(params=["window", pytest.param("planned", marks=pytest.mark.long)])
+def policy(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Jobs of the test run under it where they do not say otherwise; with planned the hard
+    programs (hard.h) repeat twelve steps, so that there is something to plan."""
+    name = str(request.param)
+    monkeypatch.setenv("PUMP_POLICY", name)
+    if name == "planned":
+        monkeypatch.setenv("HARD_PERIOD", "36")
+    return name
+
+
+BOTH_POLICIES = pytest.mark.parametrize("policy", ["window", "planned"], indirect=True)
+"""For tests that need not be left to the long campaigns."""
+
+
 def pump_run(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
     """Options and command under pump-run on the virtual GPU; it must succeed."""
     done = subprocess.run(

@@ -125,7 +125,8 @@ extern struct api cu, pt;
 
 struct set {
   unsigned count;
-  uint32_t random;
+  uint32_t random, seed;
+  unsigned period, draws;
   CUdeviceptr buffers[SET_MAX];
   uint64_t model[SET_MAX][SAMPLES]; /* word i * STRIDE + i % STRIDE of each buffer */
 };

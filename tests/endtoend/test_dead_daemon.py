@@ -11,13 +11,14 @@ import pytest
 from conftest import BIN, Job
 from job import expected
 
-SHAPE = {"buffers": 24, "mib": 4, "steps": 700, "seed": 5}
-WORDS = [f"--{name}={value}" for name, value in SHAPE.items()]
+SHAPE = {"buffers": 24, "mib": 4, "steps": 35, "seed": 5}
+ROUNDS = 20
+WORDS = [*(f"--{name}={value}" for name, value in SHAPE.items()), f"--rounds={ROUNDS}"]
 
 
 @pytest.fixture(scope="module")
 def right() -> str:
-    return expected(**SHAPE)
+    return expected(**SHAPE, replays=ROUNDS)
 
 
 def policy_of(seed: int) -> tuple[str, str]:
@@ -114,10 +115,11 @@ def test_nothing_of_pumpd_outlives_the_job(job: Job) -> None:
         assert not socket.exists() and not socket.parent.exists()
 
 
-def test_a_stopped_worker_does_not_stop_the_job(job: Job, right: str) -> None:
+@pytest.mark.parametrize("policy", ["window", "planned"])
+def test_a_stopped_worker_does_not_stop_the_job(job: Job, right: str, policy: str) -> None:
     import signal
 
-    process = job.start(*WORDS, "--sleep-ms=1")
+    process = job.start(*WORDS, "--sleep-ms=1", run=("--policy", policy))
     assert process.stdout is not None and process.stdout.readline().strip() == "running"
     assert pumpds.wait_for(lambda: bool(pumpds.of_job(process.pid).workers))
     worker = pumpds.of_job(process.pid).workers[0]

@@ -8,8 +8,11 @@ import pytest
 from conftest import Job
 from job import expected
 
-SHAPE = {"buffers": 24, "mib": 4, "steps": 150, "seed": 3}
-WORDS = [f"--{name}={value}" for name, value in SHAPE.items()]
+pytestmark = pytest.mark.usefixtures("policy")
+
+SHAPE = {"buffers": 24, "mib": 4, "steps": 30, "seed": 3}
+ROUNDS = 5
+WORDS = [*(f"--{name}={value}" for name, value in SHAPE.items()), f"--rounds={ROUNDS}"]
 
 OURS = [
     "cuMemPrefetchAsync_v2",
@@ -34,7 +37,7 @@ OURS = [
 
 @pytest.fixture(scope="module")
 def right() -> str:
-    return expected(**SHAPE)
+    return expected(**SHAPE, replays=ROUNDS)
 
 
 @pytest.mark.parametrize("name", OURS)

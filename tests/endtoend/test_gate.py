@@ -22,6 +22,7 @@ SHAPE = {"buffers": 24, "mib": 4, "steps": 48, "seed": 11}
 ROUNDS = 7
 WORDS = [*(f"--{name}={value}" for name, value in SHAPE.items()), f"--rounds={ROUNDS}"]
 EACH = (*WORDS, "--sync-every=1")
+SLOWLY = (*EACH, "--sleep-ms=8")
 
 
 @pytest.fixture(scope="module")
@@ -122,7 +123,7 @@ def finish(process: subprocess.Popen[str]) -> list[str]:
 @pytest.mark.parametrize("seed", range(4))
 def test_workers_killed_among_gates_leave_the_job_right(job: Job, right: str, seed: int) -> None:
     random_ = random.Random(seed)
-    process = job.start(*EACH, run=options(gbps=random_.choice((1.0, 4.0))))
+    process = job.start(*SLOWLY, run=options(gbps=random_.choice((1.0, 4.0))))
     assert process.stdout is not None and process.stdout.readline().strip() == "running"
     for _ in range(3):
         if not pumpds.wait_for(lambda: bool(pumpds.of_job(process.pid).workers), 5):
@@ -134,7 +135,7 @@ def test_workers_killed_among_gates_leave_the_job_right(job: Job, right: str, se
 
 
 def test_a_worker_stopped_among_gates_does_not_stop_the_job(job: Job, right: str) -> None:
-    process = job.start(*EACH, run=options())
+    process = job.start(*SLOWLY, run=options())
     assert process.stdout is not None and process.stdout.readline().strip() == "running"
     assert pumpds.wait_for(lambda: bool(pumpds.of_job(process.pid).workers))
     pumpds.wait_for(lambda: False, 1.0)

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pumpds
 import pytest
-from conftest import BIN, HERE, MIB
+from conftest import BIN, BOTH_POLICIES, HERE, MIB
+
+pytestmark = pytest.mark.usefixtures("policy")
 
 INCLUDE = HERE.parents[1] / "shim" / "include"
 KINDS = ("kernels", "copies", "memsets")
@@ -116,6 +118,7 @@ def prefetches(report: dict[str, object]) -> int:
     return int(calls.get("cuMemPrefetchAsync_v2", 0))
 
 
+@BOTH_POLICIES
 @pytest.mark.parametrize("case", ["threads", "churn", "short_lived_threads", "storms", "extra"])
 def test_a_program_that_does_much_at_once_is_right(program: Program, case: str) -> None:
     assert prefetches(program.right("hard_work", case)) > 0
@@ -126,6 +129,7 @@ def test_what_a_program_is_told_of_its_memory_is_what_it_asked_for(program: Prog
     program.right("hard_work", "answers", free_unknown=2)
 
 
+@BOTH_POLICIES
 @pytest.mark.parametrize(
     "case",
     ["contexts", "contexts_in_a_row", "primary_reset", "modules", "modules_of_contexts"],
@@ -134,11 +138,13 @@ def test_what_ends_with_a_context_or_module_is_forgotten(program: Program, case:
     assert prefetches(program.right("hard_life", case)) > 0
 
 
+@BOTH_POLICIES
 @pytest.mark.parametrize("case", ["global", "thread_local", "relaxed", "beside"])
 def test_nothing_of_pump_gets_into_a_capture(program: Program, case: str) -> None:
     assert prefetches(program.right("hard_capture", case)) > 0
 
 
+@BOTH_POLICIES
 @pytest.mark.parametrize("case", ["nodes", "changes", "updates", "iteration", "reused", "threads"])
 def test_a_graph_is_as_many_operations_as_the_gpu_executes_of_it(
     program: Program, case: str

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pumpds
 import pytest
-from conftest import BIN
+from conftest import BIN, BOTH_POLICIES
 
 from pump.wire.abi import SHM_BYTES, lib
 from pumpd.link import answers
@@ -24,13 +24,13 @@ WELCOME = struct.Struct("<QIIQ40x")
 
 
 @pytest.fixture
-def pumpd(tmp_path: Path) -> Iterator[Path]:
-    """A pumpd whose job is this test; yields its socket."""
+def pumpd(tmp_path: Path, policy: str) -> Iterator[Path]:
+    """A pumpd whose job is this test, with workers of that policy; yields its socket."""
     path = tmp_path / "socket"
     log = (tmp_path / "pumpd.log").open("w")
     command = [str(BIN / "pumpd"), "job", "--socket", str(path)]
     process = subprocess.Popen(
-        [*command, "--job-pid", str(os.getpid()), "--log-level", "debug"],
+        [*command, "--job-pid", str(os.getpid()), "--policy", policy, "--log-level", "debug"],
         stdin=subprocess.DEVNULL,
         stdout=log,
         stderr=log,
@@ -83,6 +83,7 @@ def scribble(mapping: mmap.mmap, seed: int, rounds: int) -> None:
             time.sleep(0.001)
 
 
+@BOTH_POLICIES
 @pytest.mark.parametrize("seed", range(3))
 def test_a_client_that_scribbles_over_its_mapping_harms_nobody_else(pumpd: Path, seed: int) -> None:
     honest, clean = greet_patiently(pumpd)

@@ -9,13 +9,16 @@ import pytest
 from conftest import BIN, Job
 from job import expected
 
-SHAPE = {"buffers": 24, "mib": 4, "steps": 200, "seed": 9}
-WORDS = [f"--{name}={value}" for name, value in SHAPE.items()]
+pytestmark = pytest.mark.usefixtures("policy")
+
+SHAPE = {"buffers": 24, "mib": 4, "steps": 40, "seed": 9}
+ROUNDS = 5
+WORDS = [*(f"--{name}={value}" for name, value in SHAPE.items()), f"--rounds={ROUNDS}"]
 
 
 @pytest.fixture(scope="module")
 def right() -> str:
-    return expected(**SHAPE)
+    return expected(**SHAPE, replays=ROUNDS)
 
 
 def test_one_line_tells_what_pump_did_and_stdout_stays_the_programs(job: Job, right: str) -> None:
