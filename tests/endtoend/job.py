@@ -43,6 +43,11 @@ def plan(buffers: int, steps: int, seed: int) -> list[tuple[int, int, int]]:
     ]
 
 
+def grid_of(number: int) -> int:
+    """As different as the kernels of a real program are: by it the learner tells them apart."""
+    return 1 + number % 255
+
+
 def start_values(index: int, words: int) -> np.ndarray:
     return np.arange(words, dtype=np.uint64) + np.uint64(index * 1_000_003)
 
@@ -120,8 +125,19 @@ class Program:
         words = [self.pointers[target], self.pointers[source], self.size // 8, number]
         values = np.array([int(word) for word in words], np.uint64)
         addresses = values.ctypes.data + 8 * np.arange(len(values), dtype=np.uint64)
-        grid = 1 + number % 255  # as different as the kernels of a real program are
-        launch = (self.function, grid, 1, 1, 256, 1, 1, 0, self.stream, addresses.ctypes.data, 0)
+        launch = (
+            self.function,
+            grid_of(number),
+            1,
+            1,
+            256,
+            1,
+            1,
+            0,
+            self.stream,
+            addresses.ctypes.data,
+            0,
+        )
         check(self.driver.cuLaunchKernel(*launch))
 
     def synchronise(self) -> None:

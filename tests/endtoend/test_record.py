@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from conftest import BIN, MIB, Job
-from job import expected
+from job import expected, grid_of
 
 from pump.trace import format as form
 from pump.trace import records as rec
@@ -118,7 +118,8 @@ def test_names_and_parameters_come_before_the_first_launch_that_needs_them(job: 
         elif isinstance(record, rec.Operation) and record.kind == form.KERNEL:
             assert names[record.function] == "mix"
             params = told[record.signature]
-            assert (params.grid, params.block) == ((64, 1, 1), (256, 1, 1))
+            number = int.from_bytes(params.data[24:32], "little")
+            assert (params.grid, params.block) == ((grid_of(number), 1, 1), (256, 1, 1))
             assert params.parameter_bytes == len(params.data) == 32
             launches += 1
     assert launches >= 100
