@@ -142,8 +142,8 @@ class ClientModel:
         lib.pump_model_view(self.raw, device, self._view)
         budget, resident, arriving, leaving, to_gpu, to_host, faults, live = self._sizes.tolist()
         shape = self._shape.tolist()
-        missing, arrivals, missing_all, leavers, doubted, oldest, short = shape[:7]
-        surplus, expected, _ = shape[7:]
+        missing, arrivals, missing_more, leavers, doubted, oldest, short = shape[:7]
+        surplus, expected, headroom = shape[7:]
         columns = self._columns
         return View(
             budget,
@@ -159,9 +159,10 @@ class ClientModel:
             columns["missing_need"][:missing],
             columns["missing_room"][:missing],
             columns["arrivals_need"][:arrivals],
-            missing_all != 0,
+            missing_more,
             columns["shortfalls_need"][:short],
             surplus,
+            headroom,
             expected,
             columns["leavers"][:leavers],
             columns["leavers_next_use"][:leavers],
@@ -173,7 +174,12 @@ class ClientModel:
     def decided(self, device: int, decision: Decision) -> None:
         """Take what a policy said beside its choice of blocks."""
         lib.pump_model_decided(
-            self.raw, device, decision.short_of_room, decision.allowance, decision.hold
+            self.raw,
+            device,
+            decision.short_of_room,
+            decision.allowance,
+            decision.hold,
+            decision.settled,
         )
 
     def holds(self, device: int) -> bool:

@@ -49,8 +49,9 @@ class View(NamedTuple):
     prefetching it costs little if it is there."""
     arrivals_need: NDArray[np.int64]
     """`missing_need` of those that take room, which may be fewer."""
-    missing_all: bool
-    """`missing` is everything the window misses, not only the start of it."""
+    missing_more: int
+    """Blocks that are missing beyond `missing`; from PUMP_VIEW_MISSING on only that many are
+    known."""
     shortfalls_need: NDArray[np.int64]
     """Room that will be short soon, block by block: the operation that lacks it. Soon: before
     as much room is taken, given back or not, as blocks may be in flight. Room that comes by
@@ -59,6 +60,9 @@ class View(NamedTuple):
     surplus: int
     """Leavers that have to be away at some time before they are needed, whoever else may
     leave until then; among those that are needed as late as the first."""
+    headroom: int
+    """How many of `missing` may set out before there is a shortfall or a surplus; 0: there is
+    one, or nobody knows."""
     expected: int
     """Operations in the view that were not issued yet."""
     leavers: Blocks
@@ -92,12 +96,22 @@ class Decision(NamedTuple):
     short_of_room: bool = False
     """Something needed was left out because nothing may leave for it."""
     allowance: int = 0
-    """Blocks of free room that operations issued from now on may take without asking:
-    what they miss is sent for before the next decision."""
+    """Blocks of free room that may be taken without asking, in order of need: by what
+    operations miss that are issued from now on; and, if the decision is `settled`, by what
+    is missing now, as transfers to the GPU end."""
     hold: int = 0
     """Blocks. While something is leaving, nothing has come by fault, and fewer blocks than
     that may leave, and fewer may come (for want of room or of credit), the policy would
     move nothing: it need not be asked. 0: it wants to be asked each time."""
+    settled: bool = False
+    """Who leaves stays the same as long as nothing happens but arrivals, and what the
+    allowance sends for. Then the policy need not be asked either, `hold` blocks or more at
+    once go, and the rest of the decision stands."""
+
+    def for_once(self) -> Decision:
+        """The same, but the policy is asked again at the next tick."""
+        allowance = 0 if self.hold else self.allowance
+        return self._replace(allowance=allowance, hold=0, settled=False)
 
 
 NOTHING = Decision()

@@ -32,35 +32,39 @@ class Planned(Window):
     name: ClassVar[str] = "planned"
     foresees: ClassVar[bool] = True
 
-    def _make_room(self, view: View, arrivals: int, spare: int) -> tuple[Blocks, bool]:
+    def _make_room(self, view: View, arrivals: int, spare: int) -> tuple[Blocks, bool, int]:
         """Choose blocks that leave for room that will be short.
 
         For room that is short soon the rule is the window's: a victim is needed later than
         its newcomer. For what is short further on only those leave that nobody can replace
-        (`View.surplus`). Returns the victims, and whether some shortage that is near was
-        left without one.
+        (`View.surplus`). Returns the victims, whether some shortage that is near was left
+        without one, and how many may set out before others have to leave.
         """
         if view.expected == 0:
             return super()._make_room(view, arrivals, spare)
         short = len(view.shortfalls_need)
         if short == 0 and view.surplus == 0:
-            return self._keep_spare(view, arrivals, spare), False
+            return self._keep_spare(view, arrivals, spare)
         if view.to_host_credit <= 0:
-            return NO_BLOCKS, False
+            return NO_BLOCKS, False, -1
         overshoot = max(0, -(view.free + view.leaving))
         found = max(_outlast(view), view.surplus)
         count = min(max(found, min(overshoot, len(view.leavers))), view.to_host_credit)
         if count < SLICE_BLOCKS_LEAST and view.leaving:
             count = 0
-        return view.leavers[:count], found < short
+        return view.leavers[:count], found < short, -1
 
-    def _keep_spare(self, view: View, arrivals: int, spare: int) -> Blocks:
+    def _keep_spare(self, view: View, arrivals: int, spare: int) -> tuple[Blocks, bool, int]:
         """Choose blocks that nothing needs, for what nobody foresees."""
-        wanted = min(spare + arrivals - view.free - view.leaving, view.to_host_credit)
+        if len(view.leavers) == 0 or view.leavers_next_use[0] <= FAR_AWAY:
+            return NO_BLOCKS, False, view.headroom
+        wanted = spare + arrivals - view.free - view.leaving
+        ease = min(-wanted, view.headroom)
+        wanted = min(wanted, view.to_host_credit)
         if wanted <= 0 or (wanted < SLICE_BLOCKS_LEAST and view.leaving):
-            return NO_BLOCKS
+            return NO_BLOCKS, False, ease
         idle = int(np.count_nonzero(view.leavers_next_use[:wanted] > FAR_AWAY))
-        return view.leavers[:idle]
+        return view.leavers[:idle], False, ease
 
 
 def _outlast(view: View) -> int:

@@ -42,37 +42,43 @@ class Window:
         if count < min(missing, SLICE_BLOCKS_LEAST) and view.arriving + view.leaving:
             count = 0  # what is on its way soon lets a whole slice go
         to_gpu = view.missing[:count]
-        to_host, short = self._make_room(view, arrivals, spare)
+        to_host, short, ease = self._make_room(view, arrivals, spare)
         if view.leavers_doubted and len(to_host):
             # One in doubt may be needed and yet make way for something needed sooner.
             leaving = set(to_host.tolist())
             both = (i for i, block in enumerate(to_gpu.tolist()) if block in leaving)
             to_gpu = to_gpu[: next(both, len(to_gpu))]
         # What is left when all is on its way needs no victim, so nobody has to be asked.
-        sent_all = len(to_gpu) == missing and view.missing_all
+        sent_all = len(to_gpu) == missing and not view.missing_more
         allowance = max(0, free - arrivals) if sent_all else 0
         if view.faults and not view.emulated:
             again = self._refresh(view, to_gpu, to_host)
             return Decision(np.concatenate((to_gpu, again)), to_host, short, allowance)
         # Less than a slice waits for what is on its way, in both directions.
         waits = missing == arrivals and missing - len(to_gpu) >= SLICE_BLOCKS_LEAST
-        hold = SLICE_BLOCKS_LEAST if waits else 0
-        return Decision(to_gpu, to_host, short, allowance, hold)
+        if not waits:
+            return Decision(to_gpu, to_host, short, allowance)
+        ease -= len(to_gpu)
+        allowance = max(0, min(free - len(to_gpu), ease))
+        return Decision(to_gpu, to_host, short, allowance, SLICE_BLOCKS_LEAST, ease >= 0)
 
-    def _make_room(self, view: View, arrivals: int, spare: int) -> tuple[Blocks, bool]:
+    def _make_room(self, view: View, arrivals: int, spare: int) -> tuple[Blocks, bool, int]:
         """Choose blocks that leave for the newcomers that find no room yet.
 
         Newcomer i (soonest first) is paired with victim i (needed last first); pairing
         stops where the victim is needed no later than its newcomer. Returns the victims,
-        and whether a newcomer was left without one.
+        whether a newcomer was left without one, and how many may set out before others have to
+        leave, below 0 if that is not known.
         """
         room = view.free + view.leaving
         overshoot = max(0, -room)
         homeless = arrivals - max(0, room) if arrivals > room else 0
         # Behind the last known newcomer only what nothing needs may make way.
-        extra = max(0, spare - max(0, room - arrivals)) if view.missing_all else 0
+        extra = max(0, spare - max(0, room - arrivals)) if not view.missing_more else 0
         if overshoot + homeless + extra == 0:
-            return NO_BLOCKS, False
+            # Once all that is missing is in sight, what nothing needs makes way.
+            more = view.missing_more
+            return NO_BLOCKS, False, min(room - arrivals, more - 1) if more else view.free
         credit = view.to_host_credit - overshoot
         wanted = max(0, min(overshoot + homeless + extra, view.to_host_credit))
         uses = view.leavers_next_use[overshoot:wanted]
@@ -87,7 +93,8 @@ class Window:
         count = min(overshoot, wanted) + served
         if count < SLICE_BLOCKS_LEAST and view.leaving:
             count = 0
-        return view.leavers[:count], served < min(homeless, credit)
+        ease = -1 if homeless or overshoot else view.free
+        return view.leavers[:count], served < min(homeless, credit), ease
 
     def _refresh(self, view: View, to_gpu: Blocks, to_host: Blocks) -> Blocks:
         """Choose resident blocks whose prefetch makes them the driver's youngest.

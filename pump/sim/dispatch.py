@@ -119,7 +119,7 @@ class Rehearsal(_Where):
                     need = self._need(needs.get(block))
                     after = inside - 1 if self.foresees else need
                     self.order.append(Transfer(True, block, after, need))
-        return decision._replace(hold=0)
+        return decision.for_once()
 
     def _last_use(self, block: int, inside: int) -> int:
         """The last step before `inside` that uses the block; -1: none in this iteration."""
@@ -175,7 +175,7 @@ class FixedOrder(_Where):
     def decide(self, view: View) -> Decision:
         """Return the leading transfers that may go, or what the policy says in the beginning."""
         if self.run < self.iterations.begin(FIRST_FIXED):
-            return self.policy.decide(view)._replace(hold=0)
+            return self.policy.decide(view).for_once()
         arrivals = min(view.free, view.to_gpu_credit), self.run if self.foresees else self.issued
         may = {True: arrivals, False: (view.to_host_credit, self.run)}
         moving = view.arriving + view.leaving

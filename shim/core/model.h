@@ -92,7 +92,7 @@ struct pump_view {
   int64_t live;   /* all that there are, wherever */
   uint32_t missing_count;
   uint32_t arrivals_count; /* missing ones that take room: the rest is in doubt */
-  uint32_t missing_all;    /* 1: nothing else is missing */
+  uint32_t missing_more;   /* beyond these, no less if more than there are places for */
   uint32_t leavers_count;
   uint32_t leavers_doubted; /* how many of them are in doubt */
   uint32_t oldest_count;
@@ -101,7 +101,9 @@ struct pump_view {
    * leave until then; counted among those that are needed as late as the first */
   uint32_t surplus;
   uint32_t expected; /* operations behind the window */
-  uint32_t reserved;
+  /* Where nothing is short and there is no surplus: how many of `missing` may set out
+   * before that changes. 0: not known. */
+  uint32_t headroom;
   /* needed, and not surely there or on their way: nearest to their stream's head first */
   int64_t missing[128];
   int64_t missing_need[128];
@@ -223,11 +225,13 @@ uint32_t pump_view_outlast(const int64_t *shortfalls_need, uint32_t shortfalls,
                            const int64_t *leavers_next_use, uint32_t leavers);
 
 /* What a policy said beside its choice. `is_short`: 1 if it left out something needed
- * because nothing may leave for it. `allowance`: blocks of free room that operations
- * issued from now on may take without asking. `hold`: it need not be asked again before so
- * many blocks may come or go at once, or something happens that nobody foresaw. */
+ * because nothing may leave for it. `allowance`: blocks of free room that what is missing
+ * may take without asking, soonest first: of operations issued from now on, and, if the
+ * answer is `settled`, as transfers to the device end. `hold`: it need not be asked again
+ * before so many blocks may come or go at once, or something happens that nobody foresaw.
+ * `settled`: 1 if who leaves stays the same as long as nothing else happens than that. */
 void pump_model_decided(struct pump_model *model, uint32_t device, uint32_t is_short,
-                        uint32_t allowance, uint32_t hold);
+                        uint32_t allowance, uint32_t hold, uint32_t settled);
 
 /* 1 while what the policy said last holds: see `hold`. */
 int pump_model_holds(const struct pump_model *model, uint32_t device);

@@ -188,6 +188,7 @@ static void params_row(struct pump_model *m, const struct pump_batch *batch, uin
 }
 
 EXPORT void pump_model_apply(struct pump_model *m, struct pump_batch *batch) {
+  if (batch->rows > 0) model_unsettle(m);
   for (uint32_t row = 0; row < batch->rows; row++) {
     switch (batch->kind[row]) {
     case PUMP_EVENT_KERNEL:
@@ -251,11 +252,12 @@ EXPORT void pump_model_switched(struct pump_model *m) {
 }
 
 EXPORT void pump_model_decided(struct pump_model *m, uint32_t index, uint32_t is_short,
-                               uint32_t allowance, uint32_t hold) {
+                               uint32_t allowance, uint32_t hold, uint32_t settled) {
   struct device *device = &m->devices[index & (PUMP_MAX_DEVICES - 1)];
   device->short_of_room = is_short != 0;
   device->allowance = allowance;
   device->hold = hold;
+  device->settled = settled != 0;
 }
 
 /* Room and credits grow as transfers end; operations that come behind those in the window
@@ -263,8 +265,9 @@ EXPORT void pump_model_decided(struct pump_model *m, uint32_t index, uint32_t is
  * to raise the question again. */
 EXPORT int pump_model_holds(const struct pump_model *m, uint32_t index) {
   const struct device *device = &m->devices[index & (PUMP_MAX_DEVICES - 1)];
-  if (device->hold == 0 || device->faults != 0 || device->counts[PUMP_BLOCK_LEAVING] == 0)
-    return 0;
+  if (device->hold == 0 || device->faults != 0) return 0;
+  if (device->settled && device->counts[PUMP_BLOCK_ARRIVING] > 0) return 1;
+  if (device->counts[PUMP_BLOCK_LEAVING] == 0) return 0;
   if (model_credit(m, device, PUMP_TO_HOST) >= device->hold) return 0;
   return device->facts.budget - model_occupied(device) < device->hold ||
          model_credit(m, device, PUMP_TO_GPU) < device->hold;

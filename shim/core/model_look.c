@@ -72,35 +72,28 @@ static void sort(struct candidate *found, uint32_t count) {
   }
 }
 
-/* The nearest operations that miss something, nearest first; each has a block to give,
- * unless its blocks are another device's, so twice as many as blocks are looked for. */
+/* The nearest issued operations that miss something, nearest first. Each has a block to
+ * give, unless its blocks are another device's, so twice as many as blocks are looked at.
+ */
 #define CANDIDATES (2 * PUMP_VIEW_MISSING)
 
 static uint32_t nearest(const struct pump_model *m, struct candidate *found) {
   uint32_t count = 0;
-  bool one_stream = m->busy_count <= 1;
   for (int64_t at = next_set(m, m->misses, m->op_tail); at < m->op_issued;
        at = next_set(m, m->misses, at + 1)) {
-    const struct op *op = &m->ops[(uint64_t)at & (OPS - 1)];
-    uint64_t distance = 0;
-    if (!one_stream) distance = op->rank - m->ops[m->streams[op->stream].head].rank;
+    const struct op *op = &m->ops[op_index(at)];
+    uint64_t distance = op->rank - m->ops[m->streams[op->stream].head].rank;
     struct candidate candidate = {distance, at};
     if (count < CANDIDATES) {
       found[count++] = candidate;
-      if (count == CANDIDATES) {
-        if (one_stream) return count; /* in order already */
-        for (uint32_t i = count / 2; i-- > 0;) sift_down(found, count, i);
-      }
+      if (count < CANDIDATES) continue;
+      for (uint32_t i = count / 2; i-- > 0;) sift_down(found, count, i);
     } else if (is_later(found[0], candidate)) {
       found[0] = candidate;
       sift_down(found, count, 0);
     }
   }
-  if (!one_stream) sort(found, count);
-  /* What is expected comes behind all that was issued, in its order. */
-  for (int64_t at = next_set(m, m->misses, m->op_issued);
-       at < m->op_head && count < CANDIDATES; at = next_set(m, m->misses, at + 1))
-    found[count++] = (struct candidate){0, at};
+  sort(found, count);
   return count;
 }
 
@@ -114,22 +107,27 @@ static int32_t due_block(const struct pump_model *m, const struct op *op, uint32
   return m->blocks[block].device == device ? block : NONE;
 }
 
-/* False when there is no more space. */
-static bool collect_missing(const struct pump_model *m, const struct op *op,
-                            uint32_t device, struct pump_view *view) {
+/* What the operation at that position misses, as far as there is space; the rest is
+ * counted. False when more than that need not be known. */
+static bool collect_missing(const struct pump_model *m, int64_t position, uint32_t device,
+                            struct pump_view *view) {
+  const struct op *op = &m->ops[op_index(position)];
   uint32_t left = op->due[DUE_AWAY] + op->due[DUE_DOUBTED];
   if (op->larger) {
     int64_t room = view->budget - view->arriving - op->due[DUE_SURE];
     if (room < (int64_t)left) left = room > 0 ? (uint32_t)room : 0;
   }
   for (uint32_t i = 0; i < op->uses && left > 0; i++) {
+    if (view->missing_count == PUMP_VIEW_MISSING) {
+      view->missing_more += left;
+      return view->missing_more < PUMP_VIEW_MISSING;
+    }
     int32_t block = due_block(m, op, i, device);
     if (block == NONE) continue;
     uint8_t state = m->blocks[block].state;
     if (state != PUMP_BLOCK_HOST && state != PUMP_BLOCK_ABSENT &&
         state != PUMP_BLOCK_DOUBTED)
       continue;
-    if (view->missing_count == PUMP_VIEW_MISSING) return false;
     view->missing[view->missing_count] = block;
     view->missing_need[view->missing_count] = (int64_t)op->seq;
     if (state != PUMP_BLOCK_DOUBTED)
@@ -141,17 +139,26 @@ static bool collect_missing(const struct pump_model *m, const struct op *op,
 }
 
 void model_missing(const struct pump_model *m, uint32_t device, struct pump_view *view) {
-  struct candidate candidates[CANDIDATES];
-  uint32_t count = nearest(m, candidates);
+  struct candidate found[CANDIDATES];
+  uint32_t looked = 0;
+  int64_t from = m->op_tail;
   view->budget = m->devices[device].facts.budget;
   view->arriving = m->devices[device].counts[PUMP_BLOCK_ARRIVING];
-  view->missing_count = view->arrivals_count = 0;
-  view->missing_all = count < CANDIDATES;
-  for (uint32_t i = 0; i < count; i++) {
-    const struct op *op = &m->ops[(uint64_t)candidates[i].position & (OPS - 1)];
-    if (collect_missing(m, op, device, view)) continue;
-    view->missing_all = 0;
-    return;
+  view->missing_count = view->arrivals_count = view->missing_more = 0;
+  if (m->busy_count > 1) {
+    /* What is expected comes behind all that was issued, in its order. */
+    uint32_t count = nearest(m, found);
+    while (looked < count)
+      if (!collect_missing(m, found[looked++].position, device, view)) return;
+    from = m->op_issued;
+  }
+  for (int64_t at = next_set(m, m->misses, from); at < m->op_head;
+       at = next_set(m, m->misses, at + 1)) {
+    if (looked++ == CANDIDATES) {
+      view->missing_more += view->missing_more == 0;
+      return;
+    }
+    if (!collect_missing(m, at, device, view)) return;
   }
 }
 
@@ -165,7 +172,11 @@ void model_missing(const struct pump_model *m, uint32_t device, struct pump_view
  * `surplus`. At an operation that comes before the first leaver is needed, `level - room`
  * blocks more than fit have to be away. Those that operations used before it and that are
  * needed behind the leaver (`others`) would be better ones to go, once they have been used.
- * What is left without one has to be a leaver: it may as well go now. */
+ * What is left without one has to be a leaver: it may as well go now.
+ *
+ * `headroom`. If the first `n` of what is missing set out, room and level fall by n behind
+ * them, but room alone before them. So wherever fewer come than n, n blocks have to be free
+ * (`level - came` is what else takes room); and what is short further on comes n nearer. */
 static void look_for_room(const struct pump_model *m, uint32_t device,
                           struct pump_view *view) {
   int64_t level = 0, taken = 0, others = 0, surplus = 0;
@@ -173,16 +184,27 @@ static void look_for_room(const struct pump_model *m, uint32_t device,
   int64_t first = view->leavers_count > 0 ? view->leavers_next_use[0] : 0;
   int32_t use = view->leavers_count > 0 ? m->blocks[view->leavers[0]].first : NONE;
   uint32_t until = use == NONE ? OPS : m->uses[use].op, short_of = 0;
-  bool before = view->leavers_count > 0;
-  view->shortfalls_count = view->surplus = 0;
+  bool before = view->leavers_count > 0, ends = true;
+  int64_t came = 0, headroom = m->busy_count > 1 ? 0 : PUMP_VIEW_MISSING;
+  view->shortfalls_count = view->surplus = view->headroom = 0;
   if (view->expected == 0) return;
   for (int64_t at = m->op_tail; at < m->op_head; at++) {
     uint32_t i = op_index(at);
     before &= i != until;
-    if (!before && taken > m->bounds.in_flight) break;
+    if (!before && taken > m->bounds.in_flight) {
+      ends = false;
+      break;
+    }
     if (m->op_device[i] != device) continue;
     int64_t takes = m->away[i] + m->births[i];
     level += takes;
+    if (came < headroom) {
+      came += m->away[i];
+      int64_t most = came + (level < room ? room - level : 0);
+      if (most < headroom) headroom = most;
+    }
+    if (level > room && taken - m->bounds.in_flight - 1 < headroom)
+      headroom = taken - m->bounds.in_flight - 1;
     if (taken <= m->bounds.in_flight)
       while (short_of < PUMP_VIEW_LEAVERS && level > room + short_of)
         view->shortfalls_need[short_of++] = (int64_t)m->ops[i].seq;
@@ -192,6 +214,10 @@ static void look_for_room(const struct pump_model *m, uint32_t device,
     level -= m->gives[i];
   }
   view->shortfalls_count = short_of;
+  if (!ends && came < headroom) headroom = came;
+  if (!ends && taken - m->bounds.in_flight - 1 < headroom)
+    headroom = taken - m->bounds.in_flight - 1;
+  if (short_of == 0 && surplus == 0 && headroom > 0) view->headroom = (uint32_t)headroom;
   while (view->surplus < view->leavers_count && view->surplus < surplus &&
          view->leavers_next_use[view->surplus] == first)
     view->surplus++;
@@ -303,5 +329,9 @@ EXPORT void pump_model_view(struct pump_model *m, uint32_t index, struct pump_vi
   model_missing(m, index, view);
   look_for_leavers(m, index, view);
   look_for_room(m, index, view);
+  /* Without foresight only what nothing needs may leave for room that is not needed yet. */
+  device->latest_need = PUMP_NOT_NEEDED;
+  if (view->expected > 0)
+    device->latest_need = view->leavers_count > 0 ? view->leavers_next_use[0] : -1;
   look_for_oldest(m, index, view);
 }

@@ -109,6 +109,8 @@ struct device {
   int64_t left_over;                 /* since a switch: fewest blocks that took room */
   int64_t allowance;                 /* blocks of room that may be taken without asking */
   int64_t hold;                      /* nothing to decide before so many may move */
+  int64_t latest_need; /* what arrives and is needed then or later may be who leaves */
+  bool settled;        /* who leaves is decided, as long as nothing but arrivals happens */
   bool known, short_of_room;
 };
 
@@ -183,10 +185,22 @@ struct pump_model {
   struct pump_view scratch;
 };
 
+/* The decision does not hold any more, nor what it allowed as long as it does. */
+static inline void model_ask(struct device *device) {
+  if (device->hold != 0) device->allowance = 0;
+  device->hold = 0;
+  device->settled = false;
+}
+
 /* Something happened that is neither an operation nor a transfer that ended well: every
  * policy has to look again. */
 static inline void model_look_again(struct pump_model *m) {
-  for (uint32_t i = 0; i < PUMP_MAX_DEVICES; i++) m->devices[i].hold = 0;
+  for (uint32_t i = 0; i < PUMP_MAX_DEVICES; i++) model_ask(&m->devices[i]);
+}
+
+/* Something else than an arrival: who leaves has to be decided anew. */
+static inline void model_unsettle(struct pump_model *m) {
+  for (uint32_t i = 0; i < PUMP_MAX_DEVICES; i++) m->devices[i].settled = false;
 }
 
 /* ---- blocks (model_blocks.c) ---- */
@@ -222,6 +236,11 @@ int64_t model_credit(const struct pump_model *m, const struct device *device, in
  * `commands`; returns how many of at most `max`. */
 uint32_t model_use_allowance(struct pump_model *m, uint32_t device,
                              struct pump_command *commands, uint32_t max);
+/* The same after transfers have ended, where the last decision is settled: what it would
+ * send for now. Where the allowance is too small for that, the policy has to be asked. To
+ * be called before pump_model_holds. */
+uint32_t model_go_on(struct pump_model *m, uint32_t device, struct pump_command *commands,
+                     uint32_t max);
 
 /* ---- ranges (model_ranges.c) ---- */
 

@@ -154,6 +154,14 @@ EXPORT uint32_t pump_model_start(struct pump_model *m, uint32_t device, uint32_t
   return made;
 }
 
+/* How many of what is missing, soonest first. */
+static uint32_t may_come(const struct pump_view *view, int64_t credit, int64_t room) {
+  uint32_t count = view->missing_count;
+  if (credit < (int64_t)count) count = credit > 0 ? (uint32_t)credit : 0;
+  while (count > 0 && view->missing_room[count - 1] > room) count--;
+  return count;
+}
+
 uint32_t model_use_allowance(struct pump_model *m, uint32_t index,
                              struct pump_command *commands, uint32_t max) {
   struct device *device = &m->devices[index];
@@ -161,10 +169,28 @@ uint32_t model_use_allowance(struct pump_model *m, uint32_t index,
   if (device->allowance <= 0) return 0;
   int64_t credit = model_credit(m, device, PUMP_TO_GPU);
   model_missing(m, index, view);
-  uint32_t count = view->missing_count;
-  if (credit < (int64_t)count) count = credit > 0 ? (uint32_t)credit : 0;
-  while (count > 0 && view->missing_room[count - 1] > device->allowance) count--;
-  if (count == 0) return 0;
+  uint32_t count = may_come(view, credit, device->allowance);
+  if (count == 0 || (count < view->missing_count && count < device->hold)) return 0;
+  device->allowance -= view->missing_room[count - 1];
+  return pump_model_start(m, index, PUMP_TO_GPU, view->missing, count, commands, max);
+}
+
+uint32_t model_go_on(struct pump_model *m, uint32_t index, struct pump_command *commands,
+                     uint32_t max) {
+  struct device *device = &m->devices[index];
+  struct pump_view *view = &m->scratch;
+  if (!device->settled || device->hold == 0 || device->faults != 0) return 0;
+  if (device->counts[PUMP_BLOCK_ARRIVING] == 0) return 0;
+  int64_t credit = model_credit(m, device, PUMP_TO_GPU);
+  int64_t room = device->facts.budget - model_occupied(device);
+  if (credit < device->hold || room < device->hold) return 0;
+  model_missing(m, index, view);
+  uint32_t count = may_come(view, credit, room);
+  if (count == 0 || view->missing_room[count - 1] > device->allowance ||
+      view->missing_count - count < device->hold) {
+    device->settled = false;
+    return 0;
+  }
   device->allowance -= view->missing_room[count - 1];
   return pump_model_start(m, index, PUMP_TO_GPU, view->missing, count, commands, max);
 }
@@ -189,7 +215,8 @@ static void finish(struct pump_model *m, struct transfer *transfer, uint32_t res
     if (transfer->observed_seq > *held) *held = transfer->observed_seq;
     device->tally.refused++;
   }
-  if (result != PUMP_RESULT_MOVED) device->hold = 0;
+  if (result != PUMP_RESULT_MOVED) model_ask(device);
+  if (!to_gpu) model_unsettle(m);
   if (result == PUMP_RESULT_MOVED)
     learn_duration(device, transfer->direction, transfer->blocks, duration_us);
   transfer->ticket = 0;
@@ -203,8 +230,13 @@ static void finish(struct pump_model *m, struct transfer *transfer, uint32_t res
   /* Or another one has run in its place, and they are where they were. */
   if (result == PUMP_RESULT_LATE && to_gpu && transfer->expected)
     after = PUMP_BLOCK_DOUBTED;
-  for (int32_t b = transfer->first_block; b < transfer->first_block + transfer->blocks; b++)
-    if (m->blocks[b].state == before) model_set_state(m, b, after);
+  for (int32_t b = transfer->first_block; b < transfer->first_block + transfer->blocks;
+       b++) {
+    if (m->blocks[b].state != before) continue;
+    model_set_state(m, b, after);
+    /* It might leave before those that the policy saw. */
+    if (m->blocks[b].next_use >= device->latest_need) device->settled = false;
+  }
 }
 
 EXPORT void pump_model_finish(struct pump_model *m, const struct pump_outcome *outcomes,

@@ -122,6 +122,7 @@ void model_drop_chain(struct pump_model *m, int32_t block) {
 
 struct op *model_op_begin(struct pump_model *m, uint64_t seq, uint32_t stream) {
   uint32_t index = op_index(m->op_head++);
+  model_unsettle(m);
   struct op *op = &m->ops[index];
   *op = (struct op){
       .seq = seq, .first_use = use_index(m->use_head), .next = NONE, .stream = stream};

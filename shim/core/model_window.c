@@ -75,6 +75,7 @@ static void retire_op(struct pump_model *m, uint32_t index) {
   struct op *op = &m->ops[index];
   bool hit = true;
   op->executed = true;
+  model_unsettle(m);
   m->again_seq[index] = m->again[index] = 0; /* they are leavers now, or away */
   for (uint32_t i = 0; i < op->uses; i++) {
     int32_t use = use_index((int64_t)op->first_use + i), block = m->uses[use].block;

@@ -27,6 +27,24 @@ EXPORT int pump_serve_read(struct pump_shm *shm, struct pump_model *model,
   return rows;
 }
 
+/* What finds no room in the ring is as if never started. */
+static uint32_t hand_over(struct pump_shm *shm, struct pump_model *model, uint32_t device,
+                          uint32_t direction, const struct pump_command *commands,
+                          uint32_t made) {
+  if (made == 0) return 0;
+  int pushed = pump_core_submit(shm, device, direction, commands, made);
+  uint32_t given = pushed < 0 ? 0 : (uint32_t)pushed;
+  pump_model_take_back(model, &commands[given], made - given);
+  return given;
+}
+
+/* What the last decision allows, now that transfers have ended. */
+static void go_on(struct pump_shm *shm, struct pump_model *model, uint32_t device) {
+  struct pump_command commands[PUMP_COMMAND_SLOTS];
+  uint32_t made = model_go_on(model, device, commands, PUMP_COMMAND_SLOTS);
+  hand_over(shm, model, device, PUMP_TO_GPU, commands, made);
+}
+
 EXPORT void pump_serve_follow(struct pump_shm *shm, struct pump_model *model,
                               uint64_t *cursors) {
   struct pump_outcome outcomes[REAP_AT_ONCE];
@@ -47,17 +65,8 @@ EXPORT void pump_serve_follow(struct pump_shm *shm, struct pump_model *model,
     }
   }
   pump_model_foresee(model, FORESEE_AT_ONCE);
-}
-
-/* What finds no room in the ring is as if never started. */
-static uint32_t hand_over(struct pump_shm *shm, struct pump_model *model, uint32_t device,
-                          uint32_t direction, const struct pump_command *commands,
-                          uint32_t made) {
-  if (made == 0) return 0;
-  int pushed = pump_core_submit(shm, device, direction, commands, made);
-  uint32_t given = pushed < 0 ? 0 : (uint32_t)pushed;
-  pump_model_take_back(model, &commands[given], made - given);
-  return given;
+  for (uint32_t device = 0; device < PUMP_MAX_DEVICES; device++)
+    if (model->devices[device].settled) go_on(shm, model, device);
 }
 
 EXPORT uint32_t pump_serve_carry_out(struct pump_shm *shm, struct pump_model *model,

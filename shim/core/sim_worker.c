@@ -246,6 +246,13 @@ static void use_allowance(struct pump_sim *sim) {
   push(sim, PUMP_TO_GPU, commands, made, sim->now_ns);
 }
 
+/* What the last decision allows, now that transfers have ended. */
+static void go_on(struct pump_sim *sim) {
+  struct pump_command commands[ALLOWANCE_COMMANDS];
+  uint32_t made = model_go_on(sim->model, 0, commands, ALLOWANCE_COMMANDS);
+  push(sim, PUMP_TO_GPU, commands, made, sim->busy_until_ns);
+}
+
 void sim_worker_read(struct pump_sim *sim) {
   bool expects = sim->settings.foresight_expects != 0;
   uint32_t rows = tell(sim, foreseen(sim, !expects));
@@ -258,6 +265,7 @@ void sim_worker_read(struct pump_sim *sim) {
   sim->outcome_count = 0;
   sim->result.ticks++;
   sim->busy_until_ns = sim->now_ns + sim->settings.tick_ns + rows * sim->settings.row_ns;
+  go_on(sim);
   sim->naps = quiet ? sim->naps + 1 : 0;
   sim->tick_ns = sim->busy_until_ns + (sim->naps < 2 ? QUIET_NS : SLEEP_NS);
 }

@@ -47,7 +47,7 @@ class Repeating:
         self.iteration: list[list[Run]] = [self.some_runs() for _ in range(12)]
         self.issued: list[tuple[int, list[int]]] = []
         self.expected: list[tuple[int, list[int]]] = []
-        self.position = self.seen = 0
+        self.position = self.seen = self.headrooms = 0
 
     def some_runs(self) -> list[Run]:
         runs = []
@@ -112,9 +112,28 @@ class Repeating:
             assert found == missing[:128]
         there = sorted((uses[b] for b in state if state[b] in (RESIDENT, DOUBTED)), reverse=True)
         assert view.leavers_next_use.tolist() == there[:64]
+        first = (there or [0])[0]
+        short, surplus = self.shortage(known, uses, state, first)
+        assert view.shortfalls_need.tolist() == short[:64]
+        assert view.surplus == min(surplus, there[:64].count(first))
+        coming = [block for block, _ in missing[: view.headroom]]
+        if not larger and all(state[block] != DOUBTED for block in coming):
+            self.headrooms += len(coming) > 0
+            for block in coming:
+                state[block] = ARRIVING
+                assert self.shortage(known, uses, state, first) == ([], 0)
+
+    def shortage(
+        self,
+        known: list[tuple[int, list[int]]],
+        uses: dict[int, int],
+        state: dict[int, int],
+        first: int,
+    ) -> tuple[list[int], int]:
+        """What is short, and the surplus; `first`: when the first leaver is needed."""
         room = 60 - sum(state[b] in (RESIDENT, DOUBTED, ARRIVING) for b in state)
         level, short = 0, []
-        first, others, surplus = (there or [0])[0], 0, 0
+        others = surplus = 0
         for i, (seq, used) in enumerate(known):
             soon = level <= IN_FLIGHT_BLOCKS  # nothing is given back here
             level += sum(uses[b] == seq and state[b] in (HOST, ABSENT) for b in used)
@@ -124,10 +143,7 @@ class Repeating:
             again = [next((s for s, later in known[i + 1 :] if b in later), 0) for b in used]
             last = max(again, default=0)
             others += again.count(last) if last > first else 0
-        if not self.expected:
-            short, surplus = [], 0
-        assert view.shortfalls_need.tolist() == short[:64]
-        assert view.surplus == min(surplus, there[:64].count(first))
+        return (short, surplus) if self.expected else ([], 0)
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -136,6 +152,14 @@ def test_the_model_agrees_with_a_naive_one_on_what_is_expected(seed: int) -> Non
     for _ in range(300):
         program.step()
         program.check()
+
+
+def test_there_is_headroom_to_check_in_such_programs() -> None:
+    program = Repeating(6)
+    for _ in range(300):
+        program.step()
+        program.check()
+    assert program.headrooms > 0
 
 
 def test_an_operation_that_was_expected_takes_its_place_and_executes() -> None:

@@ -171,7 +171,7 @@ class History:
             assert counts[value] == sum(state[b] == value for b in mine)
         expected = self.naive.missing(state, self.device, device)
         got = list(zip(view.missing.tolist(), view.missing_need.tolist(), strict=True))
-        if view.missing_all:
+        if not view.missing_more:
             assert sorted(got) == sorted(expected)
         assert got == expected[: len(got)]
         takes_room = [state[b] != DOUBTED for b in view.missing.tolist()]

@@ -46,9 +46,10 @@ def make_view(
         arrivals_need=np.array([missing[block] for block in order], np.int64),
         leavers_doubted=0,
         missing_need=np.array([missing[block] for block in order], np.int64),
-        missing_all=True,
+        missing_more=0,
         shortfalls_need=np.zeros(0, np.int64),
         surplus=0,
+        headroom=0,
         expected=0,
         leavers=leavers,
         leavers_next_use=np.array([resident[block] for block in leavers.tolist()], np.int64),
@@ -149,7 +150,7 @@ def test_every_eviction_of_a_random_view_serves_something_needed_sooner(seed: in
         leaving=random_.randrange(3),
         to_gpu_credit=random_.randrange(33),
         to_host_credit=random_.randrange(33),
-        missing_all=random_.random() < 0.5,
+        missing_more=random_.choice((0, 50)),
     )
     decision = Window().decide(view)
     assert decision.to_gpu.tolist() == view.missing[: len(decision.to_gpu)].tolist()
@@ -241,5 +242,5 @@ def test_room_that_is_left_when_all_is_on_its_way_may_be_taken_without_asking() 
     some = make_view(budget=50, missing={1: 5, 2: 6}, resident=dict.fromkeys(range(10, 20), 7))
     assert Window().decide(some).allowance == 38
     assert Window().decide(some._replace(to_gpu_credit=1)).allowance == 0
-    assert Window().decide(some._replace(missing_all=False)).allowance == 0
+    assert Window().decide(some._replace(missing_more=1)).allowance == 0
     assert Demand().decide(some).allowance == 0

@@ -7,12 +7,14 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 from fake_client import BLOCK, FakeClient, lib
 
 from pump.model.client import ABSENT, ARRIVING, DOUBTED, HOST, LEAVING, RESIDENT
-from pump.model.view import NOT_NEEDED
+from pump.model.view import NOT_NEEDED, Decision, View
 from pump.policy import by_name
+from pump.wire.abi import ffi
 from pumpd.worker import Worker
 
 MakeClient = Callable[..., FakeClient]
@@ -103,6 +105,50 @@ def test_the_moves_of_a_window_that_sees_everything_are_near_the_least(
     uses = [layer * blocks + i for layer in order for i in range(blocks)]
     least = belady_fetches(uses, budget)
     assert moved <= 2 * least * 1.15 + budget
+
+
+@pytest.mark.parametrize("policy", ["window", "planned"])
+def test_slice_follows_slice_without_a_decision_for_each(
+    make_client: MakeClient, policy: str
+) -> None:
+    """300 blocks come into free room, 32 at once: the same commands as if asked each time."""
+
+    def sent(holds: bool) -> tuple[list[list[tuple[int, int, int]]], int]:
+        client = make_client(2000)
+        chosen = by_name(policy)
+        decide, times = chosen.decide, 0
+
+        def counted(view: View) -> Decision:
+            nonlocal times
+            times += 1
+            decision = decide(view)
+            return decision if holds else decision.for_once()
+
+        chosen.decide = counted  # type: ignore[method-assign]
+        worker = Worker(client.mapping, chosen)
+        worker.tick()
+        slots = [client.alloc(50) for _ in range(6)]
+        worker.tick()
+        everything = np.arange(300)
+        lib.pump_model_set(worker.model.raw, ffi.from_buffer("int64_t[]", everything), 300, HOST)
+        for slot in slots:
+            client.launch([slot])
+        ticks, waiting = [], []
+        for _ in range(100):
+            worker.tick()
+            new = client.commands(lib.PUMP_TO_GPU)
+            assert client.commands(lib.PUMP_TO_HOST) == []
+            ticks.append([(c.slot, c.offset_bytes, c.length_bytes) for c in new])
+            waiting += new
+            if waiting:
+                client.finish(waiting.pop(0))
+        assert states(worker, range(300)) == [RESIDENT] * 300
+        return ticks, times
+
+    (held, few), (asked, many) = sent(True), sent(False)
+    assert held == asked
+    assert len([tick for tick in held if tick]) > 50
+    assert few < many - 50
 
 
 def belady_fetches(uses: list[int], room: int) -> int:
