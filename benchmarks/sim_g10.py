@@ -86,6 +86,7 @@ def rows(folder: Path) -> Iterator[Row]:
 
 def one(name: str, file: Path) -> Iterator[Row]:
     from pump import profiles
+    from pump.model.bounds import without_reserve
     from pump.sim import greedy, tensors
     from pump.sim.simulation import Host, Machine, run
 
@@ -109,11 +110,11 @@ def one(name: str, file: Path) -> Iterator[Row]:
     yield row("uvm_bytes", naive.h2d_bytes / 2**30, "GiB", theirs.uvm_bytes)
     yield row("uvm_flash", naive.counters["flash_read_bytes"] / 2**30, "GiB", theirs.uvm_flash)
     freed = tensors.program(trace, "unique", discard=True, kernels_free=0)
-    budget_bytes = MEMORY_BYTES // 100 * 97
+    budget_bytes = without_reserve(MEMORY_BYTES)
     for room in (1.0, *ROOM):
         schedule = greedy.Greedy(freed, budget_bytes, RATE, RATE)
         machine = Machine(profile, int(MEMORY_BYTES * room))
-        seconds = run(freed, machine, schedule, reserve=False).steady.seconds
+        seconds = run(freed, replace(machine, reserve_percent=0), schedule).steady.seconds
         part = "plan" if room == 1.0 else "plan_room"
         yield row(part, seconds / compute, "x", theirs.plan, room=room)
         if room == 1.0:

@@ -164,13 +164,13 @@ def floors(case: Case) -> dict[str, float]:
 
 def least_bytes(case: Case) -> dict[str, float]:
     """Bytes to the GPU in an iteration, by the row that compares with them."""
+    from pump.model.bounds import without_reserve
     from pump.sim.floor import least_traffic
     from pump.sim.report import FLOOR_REPEATS
-    from pump.sim.simulation import RESERVE_PERCENT
 
     used, _ = iteration(case)
     memory_bytes = case.machine.memory_bytes
-    sizes = {"h2d": int(memory_bytes * (1 - RESERVE_PERCENT / 100)), "h2d_of_memory": memory_bytes}
+    sizes = {"h2d": without_reserve(memory_bytes), "h2d_of_memory": memory_bytes}
     return {
         name: least_traffic(used, FLOOR_REPEATS, size).h2d_bytes / FLOOR_REPEATS
         for name, size in sizes.items()

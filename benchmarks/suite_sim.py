@@ -16,6 +16,8 @@ DESIGN
   sim.unseen.*      the same rows for networks that no policy was tuned for (sim_unseen.py), on
                     request: -- --only unseen
   sim.gate.*        what gates gain (sim_gate.py), on request: -- --only gate --traces FOLDER
+  sim.reserve.*     what the memory costs that pump leaves to others, and what it is good for
+                    (sim_reserve.py), on request: -- --only reserve
   sim.g10.*         under the configuration of G10's artifact (sim_g10.py), on request:
                     -- --only g10 --traces FOLDER
   sim.agrees.*      seconds of a program of examples/ on the virtual GPU / simulated from a
@@ -47,6 +49,7 @@ import sim_gate
 import sim_jitter
 import sim_latency
 import sim_planned
+import sim_reserve
 import sim_train
 import sim_unseen
 from harness import ROOT, MeasurementError, Options, Row, UnavailableError, child
@@ -101,7 +104,7 @@ FOUND = {
 
 
 PARTS = "study", "planned", "jitter", "latency", "agrees", "speed"
-MORE = "g10", "unseen", "gate"
+MORE = "g10", "unseen", "gate", "reserve"
 """On request only: the first needs data that does not come with pump, the others minutes."""
 
 
@@ -129,6 +132,10 @@ def run(options: Options) -> Iterator[Row]:
         yield from sim_jitter.rows(found[:1] if options.quick else found, STUDY, options)
     if "gate" in parts:
         yield from sim_gate.rows(traces(chosen.traces), STUDY, RATIOS)
+    if "reserve" in parts:
+        from pump import profiles
+
+        yield from sim_reserve.rows(traces(chosen.traces), profiles.load(PROFILE), RATIOS)
     if "latency" in parts:
         found = traces(DATA)
         yield from sim_latency.rows(found[:1] if options.quick else found, quick=options.quick)
@@ -194,8 +201,8 @@ def slowdowns(trace: TensorTrace, ratio: float) -> dict[str, float]:
         return run(program, machine).steady.seconds / compute
 
     def ahead(launches: int, policy: Policy) -> float:
-        machine = Machine(profile, memory_bytes, launches)
-        return run(plain, machine, policy, reserve=False).steady.seconds / compute
+        machine = Machine(profile, memory_bytes, launches, reserve_percent=0)
+        return run(plain, machine, policy).steady.seconds / compute
 
     return {
         "naive": alone(plain, profile),

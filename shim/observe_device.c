@@ -5,12 +5,12 @@
  * figures here are the truth; pump_shm->devices is the worker's copy of them.
  *
  * The budget: PUMP_BUDGET as bytes or as a share of the card, else what the first
- * context found free less 3 %. A budget that was asked for may be more than was free: what
- * other jobs have on the card gives way, and they have budgets of their own. It is never
- * more than the administrator's PUMP_BUDGET_MOST; one of the whole card, less 3 %, counts
- * as none. `emulated`: one was asked for, or bound. The device becomes ACTIVE, for good,
- * when live memory outgrows the budget, while a trace is recorded, or with
- * PUMP_ACTIVE=always.
+ * context found free less 3 % (PUMP_RESERVE_PERCENT). A budget that was asked for may be
+ * more than was free: what other jobs have on the card gives way, and they have budgets of
+ * their own. It is never more than the administrator's PUMP_BUDGET_MOST; one of the whole
+ * card, less 3 %, counts as none. `emulated`: one was asked for, or bound. The device
+ * becomes ACTIVE, for good, when live memory outgrows the budget, while a trace is
+ * recorded, or with PUMP_ACTIVE=always.
  *
  * A worker may ask for another budget (asked_budget_bytes); the link thread adopts it
  * here. It outlives its worker: the next one finds it as the device's budget.
@@ -46,6 +46,10 @@ static uint64_t live_bytes;                         /* of ranges */
 static uint64_t live_plain_bytes, plain_peak_bytes; /* of memory not converted */
 
 static pthread_mutex_t prepare_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static uint64_t without_reserve(uint64_t bytes) {
+  return bytes - bytes / 100 * PUMP_RESERVE_PERCENT;
+}
 
 static uint64_t whole_blocks(uint64_t bytes) {
   return bytes / PUMP_BLOCK_BYTES * PUMP_BLOCK_BYTES;
@@ -199,7 +203,7 @@ static void prepare(CUdevice device) {
   uint8_t uuid[16];
   copy_uuid(device, uuid);
   bool converts = device_converts(device);
-  uint64_t most = free_bytes - free_bytes / 100 * 3;
+  uint64_t most = without_reserve(free_bytes);
   uint64_t asked = first_budget(device, total_bytes);
   uint64_t bound = bound_budget(device, total_bytes, asked);
   const char *always = getenv("PUMP_ACTIVE");
@@ -207,7 +211,7 @@ static void prepare(CUdevice device) {
   d->converts = converts;
   d->total_bytes = total_bytes;
   d->most_bytes = most;
-  d->card_bytes = total_bytes - total_bytes / 100 * 3;
+  d->card_bytes = without_reserve(total_bytes);
   d->bound_bytes = bound;
   memcpy(shared->uuid, uuid, sizeof uuid);
   PUMP_STORE(&shared->total_bytes, total_bytes);

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from pump.model.bounds import BLOCK_BYTES
+from pump.model.bounds import BLOCK_BYTES, without_reserve
 from pump.policy.arbiter import LEAST_BLOCKS, Claim, arbitrate
 from pump.policy.leases import Lease, step
 from pump.wire import service as wire
@@ -39,7 +39,7 @@ class Held(NamedTuple):
     def usable_bytes(self) -> int:
         """What its shim takes at most by itself (observe_device.c)."""
         free = self.device.free_at_start_bytes
-        return (free - free // 100 * 3) // BLOCK_BYTES * BLOCK_BYTES
+        return without_reserve(free) // BLOCK_BYTES * BLOCK_BYTES
 
     @property
     def resident_bytes(self) -> int:
@@ -222,8 +222,7 @@ def budgets_for(
 def _asked(held: Held, budget_bytes: int) -> int:
     """Return what to ask the shim for: all of a card, less 3 %, means "no budget" to it, and
     that is only what was free at its start."""
-    total = held.device.total_bytes
-    whole = budget_bytes >= total - total // 100 * 3
+    whole = budget_bytes >= without_reserve(held.device.total_bytes)
     return (
         budget_bytes - BLOCK_BYTES if whole and held.usable_bytes < budget_bytes else budget_bytes
     )

@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from pump.model.bounds import BLOCK_BYTES
+from pump.model.bounds import BLOCK_BYTES, RESERVE_PERCENT, without_reserve
 from pump.policy.arbiter import Claim, arbitrate, less_spill
 from pump.policy.leases import Lease, step
 from pump.wire import service as wire
@@ -28,8 +28,6 @@ PATIENCE_S = 10.0
 """A job that still has not given way after that is no longer waited for: it hangs, or lies."""
 NVML_SLACK = 0.1
 """NVML counts memory that CUDA keeps for itself: totals may differ by that share."""
-RESERVE_PERCENT = 3
-"""Of a GPU that shims leave free as well (observe_device.c)."""
 SENT_MOST = 16
 """Grants kept apart until they are acted upon; older ones are kept as one."""
 ROUNDS = 2
@@ -84,8 +82,7 @@ class Gpu:
 
     def raise_to(self, bytes_: int) -> None:
         """Jobs can share that much, but for what shims leave free for the card itself."""
-        most = self.total_bytes - self.total_bytes // 100 * RESERVE_PERCENT
-        self.usable_bytes = min(most, max(self.usable_bytes, bytes_))
+        self.usable_bytes = min(without_reserve(self.total_bytes), max(self.usable_bytes, bytes_))
 
     def shared_bytes(self, reserve: str) -> int:
         """What can be given out, in whole blocks, when so much shall never be."""

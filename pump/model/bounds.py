@@ -8,6 +8,15 @@ BLOCK_BYTES = 2 << 20
 MAX_BLOCKS = 1 << 18
 """Blocks a worker keeps track of (512 GiB); memory beyond that is left to faults."""
 
+RESERVE_PERCENT = 3
+"""Of a GPU, for what nobody asks pump for (PUMP_RESERVE_PERCENT, which says why)."""
+
+
+def without_reserve(memory_bytes: int, percent: float = RESERVE_PERCENT) -> int:
+    """What a job may keep of so much memory that is free."""
+    return memory_bytes - int(memory_bytes // 100 * percent)
+
+
 SLICE_BLOCKS_LEAST = 4
 SLICE_BLOCKS_MOST = 16
 SLICE_US = 700

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from pump.model.bounds import without_reserve
 from pump.policy import POLICIES
 from pump.policy.base import Policy
 from pump.policy.planned import Planned
@@ -12,7 +13,7 @@ from pump.sim.baselines import Correlation, Perfect, Unbounded
 from pump.sim.dispatch import FixedOrder, Rehearsal
 from pump.sim.greedy import Greedy
 from pump.sim.program import Program, ProgramError
-from pump.sim.simulation import RESERVE_PERCENT, Foresight, Machine, Outcome, run
+from pump.sim.simulation import Foresight, Machine, Outcome, run
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ def _plain(kind: Callable[[], Policy]) -> Callable[[Program, Machine], Policy]:
 def _greedy(program: Program, machine: Machine) -> Policy:
     values = machine.profile.values
     rates = values["link.prefetch_h2d_gbps"], values["link.copy_d2h_gbps"]
-    budget_bytes = machine.memory_bytes // 100 * (100 - RESERVE_PERCENT)
+    budget_bytes = without_reserve(machine.memory_bytes, machine.reserve_percent)
     return Greedy(program, budget_bytes, *(float(rate) for rate in rates))
 
 
@@ -122,10 +123,12 @@ def simulate(
     """
     if contender.ahead is not None:
         machine = replace(machine, queue_operations=contender.ahead)
+    if contender.takes_all:
+        machine = replace(machine, reserve_percent=0)
 
     def outcome(policy: Policy | None, on: Machine) -> Outcome:
         foresight = contender.foresight(program) if contender.foresight else None
-        return run(program, on, policy, foresight=foresight, reserve=not contender.takes_all)
+        return run(program, on, policy, foresight=foresight)
 
     def fresh() -> Policy | None:
         return None if contender.policy is None else contender.policy(program, machine)

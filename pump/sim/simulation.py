@@ -9,16 +9,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from pump.model.bounds import BLOCK_BYTES
+from pump.model.bounds import BLOCK_BYTES, RESERVE_PERCENT, without_reserve
 from pump.model.client import TO_GPU, TO_HOST, ClientModel, DeviceFacts
 from pump.policy.base import Policy
 from pump.profiles import Profile
 from pump.sim.library import ffi, lib
 from pump.sim.program import Program, ProgramError
 from pump.wire.abi import INT64S
-
-RESERVE_PERCENT: Final = 3
-"""Of a GPU's free memory, left to others: `observe_device.c`."""
 
 GATES: Final = {
     "never": lib.PUMP_SIM_GATE_NEVER,
@@ -102,7 +99,8 @@ class Machine:
     """The GPU and the program's host. `queue_operations`: launches that may wait.
 
     host: None: as much memory as anybody needs. jitter: None: everything takes its time.
-    gate: a key of GATES.
+    gate: a key of GATES. reserve_percent: of the memory, that pump does not take.
+    taken_bytes: of it, that other programs have and pump does not know of.
     """
 
     profile: Profile
@@ -112,6 +110,8 @@ class Machine:
     host: Host | None = None
     jitter: Jitter | None = None
     gate: str = "never"
+    reserve_percent: float = RESERVE_PERCENT
+    taken_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -172,19 +172,17 @@ def run(
     *,
     budget_bytes: int | None = None,
     foresight: Foresight | None = None,
-    reserve: bool = True,
 ) -> Outcome:
     """Simulate. Without a policy there is no pump: the driver's paging alone.
 
-    budget_bytes: of pump; by default what it takes on such a GPU, all of it without
-    `reserve`. Raises ProgramError for a
+    budget_bytes: of pump; by default what it takes on such a GPU. Raises ProgramError for a
     program that the GPU's model refuses, SimulationError for a fault of the simulator's own.
     """
     memory_bytes = machine.memory_bytes // BLOCK_BYTES * BLOCK_BYTES
-    if memory_bytes == 0:
+    if memory_bytes <= machine.taken_bytes:
         raise ProgramError("the GPU's memory is less than one block of 2 MiB")
     _check_host(program, machine.host)
-    most = memory_bytes - (memory_bytes // 100 * RESERVE_PERCENT if reserve else 0)
+    most = without_reserve(memory_bytes, machine.reserve_percent)
     budget = most if budget_bytes is None else min(budget_bytes, most)
     facts = DeviceFacts(budget // BLOCK_BYTES, memory_bytes // BLOCK_BYTES, budget < most, True)
     simulation = _Simulation(program, machine, policy, facts, foresight or Foresight())
@@ -323,7 +321,7 @@ def _between(begin: tuple[int, dict[str, int]], end: tuple[int, dict[str, int]])
 def _settings(machine: Machine, facts: DeviceFacts, foresight: Foresight) -> Any:
     daemon = machine.daemon
     raw = ffi.new("struct pump_sim_settings *")
-    raw.memory_bytes = facts.capacity * BLOCK_BYTES
+    raw.memory_bytes = facts.capacity * BLOCK_BYTES - machine.taken_bytes
     raw.budget_bytes = facts.budget * BLOCK_BYTES
     raw.wake_ns, raw.tick_ns = round(daemon.wake_us * 1000), round(daemon.tick_us * 1000)
     raw.row_ns = round(daemon.row_us * 1000)

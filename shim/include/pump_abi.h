@@ -72,6 +72,9 @@
 #define PUMP_UNIT_BYTES 512 /* that an allocator's blocks are told in */
 #define PUMP_MAX_DEVICES 16
 #define PUMP_BUDGET_BLOCKS_LEAST 4 /* of a budget that was asked for */
+/* Of a GPU's free memory, left to what takes some unseen: code that is loaded late, stacks,
+ * page tables, other programs. docs/decisions/0023-reserve.md. */
+#define PUMP_RESERVE_PERCENT 3
 #define PUMP_MAX_STREAMS 1024
 #define PUMP_MAX_RANGES 131072
 #define PUMP_USE_SLICES 8

@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from pump.config.schema import ServiceTable
+from pump.model import bounds
 from pump.wire.abi import HEADERS, SHM_BYTES, contract, ffi, lib
+from pumpd.service import ServiceSettings
 
 INCLUDE = [Path("shim/include"), Path("shim/core")]
 STRUCTS = [
@@ -85,6 +88,12 @@ def test_constants_agree_with_the_compiler(tmp_path: Path) -> None:
     assert len(names) > 50
     mirror = {name: getattr(lib, name) for name in names}
     assert ask_the_compiler(tmp_path, names) == mirror
+
+
+def test_bounds_that_python_needs_without_the_library_are_those_of_c() -> None:
+    assert bounds.RESERVE_PERCENT == lib.PUMP_RESERVE_PERCENT
+    assert f"{bounds.RESERVE_PERCENT}%" == ServiceTable().reserve == ServiceSettings.reserve
+    assert bounds.without_reserve(1000) == 970
 
 
 def test_every_struct_of_the_contract_is_checked() -> None:

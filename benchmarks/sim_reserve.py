@@ -1,0 +1,75 @@
+"""Part of suite_sim: what the memory costs that pump leaves to others, and what it is good for.
+
+DESIGN
+  Each trace is replayed five times with discards; figures are of the third iteration. pump
+  leaves `reserve` of the memory and takes it that nobody else has any; others have `taken`.
+  One row for each policy, oversubscription, reserve and share taken, geometric means over
+  traces:
+
+    sim.reserve.<policy>   time / time with the reserve as it is and nothing taken; `h2d` beside
+                           it: bytes to the GPU / the least possible with all of the memory
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from harness import Row
+from sim_planned import case_of, least_bytes, steady
+
+if TYPE_CHECKING:
+    from pump.profiles import Profile
+    from pump.sim.report import Case
+    from pump.sim.tensors import TensorTrace
+
+POLICIES = ("window", "planned")
+RESERVES = (3.0, 1.0, 0.5)
+TAKEN = (0.0, 1.0, 2.0, 3.0)
+"""Both in percent of the memory; the first reserve is the one that pump has."""
+
+
+def rows(traces: Iterable[TensorTrace], profile: Profile, ratios: Iterable[float]) -> Iterator[Row]:
+    cases = [case_of(trace, profile) for trace in traces]
+    for ratio in ratios:
+        sized = [case.with_memory(int(case.program.peak_bytes / ratio)) for case in cases]
+        least = [least_bytes(case)["h2d_of_memory"] for case in sized]
+        for policy in POLICIES:
+            base = [steady(left(case, RESERVES[0]), f"{policy}+discard") for case in sized]
+            for reserve in RESERVES:
+                for taken in TAKEN:
+                    found = [steady(left(c, reserve, taken), f"{policy}+discard") for c in sized]
+                    times = zip(found, base, strict=True)
+                    moved = zip(found, least, strict=True)
+                    yield Row(
+                        f"sim.reserve.{policy}",
+                        mean(one.seconds / usual.seconds for one, usual in times),
+                        "x",
+                        oversubscription=ratio,
+                        case=f"reserve {reserve:g} %, taken {taken:g} %",
+                        reserve_percent=reserve,
+                        taken_percent=taken,
+                        h2d=mean(one.h2d_bytes / bytes_ for one, bytes_ in moved),
+                        traces=len(sized),
+                        profile=profile.name,
+                        simulated=True,
+                        mapping="caching",
+                    )
+
+
+def left(case: Case, reserve: float, taken: float = 0.0) -> Case:
+    """The case with so many percent of the memory left by pump, and taken by others."""
+    from pump.model.bounds import BLOCK_BYTES
+
+    blocks = case.machine.memory_bytes // BLOCK_BYTES
+    bytes_ = int(blocks * taken / 100) * BLOCK_BYTES
+    machine = replace(case.machine, reserve_percent=reserve, taken_bytes=bytes_)
+    return replace(case, machine=machine)
+
+
+def mean(values: Iterable[float]) -> float:
+    """Geometric."""
+    logs = [math.log(value) for value in values]
+    return math.exp(sum(logs) / len(logs))
