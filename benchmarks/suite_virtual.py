@@ -8,6 +8,8 @@ DESIGN
   round. Rows, for each oversubscription (footprint / memory):
 
     virtual.<program>.<policy>.speedup   naive seconds / policy seconds
+    virtual.<program>.<policy>.over_demand   demand seconds / policy seconds, where both were
+                                         asked for: pump's demand paging, on the same budget
     virtual.<program>.<policy>.of_floor  floor / policy seconds; the floor is what any
                                          policy needs (scripts/floor.py)
     virtual.sync.window                  demand seconds / window seconds of the training
@@ -244,6 +246,9 @@ class Bench:
         for policy in policies:
             name, runs = f"virtual.{program.name}.{policy}", found[policy]
             yield self.row(f"{name}.speedup", place, naive, runs, **moved)
+            if policy != DEMAND and DEMAND in policies:
+                demand = DEMAND, [run.seconds for run in found[DEMAND]]
+                yield self.row(f"{name}.over_demand", place, demand, runs)
             if least:
                 yield self.row(f"{name}.of_floor", place, ("floor", least), runs)
 

@@ -46,6 +46,8 @@ def test_the_virtual_suite_gives_every_row_with_what_it_must_carry(tmp_path: Pat
              for policy in ("window", "planned", "demand")}  # fmt: skip
     names |= {f"virtual.{program}.{policy}.of_floor" for program in ("train", "sweep")
               for policy in ("window", "planned", "demand")}  # fmt: skip
+    names |= {f"virtual.{program}.{policy}.over_demand" for program in ("train", "sweep", "gather")
+              for policy in ("window", "planned")}  # fmt: skip
     assert set(rows) == {"bench.machine", "virtual.sync.window", *names}
     assert [row["sync_every"] for row in rows["virtual.sync.window"]] == ["iteration", "launch"]
     for name in names:
