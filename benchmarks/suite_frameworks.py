@@ -10,6 +10,9 @@ DESIGN
 
     virtual.transformer.<mode>.speedup   naive seconds / its seconds
     virtual.transformer.<mode>.of_floor  floor / its seconds
+    virtual.transformer.<mode>.gate  seconds without gates / with them (decision 0022), on request:
+                                    -- --only gate; `gates`, `gates_late` beside it: set in a run,
+                                    and left to the watchdog
     transformer.dead_bytes.<mode>   bytes that belonged to nobody when they were copied to the
                                     host (dead_bytes.py), of the whole run, at 2x; `live_bytes`
                                     beside them, `fewer`: the share of naive's that is saved
@@ -63,6 +66,8 @@ import quickstart_workload as quickstart  # noqa: E402
 
 PROFILE = "a100-pcie4"
 PARTS = ("speed", "dead", "fits", "instructions")
+MORE = ("gate",)
+"""On request only."""
 RATIOS = (1.5, 2.0)
 DEAD_RATIO = 2.0
 CPUS_MOST = 4
@@ -83,6 +88,7 @@ class Mode:
     policy: str = ""
     granularity: str = "native"
     managed: bool = False
+    gate: bool = False
 
 
 UNLIMITED = Mode("unlimited")
@@ -93,6 +99,11 @@ PUMPED = (
     Mode("demand", "demand", "tensor"),
     Mode("window", "window", "tensor"),
 )
+GATED = tuple(
+    (Mode(name, "planned", cut), Mode(f"{name}.gate", "planned", cut, gate=True))
+    for name, cut in (("planned.native", "native"), ("planned", "tensor"))
+)
+"""Without gates, with them."""
 
 
 @dataclass(frozen=True)
@@ -120,13 +131,15 @@ QUICK = Shape(layers=1, width=512, heads=8, vocabulary=1024, warm_up=2, iteratio
 
 @dataclass(frozen=True)
 class Figures:
-    """Of one run: what the program and the driver told. `moved`: of the whole run."""
+    """Of one run: what the program and the driver told. `moved`: of the whole run. `counters`:
+    pump's, without pump none."""
 
     seconds: float
     cpu_seconds: float
     report: Mapping[str, Any]
     found: Mapping[str, Any]
     moved: dead_bytes.Bytes
+    counters: Mapping[str, Any]
 
 
 def environment(options: Options) -> Path:
@@ -176,8 +189,9 @@ class Bench:
 
     def run(self, mode: Mode, memory_bytes: int, *more: str) -> Figures:
         """One run. Raises MeasurementError when it fails or breaks a rule of the driver."""
-        names = ("result.json", "driver.json", "pump.log", "departures", "blocks")
-        result, report, log, departures, blocks = files = [self._work / name for name in names]
+        names = ("result.json", "driver.json", "pump.log", "departures", "blocks", "summary.json")
+        files = [self._work / name for name in names]
+        result, report, log, departures, blocks, summary = files
         for file in files:
             file.unlink(missing_ok=True)
         command = [self._options.tools.pump_run, "--log-file", str(log), "--virtual", PROFILE]
@@ -186,6 +200,7 @@ class Bench:
             command += ["--virtual-set", setting]
         if mode.policy:
             command += ["--policy", mode.policy, "--granularity", mode.granularity]
+            command += ["--gate"] if mode.gate else []
         program = str(ROOT / "benchmarks" / "transformer_train.py")
         command += ["--", "sh", "-c", PRELOAD, str(self._witness), str(self._python), program]
         environ = {
@@ -194,6 +209,7 @@ class Bench:
             "PUMP_BENCH_BLOCKS": str(blocks),
             "PUMP_VIRTUAL_KERNELS": str(self._kernels),
             "PUMP_VIRTUAL_REPORT": str(report),
+            "PUMP_SUMMARY": str(summary),
             "PUMP_VIRTUAL_DEPARTURES": str(departures),
             "PYTHONWARNINGS": "ignore",
         }
@@ -209,7 +225,8 @@ class Bench:
         copied = driver["d2h_bytes"] - driver["counters"]["d2h_copy_bytes"]
         if moved.dead + moved.live != copied:
             raise MeasurementError(f"{moved} left by the log of departures, {copied} by the report")
-        return Figures(found["seconds"], found["cpu_seconds"], driver, found, moved)
+        counters = json.loads(summary.read_text()) if mode.policy else {}
+        return Figures(found["seconds"], found["cpu_seconds"], driver, found, moved, counters)
 
     def rounds(self, modes: Sequence[Mode], memory: Mapping[str, int]) -> dict[str, list[Figures]]:
         """Figures of each mode, round by round. `memory`: of each mode, by name."""
@@ -271,6 +288,32 @@ class Bench:
                     statistics.median(run.report["counters"]["dropped_bytes"] for run in runs)
                 ),
                 fewer=1 - dead / naive if naive else 0.0,
+            )
+
+    def gates(self, ratio: float) -> Iterator[Row]:
+        """Rows of policy planned without gates / with them, in turn."""
+        modes = [mode for pair in GATED for mode in pair]
+        memory = {mode.name: self.memory_bytes(ratio) for mode in modes}
+        found = self.rounds(modes, memory)
+        for without, gated in GATED:
+            runs = found[gated.name]
+            first, second = ([run.seconds for run in found[m.name]] for m in (without, gated))
+            counted = {
+                key: statistics.median(run.counters[part][key] for run in runs)
+                for part, key in (
+                    ("shim", "gates"),
+                    ("shim", "gates_late"),
+                    ("worker", "foreseen"),
+                    ("worker", "operations"),
+                )
+            }
+            yield compared(
+                f"virtual.transformer.{without.name}.gate",
+                compare(first, second),
+                "x",
+                baseline="without gates",
+                **self.facts(ratio, runs),
+                **counted,
             )
 
     def fits(self) -> Iterator[Row]:
@@ -348,20 +391,22 @@ class Counting:
 def parse(arguments: list[str]) -> argparse.Namespace:
     """Options of the suite; exits with status 2 on a bad one."""
     parser = argparse.ArgumentParser(prog="scripts/bench frameworks --")
-    parser.add_argument("--only", action="append", choices=PARTS, help="may be repeated")
+    parser.add_argument("--only", action="append", choices=(*PARTS, *MORE), help="may be repeated")
     return parser.parse_args(arguments)
 
 
 def run(options: Options) -> Iterator[Row]:
     parts = parse(options.rest).only or PARTS
     environment(options)
-    ratios = [ratio for ratio in RATIOS if "speed" in parts or ratio == DEAD_RATIO]
+    ratios = [ratio for ratio in RATIOS if {"speed", "gate"} & set(parts) or ratio == DEAD_RATIO]
     shape = QUICK if options.quick else Shape()
     with tempfile.TemporaryDirectory() as work, pin(*cpus()[:CPUS_MOST]):
-        if {"speed", "dead", "fits"} & set(parts):
+        if {"speed", "dead", "fits", "gate"} & set(parts):
             bench = Bench(options, shape, Path(work))
             for ratio in ratios if {"speed", "dead"} & set(parts) else ():
                 yield from bench.speed(ratio, parts)
+            for ratio in ratios if "gate" in parts else ():
+                yield from bench.gates(ratio)
             if "fits" in parts:
                 yield from bench.fits()
         if "instructions" in parts:

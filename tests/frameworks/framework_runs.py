@@ -79,11 +79,13 @@ class Bench:
         kernels: Path | None = None,
         env: dict[str, str] | None = None,
         granularity: str = "native",
+        settings: tuple[str, ...] = (),
     ) -> Outcome:
-        """Runs `command`; AssertionError when it fails. Without pump: the virtual GPU alone."""
+        """Runs `command`; AssertionError when it fails. Without pump: the virtual GPU alone.
+        settings: of the virtual GPU."""
         folder = self.folder / f"{'pump' if pump else 'plain'}-{len(list(self.folder.iterdir()))}"
         folder.mkdir()
-        settings = (f"device.memory_bytes={memory_bytes}", f"mode={mode}")
+        settings = (f"device.memory_bytes={memory_bytes}", f"mode={mode}", *settings)
         options = [word for setting in settings for word in ("--virtual-set", setting)]
         if pump:  # a recorded job is told of every operation, dormant or not
             options += ["--record", str(folder / "job.trace"), "--granularity", granularity]
