@@ -12,7 +12,7 @@ import os
 from typing import Any
 
 from pump.cli import environment
-from pump.cli.doctor import host, probe, switches, target
+from pump.cli.doctor import gates, host, probe, switches, target
 from pump.cli.doctor.finding import OK, PROBLEM, Finding, problem
 from pump.cli.lines import BadInputError
 from pump.config.job import JobConfig
@@ -50,6 +50,7 @@ def examine(virtual: str | None, words: list[str], environ: dict[str, str]) -> l
     found += [host.memory(max(sizes, default=0)), host.address_space()]
     found += switches.findings(environ)
     found += switches.granularity(environ)
+    found += gates.findings(answer, environ)
     if words:
         found += target.findings(words, environ)
     return found
