@@ -55,8 +55,7 @@ class View(NamedTuple):
     shortfalls_need: NDArray[np.int64]
     """Room that will be short soon, block by block: the operation that lacks it. Soon: before
     as much room is taken, given back or not, as blocks may be in flight. Room that comes by
-    itself counts; what is on its way out is gone. None, and no surplus, while nothing is
-    expected."""
+    itself counts; what is on its way out is gone."""
     surplus: int
     """Leavers that have to be away at some time before they are needed, whoever else may
     leave until then; among those that are needed as late as the first."""

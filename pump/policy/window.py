@@ -3,7 +3,8 @@
 After PUMP (ASP-DAC 2022): the blocks of a launched kernel are known before it runs, so
 they travel in the time between launch and execution. Its weak point is what has to
 leave; the rule here is Belady's, bounded by what has been issued: never evict what is
-needed sooner than what comes in.
+needed sooner than what comes in. A block that has to be away before it is needed, whoever
+else may leave, leaves at once, so that the way out is busy before anybody waits for room.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class Window:
         missing = len(view.missing)
         # What all fits needs no room kept free, and would only come back after it has left.
         spare = min(int(view.budget * WATERMARK), max(0, view.live - view.budget))
-        if missing == 0 and free >= spare and view.expected == 0:
+        if missing == 0 and free >= spare and view.expected == view.surplus == 0:
             return Decision(allowance=free)
         arrivals = len(view.arrivals_need)
         fitting = missing if arrivals <= free else bisect_right(view.missing_room, max(0, free))
@@ -66,7 +67,8 @@ class Window:
         """Choose blocks that leave for the newcomers that find no room yet.
 
         Newcomer i (soonest first) is paired with victim i (needed last first); pairing
-        stops where the victim is needed no later than its newcomer. Returns the victims,
+        stops where the victim is needed no later than its newcomer. Those that have to leave
+        anyway do not wait for a newcomer that is near (`View.surplus`). Returns the victims,
         whether a newcomer was left without one, and how many may set out before others have to
         leave, below 0 if that is not known.
         """
@@ -75,10 +77,11 @@ class Window:
         homeless = arrivals - max(0, room) if arrivals > room else 0
         # Behind the last known newcomer only what nothing needs may make way.
         extra = max(0, spare - max(0, room - arrivals)) if not view.missing_more else 0
-        if overshoot + homeless + extra == 0:
+        if overshoot + homeless + extra + view.surplus == 0:
             # Once all that is missing is in sight, what nothing needs makes way.
             more = view.missing_more
-            return NO_BLOCKS, False, min(room - arrivals, more - 1) if more else view.free
+            ease = min(room - arrivals, more - 1) if more else view.free
+            return NO_BLOCKS, False, min(ease, view.headroom)
         credit = view.to_host_credit - overshoot
         wanted = max(0, min(overshoot + homeless + extra, view.to_host_credit))
         uses = view.leavers_next_use[overshoot:wanted]
@@ -90,10 +93,12 @@ class Window:
             served = served if worth[stop] else stop
         if served == homeless and len(uses) > homeless:
             served += int(np.count_nonzero(uses[homeless:] > FAR_AWAY))
-        count = min(overshoot, wanted) + served
+        count = max(min(overshoot, wanted) + served, min(view.surplus, view.to_host_credit))
         if count < SLICE_BLOCKS_LEAST and view.leaving:
             count = 0
         ease = -1 if homeless or overshoot else view.free
+        if view.to_host_credit - count >= SLICE_BLOCKS_LEAST:
+            ease = min(ease, view.headroom)  # else nobody may leave before others have left
         return view.leavers[:count], served < min(homeless, credit), ease
 
     def _refresh(self, view: View, to_gpu: Blocks, to_host: Blocks) -> Blocks:

@@ -112,7 +112,7 @@ struct pump_view {
   int64_t arrivals_need[128]; /* missing_need of those that take room */
   /* room that will be short soon, block by block: the operation for which. Soon: before as
    * many blocks of room are taken as may be in flight. What is discarded on the way counts;
-   * what is on its way out is gone. None, and no surplus, while nothing is expected. */
+   * what is on its way out is gone. */
   int64_t shortfalls_need[64];
   /* may leave: needed last first; of those that nothing needs, the longest unused first */
   int64_t leavers[64];

@@ -37,6 +37,17 @@ EXPORT int pump_model_expect(struct pump_model *m, uint32_t stream, uint64_t fun
   return model_expect(m, stream, function, extents, count, 0);
 }
 
+/* Whether its block was discarded in front of it is known now. */
+static void correct_freshness(struct pump_model *m, int32_t use, bool fresh) {
+  if (((m->uses[use].flags & USE_FRESH) != 0) == fresh) return;
+  bool linked = m->blocks[m->uses[use].block].first != use;
+  if (linked) model_unlink(m, use);
+  m->uses[use].flags ^= USE_FRESH;
+  if (!linked) return;
+  m->uses[m->uses[use].prev].next = use;
+  model_linked(m, use);
+}
+
 void model_adopt(struct pump_model *m) {
   struct op *op = &m->ops[op_index(m->op_issued++)];
   op->function = 0;
@@ -45,6 +56,8 @@ void model_adopt(struct pump_model *m) {
     int32_t use = use_index((int64_t)op->first_use + i), block = m->uses[use].block;
     if (block == NONE) continue;
     struct block *b = &m->blocks[block];
+    if (b->issued == use) continue; /* it was replaced as it was issued */
+    correct_freshness(m, use, b->discarded);
     b->issued = use;
     b->last_use = (int64_t)op->seq;
     b->dead = b->discarded = b->doomed = false;

@@ -165,9 +165,9 @@ void model_missing(const struct pump_model *m, uint32_t device, struct pump_view
 /* ---- room that will be needed ----------------------------------------------------------
  */
 
-/* Walks over what is known, in order, with the room that is taken and given back, for who
- * looks further than the window. Of operations only these few figures are read: there are
- * thousands, at each view.
+/* Walks over what is known, in order, with the room that is taken and given back. Of
+ * operations only these few figures are read: there may be thousands, at each view. It ends
+ * where no more leavers could be told to go.
  *
  * `surplus`. At an operation that comes before the first leaver is needed, `level - room`
  * blocks more than fit have to be away. Those that operations used before it and that are
@@ -187,10 +187,9 @@ static void look_for_room(const struct pump_model *m, uint32_t device,
   bool before = view->leavers_count > 0, ends = true;
   int64_t came = 0, headroom = m->busy_count > 1 ? 0 : PUMP_VIEW_MISSING;
   view->shortfalls_count = view->surplus = view->headroom = 0;
-  if (view->expected == 0) return;
   for (int64_t at = m->op_tail; at < m->op_head; at++) {
     uint32_t i = op_index(at);
-    before &= i != until;
+    before &= i != until && surplus < view->leavers_count;
     if (!before && taken > m->bounds.in_flight) {
       ends = false;
       break;

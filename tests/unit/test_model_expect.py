@@ -143,7 +143,7 @@ class Repeating:
             again = [next((s for s, later in known[i + 1 :] if b in later), 0) for b in used]
             last = max(again, default=0)
             others += again.count(last) if last > first else 0
-        return (short, surplus) if self.expected else ([], 0)
+        return short, surplus
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -321,6 +321,21 @@ def test_a_deviation_leaves_no_surplus() -> None:
     assert script.model.view(0).surplus == 4
     script.copy([(0, 0, 1)])
     assert script.model.view(0).surplus == 0
+
+
+def test_what_was_issued_alone_tells_who_has_to_leave() -> None:
+    script = Script(budget=10)
+    script.alloc(0, 10)
+    script.alloc(1, 12)
+    script.set_state(script.model.blocks_of(1), HOST)
+    script.copy([(0, 0, 2)])  # 1
+    script.copy([(1, 0, 3)])  # 2
+    script.copy([(0, 2, 1)])  # 3
+    view = script.model.view(0)
+    assert view.leavers_next_use.tolist() == [NOT_NEEDED] * 7 + [3] + [1] * 2
+    assert view.surplus == 3
+    script.copy([(1, 3, 9)])  # 4: five more than the seven that nothing needs
+    assert script.model.view(0).surplus == 7
 
 
 def test_an_operation_on_a_range_that_came_in_a_dead_ones_place_is_seen() -> None:

@@ -72,6 +72,16 @@ def test_nothing_comes_in_before_room_is_there() -> None:
     assert decision.to_host.tolist() == [3], "the block that is needed last makes room"
 
 
+def test_who_has_to_leave_anyway_does_not_wait_for_the_newcomer() -> None:
+    blocks = {block: 50 + block for block in range(10)}
+    view = make_view(budget=20, resident=blocks, surplus=6)
+    decision = Window().decide(view)
+    assert decision.to_host.tolist() == [9, 8, 7, 6, 5, 4]
+    assert decision.allowance == 10, "there is room, all the same"
+    view = view._replace(leaving=2, to_host_credit=3)
+    assert Window().decide(view).to_host.tolist() == [], "less than a slice waits for more"
+
+
 def test_a_block_needed_sooner_than_the_newcomer_never_leaves() -> None:
     view = make_view(budget=2, missing={1: 70}, resident={2: 50, 3: 60})
     decision = Window().decide(view)
