@@ -147,7 +147,7 @@ static void append(struct pump_learner *l, const struct pump_learner_operation *
                         .before = l->torn ? TORN : learner_fork_name(lane),
                         .stream = (uint16_t)stream,
                         .kind = (uint16_t)op->kind,
-                        .count = count};
+                        .count = (uint16_t)count};
   for (uint32_t i = 0; i < count; i++) *learner_reach(l, past, i) = op->reaches[i];
   l->reach_head += count;
   if (l->head > l->oldest + l->capacity) l->oldest = l->head - l->capacity;
@@ -177,6 +177,7 @@ EXPORT int pump_learner_see(struct pump_learner *l,
                             const struct pump_learner_operation *op) {
   uint32_t stream = op->stream & (PUMP_MAX_STREAMS - 1);
   uint64_t key = key_of(l, op), number = l->head;
+  uint32_t place = learner_fork_name(&l->lanes[stream]);
   int result = PUMP_LEARNER_UNKNOWN;
   bool offered = pump_learner_ahead(l, 1) > 0;
   uint64_t then = NEVER;
@@ -185,10 +186,11 @@ EXPORT int pump_learner_see(struct pump_learner *l,
     result = then == NEVER ? PUMP_LEARNER_DEVIATED : PUMP_LEARNER_CONFIRMED;
     if (then == NEVER)
       learner_drop(l, stream);
-    else
-      learner_praise(l, stream);
+    else if (learner_is_trusted(l))
+      learner_fork_right(l, place);
   }
   append(l, op, key, stream);
+  learner_fork_came(l, place, number);
   if (then == NEVER) then = learner_find(l, stream, number);
   learner_index(l, stream, number);
   if (then != NEVER) {

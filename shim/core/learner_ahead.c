@@ -29,7 +29,11 @@ EXPORT uint32_t pump_learner_ahead(struct pump_learner *l, uint32_t most) {
   uint64_t rounds, end = match->front + match->beyond + most;
   for (; l->clear_until < end; l->clear_until++) {
     uint64_t number = number_at(l, l->clear_until, &rounds);
-    if (learner_forks_here(l, learner_past(l, number)->before)) break;
+    if (!learner_forks_here(l, number)) continue;
+    uint64_t to = rounds == 0 ? learner_turn(l, number) : NEVER;
+    if (to == NEVER) break;
+    end += to - number;
+    l->clear_until = to; /* positions count from the new front */
   }
   uint64_t clear = l->clear_until - match->front;
   clear = clear > match->beyond ? clear - match->beyond : 0;

@@ -14,7 +14,7 @@ uint32_t learner_fork_name(const struct lane *lane) {
   return (uint32_t)(learner_mix(lane->contexts[LEVEL_FORK].hash) >> 32) | 1;
 }
 
-static void shift_share(float *share, bool right) {
+void learner_shift_share(float *share, bool right) {
   *share += ((right ? 1.0f : 0.0f) - *share) / 8;
 }
 
@@ -97,41 +97,19 @@ void learner_advance(struct pump_learner *l, uint32_t stream, uint64_t found) {
   }
   if (++match->since == TRIAL && !match->judged) {
     match->judged = true;
-    shift_share(&l->scores[match->level], true);
+    learner_shift_share(&l->scores[match->level], true);
   }
 }
 
-/* ---- right and wrong -------------------------------------------------------------- */
-
-static struct fork *fork_of(struct pump_learner *l, uint32_t name) {
-  return &l->forks[name >> 1 & (FORKS - 1)];
-}
-
-bool learner_forks_here(const struct pump_learner *l, uint32_t name) {
-  if (name == TORN) return true;
-  const struct fork *fork = &l->forks[name >> 1 & (FORKS - 1)];
-  return fork->name == name && (fork->failed || fork->right < FORK_TRUSTED);
-}
-
-void learner_praise(struct pump_learner *l, uint32_t stream) {
-  uint32_t name = learner_fork_name(&l->lanes[stream]);
-  struct fork *fork = fork_of(l, name);
-  if (fork->name != name || !learner_is_trusted(l)) return;
-  shift_share(&fork->right, true);
-  fork->failed = false;
-}
+/* ---- wrong ------------------------------------------------------------------------ */
 
 void learner_drop(struct pump_learner *l, uint32_t stream) {
   struct match *match = &l->match;
   if (learner_is_trusted(l)) {
-    uint32_t name = learner_fork_name(&l->lanes[stream]);
-    struct fork *fork = fork_of(l, name);
-    if (fork->name != name) *fork = (struct fork){.name = name, .right = 1};
-    shift_share(&fork->right, false);
-    fork->failed = true;
-    l->resume = (struct resume){.front = match->front, .ended = l->head};
+    learner_fork_wrong(l, learner_fork_name(&l->lanes[stream]));
+    l->resume = (struct resume){match->front, l->head, match->from};
   }
-  if (!match->judged) shift_share(&l->scores[match->level], false);
+  if (!match->judged) learner_shift_share(&l->scores[match->level], false);
   match->on = false;
   match->epoch = ++l->epochs;
 }
@@ -179,8 +157,13 @@ uint64_t learner_find(struct pump_learner *l, uint32_t stream, uint64_t number) 
   if (found == NEVER) level = LEVEL_SURE;
   while (found == NEVER && level > 0) found = look_up(l, lane, --level, key);
   if (found == NEVER) return NEVER;
-  l->match = (struct match){
-      .epoch = ++l->epochs, .base = found, .front = found, .level = level, .on = true};
+  bool resumes = level == LEVEL_RESUME;
+  l->match = (struct match){.epoch = ++l->epochs,
+                            .base = found,
+                            .front = found,
+                            .from = resumes ? l->resume.from : lane->contexts[level].tail,
+                            .level = level,
+                            .on = true};
   return found;
 }
 

@@ -25,6 +25,7 @@
 #define SHARE_TRUSTED 0.8f
 #define FORK_TRUSTED 0.7f
 #define FORKS 4096u
+#define FORK_PAST 8192u /* operations that a new fork looks back on */
 #define LIVES 32768u
 #define PLACES 16384u
 #define LAGS 12u
@@ -52,7 +53,8 @@ struct past {
   uint64_t next;        /* the next one of its stream, or NEVER */
   uint32_t before;      /* context of LEVEL_FORK in front of it, or TORN */
   uint16_t stream, kind;
-  uint32_t count; /* reaches */
+  uint16_t count; /* reaches */
+  uint16_t run;   /* the streak of others at its fork in front of it; 0: not known */
   uint32_t back; /* how many operations before it the one stands that it repeats; 0: none */
 };
 _Static_assert(sizeof(struct past) == 64, "one cache line");
@@ -84,6 +86,7 @@ struct match {
   uint64_t base;   /* the operation at which it was found */
   uint64_t front;  /* first operation that was not seen again */
   uint64_t beyond; /* operations behind `front` that were: other streams */
+  uint64_t from;   /* number of the operation since which all was as in the past */
   uint64_t since;  /* confirmations */
   uint32_t level;  /* that found it */
   bool on, judged; /* judged: its level got its score */
@@ -93,12 +96,23 @@ struct match {
 struct resume {
   uint64_t front; /* NEVER: nowhere */
   uint64_t ended; /* number of the operation that ended it */
+  uint64_t from;  /* of its pointer */
 };
 
+/* See learner_forks.c. */
 struct fork {
   uint32_t name;
-  float right; /* share of right predictions, lately */
-  bool failed; /* the last one was wrong */
+  float right;      /* share of right predictions, lately */
+  bool failed;      /* the last one was wrong */
+  uint32_t streak;  /* operations like the newest that came one after the other */
+  uint64_t came[3]; /* numbers of the newest, newest first, or NEVER */
+  uint64_t turned;  /* number of the newest one that another one came behind */
+};
+
+/* What kept a pointer from being replaced at a fork: so many operations in front of it are
+ * the same. */
+struct aside {
+  uint64_t number, to, common;
 };
 
 struct life {
@@ -158,6 +172,7 @@ struct pump_learner {
   uint64_t clear_until;     /* operations that pump_learner_ahead has looked at */
   uint64_t clear_epoch;
   struct fork forks[FORKS];
+  struct aside aside;
   /* where reaches are (learner_places.c) */
   struct life lives[LIVES];
   struct place places[PLACES];
@@ -201,24 +216,36 @@ static inline uint64_t life_name(uint32_t slot, uint32_t generation) {
 uint64_t learner_expected(struct pump_learner *l, uint32_t stream, uint64_t key);
 /* `found` was repeated on `stream`, by an operation that is in the history by now. */
 void learner_advance(struct pump_learner *l, uint32_t stream, uint64_t found);
-/* The present pointer was right, or is void, with an operation on `stream` that is not in
- * the history yet: its level and the place where it ended get their scores. */
-void learner_praise(struct pump_learner *l, uint32_t stream);
+/* The present pointer is void, with an operation on `stream` that is not in the history
+ * yet: its level and the place where it ended get their scores. */
 void learner_drop(struct pump_learner *l, uint32_t stream);
 /* Looks for the operation of the past that `number`, which is the newest and whose contexts
  * are not in the index yet, repeats. NEVER: none. */
 uint64_t learner_find(struct pump_learner *l, uint32_t stream, uint64_t number);
 /* Takes the contexts of the newest operation into the index. */
 void learner_index(struct pump_learner *l, uint32_t stream, uint64_t number);
-/* The context of four keys that an operation comes after. */
+/* The context of four keys that the next operation of a stream comes after. */
 uint32_t learner_fork_name(const struct lane *lane);
-/* Predictions failed behind that context too often. */
-bool learner_forks_here(const struct pump_learner *l, uint32_t name);
 /* An operation of the past from the front on was seen again. */
 bool learner_was_seen(const struct pump_learner *l, uint64_t number);
 bool learner_is_trusted(const struct pump_learner *l);
 /* Operations between an operation and the one that it repeats. */
 uint64_t learner_period(const struct pump_learner *l);
+void learner_shift_share(float *share, bool right);
+
+/* ---- forks (learner_forks.c) ---- */
+
+/* What was predicted with confidence behind the context `name` came, or did not. To be told
+ * before what came is in the history. */
+void learner_fork_right(struct pump_learner *l, uint32_t name);
+void learner_fork_wrong(struct pump_learner *l, uint32_t name);
+/* `number` came behind the context. */
+void learner_fork_came(struct pump_learner *l, uint32_t name, uint64_t number);
+/* It is open whether `number`, which the pointer says comes, will come. */
+bool learner_forks_here(const struct pump_learner *l, uint64_t number);
+/* Replaces the pointer, if one agrees with it up to `number`, which is at a fork, and goes
+ * on as is usual there. Returns the operation that `number` has become, or NEVER. */
+uint64_t learner_turn(struct pump_learner *l, uint64_t number);
 
 /* ---- lives and places (learner_places.c) ---- */
 

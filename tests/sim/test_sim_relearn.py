@@ -43,13 +43,16 @@ def halved(trace: TensorTrace) -> TensorTrace:
 
 
 @pytest.fixture(scope="module")
-def batches() -> dict[str, Program]:
-    """Five steps of each, with discards."""
+def traces() -> dict[str, TensorTrace]:
     file = DATA / "vit_b256_marginal.json.xz"
     whole = tensors.parse(file.read_bytes(), file.name)
-    traces = {"half": halved(whole), "whole": whole}
+    return {"half": halved(whole), "whole": whole}
+
+
+def batches(traces: dict[str, TensorTrace], steps: int) -> dict[str, Program]:
+    """So many steps of each, with discards."""
     return {
-        name: tensors.program(trace, "caching", STEPS, discard=True)
+        name: tensors.program(trace, "caching", steps, discard=True)
         for name, trace in traces.items()
     }
 
@@ -58,22 +61,47 @@ def seconds(program: Program, policy: Policy | None, machine: Machine) -> list[f
     return [one.seconds for one in run(program, machine, policy).stretches]
 
 
+def steady_seconds(traces: dict[str, TensorTrace], small: Machine) -> dict[str, float]:
+    """The fourth step of each where nothing changes."""
+    alone = batches(traces, 4)
+    return {name: seconds(program, Planned(), small)[3] for name, program in alone.items()}
+
+
+def card(program: Program, ratio: float) -> Machine:
+    return Machine(profiles.load("a100-pcie4"), int(program.peak_bytes / ratio), 200)
+
+
 @pytest.mark.parametrize("ratio", [1.5, 3.0])
 @pytest.mark.parametrize("order", ["half whole half", "whole half whole"])
 def test_another_batch_size_is_learned_within_three_steps_and_none_is_slow(
-    batches: dict[str, Program], order: str, ratio: float
+    traces: dict[str, TensorTrace], order: str, ratio: float
 ) -> None:
-    program = in_turn([batches[name] for name in order.split()])
-    small = Machine(profiles.load("a100-pcie4"), int(program.peak_bytes / ratio), 200)
+    parts = batches(traces, STEPS)
+    program = in_turn([parts[name] for name in order.split()])
+    small = card(program, ratio)
     planned, window, demand = (
         seconds(program, policy, small) for policy in (Planned(), Window(), None)
     )
-    steady = {name: seconds(alone, Planned(), small)[3] for name, alone in batches.items()}
+    steady = steady_seconds(traces, small)
     for turn, name in enumerate(order.split()):
-        learned = planned[turn * STEPS + 3 : (turn + 1) * STEPS]
-        # Open: at 3x the whole horizon is not always back in the fourth step. With 5, 7, 8 and
-        # 9 steps of each, the worst of all cases lies between 1.03 and 1.055.
-        assert max(learned) <= 1.06 * steady[name], (turn, planned, steady)
+        # The executors' controller tries threads, which alone makes steady steps differ by 0.04.
+        learned = planned[turn * STEPS + 2 : (turn + 1) * STEPS]
+        assert max(learned) <= 1.05 * steady[name], (turn, planned, steady)
     for step, mine in enumerate(planned):
         assert mine <= 1.05 * demand[step], (step, planned, demand)
         assert mine <= 1.12 * window[step], (step, planned, window)
+
+
+@pytest.mark.parametrize(("steps", "ratio"), [(2, 4.0), (3, 2.0)])
+def test_sizes_that_alternate_are_known_once_both_have_been_seen(
+    traces: dict[str, TensorTrace], steps: int, ratio: float
+) -> None:
+    order = ["half", "whole"] * 3
+    parts = batches(traces, steps)
+    program = in_turn([parts[name] for name in order])
+    small = card(program, ratio)
+    planned, demand = (seconds(program, policy, small) for policy in (Planned(), None))
+    steady = steady_seconds(traces, small)
+    slower = [mine / steady[order[step // steps]] for step, mine in enumerate(planned)]
+    assert max(slower[2 * steps :]) <= 1.05, slower
+    assert all(mine <= 1.05 * theirs for mine, theirs in zip(planned, demand, strict=True))

@@ -32,17 +32,48 @@ def test_a_change_of_batch_size_is_learned_within_three_iterations():
     assert joined(changed[2:]).misled == 0
 
 
-def test_where_the_program_went_another_way_it_is_not_foreseen_until_it_was_right_again():
-    """After a change of batch size and back, it looks as if the other one came again."""
+def test_a_batch_size_that_comes_back_is_foreseen_to_stay():
+    """After a change of batch size and back, the past says that the other one comes next."""
     caller = Caller(Learner(1 << 16))
-    ahead = []
+    ahead, wrong = [], []
     for batch in (*[1] * 8, *[2] * 4, *[1] * 6):
-        caller.play(10_000 * batch + key for key in training(batch=batch, layers=120))
-        ahead.append(caller.learner.ahead(50))
-    assert ahead[1:8] == [50] * 7
-    assert ahead[9:12] == [50] * 3
-    assert ahead[12] == 0, "what came then was the other batch"
-    assert ahead[-3:] == [50] * 3
+        step = [10_000 * batch + key for key in training(batch=batch, layers=120)]
+        first = caller.play(step[:20])
+        ahead.append(caller.learner.ahead(3 * len(step)) / len(step))
+        rest = caller.play(step[20:])
+        wrong.append(first.misled + rest.misled)
+    assert min(ahead[1:8] + ahead[9:12]) > 0.8, "to the end of the layers where they were new"
+    assert min(ahead[2:8] + ahead[10:12]) == 3
+    assert min(ahead[12:]) > 1.9, "from the first step that was seen before"
+    assert (wrong[1:8], sum(wrong[9:12])) == ([0] * 7, 0)
+    assert wrong[12:] == [1, 0, 0, 0, 0, 0], "but for the change itself"
+
+
+def test_sizes_that_change_each_few_steps_are_counted():
+    """Five steps of one size, three of the other: a turn comes after as many as before."""
+    caller = Caller(Learner(1 << 16))
+    cycle = [*[1] * 5, *[2] * 3]
+    for batch in cycle * 2:
+        caller.play(10_000 * batch + key for key in training(batch=batch, layers=40))
+    for batch in cycle * 3:
+        seen = caller.play(10_000 * batch + key for key in training(batch=batch, layers=40))
+        assert seen.misled == 0
+        assert seen.right == 1
+
+
+def test_an_operation_between_each_few_steps_does_not_hide_what_lies_behind_it():
+    """Such as the copy of a loss for a log: until it is known when it comes, it is not
+    expected, and what follows is."""
+    caller = Caller(Learner(1 << 16))
+    step = training(layers=60)
+    forth = len(step) - 121  # the optimizer's
+    ahead = []
+    for number in range(32):
+        caller.play(step[:200])
+        ahead.append(caller.learner.ahead(2 * len(step)))
+        caller.play([*step[200:forth], *[77] * (number % 8 == 7), *step[forth:]])
+    assert ahead[2:] == [2 * len(step)] * 30, "also behind the first time that it came"
+    assert caller.learner.report().misled <= 6  # three in the first step
 
 
 def test_a_short_last_batch_is_expected_from_the_third_epoch_on():
