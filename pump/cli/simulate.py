@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,8 @@ COMPARED = (
 )
 DISPATCHES = ("event", "fixed", "fixed-each-way")
 SWEEP_POLICIES = ("naive", "window")
+ITERATIONS_MOST = 100
+"""Of a trace; nothing changes after the first few."""
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -105,6 +108,13 @@ def _check(asked: argparse.Namespace) -> None:
         raise BadInputError(f"--jitter is {asked.jitter}; it must be at least 0 and less than 1")
     if asked.seed < 0:
         raise BadInputError(f"--seed is {asked.seed}; it must not be negative")
+    if asked.iterations is not None and not 1 <= asked.iterations <= ITERATIONS_MOST:
+        raise BadInputError(
+            f"--iterations is {asked.iterations}; it must be 1 to {ITERATIONS_MOST}"
+        )
+    for option, file in (("--json", asked.json), ("--svg", asked.svg)):
+        if file and file != "-":
+            _check_writable(option, Path(file))
     if asked.sweep and asked.dispatch != "event":
         raise BadInputError(f"--dispatch {asked.dispatch} is for one size; leave --sweep out")
     if asked.svg and not asked.sweep:
@@ -112,6 +122,12 @@ def _check(asked: argparse.Namespace) -> None:
     if asked.sweep and (asked.gpu_memory or asked.oversubscription):
         raise BadInputError("--sweep chooses the memory sizes itself; leave --gpu-memory and "
                             "--oversubscription out")  # fmt: skip
+
+
+def _check_writable(option: str, file: Path) -> None:
+    """Before minutes of simulation, not behind them."""
+    if file.is_dir() or not os.access(file if file.exists() else file.parent, os.W_OK):
+        raise BadInputError(f"{option}: cannot write {file}; name a file in a folder of yours")
 
 
 def _case(asked: argparse.Namespace) -> Case:
@@ -136,7 +152,7 @@ def _case(asked: argparse.Namespace) -> Case:
     memory_bytes = profile.values["device.memory_bytes"]
     assert isinstance(memory_bytes, int)
     if asked.gpu_memory:
-        memory_bytes = parse_size(asked.gpu_memory)
+        memory_bytes = _size("--gpu-memory", asked.gpu_memory)
     elif asked.oversubscription:
         memory_bytes = int(program.peak_bytes / asked.oversubscription)
     jitter = Jitter(asked.jitter, asked.seed) if asked.jitter else None
@@ -147,6 +163,13 @@ def _case(asked: argparse.Namespace) -> Case:
     return Case(program, machine, discarding)
 
 
+def _size(option: str, text: str) -> int:
+    try:
+        return parse_size(text)
+    except BadValueError as error:
+        raise BadInputError(f"{option}: {error}") from None
+
+
 def _host(asked: argparse.Namespace) -> Host | None:
     from pump.sim.simulation import Host
 
@@ -154,7 +177,7 @@ def _host(asked: argparse.Namespace) -> Host | None:
         if asked.flash:
             raise BadInputError("--flash lies behind a limited host; add --host-memory SIZE")
         return None
-    memory_bytes = parse_size(asked.host_memory)
+    memory_bytes = _size("--host-memory", asked.host_memory)
     if not asked.flash:
         return Host(memory_bytes)
     try:

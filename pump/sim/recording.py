@@ -65,10 +65,12 @@ class _Taker:
         self._clock_ns: int | None = None
         """When the program's thread was free to go on."""
         self.skipped: Counter[str] = Counter()
-        self._take(data)
+        self.truncated = self._take(data)
 
-    def _take(self, data: bytes) -> None:
-        for record in Reader(io.BytesIO(data)).records():
+    def _take(self, data: bytes) -> bool:
+        """True: the recording has no end."""
+        reader = Reader(io.BytesIO(data))
+        for record in reader.records():
             match record:
                 case rec.Operation():
                     self._operation(record)
@@ -81,6 +83,7 @@ class _Taker:
                     self._shapes[record.signature] = _hash(shape)
                 case rec.Lost():
                     self.skipped["lost"] += record.events
+        return reader.truncated
 
     def _host_ns(self, time_ns: int) -> int:
         before = time_ns if self._clock_ns is None else self._clock_ns
@@ -147,6 +150,7 @@ class _Taker:
             "recorded_policy": self._header.get("policy"),
             "durations": "estimated from markers",
             "events_lost": self.skipped["lost"],
+            "truncated": self.truncated,
         }
         if begin is not None:
             facts["steady_steps"] = len(steps) - begin - 1

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 from pump.model.bounds import BLOCK_BYTES
+from pump.sim import parts
 from pump.sim.contenders import Contender, iteration_steps, simulate
 from pump.sim.floor import Floor, Rates, floor_of, least_traffic
 from pump.sim.program import Program, ProgramError
@@ -43,11 +44,36 @@ def unlimited(case: Case) -> Outcome:
     return run(case.program, replace(case.machine, memory_bytes=memory_bytes))
 
 
+def _measured(case: Case) -> tuple[Program, int]:
+    """What knows most of the contents, and the first step that the figures are of."""
+    program = case.discarding or case.program
+    return program, len(program.steps) - iteration_steps(program)
+
+
+def floor_of_parts(case: Case) -> float | None:
+    """Seconds of an iteration that any policy needs, the order of its operations kept
+    (pump/sim/parts.py), the floor at least. None of a recording: nobody says where its
+    iterations begin."""
+    program, first = _measured(case)
+    if "iterations" not in program.facts:
+        return None
+    steps = program.steps[first:]
+    rates = Rates.of(case.machine.profile.values, MIGRATION_THREADS)
+    durations_ns = steps["duration_ns"][steps["seq"] > 0].tolist()
+    used, memory_bytes = touches(program, first), case.machine.memory_bytes
+    return max(floor(case).seconds, parts.least_seconds(used, durations_ns, memory_bytes, rates))
+
+
+def largest_bytes(case: Case) -> int:
+    """Most that one operation uses, in whole blocks."""
+    program, first = _measured(case)
+    used = (len({*t.reads, *t.updates, *t.overwrites}) for t in touches(program, first))
+    return max(used, default=0) * BLOCK_BYTES
+
+
 def floor(case: Case) -> Floor:
     """Of the steady iteration of a replay, or of a recording behind its start."""
-    program = case.discarding or case.program
-    count = iteration_steps(program)
-    first = len(program.steps) - count
+    program, first = _measured(case)
     used = touches(program, first)
     repeats = FLOOR_REPEATS if "iterations" in program.facts else 1
     traffic = least_traffic(used, repeats, case.machine.memory_bytes)
@@ -57,8 +83,11 @@ def floor(case: Case) -> Floor:
     return Floor(found.compute / repeats, found.link / repeats, found.cpu / repeats)
 
 
-def figures(outcome: Outcome, unlimited_seconds: float, least: Floor) -> Figures:
-    """One contender's line. Times in seconds, of the steady iteration or of the whole."""
+def figures(
+    outcome: Outcome, unlimited_seconds: float, least: Floor, of_parts: float | None
+) -> Figures:
+    """One contender's line. Times in seconds, of the steady iteration or of the whole.
+    of_parts: seconds of `floor_of_parts`."""
     part: Stretch = outcome.steady
     counters = part.counters
     return {
@@ -66,6 +95,7 @@ def figures(outcome: Outcome, unlimited_seconds: float, least: Floor) -> Figures
         "seconds": part.seconds,
         "slowdown": part.seconds / unlimited_seconds,
         "of_floor": least.seconds / part.seconds,
+        "of_parts": None if of_parts is None else of_parts / part.seconds,
         "h2d_bytes": part.h2d_bytes,
         "d2h_bytes": part.d2h_bytes,
         "faults": counters["fault_pages"],
@@ -91,13 +121,14 @@ def figures(outcome: Outcome, unlimited_seconds: float, least: Floor) -> Figures
             "gates": outcome.gates.count,
             "gates_left_to_watchdog": outcome.gates.late,
             "gate_seconds": outcome.gates.seconds,
+            "foreseen": None if outcome.foreseen is None else asdict(outcome.foreseen),
         },
     }
 
 
 def compared(case: Case, contenders: Sequence[Contender], *, dispatch: str = "event") -> Figures:
     """All contenders on one case; those that cannot run on the program are named."""
-    base, least = unlimited(case), floor(case)
+    base, least, of_parts = unlimited(case), floor(case), floor_of_parts(case)
     seconds = base.steady.seconds
     rows, left_out = [], []
     for contender in contenders:
@@ -106,7 +137,7 @@ def compared(case: Case, contenders: Sequence[Contender], *, dispatch: str = "ev
             left_out.append(contender.name)
             continue
         outcome = simulate(contender, program, case.machine, dispatch=dispatch)
-        rows.append({**figures(outcome, seconds, least), "text": contender.text})
+        rows.append({**figures(outcome, seconds, least, of_parts), "text": contender.text})
     if not rows:
         names = ", ".join(left_out)
         raise ProgramError(
@@ -121,6 +152,8 @@ def compared(case: Case, contenders: Sequence[Contender], *, dispatch: str = "ev
             "link_seconds": least.link,
             "cpu_seconds": least.cpu,
         },
+        "floor_of_parts_seconds": of_parts,
+        "largest_operation_bytes": largest_bytes(case),
         "policies": rows,
         "left_out": left_out,
     }
@@ -163,8 +196,9 @@ def as_text(found: Figures) -> str:
         f"{'unlimited':<12} {found['unlimited_seconds']:.4f} s; floor {least['seconds']:.4f} s "
         f"(compute {least['compute_seconds']:.4f}, link {least['link_seconds']:.4f}, "
         f"CPU {least['cpu_seconds']:.4f})",
+        *_parts_line(found),
         "",
-        f"{'policy':<{width}}{'time s':>9}{'slow-down':>11}{'floor':>7}"
+        f"{'policy':<{width}}{'time s':>9}{'slow-down':>11}{'floor':>7}{'parts':>7}"
         f"{'to GPU':>11}{'to host':>11}{'faults':>10}{'stalled by faults, late, copies (s)':>38}",
     ]
     for row in found["policies"]:
@@ -172,9 +206,11 @@ def as_text(found: Figures) -> str:
         stalls = f"{stall['fault']:.3f} {stall['late_arrival']:.3f} {stall['copy']:.3f}"
         lines.append(
             f"{row['policy']:<{width}}{row['seconds']:>9.4f}{row['slowdown']:>10.2f}x"
-            f"{row['of_floor']:>6.0%} {_gib(row['h2d_bytes']):>10} {_gib(row['d2h_bytes']):>10}"
+            f"{row['of_floor']:>7.0%}{_share(row['of_parts']):>7}"
+            f"{_gib(row['h2d_bytes']):>11}{_gib(row['d2h_bytes']):>11}"
             f"{row['faults']:>10,}{stalls:>38}"
         )
+    lines += _notes(found)
     if found["flash_gbps"]:
         lines.append(
             f"host memory {_gib(found['host_memory_bytes'])}, flash read and written: "
@@ -187,6 +223,35 @@ def as_text(found: Figures) -> str:
         names = ", ".join(found["left_out"])
         lines.append(f"left out, because a recording does not tell what they have to know: {names}")
     return "\n".join(lines)
+
+
+def _parts_line(found: Figures) -> list[str]:
+    seconds = found["floor_of_parts_seconds"]
+    if seconds is None:
+        return []
+    return [f"{'parts':<12} {seconds:.4f} s: the floor if bytes cross in the operations' order"]
+
+
+def _notes(found: Figures) -> list[str]:
+    """What one has to know to read the figures, a line each."""
+    lines = []
+    for row in found["policies"]:
+        foreseen = row["whole_run"]["foreseen"]
+        if foreseen is not None:
+            share = foreseen["operations"] / found["operations"]
+            lines.append(
+                f"{row['policy']}: {share:.0%} of all operations foreseen, what was expected "
+                f"dropped {foreseen['lost']} times, confidence at the end "
+                f"{foreseen['confidence']:.2f}"
+            )
+    if found["largest_operation_bytes"] > found["gpu_memory_bytes"]:
+        largest = _gib(found["largest_operation_bytes"])
+        lines.append(f"one operation uses {largest}, more than the GPU has: it runs by faults")
+    if found.get("events_lost"):
+        lines.append(f"{found['events_lost']:,} events of the recording are lost: figures are low")
+    if found.get("truncated"):
+        lines.append("the recording has no end: what came after it was cut off is not in there")
+    return lines
 
 
 def heading(found: Figures) -> list[str]:
@@ -207,4 +272,9 @@ def heading(found: Figures) -> list[str]:
 
 
 def _gib(length_bytes: float) -> str:
-    return f"{length_bytes / GIB:.2f} GiB"
+    small = 0 < length_bytes < GIB / 10
+    return f"{length_bytes * 1024 / GIB:.1f} MiB" if small else f"{length_bytes / GIB:.2f} GiB"
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None else f"{value:.0%}"

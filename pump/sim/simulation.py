@@ -141,6 +141,16 @@ class Gates:
 
 
 @dataclass(frozen=True)
+class Foreseen:
+    """Operations that were expected with the blocks that they used, how often all that was
+    expected was dropped, and the learner's confidence at the end (docs/learner.md)."""
+
+    operations: int
+    lost: int
+    confidence: float
+
+
+@dataclass(frozen=True)
 class Outcome:
     """whole: of the run. stretches: between marks, so one for each iteration of a replay."""
 
@@ -158,6 +168,8 @@ class Outcome:
     believed_resident_blocks: int
     """At the end, by the worker; 0 without pump."""
     gates: Gates
+    foreseen: Foreseen | None
+    """None: nobody learned."""
 
     @property
     def steady(self) -> Stretch:
@@ -289,7 +301,14 @@ class _Simulation:
             tally=tally,
             believed_resident_blocks=0 if self.model is None else self.model.occupied(0),
             gates=Gates(result.gates, result.gates_late, result.gate_ns / 1e9),
+            foreseen=self._foreseen(),
         )
+
+    def _foreseen(self) -> Foreseen | None:
+        if self.model is None or self.policy is None or not self.policy.foresees:
+            return None
+        totals = self.model.totals()
+        return Foreseen(totals.foreseen, totals.foresight_lost, totals.confidence)
 
     def _marks(self) -> list[tuple[int, dict[str, int]]]:
         """The start, every mark; without marks the end."""

@@ -38,6 +38,11 @@ LAUNCH_US: Final = 8.0
 Span = deaths.Span
 
 
+BYTES_MOST: Final = 1 << 48
+MOST_US: Final = 3.6e9
+"""Of a tensor, and of a kernel: an hour."""
+
+
 @dataclass(frozen=True)
 class Tensor:
     length_bytes: int
@@ -99,12 +104,30 @@ def parse(data: bytes, source: str) -> TensorTrace:
         ) from None
     except (OSError, EOFError, lzma.LZMAError) as error:
         raise ProgramError(f"{source}: no readable trace: {error}") from None
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ProgramError(f"{source}: not a trace of kernels and tensors: {error!r}") from None
+    except KeyError as error:
+        raise ProgramError(
+            f"{source}: not a trace of kernels and tensors: {error.args[0]!r} is missing"
+        ) from None
+    except (TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise ProgramError(f"{source}: not a trace of kernels and tensors: {error}") from None
+
+
+def _checked(what: str, value: float, most: float) -> float:
+    if not 0 <= value <= most:
+        raise ValueError(f"{what} is {value}, which cannot be")
+    return value
 
 
 def _trace(raw: dict[str, Any]) -> TensorTrace:
-    sizes = {int(t["id"]): (int(t["bytes"]), bool(t["persistent"])) for t in raw["tensors"]}
+    if not isinstance(raw, dict):
+        raise TypeError("it is no object with 'tensors' and 'kernels'")
+    sizes = {
+        int(t["id"]): (
+            int(_checked(f"'bytes' of tensor {t['id']}", int(t["bytes"]), BYTES_MOST)),
+            bool(t["persistent"]),
+        )
+        for t in raw["tensors"]
+    }
     first: dict[int, int] = {}
     last: dict[int, int] = {}
     kernels = []
@@ -112,6 +135,8 @@ def _trace(raw: dict[str, Any]) -> TensorTrace:
         reads, writes = set(map(int, kernel["reads"])), set(map(int, kernel["writes"]))
         uses = []
         for tensor in sorted(reads | writes):
+            if tensor not in sizes:
+                raise ValueError(f"kernel {number} uses tensor {tensor}, which is not there")
             if sizes[tensor][0] < LEAST_BYTES:
                 continue
             first.setdefault(tensor, number)
@@ -120,7 +145,8 @@ def _trace(raw: dict[str, Any]) -> TensorTrace:
             uses.append((tensor, access if tensor in reads else form.OVERWRITE))
         shape = repr((kernel["name"], [(sizes[tensor][0], access) for tensor, access in uses]))
         digest = hashlib.blake2b(shape.encode(), digest_size=8).digest()
-        duration_ns = round(float(kernel["duration_us"]) * 1000)
+        what = f"'duration_us' of kernel {number}"
+        duration_ns = round(_checked(what, float(kernel["duration_us"]), MOST_US) * 1000)
         kernels.append(Kernel(duration_ns, tuple(uses), int.from_bytes(digest, "little")))
     tensors = {
         tensor: Tensor(*sizes[tensor], first[tensor], last[tensor]) for tensor in sorted(first)

@@ -57,6 +57,26 @@ def test_the_report_for_people_says_that_it_is_simulated(tmp_path: Path) -> None
     assert json.loads(file.read_text())["gpu_memory_bytes"] == 8 << 30
 
 
+def test_shares_of_both_floors_and_what_was_foreseen_are_told() -> None:
+    words = VIT, "--oversubscription", "1.5", "--iterations", "4", "--policy", "planned"
+    found, text = figures(*words), simulate(*words).stdout
+    (row,) = found["policies"]
+    assert found["floor_of_parts_seconds"] >= found["floor"]["seconds"]
+    assert row["of_floor"] <= row["of_parts"] <= 1
+    foreseen = row["whole_run"]["foreseen"]
+    assert found["operations"] / 2 < foreseen["operations"] < found["operations"]
+    assert foreseen["confidence"] > 0.9
+    assert "operations foreseen" in text and "operations' order" in text
+    plain = figures(*words[:-1], "window")
+    assert plain["policies"][0]["whole_run"]["foreseen"] is None
+
+
+def test_an_operation_that_the_gpu_cannot_hold_is_named() -> None:
+    words = VIT, "--iterations", "1", "--policy", "window"
+    assert "one operation uses 0.43 GiB" in simulate(*words, "--gpu-memory", "256MiB").stdout
+    assert "one operation" not in simulate(*words, "--gpu-memory", "8GiB").stdout
+
+
 def test_jitter_and_dispatch_are_named_in_the_report() -> None:
     words = VIT, "--oversubscription", "1.2", "--jitter", "0.25", "--seed", "3"
     done = simulate(*words, "--dispatch", "fixed")
@@ -84,12 +104,51 @@ def _large_tensors() -> list[dict[str, Any]]:
     return [{"id": i, "bytes": size, "persistent": i == 0} for i, size in sizes.items()]
 
 
+KERNEL = {"name": "a", "duration_us": 10, "reads": [0], "writes": [1]}
+TENSOR = {"id": 0, "bytes": 4 << 20, "persistent": True}
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"kernels": [KERNEL | {"duration_us": -1}]}, "'duration_us' of kernel 0 is -1.0"),
+        ({"kernels": [KERNEL | {"duration_us": float("nan")}]}, "'duration_us' of kernel 0 is nan"),
+        ({"kernels": [KERNEL, KERNEL | {"reads": [9]}]}, "kernel 1 uses tensor 9"),
+        ({"kernels": [{"name": "a"}]}, "'reads' is missing"),
+        ({"kernels": []}, "no kernel uses"),
+        ({"tensors": [TENSOR | {"bytes": -5}]}, "'bytes' of tensor 0 is -5"),
+        ({"tensors": [TENSOR | {"bytes": "large"}]}, "large"),
+        ({"tensors": 7}, "not iterable"),
+    ],
+)
+def test_a_trace_that_makes_no_sense_is_refused_with_its_fault(
+    tmp_path: Path, changes: dict[str, Any], reason: str
+) -> None:
+    file = tmp_path / "odd.json"
+    file.write_bytes(trace(**changes))
+    done = simulate(str(file))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"pump: {file}: ") and reason in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("part", [b"", b"[]", b'{"tensors": []}', None])
+def test_half_a_trace_is_refused(tmp_path: Path, part: bytes | None) -> None:
+    file = tmp_path / "half.json.gz"
+    file.write_bytes(trace()[:60] if part is None else part)
+    done = simulate(str(file))
+    assert done.returncode == 2 and done.stderr.count("\n") == 1
+
+
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
         (("nowhere.json",), "nowhere.json"),
         ((VIT, "--policy", "widnow"), "known: naive"),
-        ((VIT, "--gpu-memory", "much"), "much"),
+        ((VIT, "--gpu-memory", "much"), "--gpu-memory: 'much'"),
+        ((VIT, "--iterations", "0"), "--iterations is 0"),
+        ((VIT, "--json", "/nowhere/figures.json"), "--json: cannot write"),
+        ((VIT, "--sweep", "--svg", "/"), "--svg: cannot write"),
         ((VIT, "--profile", "a100"), "a100-pcie4"),
         ((VIT, "--mapping", "paged"), "unique, caching"),
         ((VIT, "--queue-launches", "0"), "--queue-launches"),
