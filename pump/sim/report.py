@@ -19,6 +19,9 @@ FLOOR_REPEATS: Final = 2
 MIGRATION_THREADS: Final = 6
 """Two to the GPU and four to the host at most: act_private.h."""
 
+HOST_BOUND: Final = 1.1
+"""From this multiple of its kernels' time on a program is said to be held up by itself."""
+
 Figures = dict[str, Any]
 
 
@@ -244,6 +247,12 @@ def _notes(found: Figures) -> list[str]:
                 f"dropped {foreseen['lost']} times, confidence at the end "
                 f"{foreseen['confidence']:.2f}"
             )
+    seconds, least = found["unlimited_seconds"], found["floor"]["compute_seconds"]
+    if seconds > HOST_BOUND * least:
+        lines.append(
+            f"with memory for everything the GPU works {least / seconds:.0%} of the time: the "
+            "program's own thread is the rest, and no policy changes that"
+        )
     if found["largest_operation_bytes"] > found["gpu_memory_bytes"]:
         largest = _gib(found["largest_operation_bytes"])
         lines.append(f"one operation uses {largest}, more than the GPU has: it runs by faults")

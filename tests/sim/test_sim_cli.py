@@ -77,6 +77,14 @@ def test_an_operation_that_the_gpu_cannot_hold_is_named() -> None:
     assert "one operation" not in simulate(*words, "--gpu-memory", "8GiB").stdout
 
 
+def test_a_program_that_holds_itself_up_is_told_so(tmp_path: Path) -> None:
+    file = tmp_path / "short.json"
+    file.write_bytes(trace())  # kernels of some 20 us, and 8 us of the host for each
+    slow = simulate(str(file), "--profile", "a100-pcie4", "--iterations", "2")
+    assert "own thread is the rest" in slow.stdout
+    assert "own thread" not in simulate(VIT, "--iterations", "2").stdout
+
+
 def test_jitter_and_dispatch_are_named_in_the_report() -> None:
     words = VIT, "--oversubscription", "1.2", "--jitter", "0.25", "--seed", "3"
     done = simulate(*words, "--dispatch", "fixed")
