@@ -181,6 +181,9 @@ class ClientModel:
             decision.hold,
             decision.settled,
         )
+        if len(decision.later):
+            blocks = ffi.from_buffer(INT64S, decision.later)
+            lib.pump_model_later(self.raw, device, blocks, len(blocks))
 
     def holds(self, device: int) -> bool:
         """Return whether the last decision still holds; see `Decision.hold`."""

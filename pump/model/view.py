@@ -106,11 +106,14 @@ class Decision(NamedTuple):
     """Who leaves stays the same as long as nothing happens but arrivals, and what the
     allowance sends for. Then the policy need not be asked either, `hold` blocks or more at
     once go, and the rest of the decision stands."""
+    later: Blocks = NO_BLOCKS
+    """Of a settled decision: who leaves next, in this order, `hold` blocks or more at once,
+    as those before them have gone. It stands while they go, too."""
 
     def for_once(self) -> Decision:
         """The same, but the policy is asked again at the next tick."""
         allowance = 0 if self.hold else self.allowance
-        return self._replace(allowance=allowance, hold=0, settled=False)
+        return self._replace(allowance=allowance, hold=0, settled=False, later=NO_BLOCKS)
 
 
 NOTHING = Decision()

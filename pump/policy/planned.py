@@ -21,8 +21,8 @@ from typing import ClassVar
 import numpy as np
 
 from pump.model.bounds import SLICE_BLOCKS_LEAST
-from pump.model.view import NO_BLOCKS, Blocks, View
-from pump.policy.window import FAR_AWAY, Window
+from pump.model.view import NO_BLOCKS, View
+from pump.policy.window import FAR_AWAY, Room, Window
 from pump.wire.abi import INT64S, ffi, lib
 
 
@@ -32,13 +32,12 @@ class Planned(Window):
     name: ClassVar[str] = "planned"
     foresees: ClassVar[bool] = True
 
-    def _make_room(self, view: View, arrivals: int, spare: int) -> tuple[Blocks, bool, int]:
+    def _make_room(self, view: View, arrivals: int, spare: int) -> Room:
         """Choose blocks that leave for room that will be short.
 
         For room that is short soon the rule is the window's: a victim is needed later than
         its newcomer. For what is short further on only those leave that nobody can replace
-        (`View.surplus`). Returns the victims, whether some shortage that is near was left
-        without one, and how many may set out before others have to leave.
+        (`View.surplus`). Those remain, whoever sets out.
         """
         if view.expected == 0:
             return super()._make_room(view, arrivals, spare)
@@ -46,25 +45,26 @@ class Planned(Window):
         if short == 0 and view.surplus == 0:
             return self._keep_spare(view, arrivals, spare)
         if view.to_host_credit <= 0:
-            return NO_BLOCKS, False, -1
+            return Room()
         overshoot = max(0, -(view.free + view.leaving))
         found = max(_outlast(view), view.surplus)
         count = min(max(found, min(overshoot, len(view.leavers))), view.to_host_credit)
         if count < SLICE_BLOCKS_LEAST and view.leaving:
             count = 0
-        return view.leavers[:count], found < short, -1
+        later = NO_BLOCKS if overshoot else view.leavers[count : view.surplus]
+        return Room(view.leavers[:count], later, found < short)
 
-    def _keep_spare(self, view: View, arrivals: int, spare: int) -> tuple[Blocks, bool, int]:
+    def _keep_spare(self, view: View, arrivals: int, spare: int) -> Room:
         """Choose blocks that nothing needs, for what nobody foresees."""
         if len(view.leavers) == 0 or view.leavers_next_use[0] <= FAR_AWAY:
-            return NO_BLOCKS, False, view.headroom
+            return Room(ease=view.headroom)
         wanted = spare + arrivals - view.free - view.leaving
         ease = min(-wanted, view.headroom)
         wanted = min(wanted, view.to_host_credit)
         if wanted <= 0 or (wanted < SLICE_BLOCKS_LEAST and view.leaving):
-            return NO_BLOCKS, False, ease
+            return Room(ease=ease)
         idle = int(np.count_nonzero(view.leavers_next_use[:wanted] > FAR_AWAY))
-        return view.leavers[:idle], False, ease
+        return Room(view.leavers[:idle], ease=ease)
 
 
 def _outlast(view: View) -> int:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from itertools import islice
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -20,6 +20,19 @@ from pump.model.view import NO_BLOCKS, NOT_NEEDED, Blocks, Decision, View
 
 FAR_AWAY = NOT_NEEDED >> 1
 """Above every operation number, below NOT_NEEDED."""
+
+
+class Room(NamedTuple):
+    """Who makes room."""
+
+    to_host: Blocks = NO_BLOCKS
+    """They leave now,"""
+    later: Blocks = NO_BLOCKS
+    """then these, in this order, whatever sets out meanwhile."""
+    short: bool = False
+    """A newcomer was left without a victim."""
+    ease: int = -1
+    """So many may set out before others have to leave; below 0: nobody knows."""
 
 
 class Window:
@@ -43,7 +56,7 @@ class Window:
         if count < min(missing, SLICE_BLOCKS_LEAST) and view.arriving + view.leaving:
             count = 0  # what is on its way soon lets a whole slice go
         to_gpu = view.missing[:count]
-        to_host, short, ease = self._make_room(view, arrivals, spare)
+        to_host, later, short, ease = self._make_room(view, arrivals, spare)
         if view.leavers_doubted and len(to_host):
             # One in doubt may be needed and yet make way for something needed sooner.
             leaving = set(to_host.tolist())
@@ -59,18 +72,24 @@ class Window:
         waits = missing == arrivals and missing - len(to_gpu) >= SLICE_BLOCKS_LEAST
         if not waits:
             return Decision(to_gpu, to_host, short, allowance)
+        free -= len(to_gpu)
+        if len(later):
+            # Whoever comes takes the room of those who leave, and changes nothing about them.
+            allowance = max(0, free + view.leaving + len(to_host) + len(later))
+            return Decision(to_gpu, to_host, short, allowance, SLICE_BLOCKS_LEAST, True, later)
+        if view.to_host_credit - len(to_host) < SLICE_BLOCKS_LEAST and view.leaving + len(to_host):
+            ease = view.free  # nobody may leave before others have left
         ease -= len(to_gpu)
-        allowance = max(0, min(free - len(to_gpu), ease))
+        allowance = max(0, min(free, ease))
         return Decision(to_gpu, to_host, short, allowance, SLICE_BLOCKS_LEAST, ease >= 0)
 
-    def _make_room(self, view: View, arrivals: int, spare: int) -> tuple[Blocks, bool, int]:
+    def _make_room(self, view: View, arrivals: int, spare: int) -> Room:
         """Choose blocks that leave for the newcomers that find no room yet.
 
         Newcomer i (soonest first) is paired with victim i (needed last first); pairing
         stops where the victim is needed no later than its newcomer. Those that have to leave
-        anyway do not wait for a newcomer that is near (`View.surplus`). Returns the victims,
-        whether a newcomer was left without one, and how many may set out before others have to
-        leave, below 0 if that is not known.
+        anyway do not wait for a newcomer that is near (`View.surplus`). As newcomers set out
+        and victims leave, the other pairs remain, and the rest of the surplus.
         """
         room = view.free + view.leaving
         overshoot = max(0, -room)
@@ -81,25 +100,30 @@ class Window:
             # Once all that is missing is in sight, what nothing needs makes way.
             more = view.missing_more
             ease = min(room - arrivals, more - 1) if more else view.free
-            return NO_BLOCKS, False, min(ease, view.headroom)
-        credit = view.to_host_credit - overshoot
-        wanted = max(0, min(overshoot + homeless + extra, view.to_host_credit))
-        uses = view.leavers_next_use[overshoot:wanted]
+            return Room(ease=min(ease, view.headroom))
+        uses = view.leavers_next_use[overshoot : overshoot + homeless + extra]
         served = min(len(uses), homeless)
         if served:
             first = max(0, room)
             worth = uses[:served] > view.arrivals_need[first : first + served]
             stop = int(worth.argmin())
             served = served if worth[stop] else stop
+        idle = 0
         if served == homeless and len(uses) > homeless:
-            served += int(np.count_nonzero(uses[homeless:] > FAR_AWAY))
-        count = max(min(overshoot, wanted) + served, min(view.surplus, view.to_host_credit))
+            idle = int(np.count_nonzero(uses[homeless:] > FAR_AWAY))
+        credit = view.to_host_credit
+        count = min(max(overshoot + served + idle, view.surplus), max(0, credit))
         if count < SLICE_BLOCKS_LEAST and view.leaving:
             count = 0
-        ease = -1 if homeless or overshoot else view.free
-        if view.to_host_credit - count >= SLICE_BLOCKS_LEAST:
-            ease = min(ease, view.headroom)  # else nobody may leave before others have left
-        return view.leavers[:count], served < min(homeless, credit), ease
+        later = NO_BLOCKS
+        if not overshoot:
+            # Those needed behind all that is in sight: gone, they change nobody's turn.
+            sure = view.surplus
+            if served > max(count, sure):
+                sure = max(sure, int(np.count_nonzero(uses[:served] > view.arrivals_need[-1])))
+            later = view.leavers[count:sure]
+        ease = -1 if homeless or overshoot else min(view.free, view.headroom)
+        return Room(view.leavers[:count], later, served < min(homeless, credit - overshoot), ease)
 
     def _refresh(self, view: View, to_gpu: Blocks, to_host: Blocks) -> Blocks:
         """Choose resident blocks whose prefetch makes them the driver's youngest.

@@ -232,6 +232,10 @@ uint32_t pump_view_outlast(const int64_t *shortfalls_need, uint32_t shortfalls,
  * `settled`: 1 if who leaves stays the same as long as nothing else happens than that. */
 void pump_model_decided(struct pump_model *model, uint32_t device, uint32_t is_short,
                         uint32_t allowance, uint32_t hold, uint32_t settled);
+/* Beside a settled decision: blocks that leave next, in this order, as transfers end; at
+ * most PUMP_VIEW_LEAVERS. */
+void pump_model_later(struct pump_model *model, uint32_t device, const int64_t *blocks,
+                      uint32_t count);
 
 /* 1 while what the policy said last holds: see `hold`. */
 int pump_model_holds(const struct pump_model *model, uint32_t device);

@@ -258,6 +258,18 @@ EXPORT void pump_model_decided(struct pump_model *m, uint32_t index, uint32_t is
   device->allowance = allowance;
   device->hold = hold;
   device->settled = settled != 0;
+  device->later_at = device->later_count = 0;
+}
+
+EXPORT void pump_model_later(struct pump_model *m, uint32_t index, const int64_t *blocks,
+                             uint32_t count) {
+  struct device *device = &m->devices[index & (PUMP_MAX_DEVICES - 1)];
+  if (count > PUMP_VIEW_LEAVERS) count = PUMP_VIEW_LEAVERS;
+  for (uint32_t i = 0; i < count && blocks[i] >= 0 && blocks[i] < m->high; i++) {
+    int64_t next_use = m->blocks[blocks[i]].next_use;
+    if (next_use < device->latest_need) device->latest_need = next_use;
+    device->later[device->later_count++] = blocks[i];
+  }
 }
 
 /* Room and credits grow as transfers end; operations that come behind those in the window
@@ -266,7 +278,7 @@ EXPORT void pump_model_decided(struct pump_model *m, uint32_t index, uint32_t is
 EXPORT int pump_model_holds(const struct pump_model *m, uint32_t index) {
   const struct device *device = &m->devices[index & (PUMP_MAX_DEVICES - 1)];
   if (device->hold == 0 || device->faults != 0) return 0;
-  if (device->settled && device->counts[PUMP_BLOCK_ARRIVING] > 0) return 1;
+  if (device->settled && model_under_way(device)) return 1;
   if (device->counts[PUMP_BLOCK_LEAVING] == 0) return 0;
   if (model_credit(m, device, PUMP_TO_HOST) >= device->hold) return 0;
   return device->facts.budget - model_occupied(device) < device->hold ||

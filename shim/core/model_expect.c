@@ -67,7 +67,7 @@ void model_adopt(struct pump_model *m) {
 
 EXPORT void pump_model_expect_nothing(struct pump_model *m) {
   m->totals.foresight_lost += m->op_head > m->op_issued;
-  model_unsettle(m);
+  if (m->op_head > m->op_issued) model_look_again(m);
   while (m->op_head > m->op_issued) {
     struct op *op = &m->ops[op_index(--m->op_head)];
     for (uint32_t i = 0; i < op->uses; i++) model_remove_use(m, use_index(--m->use_head));

@@ -167,7 +167,7 @@ void model_missing(const struct pump_model *m, uint32_t device, struct pump_view
 
 /* Walks over what is known, in order, with the room that is taken and given back. Of
  * operations only these few figures are read: there may be thousands, at each view. It ends
- * where no more leavers could be told to go.
+ * where no more leavers could be told to go. True when all that is known fits.
  *
  * `surplus`. At an operation that comes before the first leaver is needed, `level - room`
  * blocks more than fit have to be away. Those that operations used before it and that are
@@ -177,20 +177,20 @@ void model_missing(const struct pump_model *m, uint32_t device, struct pump_view
  * `headroom`. If the first `n` of what is missing set out, room and level fall by n behind
  * them, but room alone before them. So wherever fewer come than n, n blocks have to be free
  * (`level - came` is what else takes room); and what is short further on comes n nearer. */
-static void look_for_room(const struct pump_model *m, uint32_t device,
+static bool look_for_room(const struct pump_model *m, uint32_t device,
                           struct pump_view *view) {
   int64_t level = 0, taken = 0, others = 0, surplus = 0;
   int64_t room = view->budget - view->resident - view->arriving;
   int64_t first = view->leavers_count > 0 ? view->leavers_next_use[0] : 0;
   int32_t use = view->leavers_count > 0 ? m->blocks[view->leavers[0]].first : NONE;
   uint32_t until = use == NONE ? OPS : m->uses[use].op, short_of = 0;
-  bool before = view->leavers_count > 0, ends = true;
+  bool before = view->leavers_count > 0, ends = true, fits = true;
   int64_t came = 0, headroom = m->busy_count > 1 ? 0 : PUMP_VIEW_MISSING;
   view->shortfalls_count = view->surplus = view->headroom = 0;
   for (int64_t at = m->op_tail; at < m->op_head; at++) {
     uint32_t i = op_index(at);
     before &= i != until && surplus < view->leavers_count;
-    if (!before && taken > m->bounds.in_flight) {
+    if (!before && !fits && taken > m->bounds.in_flight) {
       ends = false;
       break;
     }
@@ -202,6 +202,7 @@ static void look_for_room(const struct pump_model *m, uint32_t device,
       int64_t most = came + (level < room ? room - level : 0);
       if (most < headroom) headroom = most;
     }
+    fits &= level <= room;
     if (level > room && taken - m->bounds.in_flight - 1 < headroom)
       headroom = taken - m->bounds.in_flight - 1;
     if (taken <= m->bounds.in_flight)
@@ -220,6 +221,7 @@ static void look_for_room(const struct pump_model *m, uint32_t device,
   while (view->surplus < view->leavers_count && view->surplus < surplus &&
          view->leavers_next_use[view->surplus] == first)
     view->surplus++;
+  return fits;
 }
 
 /* True when the first `count` leavers are needed behind a shortage each: the one that is
@@ -327,10 +329,9 @@ EXPORT void pump_model_view(struct pump_model *m, uint32_t index, struct pump_vi
   view->expected = (uint32_t)(m->op_head - m->op_issued);
   model_missing(m, index, view);
   look_for_leavers(m, index, view);
-  look_for_room(m, index, view);
-  /* Without foresight only what nothing needs may leave for room that is not needed yet. */
-  device->latest_need = PUMP_NOT_NEEDED;
-  if (view->expected > 0)
-    device->latest_need = view->leavers_count > 0 ? view->leavers_next_use[0] : -1;
+  bool fits = look_for_room(m, index, view);
+  /* An arrival that would be the first to leave may have to. */
+  device->latest_need = view->leavers_count > 0 ? view->leavers_next_use[0] : -1;
+  if (fits) device->latest_need = PUMP_NOT_NEEDED; /* only what nothing needs leaves */
   look_for_oldest(m, index, view);
 }

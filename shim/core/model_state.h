@@ -110,7 +110,9 @@ struct device {
   int64_t allowance;                 /* blocks of room that may be taken without asking */
   int64_t hold;                      /* nothing to decide before so many may move */
   int64_t latest_need; /* what arrives and is needed then or later may be who leaves */
-  bool settled;        /* who leaves is decided, as long as nothing but arrivals happens */
+  int64_t later[PUMP_VIEW_LEAVERS]; /* who leaves next, in this order */
+  uint32_t later_at, later_count;
+  bool settled; /* who leaves is decided, as long as nothing but arrivals happens */
   bool known, short_of_room;
 };
 
@@ -198,7 +200,11 @@ static inline void model_look_again(struct pump_model *m) {
   for (uint32_t i = 0; i < PUMP_MAX_DEVICES; i++) model_ask(&m->devices[i]);
 }
 
-/* Something else than an arrival: who leaves has to be decided anew. */
+static inline bool model_under_way(const struct device *device) {
+  return device->counts[PUMP_BLOCK_ARRIVING] + device->counts[PUMP_BLOCK_LEAVING] > 0;
+}
+
+/* Something else than a transfer that was decided: who leaves has to be decided anew. */
 static inline void model_unsettle(struct pump_model *m) {
   for (uint32_t i = 0; i < PUMP_MAX_DEVICES; i++) m->devices[i].settled = false;
 }
@@ -236,11 +242,11 @@ int64_t model_credit(const struct pump_model *m, const struct device *device, in
  * `commands`; returns how many of at most `max`. */
 uint32_t model_use_allowance(struct pump_model *m, uint32_t device,
                              struct pump_command *commands, uint32_t max);
-/* The same after transfers have ended, where the last decision is settled: what it would
- * send for now. Where the allowance is too small for that, the policy has to be asked. To
- * be called before pump_model_holds. */
-uint32_t model_go_on(struct pump_model *m, uint32_t device, struct pump_command *commands,
-                     uint32_t max);
+/* What the last decision, if it is settled, sends that way now that transfers have ended.
+ * Where it does not say enough, it is settled no more, and the policy has to be asked. To
+ * be called before pump_model_holds, first for what leaves. */
+uint32_t model_go_on(struct pump_model *m, uint32_t device, uint32_t way,
+                     struct pump_command *commands, uint32_t max);
 
 /* ---- ranges (model_ranges.c) ---- */
 

@@ -169,18 +169,33 @@ uint32_t model_use_allowance(struct pump_model *m, uint32_t index,
   if (device->allowance <= 0) return 0;
   int64_t credit = model_credit(m, device, PUMP_TO_GPU);
   model_missing(m, index, view);
-  uint32_t count = may_come(view, credit, device->allowance);
+  int64_t room = device->facts.budget - model_occupied(device);
+  if (room > device->allowance) room = device->allowance;
+  uint32_t count = may_come(view, credit, room);
   if (count == 0 || (count < view->missing_count && count < device->hold)) return 0;
   device->allowance -= view->missing_room[count - 1];
   return pump_model_start(m, index, PUMP_TO_GPU, view->missing, count, commands, max);
 }
 
-uint32_t model_go_on(struct pump_model *m, uint32_t index, struct pump_command *commands,
-                     uint32_t max) {
+static uint32_t go_on_leaving(struct pump_model *m, uint32_t index,
+                              struct pump_command *commands, uint32_t max) {
+  struct device *device = &m->devices[index];
+  uint32_t left = device->later_count - device->later_at;
+  int64_t credit = model_credit(m, device, PUMP_TO_HOST);
+  if (device->later_count == 0 || credit < device->hold) return 0;
+  if (left < credit) {
+    device->settled = false;
+    return 0;
+  }
+  const int64_t *blocks = &device->later[device->later_at];
+  device->later_at += (uint32_t)credit;
+  return pump_model_start(m, index, PUMP_TO_HOST, blocks, (uint32_t)credit, commands, max);
+}
+
+static uint32_t go_on_arriving(struct pump_model *m, uint32_t index,
+                               struct pump_command *commands, uint32_t max) {
   struct device *device = &m->devices[index];
   struct pump_view *view = &m->scratch;
-  if (!device->settled || device->hold == 0 || device->faults != 0) return 0;
-  if (device->counts[PUMP_BLOCK_ARRIVING] == 0) return 0;
   int64_t credit = model_credit(m, device, PUMP_TO_GPU);
   int64_t room = device->facts.budget - model_occupied(device);
   if (credit < device->hold || room < device->hold) return 0;
@@ -193,6 +208,15 @@ uint32_t model_go_on(struct pump_model *m, uint32_t index, struct pump_command *
   }
   device->allowance -= view->missing_room[count - 1];
   return pump_model_start(m, index, PUMP_TO_GPU, view->missing, count, commands, max);
+}
+
+uint32_t model_go_on(struct pump_model *m, uint32_t index, uint32_t way,
+                     struct pump_command *commands, uint32_t max) {
+  const struct device *device = &m->devices[index];
+  if (!device->settled || device->hold == 0 || device->faults != 0) return 0;
+  if (!model_under_way(device)) return 0;
+  return way == PUMP_TO_HOST ? go_on_leaving(m, index, commands, max)
+                             : go_on_arriving(m, index, commands, max);
 }
 
 /* ---- ending
@@ -216,7 +240,7 @@ static void finish(struct pump_model *m, struct transfer *transfer, uint32_t res
     device->tally.refused++;
   }
   if (result != PUMP_RESULT_MOVED) model_ask(device);
-  if (!to_gpu) model_unsettle(m);
+  if (!to_gpu && device->later_count == 0) device->settled = false;
   if (result == PUMP_RESULT_MOVED)
     learn_duration(device, transfer->direction, transfer->blocks, duration_us);
   transfer->ticket = 0;
@@ -235,7 +259,7 @@ static void finish(struct pump_model *m, struct transfer *transfer, uint32_t res
     if (m->blocks[b].state != before) continue;
     model_set_state(m, b, after);
     /* It might leave before those that the policy saw. */
-    if (m->blocks[b].next_use >= device->latest_need) device->settled = false;
+    if (to_gpu && m->blocks[b].next_use >= device->latest_need) device->settled = false;
   }
 }
 

@@ -40,9 +40,12 @@ static uint32_t hand_over(struct pump_shm *shm, struct pump_model *model, uint32
 
 /* What the last decision allows, now that transfers have ended. */
 static void go_on(struct pump_shm *shm, struct pump_model *model, uint32_t device) {
+  static const uint32_t ways[] = {PUMP_TO_HOST, PUMP_TO_GPU};
   struct pump_command commands[PUMP_COMMAND_SLOTS];
-  uint32_t made = model_go_on(model, device, commands, PUMP_COMMAND_SLOTS);
-  hand_over(shm, model, device, PUMP_TO_GPU, commands, made);
+  for (uint32_t i = 0; i < PUMP_DIRECTIONS; i++) {
+    uint32_t made = model_go_on(model, device, ways[i], commands, PUMP_COMMAND_SLOTS);
+    hand_over(shm, model, device, ways[i], commands, made);
+  }
 }
 
 EXPORT void pump_serve_follow(struct pump_shm *shm, struct pump_model *model,

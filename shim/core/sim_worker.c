@@ -248,9 +248,12 @@ static void use_allowance(struct pump_sim *sim) {
 
 /* What the last decision allows, now that transfers have ended. */
 static void go_on(struct pump_sim *sim) {
+  static const uint32_t ways[] = {PUMP_TO_HOST, PUMP_TO_GPU};
   struct pump_command commands[ALLOWANCE_COMMANDS];
-  uint32_t made = model_go_on(sim->model, 0, commands, ALLOWANCE_COMMANDS);
-  push(sim, PUMP_TO_GPU, commands, made, sim->busy_until_ns);
+  for (uint32_t i = 0; i < PUMP_DIRECTIONS; i++) {
+    uint32_t made = model_go_on(sim->model, 0, ways[i], commands, ALLOWANCE_COMMANDS);
+    push(sim, ways[i], commands, made, sim->busy_until_ns);
+  }
 }
 
 void sim_worker_read(struct pump_sim *sim) {

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import random
+from dataclasses import replace
+
 import pytest
-from sim_programs import DATA, MS, cyclic, machine
+from sim_programs import DATA, MS, cyclic, machine, made, whole
 
 from pump import profiles
+from pump.model.bounds import BLOCK_BYTES
 from pump.model.view import Decision, View
 from pump.policy import by_name
 from pump.policy.base import Policy
 from pump.policy.window import Window
+from pump.sim import program as form
 from pump.sim import tensors
-from pump.sim.program import Program
+from pump.sim.program import Builder, Program
 from pump.sim.simulation import Machine, run
 
 
@@ -37,11 +42,11 @@ def transformer(discard: bool) -> Program:
 
 
 @pytest.mark.parametrize("name", ["window", "planned"])
-@pytest.mark.parametrize(("discard", "most"), [(False, 0.3), (True, 0.52)])
+@pytest.mark.parametrize(("discard", "most"), [(False, 0.2), (True, 0.46)])
 def test_what_moves_when_is_the_same_as_if_asked_each_time(
     name: str, discard: bool, most: float
 ) -> None:
-    """With discards room comes by itself: then most ticks only send for the next slice."""
+    """Most ticks only send the next slices that way which was decided before."""
     program = transformer(discard)
     gpu = Machine(profiles.load("a100-pcie4"), program.peak_bytes // 2)
     holding, asking = Asked(by_name(name), True), Asked(by_name(name), False)
@@ -56,3 +61,45 @@ def test_a_sweep_is_the_same_too() -> None:
     program = cyclic(12, 16, 8, 3 * MS)
     runs = [run(program, machine(128), Asked(Window(), holds)) for holds in (True, False)]
     assert runs[0].whole == runs[1].whole
+
+
+def made_up(seed: int) -> tuple[Program, Machine]:
+    """Operations on parts of ranges, on one to three streams, with discards and waits, that
+    repeat themselves nearly; a GPU that holds a part."""
+    random_ = random.Random(seed)
+    lengths = [random_.randrange(2, 40) for _ in range(random_.randrange(6, 40))]
+    streams = random_.choice((1, 1, 2, 3))
+    builder = Builder()
+    iteration: list[tuple[list[form.Use], int, int]] = []  # no duration: a discard
+    for _ in range(random_.randrange(5, 40)):
+        uses = []
+        for index in random_.sample(range(len(lengths)), random_.randrange(1, 4)):
+            first = random_.randrange(lengths[index])
+            count = random_.randrange(1, lengths[index] - first + 1)
+            uses.append((index, first * BLOCK_BYTES, count * BLOCK_BYTES, form.WRITE))
+        iteration.append((uses, random_.randrange(streams), random_.randrange(50_000, 4 * MS)))
+        if random_.random() < 0.3:
+            index = random_.randrange(len(lengths))
+            iteration.append(([whole(index, lengths[index])], random_.randrange(streams), 0))
+    for _ in range(random_.randrange(3, 9)):
+        for uses, stream, duration_ns in iteration:
+            if random_.random() < 0.01:
+                builder.sync()
+            elif duration_ns:
+                builder.operation(
+                    form.KERNEL, uses, stream=stream, duration_ns=duration_ns, host_ns=4000
+                )
+            else:
+                builder.discard(uses, stream)
+    share = random_.choice((1.1, 1.5, 2, 4))
+    gpu = machine(max(16, int(sum(lengths) / share)), random_.choice((1024, 50, 10)))
+    return replace(made(builder, lengths), streams=streams), gpu
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("name", ["window", "planned"])
+def test_programs_that_nobody_thought_of_are_the_same_too(name: str, seed: int) -> None:
+    program, gpu = made_up(seed)
+    runs = [run(program, gpu, Asked(by_name(name), holds)) for holds in (True, False)]
+    assert runs[0].whole == runs[1].whole
+    assert runs[0].tally == runs[1].tally

@@ -7,7 +7,6 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import numpy as np
 import pytest
 from fake_client import BLOCK, FakeClient, lib
 
@@ -107,14 +106,16 @@ def test_the_moves_of_a_window_that_sees_everything_are_near_the_least(
     assert moved <= 2 * least * 1.15 + budget
 
 
+@pytest.mark.parametrize("budget", [2000, 304])
 @pytest.mark.parametrize("policy", ["window", "planned"])
 def test_slice_follows_slice_without_a_decision_for_each(
-    make_client: MakeClient, policy: str
+    make_client: MakeClient, policy: str, budget: int
 ) -> None:
-    """300 blocks come into free room, 32 at once: the same commands as if asked each time."""
+    """300 blocks come, 32 at once, into free room or in place of as many that nothing needs:
+    the same commands at the same ticks as if asked each time."""
 
-    def sent(holds: bool) -> tuple[list[list[tuple[int, int, int]]], int]:
-        client = make_client(2000)
+    def sent(holds: bool) -> tuple[list[list[tuple[int, int, int, int]]], int]:
+        client = make_client(budget)
         chosen = by_name(policy)
         decide, times = chosen.decide, 0
 
@@ -127,22 +128,23 @@ def test_slice_follows_slice_without_a_decision_for_each(
         chosen.decide = counted  # type: ignore[method-assign]
         worker = Worker(client.mapping, chosen)
         worker.tick()
-        slots = [client.alloc(50) for _ in range(6)]
+        slots = [client.alloc(50) for _ in range(12)]
         worker.tick()
-        everything = np.arange(300)
-        lib.pump_model_set(worker.model.raw, ffi.from_buffer("int64_t[]", everything), 300, HOST)
-        for slot in slots:
+        for first, state in ((0, RESIDENT if budget < 600 else HOST), (300, HOST)):
+            blocks = ffi.new("int64_t[]", list(range(first, first + 300)))
+            lib.pump_model_set(worker.model.raw, blocks, 300, state)
+        for slot in slots[6:]:
             client.launch([slot])
         ticks, waiting = [], []
-        for _ in range(100):
+        for _ in range(200):
             worker.tick()
-            new = client.commands(lib.PUMP_TO_GPU)
-            assert client.commands(lib.PUMP_TO_HOST) == []
-            ticks.append([(c.slot, c.offset_bytes, c.length_bytes) for c in new])
-            waiting += new
+            ways = {way: client.commands(way) for way in (lib.PUMP_TO_HOST, lib.PUMP_TO_GPU)}
+            new = [(way, c) for way, commands in ways.items() for c in commands]
+            ticks.append([(way, c.slot, c.offset_bytes, c.length_bytes) for way, c in new])
+            waiting += [c for _, c in new]
             if waiting:
                 client.finish(waiting.pop(0))
-        assert states(worker, range(300)) == [RESIDENT] * 300
+        assert states(worker, range(300, 600)) == [RESIDENT] * 300
         return ticks, times
 
     (held, few), (asked, many) = sent(True), sent(False)
