@@ -19,6 +19,12 @@ from pumpd.worker import Worker
 MakeClient = Callable[..., FakeClient]
 
 
+@pytest.fixture(params=["window", "planned"])
+def policy(request: pytest.FixtureRequest) -> str:
+    """Of the worker, where a test is about neither."""
+    return str(request.param)
+
+
 @pytest.fixture
 def make_client() -> Iterator[MakeClient]:
     made: list[FakeClient] = []
@@ -172,10 +178,10 @@ def belady_fetches(uses: list[int], room: int) -> int:
 
 
 def test_transfers_that_end_many_ticks_later_leave_nothing_on_its_way(
-    make_client: MakeClient,
+    make_client: MakeClient, policy: str
 ) -> None:
     client = make_client(40)
-    worker = Worker(client.mapping, by_name("window"))
+    worker = Worker(client.mapping, by_name(policy))
     worker.tick()
     slots = [client.alloc(8) for _ in range(10)]
     random_ = random.Random(4)
@@ -206,9 +212,9 @@ def test_transfers_that_end_many_ticks_later_leave_nothing_on_its_way(
     assert counts[[RESIDENT, HOST, ABSENT, DOUBTED]].sum() == 80
 
 
-def test_results_of_commands_lead_to_the_right_belief(make_client: MakeClient) -> None:
+def test_results_of_commands_lead_to_the_right_belief(make_client: MakeClient, policy: str) -> None:
     client = make_client(4)
-    worker = Worker(client.mapping, by_name("window"))
+    worker = Worker(client.mapping, by_name(policy))
     worker.tick()
     first, second = client.alloc(4), client.alloc(4)
     worker.tick()
@@ -236,10 +242,10 @@ def test_results_of_commands_lead_to_the_right_belief(make_client: MakeClient) -
 
 
 def test_executors_that_refuse_everything_are_not_asked_over_and_over(
-    make_client: MakeClient,
+    make_client: MakeClient, policy: str
 ) -> None:
     client = make_client(32)
-    worker = Worker(client.mapping, by_name("window"))
+    worker = Worker(client.mapping, by_name(policy))
     worker.tick()
     slots = [client.alloc(16) for _ in range(4)]
     client.launch(slots[2:])
@@ -255,10 +261,10 @@ def test_executors_that_refuse_everything_are_not_asked_over_and_over(
 
 
 def test_a_range_freed_under_a_transfer_leaves_no_trace_in_its_successor(
-    make_client: MakeClient,
+    make_client: MakeClient, policy: str
 ) -> None:
     client = make_client(4)
-    worker = Worker(client.mapping, by_name("window"))
+    worker = Worker(client.mapping, by_name(policy))
     slot = client.alloc(4)
     other = client.alloc(4)
     worker.tick()
@@ -280,10 +286,10 @@ def test_a_range_freed_under_a_transfer_leaves_no_trace_in_its_successor(
 
 
 def test_lost_events_are_counted_and_the_ranges_read_from_the_table(
-    make_client: MakeClient,
+    make_client: MakeClient, policy: str
 ) -> None:
     client = make_client(1000)
-    worker = Worker(client.mapping, by_name("window"))
+    worker = Worker(client.mapping, by_name(policy))
     worker.tick()
     slot = client.alloc(1)
     for _ in range(lib.PUMP_EVENT_SLOTS + 50):
@@ -303,10 +309,10 @@ def test_lost_events_are_counted_and_the_ranges_read_from_the_table(
 
 @pytest.mark.parametrize("seed", range(30))
 def test_a_mapping_full_of_noise_neither_crashes_nor_stalls_a_tick(
-    make_client: MakeClient, seed: int
+    make_client: MakeClient, seed: int, policy: str
 ) -> None:
     client = make_client(50)
-    worker = Worker(client.mapping, by_name("window"))
+    worker = Worker(client.mapping, by_name(policy))
     slots = [client.alloc(5) for _ in range(20)]
     worker.tick()
     random_ = random.Random(seed)
@@ -327,10 +333,10 @@ def test_a_mapping_full_of_noise_neither_crashes_nor_stalls_a_tick(
 
 
 def test_faults_put_in_doubt_what_migrated_longest_ago_until_a_prefetch_tells(
-    make_client: MakeClient,
+    make_client: MakeClient, policy: str
 ) -> None:
     client = make_client(40)
-    worker = Worker(client.mapping, by_name("window"))
+    worker = Worker(client.mapping, by_name(policy))
     worker.tick()
     old, new = client.alloc(32), client.alloc(4)
     worker.tick()
@@ -376,9 +382,9 @@ def carry_out(client: FakeClient, worker: Worker, ticks: int, device: int = 0) -
     return done
 
 
-def test_devices_are_decided_one_by_one(make_client: MakeClient) -> None:
+def test_devices_are_decided_one_by_one(make_client: MakeClient, policy: str) -> None:
     client = make_client(16, devices=2)
-    worker = Worker(client.mapping, by_name("window"))
+    worker = Worker(client.mapping, by_name(policy))
     worker.tick()
     full = [client.alloc(16, device=device) for device in (0, 1)]
     extra = [client.alloc(8, device=device) for device in (0, 1)]
@@ -395,10 +401,10 @@ def test_devices_are_decided_one_by_one(make_client: MakeClient) -> None:
 
 
 def test_an_operation_larger_than_the_budget_fills_it_and_moves_nothing_in_circles(
-    make_client: MakeClient,
+    make_client: MakeClient, policy: str
 ) -> None:
     client = make_client(40)
-    worker = Worker(client.mapping, by_name("window"))
+    worker = Worker(client.mapping, by_name(policy))
     worker.tick()
     other, giant = client.alloc(30), client.alloc(100)
     worker.tick()
@@ -416,9 +422,11 @@ def test_an_operation_larger_than_the_budget_fills_it_and_moves_nothing_in_circl
     assert worker.model.occupied(0) == 40
 
 
-def test_faults_that_nobody_foresaw_refresh_what_is_hot_and_old(make_client: MakeClient) -> None:
+def test_faults_that_nobody_foresaw_refresh_what_is_hot_and_old(
+    make_client: MakeClient, policy: str
+) -> None:
     client = make_client(40)
-    worker = Worker(client.mapping, by_name("window"))
+    worker = Worker(client.mapping, by_name(policy))
     worker.tick()
     hot, idle, late = client.alloc(20), client.alloc(16), client.alloc(8)
     worker.tick()
@@ -437,10 +445,10 @@ def test_faults_that_nobody_foresaw_refresh_what_is_hot_and_old(make_client: Mak
 
 
 def test_a_worker_that_is_far_behind_skips_to_the_newest_and_asks_to_be_told_again(
-    make_client: MakeClient,
+    make_client: MakeClient, policy: str
 ) -> None:
     client = make_client(1000)
-    worker = Worker(client.mapping, by_name("window"))
+    worker = Worker(client.mapping, by_name(policy))
     slot = client.alloc(2)
     worker.tick()
     before = client.shm.header.resend
@@ -457,12 +465,12 @@ def test_a_worker_that_is_far_behind_skips_to_the_newest_and_asks_to_be_told_aga
 
 
 def test_a_program_that_synchronises_after_each_operation_is_not_robbed_of_its_memory(
-    make_client: MakeClient,
+    make_client: MakeClient, policy: str
 ) -> None:
     """Nothing is issued ahead, so nothing tells what comes next: what leaves is no more
     than the newcomers and the watermark ask for."""
     client = make_client(100)
-    worker = Worker(client.mapping, by_name("window"))
+    worker = Worker(client.mapping, by_name(policy))
     worker.tick()
     slots = [client.alloc(10) for _ in range(9)]
     worker.tick()
@@ -476,10 +484,10 @@ def test_a_program_that_synchronises_after_each_operation_is_not_robbed_of_its_m
 
 
 def test_a_record_that_nobody_ever_fills_does_not_stop_the_worker(
-    make_client: MakeClient, monkeypatch: pytest.MonkeyPatch
+    make_client: MakeClient, monkeypatch: pytest.MonkeyPatch, policy: str
 ) -> None:
     client = make_client(1000)
-    worker = Worker(client.mapping, by_name("window"))
+    worker = Worker(client.mapping, by_name(policy))
     slot = client.alloc(2)
     worker.tick()
     client.launch([slot])
@@ -496,9 +504,11 @@ def test_a_record_that_nobody_ever_fills_does_not_stop_the_worker(
     assert worker.model.totals().observed_seq == 3
 
 
-def test_a_record_that_is_filled_late_is_read_when_it_is(make_client: MakeClient) -> None:
+def test_a_record_that_is_filled_late_is_read_when_it_is(
+    make_client: MakeClient, policy: str
+) -> None:
     client = make_client(1000)
-    worker = Worker(client.mapping, by_name("window"))
+    worker = Worker(client.mapping, by_name(policy))
     slot = client.alloc(2)
     worker.tick()
     for _ in range(lib.PUMP_EVENT_SLOTS * 3 // 4):
@@ -514,9 +524,11 @@ def test_a_record_that_is_filled_late_is_read_when_it_is(make_client: MakeClient
     assert worker.model.totals().window_depth == 1
 
 
-def test_a_launch_after_a_pause_is_sent_for_before_the_next_tick(make_client: MakeClient) -> None:
+def test_a_launch_after_a_pause_is_sent_for_before_the_next_tick(
+    make_client: MakeClient, policy: str
+) -> None:
     client = make_client(40)
-    worker = Worker(client.mapping, by_name("window"))
+    worker = Worker(client.mapping, by_name(policy))
     worker.tick()
     slot, other = client.alloc(6), client.alloc(8)
     worker.tick()
@@ -538,9 +550,11 @@ def test_a_launch_after_a_pause_is_sent_for_before_the_next_tick(make_client: Ma
     assert rest.length_bytes == BLOCK
 
 
-def test_what_needs_a_victim_is_never_sent_for_without_asking(make_client: MakeClient) -> None:
+def test_what_needs_a_victim_is_never_sent_for_without_asking(
+    make_client: MakeClient, policy: str
+) -> None:
     client = make_client(16)
-    worker = Worker(client.mapping, by_name("window"))
+    worker = Worker(client.mapping, by_name(policy))
     worker.tick()
     full, extra = client.alloc(15), client.alloc(8)
     worker.tick()
