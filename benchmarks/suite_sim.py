@@ -15,6 +15,8 @@ DESIGN
   sim.planned.*     the planned policy: see sim_planned.py
   sim.unseen.*      the same rows for networks that no policy was tuned for (sim_unseen.py), on
                     request: -- --only unseen
+  sim.kinds.*       trainings whose steps are not all the same (sim_changes.py), on request:
+                    -- --only kinds
   sim.gate.*        what gates gain (sim_gate.py), on request: -- --only gate --traces FOLDER
   sim.reserve.*     what the memory costs that pump leaves to others, and what it is good for
                     (sim_reserve.py), on request: -- --only reserve
@@ -44,6 +46,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import sim_changes
 import sim_g10
 import sim_gate
 import sim_jitter
@@ -104,7 +107,7 @@ FOUND = {
 
 
 PARTS = "study", "planned", "jitter", "latency", "agrees", "speed"
-MORE = "g10", "unseen", "gate", "reserve"
+MORE = "g10", "unseen", "gate", "reserve", "kinds"
 """On request only: the first needs data that does not come with pump, the others minutes."""
 
 
@@ -136,6 +139,10 @@ def run(options: Options) -> Iterator[Row]:
         from pump import profiles
 
         yield from sim_reserve.rows(traces(chosen.traces), profiles.load(PROFILE), RATIOS)
+    if "kinds" in parts:
+        from pump import profiles
+
+        yield from sim_changes.rows(profiles.load(PROFILE))
     if "latency" in parts:
         found = traces(DATA)
         yield from sim_latency.rows(found[:1] if options.quick else found, quick=options.quick)
