@@ -191,6 +191,11 @@ EXPORT int pump_learner_see(struct pump_learner *l,
   }
   append(l, op, key, stream);
   learner_fork_came(l, place, number);
+  uint64_t again = then == NEVER ? NEVER : learner_replace(l, stream, number, then);
+  if (again != NEVER) {
+    result = PUMP_LEARNER_DEVIATED; /* what was predicted lies elsewhere */
+    then = again;
+  }
   if (then == NEVER) then = learner_find(l, stream, number);
   learner_index(l, stream, number);
   if (then != NEVER) {

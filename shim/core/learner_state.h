@@ -173,6 +173,10 @@ struct pump_learner {
   uint64_t clear_epoch;
   struct fork forks[FORKS];
   struct aside aside;
+  /* another place for what reaches something else (learner_reaches.c) */
+  uint32_t
+      misplaced; /* newest operations that reached something else than what they repeat */
+  uint64_t replace_after, replace_wait;
   /* where reaches are (learner_places.c) */
   struct life lives[LIVES];
   struct place places[PLACES];
@@ -246,6 +250,14 @@ bool learner_forks_here(const struct pump_learner *l, uint64_t number);
 /* Replaces the pointer, if one agrees with it up to `number`, which is at a fork, and goes
  * on as is usual there. Returns the operation that `number` has become, or NEVER. */
 uint64_t learner_turn(struct pump_learner *l, uint64_t number);
+
+/* ---- reaches (learner_reaches.c) ---- */
+
+/* Replaces a pointer that says that the newest operation, `number`, repeats `then`, if the
+ * two go on reaching something else and elsewhere the same was reached. Returns which
+ * operation `number` repeats by the new one, or NEVER. */
+uint64_t learner_replace(struct pump_learner *l, uint32_t stream, uint64_t number,
+                         uint64_t then);
 
 /* ---- lives and places (learner_places.c) ---- */
 

@@ -146,3 +146,20 @@ def test_what_is_learned_is_as_good_as_the_true_future(bert: tuple[Program, Mach
     patient = replace(small, queue_operations=1024)
     planned, oracle = (third(program, patient, f"{name}+discard") for name in ("planned", "oracle"))
     assert planned.seconds < 1.02 * oracle.seconds
+
+
+def test_one_kernel_over_buffer_after_buffer_is_foreseen_where_it_is_waited_for() -> None:
+    """The window knows of one launch at a time; planned knows which buffer comes."""
+    buffers, blocks = 16, 16
+    builder = Builder()
+    for number in range(40 * buffers):
+        use = whole(number % buffers, blocks)
+        builder.operation(form.KERNEL, [use], duration_ns=2 * MS, host_ns=4000, signature=7)
+        builder.sync()
+    program = made(builder, [blocks] * buffers)
+    gpu = machine(buffers * blocks * 2 // 3)
+    window, planned = (run(program, gpu, policy) for policy in (Window(), Planned()))
+    assert planned.foreseen is not None
+    assert planned.foreseen.operations > 0.8 * planned.operations
+    assert planned.whole.seconds < 0.7 * window.whole.seconds
+    assert planned.whole.h2d_bytes < 0.8 * window.whole.h2d_bytes

@@ -1,5 +1,8 @@
 """The iteration learner on programs that repeat themselves (`shim/core/learner.h`)."""
 
+import random
+from collections.abc import Iterator
+
 import pytest
 from learner_programs import BLOCK, Caller, evaluation, training
 
@@ -86,3 +89,34 @@ def test_a_learner_of_nonsense_is_refused():
     for capacity in (0, 100, 1 << 7, 1 << 21, 3 << 10):
         with pytest.raises(ValueError, match="power of two"):
             Learner(capacity)
+
+
+def sweep(buffers: int, rounds: int) -> Iterator[tuple[int, list[Reach], int]]:
+    """One kernel again and again, over one buffer after the other."""
+    for number in range(buffers * rounds):
+        yield 7, [Reach(number % buffers, 1, 0, BLOCK), Reach(500, 1, 0, BLOCK)], 0
+
+
+@pytest.mark.parametrize("buffers", [3, 10, 16, 40, 300])
+def test_one_kernel_that_sweeps_over_many_buffers_is_predicted_with_the_right_one(
+    buffers: int,
+) -> None:
+    caller = Caller()
+    caller.see(sweep(buffers, 3))
+    caller.see(sweep(buffers, 1 + 128 // buffers))
+    first = caller.learner.report()
+    before = first.reaches_right, first.reaches_missed
+    assert caller.see(sweep(buffers, 4)).right == 1
+    report = caller.learner.report()
+    assert report.reaches_right - before[0] == 2 * 4 * buffers
+    assert report.reaches_missed == before[1]
+    assert report.period % buffers == 0
+    coming = [caller.learner.next(i).reaches[0].slot for i in range(2 * buffers)]
+    assert coming == [i % buffers for i in range(2 * buffers)]
+
+
+def test_one_kernel_over_buffers_at_random_is_looked_for_less_and_less_often() -> None:
+    source, caller = random.Random(1), Caller()
+    noise = [(7, [Reach(source.randrange(64), 1, 0, BLOCK)], 0) for _ in range(8000)]
+    seen = caller.see(noise)
+    assert seen.deviated < 10, "nothing better is found, so nothing is replaced"

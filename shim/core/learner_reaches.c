@@ -1,0 +1,75 @@
+/* learner_reaches.c - another pointer where operations are all alike and their reaches are
+ * not.
+ *
+ * Addresses are in no key, since they may be others in each iteration. So a program of one
+ * kernel that sweeps over many buffers seems to repeat itself with each operation, and what
+ * the one before reached is predicted: at best, as something that moves with each
+ * operation, one operation ahead. Where what a pointer of a short period says comes again
+ * elsewhere each time, the newest place is looked for at which the same operations reached
+ * the same: that is where the program is. Where there is none, as in noise, the next look
+ * comes after twice as many operations.
+ */
+#include "learner_state.h"
+
+#define PERIOD_MOST 64u /* of a pointer that is doubted */
+#define MISPLACED 16u   /* operations that reached something else, one after the other */
+#define ALIKE 8u        /* operations that have to be the same, with their reaches */
+#define BACK 32768u     /* operations that are looked at */
+#define WAIT_LEAST 32u
+#define WAIT_MOST 65536u
+
+/* The newest operation of the stream before `number`, or NEVER. */
+static uint64_t before(const struct pump_learner *l, uint32_t stream, uint64_t number) {
+  for (uint64_t i = 0; i < STREAM_SPREAD && number > l->oldest; i++)
+    if (learner_past(l, --number)->stream == stream) return number;
+  return NEVER;
+}
+
+static bool is_same(const struct pump_learner *l, uint64_t a, uint64_t b) {
+  const struct past *one = learner_past(l, a), *other = learner_past(l, b);
+  if (one->key != other->key || one->stream != other->stream || one->count != other->count)
+    return false;
+  for (uint32_t i = 0; i < one->count; i++) {
+    const struct pump_reach *x = learner_reach(l, one, i), *y = learner_reach(l, other, i);
+    if (x->slot != y->slot || x->generation != y->generation ||
+        x->offset_bytes != y->offset_bytes)
+      return false;
+  }
+  return true;
+}
+
+static bool is_alike(const struct pump_learner *l, uint32_t stream, uint64_t a,
+                     uint64_t b) {
+  for (uint32_t i = 0; i < ALIKE; i++) {
+    if (a == NEVER || b == NEVER || !is_same(l, a, b)) return false;
+    a = before(l, stream, a);
+    b = before(l, stream, b);
+  }
+  return true;
+}
+
+uint64_t learner_replace(struct pump_learner *l, uint32_t stream, uint64_t number,
+                         uint64_t then) {
+  l->misplaced = is_same(l, then, number) ? 0 : l->misplaced + 1;
+  if (l->misplaced < MISPLACED || number < l->replace_after ||
+      learner_period(l) > PERIOD_MOST)
+    return NEVER;
+  l->misplaced = 0;
+  for (uint64_t i = number; i > l->oldest && i + BACK > number;) {
+    i--;
+    if (!is_same(l, i, number) || !is_alike(l, stream, i, number)) continue;
+    if (i == then) return NEVER;
+    l->replace_wait = 0;
+    l->match = (struct match){.epoch = ++l->epochs,
+                              .base = i,
+                              .front = i,
+                              .from = number,
+                              .level = LEVEL_SURE,
+                              .on = true};
+    return i;
+  }
+  l->replace_wait = l->replace_wait == 0 ? WAIT_LEAST : 2 * l->replace_wait;
+  if (l->replace_wait > WAIT_MOST) l->replace_wait = WAIT_MOST;
+  l->replace_after = number + l->replace_wait;
+  return NEVER;
+}
