@@ -66,20 +66,16 @@ class ClientModel:
         # Two reads instead of one for each figure: a view is made for each decision.
         self._sizes = _part(self._view, "budget", "missing_count", np.int64)
         self._shape = _part(self._view, "missing_count", "missing", np.uint32)
-        self._columns: dict[str, NDArray[Any]] = {
-            name: np.frombuffer(ffi.buffer(getattr(self._view, name)), dtype)
-            for name, dtype in (
-                ("missing", np.int64),
-                ("missing_need", np.int64),
-                ("missing_room", np.int64),
-                ("arrivals_need", np.int64),
-                ("shortfalls_need", np.int64),
-                ("leavers", np.int64),
-                ("leavers_next_use", np.int64),
-                ("oldest", np.int64),
-                ("oldest_next_use", np.int64),
-            )
-        }
+        needed = "missing", "missing_need", "missing_room", "arrivals_need"
+        there = "leavers", "leavers_next_use", "oldest", "oldest_next_use"
+        self._columns = [self._column(name) for name in needed + there]
+        self._shortfalls = self._column("shortfalls_need")
+        # And arrays of the lengths that they had last, as they mostly have them again.
+        self._lengths: tuple[int, ...] = ()
+        self._leading: list[NDArray[np.int64]] = []
+
+    def _column(self, name: str) -> NDArray[np.int64]:
+        return np.frombuffer(ffi.buffer(getattr(self._view, name)), np.int64)
 
     def __repr__(self) -> str:
         totals = self.totals()
@@ -144,7 +140,12 @@ class ClientModel:
         shape = self._shape.tolist()
         missing, arrivals, missing_more, leavers, doubted, oldest, short = shape[:7]
         surplus, expected, headroom = shape[7:]
-        columns = self._columns
+        lengths = missing, missing, missing, arrivals, leavers, leavers, oldest, oldest
+        if lengths != self._lengths:
+            self._lengths = lengths
+            columns = zip(self._columns, lengths, strict=True)
+            self._leading = [column[:length] for column, length in columns]
+        first, need, room, arrivals_need, last, next_use, old, old_next_use = self._leading
         return View(
             budget,
             self.devices[device].emulated,
@@ -155,20 +156,20 @@ class ClientModel:
             to_host,
             faults,
             live,
-            columns["missing"][:missing],
-            columns["missing_need"][:missing],
-            columns["missing_room"][:missing],
-            columns["arrivals_need"][:arrivals],
+            first,
+            need,
+            room,
+            arrivals_need,
             missing_more,
-            columns["shortfalls_need"][:short],
+            self._shortfalls[:short],
             surplus,
             headroom,
             expected,
-            columns["leavers"][:leavers],
-            columns["leavers_next_use"][:leavers],
+            last,
+            next_use,
             doubted,
-            columns["oldest"][:oldest],
-            columns["oldest_next_use"][:oldest],
+            old,
+            old_next_use,
         )
 
     def decided(self, device: int, decision: Decision) -> None:

@@ -47,7 +47,7 @@ class Planned(Window):
         if view.to_host_credit <= 0:
             return Room()
         overshoot = max(0, -(view.free + view.leaving))
-        found = max(_outlast(view), view.surplus)
+        found = max(_outlast(view) if short else 0, view.surplus)
         count = min(max(found, min(overshoot, len(view.leavers))), view.to_host_credit)
         if count < SLICE_BLOCKS_LEAST and view.leaving:
             count = 0

@@ -51,7 +51,9 @@ class Window:
         if missing == 0 and free >= spare and view.expected == view.surplus == 0:
             return Decision(allowance=free)
         arrivals = len(view.arrivals_need)
-        fitting = missing if arrivals <= free else bisect_right(view.missing_room, max(0, free))
+        fitting = missing if arrivals <= free else max(0, free)
+        if arrivals < missing and fitting < missing:
+            fitting = bisect_right(view.missing_room, fitting)
         count = min(fitting, view.to_gpu_credit)
         if count < min(missing, SLICE_BLOCKS_LEAST) and view.arriving + view.leaving:
             count = 0  # what is on its way soon lets a whole slice go

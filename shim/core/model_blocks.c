@@ -128,8 +128,11 @@ void model_relist(struct pump_model *m, int32_t block) {
   } else if (b->first != NONE) {
     b->due_op = m->uses[b->first].op;
     b->need = (uint8_t)(NEED_DUE + kind);
+    struct op *op = &m->ops[b->due_op];
+    uint32_t place = (uint32_t)use_index((int64_t)b->first - op->first_use);
+    if (kind != DUE_SURE && place < op->present) op->present = place;
     m->away[b->due_op] += kind == DUE_AWAY;
-    if (m->ops[b->due_op].due[kind]++ == 0) set_bits(m, b->due_op);
+    if (op->due[kind]++ == 0) set_bits(m, b->due_op);
   } else if (kind != DUE_AWAY) {
     b->need = NEED_IDLE;
     if (b->dead)

@@ -107,30 +107,41 @@ static int32_t due_block(const struct pump_model *m, const struct op *op, uint32
   return m->blocks[block].device == device ? block : NONE;
 }
 
+/* The block of the operation's i-th use, if that waits for it and it is neither surely
+ * there nor on its way; else NONE. */
+static int32_t missing_block(const struct pump_model *m, const struct op *op, uint32_t i) {
+  int32_t use = use_index((int64_t)op->first_use + i), block = m->uses[use].block;
+  if (block == NONE || m->blocks[block].first != use) return NONE;
+  uint8_t state = m->blocks[block].state;
+  bool missing =
+      state == PUMP_BLOCK_HOST || state == PUMP_BLOCK_ABSENT || state == PUMP_BLOCK_DOUBTED;
+  return missing ? block : NONE;
+}
+
 /* What the operation at that position misses, as far as there is space; the rest is
  * counted. False when more than that need not be known. */
-static bool collect_missing(const struct pump_model *m, int64_t position, uint32_t device,
-                            struct pump_view *view) {
-  const struct op *op = &m->ops[op_index(position)];
+static bool collect_missing(struct pump_model *m, int64_t position, uint32_t device,
+                            struct pump_view *view, uint32_t most) {
+  struct op *op = &m->ops[op_index(position)];
   uint32_t left = op->due[DUE_AWAY] + op->due[DUE_DOUBTED];
   if (op->larger) {
     int64_t room = view->budget - view->arriving - op->due[DUE_SURE];
     if (room < (int64_t)left) left = room > 0 ? (uint32_t)room : 0;
   }
-  for (uint32_t i = 0; i < op->uses && left > 0; i++) {
-    if (view->missing_count == PUMP_VIEW_MISSING) {
+  for (uint32_t i = op->present; i < op->uses && left > 0; i++) {
+    if (view->missing_count == most) {
       view->missing_more += left;
-      return view->missing_more < PUMP_VIEW_MISSING;
+      return view->missing_more < most;
     }
-    int32_t block = due_block(m, op, i, device);
-    if (block == NONE) continue;
-    uint8_t state = m->blocks[block].state;
-    if (state != PUMP_BLOCK_HOST && state != PUMP_BLOCK_ABSENT &&
-        state != PUMP_BLOCK_DOUBTED)
+    int32_t block = missing_block(m, op, i);
+    if (block == NONE) {
+      op->present += i == op->present;
       continue;
+    }
+    if (m->blocks[block].device != device) continue;
     view->missing[view->missing_count] = block;
     view->missing_need[view->missing_count] = (int64_t)op->seq;
-    if (state != PUMP_BLOCK_DOUBTED)
+    if (m->blocks[block].state != PUMP_BLOCK_DOUBTED)
       view->arrivals_need[view->arrivals_count++] = (int64_t)op->seq;
     view->missing_room[view->missing_count++] = view->arrivals_count;
     left--;
@@ -138,7 +149,8 @@ static bool collect_missing(const struct pump_model *m, int64_t position, uint32
   return true;
 }
 
-void model_missing(const struct pump_model *m, uint32_t device, struct pump_view *view) {
+void model_missing(struct pump_model *m, uint32_t device, struct pump_view *view,
+                   uint32_t most) {
   struct candidate found[CANDIDATES];
   uint32_t looked = 0;
   int64_t from = m->op_tail;
@@ -149,7 +161,7 @@ void model_missing(const struct pump_model *m, uint32_t device, struct pump_view
     /* What is expected comes behind all that was issued, in its order. */
     uint32_t count = nearest(m, found);
     while (looked < count)
-      if (!collect_missing(m, found[looked++].position, device, view)) return;
+      if (!collect_missing(m, found[looked++].position, device, view, most)) return;
     from = m->op_issued;
   }
   for (int64_t at = next_set(m, m->misses, from); at < m->op_head;
@@ -158,7 +170,7 @@ void model_missing(const struct pump_model *m, uint32_t device, struct pump_view
       view->missing_more += view->missing_more == 0;
       return;
     }
-    if (!collect_missing(m, at, device, view)) return;
+    if (!collect_missing(m, at, device, view, most)) return;
   }
 }
 
@@ -327,7 +339,7 @@ EXPORT void pump_model_view(struct pump_model *m, uint32_t index, struct pump_vi
     view->live += counts[state];
   view->leavers_doubted = view->leavers_count = view->oldest_count = 0;
   view->expected = (uint32_t)(m->op_head - m->op_issued);
-  model_missing(m, index, view);
+  model_missing(m, index, view, PUMP_VIEW_MISSING);
   look_for_leavers(m, index, view);
   bool fits = look_for_room(m, index, view);
   /* An arrival that would be the first to leave may have to. */

@@ -34,6 +34,7 @@ struct op {
   int32_t next;      /* next operation of its stream, or NONE */
   uint32_t stream;
   uint32_t due[DUE_KINDS];
+  uint32_t present;  /* none of its first uses waits for a block: so many at least */
   uint64_t likeness; /* of its stream and blocks: what was expected is known by it */
   uint64_t function; /* that is expected to be launched; 0: issued, or no launch */
   bool executed;
@@ -232,8 +233,10 @@ static inline bool model_is_expected(const struct pump_model *m, int32_t use) {
 
 /* ---- looking (model_look.c) ---- */
 
-/* Fills in what is missing on the device; blocks that may be sent there now. */
-void model_missing(const struct pump_model *m, uint32_t device, struct pump_view *view);
+/* Fills in what is missing on the device, at most so many blocks; blocks that may be sent
+ * there now. */
+void model_missing(struct pump_model *m, uint32_t device, struct pump_view *view,
+                   uint32_t most);
 int64_t model_credit(const struct pump_model *m, const struct device *device, int way);
 
 /* ---- transfers (model_transfers.c) ---- */

@@ -154,8 +154,13 @@ EXPORT uint32_t pump_model_start(struct pump_model *m, uint32_t device, uint32_t
   return made;
 }
 
-/* How many of what is missing, soonest first. */
-static uint32_t may_come(const struct pump_view *view, int64_t credit, int64_t room) {
+/* How many of what is missing, soonest first; the view tells `hold` more than that. */
+static uint32_t may_come(struct pump_model *m, uint32_t index, int64_t credit,
+                         int64_t room) {
+  struct pump_view *view = &m->scratch;
+  int64_t most = (credit > 0 ? credit : 0) + m->devices[index].hold + 1;
+  if (most > PUMP_VIEW_MISSING) most = PUMP_VIEW_MISSING;
+  model_missing(m, index, view, (uint32_t)most);
   uint32_t count = view->missing_count;
   if (credit < (int64_t)count) count = credit > 0 ? (uint32_t)credit : 0;
   while (count > 0 && view->missing_room[count - 1] > room) count--;
@@ -168,10 +173,9 @@ uint32_t model_use_allowance(struct pump_model *m, uint32_t index,
   struct pump_view *view = &m->scratch;
   if (device->allowance <= 0) return 0;
   int64_t credit = model_credit(m, device, PUMP_TO_GPU);
-  model_missing(m, index, view);
   int64_t room = device->facts.budget - model_occupied(device);
   if (room > device->allowance) room = device->allowance;
-  uint32_t count = may_come(view, credit, room);
+  uint32_t count = may_come(m, index, credit, room);
   if (count == 0 || (count < view->missing_count && count < device->hold)) return 0;
   device->allowance -= view->missing_room[count - 1];
   return pump_model_start(m, index, PUMP_TO_GPU, view->missing, count, commands, max);
@@ -199,8 +203,7 @@ static uint32_t go_on_arriving(struct pump_model *m, uint32_t index,
   int64_t credit = model_credit(m, device, PUMP_TO_GPU);
   int64_t room = device->facts.budget - model_occupied(device);
   if (credit < device->hold || room < device->hold) return 0;
-  model_missing(m, index, view);
-  uint32_t count = may_come(view, credit, room);
+  uint32_t count = may_come(m, index, credit, room);
   if (count == 0 || view->missing_room[count - 1] > device->allowance ||
       view->missing_count - count < device->hold) {
     device->settled = false;
