@@ -125,6 +125,19 @@ bool pump_progress_event_trust(CUevent event);
 /* Whether there is any such event. */
 bool pump_progress_events_distrusted(void);
 
+/* ---- plans --------------------------------------------------------------- */
+
+/* An operation that was just given its number. `grid`, `block`: of a launch, else NULL. */
+struct pump_issued {
+  uint64_t seq, signature, function;
+  uint32_t stream, kind;
+  const uint32_t *grid, *block;
+};
+
+/* While header.armed is not 0: what was planned is void if the operation is another one
+ * than was foreseen. */
+void pump_plan_compare(const struct pump_issued *issued);
+
 /* ---- gates --------------------------------------------------------------- */
 
 /* A launch that is about to be made as operation `seq`. `stream`: as the driver's plain

@@ -37,7 +37,8 @@
 /* A slice to move, and what is in flight in a lane. */
 struct job {
   struct pump_command command;
-  struct pump_command *place; /* in the ring; NULL: populate */
+  struct pump_command *place; /* in the ring; NULL: populate, or planned */
+  bool planned;               /* taken from the plan */
   uint64_t epoch;             /* of the mapping it was taken from */
   uint64_t taken_ns, called_ns, returned_ns;
   uint32_t waiting; /* commands left in the ring then */
@@ -80,10 +81,21 @@ static uint32_t flight_bound(uint32_t device) {
   return half < PUMP_FLIGHT_BYTES ? (uint32_t)half : PUMP_FLIGHT_BYTES;
 }
 
+static bool fits(uint64_t held, uint64_t bytes, uint32_t bound) {
+  return held == 0 || (held < bound && bytes <= bound - held);
+}
+
+bool pump_flight_has_room(uint32_t device, uint32_t direction, uint64_t bytes) {
+  const struct pump_direction *way = &pump_set_of(device)->directions[direction];
+  uint32_t bound = flight_bound(device);
+  if (direction == PUMP_TO_GPU && bound > PUMP_PLANNED_BYTES) bound = PUMP_PLANNED_BYTES;
+  return fits(PUMP_LOAD(&way->flight_bytes), bytes, bound);
+}
+
 static bool reserve(struct pump_direction *direction, uint32_t bytes, uint32_t bound) {
   uint32_t held = PUMP_LOAD(&direction->flight_bytes);
   do {
-    if (held != 0 && (held >= bound || bytes > bound - held)) return false;
+    if (!fits(held, bytes, bound)) return false;
   } while (!__atomic_compare_exchange_n(&direction->flight_bytes, &held, held + bytes, true,
                                         __ATOMIC_SEQ_CST, __ATOMIC_RELAXED));
   return true;
@@ -181,20 +193,33 @@ static void count(const struct mover *mover, uint32_t result, uint64_t length_by
     PUMP_ADD(&counters->moved_to_host_bytes, length_bytes);
 }
 
+/* In the mapping that the job was taken from. */
+static void tell(const struct mover *mover, const struct job *job, uint32_t result) {
+  uint64_t us = (pump_now_ns() - job->taken_ns) / 1000;
+  uint32_t duration_us = us < UINT32_MAX ? (uint32_t)us : UINT32_MAX;
+  if (!to_gpu(mover) && result == PUMP_RESULT_MOVED)
+    pump_plan_left(mover->role.set->device, job->command.length_bytes);
+  if (job->planned)
+    pump_plan_finish(pump_shm, job->command.ticket, result, duration_us);
+  else
+    pump_command_finish(job->place, result, duration_us);
+}
+
 static void report(const struct mover *mover, const struct job *job, uint32_t result) {
-  if (job->place == NULL) {
+  uint64_t epoch_now, bytes = job->command.length_bytes;
+  if (job->place == NULL && !job->planned) {
     if (result == PUMP_RESULT_MOVED)
-      PUMP_ADD(&pump_shm->shim_counters.populate_bytes, job->command.length_bytes);
+      PUMP_ADD(&pump_shm->shim_counters.populate_bytes, bytes);
     return;
   }
-  uint64_t epoch_now, duration_us = (pump_now_ns() - job->taken_ns) / 1000;
-  count(mover, result, job->command.length_bytes);
+  count(mover, result, bytes);
+  if (job->planned && result == PUMP_RESULT_MOVED)
+    PUMP_ADD(&pump_shm->shim_counters.planned_bytes, bytes);
   if (!pump_mapping_enter(&epoch_now)) return; /* its worker is gone */
-  if (epoch_now == job->epoch)
-    pump_command_finish(job->place, result,
-                        duration_us < UINT32_MAX ? (uint32_t)duration_us : UINT32_MAX);
+  if (epoch_now == job->epoch) tell(mover, job, result);
   pump_mapping_leave();
   pump_tell_worker();
+  if (!to_gpu(mover)) pump_plan_look();
 }
 
 /* Tells the controller what the slice took, and acts on its answer. */
@@ -299,6 +324,12 @@ static bool command_waits(struct pump_command_ring *ring) {
          PUMP_LOAD_ACQUIRE(&pump_command_at(ring, head)->state) == PUMP_COMMAND_READY;
 }
 
+/* In the ring, or in the plan. */
+static bool more_waits(const struct mover *mover) {
+  return command_waits(ring_of(mover)) ||
+         pump_plan_waits(mover->role.set->device, mover->role.direction);
+}
+
 /* After taking a command: others may still sleep. */
 static void pass_on(struct mover *mover, struct pump_command_ring *ring) {
   if (PUMP_LOAD(&mover->direction->asleep) == 0) return;
@@ -306,15 +337,17 @@ static void pass_on(struct mover *mover, struct pump_command_ring *ring) {
     PUMP_STORE(&ring->executors_asleep, 1);
     __atomic_thread_fence(__ATOMIC_SEQ_CST); /* before the look, see pump_bell_ring */
   }
-  if (!command_waits(ring)) return;
+  if (!more_waits(mover)) return;
   __atomic_fetch_add(&ring->bell, 1, __ATOMIC_RELEASE);
   pump_futex(&ring->bell, FUTEX_WAKE, 1, NULL);
 }
 
-/* False when there is no command, true also when the mapping is just being replaced
- * (then there is no `place`). */
+/* What was sent for now, or else what was planned. False when there is neither, true also
+ * when the mapping is just being replaced (then it has neither place nor plan). */
 static bool take_command(struct mover *mover, struct job *job) {
   job->place = NULL;
+  job->planned = false;
+  job->waiting = 0;
   if (!pump_mapping_enter(&job->epoch)) {
     struct timespec nap = {.tv_nsec = 50000};
     nanosleep(&nap, NULL);
@@ -325,10 +358,14 @@ static bool take_command(struct mover *mover, struct job *job) {
   if (job->place != NULL) {
     uint64_t left = PUMP_LOAD(&ring->tail) - PUMP_LOAD(&ring->head);
     job->waiting = left <= PUMP_COMMAND_SLOTS ? (uint32_t)left : 0;
-    pass_on(mover, ring);
+  } else {
+    job->planned =
+        pump_plan_take(mover->role.set->device, mover->role.direction, &job->command);
   }
+  bool found = job->place != NULL || job->planned;
+  if (found) pass_on(mover, ring);
   pump_mapping_leave();
-  return job->place != NULL;
+  return found;
 }
 
 static bool take_populate(const struct mover *mover, struct job *job) {
@@ -346,7 +383,7 @@ static bool take_populate(const struct mover *mover, struct job *job) {
 static bool serve(struct mover *mover) {
   struct job job;
   if (take_command(mover, &job)) {
-    if (job.place == NULL) return true;
+    if (job.place == NULL && !job.planned) return true;
   } else if (!take_populate(mover, &job)) {
     return false;
   }
@@ -367,7 +404,7 @@ static inline void relax(void) {
 }
 
 static bool work_waits(const struct mover *mover) {
-  return command_waits(ring_of(mover)) || !pump_set_lives(&mover->role) ||
+  return more_waits(mover) || !pump_set_lives(&mover->role) ||
          (to_gpu(mover) && pump_populate_waits(mover->role.set->device));
 }
 

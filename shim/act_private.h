@@ -35,6 +35,9 @@
  * worker asks for: on its way a block serves nobody. Half of the budget where that is
  * less; a single slice may always go. */
 #define PUMP_FLIGHT_BYTES (64u << 20)
+/* What is planned comes only while less is in the driver: commands, which may be more
+ * urgent, do not wait for it. Enough to fill a link: the next goes as soon as one ends. */
+#define PUMP_PLANNED_BYTES (32u << 20)
 
 #define PUMP_IN_THREADS_MOST 2
 /* Slices that one in-thread keeps in the driver: a block that the driver knows to be on
@@ -246,6 +249,25 @@ bool pump_command_sane(const struct pump_command *command);
  * The command is sane, its slot bracketed. */
 uint32_t pump_command_judge(const struct pump_command *command, uint32_t device,
                             uint32_t direction, uint64_t *address);
+
+/* ---- plans (act_plan.c) ------------------------------------------------------ */
+
+/* Whether so many bytes of what is planned may be handed to the driver now
+ * (act_executor.c). */
+bool pump_flight_has_room(uint32_t device, uint32_t direction, uint64_t bytes);
+
+void pump_plan_start(void);
+/* Something of the plan may go now; and takes it. */
+bool pump_plan_waits(uint32_t device, uint32_t direction);
+bool pump_plan_take(uint32_t device, uint32_t direction, struct pump_command *command);
+/* So much has left the device. With the mapping entered, like pump_plan_take. */
+void pump_plan_left(uint32_t device, uint64_t bytes);
+
+/* Operations have executed or bytes have left: who may go on now is woken. */
+void pump_plan_wake(void);
+static inline void pump_plan_look(void) {
+  if (PUMP_LOAD(&pump_shm->header.armed) != 0) pump_plan_wake();
+}
 
 /* ---- populate (act_populate.c) -------------------------------------------- */
 

@@ -213,8 +213,9 @@ static bool advance_quietly(uint32_t index, uint64_t seq) {
 }
 
 void pump_progress_advance(uint32_t stream_index, uint64_t seq) {
-  if (stream_index < PUMP_MAX_STREAMS && advance_quietly(stream_index, seq))
-    pump_tell_worker();
+  if (stream_index >= PUMP_MAX_STREAMS || !advance_quietly(stream_index, seq)) return;
+  pump_tell_worker();
+  pump_plan_look();
 }
 
 uint64_t pump_progress_executed(uint32_t stream_index) {
@@ -295,7 +296,9 @@ static void advance_context(CUcontext context, uint64_t seq) {
     if (issued <= PUMP_LOAD(&stream->executed)) continue;
     any |= advance_quietly(i, seq < issued ? seq : issued);
   }
-  if (any) pump_tell_worker();
+  if (!any) return;
+  pump_tell_worker();
+  pump_plan_look();
 }
 
 void pump_progress_context_synced(uint64_t seq_before) {

@@ -60,6 +60,7 @@ void pump_act_start(void) {
   owner = getpid();
   if (!registered) registered = atexit(act_exit) == 0;
   pump_gate_start();
+  pump_plan_start();
   pump_link_start();
   if (PUMP_LOAD(&pump_shm->header.recording) != 0) wait_for_recorder();
   errno = saved;

@@ -47,6 +47,8 @@ static const struct place shim_places[] = {
     SHIM(block_dead_bytes),
     SHIM(gates),
     SHIM(gates_late),
+    SHIM(planned_bytes),
+    SHIM(plans_dropped),
 };
 
 #define WORKER(field) {#field, offsetof(struct pump_worker_counters, field)}

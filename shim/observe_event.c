@@ -163,9 +163,26 @@ bool pump_capturing(CUstream stream) {
           status != CU_STREAM_CAPTURE_STATUS_NONE);
 }
 
-/* Inside a bracket. */
+/* Plans hold as long as what is issued is what was foreseen. `launch` may be NULL. */
+static inline void compare(const struct pump_event *head,
+                           const struct pump_launch *launch) {
+  if (PUMP_LIKELY(PUMP_LOAD(&pump_shm->header.armed) == 0)) return;
+  struct pump_issued issued = {.seq = head->seq,
+                               .stream = head->stream,
+                               .kind = head->kind,
+                               .signature = head->signature,
+                               .function = head->function};
+  if (launch != NULL) {
+    issued.grid = launch->grid;
+    issued.block = launch->block;
+  }
+  pump_plan_compare(&issued);
+}
+
+/* Inside a bracket. `launch`: NULL if it is none. */
 static struct pump_token announce(struct pump_op *op, uint32_t kind, uint64_t function,
-                                  struct pump_place place, uint64_t now_ns) {
+                                  const struct pump_launch *launch, struct pump_place place,
+                                  uint64_t now_ns) {
   struct pump_token token = {.time_ns = now_ns, .stream_index = place.stream_index};
   token.seq = PUMP_ADD(&pump_shm->header.next_seq, 1);
   PUMP_ADD(&pump_shm->shim_counters.operations, 1);
@@ -184,6 +201,7 @@ static struct pump_token announce(struct pump_op *op, uint32_t kind, uint64_t fu
   head.extents_dropped = op->dropped < UINT16_MAX ? (uint16_t)op->dropped : UINT16_MAX;
   head.payload_bytes = 0;
   head.signature = op->signature;
+  compare(&head, launch);
   push_extents(&head, op->extents);
   return token;
 }
@@ -199,7 +217,7 @@ static struct pump_token announce_at(struct pump_op *op, uint32_t kind, uint64_t
                                      struct pump_at at) {
   struct pump_token none = {0, 0, 0, 0};
   if (pump_capturing(at.stream)) return none;
-  return announce(op, kind, function, pump_place_of(at), pump_now_ns());
+  return announce(op, kind, function, NULL, pump_place_of(at), pump_now_ns());
 }
 
 void pump_op_report(struct pump_op *op, uint32_t kind, uint64_t function,
@@ -229,7 +247,8 @@ void pump_launch_report(const struct pump_launch *launch, struct pump_at at) {
     op.signature = pump_words_signature(&words, launch);
     prefetch_records(PREFETCHED, op.count / PUMP_EVENT_EXTENTS + 1);
     pump_tell_launch(launch, op.signature);
-    struct pump_token token = announce(&op, PUMP_EVENT_KERNEL, function, place, now_ns);
+    struct pump_token token =
+        announce(&op, PUMP_EVENT_KERNEL, function, launch, place, now_ns);
     if (PUMP_UNLIKELY(launch->chained)) pump_progress_chained(token.stream_index);
     issued(token, at);
   }
@@ -293,6 +312,7 @@ static struct pump_token announce_series(const struct pump_series *series,
     head.extent_count = ready->count;
     head.extents_dropped = ready->dropped;
     head.signature = ready->signature;
+    compare(&head, ready->launch);
     push_extents(&head, ready->extents);
   }
   token.seq = seq - 1;

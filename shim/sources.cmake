@@ -49,6 +49,7 @@ set(PUMP_ACT_SOURCES
   act_event.c
   act_executor.c
   act_gate.c
+  act_plan.c
   act_host_memory.c
   act_ledger.c
   act_limit.c

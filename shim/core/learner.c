@@ -89,9 +89,7 @@ static struct shape *shape_for(struct pump_learner *l, uint64_t signature) {
 EXPORT void pump_learner_shape(struct pump_learner *l, uint64_t signature,
                                uint64_t function, const uint32_t grid[3],
                                const uint32_t block[3]) {
-  uint64_t key = learner_mix(function);
-  for (uint32_t i = 0; i < 3; i++)
-    key = learner_mix(key + ((uint64_t)grid[i] << 32 | block[i]));
+  uint64_t key = pump_shape(function, grid, block);
   *shape_for(l, signature) = (struct shape){signature, key, l->head + 1};
 }
 

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 
 #include "learner.h"
-#include "pump_abi.h"
+#include "pump_ring.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -205,9 +205,7 @@ static inline struct pump_reach *learner_reach(const struct pump_learner *l,
 }
 
 static inline uint64_t learner_mix(uint64_t x) {
-  x = (x ^ x >> 32) * 0xd6e8feb86659fd93u;
-  x = (x ^ x >> 32) * 0xd6e8feb86659fd93u;
-  return x ^ x >> 32;
+  return pump_stir(x);
 }
 
 static inline uint64_t life_name(uint32_t slot, uint32_t generation) {

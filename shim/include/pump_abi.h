@@ -3,7 +3,7 @@
  * One memfd per client holds one `struct pump_shm`. This file is the only
  * definition of it: C includes it, Python reads the part between the "cffi"
  * marks through pump/wire/abi.py. No enum, bool, size_t or pthread type; every
- * offset is asserted below; what is reserved is written as zero.
+ * offset is asserted in pump_abi_layout.h; what is reserved is written as zero.
  *
  * Glossary
  *   client     one process that loaded the shim and passed cuInit
@@ -18,10 +18,14 @@
  *
  * Who writes what
  *   shim         identity, devices, progress, shim_counters, ranges, events,
- *                command state READY -> TAKEN -> DONE and the result
+ *                command state READY -> TAKEN -> DONE and the result,
+ *                left_bytes of each plan, plan_ends
  *   worker       worker_pid, heartbeat, resend, worker_counters, event_head,
  *                asked_budget_bytes of each device,
- *                command contents and state EMPTY -> READY, DONE -> EMPTY
+ *                command contents and state EMPTY -> READY, DONE -> EMPTY,
+ *                contents of plans, foreseen
+ *   both         turn of each plan: the worker puts a plan in force or withdraws it,
+ *                executors count what they take; armed: 1 by the worker, 0 by the shim
  * Neither trusts the other: each index read from here is masked or checked
  * against its bound before use. Memory ordering lives in pump_ring.h alone.
  *
@@ -52,6 +56,16 @@
  *
  * A worker that missed some of that raises `resend`: then all of it is told again.
  *
+ * The command ring says what goes now, a plan what goes next, and when. A device's plan is
+ * two lists, one for each direction, taken from the front:
+ *
+ *   TO_HOST  block 7..10   once operation 1,204 of stream 2 has executed
+ *   TO_GPU   block 90..93  once 8 MiB have left, for operation 1,250
+ *
+ * It is right as long as the program issues what the worker foresaw. What that is stands
+ * in `foreseen` by operation number, and every operation is compared with it: the first
+ * that is another one puts `armed` to 0, and no plan is in force any more.
+ *
  * A worker that asks for another budget writes asked_budget_bytes and sends any datagram
  * over the client's socket. The shim adopts the budget, brought within bounds, into
  * budget_bytes and `emulated`, and then copies what was asked to adopted_budget_bytes.
@@ -65,7 +79,7 @@
 /* cffi: begin */
 #define PUMP_ABI_MAGIC 0x314d4853504d5550
 #define PUMP_HELLO_MAGIC 0x4f4c4c45484d5550
-#define PUMP_ABI_VERSION 4
+#define PUMP_ABI_VERSION 5
 
 /* Bounds. All powers of two where a position is masked. */
 #define PUMP_BLOCK_BYTES 2097152
@@ -85,6 +99,9 @@
 #define PUMP_MAX_PAYLOAD_BYTES 8192
 #define PUMP_COMMAND_SLOTS 256
 #define PUMP_DIRECTIONS 2
+#define PUMP_PLAN_ENTRIES 256 /* of a direction */
+#define PUMP_PLAN_TICKETS 1024
+#define PUMP_FORESEEN 4096 /* operations */
 
 /* client_state */
 #define PUMP_CLIENT_STARTING 0
@@ -198,6 +215,9 @@ struct pump_header {
   uint32_t resend;        /* worker: raised to be told names and PARAMS again */
   uint32_t reserved1;
   uint64_t pad3[6];
+  uint32_t armed; /* 1 while what is issued is what was foreseen: plans are in force */
+  uint32_t reserved2;
+  uint64_t pad4[7];
 };
 
 struct pump_device {
@@ -307,6 +327,40 @@ struct pump_command_ring {
   struct pump_command commands[256];
 };
 
+/* A command that goes without having been sent, once both hold. */
+struct pump_planned {
+  struct pump_command command; /* state, result and duration_us are not used */
+  uint64_t after_seq;    /* readers before reuse: this operation has executed; 0: none */
+  uint64_t left_bytes;   /* room before arrival: so much has left, see below; 0: any */
+  uint32_t after_stream; /* of that operation */
+  uint32_t reserved[3];
+};
+
+struct pump_plan {
+  uint64_t turn; /* version << 32 | taken TO_HOST << 16 | taken TO_GPU; version 0: none is
+                    in force, and nothing else of the plan means anything */
+  uint32_t count[2]; /* of each direction */
+  uint64_t pad0[6];
+  uint64_t left_bytes; /* that commands, planned or not, have moved to the host since this
+                          mapping is in use */
+  uint64_t pad1[7];
+  struct pump_planned entries[2][256];
+};
+
+/* How a planned command ended; at the place `ticket` modulo PUMP_PLAN_TICKETS. */
+struct pump_plan_end {
+  uint64_t ticket; /* written last */
+  uint32_t result;
+  uint32_t duration_us;
+};
+
+/* The operation that is expected under a number; at the place `seq` modulo PUMP_FORESEEN.
+ * Both words have number, stream and kind mixed in (pump_foreseen_word). */
+struct pump_foreseen {
+  uint64_t signature;
+  uint64_t shape; /* of a launch: function, grid, block; 0: no other signature will do */
+};
+
 struct pump_shim_counters {
   uint64_t events_dropped; /* ring full */
   uint64_t extents_dropped;
@@ -331,7 +385,9 @@ struct pump_shim_counters {
   uint64_t block_dead_bytes; /* told as DEAD: whole blocks, as often as they died */
   uint64_t gates;            /* set in front of launches */
   uint64_t gates_late;       /* of them, opened by the watchdog */
-  uint64_t reserved[1];
+  uint64_t planned_bytes;    /* of those moved: that nobody had sent for yet */
+  uint64_t plans_dropped;    /* in force when something else was issued */
+  uint64_t reserved[7];
   uint64_t operations; /* recorded while active; hooks count here: a line of its own */
   uint64_t reserved1[7];
 };
@@ -365,184 +421,14 @@ struct pump_shm {
   struct pump_device devices[16];
   struct pump_progress progress[1024];
   struct pump_command_ring commands[16][2]; /* [device][direction] */
+  struct pump_plan plans[16];               /* by device */
+  struct pump_plan_end plan_ends[1024];
+  struct pump_foreseen foreseen[4096];
   struct pump_event events[16384];
   struct pump_range ranges[131072];
 };
 /* cffi: end */
 
-#define PUMP_ASSERT_SIZE(type, bytes)                                                      \
-  _Static_assert(sizeof(struct type) == (bytes), #type " has an unexpected size")
-#define PUMP_ASSERT_OFFSET(type, field, bytes)                                             \
-  _Static_assert(offsetof(struct type, field) == (bytes), #type "." #field " moved")
-
-PUMP_ASSERT_SIZE(pump_hello, 64);
-PUMP_ASSERT_OFFSET(pump_hello, abi_version, 8);
-PUMP_ASSERT_OFFSET(pump_hello, client_pid, 12);
-PUMP_ASSERT_OFFSET(pump_hello, shm_bytes, 16);
-PUMP_ASSERT_OFFSET(pump_hello, reserved, 24);
-
-PUMP_ASSERT_SIZE(pump_welcome, 64);
-PUMP_ASSERT_OFFSET(pump_welcome, abi_version, 8);
-PUMP_ASSERT_OFFSET(pump_welcome, status, 12);
-PUMP_ASSERT_OFFSET(pump_welcome, shm_bytes, 16);
-PUMP_ASSERT_OFFSET(pump_welcome, reserved, 24);
-
-PUMP_ASSERT_SIZE(pump_header, 384);
-PUMP_ASSERT_OFFSET(pump_header, abi_version, 8);
-PUMP_ASSERT_OFFSET(pump_header, header_bytes, 12);
-PUMP_ASSERT_OFFSET(pump_header, shm_bytes, 16);
-PUMP_ASSERT_OFFSET(pump_header, client_pid, 24);
-PUMP_ASSERT_OFFSET(pump_header, worker_pid, 28);
-PUMP_ASSERT_OFFSET(pump_header, client_state, 32);
-PUMP_ASSERT_OFFSET(pump_header, device_count, 36);
-PUMP_ASSERT_OFFSET(pump_header, range_version, 40);
-PUMP_ASSERT_OFFSET(pump_header, range_high, 48);
-PUMP_ASSERT_OFFSET(pump_header, worker_heartbeat_ns, 56);
-PUMP_ASSERT_OFFSET(pump_header, activity, 64);
-PUMP_ASSERT_OFFSET(pump_header, recording, 72);
-PUMP_ASSERT_OFFSET(pump_header, reserved, 76);
-PUMP_ASSERT_OFFSET(pump_header, reserved0, 80);
-PUMP_ASSERT_OFFSET(pump_header, next_seq, 128);
-PUMP_ASSERT_OFFSET(pump_header, event_tail, 192);
-PUMP_ASSERT_OFFSET(pump_header, event_room, 200);
-PUMP_ASSERT_OFFSET(pump_header, event_head, 256);
-PUMP_ASSERT_OFFSET(pump_header, worker_asleep, 320);
-PUMP_ASSERT_OFFSET(pump_header, worker_bell, 324);
-PUMP_ASSERT_OFFSET(pump_header, resend, 328);
-
-PUMP_ASSERT_SIZE(pump_device, 128);
-PUMP_ASSERT_OFFSET(pump_device, uuid, 0);
-PUMP_ASSERT_OFFSET(pump_device, total_bytes, 16);
-PUMP_ASSERT_OFFSET(pump_device, free_at_start_bytes, 24);
-PUMP_ASSERT_OFFSET(pump_device, budget_bytes, 32);
-PUMP_ASSERT_OFFSET(pump_device, allocated_bytes, 40);
-PUMP_ASSERT_OFFSET(pump_device, plain_bytes, 48);
-PUMP_ASSERT_OFFSET(pump_device, device_state, 56);
-PUMP_ASSERT_OFFSET(pump_device, emulated, 60);
-PUMP_ASSERT_OFFSET(pump_device, asked_budget_bytes, 64); /* a cache line of its own */
-PUMP_ASSERT_OFFSET(pump_device, adopted_budget_bytes, 72);
-PUMP_ASSERT_OFFSET(pump_device, reserved, 80);
-
-PUMP_ASSERT_SIZE(pump_progress, 64);
-PUMP_ASSERT_OFFSET(pump_progress, issued_seq, 0);
-PUMP_ASSERT_OFFSET(pump_progress, executed_seq, 8);
-PUMP_ASSERT_OFFSET(pump_progress, device, 16);
-PUMP_ASSERT_OFFSET(pump_progress, live, 20);
-PUMP_ASSERT_OFFSET(pump_progress, reserved, 24);
-
-PUMP_ASSERT_SIZE(pump_range, 128);
-PUMP_ASSERT_OFFSET(pump_range, version, 0);
-PUMP_ASSERT_OFFSET(pump_range, generation, 8);
-PUMP_ASSERT_OFFSET(pump_range, range_kind, 12);
-PUMP_ASSERT_OFFSET(pump_range, base, 16);
-PUMP_ASSERT_OFFSET(pump_range, length_bytes, 24);
-PUMP_ASSERT_OFFSET(pump_range, device, 32);
-PUMP_ASSERT_OFFSET(pump_range, reserved0, 36);
-PUMP_ASSERT_OFFSET(pump_range, alloc_seq, 40);
-PUMP_ASSERT_OFFSET(pump_range, reserved, 48);
-PUMP_ASSERT_OFFSET(pump_range, last_use_seq, 64); /* a cache line of its own */
-
-PUMP_ASSERT_SIZE(pump_extent, 24);
-PUMP_ASSERT_OFFSET(pump_extent, slot, 0);
-PUMP_ASSERT_OFFSET(pump_extent, generation, 4);
-PUMP_ASSERT_OFFSET(pump_extent, offset_bytes, 8);
-PUMP_ASSERT_OFFSET(pump_extent, length_access, 16);
-
-PUMP_ASSERT_SIZE(pump_params, 32);
-PUMP_ASSERT_OFFSET(pump_params, block, 12);
-PUMP_ASSERT_OFFSET(pump_params, parameter_bytes, 24);
-PUMP_ASSERT_OFFSET(pump_params, reserved, 28);
-
-PUMP_ASSERT_SIZE(pump_event, 128);
-PUMP_ASSERT_OFFSET(pump_event, turn, 0);
-PUMP_ASSERT_OFFSET(pump_event, seq, 8);
-PUMP_ASSERT_OFFSET(pump_event, time_ns, 16);
-PUMP_ASSERT_OFFSET(pump_event, function, 24);
-PUMP_ASSERT_OFFSET(pump_event, kind, 32);
-PUMP_ASSERT_OFFSET(pump_event, extent_count, 34);
-PUMP_ASSERT_OFFSET(pump_event, stream, 36);
-PUMP_ASSERT_OFFSET(pump_event, device, 40);
-PUMP_ASSERT_OFFSET(pump_event, extents_dropped, 42);
-PUMP_ASSERT_OFFSET(pump_event, payload_bytes, 44);
-PUMP_ASSERT_OFFSET(pump_event, signature, 48);
-PUMP_ASSERT_OFFSET(pump_event, extents, 56);
-
-PUMP_ASSERT_SIZE(pump_command, 64);
-PUMP_ASSERT_OFFSET(pump_command, ticket, 0);
-PUMP_ASSERT_OFFSET(pump_command, slot, 8);
-PUMP_ASSERT_OFFSET(pump_command, generation, 12);
-PUMP_ASSERT_OFFSET(pump_command, offset_bytes, 16);
-PUMP_ASSERT_OFFSET(pump_command, length_bytes, 24);
-PUMP_ASSERT_OFFSET(pump_command, observed_seq, 32);
-PUMP_ASSERT_OFFSET(pump_command, function, 32);
-PUMP_ASSERT_OFFSET(pump_command, needed_by_seq, 40);
-PUMP_ASSERT_OFFSET(pump_command, stream, 48);
-PUMP_ASSERT_OFFSET(pump_command, state, 52);
-PUMP_ASSERT_OFFSET(pump_command, result, 56);
-PUMP_ASSERT_OFFSET(pump_command, duration_us, 60);
-
-PUMP_ASSERT_SIZE(pump_command_ring, 16576);
-PUMP_ASSERT_OFFSET(pump_command_ring, tail, 0);
-PUMP_ASSERT_OFFSET(pump_command_ring, head, 64);
-PUMP_ASSERT_OFFSET(pump_command_ring, executors_asleep, 128);
-PUMP_ASSERT_OFFSET(pump_command_ring, bell, 132);
-PUMP_ASSERT_OFFSET(pump_command_ring, commands, 192);
-
-PUMP_ASSERT_SIZE(pump_shim_counters, 256);
-PUMP_ASSERT_OFFSET(pump_shim_counters, events_dropped, 0);
-PUMP_ASSERT_OFFSET(pump_shim_counters, extents_dropped, 8);
-PUMP_ASSERT_OFFSET(pump_shim_counters, ranges_untracked, 16);
-PUMP_ASSERT_OFFSET(pump_shim_counters, converted_bytes_peak, 24);
-PUMP_ASSERT_OFFSET(pump_shim_counters, moved_to_gpu_bytes, 32);
-PUMP_ASSERT_OFFSET(pump_shim_counters, moved_to_host_bytes, 40);
-PUMP_ASSERT_OFFSET(pump_shim_counters, commands_stale, 48);
-PUMP_ASSERT_OFFSET(pump_shim_counters, commands_late, 56);
-PUMP_ASSERT_OFFSET(pump_shim_counters, commands_dead, 64);
-PUMP_ASSERT_OFFSET(pump_shim_counters, commands_invalid, 72);
-PUMP_ASSERT_OFFSET(pump_shim_counters, commands_failed, 80);
-PUMP_ASSERT_OFFSET(pump_shim_counters, markers, 88);
-PUMP_ASSERT_OFFSET(pump_shim_counters, populate_bytes, 96);
-PUMP_ASSERT_OFFSET(pump_shim_counters, attaches, 104);
-PUMP_ASSERT_OFFSET(pump_shim_counters, signatures, 112);
-PUMP_ASSERT_OFFSET(pump_shim_counters, graph_launches, 120);
-PUMP_ASSERT_OFFSET(pump_shim_counters, graph_operations, 128);
-PUMP_ASSERT_OFFSET(pump_shim_counters, graphs_unknown, 136);
-PUMP_ASSERT_OFFSET(pump_shim_counters, discarded_bytes, 144);
-PUMP_ASSERT_OFFSET(pump_shim_counters, block_events, 152);
-PUMP_ASSERT_OFFSET(pump_shim_counters, block_dead_bytes, 160);
-PUMP_ASSERT_OFFSET(pump_shim_counters, gates, 168);
-PUMP_ASSERT_OFFSET(pump_shim_counters, gates_late, 176);
-PUMP_ASSERT_OFFSET(pump_shim_counters, reserved, 184);
-PUMP_ASSERT_OFFSET(pump_shim_counters, operations, 192);
-
-PUMP_ASSERT_SIZE(pump_worker_counters, 256);
-PUMP_ASSERT_OFFSET(pump_worker_counters, operations, 0);
-PUMP_ASSERT_OFFSET(pump_worker_counters, operations_hit, 8);
-PUMP_ASSERT_OFFSET(pump_worker_counters, blocks_used, 16);
-PUMP_ASSERT_OFFSET(pump_worker_counters, blocks_hit, 24);
-PUMP_ASSERT_OFFSET(pump_worker_counters, miss_late, 32);
-PUMP_ASSERT_OFFSET(pump_worker_counters, miss_unseen, 40);
-PUMP_ASSERT_OFFSET(pump_worker_counters, miss_no_room, 48);
-PUMP_ASSERT_OFFSET(pump_worker_counters, miss_policy, 56);
-PUMP_ASSERT_OFFSET(pump_worker_counters, resyncs, 64);
-PUMP_ASSERT_OFFSET(pump_worker_counters, overshoot_bytes_peak, 72);
-PUMP_ASSERT_OFFSET(pump_worker_counters, ticks, 80);
-PUMP_ASSERT_OFFSET(pump_worker_counters, refreshes, 88);
-PUMP_ASSERT_OFFSET(pump_worker_counters, catch_ups, 96);
-PUMP_ASSERT_OFFSET(pump_worker_counters, ops_larger, 104);
-PUMP_ASSERT_OFFSET(pump_worker_counters, recorded_file, 112);
-PUMP_ASSERT_OFFSET(pump_worker_counters, recording_error, 120);
-PUMP_ASSERT_OFFSET(pump_worker_counters, foreseen, 128);
-PUMP_ASSERT_OFFSET(pump_worker_counters, reserved, 144);
-
-PUMP_ASSERT_SIZE(pump_shm, 19473280);
-PUMP_ASSERT_OFFSET(pump_shm, header, 0);
-PUMP_ASSERT_OFFSET(pump_shm, shim_counters, 384);
-PUMP_ASSERT_OFFSET(pump_shm, worker_counters, 640);
-PUMP_ASSERT_OFFSET(pump_shm, devices, 896);
-PUMP_ASSERT_OFFSET(pump_shm, progress, 2944);
-PUMP_ASSERT_OFFSET(pump_shm, commands, 68480);
-PUMP_ASSERT_OFFSET(pump_shm, events, 598912);
-PUMP_ASSERT_OFFSET(pump_shm, ranges, 2696064);
+#include "pump_abi_layout.h"
 
 #endif

@@ -12,6 +12,11 @@
  *
  * Command rings: one producer (the worker), several consumers (executors), one
  * ring per device and direction; results return in the command itself.
+ *
+ * Plans: one producer, several consumers, one word that decides (`turn`). What an executor
+ * has copied is an entry of the plan in force if `turn` is still the same when it counts
+ * the entry as taken; if not, the worker may have been writing it. The worker withdraws a
+ * plan before it writes the next one, and learns by that what was taken of it.
  */
 #ifndef PUMP_RING_H
 #define PUMP_RING_H
@@ -220,6 +225,80 @@ static inline void pump_command_finish(struct pump_command *slot, uint32_t resul
   slot->duration_us = duration_us;
   /* A worker that sees DONE sees the result. */
   PUMP_STORE_RELEASE(&slot->state, PUMP_COMMAND_DONE);
+}
+
+/* ---- plans ---------------------------------------------------------------- */
+
+_Static_assert((PUMP_FORESEEN & (PUMP_FORESEEN - 1)) == 0, "masked");
+_Static_assert((PUMP_PLAN_TICKETS & (PUMP_PLAN_TICKETS - 1)) == 0, "masked");
+
+static inline uint32_t pump_plan_taken(uint64_t turn, uint32_t direction) {
+  return (uint32_t)(turn >> (16 * direction)) & 0xffff;
+}
+
+/* Executor: copies the next entry of a direction; false when there is none. It is the
+ * caller's once pump_plan_claim says so, with the same turn. */
+static inline bool pump_plan_peek(struct pump_shm *shm, uint32_t device, uint32_t direction,
+                                  struct pump_planned *entry, uint64_t *turn) {
+  struct pump_plan *plan = &shm->plans[device];
+  if (PUMP_LOAD(&shm->header.armed) == 0) return false;
+  *turn = PUMP_LOAD_ACQUIRE(&plan->turn);
+  uint32_t at = pump_plan_taken(*turn, direction);
+  if (*turn >> 32 == 0 || at >= PUMP_PLAN_ENTRIES ||
+      at >= PUMP_LOAD(&plan->count[direction]))
+    return false;
+  const uint64_t *from = (const uint64_t *)&plan->entries[direction][at];
+  uint64_t *to = (uint64_t *)entry;
+  for (size_t i = 0; i < sizeof *entry / sizeof *to; i++) to[i] = PUMP_LOAD(&from[i]);
+  __atomic_thread_fence(__ATOMIC_ACQUIRE); /* the copy before the second look at `turn` */
+  return true;
+}
+
+static inline bool pump_plan_claim(struct pump_plan *plan, uint32_t direction,
+                                   uint64_t turn) {
+  return __atomic_compare_exchange_n(&plan->turn, &turn, turn + (1ull << (16 * direction)),
+                                     false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+}
+
+static inline void pump_plan_finish(struct pump_shm *shm, uint64_t ticket, uint32_t result,
+                                    uint32_t duration_us) {
+  struct pump_plan_end *end = &shm->plan_ends[ticket & (PUMP_PLAN_TICKETS - 1)];
+  PUMP_STORE(&end->result, result);
+  PUMP_STORE(&end->duration_us, duration_us);
+  PUMP_STORE_RELEASE(&end->ticket, ticket);
+}
+
+/* Worker: nothing of the plan is taken any more; returns the turn that it came to. */
+static inline uint64_t pump_plan_withdraw(struct pump_plan *plan) {
+  uint64_t turn = __atomic_exchange_n(&plan->turn, 0, __ATOMIC_ACQ_REL);
+  __atomic_thread_fence(__ATOMIC_RELEASE); /* before its entries are written */
+  return turn;
+}
+
+/* Both: what launches that differ in scalar parameters only have in common. */
+static inline uint64_t pump_stir(uint64_t x) {
+  x = (x ^ x >> 32) * 0xd6e8feb86659fd93u;
+  x = (x ^ x >> 32) * 0xd6e8feb86659fd93u;
+  return x ^ x >> 32;
+}
+
+static inline uint64_t pump_shape(uint64_t function, const uint32_t grid[3],
+                                  const uint32_t block[3]) {
+  uint64_t key = pump_stir(function);
+  for (int i = 0; i < 3; i++) key = pump_stir(key + ((uint64_t)grid[i] << 32 | block[i]));
+  return key;
+}
+
+/* A word of `struct pump_foreseen`: what is expected under this number, and under no other
+ * one that has the same place. `what`: signature or shape. */
+static inline uint64_t pump_foreseen_word(uint64_t seq, uint32_t stream, uint32_t kind,
+                                          uint64_t what) {
+  return what ^ ((uint64_t)stream << 8 | kind) * 0x9e3779b97f4a7c15u ^
+         (seq + 1) * 0xc2b2ae3d27d4eb4fu;
+}
+
+static inline struct pump_foreseen *pump_foreseen_at(struct pump_shm *shm, uint64_t seq) {
+  return &shm->foreseen[seq & (PUMP_FORESEEN - 1)];
 }
 
 #endif
