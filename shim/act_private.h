@@ -37,7 +37,7 @@
 #define PUMP_FLIGHT_BYTES (64u << 20)
 /* What is planned comes only while less is in the driver: commands, which may be more
  * urgent, do not wait for it. Enough to fill a link: the next goes as soon as one ends. */
-#define PUMP_PLANNED_BYTES (32u << 20)
+#define PUMP_PLANNED_BYTES (16u << 20)
 
 #define PUMP_IN_THREADS_MOST 2
 /* Slices that one in-thread keeps in the driver: a block that the driver knows to be on

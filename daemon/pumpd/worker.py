@@ -16,7 +16,7 @@ import socket
 from typing import Any, Final
 
 from pump.model.bounds import BLOCK_BYTES
-from pump.model.client import TO_GPU, TO_HOST, ClientModel, DeviceFacts
+from pump.model.client import ClientModel, DeviceFacts
 from pump.policy import by_name
 from pump.policy.base import Policy
 from pump.trace import format as trace
@@ -270,10 +270,8 @@ class Worker:
             return
         decision = self.policy.decide(model.view(device))
         model.decided(device, decision)
-        if len(decision.to_host):
-            self.mapping.carry_out(model.raw, device, TO_HOST, decision.to_host)
-        if len(decision.to_gpu):
-            self.mapping.carry_out(model.raw, device, TO_GPU, decision.to_gpu)
+        if len(decision.to_host) or len(decision.to_gpu) or self.policy.foresees:
+            self.mapping.carry_out(model.raw, device, decision.to_host, decision.to_gpu)
 
     def switch(self, policy: Policy) -> None:
         """Decide by this policy from now on, and count the overshoot anew.

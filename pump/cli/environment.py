@@ -75,6 +75,7 @@ def for_job(config: JobConfig, parts: Parts, environ: Mapping[str, str]) -> dict
         job["PUMP_KEEP_DEVICE"] = ",".join(config.keep_device)
         job["PUMP_GRANULARITY"] = config.granularity
         _set_or_drop(job, "PUMP_GATE", "1" if config.gate else "")
+        _set_or_drop(job, "PUMP_PLANS", "" if config.plans else "0")
         job.update(_frameworks(config, environ).settings)
         job["PUMP_LOG_LEVEL"] = config.log_level
         job["PUMP_LOG_FILE"] = config.log_file

@@ -182,6 +182,13 @@ def _parser() -> argparse.ArgumentParser:
         help="let launches wait on the GPU for blocks in flight, 5 ms at most (policy planned)",
     )
     add(
+        "--no-plans",
+        action="store_false",
+        dest="plans",
+        default=None,
+        help="let nothing move that was not sent for (policy planned), to compare",
+    )
+    add(
         "--keep-device",
         metavar="RULE",
         type=checked(keep.parse),

@@ -56,7 +56,7 @@ def granularity(text: str) -> str:
     return choose(text, GRANULARITIES, "granularity")
 
 
-def gate(value: str | bool) -> bool:
+def truth(value: str | bool) -> bool:
     """True or false; in a variable also 1 or 0."""
     words = {"true": True, "1": True, "false": False, "0": False}
     found = value if isinstance(value, bool) else words.get(value.strip().lower())
@@ -112,7 +112,8 @@ JOB: dict[str, Callable[..., object]] = {
     "report": report,
     "policy": policy,
     "granularity": granularity,
-    "gate": gate,
+    "gate": truth,
+    "plans": truth,
     "keep_device": keep_device,
     "devices": devices,
     "record": file_name,

@@ -40,6 +40,7 @@ class JobConfig(NamedTuple):
         (shim/observe_rules.c).
     granularity: what allocators hand out as pump sees it (pump/frameworks).
     gate: launches may wait on the GPU for blocks in flight (docs/decisions/0022-gate.md).
+    plans: what comes next goes without being sent for (docs/decisions/0024-plans.md).
     command: program and arguments, never empty.
     """
 
@@ -57,6 +58,7 @@ class JobConfig(NamedTuple):
     keep_device: list[str] = DEFAULT_KEEP_DEVICE
     granularity: str = DEFAULT_GRANULARITY
     gate: bool = False
+    plans: bool = True
     name: str = ""
     priority: int = DEFAULT_PRIORITY
     report: str = DEFAULT_REPORT

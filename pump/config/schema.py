@@ -107,9 +107,19 @@ class JobTable(Struct):
             "for it; only policy `planned` knows such launches. Gains nothing that could be "
             "measured so far.",
             True,
-            checks.gate,
+            checks.truth,
         ),
     ] = False
+    plans: Annotated[
+        bool,
+        _about(
+            "Whether what comes next is planned in the client, so that it goes without having "
+            "been sent for; only policy `planned` knows it. Without, a worker that is late or "
+            "stopped is missed at once.",
+            False,
+            checks.truth,
+        ),
+    ] = True
     keep_device: Annotated[
         list[str],
         _about(

@@ -12,6 +12,7 @@ import numpy as np
 from pump.model.bounds import BLOCK_BYTES, RESERVE_PERCENT, without_reserve
 from pump.model.client import TO_GPU, TO_HOST, ClientModel, DeviceFacts
 from pump.policy.base import Policy
+from pump.policy.planned import Planned
 from pump.profiles import Profile
 from pump.sim.library import ffi, lib
 from pump.sim.program import Program, ProgramError
@@ -45,6 +46,11 @@ class Daemon:
     row_us: float = 4.0
     mover_wake_us: float = 20.0
     marker_poll_us: float = 60.0
+    plans: bool = True
+    """Policy `planned` plans what comes next in the client (docs/decisions/0024-plans.md)."""
+    stop_every_ms: float = 0.0
+    stop_ms: float = 0.0
+    """The worker is stopped for so long at the end of each such time; 0: never."""
 
 
 @dataclass(frozen=True)
@@ -170,6 +176,10 @@ class Outcome:
     gates: Gates
     foreseen: Foreseen | None
     """None: nobody learned."""
+    planned_bytes: int
+    """Moved by plans, without having been sent for."""
+    plans_dropped: int
+    """Plans that were in force when something else was issued than was foreseen."""
 
     @property
     def steady(self) -> Stretch:
@@ -225,6 +235,8 @@ class _Simulation:
                 self.model.learn(True)
         raw_program = self._raw_program()
         settings = _settings(machine, facts, foresight)
+        # What is planned in the client follows from this policy's rule (model_plan.c).
+        settings.plans = machine.daemon.plans and isinstance(policy, Planned)
         raw_model = ffi.NULL if self.model is None else self.model.raw
         self.raw = lib.pump_sim_new(raw_program, settings, parsed(machine.profile), raw_model)
         if self.raw == ffi.NULL:
@@ -302,6 +314,8 @@ class _Simulation:
             believed_resident_blocks=0 if self.model is None else self.model.occupied(0),
             gates=Gates(result.gates, result.gates_late, result.gate_ns / 1e9),
             foreseen=self._foreseen(),
+            planned_bytes=result.planned_bytes,
+            plans_dropped=result.plans_dropped,
         )
 
     def _foreseen(self) -> Foreseen | None:
@@ -351,6 +365,8 @@ def _settings(machine: Machine, facts: DeviceFacts, foresight: Foresight) -> Any
     raw.foresight_expects = foresight.expects
     raw.gate = GATES[machine.gate]
     raw.queue_operations = machine.queue_operations
+    raw.stop_every_ns = round(daemon.stop_every_ms * 1e6)
+    raw.stop_ns = round(daemon.stop_ms * 1e6)
     if machine.jitter is not None:
         raw.jitter, raw.jitter_seed = machine.jitter.share, machine.jitter.seed
     if machine.host is not None and machine.host.flash_gbps is not None:

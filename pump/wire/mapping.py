@@ -151,13 +151,19 @@ class Mapping:
         """Tell a model how far streams have executed, and which commands have ended."""
         lib.pump_serve_follow(self.shm, model, self._cursors)
 
-    def carry_out(self, model: Any, device: int, direction: int, blocks: NDArray[np.int64]) -> int:
-        """Start transfers of a model's blocks; return how many commands were handed over."""
-        chosen = ffi.from_buffer(INT64S, blocks)
-        given: int = lib.pump_serve_carry_out(
-            self.shm, model, device, direction, chosen, len(blocks)
+    def carry_out(
+        self, model: Any, device: int, to_host: NDArray[np.int64], to_gpu: NDArray[np.int64]
+    ) -> None:
+        """Start the transfers of a decision, and plan what comes next where it is known."""
+        lib.pump_serve_carry_out(
+            self.shm,
+            model,
+            device,
+            ffi.from_buffer(INT64S, to_host),
+            len(to_host),
+            ffi.from_buffer(INT64S, to_gpu),
+            len(to_gpu),
         )
-        return given
 
     def activity(self) -> int:
         """Return the counter that moves with each completion and each progress."""

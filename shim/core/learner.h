@@ -61,7 +61,9 @@ struct pump_predicted {
   uint64_t number;                   /* of the earlier operation that it repeats */
   uint64_t signature, function, tag; /* of that one; a launch's signature may differ this
                                         time in parameters that change each iteration */
-  uint32_t stream;                   /* on which it is expected */
+  uint64_t key;    /* what such operations have in common: of launches that were told of
+                      (pump_learner_shape) function, grid and block: pump_shape */
+  uint32_t stream; /* on which it is expected */
   uint32_t kind;
   uint32_t count;
   uint32_t missing; /* how many of its reaches are not allocated yet */

@@ -278,11 +278,17 @@ int pump_serve_read(struct pump_shm *shm, struct pump_model *model,
  * words a device, 0 at first. */
 void pump_serve_follow(struct pump_shm *shm, struct pump_model *model, uint64_t *cursors);
 
-/* Starts transfers and hands their commands to the executors; what finds no room in the
- * ring is as if never started. Returns how many commands were handed over. */
-uint32_t pump_serve_carry_out(struct pump_shm *shm, struct pump_model *model,
-                              uint32_t device, uint32_t direction, const int64_t *blocks,
-                              uint32_t count);
+/* Starts the transfers of a decision and hands their commands to the executors; what finds
+ * no room in the ring is as if never started. Then plans what comes next, where it is
+ * known (pump_abi.h). */
+void pump_serve_carry_out(struct pump_shm *shm, struct pump_model *model, uint32_t device,
+                          const int64_t *to_host, uint32_t to_host_count,
+                          const int64_t *to_gpu, uint32_t to_gpu_count);
+
+/* Puts a plan in force for what the device will send next, in place of the one before. */
+void pump_serve_plan(struct pump_shm *shm, struct pump_model *model, uint32_t device);
+/* No plan is in force any more. */
+void pump_serve_withdraw(struct pump_shm *shm, struct pump_model *model);
 
 /* Keeps of these blocks those that are neither there nor on their way; returns how many. */
 uint32_t pump_model_away(const struct pump_model *model, int64_t *blocks, uint32_t count);

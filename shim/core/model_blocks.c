@@ -286,7 +286,7 @@ EXPORT void pump_model_totals(const struct pump_model *m,
                               struct pump_model_totals *totals) {
   *totals = m->totals;
   totals->expected = (uint32_t)(m->op_head - m->op_issued);
-  totals->under_way = PUMP_MAX_UNDER_WAY - m->unused_count;
+  totals->under_way = PUMP_MAX_UNDER_WAY - m->unused_count - m->plan_places;
   totals->confidence = model_confidence(m);
 }
 

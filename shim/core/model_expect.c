@@ -11,6 +11,7 @@
 #include <errno.h>
 
 #include "model_state.h"
+#include "pump_ring.h"
 
 int model_expect(struct pump_model *m, uint32_t stream, uint64_t function,
                  const struct pump_model_extent *extents, uint32_t count, uint32_t spare) {
@@ -32,6 +33,16 @@ int model_expect(struct pump_model *m, uint32_t stream, uint64_t function,
   return 0;
 }
 
+void model_expect_known(struct pump_model *m, const struct pump_predicted *next) {
+  uint32_t index = op_index(m->op_head - 1);
+  struct op *op = &m->ops[index];
+  op->partial = next->missing != 0;
+  m->partial += op->partial;
+  m->foreseen[index] = (struct pump_foreseen){
+      .signature = pump_foreseen_word(op->seq, op->stream, next->kind, next->signature),
+      .shape = pump_foreseen_word(op->seq, op->stream, next->kind, next->key)};
+}
+
 EXPORT int pump_model_expect(struct pump_model *m, uint32_t stream, uint64_t function,
                              const struct pump_model_extent *extents, uint32_t count) {
   return model_expect(m, stream, function, extents, count, 0);
@@ -51,6 +62,8 @@ static void correct_freshness(struct pump_model *m, int32_t use, bool fresh) {
 void model_adopt(struct pump_model *m) {
   struct op *op = &m->ops[op_index(m->op_issued++)];
   op->function = 0;
+  m->partial -= op->partial;
+  op->partial = false;
   m->streams[op->stream].expected--;
   for (uint32_t i = 0; i < op->uses; i++) {
     int32_t use = use_index((int64_t)op->first_use + i), block = m->uses[use].block;
@@ -68,9 +81,12 @@ void model_adopt(struct pump_model *m) {
 EXPORT void pump_model_expect_nothing(struct pump_model *m) {
   m->totals.foresight_lost += m->op_head > m->op_issued;
   if (m->op_head > m->op_issued) model_look_again(m);
+  m->plans_void = true;
+  m->told_seq = 0;
   while (m->op_head > m->op_issued) {
     struct op *op = &m->ops[op_index(--m->op_head)];
     for (uint32_t i = 0; i < op->uses; i++) model_remove_use(m, use_index(--m->use_head));
     m->streams[op->stream].expected--;
+    m->partial -= op->partial;
   }
 }

@@ -110,8 +110,11 @@ static bool expect_next(struct pump_model *m, uint32_t index) {
   if (spare > USES) return false;
   /* Nobody can say of an operation that reaches what is not there yet what it lacks. */
   bool named = next.kind == PUMP_EVENT_KERNEL && next.missing == 0;
-  return model_expect(m, next.stream, named ? next.function : 0, extents, known,
-                      (uint32_t)spare) == 0;
+  if (model_expect(m, next.stream, named ? next.function : 0, extents, known,
+                   (uint32_t)spare) != 0)
+    return false;
+  model_expect_known(m, &next);
+  return true;
 }
 
 EXPORT uint32_t pump_model_foresee(struct pump_model *m, uint32_t most) {

@@ -19,9 +19,7 @@ static int64_t next_set(const struct pump_model *m, const uint64_t *bits, int64_
   return m->op_head;
 }
 
-/* Last position in [op_tail, from] whose bit is set, or op_tail - 1. */
-static int64_t previous_set(const struct pump_model *m, const uint64_t *bits,
-                            int64_t from) {
+int64_t model_previous_set(const struct pump_model *m, const uint64_t *bits, int64_t from) {
   while (from >= m->op_tail) {
     uint64_t at = (uint64_t)from & (OPS - 1);
     uint64_t word = bits[at >> 6] << (63 - (at & 63));
@@ -97,10 +95,8 @@ static uint32_t nearest(const struct pump_model *m, struct candidate *found) {
   return count;
 }
 
-/* The block of the operation's i-th use, if the operation is the next to use it and it
- * belongs to the device; else NONE. */
-static int32_t due_block(const struct pump_model *m, const struct op *op, uint32_t i,
-                         uint32_t device) {
+int32_t model_due_block(const struct pump_model *m, const struct op *op, uint32_t i,
+                        uint32_t device) {
   int32_t use = (int32_t)(((uint32_t)op->first_use + i) & (USES - 1));
   int32_t block = m->uses[use].block;
   if (block == NONE || m->blocks[block].first != use) return NONE;
@@ -272,12 +268,12 @@ static void look_for_leavers(const struct pump_model *m, uint32_t device,
                              struct pump_view *view) {
   for (int32_t b = m->devices[device].idle.head; b != NONE; b = m->blocks[b].idle_next)
     if (!add_leaver(m, b, view)) return;
-  for (int64_t at = previous_set(m, m->can_leave, m->op_head - 1); at >= m->op_tail;
-       at = previous_set(m, m->can_leave, at - 1)) {
+  for (int64_t at = model_previous_set(m, m->can_leave, m->op_head - 1); at >= m->op_tail;
+       at = model_previous_set(m, m->can_leave, at - 1)) {
     const struct op *op = &m->ops[(uint64_t)at & (OPS - 1)];
     uint32_t left = op->due[DUE_SURE] + op->due[DUE_DOUBTED];
     for (uint32_t i = op->uses; i-- > 0 && left > 0;) {
-      int32_t block = due_block(m, op, i, device);
+      int32_t block = model_due_block(m, op, i, device);
       if (block == NONE) continue;
       uint8_t state = m->blocks[block].state;
       if (state != PUMP_BLOCK_RESIDENT && state != PUMP_BLOCK_DOUBTED) continue;
@@ -314,12 +310,15 @@ EXPORT uint32_t pump_model_away(const struct pump_model *m, int64_t *blocks,
 /* ---- the view
  * ------------------------------------------------------------------------------ */
 
-int64_t model_credit(const struct pump_model *m, const struct device *device, int way) {
-  if (device->held_at[way] >= (int64_t)m->totals.observed_seq) return 0;
+int64_t model_flight_most(const struct pump_model *m, const struct device *device) {
   int64_t share = device->facts.budget / m->bounds.in_flight_share;
   if (share < m->bounds.slice_least) share = m->bounds.slice_least;
-  int64_t most = share < m->bounds.in_flight ? share : m->bounds.in_flight;
-  int64_t left = most - device->in_flight[way];
+  return share < m->bounds.in_flight ? share : m->bounds.in_flight;
+}
+
+int64_t model_credit(const struct pump_model *m, const struct device *device, int way) {
+  if (device->held_at[way] >= (int64_t)m->totals.observed_seq) return 0;
+  int64_t left = model_flight_most(m, device) - device->in_flight[way];
   return left > 0 ? left : 0;
 }
 

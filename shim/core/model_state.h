@@ -38,7 +38,8 @@ struct op {
   uint64_t likeness; /* of its stream and blocks: what was expected is known by it */
   uint64_t function; /* that is expected to be launched; 0: issued, or no launch */
   bool executed;
-  bool larger; /* uses more than LARGER_PERCENT of its device's budget */
+  bool partial; /* expected, and it will reach what does not exist yet */
+  bool larger;  /* uses more than LARGER_PERCENT of its device's budget */
 };
 
 struct use {
@@ -103,6 +104,8 @@ struct device {
   struct list sure;    /* resident, migrated longest ago first */
   struct list doubted; /* those of them that were put in doubt; all older */
   int64_t in_flight[PUMP_DIRECTIONS];
+  uint64_t left_bytes; /* moved to the host since the mapping is in use, as far as known */
+  uint64_t leaving_bytes;            /* on their way there */
   int64_t held_at[PUMP_DIRECTIONS];  /* what had been observed when one was refused */
   int64_t block_us[PUMP_DIRECTIONS]; /* what a block took lately, microseconds << 8 */
   uint64_t missed;                   /* blocks that came by fault since the last look */
@@ -122,8 +125,22 @@ struct transfer {
   int64_t observed_seq;
   int32_t first_block, blocks;
   uint32_t slot, generation;
+  uint64_t bytes;
   uint8_t device, direction;
   bool expected; /* for an operation that had not been issued */
+  bool planned;  /* taken from a plan: what is sent for now does not wait for it */
+};
+
+/* A plan of a device, as it stands in the mapping. */
+struct plan {
+  uint32_t version;
+  bool in_force;
+  uint32_t count[PUMP_DIRECTIONS];
+  uint32_t taken[PUMP_DIRECTIONS];                     /* as far as it is known */
+  uint16_t places[PUMP_DIRECTIONS][PUMP_PLAN_ENTRIES]; /* in `transfers` */
+  uint64_t stamp;                                      /* `changes` when it was made */
+  int64_t op_head;                                     /* what was known then */
+  uint64_t executed;                                   /* operations, then */
 };
 
 #define GRAPH_LAUNCHES 64 /* followed at once; others are seen to end all at once */
@@ -185,6 +202,17 @@ struct pump_model {
   struct graphs graphs;
   struct pump_extents *extents;
   struct pump_learner *learner; /* NULL: nobody asked for it */
+  struct plan plans[PUMP_MAX_DEVICES];
+  struct pump_foreseen foreseen[OPS]; /* of operations that were expected */
+  uint64_t told_seq;                  /* newest of them whose words stand in the mapping */
+  uint64_t armed_seq;   /* operations from this one on are compared with them */
+  uint64_t changes;     /* counts what a plan does not foresee */
+  uint32_t partial;     /* expected operations that are */
+  bool settling;        /* what plans brought is known, what they took away is not yet */
+  bool plans_void;      /* something that plans rest on has proved wrong */
+  uint32_t plan_places; /* transfers that may be taken and were not */
+  uint16_t plan_running[PUMP_MAX_UNDER_WAY]; /* transfers that were taken, not ended */
+  uint32_t plan_running_count;
   struct pump_view scratch;
 };
 
@@ -198,6 +226,7 @@ static inline void model_ask(struct device *device) {
 /* Something happened that is neither an operation nor a transfer that ended well: every
  * policy has to look again. */
 static inline void model_look_again(struct pump_model *m) {
+  m->changes++;
   for (uint32_t i = 0; i < PUMP_MAX_DEVICES; i++) model_ask(&m->devices[i]);
 }
 
@@ -233,10 +262,17 @@ static inline bool model_is_expected(const struct pump_model *m, int32_t use) {
 
 /* ---- looking (model_look.c) ---- */
 
-/* Fills in what is missing on the device, at most so many blocks; blocks that may be sent
- * there now. */
+/* Last position in [op_tail, from] whose bit is set, or op_tail - 1. */
+int64_t model_previous_set(const struct pump_model *m, const uint64_t *bits, int64_t from);
+/* The block of the operation's i-th use, if the operation is the next to use it and it
+ * belongs to the device; else NONE. */
+int32_t model_due_block(const struct pump_model *m, const struct op *op, uint32_t i,
+                        uint32_t device);
+/* Fills in what is missing on the device, at most so many blocks; blocks that may be on
+ * their way in a direction, and that may be sent there now. */
 void model_missing(struct pump_model *m, uint32_t device, struct pump_view *view,
                    uint32_t most);
+int64_t model_flight_most(const struct pump_model *m, const struct device *device);
 int64_t model_credit(const struct pump_model *m, const struct device *device, int way);
 
 /* ---- transfers (model_transfers.c) ---- */
@@ -245,11 +281,60 @@ int64_t model_credit(const struct pump_model *m, const struct device *device, in
  * `commands`; returns how many of at most `max`. */
 uint32_t model_use_allowance(struct pump_model *m, uint32_t device,
                              struct pump_command *commands, uint32_t max);
+/* Whether transfers may go on now by the last decision. */
+bool model_may_go_on(const struct pump_model *m, uint32_t device);
 /* What the last decision, if it is settled, sends that way now that transfers have ended.
  * Where it does not say enough, it is settled no more, and the policy has to be asked. To
  * be called before pump_model_holds, first for what leaves. */
 uint32_t model_go_on(struct pump_model *m, uint32_t device, uint32_t way,
                      struct pump_command *commands, uint32_t max);
+
+struct model_span {
+  uint64_t offset_bytes, length_bytes;
+};
+/* The part of their range that these blocks are. */
+struct model_span model_span(const struct pump_model *m, int32_t first_block,
+                             int32_t blocks);
+/* Blocks that one command takes at most. */
+uint32_t model_slice(const struct pump_model *m, const struct device *device, int way);
+uint64_t model_ticket(struct pump_model *m, uint32_t place);
+void model_fill_command(const struct pump_model *m, struct transfer *transfer,
+                        struct pump_command *command);
+
+/* ---- plans (model_plan.c, serve_plan.c) ---- */
+
+/* A slice that goes once that has executed and so much has left: struct pump_planned. */
+struct model_planned {
+  int32_t first_block, blocks;
+  uint32_t after_stream;
+  uint64_t after_seq, left_bytes;
+  int64_t need; /* the operation that it comes for; 0: it leaves */
+};
+
+struct model_rehearsal {
+  uint32_t count[PUMP_DIRECTIONS];
+  struct model_planned entries[PUMP_DIRECTIONS][PUMP_PLAN_ENTRIES];
+};
+
+/* What will be sent next, as far as operations up to that one tell. Changes nothing. */
+void model_rehearse(struct pump_model *m, uint32_t device, uint64_t until_seq,
+                    struct model_rehearsal *out);
+/* Makes an entry of a plan, which then holds a place in `transfers`; PUMP_MAX_UNDER_WAY:
+ * there is none. observed_seq: uses up to that operation are foreseen. */
+uint32_t model_plan_entry(struct pump_model *m, uint32_t device, uint32_t way,
+                          const struct model_planned *planned, uint64_t observed_seq,
+                          struct pump_planned *entry);
+/* Nobody has taken it, and nobody will; or somebody has, and it is under way. */
+void model_plan_give_back(struct pump_model *m, uint32_t place);
+void model_plan_taken(struct pump_model *m, uint32_t place);
+
+/* What was taken of plans is under way, what has ended has ended. In two parts, progress
+ * and the ends of commands between them: blocks may have come, been used, and left since we
+ * looked last. How much room that leaves is known behind the second part alone. */
+void serve_plan_arrived(struct pump_shm *shm, struct pump_model *m);
+void serve_plan_left(struct pump_shm *shm, struct pump_model *m);
+/* Another one could be made by now. */
+bool serve_plan_is_old(const struct pump_model *m, uint32_t device);
 
 /* ---- ranges (model_ranges.c) ---- */
 
@@ -330,6 +415,9 @@ void model_adopt(struct pump_model *m);
  * known yet. */
 int model_expect(struct pump_model *m, uint32_t stream, uint64_t function,
                  const struct pump_model_extent *extents, uint32_t count, uint32_t spare);
+/* Of the operation that was expected last: what it is known by when it is issued, and
+ * whether it will reach what does not exist yet. */
+void model_expect_known(struct pump_model *m, const struct pump_predicted *next);
 /* An operation is about to be added that reaches these extents. True if it is the one that
  * was predicted. */
 bool model_learn_operation(struct pump_model *m, const struct pump_batch *batch,

@@ -8,6 +8,10 @@
 #define PLACE_BITS 10
 _Static_assert(PUMP_MAX_UNDER_WAY == 1 << PLACE_BITS, "the place is part of the ticket");
 
+uint64_t model_ticket(struct pump_model *m, uint32_t place) {
+  return ++m->tickets << PLACE_BITS | place;
+}
+
 static struct transfer *by_ticket(struct pump_model *m, uint64_t ticket) {
   struct transfer *transfer = &m->transfers[ticket & (PUMP_MAX_UNDER_WAY - 1)];
   return ticket != 0 && transfer->ticket == ticket ? transfer : NULL;
@@ -18,7 +22,7 @@ static struct transfer *by_ticket(struct pump_model *m, uint64_t ticket) {
 /* A slice that takes long keeps a free, and everything behind mmap_lock, waiting; a short
  * one pays a call and a wake-up for little. How long a block takes is only known from
  * commands that moved some: executors share a link, so it is not the link's figure. */
-static uint32_t slice(const struct pump_model *m, const struct device *device, int way) {
+uint32_t model_slice(const struct pump_model *m, const struct device *device, int way) {
   const struct pump_model_bounds *bounds = &m->bounds;
   if (device->block_us[way] == 0) return bounds->slice_least;
   int64_t blocks = ((int64_t)bounds->slice_us << 8) / device->block_us[way];
@@ -50,7 +54,7 @@ static bool may_start(const struct pump_model *m, uint32_t device, uint32_t dire
 static uint32_t run_length(const struct pump_model *m, uint32_t device, uint32_t direction,
                            const int64_t *blocks, uint32_t count, uint32_t i) {
   const struct block *first = &m->blocks[blocks[i]];
-  uint32_t most = slice(m, &m->devices[device], (int)direction), length = 1;
+  uint32_t most = model_slice(m, &m->devices[device], (int)direction), length = 1;
   while (length < most && i + length < count && blocks[i + length] == blocks[i] + length) {
     const struct block *b = &m->blocks[blocks[i + length]];
     if (!may_start(m, device, direction, blocks[i + length]) || b->slot != first->slot)
@@ -62,20 +66,27 @@ static uint32_t run_length(const struct pump_model *m, uint32_t device, uint32_t
   return length;
 }
 
-static void fill_command(const struct pump_model *m, const struct transfer *transfer,
-                         struct pump_command *command) {
-  const struct range *range = &m->ranges[transfer->slot];
-  const struct block *first = &m->blocks[transfer->first_block];
-  uint64_t begin = (uint64_t)(transfer->first_block - range->first_block) << 21;
-  uint64_t end = begin + ((uint64_t)transfer->blocks << 21);
+struct model_span model_span(const struct pump_model *m, int32_t first_block,
+                             int32_t blocks) {
+  const struct range *range = &m->ranges[m->blocks[first_block].slot];
+  uint64_t begin = (uint64_t)(first_block - range->first_block) << 21;
+  uint64_t end = begin + ((uint64_t)blocks << 21);
   begin = begin > range->lead_bytes ? begin - range->lead_bytes : 0;
   end -= range->lead_bytes;
   if (end > range->length_bytes) end = range->length_bytes;
+  return (struct model_span){begin, end - begin};
+}
+
+void model_fill_command(const struct pump_model *m, struct transfer *transfer,
+                        struct pump_command *command) {
+  const struct block *first = &m->blocks[transfer->first_block];
+  struct model_span span = model_span(m, transfer->first_block, transfer->blocks);
+  transfer->bytes = span.length_bytes;
   *command = (struct pump_command){.ticket = transfer->ticket,
                                    .slot = transfer->slot,
                                    .generation = transfer->generation,
-                                   .offset_bytes = begin,
-                                   .length_bytes = end - begin};
+                                   .offset_bytes = span.offset_bytes,
+                                   .length_bytes = span.length_bytes};
   if (transfer->direction == PUMP_TO_HOST) {
     command->observed_seq = (uint64_t)transfer->observed_seq;
   } else if (first->first != NONE) {
@@ -131,7 +142,7 @@ EXPORT uint32_t pump_model_start(struct pump_model *m, uint32_t device, uint32_t
     uint32_t place = m->unused_transfers[--m->unused_count];
     struct transfer *transfer = &m->transfers[place];
     uint32_t slot = m->blocks[blocks[i]].slot;
-    *transfer = (struct transfer){.ticket = ++m->tickets << PLACE_BITS | place,
+    *transfer = (struct transfer){.ticket = model_ticket(m, place),
                                   .observed_seq = (int64_t)m->totals.observed_seq,
                                   .first_block = (int32_t)blocks[i],
                                   .blocks = (int32_t)length,
@@ -140,7 +151,8 @@ EXPORT uint32_t pump_model_start(struct pump_model *m, uint32_t device, uint32_t
                                   .device = (uint8_t)device,
                                   .direction = (uint8_t)direction,
                                   .expected = is_expected(m, blocks[i])};
-    fill_command(m, transfer, &commands[made++]);
+    model_fill_command(m, transfer, &commands[made++]);
+    if (direction == PUMP_TO_HOST) m->devices[device].leaving_bytes += transfer->bytes;
     if (direction == PUMP_TO_GPU && m->blocks[blocks[i]].state == PUMP_BLOCK_RESIDENT)
       m->devices[device].tally.refreshed += length;
     for (int32_t b = transfer->first_block; b < transfer->first_block + transfer->blocks;
@@ -151,6 +163,7 @@ EXPORT uint32_t pump_model_start(struct pump_model *m, uint32_t device, uint32_t
     i += length;
   }
   if (direction == PUMP_TO_GPU) name_complete(m, commands, made);
+  m->changes += made;
   return made;
 }
 
@@ -179,6 +192,16 @@ uint32_t model_use_allowance(struct pump_model *m, uint32_t index,
   if (count == 0 || (count < view->missing_count && count < device->hold)) return 0;
   device->allowance -= view->missing_room[count - 1];
   return pump_model_start(m, index, PUMP_TO_GPU, view->missing, count, commands, max);
+}
+
+bool model_may_go_on(const struct pump_model *m, uint32_t index) {
+  const struct device *device = &m->devices[index];
+  if (!device->settled || device->hold == 0 || device->faults != 0) return false;
+  if (!model_under_way(device)) return false;
+  if (device->later_count > 0 && model_credit(m, device, PUMP_TO_HOST) >= device->hold)
+    return true;
+  return model_credit(m, device, PUMP_TO_GPU) >= device->hold &&
+         device->facts.budget - model_occupied(device) >= device->hold;
 }
 
 static uint32_t go_on_leaving(struct pump_model *m, uint32_t index,
@@ -215,9 +238,7 @@ static uint32_t go_on_arriving(struct pump_model *m, uint32_t index,
 
 uint32_t model_go_on(struct pump_model *m, uint32_t index, uint32_t way,
                      struct pump_command *commands, uint32_t max) {
-  const struct device *device = &m->devices[index];
-  if (!device->settled || device->hold == 0 || device->faults != 0) return 0;
-  if (!model_under_way(device)) return 0;
+  if (!model_may_go_on(m, index)) return 0;
   return way == PUMP_TO_HOST ? go_on_leaving(m, index, commands, max)
                              : go_on_arriving(m, index, commands, max);
 }
@@ -235,7 +256,10 @@ static void finish(struct pump_model *m, struct transfer *transfer, uint32_t res
   struct device *device = &m->devices[transfer->device];
   const struct range *range = &m->ranges[transfer->slot];
   bool to_gpu = transfer->direction == PUMP_TO_GPU;
-  device->in_flight[transfer->direction] -= transfer->blocks;
+  if (!transfer->planned) device->in_flight[transfer->direction] -= transfer->blocks;
+  m->changes++;
+  if (!to_gpu) device->leaving_bytes -= transfer->bytes;
+  if (!to_gpu && result == PUMP_RESULT_MOVED) device->left_bytes += transfer->bytes;
   if (was_refused(result)) {
     /* Until more has been read, deciding again would only repeat it. */
     int64_t *held = &device->held_at[transfer->direction];

@@ -58,7 +58,7 @@ static void fetch_ahead(const struct pump_model *m, const struct op *op, uint32_
 /* A fault brought in more than fits: believe what the driver then did. Its own eviction
  * takes the block that migrated longest ago. */
 static void push_out(struct pump_model *m, struct device *device) {
-  if (!device->known) return;
+  if (!device->known || m->settling) return;
   int64_t excess = model_occupied(device) - device->facts.capacity;
   struct list *const oldest[] = {&device->doubted, &device->sure};
   for (int i = 0; i < 2 && excess > 0; i++) {
@@ -143,6 +143,7 @@ static void doubt(struct pump_model *m, struct device *device, uint64_t count) {
 
 static void after_retiring(struct pump_model *m) {
   reclaim(m);
+  if (m->settling) return;
   for (uint32_t i = 0; i < PUMP_MAX_DEVICES; i++) {
     struct device *device = &m->devices[i];
     uint64_t missed = device->missed;

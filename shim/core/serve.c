@@ -42,15 +42,19 @@ static uint32_t hand_over(struct pump_shm *shm, struct pump_model *model, uint32
 static void go_on(struct pump_shm *shm, struct pump_model *model, uint32_t device) {
   static const uint32_t ways[] = {PUMP_TO_HOST, PUMP_TO_GPU};
   struct pump_command commands[PUMP_COMMAND_SLOTS];
+  if (!model_may_go_on(model, device)) return;
+  pump_serve_withdraw(shm, model);
   for (uint32_t i = 0; i < PUMP_DIRECTIONS; i++) {
     uint32_t made = model_go_on(model, device, ways[i], commands, PUMP_COMMAND_SLOTS);
     hand_over(shm, model, device, ways[i], commands, made);
   }
+  pump_serve_plan(shm, model, device);
 }
 
 EXPORT void pump_serve_follow(struct pump_shm *shm, struct pump_model *model,
                               uint64_t *cursors) {
   struct pump_outcome outcomes[REAP_AT_ONCE];
+  serve_plan_arrived(shm, model);
   pump_model_progress(model, &shm->progress[0].executed_seq,
                       sizeof shm->progress[0] / sizeof(uint64_t));
   if (model->graphs.count != 0)
@@ -67,18 +71,31 @@ EXPORT void pump_serve_follow(struct pump_shm *shm, struct pump_model *model,
       } while (ended == REAP_AT_ONCE);
     }
   }
+  serve_plan_left(shm, model);
   pump_model_foresee(model, FORESEE_AT_ONCE);
   for (uint32_t device = 0; device < PUMP_MAX_DEVICES; device++)
     if (model->devices[device].settled) go_on(shm, model, device);
 }
 
-EXPORT uint32_t pump_serve_carry_out(struct pump_shm *shm, struct pump_model *model,
-                                     uint32_t device, uint32_t direction,
-                                     const int64_t *blocks, uint32_t count) {
+static void start(struct pump_shm *shm, struct pump_model *model, uint32_t device,
+                  uint32_t direction, const int64_t *blocks, uint32_t count) {
   struct pump_command commands[PUMP_COMMAND_SLOTS];
+  if (count == 0) return;
   uint32_t made = pump_model_start(model, device, direction, blocks, count, commands,
                                    PUMP_COMMAND_SLOTS);
-  return hand_over(shm, model, device, direction, commands, made);
+  hand_over(shm, model, device, direction, commands, made);
+}
+
+EXPORT void pump_serve_carry_out(struct pump_shm *shm, struct pump_model *model,
+                                 uint32_t device, const int64_t *to_host,
+                                 uint32_t to_host_count, const int64_t *to_gpu,
+                                 uint32_t to_gpu_count) {
+  if (device >= PUMP_MAX_DEVICES) return;
+  bool moves = to_host_count + to_gpu_count > 0;
+  if (moves) pump_serve_withdraw(shm, model);
+  start(shm, model, device, PUMP_TO_HOST, to_host, to_host_count);
+  start(shm, model, device, PUMP_TO_GPU, to_gpu, to_gpu_count);
+  if (moves || serve_plan_is_old(model, device)) pump_serve_plan(shm, model, device);
 }
 
 /* ---- before Python wakes ---------------------------------------------------------- */
@@ -105,6 +122,7 @@ EXPORT int pump_serve_wait(struct pump_shm *shm, struct pump_model *model,
   if (!anything_allowed(model) || pump_core_backlog(shm) == 0) return 1;
   int rows = pump_serve_read(shm, model, batch);
   if (rows <= 0) return rows == 0 ? 1 : rows;
+  pump_serve_withdraw(shm, model); /* the tick that follows makes another one */
   for (uint32_t i = 0; i < PUMP_MAX_DEVICES; i++)
     if (model->devices[i].allowance > 0) use_allowance(shm, model, i);
   return PUMP_SERVED;

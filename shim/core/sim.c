@@ -110,9 +110,10 @@ static bool make_tables(struct pump_sim *sim) {
   sim->syncs_ns = calloc(sim->syncs_most + 1, sizeof *sim->syncs_ns);
   sim->batch = calloc(1, sizeof *sim->batch);
   sim->fresh = calloc(program->use_count + 1, 1);
+  sim->shm = calloc(1, sizeof *sim->shm);
   return sim->streams && sim->scratch_uses && sim->marker_behind && sim->last_use_seq &&
          sim->live && sim->populate && sim->range_of_slot && sim->marks && sim->syncs_ns &&
-         sim->batch && sim->fresh;
+         sim->batch && sim->fresh && sim->shm;
 }
 
 struct pump_sim *pump_sim_new(const struct pump_sim_program *program,
@@ -138,22 +139,24 @@ struct pump_sim *pump_sim_new(const struct pump_sim_program *program,
 
 void pump_sim_delete(struct pump_sim *sim) {
   if (sim == NULL) return;
-  void *const owned[] = {sim->streams,       sim->scratch_uses, sim->marker_behind,
-                         sim->last_use_seq,  sim->live,         sim->populate,
-                         sim->range_of_slot, sim->marks,        sim->syncs_ns,
-                         sim->batch,         sim->fresh,        sim->engine_memory};
+  void *const owned[] = {
+      sim->streams,  sim->scratch_uses, sim->marker_behind, sim->last_use_seq,
+      sim->live,     sim->populate,     sim->range_of_slot, sim->marks,
+      sim->syncs_ns, sim->batch,        sim->fresh,         sim->engine_memory,
+      sim->shm};
   for (size_t i = 0; i < sizeof owned / sizeof owned[0]; i++) free(owned[i]);
   free(sim);
 }
 
 /* ---- running --------------------------------------------------------------------- */
 
-static uint64_t next_ns(const struct pump_sim *sim) {
+static uint64_t next_ns(struct pump_sim *sim) {
   uint64_t next = gpu_next_event_ns(sim->engine);
   bool timed = sim->waits == SIM_RUNS || sim->waits == SIM_RETRIES;
   if (timed) next = sim_least(next, sim->program_ns);
   if (sim->model == NULL) return next;
-  next = sim_least(next, sim_least(sim->tick_ns, sim->poll_ns));
+  uint64_t tick_ns = sim_worker_awake_ns(sim, sim->tick_ns);
+  next = sim_least(next, sim_least(tick_ns, sim->poll_ns));
   next = sim_least(next, sim_gates_next_ns(sim));
   for (uint32_t i = 0; i < PUMP_DIRECTIONS; i++)
     next = sim_least(next, sim_movers_next_ns(sim, i));
@@ -161,6 +164,7 @@ static uint64_t next_ns(const struct pump_sim *sim) {
 }
 
 int pump_sim_run(struct pump_sim *sim) {
+  if (sim->decides) sim_worker_plan(sim);
   while (sim->failure == 0) {
     if (sim->waits == SIM_ENDED) return PUMP_SIM_DONE;
     uint64_t next = next_ns(sim);
@@ -173,9 +177,11 @@ int pump_sim_run(struct pump_sim *sim) {
       sim_gates_go(sim);
     }
     sim_program_go(sim);
-    if (sim->model != NULL && sim->tick_ns <= sim->now_ns && sim->waits != SIM_ENDED) {
+    if (sim->model != NULL && sim_worker_awake_ns(sim, sim->tick_ns) <= sim->now_ns &&
+        sim->waits != SIM_ENDED) {
       sim_worker_read(sim);
-      if (!pump_model_holds(sim->model, 0)) return PUMP_SIM_DECIDE;
+      sim->decides = !pump_model_holds(sim->model, 0);
+      if (sim->decides) return PUMP_SIM_DECIDE;
     }
   }
   return sim->failure;

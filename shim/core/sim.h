@@ -102,6 +102,9 @@ struct pump_sim_settings {
   double jitter;                            /* of transfers' times: gpu_jitter */
   uint64_t jitter_seed;
   uint32_t queue_operations; /* of a stream, issued and not finished: then launches wait */
+  uint32_t plans;            /* 0: the worker puts no plans in force */
+  uint64_t stop_every_ns; /* the worker is stopped in the last stop_ns of each; 0: never */
+  uint64_t stop_ns;
 };
 
 /* Of all that happened so far; times in ns. */
@@ -118,9 +121,11 @@ struct pump_sim_result {
   uint32_t movers[2];   /* that work now */
   uint32_t failed_step;
   uint32_t reserved;
-  uint64_t gates;      /* set */
-  uint64_t gates_late; /* of them, opened by the watchdog */
-  uint64_t gate_ns;    /* that streams waited at them */
+  uint64_t gates;         /* set */
+  uint64_t gates_late;    /* of them, opened by the watchdog */
+  uint64_t gate_ns;       /* that streams waited at them */
+  uint64_t planned_bytes; /* of those moved: that nobody had sent for yet */
+  uint64_t plans_dropped; /* in force when something else was issued */
 };
 
 struct pump_sim_mark {

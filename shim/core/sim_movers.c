@@ -7,6 +7,7 @@
 #include "sim_state.h"
 
 #define FLIGHT_BYTES (64u << 20)
+#define PLANNED_BYTES (16u << 20)
 #define SLICE_BYTES (32u << 20)
 #define SPIN_NS 20000 /* a mover without work stays awake that long */
 
@@ -27,6 +28,7 @@ bool sim_movers_init(struct pump_sim *sim) {
   for (uint32_t way = 0; way < PUMP_DIRECTIONS; way++) {
     struct sim_direction *direction = &sim->directions[way];
     direction->adapt = pump_adapt_begin(&bounds[way]);
+    direction->planned_ns = GPU_NEVER;
     for (uint32_t i = 0; i < SIM_MOVERS * SIM_LANES; i++) {
       int number = gpu_stream_create(sim->engine, GPU_STREAM_NONBLOCKING);
       if (number < 0) return false;
@@ -125,6 +127,9 @@ static uint32_t judge(const struct pump_sim *sim, uint32_t way, uint32_t index,
 static void report(struct pump_sim *sim, uint32_t way, const struct sim_command *job,
                    uint32_t result, uint64_t called_ns) {
   if (job->populates) return;
+  bool moved = result == PUMP_RESULT_MOVED;
+  if (way == PUMP_TO_HOST && moved)
+    sim->shm->plans[0].left_bytes += job->command.length_bytes;
   sim->result.refused[result] += result != PUMP_RESULT_MOVED;
   if (result == PUMP_RESULT_MOVED) {
     if (way == PUMP_TO_GPU)
@@ -132,10 +137,14 @@ static void report(struct pump_sim *sim, uint32_t way, const struct sim_command 
     else
       sim->result.moved_to_host_bytes += job->command.length_bytes;
   }
-  sim->outcomes[sim->outcome_count++] =
-      (struct pump_outcome){.ticket = job->command.ticket,
-                            .result = result,
-                            .duration_us = (uint32_t)((sim->now_ns - called_ns) / 1000)};
+  uint32_t duration_us = (uint32_t)((sim->now_ns - called_ns) / 1000);
+  if (job->planned) {
+    if (moved) sim->result.planned_bytes += job->command.length_bytes;
+    pump_plan_finish(sim->shm, job->command.ticket, result, duration_us);
+  } else {
+    sim->outcomes[sim->outcome_count++] = (struct pump_outcome){
+        .ticket = job->command.ticket, .result = result, .duration_us = duration_us};
+  }
   sim_worker_stir(sim);
 }
 
@@ -161,8 +170,8 @@ static void finish_oldest(struct pump_sim *sim, uint32_t way, struct sim_mover *
  * ------------------------------------------------------------------------------------ */
 
 static bool has_room(const struct pump_sim *sim, const struct sim_direction *direction,
-                     uint64_t length_bytes) {
-  uint64_t bound = sim_least(sim->settings.budget_bytes / 2, FLIGHT_BYTES);
+                     uint64_t length_bytes, uint64_t flight_bytes) {
+  uint64_t bound = sim_least(sim->settings.budget_bytes / 2, flight_bytes);
   return direction->flight_bytes == 0 || direction->flight_bytes + length_bytes <= bound;
 }
 
@@ -195,6 +204,46 @@ static void submit(struct pump_sim *sim, uint32_t way, struct sim_mover *mover,
   lane->done_ns = sim_most(call.cost.complete_ns, mover->free_ns);
 }
 
+/* ---- what is planned (act_plan.c) ------------------------------------------------ */
+
+static bool may_go(const struct pump_sim *sim, uint32_t way,
+                   const struct pump_planned *entry) {
+  uint32_t stream = entry->after_stream;
+  uint64_t bound = way == PUMP_TO_GPU ? PLANNED_BYTES : FLIGHT_BYTES;
+  return has_room(sim, &sim->directions[way], entry->command.length_bytes, bound) &&
+         sim->shm->plans[0].left_bytes >= entry->left_bytes &&
+         (entry->after_seq == 0 ||
+          sim->streams[stream - 1].executed_seq >= entry->after_seq);
+}
+
+/* A mover that sleeps is woken when the next one may go. */
+static void look_at_plan(struct pump_sim *sim, uint32_t way) {
+  struct sim_direction *direction = &sim->directions[way];
+  struct pump_planned entry;
+  uint64_t turn;
+  if (!pump_plan_peek(sim->shm, 0, way, &entry, &turn) || !may_go(sim, way, &entry)) {
+    direction->planned_ns = GPU_NEVER;
+  } else if (direction->planned_ns == GPU_NEVER) {
+    uint64_t seen_ns = sim_most(sim->now_ns, sim->plan_ns);
+    bool asleep = direction->flight_slices == 0 && direction->count == 0 &&
+                  seen_ns > direction->asleep_since_ns + SPIN_NS;
+    direction->planned_ns = seen_ns + (asleep ? sim->settings.mover_wake_ns : 0);
+  }
+}
+
+static bool take_planned(struct pump_sim *sim, uint32_t way, struct sim_command *job) {
+  struct pump_planned entry;
+  uint64_t turn;
+  look_at_plan(sim, way);
+  if (sim->directions[way].planned_ns > sim->now_ns ||
+      !pump_plan_peek(sim->shm, 0, way, &entry, &turn))
+    return false;
+  pump_plan_claim(&sim->shm->plans[0], way, turn);
+  *job = (struct sim_command){.command = entry.command, .planned = true};
+  sim->directions[way].planned_ns = GPU_NEVER;
+  return true;
+}
+
 /* Takes one job if there is one and room for it; true if there may be more. */
 static bool start_one(struct pump_sim *sim, uint32_t way, struct sim_mover *mover) {
   struct sim_direction *direction = &sim->directions[way];
@@ -202,10 +251,12 @@ static bool start_one(struct pump_sim *sim, uint32_t way, struct sim_mover *move
   bool commanded = command_waits(sim, direction);
   if (commanded) {
     job = direction->queue[direction->head];
-    if (!has_room(sim, direction, job.command.length_bytes)) return false;
+    if (!has_room(sim, direction, job.command.length_bytes, FLIGHT_BYTES)) return false;
     direction->head = (direction->head + 1) % PUMP_COMMAND_SLOTS;
     direction->count--;
-  } else if (way != PUMP_TO_GPU || !has_room(sim, direction, SLICE_BYTES) ||
+  } else if (take_planned(sim, way, &job)) {
+    /* judged as any */
+  } else if (way != PUMP_TO_GPU || !has_room(sim, direction, SLICE_BYTES, FLIGHT_BYTES) ||
              !take_populate(sim, &job)) {
     return false;
   }
@@ -234,9 +285,20 @@ void sim_movers_go(struct pump_sim *sim, uint32_t way) {
   }
 }
 
-uint64_t sim_movers_next_ns(const struct pump_sim *sim, uint32_t way) {
+static bool is_ready(const struct pump_sim *sim, const struct sim_direction *direction) {
+  for (uint32_t i = 0; i < direction->adapt.threads; i++)
+    if (direction->movers[i].free_ns <= sim->now_ns &&
+        direction->movers[i].in_flight < direction->adapt.slices)
+      return true;
+  return false;
+}
+
+uint64_t sim_movers_next_ns(struct pump_sim *sim, uint32_t way) {
   const struct sim_direction *direction = &sim->directions[way];
   uint64_t next = GPU_NEVER;
+  look_at_plan(sim, way);
+  if (!command_waits(sim, direction) && is_ready(sim, direction))
+    next = direction->planned_ns;
   for (uint32_t i = 0; i < SIM_MOVERS; i++) {
     const struct sim_mover *mover = &direction->movers[i];
     if (mover->free_ns > sim->now_ns) next = sim_least(next, mover->free_ns);

@@ -107,6 +107,7 @@ static void issue(struct pump_sim *sim, const struct pump_sim_step *step) {
     stream->unfinished++;
     sim->unfinished++;
     stream->issued_seq = step->seq;
+    sim_worker_compare(sim, step);
     note_marker(sim, stream, touched_bytes);
   }
   sim_gate_before(sim, step);

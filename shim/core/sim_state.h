@@ -6,6 +6,7 @@
 
 #include "../act_adapt.h"
 #include "model_state.h"
+#include "pump_ring.h"
 #include "sim.h"
 
 #define SIM_LANES 8  /* slices that one mover has in flight: PUMP_IN_SLICES_MOST */
@@ -31,6 +32,7 @@ struct sim_command {
   struct pump_command command;
   uint64_t visible_ns;
   bool populates; /* nobody asked for it, nobody is told */
+  bool planned;   /* taken from the plan */
 };
 
 struct sim_lane {
@@ -53,6 +55,8 @@ struct sim_direction {
   uint32_t head, count;
   uint32_t flight_bytes, flight_slices;
   uint64_t asleep_since_ns;
+  uint64_t
+      planned_ns; /* when a mover takes what is planned; GPU_NEVER: it may not go yet */
 };
 
 /* A wait of the GPU's in front of a launch. */
@@ -98,6 +102,9 @@ struct pump_sim {
   uint64_t allocated_bytes;
 
   /* worker */
+  struct pump_shm *shm; /* of which only plans are used */
+  uint64_t plan_ns;     /* when the one in force can be seen */
+  bool decides, moved;  /* it was asked what shall move; it moved something */
   struct pump_batch *batch;
   bool active;
   uint32_t active_from, told, expected; /* steps */
@@ -137,6 +144,12 @@ void sim_program_finished(struct pump_sim *sim, uint32_t step);
 uint32_t sim_use_slice(uint64_t range_bytes, uint64_t offset_bytes);
 
 /* sim_worker.c */
+/* When a tick that is due then begins: not while the worker is stopped. */
+uint64_t sim_worker_awake_ns(const struct pump_sim *sim, uint64_t time_ns);
+/* The second half of a tick, behind the decision. */
+void sim_worker_plan(struct pump_sim *sim);
+/* An operation has got its number. */
+void sim_worker_compare(struct pump_sim *sim, const struct pump_sim_step *step);
 /* Something happened that the worker can see. */
 void sim_worker_stir(struct pump_sim *sim);
 /* Becomes active where live memory outgrows the budget. */
@@ -165,6 +178,6 @@ bool sim_movers_push(struct pump_sim *sim, uint32_t direction,
 void sim_movers_populate(struct pump_sim *sim, uint32_t range);
 void sim_movers_go(struct pump_sim *sim, uint32_t direction);
 /* When movers of the direction do something next. */
-uint64_t sim_movers_next_ns(const struct pump_sim *sim, uint32_t direction);
+uint64_t sim_movers_next_ns(struct pump_sim *sim, uint32_t direction);
 
 #endif

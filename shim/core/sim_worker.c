@@ -19,6 +19,14 @@ void sim_worker_stir(struct pump_sim *sim) {
   sim->naps = 0;
 }
 
+uint64_t sim_worker_awake_ns(const struct pump_sim *sim, uint64_t time_ns) {
+  uint64_t every_ns = sim->settings.stop_every_ns;
+  if (every_ns == 0 || time_ns == GPU_NEVER) return time_ns;
+  uint64_t begin_ns = time_ns / every_ns * every_ns;
+  bool stopped = time_ns - begin_ns >= every_ns - sim->settings.stop_ns;
+  return stopped ? begin_ns + every_ns : time_ns;
+}
+
 void sim_worker_judge(struct pump_sim *sim) {
   if (sim->active || sim->allocated_bytes <= sim->settings.budget_bytes) return;
   sim->active = true;
@@ -225,7 +233,7 @@ static void take_progress(struct pump_sim *sim) {
   uint64_t executed[PUMP_MAX_STREAMS];
   executed[0] = 0;
   for (uint32_t i = 0; i < sim->program.streams && i + 1 < PUMP_MAX_STREAMS; i++)
-    executed[i + 1] = sim->streams[i].executed_seq;
+    executed[i + 1] = sim->shm->progress[i + 1].executed_seq = sim->streams[i].executed_seq;
   pump_model_progress(sim->model, executed, 1);
 }
 
@@ -239,8 +247,16 @@ static uint32_t push(struct pump_sim *sim, uint32_t direction,
   return given;
 }
 
+static void make_plan(struct pump_sim *sim) {
+  if (!sim->settings.plans) return;
+  pump_serve_plan(sim->shm, sim->model, 0);
+  sim->plan_ns = sim->busy_until_ns;
+}
+
 /* What serve.c sends for before Python wakes. */
 static void use_allowance(struct pump_sim *sim) {
+  if (sim->model->devices[0].allowance <= 0) return;
+  pump_serve_withdraw(sim->shm, sim->model);
   struct pump_command commands[ALLOWANCE_COMMANDS];
   uint32_t made = model_use_allowance(sim->model, 0, commands, ALLOWANCE_COMMANDS);
   push(sim, PUMP_TO_GPU, commands, made, sim->now_ns);
@@ -250,10 +266,13 @@ static void use_allowance(struct pump_sim *sim) {
 static void go_on(struct pump_sim *sim) {
   static const uint32_t ways[] = {PUMP_TO_HOST, PUMP_TO_GPU};
   struct pump_command commands[ALLOWANCE_COMMANDS];
+  if (!model_may_go_on(sim->model, 0)) return;
+  pump_serve_withdraw(sim->shm, sim->model);
   for (uint32_t i = 0; i < PUMP_DIRECTIONS; i++) {
     uint32_t made = model_go_on(sim->model, 0, ways[i], commands, ALLOWANCE_COMMANDS);
     push(sim, ways[i], commands, made, sim->busy_until_ns);
   }
+  make_plan(sim);
 }
 
 void sim_worker_read(struct pump_sim *sim) {
@@ -262,10 +281,12 @@ void sim_worker_read(struct pump_sim *sim) {
   if (expects && sim->active) expect(sim);
   pump_model_foresee(sim->model, FORESEE_AT_ONCE);
   if (rows > 0) use_allowance(sim);
+  serve_plan_arrived(sim->shm, sim->model);
   take_progress(sim);
   bool quiet = rows == 0 && sim->outcome_count == 0;
   pump_model_finish(sim->model, sim->outcomes, sim->outcome_count);
   sim->outcome_count = 0;
+  serve_plan_left(sim->shm, sim->model);
   sim->result.ticks++;
   sim->busy_until_ns = sim->now_ns + sim->settings.tick_ns + rows * sim->settings.row_ns;
   go_on(sim);
@@ -277,7 +298,28 @@ uint32_t pump_sim_carry_out(struct pump_sim *sim, uint32_t direction, const int6
                             uint32_t count) {
   struct pump_command commands[PUMP_COMMAND_SLOTS];
   if (sim->model == NULL || direction >= PUMP_DIRECTIONS) return 0;
+  pump_serve_withdraw(sim->shm, sim->model);
+  sim->moved = true;
   uint32_t made = pump_model_start(sim->model, 0, direction, blocks, count, commands,
                                    PUMP_COMMAND_SLOTS);
   return push(sim, direction, commands, made, sim->busy_until_ns);
+}
+
+/* ---- plans ------------------------------------------------------------------------ */
+
+void sim_worker_plan(struct pump_sim *sim) {
+  bool moved = sim->moved;
+  sim->decides = sim->moved = false;
+  if (moved || serve_plan_is_old(sim->model, 0)) make_plan(sim);
+}
+
+void sim_worker_compare(struct pump_sim *sim, const struct pump_sim_step *step) {
+  struct pump_header *header = &sim->shm->header;
+  header->next_seq = step->seq + 1;
+  if (header->armed == 0) return;
+  uint64_t word = pump_foreseen_word(step->seq, step->stream + 1, event_kind(step->kind),
+                                     step->signature);
+  if (pump_foreseen_at(sim->shm, step->seq)->signature == word) return;
+  header->armed = 0;
+  sim->result.plans_dropped += sim->model->plans[0].in_force;
 }

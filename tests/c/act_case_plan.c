@@ -257,7 +257,7 @@ SCENARIO(what_is_planned_keeps_to_the_bytes_in_flight) {
   CHECK(taken(PUMP_TO_GPU) == 1); /* nobody holds what does not fit */
   PUMP_STORE(&fake.late, 0);
   for (uint64_t i = 0; i < 10; i++) CHECK(end_of(1 + i) == PUMP_RESULT_MOVED);
-  CHECK(PUMP_LOAD(&fake.flight_bytes_peak[PUMP_TO_GPU]) <= PUMP_PLANNED_BYTES);
+  CHECK(PUMP_LOAD(&fake.flight_bytes_peak[PUMP_TO_GPU]) <= PUMP_SLICE_BYTES);
 }
 
 /* Puts plans in force and withdraws them while executors take. Each entry that counts as

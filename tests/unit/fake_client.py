@@ -38,6 +38,8 @@ class FakeClient:
             device.emulated = emulated
         self._next_base = 1 << 40
         self._next_slot = 0
+        self._leaving: dict[int, int] = {}
+        """Commands to the host that were taken, by ticket: of which device."""
 
     def close(self) -> None:
         del self.shm
@@ -95,12 +97,12 @@ class FakeClient:
         self.push(lib.PUMP_EVENT_FREE, 0, [(slot, 0, BLOCK)])
         self.shm.ranges[slot].generation += 1
 
-    def launch(self, slots: list[int], stream: int = 1) -> int:
+    def launch(self, slots: list[int], stream: int = 1, function: int = 0) -> int:
         """Issue a kernel that touches whole ranges; returns its seq."""
         seq = int(self.shm.header.next_seq)
         self.shm.header.next_seq = (seq + 1) & MASK
         extents = [(slot, 0, int(self.shm.ranges[slot].length_bytes)) for slot in slots]
-        self.push(lib.PUMP_EVENT_KERNEL, seq, extents, stream)
+        self.push(lib.PUMP_EVENT_KERNEL, seq, extents, stream, function=function)
         return seq
 
     def execute(self, seq: int, stream: int = 1) -> None:
@@ -117,9 +119,39 @@ class FakeClient:
             command.state = lib.PUMP_COMMAND_TAKEN
             ring.head += 1
             taken.append(command)
+            if direction == lib.PUMP_TO_HOST:
+                self._leaving[command.ticket] = device
         return taken
 
+    def planned(self, direction: int, device: int = 0) -> list[Any]:
+        """Take what may go now of the plan in force: copies of its commands."""
+        plan, taken = self.shm.plans[device], []
+        while self.shm.header.armed and plan.turn >> 32:
+            at = plan.turn >> 16 * direction & 0xFFFF
+            if at >= plan.count[direction]:
+                break
+            entry = plan.entries[direction][at]
+            executed = self.shm.progress[entry.after_stream].executed_seq
+            if executed < entry.after_seq or plan.left_bytes < entry.left_bytes:
+                break
+            plan.turn += 1 << 16 * direction
+            taken.append(ffi.new("struct pump_command *", entry.command)[0])
+        return taken
+
+    def end(
+        self, command: Any, direction: int, result: int = lib.PUMP_RESULT_MOVED, device: int = 0
+    ) -> None:
+        """Report the end of a planned command."""
+        if result == lib.PUMP_RESULT_MOVED and direction == lib.PUMP_TO_HOST:
+            self.shm.plans[device].left_bytes += command.length_bytes
+        end = self.shm.plan_ends[command.ticket % lib.PUMP_PLAN_TICKETS]
+        end.result, end.duration_us, end.ticket = result, 100, command.ticket
+        self.shm.header.activity += 1
+
     def finish(self, command: Any, result: int = lib.PUMP_RESULT_MOVED) -> None:
+        device = self._leaving.pop(command.ticket, None)
+        if result == lib.PUMP_RESULT_MOVED and device is not None:
+            self.shm.plans[device].left_bytes += command.length_bytes
         command.result = result
         command.state = lib.PUMP_COMMAND_DONE
         self.shm.header.activity += 1

@@ -36,6 +36,7 @@ report = "limit"
 policy = "demand"
 granularity = "tensor"
 gate = true
+plans = false
 keep_device = ["none", "below=8MiB"]
 devices = [0, "GPU-1a"]
 record = "run.pump"
@@ -52,6 +53,7 @@ log_file = "~/pump.log"
         "policy": "demand",
         "granularity": "tensor",
         "gate": True,
+        "plans": False,
         "keep_device": ["below=8388608"],
         "devices": ["0", "GPU-1a"],
         "record": str(Path("run.pump").absolute()),

@@ -1,0 +1,76 @@
+"""Plans in the simulator: what a worker that is stopped now and then costs with them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from sim_programs import DATA, MS, machine, made, whole
+
+from pump import profiles
+from pump.policy.planned import Planned
+from pump.policy.window import Window
+from pump.sim import program as form
+from pump.sim import tensors
+from pump.sim.program import Builder, Program
+from pump.sim.simulation import Daemon, Machine, Outcome, run
+
+WITHOUT = Daemon(plans=False)
+STOPPED = Daemon(stop_every_ms=200, stop_ms=50)
+STOPPED_WITHOUT = replace(STOPPED, plans=False)
+
+
+@pytest.fixture(scope="module")
+def transformer() -> tuple[Program, Machine]:
+    file = DATA / "vit_b256_marginal.json.xz"
+    trace = tensors.parse(file.read_bytes(), file.name)
+    program = tensors.program(trace, "caching", 4, discard=True)
+    return program, Machine(profiles.load("a100-pcie4"), program.peak_bytes // 2)
+
+
+def done(transformer: tuple[Program, Machine], daemon: Daemon) -> Outcome:
+    program, gpu = transformer
+    return run(program, replace(gpu, daemon=daemon), Planned())
+
+
+def test_a_worker_that_is_stopped_a_quarter_of_the_time_is_hardly_missed(
+    transformer: tuple[Program, Machine],
+) -> None:
+    sound = done(transformer, WITHOUT).steady.seconds
+    without, planned = (done(transformer, daemon) for daemon in (STOPPED_WITHOUT, STOPPED))
+    assert without.planned_bytes == 0 and planned.planned_bytes > 0
+    assert without.steady.seconds > 1.20 * sound
+    assert planned.steady.seconds < 1.10 * sound
+
+
+def test_plans_cost_nothing_while_the_worker_runs(transformer: tuple[Program, Machine]) -> None:
+    without, planned = (done(transformer, daemon) for daemon in (WITHOUT, Daemon()))
+    assert planned.planned_bytes > 0
+    assert planned.steady.seconds < 1.02 * without.steady.seconds
+    assert planned.steady.h2d_bytes < 1.01 * without.steady.h2d_bytes
+
+
+def test_nothing_is_planned_for_who_foresees_nothing(transformer: tuple[Program, Machine]) -> None:
+    program, gpu = transformer
+    assert run(program, gpu, Window()).planned_bytes == 0
+
+
+def sweeps(buffers: list[int]) -> Program:
+    """Forth and back over so many of 24 buffers, in each round; names by buffer."""
+    builder = Builder()
+    for count in buffers:
+        for index in (*range(count), *reversed(range(count))):
+            use = [whole(index, 16)]
+            builder.operation(
+                form.KERNEL, use, duration_ns=2 * MS, host_ns=4000, signature=1 + index
+            )
+        builder.sync(mark=True)
+    return made(builder, [16] * 24)
+
+
+def test_something_else_than_was_foreseen_ends_the_plan_that_is_in_force() -> None:
+    small = machine(24 * 16 * 2 // 3, 8)
+    steady, changed = (
+        run(sweeps(rounds), small, Planned()) for rounds in ([24] * 6, [24] * 5 + [20])
+    )
+    assert changed.plans_dropped > steady.plans_dropped
