@@ -12,6 +12,7 @@ DESIGN
     sim.planned.of_floor        floor of `pump simulate` / planned
     sim.planned.of_parts        floor of parts (pump/sim/parts.py) / planned: what the order of
                                 things leaves possible
+    sim.planned.of_parts_budget the same with pump's budget instead of the memory
     sim.planned.of_touched      what a study took for the least: bytes of Belady's choice by the
                                 next touch, dead or not (sim_bound.py), both ways at the duplex
                                 rate / planned. No floor: who discards can be faster
@@ -30,7 +31,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from harness import Row
+from harness import Row, UnavailableError
 
 if TYPE_CHECKING:
     from pump.profiles import Profile
@@ -146,18 +147,23 @@ def floors(case: Case) -> dict[str, float]:
     """Seconds of an iteration, by the row that compares with them."""
     import sim_bound
 
-    from pump.model.bounds import BLOCK_BYTES
-    from pump.sim import parts, report
+    from pump.model.bounds import BLOCK_BYTES, without_reserve
+    from pump.sim import report
     from pump.sim.floor import Rates, link_seconds
 
     used, compute_ns = iteration(case)
     memory_bytes = case.machine.memory_bytes
     rates = Rates.of(case.machine.profile.values, report.MIGRATION_THREADS)
+    budgeted = case.with_memory(without_reserve(memory_bytes))
+    of_parts, with_budget = map(report.floor_of_parts, (case, budgeted))
+    if of_parts is None or with_budget is None:
+        raise UnavailableError("the floor of parts needs scipy: pip install 'pump-cuda[simulate]'")
     come, leave = sim_bound.by_next_touch(used, memory_bytes // BLOCK_BYTES)
     touched = link_seconds(come * BLOCK_BYTES, leave * BLOCK_BYTES, rates)
     return {
         "of_floor": report.floor(case).seconds,
-        "of_parts": parts.least_seconds(used, compute_ns, memory_bytes, rates),
+        "of_parts": of_parts,
+        "of_parts_budget": with_budget,
         "of_touched": max(sum(compute_ns) / 1e9, touched),
     }
 

@@ -127,7 +127,8 @@ def run(options: Options) -> Iterator[Row]:
     if "planned" in parts:
         yield from planned(traces(chosen.traces), "planned", quick=options.quick)
     if "unseen" in parts:
-        yield from planned(sim_unseen.traces(), "unseen", quick=options.quick)
+        for family in sim_unseen.FAMILIES:
+            yield from planned(sim_unseen.traces(family), f"unseen.{family}", quick=options.quick)
     if "agrees" in parts:
         yield from agreement(options)
     if "jitter" in parts:

@@ -1,104 +1,191 @@
 """A floor that knows the order of things: what parts of an iteration must cost at least. Pure.
 
 DESIGN
-  pump/sim/floor.py lets all bytes of an iteration cross the link at any time. But a part of it,
-  operations a to b, has a beginning and an end, and the memory holds C blocks at each:
+  pump/sim/floor.py lets all bytes of an iteration cross the link at any time. Here the iteration is
+  cut between operations into parts, one behind the other, round and round. At a cut the memory
+  holds at most C blocks. Take a block's stay away between two uses that lie on both sides of a
+  cut, with contents that the second use needs:
 
-    leave  of the blocks used in the part, L hold contents at its end that are needed behind it.
-           Each was in memory when it was used, at most C are at the end, and a block has room
-           until it is gone. So L - C have left within the part. Unified Memory knows no clean
-           block, so each was copied, and one that the driver would find clean would have to
-           have come before (below).
-    come   of the blocks used in the part, N are first read there, with contents older than it.
-           At most C were in memory, or on their way with room taken, at its beginning. So
-           N - C have come within the part.
+    - In the part of the first use it was in memory, as an operation used it, and so it was in the
+      part of the second. What is not in memory at the first cut between them has left within the
+      part of the first use; what is not there at the last one comes within that of the second.
+    - Between two cuts a block that is there at one and not at the other has crossed the link, and
+      the same way back. Unified Memory knows no clean block: what leaves is copied.
+    - A part takes at least as long as its kernels, as its bytes each way at the link's rate, and as
+      the bytes of both ways at the rate of both together.
 
-  The part takes as long as its kernels, and as long as the link for these bytes, both ways
-  together. Parts follow each other without overlapping, so their times add up; the best
-  partition gives the bound. None of this says who decides, or what is known: it holds for the
-  true future. Discards are respected, as contents that nobody needs. A forward pass that fills
-  the memory several times over has nothing to fetch, and the backward pass little to write
-  back: there the two directions of a link cannot be busy at once.
+  How many blocks of each such stay (by the parts of its first and its second use) are in memory at
+  each cut, and how many cross in each part, are the variables of a linear program; the least sum
+  of the parts' times is the floor. Any schedule gives values that satisfy all this, so none can be
+  faster: the true future is known to the program, and nothing is said of who decides. Fractions
+  of blocks, and nothing said of the order within a part, only make it less. Contents that were
+  discarded, or are overwritten before they are read, are no stay and need no room. What many
+  iterations in a row do counts in the mean: the mean of schedules satisfies the program, too.
 
-  A bound, not the best: memory that the running operation's own blocks take is not counted off.
+  Both ways together carry 1 + duplex factor of one way's rate, as the link is booked
+  (shim/core/uvm_link.h): of two transfers that meet only one is slowed.
+
+  A bound, not the best: that an operation needs all its blocks at once is not in it, since one may
+  leave while its kernel still runs.
+
+Needs scipy (`pip install 'pump-cuda[simulate]'`), which solves it in a second.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from importlib.util import find_spec
+from itertools import pairwise
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pump.model.bounds import BLOCK_BYTES
-from pump.sim.floor import Rates, Touch, link_seconds
+from pump.sim.floor import Rates, Touch
 
-PARTS = 96
-"""Places between which an iteration may be cut."""
+CUTS: Final = 64
+"""Places where an iteration is cut, about."""
 
-Counts = NDArray[np.int64]
+Stays = Counter[tuple[int, int]]
+"""Blocks that hold something needed later: by where that begins, and how long it lasts."""
+
+
+def available() -> bool:
+    """Whether there is a solver."""
+    return find_spec("scipy") is not None
 
 
 def least_seconds(
-    operations: Sequence[Touch], compute_ns: Sequence[int], memory_bytes: int, rates: Rates
+    operations: Sequence[Touch],
+    compute_ns: Sequence[int],
+    memory_bytes: int,
+    rates: Rates,
+    cuts: int = CUTS,
 ) -> float:
-    """Seconds of one iteration out of many, for any policy.
+    """Seconds of one iteration out of many, in the mean, for any policy.
 
-    compute_ns: of each operation.
+    compute_ns: of each operation. Raises ArithmeticError if the solver gives up.
     """
-    come, leave = crossings(operations)
-    parts = len(come)
-    capacity = memory_bytes // BLOCK_BYTES
-    edges = _edges(len(operations), parts)
-    passed = np.concatenate(([0], np.cumsum(np.asarray(compute_ns, np.float64))))[edges] / 1e9
-    best = np.zeros(parts + 1)
-    for end in range(1, parts + 1):
-        for begin in range(end):
-            there = max(0, int(come[begin, end - 1]) - capacity) * BLOCK_BYTES
-            back = max(0, int(leave[begin, end - 1]) - capacity) * BLOCK_BYTES
-            least = max(passed[end] - passed[begin], link_seconds(there, back, rates))
-            best[end] = max(best[end], best[begin] + least)
-    return float(best[parts])
+    around = stays(operations)
+    passed = np.concatenate(([0], np.cumsum(np.asarray(compute_ns, np.float64)))) / 1e9
+    edges = _edges(around, passed, len(operations), cuts)
+    compute = np.diff(passed[edges], prepend=passed[edges[-1]] - passed[-1])
+    program = _Program(_by_cuts(around, edges), compute, memory_bytes // BLOCK_BYTES)
+    return program.least(rates)
 
 
-def crossings(operations: Sequence[Touch], parts: int = PARTS) -> tuple[Counts, Counts]:
-    """Blocks whose older contents the parts [begin, end] need, and blocks used in them whose
-    contents are needed behind them; shape [parts, parts], the iteration going round."""
-    parts = max(1, min(parts, len(operations)))
-    edges = _edges(len(operations), parts)
-    pieces = [_uses(operations[edges[i] : edges[i + 1]]) for i in range(parts)]
-    blocks = 1 + max((int(used.max()) for used, _ in pieces if len(used)), default=0)
-    come: Counts = np.zeros((parts, parts), np.int64)
-    leave: Counts = np.zeros((parts, parts), np.int64)
-    # Backwards, twice round: by block the part of its next use, and whether that reads.
-    where, reads = np.full(blocks, -1), np.zeros(blocks, bool)
-    needed_behind: list[NDArray[np.bool_]] = [reads] * parts
-    for turn in (1, 0):
-        for part in range(parts - 1, -1, -1):
-            used, read = pieces[part]
-            needed_behind[part] = reads.copy()
-            where[used[::-1]], reads[used[::-1]] = turn * parts + part, read[::-1]
-            if turn == 0:
-                here = (where >= part) & (where < parts) & reads
-                come[part] = np.cumsum(np.bincount(where[here], minlength=parts))
-    last = np.full(blocks, -1)
-    for part in range(parts):
-        last[pieces[part][0]] = part
-        alive = last[(last >= 0) & needed_behind[part]]
-        leave[:, part] = np.cumsum(np.bincount(alive, minlength=parts)[::-1])[::-1]
-    return come, leave
+def stays(operations: Sequence[Touch]) -> Stays:
+    """Blocks by two uses, the second of which needs what the first left: (operation, how many
+    operations later), the iteration going round."""
+    found: Stays = Counter()
+    last: dict[int, int] = {}
+    for turn in (0, 1):
+        for number, touch in enumerate(operations, turn * len(operations)):
+            needed = (*touch.reads, *touch.updates)
+            if turn:
+                found.update((last[b] % len(operations), number - last[b]) for b in needed)
+            last.update(dict.fromkeys((*needed, *touch.overwrites), number))
+    return found
 
 
-def _edges(operations: int, parts: int) -> list[int]:
-    return [operations * i // parts for i in range(parts + 1)]
+def _edges(around: Stays, passed: NDArray[np.float64], operations: int, cuts: int) -> list[int]:
+    """Operations before each cut: on both sides of the longest ones, where a part's transfers may
+    hide or may not; and in equal stretches where most is kept. The last is the iteration's end."""
+    kept = np.zeros(2 * operations + 1, np.int64)
+    for (first, later), count in around.items():
+        kept[first] += count
+        kept[first + later] -= count
+    kept = np.cumsum(kept)
+    kept = kept[:operations] + kept[operations : 2 * operations]
+    parts = max(1, min(cuts // 2, operations))
+    ends = [operations * i // parts for i in range(parts + 1)]
+    fullest = (b + int(kept[b:e].argmax()) + 1 for b, e in pairwise(ends))
+    longest = np.argsort(-np.diff(passed), kind="stable")[: cuts // 4].tolist()
+    beside = (edge for number in longest for edge in (number, number + 1))
+    return sorted({operations, *fullest, *beside} - {0})
 
 
-def _uses(operations: Sequence[Touch]) -> tuple[Counts, NDArray[np.bool_]]:
-    """Blocks in order, and whether each use reads what was there."""
-    used: list[int] = []
-    read: list[bool] = []
-    for touch in operations:
-        needed = (*touch.reads, *touch.updates)
-        used += (*needed, *touch.overwrites)
-        read += [True] * len(needed) + [False] * len(touch.overwrites)
-    return np.array(used, np.int64), np.array(read, bool)
+def _by_cuts(around: Stays, edges: Sequence[int]) -> Stays:
+    """Blocks by the first cut that they get across, and how many in a row."""
+    found: Stays = Counter()
+    for (first, later), count in around.items():
+        turns, second = divmod(first + later, edges[-1])
+        begin = bisect_right(edges, first)
+        crossed = bisect_right(edges, second) + turns * len(edges) - begin
+        if crossed:
+            found[begin, crossed] += count
+    return found
+
+
+class _Program:
+    """The linear program. Columns: blocks of each stay that are there at each of its cuts, those
+    that come in each of its parts but the last, the seconds of each part."""
+
+    def __init__(self, stays: Stays, compute: NDArray[np.float64], blocks: int) -> None:
+        self.compute = compute
+        parts = len(compute)
+        self._rows: list[tuple[int, int, float]] = []
+        self._most: list[float] = []
+        self._bounds: list[float] = []
+        # By part: (column, factor) of the blocks that cross each way, and what is always added.
+        self._come: list[list[tuple[int, float]]] = [[] for _ in range(parts)]
+        self._leave: list[list[tuple[int, float]]] = [[] for _ in range(parts)]
+        self._always = np.zeros((2, parts))
+        there: list[list[int]] = [[] for _ in range(parts)]
+        for (first, cuts), count in stays.items():
+            columns = self._columns(2 * cuts - 1, count)
+            at, come = columns[:cuts], columns[cuts:]
+            for cut, column in enumerate(at, first):
+                there[cut % parts].append(column)
+            self._always[1, first] += count
+            self._leave[first].append((at[0], -1))
+            for part, (before, after, comes) in enumerate(
+                zip(at, at[1:], come, strict=False), first + 1
+            ):
+                self._come[part % parts].append((comes, 1))
+                self._leave[part % parts] += [(comes, 1), (before, 1), (after, -1)]
+                self._at_most([(after, 1), (before, -1), (comes, -1)], 0)
+            end = (first + cuts) % parts
+            self._always[0, end] += count
+            self._come[end].append((at[-1], -1))
+        for columns in there:
+            self._at_most([(column, 1) for column in columns], blocks)
+        self._seconds = self._columns(parts, np.inf)
+
+    def least(self, rates: Rates) -> float:
+        from scipy.optimize import linprog
+        from scipy.sparse import csr_array
+
+        there, back = BLOCK_BYTES / rates.h2d / 1e9, BLOCK_BYTES / rates.d2h / 1e9
+        both = 1 / (1 + rates.duplex)
+        for part, column in enumerate(self._seconds):
+            for come, leave in ((there, 0.0), (0.0, back), (there * both, back * both)):
+                always = float(self._always[:, part] @ (come, leave))
+                crossing = [(c, f * come) for c, f in self._come[part]]
+                crossing += [(c, f * leave) for c, f in self._leave[part]]
+                self._at_most([*crossing, (column, -1)], -always)
+        rows, columns, factors = zip(*self._rows, strict=True)
+        shape = len(self._most), len(self._bounds)
+        matrix = csr_array((factors, (rows, columns)), shape=shape)
+        bounds = np.zeros((shape[1], 2))
+        bounds[:, 1] = self._bounds
+        bounds[self._seconds, 0] = self.compute
+        costs = np.zeros(shape[1])
+        costs[self._seconds] = 1
+        found: Any = linprog(costs, matrix, self._most, bounds=bounds, method="highs-ds")
+        if found.status != 0:
+            raise ArithmeticError(f"no floor of parts: {found.message}")
+        return float(found.fun)
+
+    def _columns(self, count: int, most: float) -> list[int]:
+        first = len(self._bounds)
+        self._bounds += [most] * count
+        return list(range(first, first + count))
+
+    def _at_most(self, row: Iterable[tuple[int, float]], most: float) -> None:
+        number = len(self._most)
+        self._rows += ((number, column, factor) for column, factor in row if factor)
+        self._most.append(most)

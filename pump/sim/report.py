@@ -56,9 +56,9 @@ def _measured(case: Case) -> tuple[Program, int]:
 def floor_of_parts(case: Case) -> float | None:
     """Seconds of an iteration that any policy needs, the order of its operations kept
     (pump/sim/parts.py), the floor at least. None of a recording: nobody says where its
-    iterations begin."""
+    iterations begin; and without scipy."""
     program, first = _measured(case)
-    if "iterations" not in program.facts:
+    if "iterations" not in program.facts or not parts.available():
         return None
     steps = program.steps[first:]
     rates = Rates.of(case.machine.profile.values, MIGRATION_THREADS)
@@ -230,6 +230,8 @@ def as_text(found: Figures) -> str:
 
 def _parts_line(found: Figures) -> list[str]:
     seconds = found["floor_of_parts_seconds"]
+    if seconds is None and found.get("iterations") and not parts.available():
+        return ["parts: not known without scipy (pip install 'pump-cuda[simulate]')"]
     if seconds is None:
         return []
     return [f"{'parts':<12} {seconds:.4f} s: the floor if bytes cross in the operations' order"]

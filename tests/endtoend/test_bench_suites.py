@@ -126,7 +126,8 @@ def test_the_sim_suite_gives_the_study_the_agreement_and_its_own_speed(tmp_path:
               "bound_keeping", "bound_dead_known", "bound_touched")}  # fmt: skip
     planned = {f"sim.planned.{name}" for name in
                ("gain", "gain_serial", "window_gain", "window_gain_serial", "of_floor", "of_parts",
-                "of_touched", "h2d", "h2d_of_memory", "over_window", "over_window50")}  # fmt: skip
+                "of_parts_budget", "of_touched", "h2d", "h2d_of_memory", "over_window",
+                "over_window50")}  # fmt: skip
     jitter = {f"sim.jitter.{name}{of}" for of in ("", ".all") for name in
               ("event_over_calm", "fixed_over_event", "fixed_each_way_over_event")}  # fmt: skip
     agrees = {f"sim.agrees.{program}.{policy}" for program in ("sweep", "train")

@@ -4,8 +4,7 @@ Time goes in steps. In each, one block may come and one may leave (`both`: at on
 of the two). An operation runs for a number of steps with all its blocks there; what it
 overwrites needs room and no transfer. A block has room from the beginning of its arrival to
 the end of its departure. Whatever left has to be copied, unless nobody will read it: then it
-is gone at once. The iteration may begin with anything in memory, and what it leaves has to
-be whole, wherever it is: it comes round again.
+is gone at once. What an iteration leaves has to be whole, wherever it is: it comes round again.
 """
 
 from __future__ import annotations
@@ -13,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from pump.sim.floor import Touch
+
+_NEVER = 10_000
 
 State = tuple[int, int, int]
 """Next operation, steps that it still runs (0: not begun), blocks in memory (a bit each)."""
@@ -35,16 +36,30 @@ class Machine:
         """By operation: blocks whose contents are needed from it on."""
 
     def least_steps(self) -> int:
-        """Of one iteration, from the best beginning."""
+        """Of one iteration, from the best beginning to any end."""
+        return self._least(self._beginnings(), None)
+
+    def least_round(self) -> int:
+        """Of one iteration that ends with what it began with in memory, from the best one."""
+        found = _NEVER
+        for there in self._beginnings():
+            found = min(found, self._least([there], there, found))
+        return found
+
+    def _beginnings(self) -> list[int]:
+        return [there for there in _parts(self.alive[0]) if there.bit_count() <= self.room]
+
+    def _least(self, beginnings: Sequence[int], wanted: int | None, most: int = _NEVER) -> int:
+        """wanted: what has to be in memory at the end. `most` if it would take longer."""
         end, seen = len(self.steps), set[State]()
-        now = {(0, 0, there) for there in _parts(self.alive[0]) if there.bit_count() <= self.room}
-        for time in range(10_000):
+        now = {(0, 0, there) for there in beginnings}
+        for time in range(most):
             now = self._begun(now) - seen
-            if any(at == end for at, _, _ in now):
+            if any(at == end and wanted in (None, there) for at, _, there in now):
                 return time
             seen |= now
             now = {later for state in now for later in self._later(state)}
-        raise AssertionError("it cannot be run")
+        return most
 
     def _begun(self, states: set[State]) -> set[State]:
         """And those where operations have begun, and those without length ended."""
