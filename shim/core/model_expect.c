@@ -78,15 +78,31 @@ void model_adopt(struct pump_model *m) {
   }
 }
 
+/* All that is expected goes, so chains are only cut where the first of it stands. */
+static void drop_expected(struct pump_model *m, int32_t use) {
+  int32_t block = m->uses[use].block;
+  if (block == NONE) return;
+  struct block *b = &m->blocks[block];
+  if (b->first == use) {
+    b->first = b->last = NONE;
+    b->next_use = PUMP_NOT_NEEDED;
+    model_relist(m, block);
+  } else if (!model_is_expected(m, m->uses[use].prev)) {
+    b->last = m->uses[use].prev;
+    model_unlink(m, use);
+  }
+}
+
 EXPORT void pump_model_expect_nothing(struct pump_model *m) {
   m->totals.foresight_lost += m->op_head > m->op_issued;
   if (m->op_head > m->op_issued) model_look_again(m);
   m->plans_void = true;
   m->told_seq = 0;
-  while (m->op_head > m->op_issued) {
-    struct op *op = &m->ops[op_index(--m->op_head)];
-    for (uint32_t i = 0; i < op->uses; i++) model_remove_use(m, use_index(--m->use_head));
+  for (int64_t at = m->op_head - 1; at >= m->op_issued; at--) {
+    struct op *op = &m->ops[op_index(at)];
+    for (uint32_t i = 0; i < op->uses; i++) drop_expected(m, use_index(--m->use_head));
     m->streams[op->stream].expected--;
     m->partial -= op->partial;
   }
+  m->op_head = m->op_issued;
 }
