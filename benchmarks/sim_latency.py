@@ -1,8 +1,12 @@
 """What the way through the worker costs, for programs that are few operations ahead.
 
 Rows of suite_sim: sim.latency.POLICY is seconds of the last iteration / those with a worker, and
-movers, that answer in no time at all, which is the most that a plan which the client carries out
-by itself could gain. `slow`: with a worker that takes four to seven times as long.
+movers, that answer in no time at all, nobody with plans in the client, which would hide it.
+`slow`: with a worker that takes four to seven times as long.
+
+sim.latency.stopped is seconds of a worker that is stopped for 50 of each 200 ms / of one that
+is not, under planned with plans (docs/decisions/0024-plans.md). `bare`: the same without plans.
+`plans`: seconds without plans / with them, nobody stopped.
 """
 
 from __future__ import annotations
@@ -21,6 +25,7 @@ PROFILE = "a100-pcie4"
 RATIOS = 1.5, 2.0
 QUEUES = 2, 10, 50
 POLICIES = "window+discard", "planned+discard"
+STOPPED_QUEUES = 50, 1024
 
 
 def rows(traces: Sequence[TensorTrace], *, quick: bool) -> Iterator[Row]:
@@ -29,7 +34,7 @@ def rows(traces: Sequence[TensorTrace], *, quick: bool) -> Iterator[Row]:
     from pump.sim import contenders, tensors
     from pump.sim.simulation import Daemon, Machine
 
-    usual = Daemon()
+    usual = Daemon(plans=False)
     instant = replace(usual, wake_us=0, tick_us=0, row_us=0, mover_wake_us=0)
     slow = replace(usual, wake_us=100, tick_us=200, row_us=10, mover_wake_us=50)
     sizes, queues = (RATIOS[:1], QUEUES[:1]) if quick else (RATIOS, QUEUES)
@@ -55,3 +60,43 @@ def rows(traces: Sequence[TensorTrace], *, quick: bool) -> Iterator[Row]:
                 trace=trace.name,
                 simulated=True,
             )
+    for trace, ratio, queue in product(traces, sizes, queues[:1] if quick else STOPPED_QUEUES):
+        yield _stopped(trace, ratio, queue)
+
+
+def _stopped(trace: TensorTrace, ratio: float, queue: int) -> Row:
+    from pump import profiles
+    from pump.sim import contenders, tensors
+    from pump.sim.simulation import Daemon, Machine
+
+    usual, contender = Daemon(), contenders.by_name("planned+discard")
+    bare = replace(usual, plans=False)
+    program = tensors.program(trace, iterations=4, discard=contender.discard)
+    machine = Machine(profiles.load(PROFILE), int(program.peak_bytes / ratio), queue)
+
+    def seconds(daemon: Daemon) -> float:
+        """Of the last three iterations: one may be shorter than the time between stops."""
+        outcome = contenders.simulate(contender, program, replace(machine, daemon=daemon))
+        return sum(stretch.seconds for stretch in outcome.stretches[1:])
+
+    with_plans, without, stopped, stopped_bare = (
+        seconds(daemon)
+        for daemon in (
+            usual,
+            bare,
+            replace(usual, stop_every_ms=200, stop_ms=50),
+            replace(bare, stop_every_ms=200, stop_ms=50),
+        )
+    )
+    return Row(
+        "sim.latency.stopped",
+        stopped / with_plans,
+        "x",
+        "a worker that runs",
+        bare=stopped_bare / without,
+        plans=without / with_plans,
+        oversubscription=ratio,
+        queue_operations=queue,
+        trace=trace.name,
+        simulated=True,
+    )

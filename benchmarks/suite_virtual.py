@@ -14,6 +14,9 @@ DESIGN
                                          policy needs (scripts/floor.py)
     virtual.sync.window                  demand seconds / window seconds of the training
                                          that waits after each iteration, or each launch
+    virtual.stops.planned                seconds without plans / seconds with them, both under
+                                         planned with a worker that is stopped for 50 of each
+                                         200 ms (worker_stops.py); the stops of a run beside it
 
   Programs: train (examples/train_mlp.py as scripts/quickstart trains it), sweep, gather.
   A gather has no floor here: nobody knows its pages before they are read.
@@ -27,6 +30,7 @@ import statistics
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -45,6 +49,7 @@ from harness import (
     rounds,
     virtual_facts,
 )
+from worker_stops import stopping
 
 sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "examples")]
 
@@ -57,7 +62,8 @@ import quickstart_workload as quickstart  # noqa: E402
 UNLIMITED, NAIVE, DEMAND, WINDOW = "unlimited", "naive", "demand", "window"
 PLANNED = "planned"
 PROFILE = "a100-pcie4"
-PARTS = ("train", "sync", "sweep", "gather")
+STOPPED, STOPPED_BARE = "planned, worker stopped", "planned without plans, worker stopped"
+PARTS = ("train", "sync", "sweep", "gather", "stops")
 CPUS_MOST = 4
 """A program, its worker and the virtual GPU's threads; more would only let them wander."""
 
@@ -99,6 +105,7 @@ class Figures:
     h2d_bytes: int
     d2h_bytes: int
     faults: int
+    stops: int = 0
 
 
 def trained(quick: bool) -> quickstart.Workload:
@@ -186,14 +193,23 @@ class Bench:
             environ["PUMP_DISABLE"] = "1"
             words += ["--managed"] if policy == NAIVE else []
         else:
-            command += ["--policy", policy]
-        child([*command, "--", self._python, *words, "--json", str(result)], environ, SECONDS_MAX)
-        if policy in (DEMAND, WINDOW, PLANNED):
+            command += ["--policy", policy.partition(" ")[0].rstrip(",")]
+        command += ["--no-plans"] if policy == STOPPED_BARE else []
+        stopped = policy in (STOPPED, STOPPED_BARE)
+        with stopping(log) if stopped else nullcontext([]) as stops:
+            whole = [*command, "--", self._python, *words, "--json", str(result)]
+            child(whole, environ, SECONDS_MAX)
+        if policy not in (UNLIMITED, NAIVE):
             check_presence(log.read_text())
+        if stopped and not stops:
+            raise MeasurementError(
+                "the worker was never stopped: no process of that name was found"
+            )
         found, driver = json.loads(result.read_text()), json.loads(report.read_text())
         if driver["violations"]:
             raise MeasurementError(f"the virtual driver saw {driver['violations_by_check']}")
-        return Figures(found["seconds"], driver["h2d_bytes"], driver["d2h_bytes"], driver["faults"])
+        moved = driver["h2d_bytes"], driver["d2h_bytes"], driver["faults"]
+        return Figures(found["seconds"], *moved, len(stops))
 
     def rounds(
         self, program: Program, policies: Sequence[str], ratio: float, *more: str
@@ -260,6 +276,20 @@ class Bench:
             place, runs = (program, ratio), found[WINDOW]
             yield self.row("virtual.sync.window", place, demand, runs, sync_every=step)
 
+    def stops(self, program: Program, ratio: float) -> Iterator[Row]:
+        """The row of a worker that is stopped now and then: plans against none."""
+        found = self.rounds(program, (PLANNED, STOPPED_BARE, STOPPED), ratio)
+        bare = "without plans", [run.seconds for run in found[STOPPED_BARE]]
+        running = statistics.median(run.seconds for run in found[PLANNED])
+        yield self.row(
+            "virtual.stops.planned",
+            (program, ratio),
+            bare,
+            found[STOPPED],
+            not_stopped_seconds=running,
+            stops=statistics.median(run.stops for run in found[STOPPED]),
+        )
+
 
 def parse(arguments: list[str]) -> argparse.Namespace:
     """Options of the suite; exits with status 2 on a bad one."""
@@ -297,3 +327,6 @@ def run(options: Options) -> Iterator[Row]:
                     yield from bench.against_naive(make(quick), ratio, policies)
         if "sync" in parts:
             yield from bench.synchronous(training(quick), ratios[0])
+        if "stops" in parts:
+            for ratio in ratios:
+                yield from bench.stops(training(quick), ratio)

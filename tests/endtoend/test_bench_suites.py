@@ -48,7 +48,7 @@ def test_the_virtual_suite_gives_every_row_with_what_it_must_carry(tmp_path: Pat
               for policy in ("window", "planned", "demand")}  # fmt: skip
     names |= {f"virtual.{program}.{policy}.over_demand" for program in ("train", "sweep", "gather")
               for policy in ("window", "planned")}  # fmt: skip
-    assert set(rows) == {"bench.machine", "virtual.sync.window", *names}
+    assert set(rows) == {"bench.machine", "virtual.sync.window", "virtual.stops.planned", *names}
     assert [row["sync_every"] for row in rows["virtual.sync.window"]] == ["iteration", "launch"]
     for name in names:
         (row,) = rows[name]
@@ -132,7 +132,7 @@ def test_the_sim_suite_gives_the_study_the_agreement_and_its_own_speed(tmp_path:
               ("event_over_calm", "fixed_over_event", "fixed_each_way_over_event")}  # fmt: skip
     agrees = {f"sim.agrees.{program}.{policy}" for program in ("sweep", "train")
               for policy in ("naive", "window")}  # fmt: skip
-    latency = {f"sim.latency.{policy}" for policy in ("window", "planned")}
+    latency = {f"sim.latency.{policy}" for policy in ("window", "planned", "stopped")}
     train = {f"sim.train.{policy}.of_parts" for policy in ("window", "planned")}
     assert set(rows) == {
         "bench.machine",
