@@ -3,7 +3,7 @@
 Simulated: seeds take the place of pairs, and the same seed gives the same times.
 
 DESIGN
-  Three rows for each profile, trace, policy and size, each with its figures by seed; then one
+  Four rows for each profile, trace, policy and size, each with its figures by seed; then one
   for each figure over all of them: the geometric mean, the least and the most of any seed. Two
   profiles: PROFILE, and that of the study, where a transfer costs nobody's time.
 """
@@ -76,7 +76,7 @@ def by_seed(
     for seed in range(seeds):
         rough = replace(machine, jitter=Jitter(SHARE, seed))
         event = simulate(rough).steady.seconds
-        for dispatch in ("fixed", "fixed-each-way"):
+        for dispatch in ("fixed", "fixed-each-way", "fixed-as-issued"):
             ratio_to = simulate(rough, dispatch=dispatch).steady.seconds / event
             found.setdefault(f"{dispatch.replace('-', '_')}_over_event", []).append(ratio_to)
         found.setdefault("event_over_calm", []).append(event / calm)

@@ -28,6 +28,7 @@ DESIGN
   sim.jitter.fixed_over_event    time in a fixed order of transfers / event-driven, where each
                     kernel and transfer takes up to 25 % more or less: mean over seeds, and least.
                     fixed_each_way: an order for each direction of the link, which is less strict
+                    fixed_as_issued: nothing leaves before as much was issued as in the rehearsal
   sim.jitter.event_over_calm     event-driven with jitter / without; sim_jitter.py
   sim.latency.*     what the way through the worker costs: sim_latency.py
   sim.train.*       the training of the quickstart against its floor of parts: sim_train.py

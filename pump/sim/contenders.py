@@ -117,9 +117,9 @@ def simulate(
 ) -> Outcome:
     """Runs the contender. `program` has to be the one with discards where it wants them.
 
-    dispatch: "event", "fixed", "fixed-each-way". Other than "event": its transfers go in the
-    order of a rehearsal without jitter (pump/sim/dispatch.py); ProgramError where there is no
-    iteration to order.
+    dispatch: "event", "fixed", "fixed-each-way", "fixed-as-issued". Other than "event": its
+    transfers go in the order of a rehearsal without jitter (pump/sim/dispatch.py); ProgramError
+    where there is no iteration to order.
     """
     if contender.ahead is not None:
         machine = replace(machine, queue_operations=contender.ahead)

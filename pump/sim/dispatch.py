@@ -11,26 +11,31 @@ DESIGN
   link, which is less strict. A transfer goes when those before it have gone and what it depends
   on has happened, and not before:
 
-    to the host  the operations that use its blocks up to there have run (readers before reuse)
-    to the GPU   there is room (room before arrival), and the operation that needs it was issued;
-                 what a policy foresees goes when the kernel has run behind which it went in
-                 the rehearsal, as in G10's schedule
+    to the host  the operations that use its blocks up to there have run (readers before reuse);
+                 what it makes way for need not have been issued: the rehearsal knows it
+    to the GPU   there is room (room before arrival), the block is away, and the operation that
+                 needs it was issued; what a policy foresees goes when the kernel has run
+                 behind which it went in the rehearsal, as in G10's schedule
 
   It is no timeline of moments: a transfer may go earlier than in the rehearsal. What the
   program has outrun is passed over, or nothing behind it would ever go.
+
+  A policy that foresees nothing knows less than that: it learns of a shortage when it is issued.
+  "fixed-as-issued" is one order of all in which nothing leaves before the program has issued
+  as much as the policy had seen when it decided that.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from pump.model.bounds import BLOCK_BYTES, SLICE_BLOCKS_LEAST
-from pump.model.client import ClientModel
+from pump.model.client import DOUBTED, LEAVING, RESIDENT, ClientModel
 from pump.model.view import Blocks, Decision, View
 from pump.policy.base import Policy
 from pump.sim.program import Program, ProgramError
@@ -44,13 +49,18 @@ class Transfer(NamedTuple):
 
     after: to the host: the last step that has to have run; to the GPU: the one that has to
     have been issued (foreseen: that has to have run). need: to the GPU: the step that needs it;
-    -1: none is known.
+    -1: none is known. left: to the GPU: the place in the order at which it leaves before, -1:
+    it does not. place: its own in the order. seen: the step in front of which all had been
+    issued when the policy decided.
     """
 
     to_gpu: bool
     block: int
     after: int
     need: int = -1
+    left: int = -1
+    place: int = 0
+    seen: int = 0
 
 
 @dataclass(frozen=True)
@@ -88,10 +98,11 @@ class _Where:
         vars(self)["foresees"] = policy.foresees  # a policy's class says so, here its own does
         self.iterations = Iterations.of(program)
         self.issued = self.run = 0
+        self.model: ClientModel
         self._at = getattr(policy, "at", None)
 
     def at(self, issued: int, run: int, model: ClientModel) -> None:
-        self.issued, self.run = issued, run
+        self.issued, self.run, self.model = issued, run, model
         if self._at is not None:
             self._at(issued, run, model)
 
@@ -104,30 +115,35 @@ class Rehearsal(_Where):
         self.order: list[Transfer] = []
         self._uses = _uses(program, self.iterations)
         self._step_of = np.flatnonzero(program.steps["seq"])
+        self._left: dict[int, int] = {}
 
     def decide(self, view: View) -> Decision:
-        """Return the policy's decision."""
+        """Return the policy's decision, without leave to send what nobody would write down."""
         decision = self.policy.decide(view)
-        inside = self.run - self.iterations.begin(self.iterations.count - 2)
+        begin = self.iterations.begin(self.iterations.count - 2)
+        inside, seen = self.run - begin, self.issued - begin
         if 0 <= inside < self.iterations.steps:
             for block in decision.to_host.tolist():
-                self.order.append(Transfer(False, block, self._last_use(block, inside)))
+                self._left[block] = place = len(self.order)
+                after = self._last_use(block, inside)
+                self.order.append(Transfer(False, block, after, place=place, seen=seen))
             needs = dict(zip(view.missing.tolist(), view.missing_need.tolist(), strict=True))
             again = set(view.oldest.tolist()) - needs.keys()  # there already
             for block in decision.to_gpu.tolist():
                 if block not in again:
                     need = self._need(needs.get(block))
                     after = inside - 1 if self.foresees else need
-                    self.order.append(Transfer(True, block, after, need))
-        return decision.for_once()
+                    left, place = self._left.get(block, -1), len(self.order)
+                    self.order.append(Transfer(True, block, after, need, left, place))
+        return decision.for_once()._replace(allowance=0)
 
     def _last_use(self, block: int, inside: int) -> int:
-        """The last step before `inside` that uses the block; -1: none in this iteration."""
+        """The last step before `inside` that uses the block, negative: of the iteration before."""
         steps = self._uses.get(block)
         if steps is None:
             return -1
         place = int(np.searchsorted(steps, inside))
-        return int(steps[place - 1]) if place else -1
+        return int(steps[place - 1]) - (self.iterations.steps if place == 0 else 0)
 
     def _need(self, seq: int | None) -> int:
         """The step of an operation, counted from the iteration's beginning."""
@@ -155,17 +171,18 @@ def _uses(program: Program, iterations: Iterations) -> dict[int, Blocks]:
 class FixedOrder(_Where):
     """Sends an iteration's transfers in a fixed order; before that it is the policy.
 
-    dispatch: "fixed": one order of all; "fixed-each-way": one for each direction of the link.
+    dispatch: "fixed": one order of all; "fixed-each-way": one for each direction of the link;
+    "fixed-as-issued": one of all, by what had been issued.
     """
 
     def __init__(
         self, policy: Policy, program: Program, order: list[Transfer], dispatch: str = "fixed"
     ) -> None:
         super().__init__(policy, program)
-        orders = [order]
-        if dispatch == "fixed-each-way":
-            orders = [[t for t in order if t.to_gpu == way] for way in (True, False)]
-        self._queues = [Queue(self.iterations, one) for one in orders]
+        self._seqs = program.steps["seq"]
+        self._as_issued = dispatch == "fixed-as-issued"
+        ways = [{True}, {False}] if dispatch == "fixed-each-way" else [{True, False}]
+        self._queues = [Queue(self.iterations, [t for t in order if t.to_gpu in w]) for w in ways]
 
     @property
     def passed_over(self) -> int:
@@ -176,14 +193,35 @@ class FixedOrder(_Where):
         """Return the leading transfers that may go, or what the policy says in the beginning."""
         if self.run < self.iterations.begin(FIRST_FIXED):
             return self.policy.decide(view).for_once()
-        arrivals = min(view.free, view.to_gpu_credit), self.run if self.foresees else self.issued
-        may = {True: arrivals, False: (view.to_host_credit, self.run)}
+        room = {True: min(view.free, view.to_gpu_credit), False: view.to_host_credit}
         moving = view.arriving + view.leaving
-        gone = [t for queue in self._queues for t in queue.take(may, self.run, moving)]
+        gone = [t for queue in self._queues for t in queue.take(room, self.may, self.run, moving)]
         return Decision(
             np.array([t.block for t in gone if t.to_gpu], np.int64),
             np.array([t.block for t in gone if not t.to_gpu], np.int64),
         )
+
+    def may(self, transfer: Transfer, iteration: int) -> bool:
+        """Whether what a transfer depends on, other than room, has happened."""
+        base = self.iterations.begin(iteration)
+        if not transfer.to_gpu:
+            unseen = self._as_issued and self.issued < base + transfer.seen
+            return self.run > base + transfer.after and not unseen
+        if base + transfer.after >= (self.run if self.foresees else self.issued):
+            return False
+        if transfer.left >= 0 and self._queues[-1].stands_before(iteration, transfer.left):
+            return False
+        return not self._will_go(transfer, base)
+
+    def _will_go(self, transfer: Transfer, base: int) -> bool:
+        """The block is there, not for the operation that the transfer is for."""
+        info = self.model.block(transfer.block)
+        if info.state == LEAVING:
+            return True
+        if info.state not in (RESIDENT, DOUBTED) or transfer.need < 0:
+            return False
+        step = base + transfer.need
+        return step < len(self._seqs) and info.next_use < self._seqs[step]
 
 
 class Queue:
@@ -196,16 +234,27 @@ class Queue:
         self._iteration = FIRST_FIXED - 1
         self.passed_over = 0
 
-    def take(self, may: Mapping[bool, tuple[int, int]], run: int, moving: int) -> list[Transfer]:
-        """Return the transfers in front that go now. may: to the GPU and to the host: how many
-        at most, and the step in front of which all has happened that such a transfer waits
-        for. moving: blocks on their way, for which less than a slice waits."""
+    def stands_before(self, iteration: int, place: int) -> bool:
+        """Whether a transfer of that place in that iteration's order has not gone yet."""
+        if not self._waiting or self._iteration != iteration:
+            return self._iteration < iteration
+        return self._waiting[0].place <= place
+
+    def take(
+        self,
+        room: Mapping[bool, int],
+        may: Callable[[Transfer, int], bool],
+        run: int,
+        moving: int,
+    ) -> list[Transfer]:
+        """Return the transfers in front that go now. room: how many to the GPU and to the host
+        at most. may(transfer, iteration). moving: blocks on their way, for which less than a
+        slice waits."""
         self._fill(run)
-        base = self._iterations.begin(self._iteration)
-        left = {way: most for way, (most, _) in may.items()}
+        left = dict(room)
         found: list[Transfer] = []
         for transfer in self._waiting:
-            if left[transfer.to_gpu] <= 0 or base + transfer.after >= may[transfer.to_gpu][1]:
+            if left[transfer.to_gpu] <= 0 or not may(transfer, self._iteration):
                 break
             left[transfer.to_gpu] -= 1
             found.append(transfer)

@@ -129,7 +129,8 @@ def test_the_sim_suite_gives_the_study_the_agreement_and_its_own_speed(tmp_path:
                 "of_parts_budget", "of_touched", "h2d", "h2d_of_memory", "over_window",
                 "over_window50")}  # fmt: skip
     jitter = {f"sim.jitter.{name}{of}" for of in ("", ".all") for name in
-              ("event_over_calm", "fixed_over_event", "fixed_each_way_over_event")}  # fmt: skip
+              ("event_over_calm", "fixed_over_event", "fixed_each_way_over_event",
+               "fixed_as_issued_over_event")}  # fmt: skip
     agrees = {f"sim.agrees.{program}.{policy}" for program in ("sweep", "train")
               for policy in ("naive", "window")}  # fmt: skip
     latency = {f"sim.latency.{policy}" for policy in ("window", "planned", "stopped")}
