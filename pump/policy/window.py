@@ -118,7 +118,7 @@ class Window:
         if count < SLICE_BLOCKS_LEAST and view.leaving:
             count = 0
         later = NO_BLOCKS
-        if not overshoot:
+        if not overshoot and not view.faults:
             # Those needed behind all that is in sight: gone, they change nobody's turn.
             sure = view.surplus
             if served > max(count, sure):
