@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 from exact import Machine
+from sim_programs import machine
 
 from pump.model.bounds import BLOCK_BYTES
+from pump.sim import parts, report, tensors
+from pump.sim.contenders import by_name
 from pump.sim.floor import Rates, Touch, floor_of, least_traffic
 from pump.sim.parts import least_seconds, stays
 
@@ -110,3 +115,22 @@ def test_of_a_pass_forth_and_back_it_is_close_to_the_best_schedule() -> None:
             shares.append(found * 1000 / exact)
     assert max(shares) <= 1 + 1e-6
     assert sum(shares) / len(shares) > 0.85, shares
+
+
+def test_without_a_solver_the_report_says_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    raw = {
+        "model": "small",
+        "batch": 1,
+        "tensors": [{"id": 0, "bytes": 8 << 20, "persistent": True}],
+        "kernels": [{"name": "k", "duration_us": 10, "reads": [0], "writes": [0]}],
+    }
+    plain = tensors.program(tensors.parse(json.dumps(raw).encode(), "small"))
+    case = report.Case(plain, machine(16))
+    known = report.compared(case, [by_name("naive")])
+    assert known["floor_of_parts_seconds"] == pytest.approx(10e-6)
+    assert "scipy" not in report.as_text(known)
+    monkeypatch.setattr(parts, "available", lambda: False)
+    found = report.compared(case, [by_name("naive")])
+    assert found["floor_of_parts_seconds"] is None
+    assert found["policies"][0]["of_parts"] is None
+    assert "pump-cuda[simulate]" in report.as_text(found)
