@@ -12,6 +12,11 @@ DESIGN
                                          asked for: pump's demand paging, on the same budget
     virtual.<program>.<policy>.of_floor  floor / policy seconds; the floor is what any
                                          policy needs (scripts/floor.py)
+    virtual.change.planned.relearned     the slowest step from the third on after a change of batch
+                                         size / the median step where only that size is trained;
+                                         of each step the least of the rounds
+    virtual.change.planned.worst_step    the slowest of all steps / the same one under demand
+    virtual.change.planned.steps         seconds of each step
     virtual.sync.window                  demand seconds / window seconds of the training
                                          that waits after each iteration, or each launch
     virtual.stops.planned                seconds without plans / seconds with them, both under
@@ -29,12 +34,13 @@ import json
 import statistics
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+import virtual_change
 from harness import (
     ROOT,
     MeasurementError,
@@ -63,7 +69,7 @@ UNLIMITED, NAIVE, DEMAND, WINDOW = "unlimited", "naive", "demand", "window"
 PLANNED = "planned"
 PROFILE = "a100-pcie4"
 STOPPED, STOPPED_BARE = "planned, worker stopped", "planned without plans, worker stopped"
-PARTS = ("train", "sync", "sweep", "gather", "stops")
+PARTS = ("train", "sync", "sweep", "gather", "stops", "change")
 CPUS_MOST = 4
 """A program, its worker and the virtual GPU's threads; more would only let them wander."""
 
@@ -77,6 +83,7 @@ GATHER = ["--table-mib=1024", "--rows=256", "--launches=32"]
 SWEEP_KERNEL = {"kernel.sweep.gbps": "60"}
 GATHER_KERNEL = {"kernel.gather.min_us": "500"}
 
+Way = TypeVar("Way", bound=Hashable)
 FloorSeconds = Callable[[float, float, float], float]
 
 
@@ -99,13 +106,15 @@ class Program:
 
 @dataclass(frozen=True)
 class Figures:
-    """Of one run: seconds of the timed iterations; bytes and faults of the whole run."""
+    """Of one run: seconds of the timed iterations; bytes and faults of the whole run; when a
+    training that waits after each step had waited, in seconds from the first step on."""
 
     seconds: float
     h2d_bytes: int
     d2h_bytes: int
     faults: int
     stops: int = 0
+    waits_s: tuple[float, ...] = ()
 
 
 def trained(quick: bool) -> quickstart.Workload:
@@ -173,7 +182,12 @@ class Bench:
         self._python = options.tools.python
         self._pump_run = options.tools.pump_run
 
-    def run(self, program: Program, policy: str, ratio: float, *more: str) -> Figures:
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What each row says of the machine that is modelled."""
+        return self._facts
+
+    def run(self, program: Program, policy: str, ratio: float) -> Figures:
         """One run. Raises MeasurementError when it fails or breaks a rule of the driver."""
         result, report, log = (self._work / n for n in ("result.json", "driver.json", "pump.log"))
         for file in (result, report, log):
@@ -188,7 +202,7 @@ class Bench:
             "PUMP_VIRTUAL_REPORT": str(report),
             "PUMP_VIRTUAL_KERNELS": str(self._kernels),
         }
-        words = [str(ROOT / "examples" / program.words[0]), *program.words[1:], "--no-hash", *more]
+        words = [str(ROOT / "examples" / program.words[0]), *program.words[1:], "--no-hash"]
         if policy in (UNLIMITED, NAIVE):
             environ["PUMP_DISABLE"] = "1"
             words += ["--managed"] if policy == NAIVE else []
@@ -209,23 +223,32 @@ class Bench:
         if driver["violations"]:
             raise MeasurementError(f"the virtual driver saw {driver['violations_by_check']}")
         moved = driver["h2d_bytes"], driver["d2h_bytes"], driver["faults"]
-        return Figures(found["seconds"], *moved, len(stops))
+        waits_s = tuple(found.get("waits_s", ()))
+        return Figures(found["seconds"], *moved, len(stops), waits_s)
 
     def rounds(
         self, program: Program, policies: Sequence[str], ratio: float, *more: str
     ) -> dict[str, list[Figures]]:
         """Figures of each policy, round by round."""
-        found: dict[str, list[Figures]] = {policy: [] for policy in policies}
+        ways = {policy: (replace(program, words=[*program.words, *more]), policy)
+                for policy in policies}  # fmt: skip
+        return self.turns(ways, ratio)
 
-        def measure(policy: str) -> Callable[[], float]:
+    def turns(
+        self, ways: Mapping[Way, tuple[Program, str]], ratio: float
+    ) -> dict[Way, list[Figures]]:
+        """Figures of programs under policies, one after another in an order that turns."""
+        found: dict[Way, list[Figures]] = {way: [] for way in ways}
+
+        def measure(way: Way) -> Callable[[], float]:
             def once() -> float:
-                figures = self.run(program, policy, ratio, *more)
-                found[policy].append(figures)
+                figures = self.run(*ways[way], ratio)
+                found[way].append(figures)
                 return figures.seconds
 
             return once
 
-        rounds({policy: measure(policy) for policy in policies}, self._options.pairs)
+        rounds({str(way): measure(way) for way in ways}, self._options.pairs)
         return found
 
     def row(
@@ -330,3 +353,7 @@ def run(options: Options) -> Iterator[Row]:
         if "stops" in parts:
             for ratio in ratios:
                 yield from bench.stops(training(quick), ratio)
+        if "change" in parts:
+            for ratio in ratios:
+                batch = trained(quick).model.batch
+                yield from virtual_change.rows(bench, training(quick), batch, ratio)

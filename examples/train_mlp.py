@@ -17,6 +17,8 @@ import hashlib
 import json
 import sys
 import time
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +31,10 @@ KERNELS = Path(__file__).resolve().parent / "kernels.cu"
 class Trainer:
     """A model in GPU memory, its launches packed once, and the loop over them."""
 
-    def __init__(self, model: Model, gpu: Any) -> None:
+    def __init__(self, model: Model, gpu: Any, batches: Iterable[int] = ()) -> None:
+        """`batches`: of how many images an iteration may be beside the model's; none larger."""
         self._model = model
+        self._batch = model.batch
         self._gpu = gpu
         self._bytes = model.tensors()
         self._address = {name: gpu.allocate(size) for name, size in self._bytes.items()}
@@ -44,7 +48,10 @@ class Trainer:
         self._upload_digits()
         for operation in model.initialisation():
             self._bind(operation)()
-        self._launches = [self._bind(operation) for operation in model.iteration()]
+        self._launches = {
+            batch: [self._bind(one) for one in replace(model, batch=batch).iteration()]
+            for batch in {model.batch, *batches}
+        }
         self._loss = (ctypes.c_float * model.batch)()
 
     def _bind(self, operation: Operation) -> Any:
@@ -74,18 +81,19 @@ class Trainer:
 
     @property
     def launches_per_iteration(self) -> int:
-        return len(self._launches)
+        return len(self._launches[self._model.batch])
 
-    def issue(self, iteration: int, wait_each: bool = False) -> None:
-        """Issues all launches of one iteration, counted from 0. With `wait_each` it waits
-        for the GPU after each launch, else for nothing."""
-        first = iteration % self._model.batches * self._model.batch
+    def issue(self, iteration: int, batch: int | None = None, *, wait_each: bool = False) -> None:
+        """Issues all launches of one iteration, counted from 0, on so many images (those of
+        the model). With `wait_each` it waits for the GPU after each launch, else for nothing."""
+        batch = self._batch = batch or self._model.batch
+        first = iteration % (SAMPLES // batch) * batch
         bytes_per_image = self._bytes["images"] // SAMPLES
         self._late[Late.IMAGES].value = self._address["images"] + first * bytes_per_image
         self._late[Late.LABELS].value = self._address["labels"] + first * 4
         scales = adam_scales(iteration + 1)
         self._late[Late.MEAN_SCALE].value, self._late[Late.SQUARE_SCALE].value = scales
-        for launch in self._launches:
+        for launch in self._launches[batch]:
             launch()
             if wait_each:
                 self._gpu.synchronise()
@@ -94,7 +102,7 @@ class Trainer:
         """Mean loss of the newest iteration; waits for it."""
         size = self._bytes["loss"]
         self._gpu.download(ctypes.addressof(self._loss), self._address["loss"], size)
-        return sum(self._loss) / self._model.batch
+        return sum(self._loss[: self._batch]) / self._batch
 
     def weights_sha256(self) -> str:
         """Hash of all weights and biases, in the optimiser's order."""
@@ -111,15 +119,19 @@ class Trainer:
 def train(trainer: Trainer, gpu: Any, options: argparse.Namespace) -> dict[str, Any]:
     """Runs all iterations; returns what --json writes about the loop."""
     losses: dict[str, float] = {}
-    started = time.perf_counter()
+    ends: list[float] = []
+    batch: int | None = None
+    began = started = time.perf_counter()
     for iteration in range(options.iterations):
         if iteration == options.warm_up:
             gpu.synchronise()
             started = time.perf_counter()
-        trainer.issue(iteration, wait_each=options.sync_every_step == "launch")
+        batch = options.batch_from.get(iteration, batch)
+        trainer.issue(iteration, batch, wait_each=options.sync_every_step == "launch")
         done = iteration + 1
         if options.sync_every_step or (options.sync_every and done % options.sync_every == 0):
             gpu.synchronise()
+            ends.append(time.perf_counter() - began)
         if options.report_every and done % options.report_every == 0:
             losses[str(done)] = trainer.loss()
             print(f"iteration {done}: loss {losses[str(done)]:.6f}", file=sys.stderr, flush=True)
@@ -131,9 +143,16 @@ def train(trainer: Trainer, gpu: Any, options: argparse.Namespace) -> dict[str, 
         "started_s": started,
         "iterations": options.iterations,
         "timed_iterations": options.iterations - options.warm_up,
+        "waits_s": ends,
         "launches": trainer.launches_per_iteration * options.iterations,
         "losses": losses,
     }
+
+
+def change(text: str) -> tuple[int, int]:
+    """Iteration and batch of `--batch-from`."""
+    iteration, _, batch = text.partition(":")
+    return int(iteration), int(batch)
 
 
 def parse(arguments: list[str] | None = None) -> tuple[argparse.Namespace, Model]:
@@ -142,6 +161,14 @@ def parse(arguments: list[str] | None = None) -> tuple[argparse.Namespace, Model
     parser.add_argument("--width", type=int, default=1024, help="of the hidden layers")
     parser.add_argument("--layers", type=int, default=8, help="hidden width x width layers")
     parser.add_argument("--batch", type=int, default=64, help="images in an iteration")
+    parser.add_argument(
+        "--batch-from",
+        type=change,
+        action="append",
+        default=[],
+        metavar="ITERATION:BATCH",
+        help="from that iteration on so many images instead, at most --batch; may be repeated",
+    )
     parser.add_argument("--iterations", type=int, default=50, help="in all")
     parser.add_argument("--warm-up", type=int, default=2, help="first iterations, not timed")
     parser.add_argument("--rate", type=float, help="Adam's learning rate (default 0.2 / width)")
@@ -168,6 +195,9 @@ def parse(arguments: list[str] | None = None) -> tuple[argparse.Namespace, Model
     parser.add_argument("--footprint", action="store_true",
                         help="print the bytes it would allocate, and stop")  # fmt: skip
     options = parser.parse_args(arguments)
+    options.batch_from = dict(options.batch_from)
+    if not all(0 < batch <= options.batch for batch in options.batch_from.values()):
+        parser.error(f"--batch-from needs batches of 1 to --batch, which is {options.batch}")
     if not 0 <= options.warm_up < options.iterations:
         parser.error(f"--warm-up {options.warm_up} must be below --iterations and not negative")
     if options.report_every < 0 or options.sync_every < 0:
@@ -175,6 +205,8 @@ def parse(arguments: list[str] | None = None) -> tuple[argparse.Namespace, Model
     try:
         rate = 0.2 / options.width if options.rate is None and options.width else options.rate
         model = Model(options.width, options.layers, options.batch, rate)
+        for batch in options.batch_from.values():
+            replace(model, batch=batch)
     except ValueError as error:
         parser.error(str(error))
     return options, model
@@ -190,7 +222,7 @@ def main() -> int:
 
     try:
         gpu = Gpu(KERNELS, options.managed)
-        trainer = Trainer(model, gpu)
+        trainer = Trainer(model, gpu, options.batch_from.values())
         result = train(trainer, gpu, options)
         result["weights_sha256"] = None if options.no_hash else trainer.weights_sha256()
         result |= {"gpu": gpu.name, "footprint_bytes": footprint_bytes, "managed": options.managed}

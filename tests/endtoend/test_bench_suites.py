@@ -48,7 +48,11 @@ def test_the_virtual_suite_gives_every_row_with_what_it_must_carry(tmp_path: Pat
               for policy in ("window", "planned", "demand")}  # fmt: skip
     names |= {f"virtual.{program}.{policy}.over_demand" for program in ("train", "sweep", "gather")
               for policy in ("window", "planned")}  # fmt: skip
-    assert set(rows) == {"bench.machine", "virtual.sync.window", "virtual.stops.planned", *names}
+    change = {f"virtual.change.planned.{what}" for what in ("relearned", "worst_step", "steps")}
+    alone = {"bench.machine", "virtual.sync.window", "virtual.stops.planned"}
+    assert set(rows) == {*alone, *names, *change}
+    (steps,) = rows["virtual.change.planned.steps"]
+    assert len(steps["each_s"]) == len(steps["demand_each_s"]) == 24
     assert [row["sync_every"] for row in rows["virtual.sync.window"]] == ["iteration", "launch"]
     for name in names:
         (row,) = rows[name]

@@ -73,3 +73,28 @@ def test_naive_unified_memory_trains_the_same_weights(
 ) -> None:
     found = train(kernels, tmp_path, MEMORY_MIB[2.0], "--managed", PUMP_DISABLE="1")
     assert found["weights_sha256"] == unlimited["weights_sha256"]
+
+
+CHANGES = [
+    "--iterations=20",
+    "--sync-every-step",
+    *("--batch-from=6:8", "--batch-from=11:16", "--batch-from=16:8"),
+]
+"""A smaller batch, the first one again, and the smaller again."""
+
+
+def test_a_change_of_batch_size_is_learned_again_and_changes_no_bit(
+    kernels: Path, tmp_path: Path
+) -> None:
+    """Counters say that it was learned. What was learned of the first size alone would have
+    foreseen five steps of twenty; all that can be is seventeen, less what a slow worker misses."""
+    alone = train(kernels, tmp_path, 1024, *CHANGES, PUMP_DISABLE="1")
+    summary = tmp_path / "summary.json"
+    words = ["--policy=planned", *CHANGES]
+    found = train(kernels, tmp_path, MEMORY_MIB[1.5], *words, PUMP_SUMMARY=str(summary))
+    assert found["weights_sha256"] == alone["weights_sha256"]
+    worker = json.loads(summary.read_text())["worker"]
+    launches = found["launches"]
+    assert isinstance(launches, int)
+    assert worker["foreseen"] >= 0.35 * launches
+    assert worker["foresight_lost"] <= 10, "once for each change, and for the layers of each size"

@@ -22,13 +22,16 @@ OF_OTHER_BATCH = 1 << 40
 
 
 def halved(trace: TensorTrace) -> TensorTrace:
-    """As of half the batch: the same weights, half of all else, in half the time."""
+    """As of half the batch: the same weights, half of all else, in half the time; kernels that
+    use weights alone, such as the optimiser's, stay as they are."""
 
     def half(tensor: Tensor) -> Tensor:
         share = 1 if tensor.persistent else 2
         return replace(tensor, length_bytes=tensor.length_bytes // share)
 
     def quicker(kernel: Kernel) -> Kernel:
+        if all(trace.tensors[tensor].persistent for tensor, _ in kernel.uses):
+            return kernel
         return replace(
             kernel,
             duration_ns=kernel.duration_ns // 2,

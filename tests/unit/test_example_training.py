@@ -76,7 +76,7 @@ def trained(library: Path, model: Model, iterations: int, **options):
     gpu = HostGpu(library)
     trainer = train_mlp.Trainer(model, gpu)
     given = {"iterations": iterations, "warm_up": 0, "sync_every": 0, "report_every": 1}
-    given |= {"sync_every_step": None, **options}
+    given |= {"sync_every_step": None, "batch_from": {}, **options}
     result = train_mlp.train(trainer, gpu, argparse.Namespace(**given))
     return trainer, result
 
