@@ -22,7 +22,7 @@ COMPARED = (
     *("naive", "naive+discard", "unbounded", "correlation", "g10", "window", "window+discard"),
     *("planned", "planned+discard", "perfect"),
 )
-DISPATCHES = ("event", "fixed", "fixed-each-way")
+DISPATCHES = ("event", "fixed", "fixed-each-way", "fixed-as-issued")
 SWEEP_POLICIES = ("naive", "window")
 ITERATIONS_MOST = 100
 """Of a trace; nothing changes after the first few."""
