@@ -78,6 +78,10 @@ void pump_progress_chained(uint32_t index) {
   CHECK(index != 0);
   told.chained++;
 }
+void pump_plan_compare(const struct pump_issued *issued) {
+  told.compared++;
+  told.issued = *issued;
+}
 uint32_t pump_gates_hoped;
 bool pump_gate_wanted(const struct pump_gate_wish *wish) {
   CHECK(pump_inside != 0);

@@ -39,6 +39,20 @@ static void a_launch_reports_the_ranges_that_its_pointers_reach(void) {
   CHECK(pump_shm->shim_counters.operations == 1 && pump_inside == 0);
 }
 
+static void an_operation_is_compared_with_what_was_foreseen_where_plans_are_armed(void) {
+  struct pump_range_info a = range(0x7f0010000000, 4);
+  uint64_t pointer = a.base;
+  void *params[] = {&pointer};
+  driver.sizes[0] = 8, driver.parameters = 1;
+  CHECK(launch(params, NULL) == CUDA_SUCCESS && told.compared == 0);
+  pump_shm->header.armed = 1;
+  CHECK(launch(params, NULL) == CUDA_SUCCESS && told.compared == 1);
+  CHECK(told.issued.seq == 2 && told.issued.stream == 0x42);
+  CHECK(told.issued.kind == PUMP_EVENT_KERNEL && told.issued.grid != NULL);
+  CHECK(told.issued.function == (uint64_t)(uintptr_t)KERNEL);
+  CHECK(next_event() && next_event() && told.issued.signature == head.signature);
+}
+
 /* Three pieces, the middle one free. */
 static void a_pointer_into_the_pool_reaches_to_the_end_of_its_block(void) {
   static uint64_t begins[64], live[64], any[1];
@@ -599,6 +613,7 @@ static void errno_is_left_alone(void) {
 int main(int argc, char **argv) {
   static const struct scenario scenarios[] = {
       SCENARIO(a_launch_reports_the_ranges_that_its_pointers_reach),
+      SCENARIO(an_operation_is_compared_with_what_was_foreseen_where_plans_are_armed),
       SCENARIO(a_pointer_into_the_pool_reaches_to_the_end_of_its_block),
       SCENARIO(every_distinct_pointer_arrives_once_and_tells_where_it_stands),
       SCENARIO(a_buffer_of_parameters_is_read_like_any_other),
