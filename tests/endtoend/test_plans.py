@@ -43,12 +43,21 @@ def summary(folder: Path) -> dict[str, str]:
     return {"PUMP_SUMMARY": str(folder / "summary.%p")}
 
 
+def memfds(worker: int) -> list[Path]:
+    """Its descriptors of such files: while it starts, also none or one more than later."""
+    found = []
+    for fd in Path(f"/proc/{worker}/fd").iterdir():
+        with suppress(FileNotFoundError):  # closed meanwhile
+            if "memfd:" in str(fd.readlink()):
+                found.append(fd)
+    return found
+
+
 @contextmanager
 def mapping_of(worker: int) -> Iterator[Mapping]:
     """The mapping that a worker shares with its client, from its own descriptor."""
-    folder = Path(f"/proc/{worker}/fd")
-    (number,) = (fd for fd in folder.iterdir() if "memfd:" in str(fd.readlink()))
-    fd = os.open(number, os.O_RDWR)
+    assert pumpds.wait_for(lambda: len(memfds(worker)) == 1), memfds(worker)
+    fd = os.open(memfds(worker)[0], os.O_RDWR)
     mapping = Mapping(fd)
     os.close(fd)
     try:
