@@ -46,7 +46,8 @@ class Watch:
         for path in set(self._controls) - {job.socket for job in there}:
             self._controls.pop(path).close()
         told = self._service.jobs()
-        return Look(time.monotonic(), [self._ask(job) for job in there], told)
+        seen = jobs.of_each(there, self._ask)
+        return Look(time.monotonic(), seen, told)
 
     def _ask(self, job: jobs.Job) -> Seen:
         control = self._controls.setdefault(job.socket, Control(job.socket))

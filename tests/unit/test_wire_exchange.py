@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import threading
 import time
@@ -11,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from pump.cli import live, metrics
+from pump import paths
+from pump.cli import jobs, live, metrics
 from pump.service import ServiceClient, ServiceError
-from pump.wire import exchange
+from pump.wire import control, exchange
 from pump.wire import service as wire
 
 SOON_S = 0.4
@@ -111,3 +113,27 @@ def test_who_asks_for_metrics_byte_by_byte_keeps_nobody_from_them(
         server.shutdown()
         thread.join(10)
         server.server_close()
+
+
+def test_jobs_are_asked_at_once_so_one_that_hangs_delays_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    all_asked = threading.Barrier(3)
+
+    def answer_when_all_are_asked(connection: socket.socket) -> None:
+        connection.recv(64)
+        connection.send(control.pack_welcome(control.OK))
+        connection.recv(control.REQUEST_BYTES)
+        all_asked.wait(10)
+        connection.send(control.encode_reply([]))
+
+    with contextlib.ExitStack() as stack:
+        for i in range(all_asked.parties):
+            folder = Path(paths.runtime_base()) / f"{os.getpid()}-{i:08x}"
+            folder.mkdir(parents=True)
+            path = folder / paths.SOCKET_NAME
+            stack.enter_context(answering(path, answer_when_all_are_asked))
+        there = list(jobs.found())
+        assert len(there) == all_asked.parties
+        assert jobs.of_each(there, jobs.state_of) == [([], "")] * all_asked.parties
