@@ -333,6 +333,8 @@ void model_plan_taken(struct pump_model *m, uint32_t place);
  * looked last. How much room that leaves is known behind the second part alone. */
 void serve_plan_arrived(struct pump_shm *shm, struct pump_model *m);
 void serve_plan_left(struct pump_shm *shm, struct pump_model *m);
+/* The device has no plan any more. Plans of others stay: blocks belong to one device. */
+void serve_plan_withdraw(struct pump_shm *shm, struct pump_model *m, uint32_t device);
 /* Another one could be made by now. */
 bool serve_plan_is_old(const struct pump_model *m, uint32_t device);
 

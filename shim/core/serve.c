@@ -43,7 +43,7 @@ static void go_on(struct pump_shm *shm, struct pump_model *model, uint32_t devic
   static const uint32_t ways[] = {PUMP_TO_HOST, PUMP_TO_GPU};
   struct pump_command commands[PUMP_COMMAND_SLOTS];
   if (!model_may_go_on(model, device)) return;
-  pump_serve_withdraw(shm, model);
+  serve_plan_withdraw(shm, model, device);
   for (uint32_t i = 0; i < PUMP_DIRECTIONS; i++) {
     uint32_t made = model_go_on(model, device, ways[i], commands, PUMP_COMMAND_SLOTS);
     hand_over(shm, model, device, ways[i], commands, made);
@@ -92,7 +92,7 @@ EXPORT void pump_serve_carry_out(struct pump_shm *shm, struct pump_model *model,
                                  uint32_t to_gpu_count) {
   if (device >= PUMP_MAX_DEVICES) return;
   bool moves = to_host_count + to_gpu_count > 0;
-  if (moves) pump_serve_withdraw(shm, model);
+  if (moves) serve_plan_withdraw(shm, model, device);
   start(shm, model, device, PUMP_TO_HOST, to_host, to_host_count);
   start(shm, model, device, PUMP_TO_GPU, to_gpu, to_gpu_count);
   if (moves || serve_plan_is_old(model, device)) pump_serve_plan(shm, model, device);
@@ -109,6 +109,7 @@ static bool anything_allowed(const struct pump_model *model) {
 /* Sends for what the device misses, soonest first, as far as the allowance goes. */
 static void use_allowance(struct pump_shm *shm, struct pump_model *model, uint32_t index) {
   struct pump_command commands[PUMP_COMMAND_SLOTS];
+  serve_plan_withdraw(shm, model, index); /* the tick that follows makes another one */
   uint32_t made = model_use_allowance(model, index, commands, PUMP_COMMAND_SLOTS);
   hand_over(shm, model, index, PUMP_TO_GPU, commands, made);
 }
@@ -122,7 +123,6 @@ EXPORT int pump_serve_wait(struct pump_shm *shm, struct pump_model *model,
   if (!anything_allowed(model) || pump_core_backlog(shm) == 0) return 1;
   int rows = pump_serve_read(shm, model, batch);
   if (rows <= 0) return rows == 0 ? 1 : rows;
-  pump_serve_withdraw(shm, model); /* the tick that follows makes another one */
   for (uint32_t i = 0; i < PUMP_MAX_DEVICES; i++)
     if (model->devices[i].allowance > 0) use_allowance(shm, model, i);
   return PUMP_SERVED;

@@ -98,7 +98,7 @@ void serve_plan_left(struct pump_shm *shm, struct pump_model *m) {
 /* ---- in force ---------------------------------------------------------------------------
  */
 
-static void withdraw(struct pump_shm *shm, struct pump_model *m, uint32_t device) {
+void serve_plan_withdraw(struct pump_shm *shm, struct pump_model *m, uint32_t device) {
   struct plan *plan = &m->plans[device];
   if (!plan->in_force) return;
   uint64_t turn = pump_plan_withdraw(&shm->plans[device]);
@@ -111,7 +111,8 @@ static void withdraw(struct pump_shm *shm, struct pump_model *m, uint32_t device
 }
 
 EXPORT void pump_serve_withdraw(struct pump_shm *shm, struct pump_model *m) {
-  for (uint32_t device = 0; device < PUMP_MAX_DEVICES; device++) withdraw(shm, m, device);
+  for (uint32_t device = 0; device < PUMP_MAX_DEVICES; device++)
+    serve_plan_withdraw(shm, m, device);
 }
 
 static void write_entry(struct pump_planned *to, const struct pump_planned *from) {
@@ -166,7 +167,7 @@ bool serve_plan_is_old(const struct pump_model *m, uint32_t device) {
 EXPORT void pump_serve_plan(struct pump_shm *shm, struct pump_model *m, uint32_t device) {
   static struct model_rehearsal found; /* one thread at a time */
   struct plan *plan = &m->plans[device];
-  withdraw(shm, m, device);
+  serve_plan_withdraw(shm, m, device);
   plan->stamp = m->changes;
   plan->op_head = m->op_head;
   plan->executed = m->totals.operations;

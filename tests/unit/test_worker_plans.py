@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from fake_client import BLOCK, FakeClient, lib
+from fake_client import BLOCK, FakeClient, ffi, lib
 
-from pump.model.client import DOUBTED, RESIDENT
+from pump.model.client import DOUBTED, HOST, RESIDENT
 from pump.policy import by_name
 from pumpd.worker import Worker
 
@@ -89,8 +89,8 @@ class Training:
         return found
 
 
-def in_force(client: FakeClient) -> bool:
-    return bool(client.shm.plans[0].turn >> 32)
+def in_force(client: FakeClient, device: int = 0) -> bool:
+    return bool(client.shm.plans[device].turn >> 32)
 
 
 @pytest.fixture
@@ -222,4 +222,35 @@ def test_a_client_that_scribbles_over_its_plans_harms_only_itself(seed: int) -> 
     totals = training.worker.model.totals()
     assert totals.under_way <= 1024
     assert int(training.worker.model.counts(0).sum()) == LAYERS * BLOCKS
+    client.close()
+
+
+def test_the_plan_of_a_device_stays_while_something_is_sent_to_another_one() -> None:
+    client = FakeClient(BUDGET, devices=2)
+    worker = Worker(client.mapping, by_name("planned"))
+    layers = [[client.alloc(BLOCKS, device) for _ in range(LAYERS)] for device in range(2)]
+    waiting: list[tuple[int, int]] = []
+    step = 0
+    while step < 10 * len(ORDER) or not (in_force(client, 0) and in_force(client, 1)):
+        assert step < 20 * len(ORDER)
+        device, layer = step % 2, ORDER[step // 2 % len(ORDER)]
+        seq = client.launch([layers[device][layer]], 1 + device, 1 + 2 * layer + device)
+        waiting.append((seq, 1 + device))
+        for served in range(2):
+            for direction in WAYS:
+                for command in client.commands(direction, served):
+                    client.finish(command)
+                for command in client.planned(direction, served):
+                    client.end(command, direction, device=served)
+        worker.tick()
+        if len(waiting) > 2 * AHEAD:
+            client.execute(*waiting.pop(0))
+        step += 1
+    turns = [int(client.shm.plans[device].turn) for device in range(2)]
+    numbers = [block for slot in layers[1] for block in worker.model.blocks_of(slot) or ()]
+    away = [block for block in numbers if worker.model.block(block).state == HOST]
+    lib.pump_serve_carry_out(client.shm, worker.model.raw, 1, ffi.NULL, 0, away, 1)
+    assert len(client.commands(lib.PUMP_TO_GPU, 1)) == 1
+    assert client.shm.plans[1].turn != turns[1]
+    assert client.shm.plans[0].turn == turns[0]
     client.close()
