@@ -206,7 +206,7 @@ uint32_t pump_model_start(struct pump_model *model, uint32_t device, uint32_t di
                           const int64_t *blocks, uint32_t count,
                           struct pump_command *commands, uint32_t max);
 
-/* Takes the ends of commands; unknown tickets are passed over. */
+/* Takes the ends of commands; unknown tickets, and those of plans, are passed over. */
 void pump_model_finish(struct pump_model *model, const struct pump_outcome *outcomes,
                        uint32_t count);
 

@@ -324,9 +324,12 @@ void model_rehearse(struct pump_model *m, uint32_t device, uint64_t until_seq,
 uint32_t model_plan_entry(struct pump_model *m, uint32_t device, uint32_t way,
                           const struct model_planned *planned, uint64_t observed_seq,
                           struct pump_planned *entry);
-/* Nobody has taken it, and nobody will; or somebody has, and it is under way. */
+/* Nobody has taken it, and nobody will; or somebody has, and it is under way, or has
+ * ended. */
 void model_plan_give_back(struct pump_model *m, uint32_t place);
 void model_plan_taken(struct pump_model *m, uint32_t place);
+void model_plan_ended(struct pump_model *m, uint32_t place, uint32_t result,
+                      uint32_t duration_us);
 
 /* What was taken of plans is under way, what has ended has ended. In two parts, progress
  * and the ends of commands between them: blocks may have come, been used, and left since we

@@ -290,12 +290,20 @@ static void finish(struct pump_model *m, struct transfer *transfer, uint32_t res
   }
 }
 
+/* What is told at the end of a command is the client's word: a ticket of a plan does not
+ * count there, because that one's place is given back by whoever follows the plan. */
 EXPORT void pump_model_finish(struct pump_model *m, const struct pump_outcome *outcomes,
                               uint32_t count) {
   for (uint32_t i = 0; i < count; i++) {
     struct transfer *transfer = by_ticket(m, outcomes[i].ticket);
-    if (transfer != NULL) finish(m, transfer, outcomes[i].result, outcomes[i].duration_us);
+    if (transfer != NULL && !transfer->planned)
+      finish(m, transfer, outcomes[i].result, outcomes[i].duration_us);
   }
+}
+
+void model_plan_ended(struct pump_model *m, uint32_t place, uint32_t result,
+                      uint32_t duration_us) {
+  finish(m, &m->transfers[place], result, duration_us);
 }
 
 EXPORT void pump_model_take_back(struct pump_model *m, const struct pump_command *commands,

@@ -65,10 +65,7 @@ static void take_ends(struct pump_shm *shm, struct pump_model *m, uint32_t way) 
       m->plan_running[kept++] = (uint16_t)place;
       continue;
     }
-    struct pump_outcome outcome = {.ticket = transfer->ticket,
-                                   .result = PUMP_LOAD(&end->result),
-                                   .duration_us = PUMP_LOAD(&end->duration_us)};
-    pump_model_finish(m, &outcome, 1);
+    model_plan_ended(m, place, PUMP_LOAD(&end->result), PUMP_LOAD(&end->duration_us));
   }
   m->plan_running_count = kept;
 }

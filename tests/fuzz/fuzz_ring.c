@@ -5,11 +5,8 @@
  * goes over the first range records and commands. Whatever it is, decoded rows keep to
  * their bounds, and the ring is empty or waits for a record that is not ready.
  */
-#include <stdbool.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "core/pump_core.h"
+#include "fuzz_input.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
@@ -19,24 +16,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
 static struct pump_shm shm;
 static struct pump_batch batch;
-
-struct input {
-  const uint8_t *at;
-  size_t left;
-};
-
-/* Copies what is there; the rest is zero. */
-static void take(struct input *input, void *to, size_t bytes) {
-  size_t there = bytes < input->left ? bytes : input->left;
-  memset(to, 0, bytes);
-  memcpy(to, input->at, there);
-  input->at += there;
-  input->left -= there;
-}
-
-static void must(bool holds) {
-  if (!holds) abort();
-}
 
 static void check_batch(void) {
   must(batch.use_begin[0] == 0 && batch.uses <= sizeof batch.slot / sizeof *batch.slot);

@@ -1,9 +1,9 @@
 """Bytes from others, whatever they are: seeds, what earlier runs found, and guided runs.
 
-Python targets: targets.py. C targets: fuzz_image.c (module images), fuzz_ring.c (what a worker
-reads of a client's mapping). Guided runs (--long) follow the code that an input executes, by
-Atheris and the libFuzzer that it brings; what they find goes into found/TARGET
-(base64).
+Python targets: targets.py. C targets: fuzz_image.c (module images), fuzz_ring.c and fuzz_plan.c
+(what a worker reads of a client's mapping: events, ends of commands, plans). Guided runs (--long)
+follow the code that an input executes, by Atheris and the libFuzzer that it brings; what they
+find goes into found/TARGET (base64).
 """
 
 from __future__ import annotations
@@ -31,7 +31,14 @@ INPUT_BYTES = 9000
 C_TARGETS = {
     "image": ["image/image.c", *(f"image/image_{part}.c" for part in ("elf", "fatbin", "ptx"))],
     "ring": ["core/batch.c"],
+    "plan": [
+        str(path.relative_to(SHIM))
+        for kind in ("batch", "extents*", "learner*", "model_*", "serve*")
+        for path in sorted((SHIM / "core").glob(f"{kind}.c"))
+    ],
 }
+LEAST_RUNS = {"plan": 300}
+"""Of a guided run; a thousand of other targets, which have nothing to learn first."""
 FLAGS = ["-std=gnu11", "-O1", "-g", "-D_GNU_SOURCE", "-fno-strict-aliasing", "-Wall", "-Wextra"]
 FLAGS += ["-Wconversion", "-Wshadow", "-Werror", "-fno-omit-frame-pointer"]
 FLAGS += ["-fsanitize=address,undefined", f"-I{SHIM}", f"-I{SHIM / 'include'}"]
@@ -60,7 +67,9 @@ def found(target: str) -> dict[str, bytes]:
 
 def seeds(target: str) -> dict[str, bytes]:
     """Sound inputs of a C target, by name."""
-    return image_seeds.SEEDS if target == "image" else {"none": b"", "rows": ring_rows()}
+    if target == "image":
+        return image_seeds.SEEDS
+    return {"none": b"", "rows": ring_rows()} if target == "ring" else plan_words()
 
 
 def as_files(inputs: dict[str, bytes], folder: Path) -> list[Path]:
@@ -75,6 +84,18 @@ def ring_rows() -> bytes:
     record = bytes(24) + (1).to_bytes(2, "little") + (1).to_bytes(2, "little")
     rows = (b"\0" + record.ljust(48, b"\0") + extent.ljust(72, b"\0")) * 3
     return bytes(8) + b"\3" + rows
+
+
+def plan_words() -> dict[str, bytes]:
+    """A client that goes on, and writes each word that fuzz_plan.c knows into each place."""
+    goes_on = bytes([0, 0, 0xA7, 9, 5, 0, 3, 3])  # issues; a tick; all is carried out; executes
+    found = {"honest": goes_on * 20}
+    for place in range(7, 18):
+        for word in range(12):
+            where = [0] if 8 <= place <= 12 else []
+            written = bytes([place, 0, word, 1, 1, *where])
+            found[f"{place}-{word}"] = (written + goes_on) * 8
+    return found
 
 
 def run(command: list[str | Path], seconds: float) -> str:
@@ -127,7 +148,8 @@ def test_seeds_and_what_was_found_do_no_harm_in_c(target: str, tmp_path: Path) -
 
 def options(seed: int) -> list[str]:
     words = {"max_total_time": SECONDS, "seed": seed, "max_len": INPUT_BYTES, "rss_limit_mb": 0}
-    return [*(f"-{name}={value}" for name, value in words.items()), "-timeout=20"]
+    words |= {"timeout": 20, "len_control": 0}  # inputs as long as that from the beginning
+    return [f"-{name}={value}" for name, value in words.items()]
 
 
 def explored(told: str, least: int) -> None:
@@ -158,4 +180,4 @@ def test_a_guided_run_finds_nothing_in_c(target: str, seed: int, tmp_path: Path)
     corpus.mkdir()
     as_files(seeds(target), corpus)
     command = [built(target, True), corpus, *options(seed), f"-artifact_prefix={tmp_path}/"]
-    explored(run(command, SECONDS * 3), 1000)
+    explored(run(command, SECONDS * 3), LEAST_RUNS.get(target, 1000))

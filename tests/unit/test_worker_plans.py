@@ -225,6 +225,25 @@ def test_a_client_that_scribbles_over_its_plans_harms_only_itself(seed: int) -> 
     client.close()
 
 
+def test_a_command_that_ends_under_the_ticket_of_a_plan_ends_nothing(learned: Training) -> None:
+    client, model = learned.client, learned.worker.model
+    before = model.totals().under_way
+    tickets = [
+        client.shm.plans[0].entries[way][i].command.ticket
+        for way in WAYS
+        for i in range(client.shm.plans[0].count[way])
+    ]
+    assert tickets
+    for ticket in tickets:
+        ring = client.shm.commands[0][lib.PUMP_TO_GPU]
+        command = ring.commands[ring.tail % lib.PUMP_COMMAND_SLOTS]
+        command.ticket, command.state = ticket, lib.PUMP_COMMAND_DONE
+        ring.tail += 1
+    learned.worker.tick()
+    assert model.totals().under_way == before
+    assert learned.believed() == learned.there
+
+
 def test_the_plan_of_a_device_stays_while_something_is_sent_to_another_one() -> None:
     client = FakeClient(BUDGET, devices=2)
     worker = Worker(client.mapping, by_name("planned"))

@@ -1,0 +1,438 @@
+/* fuzz_plan.c - plans over a mapping in which a client writes what it likes: turn, count,
+ * left_bytes and entries of plans, plan_ends, armed, foreseen, next_seq, progress, the ends
+ * of commands (core/serve_plan.c, core/serve.c).
+ *
+ * The client has repeated itself until a plan is in force on each of two devices. The
+ * input: what client and worker do from then on, a byte each and what that byte takes.
+ * Whatever it is, each transfer is in one place only, and what is counted is what there is.
+ */
+#include "core/model_state.h"
+#include "fuzz_input.h"
+#include "pump_ring.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
+
+#define DEVICES 2
+#define LAYERS 5 /* of each device */
+#define BLOCKS 4 /* of each layer */
+#define BUDGET 12
+#define STEPS (2 * LAYERS * DEVICES) /* an iteration: forth and back, devices in turn */
+#define AHEAD 3
+#define LEARNED (8 * STEPS) /* operations, at most */
+#define ACTIONS 512         /* of an input, at most */
+
+static struct pump_shm shm;
+static struct pump_batch batch;
+static struct pump_view view;
+static struct pump_model *model;
+static uint64_t cursors[PUMP_MAX_DEVICES * PUMP_DIRECTIONS];
+static uint32_t step;
+static uint32_t generation[DEVICES * LAYERS];
+
+/* ---- the client ------------------------------------------------------------------ */
+
+static uint32_t stream_of(uint32_t device) {
+  return 1 + device;
+}
+
+static void push(const struct pump_event *event) {
+  uint64_t position = shm.header.event_tail++;
+  shm.events[position % PUMP_EVENT_SLOTS] = *event;
+  shm.events[position % PUMP_EVENT_SLOTS].turn = position + 1;
+}
+
+static struct pump_extent extent_of(uint32_t slot) {
+  uint64_t length_bytes = (uint64_t)BLOCKS * PUMP_BLOCK_BYTES;
+  return (struct pump_extent){.slot = slot,
+                              .generation = generation[slot],
+                              .length_access = length_bytes << 2 | PUMP_ACCESS_READ};
+}
+
+static void alloc_or_free(uint32_t slot, uint16_t kind) {
+  struct pump_event event = {.kind = kind,
+                             .device = (uint16_t)(slot % DEVICES),
+                             .function = (uint64_t)(slot + 1) << 30,
+                             .extent_count = 1};
+  if (kind == PUMP_EVENT_ALLOC) generation[slot]++;
+  event.extents[0] = extent_of(slot);
+  push(&event);
+}
+
+static void issue(uint32_t slot) {
+  uint64_t seq = shm.header.next_seq++;
+  struct pump_event event = {.kind = PUMP_EVENT_KERNEL,
+                             .seq = seq,
+                             .function = slot + 1,
+                             .signature = slot + 1,
+                             .device = (uint16_t)(slot % DEVICES),
+                             .stream = stream_of(slot % DEVICES),
+                             .extent_count = 1};
+  event.extents[0] = extent_of(slot);
+  push(&event);
+}
+
+/* The next operation of the program. */
+static void issue_next(void) {
+  uint32_t at = step++ % STEPS, layer = at / DEVICES;
+  if (layer >= LAYERS) layer = 2 * LAYERS - 1 - layer;
+  issue(layer * DEVICES + at % DEVICES);
+}
+
+static void execute(uint64_t seq) {
+  for (uint32_t d = 0; d < DEVICES; d++) shm.progress[stream_of(d)].executed_seq = seq;
+}
+
+/* As executors do: what was sent for, then what the plan allows. */
+static void carry_out(uint32_t device, uint32_t way, uint32_t most, uint32_t result) {
+  struct pump_plan *plan = &shm.plans[device];
+  struct pump_command command;
+  struct pump_planned entry;
+  uint64_t turn;
+  for (uint32_t i = 0; i < most; i++) {
+    struct pump_command *slot = pump_command_take(&shm.commands[device][way], &command);
+    if (slot == NULL) break;
+    if (way == PUMP_TO_HOST && result == PUMP_RESULT_MOVED)
+      plan->left_bytes += command.length_bytes;
+    pump_command_finish(slot, result, 100);
+  }
+  for (uint32_t i = 0; i < most && pump_plan_peek(&shm, device, way, &entry, &turn); i++) {
+    if (shm.progress[entry.after_stream % PUMP_MAX_STREAMS].executed_seq <
+            entry.after_seq ||
+        plan->left_bytes < entry.left_bytes || !pump_plan_claim(plan, way, turn))
+      break;
+    if (way == PUMP_TO_HOST && result == PUMP_RESULT_MOVED)
+      plan->left_bytes += entry.command.length_bytes;
+    pump_plan_finish(&shm, entry.command.ticket, result, 100);
+  }
+}
+
+static void carry_out_all(void) {
+  for (uint32_t i = 0; i < 4; i++)
+    for (uint32_t d = 0; d < DEVICES; d++) {
+      carry_out(d, PUMP_TO_HOST, PUMP_COMMAND_SLOTS, PUMP_RESULT_MOVED);
+      carry_out(d, PUMP_TO_GPU, PUMP_COMMAND_SLOTS, PUMP_RESULT_MOVED);
+    }
+}
+
+/* ---- the worker -------------------------------------------------------------------- */
+
+/* A tick without Python: a decision that anybody could make. */
+static void decide(uint32_t device) {
+  pump_model_view(model, device, &view);
+  int64_t room = view.budget - view.resident - view.arriving - view.leaving;
+  int64_t coming = view.missing_count, leaving = view.surplus;
+  while (coming > 0 &&
+         (view.missing_room[coming - 1] > room || coming > view.to_gpu_credit))
+    coming--;
+  if (leaving < view.shortfalls_count) leaving = view.shortfalls_count;
+  if (leaving > view.leavers_count) leaving = view.leavers_count;
+  if (leaving > view.to_host_credit)
+    leaving = view.to_host_credit > 0 ? view.to_host_credit : 0;
+  pump_model_decided(model, device, 0, (uint32_t)(room > 0 ? room : 0), 1, 1);
+  pump_serve_carry_out(&shm, model, device, view.leavers, (uint32_t)leaving, view.missing,
+                       (uint32_t)coming);
+}
+
+static void tick(void) {
+  must(pump_serve_read(&shm, model, &batch) >= 0);
+  pump_serve_follow(&shm, model, cursors);
+  for (uint32_t d = 0; d < DEVICES; d++) decide(d);
+}
+
+/* ---- what must hold ------------------------------------------------------------------ */
+
+static void check_transfers(void) {
+  static uint8_t seen[PUMP_MAX_UNDER_WAY];
+  uint32_t waiting = 0;
+  memset(seen, 0, sizeof seen);
+  must(model->unused_count <= PUMP_MAX_UNDER_WAY);
+  for (uint32_t i = 0; i < model->unused_count; i++) {
+    uint32_t place = model->unused_transfers[i];
+    must(place < PUMP_MAX_UNDER_WAY && !seen[place]++ &&
+         model->transfers[place].ticket == 0);
+  }
+  must(model->plan_running_count <= PUMP_MAX_UNDER_WAY);
+  for (uint32_t i = 0; i < model->plan_running_count; i++) {
+    const struct transfer *transfer = &model->transfers[model->plan_running[i]];
+    must(!seen[model->plan_running[i]]++ && transfer->ticket != 0 && transfer->planned);
+  }
+  for (uint32_t d = 0; d < PUMP_MAX_DEVICES; d++) {
+    const struct plan *plan = &model->plans[d];
+    for (uint32_t way = 0; plan->in_force && way < PUMP_DIRECTIONS; way++)
+      for (uint32_t i = plan->taken[way]; i < plan->count[way]; i++, waiting++)
+        must(!seen[plan->places[way][i]]++ &&
+             model->transfers[plan->places[way][i]].ticket != 0);
+  }
+  must(waiting == model->plan_places);
+}
+
+static void check_counts(void) {
+  int64_t commands[DEVICES][PUMP_DIRECTIONS] = {0};
+  uint64_t leaving_bytes[DEVICES] = {0};
+  static bool waits[PUMP_MAX_UNDER_WAY];
+  memset(waits, 0, sizeof waits);
+  for (uint32_t d = 0; d < PUMP_MAX_DEVICES; d++)
+    for (uint32_t way = 0; model->plans[d].in_force && way < PUMP_DIRECTIONS; way++)
+      for (uint32_t i = model->plans[d].taken[way]; i < model->plans[d].count[way]; i++)
+        waits[model->plans[d].places[way][i]] = true;
+  for (uint32_t i = 0; i < PUMP_MAX_UNDER_WAY; i++) {
+    const struct transfer *transfer = &model->transfers[i];
+    if (transfer->ticket == 0 || waits[i]) continue;
+    if (!transfer->planned)
+      commands[transfer->device][transfer->direction] += transfer->blocks;
+    if (transfer->direction == PUMP_TO_HOST)
+      leaving_bytes[transfer->device] += transfer->bytes;
+  }
+  for (uint32_t d = 0; d < DEVICES; d++) {
+    const struct device *device = &model->devices[d];
+    int64_t blocks = 0;
+    for (uint32_t s = 1; s < PUMP_BLOCK_STATES; s++) {
+      must(device->counts[s] >= 0);
+      blocks += device->counts[s];
+    }
+    must(blocks <= LAYERS * BLOCKS);
+    must(device->leaving_bytes == leaving_bytes[d]);
+    for (uint32_t way = 0; way < PUMP_DIRECTIONS; way++)
+      must(device->in_flight[way] == commands[d][way]);
+  }
+}
+
+/* ---- what a client may do --------------------------------------------------------------
+ */
+
+/* A word that means something, or any. */
+static uint64_t word(struct input *input) {
+  uint8_t what[3];
+  uint64_t any;
+  take(input, what, sizeof what);
+  const struct pump_plan *plan = &shm.plans[what[1] % DEVICES];
+  uint32_t way = what[1] / DEVICES % PUMP_DIRECTIONS;
+  uint64_t taken = 1ull << 16 * way;
+  switch (what[0] % 12) {
+  case 0:
+    return what[1];
+  case 1:
+    return UINT64_MAX - what[1];
+  case 2:
+    return plan->turn + taken * what[2];
+  case 3:
+    return plan->turn - taken * what[2];
+  case 4:
+    return plan->turn + (1ull << 32);
+  case 5:
+    return plan->entries[way][what[2]].command.ticket;
+  case 6:
+    return model->transfers[(what[1] % 4u) << 8 | what[2]].ticket;
+  case 7:
+    return shm.header.next_seq + what[1] - what[2];
+  case 8:
+    return plan->left_bytes + ((uint64_t)what[2] << 20);
+  case 9:
+    return shm.commands[what[1] % DEVICES][way].commands[what[2]].ticket;
+  case 10:
+    return 1ull << what[1] % 64;
+  default:
+    take(input, &any, sizeof any);
+    return any;
+  }
+}
+
+static uint32_t device_of(uint8_t what) {
+  return what % 8 == 7 ? what / 8 % PUMP_MAX_DEVICES : what % DEVICES;
+}
+
+/* Over a plan, or over the end of one of its commands. */
+static void scribble_plan(struct input *input, uint32_t kind, uint8_t where) {
+  struct pump_plan *plan = &shm.plans[device_of(where)];
+  uint64_t value = word(input);
+  uint8_t at;
+  take(input, &at, 1);
+  uint32_t way = where / 16 % PUMP_DIRECTIONS;
+  uint64_t *entry = (uint64_t *)&plan->entries[way][at];
+  switch (kind) {
+  case 0:
+    plan->turn = value;
+    break;
+  case 1:
+    plan->left_bytes = value;
+    break;
+  case 2:
+    plan->count[way] = (uint32_t)value;
+    break;
+  case 3:
+    entry[where / 32] = value;
+    break;
+  default:
+    pump_plan_finish(&shm, value, at & 15, where);
+    break;
+  }
+}
+
+static void scribble_header(struct input *input, uint32_t kind, uint8_t where) {
+  uint64_t value = word(input);
+  switch (kind) {
+  case 0:
+    shm.header.armed = (uint32_t)value;
+    break;
+  case 1:
+    shm.header.next_seq = value;
+    break;
+  case 2:
+    pump_foreseen_at(&shm, value)->signature = value;
+    break;
+  case 3:
+    pump_foreseen_at(&shm, value)->shape = value;
+    break;
+  default:
+    shm.progress[stream_of(where % DEVICES)].executed_seq = value;
+    break;
+  }
+}
+
+/* A command that is done, whoever sent for it. */
+static void scribble_command(struct input *input, uint8_t where) {
+  struct pump_command_ring *ring =
+      &shm.commands[where % DEVICES][where / DEVICES % PUMP_DIRECTIONS];
+  uint64_t value = word(input);
+  struct pump_command *command = &ring->commands[ring->tail % PUMP_COMMAND_SLOTS];
+  command->ticket = value;
+  command->result = where / 16;
+  command->state = PUMP_COMMAND_DONE;
+  ring->tail++;
+}
+
+static void client(struct input *input, uint8_t what, uint8_t where) {
+  switch (what) {
+  case 0:
+  case 1:
+    issue_next();
+    break;
+  case 2:
+    issue(where % (LAYERS * DEVICES));
+    break;
+  case 3:
+    execute(shm.header.next_seq - where % AHEAD);
+    break;
+  case 4:
+    carry_out(where % DEVICES, where / DEVICES % PUMP_DIRECTIONS, 1 + where / 16 % 4 * 3u,
+              where / 64 == 3 ? PUMP_RESULT_FAILED : PUMP_RESULT_MOVED);
+    break;
+  case 5:
+    carry_out_all();
+    break;
+  case 6:
+    alloc_or_free(where % (LAYERS * DEVICES),
+                  where < 128 ? PUMP_EVENT_FREE : PUMP_EVENT_ALLOC);
+    break;
+  case 7:
+    scribble_command(input, where);
+    break;
+  case 8:
+  case 9:
+  case 10:
+  case 11:
+  case 12:
+    scribble_plan(input, what - 8u, where);
+    break;
+  default:
+    scribble_header(input, (what - 13u) % 5, where);
+    break;
+  }
+}
+
+static void worker(uint8_t what, uint8_t where) {
+  switch (what) {
+  case 0:
+    must(pump_serve_read(&shm, model, &batch) >= 0);
+    break;
+  case 1:
+    pump_serve_follow(&shm, model, cursors);
+    break;
+  case 2:
+    decide(where % DEVICES);
+    break;
+  case 3:
+    pump_serve_plan(&shm, model, where % DEVICES);
+    break;
+  case 4:
+    pump_serve_withdraw(&shm, model);
+    break;
+  case 5:
+    pump_model_foresee(model, where);
+    break;
+  case 6:
+    must(pump_serve_wait(&shm, model, &batch, 0, 0, 0) >= 0);
+    break;
+  default:
+    if (where == 0) pump_model_forget_window(model);
+    if (where == 1) pump_model_switched(model);
+    tick();
+    break;
+  }
+}
+
+/* ---- one input ------------------------------------------------------------------------
+ */
+
+static void forget_mapping(void) {
+  size_t events = offsetof(struct pump_shm, events);
+  memset(&shm, 0, events);
+  memset(shm.events, 0, sizeof shm.events);
+}
+
+static void begin(void) {
+  const struct pump_model_bounds bounds = {.capacity = 4096,
+                                           .slice_least = 2,
+                                           .slice_most = 4,
+                                           .slice_us = 1000,
+                                           .in_flight = 8,
+                                           .in_flight_share = 2,
+                                           .doubts_per_fault = 1};
+  const struct pump_model_device facts = {.budget = BUDGET, .capacity = BUDGET};
+  forget_mapping();
+  memset(generation, 0, sizeof generation);
+  memset(cursors, 0, sizeof cursors);
+  step = 0;
+  shm.header.next_seq = 1;
+  model = pump_model_new(&bounds);
+  must(model != NULL);
+  for (uint32_t d = 0; d < DEVICES; d++) pump_model_device(model, d, &facts);
+  must(pump_model_learn(model, 1) == 0);
+  for (uint32_t slot = 0; slot < LAYERS * DEVICES; slot++)
+    alloc_or_free(slot, PUMP_EVENT_ALLOC);
+}
+
+static bool in_force(void) {
+  for (uint32_t d = 0; d < DEVICES; d++)
+    if (!model->plans[d].in_force) return false;
+  return true;
+}
+
+/* An honest client. */
+static void repeat(uint32_t steps) {
+  for (uint32_t i = 0; i < steps; i++) {
+    issue_next();
+    tick();
+    carry_out_all();
+    if (shm.header.next_seq > AHEAD) execute(shm.header.next_seq - AHEAD);
+  }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
+  struct input input = {.at = data, .left = bytes};
+  begin();
+  for (uint32_t i = 0; i < LEARNED && !in_force(); i++) repeat(1);
+  must(in_force());
+  for (uint32_t i = 0; i < ACTIONS && input.left > 0; i++) {
+    uint8_t action[2];
+    take(&input, action, sizeof action);
+    if (action[0] < 0xa0)
+      client(&input, action[0] & 31, action[1]);
+    else
+      worker(action[0] & 7, action[1]);
+    check_transfers();
+    check_counts();
+  }
+  pump_model_delete(model);
+  return 0;
+}
