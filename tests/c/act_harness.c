@@ -39,6 +39,8 @@ uint64_t pump_now_ns(void) {
   uint32_t slow_us = PUMP_LOAD(&fake.slow_clock_us);
   if (slow_us != 0 && thread_is("pump-mark")) harness_sleep_us(slow_us);
   if (PUMP_LOAD(&fake.frozen_watchdog) != 0 && thread_is("pump-gate")) return 1;
+  uint64_t stopped_ns = PUMP_LOAD(&fake.stopped_clock_ns);
+  if (stopped_ns != 0) return stopped_ns;
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
   return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
@@ -48,6 +50,15 @@ void harness_sleep_us(uint64_t us) {
   struct timespec t = {.tv_sec = (time_t)(us / 1000000),
                        .tv_nsec = (long)(us % 1000000) * 1000};
   nanosleep(&t, NULL);
+}
+
+void harness_wait_until_idle(void) {
+  struct pump_set *set = pump_set_of(0);
+  EVENTUALLY(PUMP_LOAD(&set->mark_asleep) != 0);
+  for (uint32_t way = 0; way < PUMP_DIRECTIONS; way++) {
+    struct pump_direction *direction = &set->directions[way];
+    EVENTUALLY(PUMP_LOAD(&direction->asleep) == PUMP_LOAD(&direction->wanted));
+  }
 }
 
 uint32_t harness_random(void) {

@@ -35,6 +35,8 @@
 
 void harness_register(const char *name, void (*run)(void));
 void harness_sleep_us(uint64_t us);
+/* All threads of device 0 have started, made what they make in advance, and wait. */
+void harness_wait_until_idle(void);
 uint32_t harness_random(void);
 
 /* ---- the fake driver --------------------------------------------------------- */
@@ -58,8 +60,9 @@ extern struct fake {
   uint64_t to_gpu_bytes, to_host_bytes;
   uint64_t flight_bytes[PUMP_DIRECTIONS]; /* called for and not known to have arrived */
   uint64_t flight_bytes_peak[PUMP_DIRECTIONS];
-  uint32_t busy_stream;     /* prefetches on a stream that had one in flight */
-  uint32_t frozen_watchdog; /* 1: for the thread that opens late gates no time passes */
+  uint32_t busy_stream;      /* prefetches on a stream that had one in flight */
+  uint64_t stopped_clock_ns; /* not 0: what every thread's clock shows */
+  uint32_t frozen_watchdog;  /* 1: for the thread that opens late gates no time passes */
   uint32_t no_memory_operations; /* 1: the device has no stream memory operations */
   uint32_t wait_error;           /* CUresult of every wait for a word */
   uint32_t registered;           /* pages of host memory */
