@@ -347,6 +347,7 @@ void vd_card_leave_locked(void) {
 
 void vd_card_figures_locked(struct vd_card_figures *out) {
   struct gpu_owner_info info;
+  vd_card_reclaim_locked(); /* the last look may be some milliseconds ago */
   *out = (struct vd_card_figures){.name = own.name,
                                   .joined = own.card->joined,
                                   .died = own.card->died,
