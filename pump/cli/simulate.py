@@ -63,6 +63,10 @@ def options(parser: argparse.ArgumentParser) -> None:
         "--gate", choices=("never", "set", "left"), default="never",
         help="launches wait on the GPU for blocks in flight (set); left: to the watchdog",
     )  # fmt: skip
+    parser.add_argument(
+        "--no-plans", action="store_false", dest="plans",
+        help="let nothing move that was not sent for (policy planned), to compare",
+    )  # fmt: skip
     parser.add_argument("--sweep", action="store_true", help="a curve over memory sizes")
     parser.add_argument("--svg", metavar="FILE", help="--sweep: draw the curve, too")
     parser.add_argument("--json", metavar="FILE", help="write the figures there; -: stdout")
@@ -134,7 +138,7 @@ def _case(asked: argparse.Namespace) -> Case:
     from pump import profiles
     from pump.sim import recording, tensors
     from pump.sim.report import Case
-    from pump.sim.simulation import Jitter, Machine
+    from pump.sim.simulation import Daemon, Jitter, Machine
 
     profile = profiles.load(asked.profile)
     data = Path(asked.trace).read_bytes()
@@ -157,7 +161,7 @@ def _case(asked: argparse.Namespace) -> Case:
         memory_bytes = int(program.peak_bytes / asked.oversubscription)
     jitter = Jitter(asked.jitter, asked.seed) if asked.jitter else None
     machine = Machine(
-        profile, memory_bytes, asked.queue_launches,
+        profile, memory_bytes, asked.queue_launches, Daemon(plans=asked.plans),
         host=_host(asked), jitter=jitter, gate=asked.gate,
     )  # fmt: skip
     return Case(program, machine, discarding)

@@ -124,6 +124,8 @@ def figures(
             "gates": outcome.gates.count,
             "gates_left_to_watchdog": outcome.gates.late,
             "gate_seconds": outcome.gates.seconds,
+            "planned_bytes": outcome.planned_bytes,
+            "plans_dropped": outcome.plans_dropped,
             "foreseen": None if outcome.foreseen is None else asdict(outcome.foreseen),
         },
     }
@@ -177,6 +179,7 @@ def about(case: Case) -> Figures:
         "seed": machine.jitter.seed if machine.jitter else None,
         "queue_operations": machine.queue_operations,
         "gate": machine.gate,
+        "plans": machine.daemon.plans,
         "host_memory_bytes": machine.host.memory_bytes if machine.host else None,
         "flash_gbps": machine.host.flash_gbps if machine.host else None,
         "profile": machine.profile.name,

@@ -71,6 +71,16 @@ def test_shares_of_both_floors_and_what_was_foreseen_are_told() -> None:
     assert plain["policies"][0]["whole_run"]["foreseen"] is None
 
 
+def test_plans_can_be_left_out() -> None:
+    words = VIT, "--oversubscription", "2", "--iterations", "3", "--policy", "planned"
+    planned, sent_for = figures(*words), figures(*words, "--no-plans")
+    assert (planned["plans"], sent_for["plans"]) == (True, False)
+    (row,), (other,) = planned["policies"], sent_for["policies"]
+    assert row["whole_run"]["planned_bytes"] > 0 == other["whole_run"]["planned_bytes"]
+    assert other["whole_run"]["plans_dropped"] == 0
+    assert row["seconds"] != other["seconds"]
+
+
 def test_an_operation_that_the_gpu_cannot_hold_is_named() -> None:
     words = VIT, "--iterations", "1", "--policy", "window"
     assert "one operation uses 0.43 GiB" in simulate(*words, "--gpu-memory", "256MiB").stdout
