@@ -54,9 +54,14 @@ def start_values(index: int, words: int) -> np.ndarray:
 
 def expected(buffers: int, mib: int, steps: int, seed: int, replays: int = 1) -> str:
     """The sha256 that the job must print."""
+    return left_by(buffers, mib, plan(buffers, steps, seed) * replays)
+
+
+def left_by(buffers: int, mib: int, steps: list[tuple[int, int, int]]) -> str:
+    """The sha256 of what is in the buffers behind these steps."""
     words = mib * (1 << 20) // 8
     values = [start_values(index, words) for index in range(buffers)]
-    for target, source, number in plan(buffers, steps, seed) * replays:
+    for target, source, number in steps:
         values[target] = values[target] * MULTIPLIER + values[source] + np.uint64(number)
     digest = hashlib.sha256()
     for value in values:
@@ -96,15 +101,16 @@ def check(result: tuple[Any, ...]) -> Any:
 class Program:
     """The device side: context, kernel, stream, buffers."""
 
-    def __init__(self, options: argparse.Namespace) -> None:
+    def __init__(self, options: argparse.Namespace, ordinal: int = 0) -> None:
         from cuda.bindings import driver
 
         self.driver = driver
         self.options = options
         self.size = options.mib << 20
         check(driver.cuInit(0))
-        device = check(driver.cuDeviceGet(0))
-        check(driver.cuCtxSetCurrent(check(driver.cuDevicePrimaryCtxRetain(device))))
+        device = check(driver.cuDeviceGet(ordinal))
+        self.context = check(driver.cuDevicePrimaryCtxRetain(device))
+        self.enter()
         module = check(driver.cuModuleLoadData(PTX.encode() + b"\0"))
         self.function = check(driver.cuModuleGetFunction(module, b"mix"))
         non_blocking = driver.CUstream_flags.CU_STREAM_NON_BLOCKING
@@ -114,6 +120,9 @@ class Program:
             self.pointers.append(self.allocate())
             values = start_values(index, self.size // 8)
             check(driver.cuMemcpyHtoD(self.pointers[-1], values, self.size))
+
+    def enter(self) -> None:
+        check(self.driver.cuCtxSetCurrent(self.context))
 
     def allocate(self) -> Any:
         if self.options.managed:

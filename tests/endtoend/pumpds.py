@@ -6,11 +6,13 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
+
+from pump.wire.mapping import Mapping
 
 
 @dataclass
@@ -75,3 +77,26 @@ def socket_of(pid: int) -> Path:
         if entry.startswith(b"PUMP_SOCKET="):
             return Path(os.fsdecode(entry.partition(b"=")[2]))
     raise LookupError(f"process {pid} has no PUMP_SOCKET")
+
+
+def _memfds(worker: int) -> list[Path]:
+    """Its descriptors of such files: while it starts, also none or one more than later."""
+    found = []
+    for fd in Path(f"/proc/{worker}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+            if "memfd:" in str(fd.readlink()):
+                found.append(fd)
+    return found
+
+
+@contextlib.contextmanager
+def mapping_of(worker: int) -> Iterator[Mapping]:
+    """The mapping that a worker shares with its client, from its own descriptor."""
+    assert wait_for(lambda: len(_memfds(worker)) == 1), _memfds(worker)
+    fd = os.open(_memfds(worker)[0], os.O_RDWR)
+    mapping = Mapping(fd)
+    os.close(fd)
+    try:
+        yield mapping
+    finally:
+        mapping.close()

@@ -8,16 +8,13 @@ import random
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import pumpds
 import pytest
 from conftest import Job
 from job import expected
-
-from pump.wire.mapping import Mapping
 
 SHAPE = {"buffers": 24, "mib": 4, "steps": 48, "seed": 11}
 WORDS = [f"--{name}={value}" for name, value in SHAPE.items()]
@@ -41,29 +38,6 @@ def counted(folder: Path) -> dict[str, int]:
 
 def summary(folder: Path) -> dict[str, str]:
     return {"PUMP_SUMMARY": str(folder / "summary.%p")}
-
-
-def memfds(worker: int) -> list[Path]:
-    """Its descriptors of such files: while it starts, also none or one more than later."""
-    found = []
-    for fd in Path(f"/proc/{worker}/fd").iterdir():
-        with suppress(FileNotFoundError):  # closed meanwhile
-            if "memfd:" in str(fd.readlink()):
-                found.append(fd)
-    return found
-
-
-@contextmanager
-def mapping_of(worker: int) -> Iterator[Mapping]:
-    """The mapping that a worker shares with its client, from its own descriptor."""
-    assert pumpds.wait_for(lambda: len(memfds(worker)) == 1), memfds(worker)
-    fd = os.open(memfds(worker)[0], os.O_RDWR)
-    mapping = Mapping(fd)
-    os.close(fd)
-    try:
-        yield mapping
-    finally:
-        mapping.close()
 
 
 def started(job: Job, *words: str) -> subprocess.Popen[str]:
@@ -124,7 +98,7 @@ def test_a_worker_stopped_again_and_again_is_not_missed_meanwhile(job: Job, righ
     process = started(job, *LONG)
     (worker,) = pumpds.of_job(process.pid).workers
     alone = 0
-    with mapping_of(worker) as mapping:
+    with pumpds.mapping_of(worker) as mapping:
         counters = mapping.shm.shim_counters
         with suppress(ProcessLookupError):  # it ends with the job
             while process.poll() is None:
