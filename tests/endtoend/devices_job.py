@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import threading
+from itertools import chain
 
 from job import Program, left_by, plan
 
@@ -31,7 +32,7 @@ def steps_of(device: int, rounds: int, other_round: int | None) -> list[Steps]:
 def expected(rounds: int, other_round: int | None = None) -> list[str]:
     """What the job must print behind "running"."""
     return [
-        left_by(BUFFERS, MIB, sum(steps_of(device, rounds, other_round), []))
+        left_by(BUFFERS, MIB, list(chain.from_iterable(steps_of(device, rounds, other_round))))
         for device in range(DEVICES)
     ]
 
