@@ -14,9 +14,9 @@
  *
  *   - each operation counts the blocks that it is the *next* to use, apart by whether
  *     they are there (SURE), may be there (DOUBTED) or are not (AWAY); a bit per
- *     operation tells where there are any. Walking the bits forward gives what is
- *     missing, soonest first; backward, who is needed last. A block that several streams
- *     wait for counts where it was issued first;
+ *     operation tells where there are any, a bit per use which they are. Walking the bits
+ *     forward gives what is missing, soonest first; backward, who is needed last. A block
+ *     that several streams wait for counts where it was issued first;
  *   - each device has the list of its idle blocks (there, and needed by nothing), in the
  *     order in which they became idle, which is the order of their last use; those that
  *     the program's allocator has taken back (DEAD) stand in front. Those that are to be
@@ -106,6 +106,23 @@ static int due_kind(uint32_t state) {
   }
 }
 
+/* The block's first use, and that use's operation, count it no more. */
+static void end_due(struct pump_model *m, const struct block *b) {
+  uint32_t kind = b->need - NEED_DUE, op = m->uses[b->due_use].op;
+  m->due_uses[b->due_use >> 6][kind] &= ~(1ull << (b->due_use & 63));
+  m->away[op] -= kind == DUE_AWAY;
+  if (--m->ops[op].due[kind] == 0) set_bits(m, op);
+}
+
+static void begin_due(struct pump_model *m, struct block *b, uint32_t kind) {
+  uint32_t op = m->uses[b->first].op;
+  b->due_use = b->first;
+  b->need = (uint8_t)(NEED_DUE + kind);
+  m->due_uses[b->first >> 6][kind] |= 1ull << (b->first & 63);
+  m->away[op] += kind == DUE_AWAY;
+  if (m->ops[op].due[kind]++ == 0) set_bits(m, op);
+}
+
 void model_relist(struct pump_model *m, int32_t block) {
   struct block *b = &m->blocks[block];
   struct device *device = &m->devices[b->device];
@@ -114,8 +131,7 @@ void model_relist(struct pump_model *m, int32_t block) {
   } else if (b->need == NEED_DOOMED) {
     unlink_block(m, &device->doomed, block, false);
   } else if (b->need != NEED_NONE) {
-    m->away[b->due_op] -= b->need == NEED_DUE + DUE_AWAY;
-    if (--m->ops[b->due_op].due[b->need - NEED_DUE] == 0) set_bits(m, b->due_op);
+    end_due(m, b);
   }
   b->need = NEED_NONE;
   int kind = due_kind(b->state);
@@ -123,16 +139,10 @@ void model_relist(struct pump_model *m, int32_t block) {
   if (b->doomed && kind != DUE_AWAY &&
       (b->first == NONE || model_is_expected(m, b->first))) {
     b->need = NEED_DOOMED;
-    b->due_op = (uint16_t)m->totals.operations;
+    b->due_use = (uint16_t)m->totals.operations;
     append(m, &device->doomed, block, false);
   } else if (b->first != NONE) {
-    b->due_op = m->uses[b->first].op;
-    b->need = (uint8_t)(NEED_DUE + kind);
-    struct op *op = &m->ops[b->due_op];
-    uint32_t place = (uint32_t)use_index((int64_t)b->first - op->first_use);
-    if (kind != DUE_SURE && place < op->present) op->present = place;
-    m->away[b->due_op] += kind == DUE_AWAY;
-    if (op->due[kind]++ == 0) set_bits(m, b->due_op);
+    begin_due(m, b, (uint32_t)kind);
   } else if (kind != DUE_AWAY) {
     b->need = NEED_IDLE;
     if (b->dead)
@@ -157,7 +167,7 @@ void model_set_doomed(struct pump_model *m, int32_t block) {
 void model_give_up_doomed(struct pump_model *m, struct device *device) {
   int32_t block;
   while ((block = device->doomed.head) != NONE &&
-         (uint16_t)((uint16_t)m->totals.operations - m->blocks[block].due_op) >
+         (uint16_t)((uint16_t)m->totals.operations - m->blocks[block].due_use) >
              DOOMED_OPERATIONS) {
     m->blocks[block].doomed = false;
     model_set_dead(m, block);

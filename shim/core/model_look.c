@@ -32,6 +32,39 @@ int64_t model_previous_set(const struct pump_model *m, const uint64_t *bits, int
   return m->op_tail - 1;
 }
 
+static uint64_t due_word(const struct pump_model *m, uint32_t kind, uint32_t use) {
+  const uint64_t *words = m->due_uses[use >> 6];
+  return words[kind] | words[DUE_DOUBTED];
+}
+
+int64_t model_next_due(const struct pump_model *m, uint32_t kind, int64_t from,
+                       int64_t end) {
+  while (from < end) {
+    uint32_t at = (uint32_t)use_index(from);
+    uint64_t word = due_word(m, kind, at) >> (at & 63);
+    if (word != 0) {
+      from += __builtin_ctzll(word);
+      return from < end ? from : end;
+    }
+    from += 64 - (int64_t)(at & 63);
+  }
+  return end;
+}
+
+int64_t model_previous_due(const struct pump_model *m, uint32_t kind, int64_t begin,
+                           int64_t end) {
+  while (end > begin) {
+    uint32_t at = (uint32_t)use_index(end - 1);
+    uint64_t word = due_word(m, kind, at) << (63 - (at & 63));
+    if (word != 0) {
+      end -= __builtin_clzll(word) + 1;
+      return end >= begin ? end : begin - 1;
+    }
+    end -= (int64_t)(at & 63) + 1;
+  }
+  return begin - 1;
+}
+
 /* ---- what is missing ----------------------------------------------------------------- */
 
 /* An operation that misses something, by its distance from its stream's head; of equals
@@ -95,45 +128,25 @@ static uint32_t nearest(const struct pump_model *m, struct candidate *found) {
   return count;
 }
 
-int32_t model_due_block(const struct pump_model *m, const struct op *op, uint32_t i,
-                        uint32_t device) {
-  int32_t use = (int32_t)(((uint32_t)op->first_use + i) & (USES - 1));
-  int32_t block = m->uses[use].block;
-  if (block == NONE || m->blocks[block].first != use) return NONE;
-  return m->blocks[block].device == device ? block : NONE;
-}
-
-/* The block of the operation's i-th use, if that waits for it and it is neither surely
- * there nor on its way; else NONE. */
-static int32_t missing_block(const struct pump_model *m, const struct op *op, uint32_t i) {
-  int32_t use = use_index((int64_t)op->first_use + i), block = m->uses[use].block;
-  if (block == NONE || m->blocks[block].first != use) return NONE;
-  uint8_t state = m->blocks[block].state;
-  bool missing =
-      state == PUMP_BLOCK_HOST || state == PUMP_BLOCK_ABSENT || state == PUMP_BLOCK_DOUBTED;
-  return missing ? block : NONE;
-}
-
 /* What the operation at that position misses, as far as there is space; the rest is
  * counted. False when more than that need not be known. */
-static bool collect_missing(struct pump_model *m, int64_t position, uint32_t device,
+static bool collect_missing(const struct pump_model *m, int64_t position, uint32_t device,
                             struct pump_view *view, uint32_t most) {
-  struct op *op = &m->ops[op_index(position)];
+  const struct op *op = &m->ops[op_index(position)];
   uint32_t left = op->due[DUE_AWAY] + op->due[DUE_DOUBTED];
   if (op->larger) {
     int64_t room = view->budget - view->arriving - op->due[DUE_SURE];
     if (room < (int64_t)left) left = room > 0 ? (uint32_t)room : 0;
   }
-  for (uint32_t i = op->present; i < op->uses && left > 0; i++) {
+  int64_t end = (int64_t)op->first_use + op->uses;
+  for (int64_t at = op->first_use; left > 0; at++) {
+    at = model_next_due(m, DUE_AWAY, at, end);
+    if (at == end) break;
     if (view->missing_count == most) {
       view->missing_more += left;
       return view->missing_more < most;
     }
-    int32_t block = missing_block(m, op, i);
-    if (block == NONE) {
-      op->present += i == op->present;
-      continue;
-    }
+    int32_t block = m->uses[use_index(at)].block;
     if (m->blocks[block].device != device) continue;
     view->missing[view->missing_count] = block;
     view->missing_need[view->missing_count] = (int64_t)op->seq;
@@ -271,14 +284,10 @@ static void look_for_leavers(const struct pump_model *m, uint32_t device,
   for (int64_t at = model_previous_set(m, m->can_leave, m->op_head - 1); at >= m->op_tail;
        at = model_previous_set(m, m->can_leave, at - 1)) {
     const struct op *op = &m->ops[(uint64_t)at & (OPS - 1)];
-    uint32_t left = op->due[DUE_SURE] + op->due[DUE_DOUBTED];
-    for (uint32_t i = op->uses; i-- > 0 && left > 0;) {
-      int32_t block = model_due_block(m, op, i, device);
-      if (block == NONE) continue;
-      uint8_t state = m->blocks[block].state;
-      if (state != PUMP_BLOCK_RESIDENT && state != PUMP_BLOCK_DOUBTED) continue;
-      if (!add_leaver(m, block, view)) return;
-      left--;
+    int64_t begin = op->first_use, end = begin + op->uses;
+    while ((end = model_previous_due(m, DUE_SURE, begin, end)) >= begin) {
+      int32_t block = m->uses[use_index(end)].block;
+      if (m->blocks[block].device == device && !add_leaver(m, block, view)) return;
     }
   }
 }

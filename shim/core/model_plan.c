@@ -19,6 +19,11 @@
  * REACH_BLOCKS. What is behind that, the next plan will tell. There is none at all where
  * something is expected that will reach what does not exist yet: nobody knows what room
  * that will take, and plans would take it before.
+ *
+ * A worker makes several plans for each operation, so it goes by runs: consecutive blocks
+ * that are lacked by the same operation, or needed again by the same one, follow each other
+ * in the tables, and whatever is said here of a block holds for all of a run. What comes
+ * out is what would come out block by block (tests/sim/plan_by_blocks.c).
  */
 #include "model_state.h"
 
@@ -27,11 +32,18 @@
 #define SPENT 1024
 #define RING_PLACES 256 /* transfers that are left for commands */
 
-/* So many blocks of room, once the operation has executed and so much has left. */
+/* What a transfer has to wait for: an operation has executed (0: none), so much has left.
+ */
+struct awaited {
+  uint64_t after_seq, left_bytes;
+  uint32_t after_stream;
+};
+
+/* So many blocks of room, once that has come about. */
 struct room {
   int64_t blocks;
-  uint64_t after_seq, left_bytes, step_bytes; /* step: more for each block that is taken */
-  uint32_t after_stream;
+  struct awaited awaited;
+  uint64_t step_bytes; /* so much more has to leave for each block that is taken */
 };
 
 /* An operation that has executed by then, and which of its blocks is looked at next. */
@@ -40,11 +52,17 @@ struct spent {
   uint32_t op, use;
 };
 
+/* Consecutive blocks of one range, in the order in which they go. */
+struct run {
+  int32_t block, step; /* the first of them; 1 or -1 */
+  uint32_t count, slot;
+};
+
 struct walk {
   struct pump_model *m;
   struct model_rehearsal *out;
   uint32_t device;
-  int64_t blocks[PUMP_DIRECTIONS];
+  uint32_t slice[PUMP_DIRECTIONS], blocks[PUMP_DIRECTIONS];
   struct room rooms[ROOMS];
   uint32_t rooms_taken, rooms_made;
   uint64_t left_bytes; /* once all that leaves so far has left */
@@ -54,16 +72,39 @@ struct walk {
   int64_t at, ran; /* operations: that of the walk; the first that does not count as
                       executed yet, */
   int64_t behind;  /* and the room that is taken from there on */
-  int32_t idle;    /* next of the idle ones; behind them those of operation `later` */
-  int64_t later;
-  uint32_t later_use;
-  int32_t there; /* the next that may go at once, NONE: not looked for yet */
+  int32_t idle;    /* next of the idle ones; behind them those of operation `later`, */
+  int64_t later, later_use; /* of which uses up to this one have not been looked at */
+  int32_t there;            /* the next that may go at once, NONE: not looked for yet */
+  bool full;                /* there is no place for more that leaves */
 };
 
 /* ---- what may leave ---------------------------------------------------------------- */
 
+static bool is_due(const struct pump_model *m, uint32_t kind, int32_t use) {
+  return m->due_uses[use >> 6][kind] >> (use & 63) & 1;
+}
+
+/* Up to which block, from this one on, the run can go at most. */
+static struct run begin_run(const struct pump_model *m, int32_t block, int32_t step,
+                            uint32_t *most) {
+  uint32_t slot = m->blocks[block].slot;
+  const struct range *range = &m->ranges[slot];
+  int32_t place = block - range->first_block;
+  uint32_t there = (uint32_t)(step > 0 ? range->blocks - place : place + 1);
+  if (there < *most) *most = there;
+  return (struct run){.block = block, .step = step, .count = 1, .slot = slot};
+}
+
+static void look_at_later(struct walk *w, int64_t from) {
+  const struct pump_model *m = w->m;
+  w->later = model_previous_set(m, m->can_leave, from);
+  if (w->later < m->op_tail) return;
+  const struct op *op = &m->ops[op_index(w->later)];
+  w->later_use = (int64_t)op->first_use + op->uses;
+}
+
 static int32_t look_there(struct walk *w) {
-  struct pump_model *m = w->m;
+  const struct pump_model *m = w->m;
   if (w->there != NONE) return w->there;
   if (w->idle != NONE) {
     w->there = w->idle;
@@ -71,18 +112,29 @@ static int32_t look_there(struct walk *w) {
     return w->there;
   }
   while (w->later >= m->op_tail) {
-    const struct op *op = &m->ops[op_index(w->later)];
-    while (w->later_use > 0) {
-      int32_t block = model_due_block(m, op, --w->later_use, w->device);
-      if (block == NONE) continue;
-      uint8_t state = m->blocks[block].state;
-      if (state == PUMP_BLOCK_RESIDENT || state == PUMP_BLOCK_DOUBTED)
-        return w->there = block;
+    int64_t begin = m->ops[op_index(w->later)].first_use;
+    while ((w->later_use = model_previous_due(m, DUE_SURE, begin, w->later_use)) >= begin) {
+      int32_t block = m->uses[use_index(w->later_use)].block;
+      if (m->blocks[block].device == w->device) return w->there = block;
     }
-    w->later = model_previous_set(m, m->can_leave, w->later - 1);
-    if (w->later >= m->op_tail) w->later_use = m->ops[op_index(w->later)].uses;
+    look_at_later(w, w->later - 1);
   }
   return NONE;
+}
+
+/* It and those behind it, at most so many, that are needed at the same time. */
+static struct run take_there(struct walk *w, uint32_t most) {
+  const struct pump_model *m = w->m;
+  struct run run = begin_run(m, w->there, -1, &most);
+  w->there = NONE;
+  if (m->blocks[run.block].first == NONE) return run;
+  int64_t begin = m->ops[op_index(w->later)].first_use;
+  for (; run.count < most && w->later_use > begin; run.count++, w->later_use--) {
+    int32_t use = use_index(w->later_use - 1);
+    if (m->uses[use].block != run.block - (int32_t)run.count) break;
+    if (!is_due(m, DUE_SURE, use) && !is_due(m, DUE_DOUBTED, use)) break;
+  }
+  return run;
 }
 
 static void sift_down(struct walk *w, uint32_t i) {
@@ -120,20 +172,25 @@ static void run_on(struct walk *w) {
   if (w->m->op_device[i] == w->device) add_spent(w, i);
 }
 
+/* The block of the operation's next use, if it is one that is needed again last. */
+static int32_t spent_block(const struct walk *w, const struct spent *top) {
+  const struct pump_model *m = w->m;
+  const struct op *op = &m->ops[top->op];
+  const struct use *use = &m->uses[use_index((int64_t)op->first_use + top->use)];
+  if (use->block == NONE || use->next == NONE) return NONE;
+  const struct use *next = &m->uses[use->next];
+  if ((next->flags & USE_FRESH) != 0 || (int64_t)m->ops[next->op].seq != top->again_seq)
+    return NONE;
+  return m->blocks[use->block].device == w->device ? use->block : NONE;
+}
+
 /* Of what was used meanwhile, the block that is needed again last, behind `need`. */
 static int32_t look_spent(struct walk *w, int64_t need) {
-  struct pump_model *m = w->m;
   while (w->spent_count > 0 && w->spent[0].again_seq > need) {
     struct spent *top = &w->spent[0];
-    const struct op *op = &m->ops[top->op];
-    for (; top->use < op->uses; top->use++) {
-      const struct use *use = &m->uses[use_index((int64_t)op->first_use + top->use)];
-      if (use->block == NONE || use->next == NONE) continue;
-      const struct use *next = &m->uses[use->next];
-      if ((next->flags & USE_FRESH) == 0 &&
-          (int64_t)m->ops[next->op].seq == top->again_seq &&
-          m->blocks[use->block].device == w->device)
-        return use->block;
+    for (; top->use < w->m->ops[top->op].uses; top->use++) {
+      int32_t block = spent_block(w, top);
+      if (block != NONE) return block;
     }
     *top = w->spent[--w->spent_count];
     sift_down(w, 0);
@@ -141,43 +198,54 @@ static int32_t look_spent(struct walk *w, int64_t need) {
   return NONE;
 }
 
-/* ---- slices ------------------------------------------------------------------------ */
-
-static bool joins(const struct walk *w, uint32_t way, const struct model_planned *last,
-                  const struct model_planned *more) {
+/* That block and those behind it, at most so many, that are needed again at that time. */
+static struct run take_spent(struct walk *w, int32_t block, uint32_t most) {
   const struct pump_model *m = w->m;
-  int32_t begin = last->first_block, end = begin + last->blocks;
-  bool front = way == PUMP_TO_HOST && more->first_block == begin - 1;
-  if (!front && more->first_block != end) return false;
-  if (m->blocks[begin].slot != m->blocks[more->first_block].slot) return false;
-  if ((uint32_t)last->blocks >= model_slice(m, &m->devices[w->device], (int)way))
-    return false;
-  if (last->need != more->need) return false;
-  if (way == PUMP_TO_HOST) return last->after_seq == more->after_seq;
-  return last->after_seq == 0 || more->after_seq == 0 ||
-         last->after_stream == more->after_stream;
+  struct spent *top = &w->spent[0];
+  struct run run = begin_run(m, block, 1, &most);
+  uint32_t uses = m->ops[top->op].uses;
+  for (top->use++; run.count < most && top->use < uses; run.count++, top->use++)
+    if (spent_block(w, top) != block + (int32_t)run.count) break;
+  return run;
 }
 
-/* One block, joined to the slice before it if it can be. False when there is no place. */
-static bool add(struct walk *w, uint32_t way, const struct model_planned *more) {
-  uint32_t *count = &w->out->count[way];
-  if (w->blocks[way] == REACH_BLOCKS) return false;
-  struct model_planned *last = *count > 0 ? &w->out->entries[way][*count - 1] : NULL;
-  if (last != NULL && joins(w, way, last, more)) {
-    last->blocks++;
-    if (more->first_block < last->first_block) last->first_block = more->first_block;
-    if (more->after_seq > last->after_seq) {
-      last->after_seq = more->after_seq;
-      last->after_stream = more->after_stream;
-    }
-    if (more->left_bytes > last->left_bytes) last->left_bytes = more->left_bytes;
-  } else if (*count < PUMP_PLAN_ENTRIES) {
-    w->out->entries[way][(*count)++] = *more;
-  } else {
-    return false;
+/* ---- slices ------------------------------------------------------------------------ */
+
+static struct model_planned *newest(const struct walk *w, uint32_t way) {
+  uint32_t count = w->out->count[way];
+  return count > 0 ? &w->out->entries[way][count - 1] : NULL;
+}
+
+/* How many blocks one more slice may have, or this one more; 0: there is no place. */
+static uint32_t places(const struct walk *w, uint32_t way,
+                       const struct model_planned *slice) {
+  uint32_t reach = REACH_BLOCKS - w->blocks[way], most = w->slice[way];
+  if (slice != NULL)
+    most -= (uint32_t)slice->blocks;
+  else if (w->out->count[way] == PUMP_PLAN_ENTRIES)
+    return 0;
+  return most < reach ? most : reach;
+}
+
+/* The first blocks of the run are of that slice, or one more (NULL). */
+static void add(struct walk *w, uint32_t way, struct model_planned *slice, struct run *run,
+                uint32_t count, const struct awaited *awaited) {
+  int32_t blocks = (int32_t)count;
+  int32_t lowest = run->step > 0 ? run->block : run->block - blocks + 1;
+  if (slice == NULL) {
+    slice = &w->out->entries[way][w->out->count[way]++];
+    *slice = (struct model_planned){.first_block = lowest, .slot = run->slot};
   }
-  w->blocks[way]++;
-  return true;
+  if (lowest < slice->first_block) slice->first_block = lowest;
+  slice->blocks += blocks;
+  if (awaited->after_seq > slice->after_seq) {
+    slice->after_seq = awaited->after_seq;
+    slice->after_stream = awaited->after_stream;
+  }
+  if (awaited->left_bytes > slice->left_bytes) slice->left_bytes = awaited->left_bytes;
+  run->block += run->step * blocks;
+  run->count -= count;
+  w->blocks[way] += count;
 }
 
 /* ---- room -------------------------------------------------------------------------- */
@@ -188,65 +256,140 @@ static bool add_room(struct walk *w, struct room room) {
   return true;
 }
 
-/* A block leaves for one that is needed by that operation. */
-static bool leave(struct walk *w, int64_t need) {
+/* The slice that leaves just before, if the run continues it. */
+static struct model_planned *leaves_with(const struct walk *w, const struct run *run,
+                                         const struct awaited *awaited) {
+  struct model_planned *last = newest(w, PUMP_TO_HOST);
+  if (last == NULL || last->slot != run->slot || last->after_seq != awaited->after_seq ||
+      (uint32_t)last->blocks >= w->slice[PUMP_TO_HOST])
+    return NULL;
+  bool near =
+      run->block == last->first_block - 1 || run->block == last->first_block + last->blocks;
+  return near ? last : NULL;
+}
+
+/* The run leaves, as far as there are places; returns how many blocks do. */
+static uint32_t let_go(struct walk *w, struct run run, const struct awaited *awaited) {
+  uint32_t wanted = run.count;
+  int32_t first = run.block;
+  while (run.count > 0) {
+    struct model_planned *with = leaves_with(w, &run, awaited);
+    uint32_t count = places(w, PUMP_TO_HOST, with);
+    if (count > run.count) count = run.count;
+    if (count == 0) break;
+    add(w, PUMP_TO_HOST, with, &run, count, awaited);
+  }
+  w->full = run.count > 0;
+  if (run.block == first) return 0;
+  int32_t lowest = run.step > 0 ? first : run.block + 1;
+  int32_t gone = (int32_t)(wanted - run.count);
+  w->left_bytes += model_span(&w->m->ranges[run.slot], lowest, gone).length_bytes;
+  return (uint32_t)gone;
+}
+
+/* As many blocks leave, at most so many, as then come for that operation. Returns how
+ * many; 0: nobody may. */
+static uint32_t leave(struct walk *w, int64_t need, uint32_t most) {
   struct pump_model *m = w->m;
+  if (w->full) return 0;
   int32_t there = look_there(w), spent = look_spent(w, need);
   int64_t there_next = there == NONE ? 0 : m->blocks[there].next_use;
   while (there_next <= need && spent == NONE && w->ran < w->at) {
     run_on(w);
     spent = look_spent(w, need);
   }
+  if (there_next <= need && spent == NONE) return 0;
   int64_t spent_next = spent == NONE ? 0 : w->spent[0].again_seq;
-  struct model_planned more = {.first_block = there, .blocks = 1};
-  int64_t next_use = there_next;
-  if (there_next <= need && spent == NONE) return false;
+  int64_t next_use = there_next < spent_next ? spent_next : there_next;
+  uint32_t left = ROOMS - w->rooms_made; /* each block that leaves is one */
+  if (most > left) most = left > 0 ? left : 1;
+  struct awaited awaited = {0};
+  uint32_t gone;
   if (there_next < spent_next) {
     const struct op *op = &m->ops[w->spent[0].op];
-    more.first_block = spent;
-    more.after_seq = op->seq;
-    more.after_stream = op->stream;
-    next_use = spent_next;
+    awaited.after_seq = op->seq;
+    awaited.after_stream = op->stream;
+    gone = let_go(w, take_spent(w, spent, most), &awaited);
+  } else {
+    gone = let_go(w, take_there(w, most), &awaited);
   }
-  if (!add(w, PUMP_TO_HOST, &more)) return false;
-  if (more.after_seq == 0)
-    w->there = NONE;
-  else
-    w->spent[0].use++;
-  if (next_use < w->horizon) w->horizon = next_use;
-  w->left_bytes += model_span(m, more.first_block, 1).length_bytes;
-  return add_room(w, (struct room){.blocks = 1, .left_bytes = w->left_bytes});
+  if (gone > 0 && next_use < w->horizon) w->horizon = next_use;
+  if (left == 0) return 0;
+  w->rooms_made += gone; /* and are taken at once */
+  w->rooms_taken += gone;
+  return gone;
 }
 
-static bool take_room(struct walk *w, int64_t need, struct model_planned *more) {
-  if (w->rooms_taken == w->rooms_made && !leave(w, need)) return false;
+/* Room for blocks, at most so many, that come for that operation, and what they have to
+ * wait for. Returns for how many; 0: there is none. */
+static uint32_t take_room(struct walk *w, int64_t need, uint32_t most,
+                          struct awaited *awaited) {
+  if (w->rooms_taken == w->rooms_made) {
+    uint32_t gone = leave(w, need, most);
+    *awaited = (struct awaited){.left_bytes = w->left_bytes};
+    return gone;
+  }
   struct room *room = &w->rooms[w->rooms_taken];
-  room->left_bytes += room->step_bytes;
-  if (--room->blocks == 0) w->rooms_taken++;
-  more->left_bytes = room->left_bytes;
-  more->after_seq = room->after_seq;
-  more->after_stream = room->after_stream;
-  return true;
+  if (room->blocks < (int64_t)most) most = (uint32_t)room->blocks;
+  room->awaited.left_bytes += room->step_bytes * most;
+  room->blocks -= most;
+  w->rooms_taken += room->blocks == 0;
+  *awaited = room->awaited;
+  return most;
 }
 
 /* ---- the walk ---------------------------------------------------------------------- */
 
-static bool bring(struct walk *w, const struct op *op) {
-  struct pump_model *m = w->m;
-  uint32_t left = op->due[DUE_AWAY] + op->due[DUE_DOUBTED];
-  for (uint32_t i = op->present; i < op->uses && left > 0; i++) {
-    int32_t block = model_due_block(m, op, i, w->device);
-    if (block == NONE) continue;
-    uint8_t state = m->blocks[block].state;
-    struct model_planned more = {
-        .first_block = block, .blocks = 1, .need = (int64_t)op->seq};
-    if (state == PUMP_BLOCK_HOST || state == PUMP_BLOCK_ABSENT) {
-      if (!take_room(w, more.need, &more)) return false;
-    } else if (state != PUMP_BLOCK_DOUBTED) {
-      continue;
+/* The slice that comes just before, if the run continues it. */
+static struct model_planned *comes_with(const struct walk *w, const struct run *run,
+                                        int64_t need) {
+  struct model_planned *last = newest(w, PUMP_TO_GPU);
+  bool with = last != NULL && last->need == need && last->slot == run->slot &&
+              run->block == last->first_block + last->blocks &&
+              (uint32_t)last->blocks < w->slice[PUMP_TO_GPU];
+  return with ? last : NULL;
+}
+
+/* The run comes for that operation; false where the walk ends. */
+static bool come(struct walk *w, struct run run, bool away, const struct op *op) {
+  int64_t need = (int64_t)op->seq;
+  while (run.count > 0) {
+    struct model_planned *with = comes_with(w, &run, need);
+    struct awaited awaited = {0};
+    uint32_t count = places(w, PUMP_TO_GPU, with);
+    if (count > run.count) count = run.count;
+    if (away) {
+      uint32_t room = take_room(w, need, count > 0 ? count : 1, &awaited);
+      if (room < count) count = room;
     }
-    if (!add(w, PUMP_TO_GPU, &more)) return false;
-    left--;
+    /* One slice waits for operations of one stream. */
+    if (with != NULL && with->after_seq != 0 && awaited.after_seq != 0 &&
+        with->after_stream != awaited.after_stream) {
+      with = NULL;
+      if (places(w, PUMP_TO_GPU, NULL) == 0) return false;
+    }
+    if (count == 0) return false;
+    add(w, PUMP_TO_GPU, with, &run, count, &awaited);
+    newest(w, PUMP_TO_GPU)->need = need;
+    newest(w, PUMP_TO_GPU)->need_stream = op->stream;
+  }
+  return true;
+}
+
+/* What the operation lacks comes, in the order in which it uses it. */
+static bool bring(struct walk *w, const struct op *op) {
+  const struct pump_model *m = w->m;
+  int64_t at = op->first_use, end = at + op->uses;
+  while ((at = model_next_due(m, DUE_AWAY, at, end)) < end) {
+    int32_t use = use_index(at++), block = m->uses[use].block;
+    if (m->blocks[block].device != w->device) continue;
+    uint32_t kind = is_due(m, DUE_AWAY, use) ? DUE_AWAY : DUE_DOUBTED, most = op->uses;
+    struct run run = begin_run(m, block, 1, &most);
+    for (; run.count < most && at < end; run.count++, at++) {
+      use = use_index(at);
+      if (m->uses[use].block != block + (int32_t)run.count || !is_due(m, kind, use)) break;
+    }
+    if (!come(w, run, kind == DUE_AWAY, op)) return false;
   }
   return true;
 }
@@ -255,14 +398,16 @@ static bool bring(struct walk *w, const struct op *op) {
 static bool step(struct walk *w, uint32_t i) {
   struct pump_model *m = w->m;
   const struct op *op = &m->ops[i];
-  struct model_planned nobody;
+  struct awaited nobody;
   if (op->larger) return false;
   if (op->due[DUE_AWAY] + op->due[DUE_DOUBTED] > 0 && !bring(w, op)) return false;
-  for (int32_t b = 0; b < m->births[i]; b++)
-    if (!take_room(w, (int64_t)op->seq, &nobody)) return false;
-  return add_room(w, (struct room){.blocks = m->gives[i],
-                                   .after_seq = op->seq,
-                                   .after_stream = op->stream});
+  for (int64_t born = m->births[i]; born > 0;) {
+    uint32_t room = take_room(w, (int64_t)op->seq, (uint32_t)born, &nobody);
+    if (room == 0) return false;
+    born -= room;
+  }
+  struct awaited executed = {.after_seq = op->seq, .after_stream = op->stream};
+  return add_room(w, (struct room){.blocks = m->gives[i], .awaited = executed});
 }
 
 /* Room at the beginning; false when there is too little of it to plan with. */
@@ -274,10 +419,11 @@ static bool begin(struct walk *w) {
   add_room(w, (struct room){.blocks = free});
   int64_t owed = free < 0 ? -free : 0;
   w->left_bytes = device->left_bytes + device->leaving_bytes;
-  return add_room(
-      w, (struct room){.blocks = leaving - owed,
-                       .left_bytes = device->left_bytes + (uint64_t)owed * PUMP_BLOCK_BYTES,
-                       .step_bytes = PUMP_BLOCK_BYTES});
+  struct awaited owed_left = {.left_bytes =
+                                  device->left_bytes + (uint64_t)owed * PUMP_BLOCK_BYTES};
+  return add_room(w, (struct room){.blocks = leaving - owed,
+                                   .awaited = owed_left,
+                                   .step_bytes = PUMP_BLOCK_BYTES});
 }
 
 void model_rehearse(struct pump_model *m, uint32_t device, uint64_t until_seq,
@@ -287,19 +433,19 @@ void model_rehearse(struct pump_model *m, uint32_t device, uint64_t until_seq,
   w->m = m;
   w->out = out;
   w->device = device;
-  w->blocks[0] = w->blocks[1] = 0;
+  for (int way = 0; way < PUMP_DIRECTIONS; way++) {
+    w->slice[way] = model_slice(m, &m->devices[device], way);
+    w->blocks[way] = out->count[way] = 0;
+  }
   w->rooms_taken = w->rooms_made = w->spent_count = 0;
   w->ran = m->op_tail;
   w->behind = 0;
   w->horizon = PUMP_NOT_NEEDED;
   w->idle = m->devices[device].idle.head;
-  w->later = m->op_head;
-  w->later_use = 0;
   w->there = NONE;
-  out->count[0] = out->count[1] = 0;
+  w->full = false;
   if (!begin(w)) return;
-  w->later = model_previous_set(m, m->can_leave, m->op_head - 1);
-  if (w->later >= m->op_tail) w->later_use = m->ops[op_index(w->later)].uses;
+  look_at_later(w, m->op_head - 1);
   int64_t ahead = model_flight_most(m, &m->devices[device]);
   for (w->at = m->op_tail; w->at < m->op_head; w->at++) {
     uint32_t i = op_index(w->at);
@@ -312,28 +458,28 @@ void model_rehearse(struct pump_model *m, uint32_t device, uint64_t until_seq,
 
 /* ---- transfers that may be taken ----------------------------------------------------- */
 
-uint32_t model_plan_entry(struct pump_model *m, uint32_t device, uint32_t way,
-                          const struct model_planned *planned, uint64_t observed_seq,
-                          struct pump_planned *entry) {
-  if (m->unused_count <= RING_PLACES) return PUMP_MAX_UNDER_WAY;
-  uint32_t place = m->unused_transfers[--m->unused_count];
-  uint32_t slot = m->blocks[planned->first_block].slot;
-  m->transfers[place] = (struct transfer){.ticket = model_ticket(m, place),
-                                          .observed_seq = (int64_t)observed_seq,
-                                          .first_block = planned->first_block,
-                                          .blocks = planned->blocks,
-                                          .slot = slot,
-                                          .generation = m->ranges[slot].generation,
-                                          .device = (uint8_t)device,
-                                          .direction = (uint8_t)way,
-                                          .expected = true,
-                                          .planned = true};
-  *entry = (struct pump_planned){.after_seq = planned->after_seq,
-                                 .after_stream = planned->after_stream,
-                                 .left_bytes = planned->left_bytes};
-  model_fill_command(m, &m->transfers[place], &entry->command);
-  m->plan_places++;
-  return place;
+uint32_t model_plan_hold(struct pump_model *m, uint32_t device, uint32_t way,
+                         const struct model_planned *planned, uint32_t count,
+                         uint16_t *places) {
+  uint32_t held = 0;
+  for (; held < count && m->unused_count > RING_PLACES; held++, planned++) {
+    const struct range *range = &m->ranges[planned->slot];
+    uint32_t place = m->unused_transfers[--m->unused_count];
+    m->transfers[place] = (struct transfer){
+        .ticket = model_ticket(m, place),
+        .first_block = planned->first_block,
+        .blocks = planned->blocks,
+        .slot = planned->slot,
+        .generation = range->generation,
+        .bytes = model_span(range, planned->first_block, planned->blocks).length_bytes,
+        .device = (uint8_t)device,
+        .direction = (uint8_t)way,
+        .expected = true,
+        .planned = true};
+    places[held] = (uint16_t)place;
+  }
+  m->plan_places += held;
+  return held;
 }
 
 void model_plan_give_back(struct pump_model *m, uint32_t place) {

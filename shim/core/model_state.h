@@ -34,7 +34,6 @@ struct op {
   int32_t next;      /* next operation of its stream, or NONE */
   uint32_t stream;
   uint32_t due[DUE_KINDS];
-  uint32_t present;  /* none of its first uses waits for a block: so many at least */
   uint64_t likeness; /* of its stream and blocks: what was expected is known by it */
   uint64_t function; /* that is expected to be launched; 0: issued, or no launch */
   bool executed;
@@ -64,18 +63,19 @@ struct block {
   int32_t idle_prev, idle_next; /* in the device's list, when need is NEED_IDLE */
   int32_t age_prev, age_next;   /* in the device's list that `age_list` names */
   uint32_t slot;                /* of the range that owns it */
-  uint16_t due_op;              /* who counts it, when need says so */
+  int32_t due_use;              /* whose operation counts it, when need says so */
   uint8_t state, device;
-  uint8_t need;       /* NEED_* */
-  uint8_t age_list;   /* AGE_* */
-  bool dead : 1;      /* no tensor is there: the first to leave, until it is used again */
-  bool discarded : 1; /* since its newest use */
-  bool used : 1;      /* by an operation that has executed, since it was allocated */
-  bool doomed : 1;    /* it will be, once what was issued has executed: it does not leave */
+  uint8_t need;         /* NEED_* */
+  uint8_t age_list : 2; /* AGE_* */
+  bool dead : 1;        /* no tensor is there: the first to leave, until it is used again */
+  bool discarded : 1;   /* since its newest use */
+  bool used : 1;        /* by an operation that has executed, since it was allocated */
+  bool doomed : 1; /* it will be, once what was issued has executed: it does not leave */
 };
 _Static_assert(sizeof(struct block) == 64, "one cache line");
 
-/* NEED_DUE + DUE_*: counted by `due_op`. NEED_DOOMED: `due_op` tells since when. */
+/* NEED_DUE + DUE_*: its operation counts it, and `due_uses` has a bit for it. NEED_DOOMED:
+ * `due_use` tells since when. */
 enum { NEED_NONE, NEED_IDLE, NEED_DOOMED, NEED_DUE };
 enum { AGE_NONE, AGE_SURE, AGE_DOUBTED };
 
@@ -184,6 +184,8 @@ struct pump_model {
   struct use uses[USES];
   uint64_t can_leave[OPS / 64]; /* bit: the operation has due blocks that may leave */
   uint64_t misses[OPS / 64];    /* bit: it has due blocks that are not surely there */
+  /* Bit of a kind: the use is the next one of its block, which is of that kind. */
+  uint64_t due_uses[USES / 64][DUE_KINDS];
   /* Room, in blocks: what an operation takes for blocks that are away, and for those that
    * will be discarded before it and used anew; what is free again behind it. */
   int32_t away[OPS], births[OPS], gives[OPS];
@@ -264,10 +266,13 @@ static inline bool model_is_expected(const struct pump_model *m, int32_t use) {
 
 /* Last position in [op_tail, from] whose bit is set, or op_tail - 1. */
 int64_t model_previous_set(const struct pump_model *m, const uint64_t *bits, int64_t from);
-/* The block of the operation's i-th use, if the operation is the next to use it and it
- * belongs to the device; else NONE. */
-int32_t model_due_block(const struct pump_model *m, const struct op *op, uint32_t i,
-                        uint32_t device);
+/* The due uses that are counted as `kind` or in doubt; `from`, `end`: positions, of one
+ * operation's uses. The first in [from, end), or `end`. */
+int64_t model_next_due(const struct pump_model *m, uint32_t kind, int64_t from,
+                       int64_t end);
+/* The last in [begin, end), or `begin` - 1. */
+int64_t model_previous_due(const struct pump_model *m, uint32_t kind, int64_t begin,
+                           int64_t end);
 /* Fills in what is missing on the device, at most so many blocks; blocks that may be on
  * their way in a direction, and that may be sent there now. */
 void model_missing(struct pump_model *m, uint32_t device, struct pump_view *view,
@@ -293,20 +298,25 @@ struct model_span {
   uint64_t offset_bytes, length_bytes;
 };
 /* The part of their range that these blocks are. */
-struct model_span model_span(const struct pump_model *m, int32_t first_block,
-                             int32_t blocks);
+static inline struct model_span model_span(const struct range *range, int32_t first_block,
+                                           int32_t blocks) {
+  uint64_t begin = (uint64_t)(first_block - range->first_block) << 21;
+  uint64_t end = begin + ((uint64_t)blocks << 21);
+  begin = begin > range->lead_bytes ? begin - range->lead_bytes : 0;
+  end -= range->lead_bytes;
+  if (end > range->length_bytes) end = range->length_bytes;
+  return (struct model_span){begin, end - begin};
+}
 /* Blocks that one command takes at most. */
 uint32_t model_slice(const struct pump_model *m, const struct device *device, int way);
 uint64_t model_ticket(struct pump_model *m, uint32_t place);
-void model_fill_command(const struct pump_model *m, struct transfer *transfer,
-                        struct pump_command *command);
 
 /* ---- plans (model_plan.c, serve_plan.c) ---- */
 
 /* A slice that goes once that has executed and so much has left: struct pump_planned. */
 struct model_planned {
   int32_t first_block, blocks;
-  uint32_t after_stream;
+  uint32_t slot, after_stream, need_stream;
   uint64_t after_seq, left_bytes;
   int64_t need; /* the operation that it comes for; 0: it leaves */
 };
@@ -319,11 +329,11 @@ struct model_rehearsal {
 /* What will be sent next, as far as operations up to that one tell. Changes nothing. */
 void model_rehearse(struct pump_model *m, uint32_t device, uint64_t until_seq,
                     struct model_rehearsal *out);
-/* Makes an entry of a plan, which then holds a place in `transfers`; PUMP_MAX_UNDER_WAY:
- * there is none. observed_seq: uses up to that operation are foreseen. */
-uint32_t model_plan_entry(struct pump_model *m, uint32_t device, uint32_t way,
-                          const struct model_planned *planned, uint64_t observed_seq,
-                          struct pump_planned *entry);
+/* Each of these holds a place in `transfers` from now on; returns how many of them found
+ * one. */
+uint32_t model_plan_hold(struct pump_model *m, uint32_t device, uint32_t way,
+                         const struct model_planned *planned, uint32_t count,
+                         uint16_t *places);
 /* Nobody has taken it, and nobody will; or somebody has, and it is under way, or has
  * ended. */
 void model_plan_give_back(struct pump_model *m, uint32_t place);

@@ -66,21 +66,11 @@ static uint32_t run_length(const struct pump_model *m, uint32_t device, uint32_t
   return length;
 }
 
-struct model_span model_span(const struct pump_model *m, int32_t first_block,
-                             int32_t blocks) {
-  const struct range *range = &m->ranges[m->blocks[first_block].slot];
-  uint64_t begin = (uint64_t)(first_block - range->first_block) << 21;
-  uint64_t end = begin + ((uint64_t)blocks << 21);
-  begin = begin > range->lead_bytes ? begin - range->lead_bytes : 0;
-  end -= range->lead_bytes;
-  if (end > range->length_bytes) end = range->length_bytes;
-  return (struct model_span){begin, end - begin};
-}
-
-void model_fill_command(const struct pump_model *m, struct transfer *transfer,
-                        struct pump_command *command) {
+static void fill_command(const struct pump_model *m, struct transfer *transfer,
+                         struct pump_command *command) {
   const struct block *first = &m->blocks[transfer->first_block];
-  struct model_span span = model_span(m, transfer->first_block, transfer->blocks);
+  struct model_span span =
+      model_span(&m->ranges[transfer->slot], transfer->first_block, transfer->blocks);
   transfer->bytes = span.length_bytes;
   *command = (struct pump_command){.ticket = transfer->ticket,
                                    .slot = transfer->slot,
@@ -151,7 +141,7 @@ EXPORT uint32_t pump_model_start(struct pump_model *m, uint32_t device, uint32_t
                                   .device = (uint8_t)device,
                                   .direction = (uint8_t)direction,
                                   .expected = is_expected(m, blocks[i])};
-    model_fill_command(m, transfer, &commands[made++]);
+    fill_command(m, transfer, &commands[made++]);
     if (direction == PUMP_TO_HOST) m->devices[device].leaving_bytes += transfer->bytes;
     if (direction == PUMP_TO_GPU && m->blocks[blocks[i]].state == PUMP_BLOCK_RESIDENT)
       m->devices[device].tally.refreshed += length;

@@ -112,11 +112,26 @@ EXPORT void pump_serve_withdraw(struct pump_shm *shm, struct pump_model *m) {
     serve_plan_withdraw(shm, m, device);
 }
 
-static void write_entry(struct pump_planned *to, const struct pump_planned *from) {
-  uint64_t words[sizeof *from / sizeof(uint64_t)];
-  __builtin_memcpy(words, from, sizeof words);
-  for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
-    PUMP_STORE(&((uint64_t *)to)[i], words[i]);
+/* observed_seq: uses up to that operation are foreseen. What nobody reads of an entry is
+ * left as it is. */
+static void write_entry(struct pump_planned *to, const struct pump_model *m,
+                        const struct transfer *transfer,
+                        const struct model_planned *planned, uint64_t observed_seq) {
+  struct pump_command *command = &to->command;
+  struct model_span span =
+      model_span(&m->ranges[planned->slot], planned->first_block, planned->blocks);
+  bool to_host = transfer->direction == PUMP_TO_HOST;
+  PUMP_STORE(&command->ticket, transfer->ticket);
+  PUMP_STORE(&command->slot, transfer->slot);
+  PUMP_STORE(&command->generation, transfer->generation);
+  PUMP_STORE(&command->offset_bytes, span.offset_bytes);
+  PUMP_STORE(&command->length_bytes, span.length_bytes);
+  PUMP_STORE(&command->observed_seq, to_host ? observed_seq : 0); /* or no function */
+  PUMP_STORE(&command->needed_by_seq, (uint64_t)planned->need);
+  PUMP_STORE(&command->stream, planned->need_stream);
+  PUMP_STORE(&to->after_seq, planned->after_seq);
+  PUMP_STORE(&to->left_bytes, planned->left_bytes);
+  PUMP_STORE(&to->after_stream, planned->after_stream);
 }
 
 /* Whether its first entry could go now, so that it is worth waking somebody. */
@@ -135,15 +150,14 @@ static void put_in_force(struct pump_shm *shm, struct pump_model *m, uint32_t de
   struct plan *plan = &m->plans[device];
   struct pump_plan *shared = &shm->plans[device];
   for (uint32_t way = 0; way < PUMP_DIRECTIONS; way++) {
-    plan->taken[way] = plan->count[way] = 0;
-    for (uint32_t i = 0; i < found->count[way]; i++) {
-      struct pump_planned entry;
-      uint32_t place =
-          model_plan_entry(m, device, way, &found->entries[way][i], until_seq, &entry);
-      if (place == PUMP_MAX_UNDER_WAY) break;
-      write_entry(&shared->entries[way][i], &entry);
-      plan->places[way][plan->count[way]++] = (uint16_t)place;
-    }
+    const struct model_planned *planned = found->entries[way];
+    uint32_t count =
+        model_plan_hold(m, device, way, planned, found->count[way], plan->places[way]);
+    for (uint32_t i = 0; i < count; i++)
+      write_entry(&shared->entries[way][i], m, &m->transfers[plan->places[way][i]],
+                  &planned[i], until_seq);
+    plan->taken[way] = 0;
+    plan->count[way] = count;
     PUMP_STORE(&shared->count[way], plan->count[way]);
   }
   if (++plan->version == 0) plan->version = 1;
