@@ -2,12 +2,14 @@
 
 devices_job.py HOW ROUNDS [--other-round=N]: `alternating` issues to the devices in turn from one
 thread, `threads` has a thread for each. In round N the second device does other steps. Prints
-"running", "other" behind that round (`alternating`), then the sha256 of each device.
+"running" and waits for a line, "other" behind that round (`alternating`), then the sha256 of each
+device.
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 import threading
 from itertools import chain
 
@@ -70,6 +72,7 @@ def main() -> None:
     programs = [Program(shape, device) for device in range(DEVICES)]
     work = [steps_of(device, options.rounds, options.other_round) for device in range(DEVICES)]
     print("running", flush=True)
+    sys.stdin.readline()
     if options.how == "alternating":
         alternate(programs, work, options.other_round)
     else:

@@ -45,6 +45,7 @@ class Cards:
         }
 
     def start(self, policy: str, *words: str) -> subprocess.Popen[str]:
+        """A job that has its worker, and goes on."""
         settings = [f"device.memory_bytes={64 * MIB}", "mode=compute"]
         virtual = [word for setting in settings for word in ("--virtual-set", setting)]
         run = [str(BIN / "pump-run"), "--virtual", "a100-pcie4", *virtual, "--policy", policy, "--"]
@@ -52,11 +53,17 @@ class Cards:
         process = subprocess.Popen(
             [*run, *program, *words],
             env=self.environ,
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
         assert line(process) == "running"
+        with pumpds.mapping_of(worker_of(process)) as mapping:
+            assert pumpds.wait_for(lambda: mapping.shm.header.worker_heartbeat_ns != 0)
+        assert process.stdin is not None
+        process.stdin.write("go on\n")
+        process.stdin.flush()
         return process
 
     def finish(self, process: subprocess.Popen[str]) -> tuple[list[str], dict[str, Any]]:
@@ -82,11 +89,16 @@ def line(process: subprocess.Popen[str]) -> str:
     return process.stdout.readline().strip()
 
 
+def worker_of(process: subprocess.Popen[str]) -> int:
+    assert pumpds.wait_for(lambda: bool(pumpds.of_job(process.pid).workers))
+    (worker,) = pumpds.of_job(process.pid).workers
+    return worker
+
+
 def moved_alone(process: subprocess.Popen[str]) -> set[int]:
     """The devices of which something moves by plans while the worker is stopped again and again,
     until each has or the program ends."""
-    assert pumpds.wait_for(lambda: bool(pumpds.of_job(process.pid).workers))
-    (worker,) = pumpds.of_job(process.pid).workers
+    worker = worker_of(process)
     found: set[int] = set()
     with pumpds.mapping_of(worker) as mapping:
         plans = mapping.shm.plans
