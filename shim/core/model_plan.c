@@ -58,11 +58,17 @@ struct run {
   uint32_t count, slot;
 };
 
+/* What goes one way, in slices of at most so many blocks: the newest (at first one that
+ * nothing continues), where the next one is written, and places that are left. */
+struct goes {
+  struct model_planned *newest, *next;
+  uint32_t slice, slices_left, blocks_left;
+};
+
 struct walk {
   struct pump_model *m;
-  struct model_rehearsal *out;
   uint32_t device;
-  uint32_t slice[PUMP_DIRECTIONS], blocks[PUMP_DIRECTIONS];
+  struct goes goes[PUMP_DIRECTIONS];
   struct room rooms[ROOMS];
   uint32_t rooms_taken, rooms_made;
   uint64_t left_bytes; /* once all that leaves so far has left */
@@ -71,7 +77,8 @@ struct walk {
   uint32_t spent_count;
   int64_t at, ran; /* operations: that of the walk; the first that does not count as
                       executed yet, */
-  int64_t behind;  /* and the room that is taken from there on */
+  int64_t behind;  /* and the room that is taken from there on; */
+  int64_t takes;   /* what that one takes of it */
   int32_t idle;    /* next of the idle ones; behind them those of operation `later`, */
   int64_t later, later_use; /* of which uses up to this one have not been looked at */
   int32_t there;            /* the next that may go at once, NONE: not looked for yet */
@@ -80,13 +87,20 @@ struct walk {
 
 /* ---- what may leave ---------------------------------------------------------------- */
 
-static bool is_due(const struct pump_model *m, uint32_t kind, int32_t use) {
-  return m->due_uses[use >> 6][kind] >> (use & 63) & 1;
+/* How many uses from this one on are due and of that kind; of one word at most. */
+static inline uint32_t due_run(const struct pump_model *m, uint32_t kind, int32_t use) {
+  uint64_t others = ~m->due_uses[use >> 6][kind] >> (use & 63);
+  return others == 0 ? 64u - (uint32_t)(use & 63) : (uint32_t)__builtin_ctzll(others);
+}
+
+static inline bool is_there(const struct pump_model *m, int32_t use) {
+  const uint64_t *words = m->due_uses[use >> 6];
+  return (words[DUE_SURE] | words[DUE_DOUBTED]) >> (use & 63) & 1;
 }
 
 /* Up to which block, from this one on, the run can go at most. */
-static struct run begin_run(const struct pump_model *m, int32_t block, int32_t step,
-                            uint32_t *most) {
+static inline struct run begin_run(const struct pump_model *m, int32_t block, int32_t step,
+                                   uint32_t *most) {
   uint32_t slot = m->blocks[block].slot;
   const struct range *range = &m->ranges[slot];
   int32_t place = block - range->first_block;
@@ -132,7 +146,7 @@ static struct run take_there(struct walk *w, uint32_t most) {
   for (; run.count < most && w->later_use > begin; run.count++, w->later_use--) {
     int32_t use = use_index(w->later_use - 1);
     if (m->uses[use].block != run.block - (int32_t)run.count) break;
-    if (!is_due(m, DUE_SURE, use) && !is_due(m, DUE_DOUBTED, use)) break;
+    if (!is_there(m, use)) break;
   }
   return run;
 }
@@ -161,19 +175,21 @@ static void add_spent(struct walk *w, uint32_t op) {
   w->spent[i] = added;
 }
 
-static int64_t takes(const struct walk *w, uint32_t i) {
+static inline int64_t takes(const struct walk *w, int64_t at) {
+  uint32_t i = op_index(at);
   return w->m->op_device[i] == w->device ? w->m->away[i] + w->m->births[i] : 0;
 }
 
 /* One more operation counts as executed. */
 static void run_on(struct walk *w) {
   uint32_t i = op_index(w->ran++);
-  w->behind -= takes(w, i);
+  w->behind -= w->takes;
+  w->takes = takes(w, w->ran);
   if (w->m->op_device[i] == w->device) add_spent(w, i);
 }
 
 /* The block of the operation's next use, if it is one that is needed again last. */
-static int32_t spent_block(const struct walk *w, const struct spent *top) {
+static inline int32_t spent_block(const struct walk *w, const struct spent *top) {
   const struct pump_model *m = w->m;
   const struct op *op = &m->ops[top->op];
   const struct use *use = &m->uses[use_index((int64_t)op->first_use + top->use)];
@@ -211,31 +227,37 @@ static struct run take_spent(struct walk *w, int32_t block, uint32_t most) {
 
 /* ---- slices ------------------------------------------------------------------------ */
 
-static struct model_planned *newest(const struct walk *w, uint32_t way) {
-  uint32_t count = w->out->count[way];
-  return count > 0 ? &w->out->entries[way][count - 1] : NULL;
-}
-
-/* How many blocks one more slice may have, or this one more; 0: there is no place. */
-static uint32_t places(const struct walk *w, uint32_t way,
-                       const struct model_planned *slice) {
-  uint32_t reach = REACH_BLOCKS - w->blocks[way], most = w->slice[way];
-  if (slice != NULL)
-    most -= (uint32_t)slice->blocks;
-  else if (w->out->count[way] == PUMP_PLAN_ENTRIES)
+/* How many blocks the newest slice may have more, or one more slice (not `with`); 0: there
+ * is no place. */
+static inline uint32_t places(const struct goes *goes, bool with) {
+  uint32_t most = goes->slice;
+  if (with)
+    most -= (uint32_t)goes->newest->blocks;
+  else if (goes->slices_left == 0)
     return 0;
-  return most < reach ? most : reach;
+  return most < goes->blocks_left ? most : goes->blocks_left;
 }
 
-/* The first blocks of the run are of that slice, or one more (NULL). */
-static void add(struct walk *w, uint32_t way, struct model_planned *slice, struct run *run,
-                uint32_t count, const struct awaited *awaited) {
-  int32_t blocks = (int32_t)count;
-  int32_t lowest = run->step > 0 ? run->block : run->block - blocks + 1;
-  if (slice == NULL) {
-    slice = &w->out->entries[way][w->out->count[way]++];
-    *slice = (struct model_planned){.first_block = lowest, .slot = run->slot};
+/* The first blocks of the run are of the newest slice (`with`), or make one more. */
+static inline void add(struct goes *goes, bool with, struct run *run, uint32_t count,
+                       const struct awaited *awaited) {
+  int32_t blocks = (int32_t)count, lowest = run->block;
+  if (run->step < 0) lowest -= blocks - 1;
+  run->block += run->step < 0 ? -blocks : blocks;
+  run->count -= count;
+  goes->blocks_left -= count;
+  if (!with) {
+    struct model_planned *slice = goes->newest = goes->next++;
+    goes->slices_left--;
+    slice->first_block = lowest;
+    slice->blocks = blocks;
+    slice->slot = run->slot;
+    slice->after_stream = awaited->after_stream;
+    slice->after_seq = awaited->after_seq;
+    slice->left_bytes = awaited->left_bytes;
+    return;
   }
+  struct model_planned *slice = goes->newest;
   if (lowest < slice->first_block) slice->first_block = lowest;
   slice->blocks += blocks;
   if (awaited->after_seq > slice->after_seq) {
@@ -243,9 +265,6 @@ static void add(struct walk *w, uint32_t way, struct model_planned *slice, struc
     slice->after_stream = awaited->after_stream;
   }
   if (awaited->left_bytes > slice->left_bytes) slice->left_bytes = awaited->left_bytes;
-  run->block += run->step * blocks;
-  run->count -= count;
-  w->blocks[way] += count;
 }
 
 /* ---- room -------------------------------------------------------------------------- */
@@ -256,28 +275,29 @@ static bool add_room(struct walk *w, struct room room) {
   return true;
 }
 
-/* The slice that leaves just before, if the run continues it. */
-static struct model_planned *leaves_with(const struct walk *w, const struct run *run,
-                                         const struct awaited *awaited) {
-  struct model_planned *last = newest(w, PUMP_TO_HOST);
-  if (last == NULL || last->slot != run->slot || last->after_seq != awaited->after_seq ||
-      (uint32_t)last->blocks >= w->slice[PUMP_TO_HOST])
-    return NULL;
+/* Whether the run continues the slice that leaves just before. */
+static inline bool leaves_with(const struct goes *goes, const struct run *run,
+                               const struct awaited *awaited) {
+  const struct model_planned *last = goes->newest;
   bool near =
       run->block == last->first_block - 1 || run->block == last->first_block + last->blocks;
-  return near ? last : NULL;
+  return near && last->slot == run->slot && last->after_seq == awaited->after_seq &&
+         (uint32_t)last->blocks < goes->slice;
 }
 
 /* The run leaves, as far as there are places; returns how many blocks do. */
 static uint32_t let_go(struct walk *w, struct run run, const struct awaited *awaited) {
+  struct goes *goes = &w->goes[PUMP_TO_HOST];
   uint32_t wanted = run.count;
   int32_t first = run.block;
   while (run.count > 0) {
-    struct model_planned *with = leaves_with(w, &run, awaited);
-    uint32_t count = places(w, PUMP_TO_HOST, with);
+    bool with = leaves_with(goes, &run, awaited);
+    uint32_t count = places(goes, with);
     if (count > run.count) count = run.count;
     if (count == 0) break;
-    add(w, PUMP_TO_HOST, with, &run, count, awaited);
+    add(goes, with, &run, count, awaited);
+    goes->newest->need = 0;
+    goes->newest->need_stream = 0;
   }
   w->full = run.count > 0;
   if (run.block == first) return 0;
@@ -292,8 +312,11 @@ static uint32_t let_go(struct walk *w, struct run run, const struct awaited *awa
 static uint32_t leave(struct walk *w, int64_t need, uint32_t most) {
   struct pump_model *m = w->m;
   if (w->full) return 0;
-  int32_t there = look_there(w), spent = look_spent(w, need);
+  int32_t there = look_there(w), spent = NONE;
   int64_t there_next = there == NONE ? 0 : m->blocks[there].next_use;
+  /* Looked for only if it may be needed later than who is there. */
+  if (there_next <= need || (w->spent_count > 0 && w->spent[0].again_seq > there_next))
+    spent = look_spent(w, need);
   while (there_next <= need && spent == NONE && w->ran < w->at) {
     run_on(w);
     spent = look_spent(w, need);
@@ -322,8 +345,8 @@ static uint32_t leave(struct walk *w, int64_t need, uint32_t most) {
 
 /* Room for blocks, at most so many, that come for that operation, and what they have to
  * wait for. Returns for how many; 0: there is none. */
-static uint32_t take_room(struct walk *w, int64_t need, uint32_t most,
-                          struct awaited *awaited) {
+static inline uint32_t take_room(struct walk *w, int64_t need, uint32_t most,
+                                 struct awaited *awaited) {
   if (w->rooms_taken == w->rooms_made) {
     uint32_t gone = leave(w, need, most);
     *awaited = (struct awaited){.left_bytes = w->left_bytes};
@@ -340,38 +363,37 @@ static uint32_t take_room(struct walk *w, int64_t need, uint32_t most,
 
 /* ---- the walk ---------------------------------------------------------------------- */
 
-/* The slice that comes just before, if the run continues it. */
-static struct model_planned *comes_with(const struct walk *w, const struct run *run,
-                                        int64_t need) {
-  struct model_planned *last = newest(w, PUMP_TO_GPU);
-  bool with = last != NULL && last->need == need && last->slot == run->slot &&
-              run->block == last->first_block + last->blocks &&
-              (uint32_t)last->blocks < w->slice[PUMP_TO_GPU];
-  return with ? last : NULL;
+/* Whether the run continues the slice that comes just before. */
+static inline bool comes_with(const struct goes *goes, const struct run *run,
+                              int64_t need) {
+  const struct model_planned *last = goes->newest;
+  return run->block == last->first_block + last->blocks && last->need == need &&
+         last->slot == run->slot && (uint32_t)last->blocks < goes->slice;
 }
 
 /* The run comes for that operation; false where the walk ends. */
-static bool come(struct walk *w, struct run run, bool away, const struct op *op) {
+static inline bool come(struct walk *w, struct run run, bool away, const struct op *op) {
+  struct goes *goes = &w->goes[PUMP_TO_GPU];
   int64_t need = (int64_t)op->seq;
   while (run.count > 0) {
-    struct model_planned *with = comes_with(w, &run, need);
+    bool with = comes_with(goes, &run, need);
     struct awaited awaited = {0};
-    uint32_t count = places(w, PUMP_TO_GPU, with);
+    uint32_t count = places(goes, with);
     if (count > run.count) count = run.count;
     if (away) {
       uint32_t room = take_room(w, need, count > 0 ? count : 1, &awaited);
       if (room < count) count = room;
     }
     /* One slice waits for operations of one stream. */
-    if (with != NULL && with->after_seq != 0 && awaited.after_seq != 0 &&
-        with->after_stream != awaited.after_stream) {
-      with = NULL;
-      if (places(w, PUMP_TO_GPU, NULL) == 0) return false;
+    if (with && goes->newest->after_seq != 0 && awaited.after_seq != 0 &&
+        goes->newest->after_stream != awaited.after_stream) {
+      with = false;
+      if (goes->slices_left == 0) return false;
     }
     if (count == 0) return false;
-    add(w, PUMP_TO_GPU, with, &run, count, &awaited);
-    newest(w, PUMP_TO_GPU)->need = need;
-    newest(w, PUMP_TO_GPU)->need_stream = op->stream;
+    add(goes, with, &run, count, &awaited);
+    goes->newest->need = need;
+    goes->newest->need_stream = op->stream;
   }
   return true;
 }
@@ -381,15 +403,17 @@ static bool bring(struct walk *w, const struct op *op) {
   const struct pump_model *m = w->m;
   int64_t at = op->first_use, end = at + op->uses;
   while ((at = model_next_due(m, DUE_AWAY, at, end)) < end) {
-    int32_t use = use_index(at++), block = m->uses[use].block;
+    int32_t use = use_index(at), block = m->uses[use].block;
+    uint32_t most = due_run(m, DUE_AWAY, use), away = most;
+    if (most == 0) most = due_run(m, DUE_DOUBTED, use);
+    if (most > end - at) most = (uint32_t)(end - at);
+    at++;
     if (m->blocks[block].device != w->device) continue;
-    uint32_t kind = is_due(m, DUE_AWAY, use) ? DUE_AWAY : DUE_DOUBTED, most = op->uses;
     struct run run = begin_run(m, block, 1, &most);
-    for (; run.count < most && at < end; run.count++, at++) {
-      use = use_index(at);
-      if (m->uses[use].block != block + (int32_t)run.count || !is_due(m, kind, use)) break;
-    }
-    if (!come(w, run, kind == DUE_AWAY, op)) return false;
+    const struct use *next = &m->uses[use + 1];
+    for (; run.count < most && next->block == block + (int32_t)run.count; at++, next++)
+      run.count++;
+    if (!come(w, run, away > 0, op)) return false;
   }
   return true;
 }
@@ -426,17 +450,32 @@ static bool begin(struct walk *w) {
                                    .step_bytes = PUMP_BLOCK_BYTES});
 }
 
+/* Goes over what is known, up to that position. */
+static void walk_over(struct walk *w, int64_t end) {
+  const struct pump_model *m = w->m;
+  int64_t ahead = model_flight_most(m, &m->devices[w->device]);
+  for (w->at = m->op_tail; w->at < end; w->at++) {
+    uint32_t i = op_index(w->at);
+    if ((int64_t)m->ops[i].seq >= w->horizon) return;
+    w->behind += takes(w, w->at);
+    while (w->ran < w->at && w->behind - w->takes >= ahead) run_on(w);
+    if (m->op_device[i] == w->device && !step(w, i)) return;
+  }
+}
+
 void model_rehearse(struct pump_model *m, uint32_t device, uint64_t until_seq,
                     struct model_rehearsal *out) {
   static struct walk walk; /* one thread at a time, and too large for a stack */
+  static struct model_planned nothing = {.blocks = INT32_MAX};
   struct walk *w = &walk;
   w->m = m;
-  w->out = out;
   w->device = device;
-  for (int way = 0; way < PUMP_DIRECTIONS; way++) {
-    w->slice[way] = model_slice(m, &m->devices[device], way);
-    w->blocks[way] = out->count[way] = 0;
-  }
+  for (int way = 0; way < PUMP_DIRECTIONS; way++)
+    w->goes[way] = (struct goes){.newest = &nothing,
+                                 .next = out->entries[way],
+                                 .slice = model_slice(m, &m->devices[device], way),
+                                 .slices_left = PUMP_PLAN_ENTRIES,
+                                 .blocks_left = REACH_BLOCKS};
   w->rooms_taken = w->rooms_made = w->spent_count = 0;
   w->ran = m->op_tail;
   w->behind = 0;
@@ -444,16 +483,12 @@ void model_rehearse(struct pump_model *m, uint32_t device, uint64_t until_seq,
   w->idle = m->devices[device].idle.head;
   w->there = NONE;
   w->full = false;
-  if (!begin(w)) return;
+  w->takes = takes(w, w->ran);
   look_at_later(w, m->op_head - 1);
-  int64_t ahead = model_flight_most(m, &m->devices[device]);
-  for (w->at = m->op_tail; w->at < m->op_head; w->at++) {
-    uint32_t i = op_index(w->at);
-    if (m->ops[i].seq > until_seq || (int64_t)m->ops[i].seq >= w->horizon) return;
-    w->behind += takes(w, i);
-    while (w->ran < w->at && w->behind - takes(w, op_index(w->ran)) >= ahead) run_on(w);
-    if (m->op_device[i] == device && !step(w, i)) return;
-  }
+  int64_t known = m->op_issued + (int64_t)(until_seq - m->added_seq);
+  if (begin(w)) walk_over(w, known < m->op_head ? known : m->op_head);
+  for (int way = 0; way < PUMP_DIRECTIONS; way++)
+    out->count[way] = PUMP_PLAN_ENTRIES - w->goes[way].slices_left;
 }
 
 /* ---- transfers that may be taken ----------------------------------------------------- */
