@@ -366,6 +366,8 @@ static void worker(uint8_t what, uint8_t where) {
   default:
     if (where == 0) pump_model_forget_window(model);
     if (where == 1) pump_model_switched(model);
+    if (where == 2) must(pump_model_learn(model, model->learner == NULL) == 0);
+    if (where == 3) pump_model_resync(model, 0, NULL, NULL, shm.header.next_seq - 1);
     tick();
     break;
   }

@@ -95,6 +95,8 @@ def plan_words() -> dict[str, bytes]:
             where = [0] if 8 <= place <= 12 else []
             written = bytes([place, 0, word, 1, 1, *where])
             found[f"{place}-{word}"] = (written + goes_on) * 8
+    for loss in range(4):  # the window, a policy, what was learned, all ranges
+        found[f"loss-{loss}"] = (bytes([0xA7, loss]) + goes_on * 3) * 6
     return found
 
 
