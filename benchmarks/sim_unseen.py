@@ -1,7 +1,7 @@
 """Training of networks that nobody tuned a policy for: made up from a seed, for suite_sim.
 
 DESIGN
-  Three families, so that no figure hangs on one way of making networks up. A kernel takes what its
+  Families, so that no figure hangs on one way of making networks up. A kernel takes what its
   bytes need at 1.4 TB/s, times what it computes on them. Sizes as in training with adaptive
   moments: some GiB of weights and states, tens of GiB of activations.
 
@@ -12,6 +12,9 @@ DESIGN
     ladder     down to ever smaller activations with ever larger weights, and up again reading what
                the way down left: what is written first is needed twice, in the middle and last. The
                optimiser takes weights in bunches, a kernel for each.
+    giant      the same with one kernel for all weights, which are up to 2.5 times as large: it
+               needs up to 1.8 times the memory at 1.5x, and of three seeds has more operands than
+               an event carries (PUMP_MAX_EXTENTS).
     experts    layers of a shared part and experts of which a kernel each works on its share of the
                tokens. Only the layers' inputs are kept: each layer is computed again before its
                way back. Each weight has one state, updated as soon as its gradient is there.
@@ -20,6 +23,7 @@ DESIGN
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -112,7 +116,8 @@ def layers(make: Making) -> None:
         make.kernel("optimiser", [of_weight, *kept], kept, 1)
 
 
-def ladder(make: Making) -> None:
+def ladder(make: Making, weight_most: float = 400, bunch: float = 80) -> None:
+    """`bunch`: MiB of weights that one kernel of the optimiser takes."""
     random = make.random
     rungs, steps = int(random.integers(3, 6)), int(random.integers(2, 6))
     most, least = random.uniform(500, 1200), random.uniform(4, 16)  # MiB
@@ -124,7 +129,7 @@ def ladder(make: Making) -> None:
         used = [last]
         if place >= len(down) and rung in left:
             used.append(left.pop(rung))
-        weight = make.tensor(min(400, least * grows**rung * random.uniform(0.5, 2)), True)
+        weight = make.tensor(min(weight_most, least * grows**rung * random.uniform(0.5, 2)), True)
         last = make.tensor(most / shrinks**rung)
         make.kernel("forward", [*used, weight], [last], 20)
         done.append((used, weight, last))
@@ -142,21 +147,23 @@ def ladder(make: Making) -> None:
             gradients[one] = already[0] if already else make.like(one)
             make.kernel("backward", [gradient, weight, wrote, *already], [gradients[one]], 20)
     states = {weight: [make.like(weight, True) for _ in range(2)] for weight, _ in of_weights}
-    for some in bunches(make, of_weights):
+    for some in bunches(make, of_weights, bunch):
         kept = [one for weight, _ in some for one in (weight, *states[weight])]
         make.kernel("optimiser", [*(of_weight for _, of_weight in some), *kept], kept, 1)
 
 
-def bunches(make: Making, of_weights: list[tuple[int, int]]) -> list[list[tuple[int, int]]]:
-    """Weights with their gradients, as one launch takes them: PyTorch's take up to 320 pieces of
-    65,536 elements."""
+def bunches(
+    make: Making, of_weights: list[tuple[int, int]], most: float
+) -> list[list[tuple[int, int]]]:
+    """Weights with their gradients, as one launch takes them: of so many MiB. PyTorch's take up
+    to 320 pieces of 65,536 elements: 80."""
     found: list[list[tuple[int, int]]] = []
     room = 0.0
     for pair in of_weights:
         mib = make.tensors[pair[0]]["bytes"] / MIB
         if not found or mib > room:
             found.append([])
-            room = 80.0
+            room = most
         found[-1].append(pair)
         room -= mib
     return found
@@ -205,4 +212,8 @@ def experts(make: Making) -> None:
         gradient = before
 
 
-FAMILIES = {"layers": layers, "ladder": ladder, "experts": experts}
+def giant(make: Making) -> None:
+    ladder(make, 1000, math.inf)
+
+
+FAMILIES = {"layers": layers, "ladder": ladder, "giant": giant, "experts": experts}

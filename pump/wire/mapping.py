@@ -26,6 +26,7 @@ _ROW_COLUMNS = {
     "stream": np.uint32,
     "device": np.uint32,
     "kind": np.uint16,
+    "dropped": np.uint16,
     "use_begin": np.uint32,
     "payload_begin": np.uint32,
     "payload_bytes": np.uint32,

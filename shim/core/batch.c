@@ -101,6 +101,7 @@ static uint32_t take_row(struct pump_shm *shm, uint64_t position,
   batch->stream[row] = PUMP_LOAD(&first->stream) & (PUMP_MAX_STREAMS - 1);
   batch->device[row] = PUMP_LOAD(&first->device) & (PUMP_MAX_DEVICES - 1);
   batch->kind[row] = kind;
+  batch->dropped[row] = PUMP_LOAD(&first->extents_dropped);
   batch->rows = row + 1;
   batch->use_begin[row + 1] = batch->uses;
   return records;

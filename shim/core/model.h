@@ -193,8 +193,8 @@ void pump_model_expect_nothing(struct pump_model *model);
 
 /* Learns what the client repeats (learner.h), or forgets it. -ENOMEM: not now. */
 int pump_model_learn(struct pump_model *model, uint32_t wanted);
-/* Expects what was learned, as far as it goes, at most `most` operations more. Returns how
- * many. */
+/* Expects what was learned, as far as it goes, at most `most` operations more. Nothing
+ * as long as an operation of the program uses much that is not told. Returns how many. */
 uint32_t pump_model_foresee(struct pump_model *model, uint32_t most);
 
 /* ---- transfers ---- */

@@ -168,6 +168,7 @@ static void operation_row(struct pump_model *m, struct pump_batch *batch, uint32
   }
   bool foreseen = model_learn_operation(m, batch, row, extents, count);
   model_op_add(m, seq, batch->stream[row], runs, count, foreseen);
+  if (batch->dropped[row] != 0) model_op_untold(m, count, batch->dropped[row]);
   if (m->graphs.count != 0) model_graph_weigh(m, seq);
   if (seq > m->totals.observed_seq) m->totals.observed_seq = seq;
 }

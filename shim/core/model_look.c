@@ -133,11 +133,12 @@ static uint32_t nearest(const struct pump_model *m, struct candidate *found) {
 static bool collect_missing(const struct pump_model *m, int64_t position, uint32_t device,
                             struct pump_view *view, uint32_t most) {
   const struct op *op = &m->ops[op_index(position)];
-  uint32_t left = op->due[DUE_AWAY] + op->due[DUE_DOUBTED];
-  if (op->larger) {
-    int64_t room = view->budget - view->arriving - op->due[DUE_SURE];
-    if (room < (int64_t)left) left = room > 0 ? (uint32_t)room : 0;
+  uint32_t away = op->due[DUE_AWAY], doubted = op->due[DUE_DOUBTED];
+  if (op->larger) { /* filled up to the budget; one in doubt takes no room */
+    int64_t room = view->budget - view->arriving - op->due[DUE_SURE] - doubted;
+    if (room < (int64_t)away) away = room > 0 ? (uint32_t)room : 0;
   }
+  uint32_t left = away + doubted;
   int64_t end = (int64_t)op->first_use + op->uses;
   for (int64_t at = op->first_use; left > 0; at++) {
     at = model_next_due(m, DUE_AWAY, at, end);
@@ -148,10 +149,14 @@ static bool collect_missing(const struct pump_model *m, int64_t position, uint32
     }
     int32_t block = m->uses[use_index(at)].block;
     if (m->blocks[block].device != device) continue;
+    bool takes_room = m->blocks[block].state != PUMP_BLOCK_DOUBTED;
+    if (takes_room && away == 0) continue;
     view->missing[view->missing_count] = block;
     view->missing_need[view->missing_count] = (int64_t)op->seq;
-    if (m->blocks[block].state != PUMP_BLOCK_DOUBTED)
+    if (takes_room) {
       view->arrivals_need[view->arrivals_count++] = (int64_t)op->seq;
+      away--;
+    }
     view->missing_room[view->missing_count++] = view->arrivals_count;
     left--;
   }
@@ -331,9 +336,27 @@ int64_t model_credit(const struct pump_model *m, const struct device *device, in
   return left > 0 ? left : 0;
 }
 
+/* What an operation larger than the budget lacks comes by faults while it runs, and for
+ * each the driver evicts what migrated longest ago. Where that is in the order in which the
+ * operation reaches its blocks, it has used what goes. So, in its turn, what is there comes
+ * again with the rest, in that order: each prefetch makes a block the youngest. */
+static void put_in_order(struct pump_model *m, uint32_t device) {
+  int64_t at = next_set(m, m->misses, m->op_tail);
+  struct op *op = &m->ops[op_index(at)];
+  if (at == m->op_head || !op->larger || op->in_order) return;
+  op->in_order = true;
+  int64_t end = (int64_t)op->first_use + op->uses, use = op->first_use;
+  for (; (use = model_next_due(m, DUE_SURE, use, end)) < end; use++) {
+    int32_t block = m->uses[use_index(use)].block;
+    if (m->blocks[block].device == device && m->blocks[block].state == PUMP_BLOCK_RESIDENT)
+      model_set_state(m, block, PUMP_BLOCK_DOUBTED);
+  }
+}
+
 EXPORT void pump_model_view(struct pump_model *m, uint32_t index, struct pump_view *view) {
   index &= PUMP_MAX_DEVICES - 1;
   struct device *device = &m->devices[index];
+  put_in_order(m, index);
   const int64_t *counts = device->counts;
   model_give_up_doomed(m, device);
   view->resident = counts[PUMP_BLOCK_RESIDENT] + counts[PUMP_BLOCK_DOUBTED];

@@ -17,6 +17,9 @@
 /* An operation that uses more than that of the budget is filled up to the budget, and the
  * rest of it left to faults. */
 #define LARGER_PERCENT 90
+/* Where an operation uses more than that of the budget without telling, nothing is
+ * expected: what stays or comes early for later takes the room that is left for it. */
+#define UNTOLD_PERCENT 10
 
 /* Blocks that an operation is the next to use are counted by whether they are there. */
 enum { DUE_SURE, DUE_DOUBTED, DUE_AWAY, DUE_KINDS };
@@ -37,8 +40,10 @@ struct op {
   uint64_t likeness; /* of its stream and blocks: what was expected is known by it */
   uint64_t function; /* that is expected to be launched; 0: issued, or no launch */
   bool executed;
-  bool partial; /* expected, and it will reach what does not exist yet */
-  bool larger;  /* uses more than LARGER_PERCENT of its device's budget */
+  bool partial;  /* expected, and it will reach what does not exist yet */
+  bool larger;   /* uses more than LARGER_PERCENT of its device's budget */
+  bool in_order; /* larger: what was there of it comes again, in its order */
+  bool untold;   /* uses more than it told */
 };
 
 struct use {
@@ -118,6 +123,7 @@ struct device {
   uint32_t later_at, later_count;
   bool settled; /* who leaves is decided, as long as nothing but arrivals happens */
   bool known, short_of_room;
+  bool untold; /* an operation used more than it told, since the last look */
 };
 
 struct transfer {
@@ -178,6 +184,7 @@ struct pump_model {
   struct device devices[PUMP_MAX_DEVICES];
   int64_t op_head, op_tail; /* positions; the slot is the position masked */
   int64_t op_issued;        /* from here on operations are expected, not issued */
+  uint64_t vague_seq;       /* newest operation that told too little of itself; 0: none */
   uint64_t added_seq;       /* of the newest that was issued */
   int64_t use_head, use_tail;
   struct op ops[OPS];
@@ -377,6 +384,10 @@ void model_note_fresh(const struct pump_model *m, struct model_run *run);
  * it is what was expected, whatever blocks it uses. */
 void model_op_add(struct pump_model *m, uint64_t seq, uint32_t stream,
                   const struct model_run *runs, uint32_t count, bool foreseen);
+/* The newest uses `dropped` runs more than those `told`, which are believed to be alike:
+ * behind it nobody knows what is there. Where that is much nothing is expected, for two
+ * iterations. */
+void model_op_untold(struct pump_model *m, uint32_t told, uint32_t dropped);
 /* Its contents are discarded behind its newest issued use that has not executed. False
  * when there is none. */
 bool model_ends(struct pump_model *m, int32_t block);
@@ -405,6 +416,9 @@ void model_op_uses(struct pump_model *m, const struct model_run *runs, uint32_t 
 bool model_op_replace(struct pump_model *m, const struct model_run *runs, uint32_t count);
 /* Places for so many uses more, of the newest operation. */
 void model_op_reserve(struct pump_model *m, uint32_t slots);
+/* So many blocks are more than that of the budget of the operation's device. */
+bool model_is_share(const struct pump_model *m, uint32_t index, int64_t blocks,
+                    int64_t percent);
 /* The use leaves the chain of its block. */
 void model_remove_use(struct pump_model *m, int32_t use);
 uint64_t model_likeness(uint32_t stream, const struct model_run *runs, uint32_t count);

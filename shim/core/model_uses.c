@@ -243,15 +243,19 @@ static bool add_part(struct pump_model *m, struct filling *filling,
   return true;
 }
 
+bool model_is_share(const struct pump_model *m, uint32_t index, int64_t blocks,
+                    int64_t percent) {
+  const struct device *device = &m->devices[m->op_device[index]];
+  return device->known && blocks > device->facts.budget * percent / 100;
+}
+
 static void note_larger(struct pump_model *m, const struct filling *filling,
                         const struct model_run *run) {
   uint32_t index = filling->op;
   struct op *op = &m->ops[index];
   int64_t uses = filling->in_place ? filling->slot - op->first_use : op->uses;
   m->op_device[index] = m->blocks[run->first].device;
-  const struct device *device = &m->devices[m->op_device[index]];
-  int64_t most = device->facts.budget * LARGER_PERCENT / 100;
-  op->larger = device->known && uses > most;
+  op->larger = model_is_share(m, index, uses, LARGER_PERCENT);
 }
 
 static void fill(struct pump_model *m, struct filling *filling,

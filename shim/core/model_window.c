@@ -94,6 +94,7 @@ static void retire_op(struct pump_model *m, uint32_t index) {
     } else if (advanced)
       model_relist(m, block);
   }
+  m->devices[m->op_device[index]].untold |= op->untold;
   m->totals.operations++;
   m->totals.operations_hit += hit;
   m->totals.window_depth--;
@@ -131,7 +132,8 @@ static void note_overshoot(struct device *device) {
 }
 
 /* Faults found room somewhere, at times by the driver's own eviction, before we knew of
- * them. Which blocks went nobody tells; prefetching them again tells. */
+ * them. Which blocks went nobody tells; prefetching them again tells. Of an operation that
+ * did not tell of all that it uses, nobody knows how many. */
 static void doubt(struct pump_model *m, struct device *device, uint64_t count) {
   for (int32_t b = device->sure.head, next; b != NONE && count > 0; b = next) {
     next = m->blocks[b].age_next;
@@ -152,7 +154,10 @@ static void after_retiring(struct pump_model *m) {
     device->faults += (int64_t)missed;
     note_overshoot(device);
     push_out(m, device);
-    if (missed > 0) doubt(m, device, missed * m->bounds.doubts_per_fault);
+    uint64_t doubts = missed * m->bounds.doubts_per_fault;
+    if (device->untold) doubts = UINT64_MAX;
+    device->untold = false;
+    if (doubts > 0) doubt(m, device, doubts);
   }
 }
 
@@ -266,6 +271,16 @@ void model_op_add(struct pump_model *m, uint64_t seq, uint32_t stream,
   link_to_stream(m, op);
   model_op_uses(m, runs, count, lose_another);
   m->totals.larger += op->larger;
+}
+
+void model_op_untold(struct pump_model *m, uint32_t told, uint32_t dropped) {
+  uint32_t index = op_index(m->op_issued - 1);
+  struct op *op = &m->ops[index];
+  op->untold = true;
+  int64_t alike = told > 0 ? (int64_t)op->uses * dropped / told : 0;
+  if (!model_is_share(m, index, alike, UNTOLD_PERCENT)) return;
+  m->vague_seq = op->seq;
+  pump_model_expect_nothing(m);
 }
 
 bool model_ends(struct pump_model *m, int32_t block) {

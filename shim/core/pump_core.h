@@ -26,6 +26,7 @@ struct pump_batch {
   uint32_t stream[4096];
   uint32_t device[4096];
   uint16_t kind[4096];
+  uint16_t dropped[4096]; /* uses that were not told: beyond PUMP_MAX_EXTENTS */
   uint32_t use_begin[4097];
   uint32_t payload_begin[4096];
   uint32_t payload_bytes[4096];

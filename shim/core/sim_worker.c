@@ -67,6 +67,7 @@ static uint32_t begin_row(const struct pump_sim *sim, uint16_t kind) {
   batch->seq[row] = batch->function[row] = batch->signature[row] = 0;
   batch->time_ns[row] = sim->now_ns;
   batch->payload_bytes[row] = 0;
+  batch->dropped[row] = 0;
   return row;
 }
 
@@ -96,8 +97,9 @@ static void add_operation_row(const struct pump_sim *sim,
   sim->batch->signature[row] = step->signature;
   sim->batch->function[row] = function_of(step);
   sim->batch->stream[row] = step->stream + 1;
-  for (uint32_t i = 0; i < step->uses; i++)
-    add_use(sim, &sim->program.uses[step->first_use + i]);
+  uint32_t told = step->uses < PUMP_MAX_EXTENTS ? step->uses : PUMP_MAX_EXTENTS;
+  sim->batch->dropped[row] = (uint16_t)sim_least(step->uses - told, UINT16_MAX);
+  for (uint32_t i = 0; i < told; i++) add_use(sim, &sim->program.uses[step->first_use + i]);
 }
 
 static void apply(struct pump_sim *sim) {

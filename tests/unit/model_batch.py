@@ -30,13 +30,14 @@ class Script:
         stream: int = 0,
         device: int = 0,
         function: int = 0,
+        dropped: int = 0,
         uses: list[tuple[int, int, int, int, int]] | None = None,
     ) -> None:
         """Apply one row; uses are (slot, generation, offset_bytes, length_bytes, access)."""
         raw, uses = self.batch.raw, uses or []
         raw.rows, raw.uses, raw.payload_used = 1, len(uses), 0
         raw.seq[0], raw.kind[0], raw.stream[0] = seq, kind, stream
-        raw.device[0], raw.function[0] = device, function
+        raw.device[0], raw.function[0], raw.dropped[0] = device, function, dropped
         raw.use_begin[0], raw.use_begin[1] = 0, len(uses)
         for i, (slot, generation, offset, length, access) in enumerate(uses):
             raw.slot[i], raw.generation[i] = slot, generation
@@ -57,14 +58,15 @@ class Script:
         self.send(lib.PUMP_EVENT_FREE, uses=uses)
         self.generation[slot] += 1
 
-    def copy(self, runs: list[tuple[int, int, int]], *, stream: int = 0) -> int:
-        """Issue an operation that uses (slot, first block, blocks) runs; returns its seq."""
+    def copy(self, runs: list[tuple[int, int, int]], *, stream: int = 0, dropped: int = 0) -> int:
+        """Issue an operation that uses (slot, first block, blocks) runs, and `dropped` more that
+        it does not tell; returns its seq."""
         self.seq += 1
         uses = [
             (slot, self.generation[slot], first * BLOCK, count * BLOCK, lib.PUMP_ACCESS_READ)
             for slot, first, count in runs
         ]
-        self.send(lib.PUMP_EVENT_COPY, seq=self.seq, stream=stream, uses=uses)
+        self.send(lib.PUMP_EVENT_COPY, seq=self.seq, stream=stream, dropped=dropped, uses=uses)
         return self.seq
 
     def execute(self, seq: int, *, stream: int = 0) -> None:

@@ -144,3 +144,24 @@ def test_once_nothing_is_expected_a_learner_has_left_no_trace(seed: int) -> None
         found.append([column.tolist() if hasattr(column, "tolist") else column for column in view])
     assert found[0] == found[1]
     assert replaced > 5
+
+
+@pytest.mark.parametrize(("dropped", "foresees"), [(8, False), (4, True)])
+def test_nothing_is_expected_where_much_is_used_that_is_not_told(
+    dropped: int, foresees: bool
+) -> None:
+    """Of a budget of 100 blocks 16 or 8; until that is two iterations ago."""
+    program = Program()
+
+    def step(dropped: int) -> None:
+        for number in range(LAYERS):
+            runs, more = [(0, 0, number + 1), (1, 0, 1)], dropped if number == 2 else 0
+            program.script.execute(program.script.copy(runs, dropped=more))
+
+    for _ in range(4):
+        step(dropped)
+    assert (program.foresee() > LAYERS) == foresees
+    step(0)
+    assert (program.foresee() > 0) == foresees
+    step(0)
+    assert program.foresee() > LAYERS

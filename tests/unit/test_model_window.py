@@ -414,6 +414,36 @@ def test_an_operation_larger_than_the_budget_is_filled_up_to_it_and_no_further()
     assert script.model.tally(0).no_room == 12, "that it came by faults was no oversight"
 
 
+def test_in_its_turn_all_of_a_larger_operation_comes_in_its_order() -> None:
+    """What is there of it too: so the driver, which evicts in the order of migration while it
+    runs, evicts what it has used."""
+    script = Script(budget=20)
+    giant, small = script.alloc(0, 30), script.alloc(1, 2)
+    script.set_state([*giant, *small], HOST)
+    script.set_state([*giant[24:28], *giant[4:8]], RESIDENT)
+    script.copy([(1, 0, 2)])
+    script.copy([(0, 0, 30)])
+    missing = script.model.view(0).missing.tolist()
+    assert missing == [*small, *giant[:4], *giant[8:16]], "not before it is its turn"
+    script.set_state(small, RESIDENT)
+    missing = script.model.view(0).missing.tolist()
+    assert missing == [*giant[:16], *giant[24:28]], "12 blocks find room"
+    script.set_state(giant[:16], RESIDENT)
+    assert script.model.view(0).missing.tolist() == [*giant[24:28]], "no block finds room"
+    script.set_state(giant[24:28], RESIDENT)
+    assert script.model.view(0).missing.tolist() == [], "once"
+
+
+def test_behind_an_operation_that_did_not_tell_all_everything_is_in_doubt() -> None:
+    script = Script(budget=100)
+    blocks = script.alloc(0, 40)
+    script.set_state(blocks, RESIDENT)
+    script.execute(script.copy([(0, 0, 4)]))
+    assert set(script.state(blocks)) == {RESIDENT}
+    script.execute(script.copy([(0, 0, 4)], dropped=1))
+    assert set(script.state(blocks)) == {DOUBTED}
+
+
 def test_an_operation_of_ninety_percent_of_the_budget_is_not_too_large() -> None:
     script = Script(budget=20)
     script.alloc(0, 18)

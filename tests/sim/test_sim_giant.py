@@ -1,0 +1,51 @@
+"""One kernel that needs nearly all of the memory, or more, or more than an event tells."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from pump import profiles
+from pump.sim import contenders, tensors
+from pump.sim.simulation import Machine, Outcome
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
+import sim_unseen
+
+PROFILE = profiles.load("a100-pcie4")
+
+
+def both(seed: int, oversubscription: float) -> tuple[Outcome, Outcome]:
+    """Four iterations of a network of that seed under window and planned, with discards."""
+    trace = sim_unseen.traces("giant", seed + 1)[seed]
+    program = tensors.program(trace, "caching", 4, discard=True)
+    machine = Machine(PROFILE, int(program.peak_bytes / oversubscription))
+    window, planned = (
+        contenders.simulate(contenders.by_name(name), program, machine)
+        for name in ("window+discard", "planned+discard")
+    )
+    return window, planned
+
+
+@pytest.mark.parametrize(
+    ("seed", "oversubscription"),
+    [(3, 2.0), pytest.param(0, 1.1, id="not all told"), pytest.param(5, 1.5, id="half told")],
+)
+def test_planned_is_as_fast_as_the_window_behind_a_giant(
+    seed: int, oversubscription: float
+) -> None:
+    window, planned = both(seed, oversubscription)
+    assert planned.stretches[2].seconds <= window.stretches[2].seconds / 0.98
+
+
+def test_what_a_giant_reaches_late_does_not_leave_before_that() -> None:
+    """It evicts while it runs, in the order of migration: see that its blocks came in its own."""
+    for outcome in both(3, 2.0):
+        assert outcome.stretches[2].counters["fault_blocks"] < 4200
+
+
+def test_what_operands_that_were_not_told_have_displaced_is_not_believed_to_be_there() -> None:
+    window, _ = both(4, 1.5)
+    assert window.stretches[2].counters["fault_blocks"] < 28000
