@@ -139,7 +139,7 @@ class ClientModel:
         budget, resident, arriving, leaving, to_gpu, to_host, faults, live = self._sizes.tolist()
         shape = self._shape.tolist()
         missing, arrivals, missing_more, leavers, doubted, oldest, short = shape[:7]
-        surplus, expected, headroom = shape[7:]
+        surplus, expected, headroom, exchange = shape[7:11]
         lengths = missing, missing, missing, arrivals, leavers, leavers, oldest, oldest
         if lengths != self._lengths:
             self._lengths = lengths
@@ -164,6 +164,7 @@ class ClientModel:
             self._shortfalls[:short],
             surplus,
             headroom,
+            exchange,
             expected,
             last,
             next_use,

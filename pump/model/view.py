@@ -62,6 +62,9 @@ class View(NamedTuple):
     headroom: int
     """How many of `missing` may set out before there is a shortfall or a surplus; 0: there is
     one, or nobody knows."""
+    exchange: int
+    """Blocks that may leave for as many that are missing, though room will come by itself:
+    operations waited for such lately. 0 while anything is under way."""
     expected: int
     """Operations in the view that were not issued yet."""
     leavers: Blocks

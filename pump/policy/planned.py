@@ -19,6 +19,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pump.model.bounds import SLICE_BLOCKS_LEAST
 from pump.model.view import NO_BLOCKS, View
@@ -42,12 +43,15 @@ class Planned(Window):
         if view.expected == 0:
             return super()._make_room(view, arrivals, spare)
         short = len(view.shortfalls_need)
+        if view.exchange:
+            count = min(_outlast(view, view.arrivals_need), view.exchange, view.to_host_credit)
+            return Room(view.leavers[: max(0, count)])
         if short == 0 and view.surplus == 0:
             return self._keep_spare(view, arrivals, spare)
         if view.to_host_credit <= 0:
             return Room()
         overshoot = max(0, -(view.free + view.leaving))
-        found = max(_outlast(view) if short else 0, view.surplus)
+        found = max(_outlast(view, view.shortfalls_need) if short else 0, view.surplus)
         count = min(max(found, min(overshoot, len(view.leavers))), view.to_host_credit)
         if count < SLICE_BLOCKS_LEAST and view.leaving:
             count = 0
@@ -67,9 +71,7 @@ class Planned(Window):
         return Room(view.leavers[:idle], ease=ease)
 
 
-def _outlast(view: View) -> int:
-    """Return how many of the leavers are needed later than what is short soon, one for each."""
-    needs, uses = (
-        ffi.from_buffer(INT64S, column) for column in (view.shortfalls_need, view.leavers_next_use)
-    )
-    return int(lib.pump_view_outlast(needs, len(needs), uses, len(uses)))
+def _outlast(view: View, needs: NDArray[np.int64]) -> int:
+    """Return how many of the leavers are needed later than these, one for each."""
+    wanted, uses = (ffi.from_buffer(INT64S, column) for column in (needs, view.leavers_next_use))
+    return int(lib.pump_view_outlast(wanted, len(needs), uses, len(view.leavers_next_use)))

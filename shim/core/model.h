@@ -104,6 +104,9 @@ struct pump_view {
   /* Where nothing is short and there is no surplus: how many of `missing` may set out
    * before that changes. 0: not known. */
   uint32_t headroom;
+  /* Blocks that may leave for as many that are missing, though room would come by itself:
+   * operations waited for such lately. 0 while anything is under way. */
+  uint32_t exchange;
   /* needed, and not surely there or on their way: nearest to their stream's head first */
   int64_t missing[128];
   int64_t missing_need[128];

@@ -373,6 +373,7 @@ EXPORT void pump_model_view(struct pump_model *m, uint32_t index, struct pump_vi
   model_missing(m, index, view, PUMP_VIEW_MISSING);
   look_for_leavers(m, index, view);
   bool fits = look_for_room(m, index, view);
+  view->exchange = model_exchange_look(m, index, view);
   /* An arrival that would be the first to leave may have to. */
   device->latest_need = view->leavers_count > 0 ? view->leavers_next_use[0] : -1;
   if (fits) device->latest_need = PUMP_NOT_NEEDED; /* only what nothing needs leaves */

@@ -99,6 +99,15 @@ struct stream {
   bool listed; /* stands in `busy` */
 };
 
+/* See model_exchange.c. */
+struct exchange {
+  int64_t first, last;      /* operations whose blocks were held back lately */
+  int64_t waited;           /* the newest of them that waited */
+  uint32_t left;            /* blocks that may be exchanged */
+  uint32_t vain, pass_over; /* waits */
+  bool held, used;          /* by the last view; since `left` was granted */
+};
+
 struct device {
   struct pump_model_device facts;
   struct pump_model_tally tally;
@@ -121,6 +130,7 @@ struct device {
   int64_t latest_need; /* what arrives and is needed then or later may be who leaves */
   int64_t later[PUMP_VIEW_LEAVERS]; /* who leaves next, in this order */
   uint32_t later_at, later_count;
+  struct exchange exchange;
   bool settled; /* who leaves is decided, as long as nothing but arrivals happens */
   bool known, short_of_room;
   bool untold; /* an operation used more than it told, since the last look */
@@ -286,6 +296,16 @@ void model_missing(struct pump_model *m, uint32_t device, struct pump_view *view
                    uint32_t most);
 int64_t model_flight_most(const struct pump_model *m, const struct device *device);
 int64_t model_credit(const struct pump_model *m, const struct device *device, int way);
+
+/* ---- what is exchanged (model_exchange.c) ---- */
+
+/* Operations have executed: sees whether the next one waits for what was held back. */
+void model_exchange_waits(struct pump_model *m, uint32_t device);
+/* What may be exchanged now, by the view. */
+uint32_t model_exchange_look(struct pump_model *m, uint32_t device,
+                             const struct pump_view *view);
+/* So many blocks set out to leave. */
+void model_exchange_left(struct device *device, uint32_t blocks);
 
 /* ---- transfers (model_transfers.c) ---- */
 

@@ -154,6 +154,7 @@ static void after_retiring(struct pump_model *m) {
     device->faults += (int64_t)missed;
     note_overshoot(device);
     push_out(m, device);
+    model_exchange_waits(m, i);
     uint64_t doubts = missed * m->bounds.doubts_per_fault;
     if (device->untold) doubts = UINT64_MAX;
     device->untold = false;

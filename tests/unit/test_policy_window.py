@@ -50,6 +50,7 @@ def make_view(
         shortfalls_need=np.zeros(0, np.int64),
         surplus=0,
         headroom=0,
+        exchange=0,
         expected=0,
         leavers=leavers,
         leavers_next_use=np.array([resident[block] for block in leavers.tolist()], np.int64),
