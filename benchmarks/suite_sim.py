@@ -354,11 +354,12 @@ def speed(quick: bool) -> Iterator[Row]:
     from pump.sim.simulation import Machine
 
     (trace, *_) = traces(DATA)
-    program = tensors.program(trace, "caching", 1 if quick else 5)
-    machine = Machine(profiles.load(PROFILE), int(program.peak_bytes / 1.5))
-    for name in ("naive", "window"):
+    for name in ("naive", "window", "window+discard", "planned", "planned+discard"):
+        contender = contenders.by_name(name)
+        program = tensors.program(trace, "caching", 1 if quick else 5, discard=contender.discard)
+        machine = Machine(profiles.load(PROFILE), int(program.peak_bytes / 1.5))
         began = time.process_time()
-        outcome = contenders.simulate(contenders.by_name(name), program, machine)
+        outcome = contenders.simulate(contender, program, machine)
         spent = time.process_time() - began
         yield Row(
             "sim.us_per_operation",
@@ -366,4 +367,5 @@ def speed(quick: bool) -> Iterator[Row]:
             "us",
             case=name,
             ticks_per_operation=outcome.ticks / outcome.operations,
+            plans_per_operation=outcome.plans / outcome.operations,
         )

@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from pump.model.bounds import BLOCK_BYTES, RESERVE_PERCENT, without_reserve
-from pump.model.client import TO_GPU, TO_HOST, ClientModel, DeviceFacts
+from pump.model.client import ClientModel, DeviceFacts
 from pump.policy.base import Policy
 from pump.policy.planned import Planned
 from pump.profiles import Profile
@@ -180,6 +180,8 @@ class Outcome:
     """Moved by plans, without having been sent for."""
     plans_dropped: int
     """Plans that were in force when something else was issued than was foreseen."""
+    plans: int
+    """Plans that were put in force."""
 
     @property
     def steady(self) -> Stretch:
@@ -272,9 +274,10 @@ class _Simulation:
                     at(lib.pump_sim_step_now(sim), lib.pump_sim_step_run(sim), model)
                 decision = policy.decide(model.view(0))
                 model.decided(0, decision)
-                for direction, blocks in ((TO_HOST, decision.to_host), (TO_GPU, decision.to_gpu)):
-                    if len(blocks):
-                        carry_out(sim, direction, from_buffer(INT64S, blocks), len(blocks))
+                to_host, to_gpu = decision.to_host, decision.to_gpu
+                if len(to_host) or len(to_gpu) or policy.foresees:
+                    away, here = (from_buffer(INT64S, blocks) for blocks in (to_host, to_gpu))
+                    carry_out(sim, away, len(to_host), here, len(to_gpu))
                 word = step(sim)
         if word == lib.PUMP_SIM_REFUSED:
             failed = self.result().failed_step
@@ -316,6 +319,7 @@ class _Simulation:
             foreseen=self._foreseen(),
             planned_bytes=result.planned_bytes,
             plans_dropped=result.plans_dropped,
+            plans=result.plans,
         )
 
     def _foreseen(self) -> Foreseen | None:

@@ -221,6 +221,9 @@ EXPORT void pump_model_apply(struct pump_model *m, struct pump_batch *batch) {
                         batch->payload_bytes[row]);
       break;
     case PUMP_EVENT_DISCARDED:
+      model_ask_all(m); /* foreseen; if not, there is more room than was planned with */
+      blocks_row(m, batch, row);
+      break;
     case PUMP_EVENT_FREED:
     case PUMP_EVENT_POPULATED:
     case PUMP_EVENT_DEAD:

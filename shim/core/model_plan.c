@@ -20,7 +20,11 @@
  * something is expected that will reach what does not exist yet: nobody knows what room
  * that will take, and plans would take it before.
  *
- * A worker makes several plans for each operation, so it goes by runs: consecutive blocks
+ * What is discarded in the course of it and written anew later takes room as well. It
+ * cannot come before its discard, so it takes the first room that is given back from then
+ * on, mostly its own, and leaves what comes before to others.
+ *
+ * A worker makes many plans, so it goes by runs: consecutive blocks
  * that are lacked by the same operation, or needed again by the same one, follow each other
  * in the tables, and whatever is said here of a block holds for all of a run. What comes
  * out is what would come out block by block (tests/sim/plan_by_blocks.c).
@@ -30,12 +34,14 @@
 #define REACH_BLOCKS 512 /* in each direction: 1 GiB */
 #define ROOMS 1024
 #define SPENT 1024
+#define LEAST_BLOCKS 64 /* 128 MiB */
 #define RING_PLACES 256 /* transfers that are left for commands */
 
 /* What a transfer has to wait for: an operation has executed (0: none), so much has left.
  */
 struct awaited {
   uint64_t after_seq, left_bytes;
+  uint64_t step_bytes; /* of several blocks each but the last so much less than the next */
   uint32_t after_stream;
 };
 
@@ -71,6 +77,8 @@ struct walk {
   struct goes goes[PUMP_DIRECTIONS];
   struct room rooms[ROOMS];
   uint32_t rooms_taken, rooms_made;
+  uint32_t reborn_at;  /* the room that was taken last by a block discarded on the way, */
+  int64_t reborn_seq;  /* behind that operation */
   uint64_t left_bytes; /* once all that leaves so far has left */
   int64_t horizon;     /* the first operation that uses what has left */
   struct spent spent[SPENT];
@@ -82,6 +90,7 @@ struct walk {
   int32_t idle;    /* next of the idle ones; behind them those of operation `later`, */
   int64_t later, later_use; /* of which uses up to this one have not been looked at */
   int32_t there;            /* the next that may go at once, NONE: not looked for yet */
+  bool ended;               /* before operations did */
   bool full;                /* there is no place for more that leaves */
 };
 
@@ -255,6 +264,10 @@ static inline void add(struct goes *goes, bool with, struct run *run, uint32_t c
     slice->after_stream = awaited->after_stream;
     slice->after_seq = awaited->after_seq;
     slice->left_bytes = awaited->left_bytes;
+    slice->first = (struct model_wait){.after_seq = awaited->after_seq,
+                                       .left_bytes = awaited->left_bytes -
+                                                     awaited->step_bytes * (count - 1),
+                                       .after_stream = awaited->after_stream};
     return;
   }
   struct model_planned *slice = goes->newest;
@@ -343,22 +356,71 @@ static uint32_t leave(struct walk *w, int64_t need, uint32_t most) {
   return gone;
 }
 
+/* Neither the first of those that are left nor the last is used up. */
+static inline void use_up(struct walk *w, struct room *room, uint32_t blocks) {
+  room->blocks -= blocks;
+  if (room->blocks > 0) return;
+  while (w->rooms_taken < w->rooms_made && w->rooms[w->rooms_made - 1].blocks == 0)
+    w->rooms_made--;
+  while (w->rooms_taken < w->rooms_made && w->rooms[w->rooms_taken].blocks == 0)
+    w->rooms_taken++;
+}
+
 /* Room for blocks, at most so many, that come for that operation, and what they have to
  * wait for. Returns for how many; 0: there is none. */
 static inline uint32_t take_room(struct walk *w, int64_t need, uint32_t most,
                                  struct awaited *awaited) {
   if (w->rooms_taken == w->rooms_made) {
     uint32_t gone = leave(w, need, most);
-    *awaited = (struct awaited){.left_bytes = w->left_bytes};
+    *awaited =
+        (struct awaited){.left_bytes = w->left_bytes, .step_bytes = PUMP_BLOCK_BYTES};
     return gone;
   }
   struct room *room = &w->rooms[w->rooms_taken];
   if (room->blocks < (int64_t)most) most = (uint32_t)room->blocks;
   room->awaited.left_bytes += room->step_bytes * most;
-  room->blocks -= most;
-  w->rooms_taken += room->blocks == 0;
   *awaited = room->awaited;
+  awaited->step_bytes = room->step_bytes;
+  use_up(w, room, most);
   return most;
+}
+
+/* The first room that a discard gives back once that operation has executed; if there is
+ * none, the last of all. */
+static uint32_t room_from(const struct walk *w, int64_t seq) {
+  uint32_t found = w->rooms_made - 1;
+  if (w->reborn_seq == seq && w->reborn_at >= w->rooms_taken && w->reborn_at <= found &&
+      (int64_t)w->rooms[w->reborn_at].awaited.after_seq >= seq &&
+      w->rooms[w->reborn_at].blocks > 0)
+    return w->reborn_at;
+  for (uint32_t i = w->rooms_made; i-- > w->rooms_taken;) {
+    const struct room *room = &w->rooms[i];
+    if (room->awaited.after_seq == 0) continue;
+    if ((int64_t)room->awaited.after_seq < seq) break;
+    if (room->blocks > 0) found = i;
+  }
+  return found;
+}
+
+/* Room for what the operation writes anew. */
+static bool bear(struct walk *w, const struct op *op, int32_t births) {
+  const struct pump_model *m = w->m;
+  for (uint32_t i = 0; i < op->uses && births > 0; i++) {
+    int32_t at = use_index((int64_t)op->first_use + i);
+    const struct use *use = &m->uses[at];
+    if (use->block == NONE || (use->flags & USE_FRESH) == 0) continue;
+    if (m->blocks[use->block].first == at) continue; /* discarded by now: it is missing */
+    births--;
+    if (w->rooms_taken == w->rooms_made) {
+      if (leave(w, (int64_t)op->seq, 1) == 0) return false;
+      continue; /* its room is taken at once */
+    }
+    int64_t from = (int64_t)m->ops[m->uses[use->prev].op].seq;
+    w->reborn_at = room_from(w, from);
+    w->reborn_seq = from;
+    use_up(w, &w->rooms[w->reborn_at], 1);
+  }
+  return true;
 }
 
 /* ---- the walk ---------------------------------------------------------------------- */
@@ -422,14 +484,9 @@ static bool bring(struct walk *w, const struct op *op) {
 static bool step(struct walk *w, uint32_t i) {
   struct pump_model *m = w->m;
   const struct op *op = &m->ops[i];
-  struct awaited nobody;
   if (op->larger) return false;
   if (op->due[DUE_AWAY] + op->due[DUE_DOUBTED] > 0 && !bring(w, op)) return false;
-  for (int64_t born = m->births[i]; born > 0;) {
-    uint32_t room = take_room(w, (int64_t)op->seq, (uint32_t)born, &nobody);
-    if (room == 0) return false;
-    born -= room;
-  }
+  if (m->births[i] > 0 && !bear(w, op, m->births[i])) return false;
   struct awaited executed = {.after_seq = op->seq, .after_stream = op->stream};
   return add_room(w, (struct room){.blocks = m->gives[i], .awaited = executed});
 }
@@ -461,6 +518,7 @@ static void walk_over(struct walk *w, int64_t end) {
     while (w->ran < w->at && w->behind - w->takes >= ahead) run_on(w);
     if (m->op_device[i] == w->device && !step(w, i)) return;
   }
+  w->ended = false;
 }
 
 void model_rehearse(struct pump_model *m, uint32_t device, uint64_t until_seq,
@@ -483,15 +541,28 @@ void model_rehearse(struct pump_model *m, uint32_t device, uint64_t until_seq,
   w->idle = m->devices[device].idle.head;
   w->there = NONE;
   w->full = false;
+  w->ended = true;
+  w->reborn_seq = -1;
   w->takes = takes(w, w->ran);
   look_at_later(w, m->op_head - 1);
   int64_t known = m->op_issued + (int64_t)(until_seq - m->added_seq);
   if (begin(w)) walk_over(w, known < m->op_head ? known : m->op_head);
   for (int way = 0; way < PUMP_DIRECTIONS; way++)
     out->count[way] = PUMP_PLAN_ENTRIES - w->goes[way].slices_left;
+  out->short_of_ops = !w->ended;
 }
 
 /* ---- transfers that may be taken ----------------------------------------------------- */
+
+static void mark(struct pump_model *m, const struct transfer *transfer, bool planned) {
+  for (int32_t i = 0; i < transfer->blocks; i++) {
+    struct block *b = &m->blocks[transfer->first_block + i];
+    if (transfer->direction == PUMP_TO_GPU)
+      b->comes = planned;
+    else
+      b->goes = planned;
+  }
+}
 
 uint32_t model_plan_hold(struct pump_model *m, uint32_t device, uint32_t way,
                          const struct model_planned *planned, uint32_t count,
@@ -511,6 +582,7 @@ uint32_t model_plan_hold(struct pump_model *m, uint32_t device, uint32_t way,
         .direction = (uint8_t)way,
         .expected = true,
         .planned = true};
+    mark(m, &m->transfers[place], true);
     places[held] = (uint16_t)place;
   }
   m->plan_places += held;
@@ -518,6 +590,7 @@ uint32_t model_plan_hold(struct pump_model *m, uint32_t device, uint32_t way,
 }
 
 void model_plan_give_back(struct pump_model *m, uint32_t place) {
+  mark(m, &m->transfers[place], false);
   m->transfers[place].ticket = 0;
   m->unused_transfers[m->unused_count++] = place;
   m->plan_places--;
@@ -529,7 +602,10 @@ void model_plan_taken(struct pump_model *m, uint32_t place) {
   struct device *device = &m->devices[transfer->device];
   bool to_gpu = transfer->direction == PUMP_TO_GPU;
   m->plan_places--;
-  transfer->observed_seq = (int64_t)m->totals.observed_seq;
+  mark(m, transfer, false);
+  /* Should it be refused, for a use that nobody foresaw, that is one behind these. */
+  int64_t observed = (int64_t)m->totals.observed_seq;
+  if (transfer->observed_seq > observed) transfer->observed_seq = observed;
   if (!to_gpu) device->leaving_bytes += transfer->bytes;
   if (!to_gpu) model_unsettle(m);
   if (range->first_block == NONE || range->generation != transfer->generation) return;
@@ -542,4 +618,20 @@ void model_plan_taken(struct pump_model *m, uint32_t place) {
     if (there || (to_gpu && away))
       model_set_state(m, b, to_gpu ? PUMP_BLOCK_ARRIVING : PUMP_BLOCK_LEAVING);
   }
+}
+
+/* What is left is enough: half of it, and LEAST_BLOCKS; or nobody has taken anything. */
+static bool is_enough(const struct plan *plan, uint32_t way) {
+  int64_t enough = plan->blocks[way] / 2;
+  if (enough < LEAST_BLOCKS) enough = LEAST_BLOCKS;
+  return plan->left[way] == plan->blocks[way] || plan->left[way] >= enough;
+}
+
+bool model_plan_holds(const struct pump_model *m, uint32_t index) {
+  const struct plan *plan = &m->plans[index];
+  if (!plan->in_force || plan->strays != m->strays || m->devices[index].faults != 0)
+    return false;
+  int64_t grown = m->op_head - plan->op_head;
+  if (grown >= HEAD_AGAIN && (plan->short_of_ops || 2 * grown >= plan->known)) return false;
+  return is_enough(plan, PUMP_TO_HOST) && is_enough(plan, PUMP_TO_GPU);
 }

@@ -76,6 +76,8 @@ struct block {
   bool discarded : 1;   /* since its newest use */
   bool used : 1;        /* by an operation that has executed, since it was allocated */
   bool doomed : 1; /* it will be, once what was issued has executed: it does not leave */
+  bool comes : 1;  /* an entry of the plan in force brings it, */
+  bool goes : 1;   /* or another one takes it away */
 };
 _Static_assert(sizeof(struct block) == 64, "one cache line");
 
@@ -147,16 +149,26 @@ struct transfer {
   bool planned;  /* taken from a plan: what is sent for now does not wait for it */
 };
 
+/* What something planned waits for: struct pump_planned. */
+struct model_wait {
+  uint64_t after_seq, left_bytes;
+  uint32_t after_stream;
+};
+
 /* A plan of a device, as it stands in the mapping. */
 struct plan {
   uint32_t version;
   bool in_force;
+  bool short_of_ops; /* it ends where no more operations were known */
   uint32_t count[PUMP_DIRECTIONS];
-  uint32_t taken[PUMP_DIRECTIONS];                     /* as far as it is known */
-  uint16_t places[PUMP_DIRECTIONS][PUMP_PLAN_ENTRIES]; /* in `transfers` */
-  uint64_t stamp;                                      /* `changes` when it was made */
-  int64_t op_head;                                     /* what was known then */
-  uint64_t executed;                                   /* operations, then */
+  uint32_t taken[PUMP_DIRECTIONS];                             /* as far as it is known */
+  uint16_t places[PUMP_DIRECTIONS][PUMP_PLAN_ENTRIES];         /* in `transfers` */
+  struct model_wait waits[PUMP_DIRECTIONS][PUMP_PLAN_ENTRIES]; /* of the first blocks */
+  int64_t blocks[PUMP_DIRECTIONS];                             /* of all its entries, */
+  int64_t left[PUMP_DIRECTIONS]; /* and of those that were not taken */
+  uint64_t stamp, strays;        /* `changes` and `strays` when it was made */
+  int64_t op_head, known;        /* what was known then: up to that, so many operations */
+  uint64_t executed;             /* operations, then */
 };
 
 #define GRAPH_LAUNCHES 64 /* followed at once; others are seen to end all at once */
@@ -225,7 +237,8 @@ struct pump_model {
   struct pump_foreseen foreseen[OPS]; /* of operations that were expected */
   uint64_t told_seq;                  /* newest of them whose words stand in the mapping */
   uint64_t armed_seq;   /* operations from this one on are compared with them */
-  uint64_t changes;     /* counts what a plan does not foresee */
+  uint64_t changes;     /* counts what may make another plan possible, */
+  uint64_t strays;      /* and what makes one wrong: it was not foreseen */
   uint32_t partial;     /* expected operations that are */
   bool settling;        /* what plans brought is known, what they took away is not yet */
   bool plans_void;      /* something that plans rest on has proved wrong */
@@ -244,9 +257,15 @@ static inline void model_ask(struct device *device) {
 
 /* Something happened that is neither an operation nor a transfer that ended well: every
  * policy has to look again. */
-static inline void model_look_again(struct pump_model *m) {
+static inline void model_ask_all(struct pump_model *m) {
   m->changes++;
   for (uint32_t i = 0; i < PUMP_MAX_DEVICES; i++) model_ask(&m->devices[i]);
+}
+
+/* And it was not foreseen either. */
+static inline void model_look_again(struct pump_model *m) {
+  m->strays++;
+  model_ask_all(m);
 }
 
 static inline bool model_under_way(const struct device *device) {
@@ -340,15 +359,19 @@ uint64_t model_ticket(struct pump_model *m, uint32_t place);
 
 /* ---- plans (model_plan.c, serve_plan.c) ---- */
 
+#define HEAD_AGAIN 64 /* operations known beyond a plan that ended for want of them */
+
 /* A slice that goes once that has executed and so much has left: struct pump_planned. */
 struct model_planned {
   int32_t first_block, blocks;
   uint32_t slot, after_stream, need_stream;
+  struct model_wait first; /* of its first block alone: others wait no less */
   uint64_t after_seq, left_bytes;
   int64_t need; /* the operation that it comes for; 0: it leaves */
 };
 
 struct model_rehearsal {
+  bool short_of_ops; /* it ends where no more operations are known */
   uint32_t count[PUMP_DIRECTIONS];
   struct model_planned entries[PUMP_DIRECTIONS][PUMP_PLAN_ENTRIES];
 };
@@ -368,15 +391,67 @@ void model_plan_taken(struct pump_model *m, uint32_t place);
 void model_plan_ended(struct pump_model *m, uint32_t place, uint32_t result,
                       uint32_t duration_us);
 
+/* True while a plan is in force that is right for all we know, and not used up: what goes
+ * next goes by it. */
+bool model_plan_holds(const struct pump_model *m, uint32_t device);
+
 /* What was taken of plans is under way, what has ended has ended. In two parts, progress
  * and the ends of commands between them: blocks may have come, been used, and left since we
  * looked last. How much room that leaves is known behind the second part alone. */
 void serve_plan_arrived(struct pump_shm *shm, struct pump_model *m);
 void serve_plan_left(struct pump_shm *shm, struct pump_model *m);
-/* The device has no plan any more. Plans of others stay: blocks belong to one device. */
+/* The device has no plan in force any more, and what was taken of it is known. */
 void serve_plan_withdraw(struct pump_shm *shm, struct pump_model *m, uint32_t device);
-/* Another one could be made by now. */
-bool serve_plan_is_old(const struct pump_model *m, uint32_t device);
+/* Tells the client what has become expected, so that a plan that stays in force is compared
+ * with that as well. */
+void serve_plan_foresee(struct pump_shm *shm, struct pump_model *m);
+/* What a policy has decided: block numbers that it may have made up. */
+struct serve_moves {
+  const int64_t *to_host, *to_gpu;
+  uint32_t to_host_count, to_gpu_count;
+};
+/* Whether a decision is what the plan says: who leaves leaves by the plan as well, and no
+ * later, and what comes first comes first. */
+bool serve_plan_agrees(const struct pump_shm *shm, const struct pump_model *m,
+                       uint32_t device, const struct serve_moves *moves);
+/* Take what stands in front of the plan and may go now, and fill `blocks` with it, at most
+ * so many; return how many. Nobody else takes that any more, and the plan stays in force.
+ * Of `missing` blocks those count that are to come, in order of need: what the plan did not
+ * bring comes too, but nothing before what is needed sooner. */
+uint32_t serve_plan_leaving(struct pump_shm *shm, struct pump_model *m, uint32_t device,
+                            int64_t *blocks, uint32_t most);
+uint32_t serve_plan_arriving(struct pump_shm *shm, struct pump_model *m, uint32_t device,
+                             const int64_t *missing, uint32_t count, int64_t *blocks,
+                             uint32_t most);
+/* None holds, and another one could be made by now. */
+bool serve_plan_is_due(const struct pump_model *m, uint32_t device);
+
+/* ---- what is sent (serve_send.c) ---- */
+
+/* Where commands go: to the executors of a mapping, or to those of the simulator. */
+struct serve_executors {
+  void *context;
+  /* Hands commands over; returns how many of them found room. */
+  uint32_t (*submit)(void *context, uint32_t device, uint32_t direction,
+                     const struct pump_command *commands, uint32_t count);
+};
+
+struct serve {
+  struct pump_shm *shm;
+  struct pump_model *model;
+  struct serve_executors executors;
+  bool plans; /* put in force what comes next, where it is known */
+};
+
+/* What goes next by the plan in force, or by the last decision if that allows it, now that
+ * transfers have ended. */
+void serve_go_on(const struct serve *to, uint32_t device);
+/* What the device misses, soonest first, as far as the allowance goes. */
+void serve_allowance(const struct serve *to, uint32_t device);
+/* What a policy has decided; then plans what comes next, unless the plan in force says the
+ * same. */
+void serve_decision(const struct serve *to, uint32_t device,
+                    const struct serve_moves *moves);
 
 /* ---- ranges (model_ranges.c) ---- */
 

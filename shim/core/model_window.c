@@ -254,8 +254,10 @@ void model_op_add(struct pump_model *m, uint64_t seq, uint32_t stream,
   if (m->op_issued < m->op_head) {
     struct op *next = &m->ops[op_index(m->op_issued)];
     bool right = next->likeness == likeness, same = right;
-    if (!same && foreseen && next->stream == stream && next->seq == seq)
+    if (!same && foreseen && next->stream == stream && next->seq == seq) {
       same = model_op_replace(m, runs, count);
+      m->strays++;
+    }
     if (same && next->seq == seq) {
       next->likeness = likeness;
       m->totals.foreseen += right;

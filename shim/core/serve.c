@@ -27,32 +27,22 @@ EXPORT int pump_serve_read(struct pump_shm *shm, struct pump_model *model,
   return rows;
 }
 
-/* What finds no room in the ring is as if never started. */
-static uint32_t hand_over(struct pump_shm *shm, struct pump_model *model, uint32_t device,
-                          uint32_t direction, const struct pump_command *commands,
-                          uint32_t made) {
-  if (made == 0) return 0;
-  int pushed = pump_core_submit(shm, device, direction, commands, made);
-  uint32_t given = pushed < 0 ? 0 : (uint32_t)pushed;
-  pump_model_take_back(model, &commands[given], made - given);
-  return given;
+static uint32_t submit(void *shm, uint32_t device, uint32_t direction,
+                       const struct pump_command *commands, uint32_t count) {
+  int pushed = pump_core_submit(shm, device, direction, commands, count);
+  return pushed < 0 ? 0 : (uint32_t)pushed;
 }
 
-/* What the last decision allows, now that transfers have ended. */
-static void go_on(struct pump_shm *shm, struct pump_model *model, uint32_t device) {
-  static const uint32_t ways[] = {PUMP_TO_HOST, PUMP_TO_GPU};
-  struct pump_command commands[PUMP_COMMAND_SLOTS];
-  if (!model_may_go_on(model, device)) return;
-  serve_plan_withdraw(shm, model, device);
-  for (uint32_t i = 0; i < PUMP_DIRECTIONS; i++) {
-    uint32_t made = model_go_on(model, device, ways[i], commands, PUMP_COMMAND_SLOTS);
-    hand_over(shm, model, device, ways[i], commands, made);
-  }
-  pump_serve_plan(shm, model, device);
+static struct serve serve(struct pump_shm *shm, struct pump_model *model) {
+  return (struct serve){.shm = shm,
+                        .model = model,
+                        .executors = {.context = shm, .submit = submit},
+                        .plans = true};
 }
 
 EXPORT void pump_serve_follow(struct pump_shm *shm, struct pump_model *model,
                               uint64_t *cursors) {
+  const struct serve to = serve(shm, model);
   struct pump_outcome outcomes[REAP_AT_ONCE];
   serve_plan_arrived(shm, model);
   pump_model_progress(model, &shm->progress[0].executed_seq,
@@ -72,30 +62,21 @@ EXPORT void pump_serve_follow(struct pump_shm *shm, struct pump_model *model,
     }
   }
   serve_plan_left(shm, model);
-  pump_model_foresee(model, FORESEE_AT_ONCE);
-  for (uint32_t device = 0; device < PUMP_MAX_DEVICES; device++)
-    if (model->devices[device].settled) go_on(shm, model, device);
-}
-
-static void start(struct pump_shm *shm, struct pump_model *model, uint32_t device,
-                  uint32_t direction, const int64_t *blocks, uint32_t count) {
-  struct pump_command commands[PUMP_COMMAND_SLOTS];
-  if (count == 0) return;
-  uint32_t made = pump_model_start(model, device, direction, blocks, count, commands,
-                                   PUMP_COMMAND_SLOTS);
-  hand_over(shm, model, device, direction, commands, made);
+  if (pump_model_foresee(model, FORESEE_AT_ONCE) > 0) serve_plan_foresee(shm, model);
+  for (uint32_t device = 0; device < PUMP_MAX_DEVICES; device++) serve_go_on(&to, device);
 }
 
 EXPORT void pump_serve_carry_out(struct pump_shm *shm, struct pump_model *model,
                                  uint32_t device, const int64_t *to_host,
                                  uint32_t to_host_count, const int64_t *to_gpu,
                                  uint32_t to_gpu_count) {
+  const struct serve to = serve(shm, model);
   if (device >= PUMP_MAX_DEVICES) return;
-  bool moves = to_host_count + to_gpu_count > 0;
-  if (moves) serve_plan_withdraw(shm, model, device);
-  start(shm, model, device, PUMP_TO_HOST, to_host, to_host_count);
-  start(shm, model, device, PUMP_TO_GPU, to_gpu, to_gpu_count);
-  if (moves || serve_plan_is_old(model, device)) pump_serve_plan(shm, model, device);
+  const struct serve_moves moves = {.to_host = to_host,
+                                    .to_gpu = to_gpu,
+                                    .to_host_count = to_host_count,
+                                    .to_gpu_count = to_gpu_count};
+  serve_decision(&to, device, &moves);
 }
 
 /* ---- before Python wakes ---------------------------------------------------------- */
@@ -104,14 +85,6 @@ static bool anything_allowed(const struct pump_model *model) {
   for (uint32_t i = 0; i < PUMP_MAX_DEVICES; i++)
     if (model->devices[i].allowance > 0) return true;
   return false;
-}
-
-/* Sends for what the device misses, soonest first, as far as the allowance goes. */
-static void use_allowance(struct pump_shm *shm, struct pump_model *model, uint32_t index) {
-  struct pump_command commands[PUMP_COMMAND_SLOTS];
-  serve_plan_withdraw(shm, model, index); /* the tick that follows makes another one */
-  uint32_t made = model_use_allowance(model, index, commands, PUMP_COMMAND_SLOTS);
-  hand_over(shm, model, index, PUMP_TO_GPU, commands, made);
 }
 
 EXPORT int pump_serve_wait(struct pump_shm *shm, struct pump_model *model,
@@ -123,7 +96,7 @@ EXPORT int pump_serve_wait(struct pump_shm *shm, struct pump_model *model,
   if (!anything_allowed(model) || pump_core_backlog(shm) == 0) return 1;
   int rows = pump_serve_read(shm, model, batch);
   if (rows <= 0) return rows == 0 ? 1 : rows;
-  for (uint32_t i = 0; i < PUMP_MAX_DEVICES; i++)
-    if (model->devices[i].allowance > 0) use_allowance(shm, model, i);
+  const struct serve to = serve(shm, model);
+  for (uint32_t i = 0; i < PUMP_MAX_DEVICES; i++) serve_allowance(&to, i);
   return PUMP_SERVED;
 }

@@ -164,7 +164,6 @@ static uint64_t next_ns(struct pump_sim *sim) {
 }
 
 int pump_sim_run(struct pump_sim *sim) {
-  if (sim->decides) sim_worker_plan(sim);
   while (sim->failure == 0) {
     if (sim->waits == SIM_ENDED) return PUMP_SIM_DONE;
     uint64_t next = next_ns(sim);
@@ -180,8 +179,7 @@ int pump_sim_run(struct pump_sim *sim) {
     if (sim->model != NULL && sim_worker_awake_ns(sim, sim->tick_ns) <= sim->now_ns &&
         sim->waits != SIM_ENDED) {
       sim_worker_read(sim);
-      sim->decides = !pump_model_holds(sim->model, 0);
-      if (sim->decides) return PUMP_SIM_DECIDE;
+      if (!pump_model_holds(sim->model, 0)) return PUMP_SIM_DECIDE;
     }
   }
   return sim->failure;
@@ -192,6 +190,7 @@ int pump_sim_run(struct pump_sim *sim) {
 void pump_sim_result(const struct pump_sim *sim, struct pump_sim_result *out) {
   *out = sim->result;
   out->now_ns = sim->now_ns;
+  out->plans = sim->plan_version;
   for (uint32_t i = 0; i < PUMP_DIRECTIONS; i++)
     out->movers[i] = sim->directions[i].adapt.threads;
 }

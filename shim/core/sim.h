@@ -126,6 +126,7 @@ struct pump_sim_result {
   uint64_t gate_ns;       /* that streams waited at them */
   uint64_t planned_bytes; /* of those moved: that nobody had sent for yet */
   uint64_t plans_dropped; /* in force when something else was issued */
+  uint64_t plans;         /* that were put in force */
 };
 
 struct pump_sim_mark {
@@ -146,10 +147,11 @@ void pump_sim_delete(struct pump_sim *sim);
 /* Goes on; see PUMP_SIM_DECIDE and so on. */
 int pump_sim_run(struct pump_sim *sim);
 
-/* Starts transfers that the policy chose, after PUMP_SIM_DECIDE; they reach the movers at
- * the end of the tick. Returns how many commands were made. */
-uint32_t pump_sim_carry_out(struct pump_sim *sim, uint32_t direction, const int64_t *blocks,
-                            uint32_t count);
+/* Starts the transfers of a decision, after PUMP_SIM_DECIDE; they reach the movers at the
+ * end of the tick. Then plans what comes next, where it is known. */
+void pump_sim_carry_out(struct pump_sim *sim, const int64_t *to_host,
+                        uint32_t to_host_count, const int64_t *to_gpu,
+                        uint32_t to_gpu_count);
 
 void pump_sim_result(const struct pump_sim *sim, struct pump_sim_result *out);
 /* How many marks there are; fills the i-th if it exists. */

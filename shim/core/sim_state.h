@@ -102,9 +102,10 @@ struct pump_sim {
   uint64_t allocated_bytes;
 
   /* worker */
-  struct pump_shm *shm; /* of which only plans are used */
-  uint64_t plan_ns;     /* when the one in force can be seen */
-  bool decides, moved;  /* it was asked what shall move; it moved something */
+  struct pump_shm *shm;  /* of which only plans are used */
+  uint64_t plan_ns;      /* when the one in force can be seen */
+  uint32_t plan_version; /* and which one that is */
+  uint64_t sends_ns;     /* when what is sent can be seen */
   struct pump_batch *batch;
   bool active;
   uint32_t active_from, told, expected; /* steps */
@@ -146,8 +147,6 @@ uint32_t sim_use_slice(uint64_t range_bytes, uint64_t offset_bytes);
 /* sim_worker.c */
 /* When a tick that is due then begins: not while the worker is stopped. */
 uint64_t sim_worker_awake_ns(const struct pump_sim *sim, uint64_t time_ns);
-/* The second half of a tick, behind the decision. */
-void sim_worker_plan(struct pump_sim *sim);
 /* An operation has got its number. */
 void sim_worker_compare(struct pump_sim *sim, const struct pump_sim_step *step);
 /* Something happened that the worker can see. */

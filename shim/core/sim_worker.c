@@ -6,7 +6,6 @@
 #define SPIN_NS 20000 /* after a tick it stays awake that long: worker.py */
 #define QUIET_NS 1000000
 #define SLEEP_NS 250000000
-#define ALLOWANCE_COMMANDS 64
 #define FORESEE_AT_ONCE 128 /* operations: serve.c */
 
 /* ---- when ------------------------------------------------------------------------- */
@@ -239,50 +238,39 @@ static void take_progress(struct pump_sim *sim) {
   pump_model_progress(sim->model, executed, 1);
 }
 
-static uint32_t push(struct pump_sim *sim, uint32_t direction,
-                     const struct pump_command *commands, uint32_t made,
-                     uint64_t visible_ns) {
+static uint32_t submit(void *context, uint32_t device, uint32_t direction,
+                       const struct pump_command *commands, uint32_t count) {
+  struct pump_sim *sim = context;
+  (void)device;
   uint32_t given = 0;
-  while (given < made && sim_movers_push(sim, direction, &commands[given], visible_ns))
+  while (given < count && sim_movers_push(sim, direction, &commands[given], sim->sends_ns))
     given++;
-  pump_model_take_back(sim->model, &commands[given], made - given);
   return given;
 }
 
-static void make_plan(struct pump_sim *sim) {
-  if (!sim->settings.plans) return;
-  pump_serve_plan(sim->shm, sim->model, 0);
+static struct serve serve(struct pump_sim *sim) {
+  return (struct serve){.shm = sim->shm,
+                        .model = sim->model,
+                        .executors = {.context = sim, .submit = submit},
+                        .plans = sim->settings.plans != 0};
+}
+
+/* A plan that was just put in force is seen at the end of the tick. */
+static void date_plan(struct pump_sim *sim) {
+  if (sim->plan_version == sim->model->plans[0].version) return;
+  sim->plan_version = sim->model->plans[0].version;
   sim->plan_ns = sim->busy_until_ns;
-}
-
-/* What serve.c sends for before Python wakes. */
-static void use_allowance(struct pump_sim *sim) {
-  if (sim->model->devices[0].allowance <= 0) return;
-  pump_serve_withdraw(sim->shm, sim->model);
-  struct pump_command commands[ALLOWANCE_COMMANDS];
-  uint32_t made = model_use_allowance(sim->model, 0, commands, ALLOWANCE_COMMANDS);
-  push(sim, PUMP_TO_GPU, commands, made, sim->now_ns);
-}
-
-/* What the last decision allows, now that transfers have ended. */
-static void go_on(struct pump_sim *sim) {
-  static const uint32_t ways[] = {PUMP_TO_HOST, PUMP_TO_GPU};
-  struct pump_command commands[ALLOWANCE_COMMANDS];
-  if (!model_may_go_on(sim->model, 0)) return;
-  pump_serve_withdraw(sim->shm, sim->model);
-  for (uint32_t i = 0; i < PUMP_DIRECTIONS; i++) {
-    uint32_t made = model_go_on(sim->model, 0, ways[i], commands, ALLOWANCE_COMMANDS);
-    push(sim, ways[i], commands, made, sim->busy_until_ns);
-  }
-  make_plan(sim);
 }
 
 void sim_worker_read(struct pump_sim *sim) {
   bool expects = sim->settings.foresight_expects != 0;
+  const struct serve to = serve(sim);
   uint32_t rows = tell(sim, foreseen(sim, !expects));
   if (expects && sim->active) expect(sim);
-  pump_model_foresee(sim->model, FORESEE_AT_ONCE);
-  if (rows > 0) use_allowance(sim);
+  if (pump_model_foresee(sim->model, FORESEE_AT_ONCE) > 0)
+    serve_plan_foresee(sim->shm, sim->model);
+  sim->sends_ns = sim->now_ns; /* before Python wakes */
+  if (rows > 0) serve_allowance(&to, 0);
   serve_plan_arrived(sim->shm, sim->model);
   take_progress(sim);
   bool quiet = rows == 0 && sim->outcome_count == 0;
@@ -291,29 +279,27 @@ void sim_worker_read(struct pump_sim *sim) {
   serve_plan_left(sim->shm, sim->model);
   sim->result.ticks++;
   sim->busy_until_ns = sim->now_ns + sim->settings.tick_ns + rows * sim->settings.row_ns;
-  go_on(sim);
+  sim->sends_ns = sim->busy_until_ns;
+  serve_go_on(&to, 0);
+  date_plan(sim);
   sim->naps = quiet ? sim->naps + 1 : 0;
   sim->tick_ns = sim->busy_until_ns + (sim->naps < 2 ? QUIET_NS : SLEEP_NS);
 }
 
-uint32_t pump_sim_carry_out(struct pump_sim *sim, uint32_t direction, const int64_t *blocks,
-                            uint32_t count) {
-  struct pump_command commands[PUMP_COMMAND_SLOTS];
-  if (sim->model == NULL || direction >= PUMP_DIRECTIONS) return 0;
-  pump_serve_withdraw(sim->shm, sim->model);
-  sim->moved = true;
-  uint32_t made = pump_model_start(sim->model, 0, direction, blocks, count, commands,
-                                   PUMP_COMMAND_SLOTS);
-  return push(sim, direction, commands, made, sim->busy_until_ns);
+void pump_sim_carry_out(struct pump_sim *sim, const int64_t *to_host,
+                        uint32_t to_host_count, const int64_t *to_gpu,
+                        uint32_t to_gpu_count) {
+  if (sim->model == NULL) return;
+  const struct serve to = serve(sim);
+  const struct serve_moves moves = {.to_host = to_host,
+                                    .to_gpu = to_gpu,
+                                    .to_host_count = to_host_count,
+                                    .to_gpu_count = to_gpu_count};
+  serve_decision(&to, 0, &moves);
+  date_plan(sim);
 }
 
 /* ---- plans ------------------------------------------------------------------------ */
-
-void sim_worker_plan(struct pump_sim *sim) {
-  bool moved = sim->moved;
-  sim->decides = sim->moved = false;
-  if (moved || serve_plan_is_old(sim->model, 0)) make_plan(sim);
-}
 
 void sim_worker_compare(struct pump_sim *sim, const struct pump_sim_step *step) {
   struct pump_header *header = &sim->shm->header;

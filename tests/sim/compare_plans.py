@@ -25,7 +25,7 @@ def main() -> None:
         program = tensors.program(trace, mapping, 2, discard=discard)
         gpu = Machine(profiles.load("a100-pcie4"), int(program.peak_bytes / ratio))
         run(program, gpu, Planned())
-    for seed in range(24):
+    for seed in range(96):
         program, gpu = made_up(seed)
         run(program, replace(gpu, daemon=STOPPED if seed % 2 else Daemon()), Planned())
 

@@ -215,14 +215,46 @@ static bool leave(struct walk *w, int64_t need) {
   return add_room(w, (struct room){.blocks = 1, .left_bytes = w->left_bytes});
 }
 
+static void use_one(struct walk *w, struct room *room) {
+  room->blocks--;
+  while (w->rooms_taken < w->rooms_made && w->rooms[w->rooms_made - 1].blocks == 0)
+    w->rooms_made--;
+  while (w->rooms_taken < w->rooms_made && w->rooms[w->rooms_taken].blocks == 0)
+    w->rooms_taken++;
+}
+
 static bool take_room(struct walk *w, int64_t need, struct model_planned *more) {
   if (w->rooms_taken == w->rooms_made && !leave(w, need)) return false;
   struct room *room = &w->rooms[w->rooms_taken];
   room->left_bytes += room->step_bytes;
-  if (--room->blocks == 0) w->rooms_taken++;
   more->left_bytes = room->left_bytes;
   more->after_seq = room->after_seq;
   more->after_stream = room->after_stream;
+  use_one(w, room);
+  return true;
+}
+
+/* What is written anew takes the first room that is given back behind its discard. */
+static bool bear(struct walk *w, const struct op *op) {
+  struct pump_model *m = w->m;
+  int32_t births = m->births[op - m->ops];
+  for (uint32_t i = 0; i < op->uses && births > 0; i++) {
+    int32_t at = use_index((int64_t)op->first_use + i);
+    const struct use *use = &m->uses[at];
+    if (use->block == NONE || (use->flags & USE_FRESH) == 0) continue;
+    if (m->blocks[use->block].first == at) continue;
+    births--;
+    if (w->rooms_taken == w->rooms_made && !leave(w, (int64_t)op->seq)) return false;
+    uint64_t from = m->ops[m->uses[use->prev].op].seq;
+    uint32_t found = w->rooms_made - 1;
+    for (uint32_t r = w->rooms_made; r-- > w->rooms_taken;) {
+      const struct room *room = &w->rooms[r];
+      if (room->after_seq == 0) continue;
+      if (room->after_seq < from) break;
+      if (room->blocks > 0) found = r;
+    }
+    use_one(w, &w->rooms[found]);
+  }
   return true;
 }
 
@@ -252,11 +284,9 @@ static bool bring(struct walk *w, const struct op *op) {
 static bool step(struct walk *w, uint32_t i) {
   struct pump_model *m = w->m;
   const struct op *op = &m->ops[i];
-  struct model_planned nobody;
   if (op->larger) return false;
   if (op->due[DUE_AWAY] + op->due[DUE_DOUBTED] > 0 && !bring(w, op)) return false;
-  for (int32_t b = 0; b < m->births[i]; b++)
-    if (!take_room(w, (int64_t)op->seq, &nobody)) return false;
+  if (m->births[i] > 0 && !bear(w, op)) return false;
   return add_room(w, (struct room){.blocks = m->gives[i],
                                    .after_seq = op->seq,
                                    .after_stream = op->stream});

@@ -50,6 +50,16 @@ def test_plans_cost_nothing_while_the_worker_runs(transformer: tuple[Program, Ma
     assert planned.steady.h2d_bytes < 1.01 * without.steady.h2d_bytes
 
 
+def test_a_plan_is_used_up_by_half_before_another_one_is_made(
+    transformer: tuple[Program, Machine],
+) -> None:
+    """Though the worker sends something itself about once an operation, each way."""
+    outcome = done(transformer, Daemon())
+    moved = outcome.whole.h2d_bytes + outcome.whole.d2h_bytes
+    assert moved / outcome.operations > 8 << 20
+    assert outcome.plans < outcome.operations / 3
+
+
 def test_nothing_is_planned_for_who_foresees_nothing(transformer: tuple[Program, Machine]) -> None:
     program, gpu = transformer
     assert run(program, gpu, Window()).planned_bytes == 0

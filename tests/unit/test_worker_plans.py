@@ -19,6 +19,11 @@ AHEAD = 6
 WAYS = (lib.PUMP_TO_HOST, lib.PUMP_TO_GPU)
 
 
+def blocks_of(command: Any) -> set[tuple[int, int]]:
+    first = command.offset_bytes // BLOCK
+    return {(command.slot, first + i) for i in range(command.length_bytes // BLOCK)}
+
+
 class Training:
     """A pass forth and back over layers, again and again; what is on the GPU is known."""
 
@@ -37,8 +42,7 @@ class Training:
         self.waiting.append((seq, layer))
 
     def move(self, command: Any, direction: int) -> None:
-        first = command.offset_bytes // BLOCK
-        blocks = {(command.slot, first + i) for i in range(command.length_bytes // BLOCK)}
+        blocks = blocks_of(command)
         if direction == lib.PUMP_TO_GPU:
             self.there |= blocks
             assert len(self.there) <= BUDGET, "room before arrival"
@@ -115,6 +119,62 @@ def test_a_client_alone_follows_the_plan_and_faults_for_nothing(learned: Trainin
         learned.step(4)
     assert learned.faults == before
     assert learned.believed() == learned.there
+
+
+def version(client: FakeClient) -> int:
+    return int(client.shm.plans[0].turn >> 32)
+
+
+def test_a_plan_stays_in_force_while_the_worker_sends_what_stands_in_front_of_it() -> None:
+    """Executors are busy or asleep: nobody but the worker takes of the plan."""
+    training = Training()
+    for _ in range(6 * len(ORDER)):
+        training.step(4)
+    client, sent, kept = training.client, 0, 0
+    for _ in range(2 * len(ORDER)):
+        training.issue(ORDER[training.at % len(ORDER)])
+        training.at += 1
+        before, taken = version(client), client.shm.plans[0].turn & 0xFFFFFFFF
+        training.worker.tick()
+        for direction in WAYS:
+            for command in client.commands(direction):
+                training.move(command, direction)
+                client.finish(command)
+                sent += command.length_bytes // BLOCK
+        now = client.shm.plans[0].turn & 0xFFFFFFFF
+        kept += before == version(client) and before != 0 and now > taken
+        if len(training.waiting) > AHEAD:
+            training.execute()
+    training.worker.tick()
+    assert kept > 0
+    assert sent > LAYERS * BLOCKS / 2
+    assert training.faults == 0
+    assert training.believed() == training.there
+    client.close()
+
+
+def test_nothing_that_the_worker_has_sent_is_left_in_the_plan(learned: Training) -> None:
+    client = learned.client
+    for _ in range(2 * len(ORDER)):
+        learned.issue(ORDER[learned.at % len(ORDER)])
+        learned.at += 1
+        learned.worker.tick()
+        for direction in WAYS:
+            sent = set()
+            for command in client.commands(direction):
+                learned.move(command, direction)
+                client.finish(command)
+                sent |= blocks_of(command)
+            plan = client.shm.plans[0]
+            at = plan.turn >> 16 * direction & 0xFFFF
+            left: set[tuple[int, int]] = set()
+            for i in range(at, plan.count[direction]):
+                left |= blocks_of(plan.entries[direction][i].command)
+            assert in_force(client) and not sent & left
+        learned.carry_out()
+        if len(learned.waiting) > AHEAD:
+            learned.execute()
+    assert learned.faults == 0
 
 
 def test_with_plans_no_more_is_moved_than_without(learned: Training) -> None:
