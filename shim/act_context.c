@@ -173,12 +173,12 @@ const struct pump_adapt_bounds *pump_direction_bounds(uint32_t direction) {
                        .threads_max = PUMP_IN_THREADS_MOST,
                        .threads_first = 1,
                        .slices_max = PUMP_IN_SLICES_MOST,
-                       .flight_bytes = PUMP_FLIGHT_BYTES},
+                       .flight_bytes = PUMP_IN_FLIGHT_BYTES},
       [PUMP_TO_HOST] = {.threads_min = 2,
                         .threads_max = PUMP_OUT_THREADS_MOST,
                         .threads_first = 3, /* what a PCIe 4 link takes */
                         .slices_max = 1,
-                        .flight_bytes = PUMP_FLIGHT_BYTES},
+                        .flight_bytes = PUMP_OUT_FLIGHT_BYTES},
   };
   return &bounds[direction];
 }

@@ -76,9 +76,10 @@ static uint32_t lane_number(const struct mover *mover, uint32_t lane) {
 
 /* ---- bytes in flight ----------------------------------------------------------- */
 
-static uint32_t flight_bound(uint32_t device) {
+static uint32_t flight_bound(uint32_t device, uint32_t direction) {
   uint64_t half = PUMP_LOAD(&pump_shm->devices[device].budget_bytes) / 2;
-  return half < PUMP_FLIGHT_BYTES ? (uint32_t)half : PUMP_FLIGHT_BYTES;
+  uint64_t most = pump_direction_bounds(direction)->flight_bytes;
+  return (uint32_t)(half < most ? half : most);
 }
 
 static bool fits(uint64_t held, uint64_t bytes, uint32_t bound) {
@@ -87,7 +88,7 @@ static bool fits(uint64_t held, uint64_t bytes, uint32_t bound) {
 
 bool pump_flight_has_room(uint32_t device, uint32_t direction, uint64_t bytes) {
   const struct pump_direction *way = &pump_set_of(device)->directions[direction];
-  uint32_t bound = flight_bound(device);
+  uint32_t bound = flight_bound(device, direction);
   if (direction == PUMP_TO_GPU && bound > PUMP_PLANNED_BYTES) bound = PUMP_PLANNED_BYTES;
   return fits(PUMP_LOAD(&way->flight_bytes), bytes, bound);
 }
@@ -268,7 +269,7 @@ static void finish_oldest(struct mover *mover) {
  * this one had in flight is finished first. */
 static void wait_for_room(struct mover *mover, uint32_t bytes) {
   struct pump_direction *direction = mover->direction;
-  uint32_t bound = flight_bound(mover->role.set->device);
+  uint32_t bound = flight_bound(mover->role.set->device, mover->role.direction);
   while (!reserve(direction, bytes, bound)) {
     if (mover->in_flight > 0) {
       finish_oldest(mover);

@@ -34,7 +34,8 @@
 /* What a device's executors have in the driver at most, in each direction, whatever the
  * worker asks for: on its way a block serves nobody. Half of the budget where that is
  * less; a single slice may always go. */
-#define PUMP_FLIGHT_BYTES (64u << 20)
+#define PUMP_IN_FLIGHT_BYTES (128u << 20)
+#define PUMP_OUT_FLIGHT_BYTES (64u << 20)
 /* What is planned comes only while less is in the driver: commands, which may be more
  * urgent, do not wait for it. Enough to fill a link: the next goes as soon as one ends. */
 #define PUMP_PLANNED_BYTES (16u << 20)
@@ -42,7 +43,7 @@
 #define PUMP_IN_THREADS_MOST 2
 /* Slices that one in-thread keeps in the driver: a block that the driver knows to be on
  * its way is waited for by a kernel, one that still waits in our ring is faulted. */
-#define PUMP_IN_SLICES_MOST 8
+#define PUMP_IN_SLICES_MOST 32
 #define PUMP_OUT_THREADS_MOST 4
 
 /* ---- small tools --------------------------------------------------------- */

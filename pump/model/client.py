@@ -53,6 +53,7 @@ class ClientModel:
         limits.slice_us = bounds.SLICE_US
         limits.in_flight = bounds.IN_FLIGHT_BLOCKS
         limits.in_flight_share = bounds.IN_FLIGHT_SHARE
+        limits.in_flight_urgent = bounds.IN_FLIGHT_URGENT_BLOCKS
         limits.doubts_per_fault = bounds.DOUBTS_PER_FAULT
         model = lib.pump_model_new(limits)
         if model == ffi.NULL:

@@ -47,6 +47,7 @@ struct pump_model_bounds {
   uint32_t slice_us;         /* microseconds */
   uint32_t in_flight;        /* on their way in one direction, at most */
   uint32_t in_flight_share;  /* and never more than the budget over this */
+  uint32_t in_flight_urgent; /* to the GPU, for what operations lack that run: instead */
   uint32_t doubts_per_fault; /* blocks put in doubt for each that came by fault */
 };
 

@@ -237,7 +237,7 @@ EXPORT void pump_model_delete(struct pump_model *m) {
 static bool sensible(const struct pump_model_bounds *bounds) {
   return bounds->capacity > 0 && bounds->capacity <= 1u << 24 && bounds->slice_least > 0 &&
          bounds->slice_most >= bounds->slice_least && bounds->in_flight > 0 &&
-         bounds->in_flight_share > 0;
+         bounds->in_flight_share > 0 && bounds->in_flight_urgent >= bounds->in_flight;
 }
 
 EXPORT struct pump_model *pump_model_new(const struct pump_model_bounds *bounds) {

@@ -324,15 +324,37 @@ EXPORT uint32_t pump_model_away(const struct pump_model *m, int64_t *blocks,
 /* ---- the view
  * ------------------------------------------------------------------------------ */
 
-int64_t model_flight_most(const struct pump_model *m, const struct device *device) {
+static int64_t flight_share(const struct pump_model *m, const struct device *device,
+                            uint32_t most) {
   int64_t share = device->facts.budget / m->bounds.in_flight_share;
   if (share < m->bounds.slice_least) share = m->bounds.slice_least;
-  return share < m->bounds.in_flight ? share : m->bounds.in_flight;
+  return share < most ? share : most;
+}
+
+int64_t model_flight_most(const struct pump_model *m, const struct device *device) {
+  return flight_share(m, device, m->bounds.in_flight);
+}
+
+/* Blocks that the operations lack which run now, or as soon as they are there. */
+static int64_t urgent(const struct pump_model *m, const struct device *device) {
+  int64_t lack = 0;
+  for (uint32_t i = 0; i < m->busy_count; i++) {
+    int32_t head = m->streams[m->busy[i]].head;
+    if (head == NONE || &m->devices[m->op_device[head]] != device) continue;
+    lack += m->ops[head].due[DUE_AWAY] + m->ops[head].due[DUE_DOUBTED];
+  }
+  return lack;
 }
 
 int64_t model_credit(const struct pump_model *m, const struct device *device, int way) {
   if (device->held_at[way] >= (int64_t)m->totals.observed_seq) return 0;
   int64_t left = model_flight_most(m, device) - device->in_flight[way];
+  if (way == PUMP_TO_GPU) {
+    int64_t most = flight_share(m, device, m->bounds.in_flight_urgent);
+    int64_t more = most - device->in_flight[way], lack = urgent(m, device);
+    if (more > lack) more = lack;
+    if (more > left) left = more;
+  }
   return left > 0 ? left : 0;
 }
 

@@ -6,7 +6,8 @@
  */
 #include "sim_state.h"
 
-#define FLIGHT_BYTES (64u << 20)
+#define IN_FLIGHT_BYTES (128u << 20)
+#define OUT_FLIGHT_BYTES (64u << 20)
 #define PLANNED_BYTES (16u << 20)
 #define SLICE_BYTES (32u << 20)
 #define SPIN_NS 20000 /* a mover without work stays awake that long */
@@ -16,12 +17,12 @@ static const struct pump_adapt_bounds bounds[PUMP_DIRECTIONS] = {
                      .threads_max = 2,
                      .threads_first = 1,
                      .slices_max = SIM_LANES,
-                     .flight_bytes = FLIGHT_BYTES},
+                     .flight_bytes = IN_FLIGHT_BYTES},
     [PUMP_TO_HOST] = {.threads_min = 2,
                       .threads_max = SIM_MOVERS,
                       .threads_first = 3,
                       .slices_max = 1,
-                      .flight_bytes = FLIGHT_BYTES},
+                      .flight_bytes = OUT_FLIGHT_BYTES},
 };
 
 bool sim_movers_init(struct pump_sim *sim) {
@@ -209,7 +210,7 @@ static void submit(struct pump_sim *sim, uint32_t way, struct sim_mover *mover,
 static bool may_go(const struct pump_sim *sim, uint32_t way,
                    const struct pump_planned *entry) {
   uint32_t stream = entry->after_stream;
-  uint64_t bound = way == PUMP_TO_GPU ? PLANNED_BYTES : FLIGHT_BYTES;
+  uint64_t bound = way == PUMP_TO_GPU ? PLANNED_BYTES : OUT_FLIGHT_BYTES;
   return has_room(sim, &sim->directions[way], entry->command.length_bytes, bound) &&
          sim->shm->plans[0].left_bytes >= entry->left_bytes &&
          (entry->after_seq == 0 ||
@@ -251,12 +252,14 @@ static bool start_one(struct pump_sim *sim, uint32_t way, struct sim_mover *move
   bool commanded = command_waits(sim, direction);
   if (commanded) {
     job = direction->queue[direction->head];
-    if (!has_room(sim, direction, job.command.length_bytes, FLIGHT_BYTES)) return false;
+    if (!has_room(sim, direction, job.command.length_bytes, bounds[way].flight_bytes))
+      return false;
     direction->head = (direction->head + 1) % PUMP_COMMAND_SLOTS;
     direction->count--;
   } else if (take_planned(sim, way, &job)) {
     /* judged as any */
-  } else if (way != PUMP_TO_GPU || !has_room(sim, direction, SLICE_BYTES, FLIGHT_BYTES) ||
+  } else if (way != PUMP_TO_GPU ||
+             !has_room(sim, direction, SLICE_BYTES, IN_FLIGHT_BYTES) ||
              !take_populate(sim, &job)) {
     return false;
   }

@@ -9,7 +9,7 @@
 #include "pump_ring.h"
 #include "sim.h"
 
-#define SIM_LANES 8  /* slices that one mover has in flight: PUMP_IN_SLICES_MOST */
+#define SIM_LANES 32 /* slices that one mover has in flight: PUMP_IN_SLICES_MOST */
 #define SIM_MOVERS 4 /* of a direction: PUMP_OUT_THREADS_MOST */
 
 /* ---- the program's thread (sim_program.c) ---- */

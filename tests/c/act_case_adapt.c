@@ -12,8 +12,8 @@ struct direction_model {
   uint64_t bytes;
 };
 
-static const struct pump_adapt_bounds in_bounds = {1, 2, 1, 2, PUMP_FLIGHT_BYTES};
-static const struct pump_adapt_bounds out_bounds = {2, 4, 2, 1, PUMP_FLIGHT_BYTES};
+static const struct pump_adapt_bounds in_bounds = {1, 2, 1, 2, PUMP_IN_FLIGHT_BYTES};
+static const struct pump_adapt_bounds out_bounds = {2, 4, 2, 1, PUMP_OUT_FLIGHT_BYTES};
 
 static double least(double a, double b) {
   return a < b ? a : b;

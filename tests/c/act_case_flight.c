@@ -123,7 +123,7 @@ SCENARIO(no_more_than_the_bound_is_in_flight_whatever_the_worker_asks) {
   PUMP_STORE(&fake.prefetch_us, 1000);
   move_much(slot, 64, 16);
   for (uint32_t d = 0; d < PUMP_DIRECTIONS; d++) {
-    CHECK(PUMP_LOAD(&fake.flight_bytes_peak[d]) == PUMP_FLIGHT_BYTES);
+    CHECK(PUMP_LOAD(&fake.flight_bytes_peak[d]) == pump_direction_bounds(d)->flight_bytes);
     CHECK(PUMP_LOAD(&fake.flight_bytes[d]) == 0);
     CHECK(PUMP_LOAD(&direction_of(d)->flight_bytes) == 0);
     CHECK(PUMP_LOAD(&direction_of(d)->flight_slices) == 0);

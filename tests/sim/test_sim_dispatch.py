@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
 from sim_programs import DATA, MS, cyclic, machine, made, whole
 
 from pump import profiles
+from pump.model.bounds import SLICE_BLOCKS_MOST
 from pump.model.view import Decision, View
 from pump.policy.window import Window
 from pump.sim import program as form
@@ -17,7 +19,7 @@ from pump.sim import tensors
 from pump.sim.contenders import by_name, simulate
 from pump.sim.dispatch import FixedOrder, Iterations, Queue, Rehearsal, Transfer
 from pump.sim.program import Builder, Program, ProgramError
-from pump.sim.simulation import Jitter, Machine, run
+from pump.sim.simulation import Daemon, Jitter, Machine, run
 
 
 @pytest.fixture(scope="module")
@@ -120,13 +122,15 @@ def test_event_driven_dispatch_is_as_fast_as_a_fixed_order(
 def test_where_moving_takes_time_of_the_processor_it_is_faster_in_the_mean(
     transformer: Program, gpu: Machine
 ) -> None:
+    """Of each seed the mean of three times of a tick: one alone is decided by that luck."""
     window, ratios = by_name("window+discard"), []
-    for seed in range(5):
-        rough = replace(gpu, jitter=Jitter(0.25, seed))
+    for seed, tick_us in product(range(5), (26, 30, 34)):
+        rough = replace(gpu, jitter=Jitter(0.25, seed), daemon=Daemon(tick_us=tick_us))
         fixed = simulate(window, transformer, rough, dispatch="fixed").steady.seconds
         ratios.append(fixed / simulate(window, transformer, rough).steady.seconds)
-    assert np.mean(ratios) > 1.0
-    assert min(ratios) >= 0.99
+    by_seed = np.reshape(ratios, (5, 3)).mean(axis=1)
+    assert by_seed.mean() > 1.0
+    assert by_seed.min() >= 0.99
 
 
 def queue(order: list[Transfer], count: int = 3) -> Callable[..., list[int]]:
@@ -181,11 +185,29 @@ def test_a_queue_knows_what_stands_in_it() -> None:
     assert not departures.stands_before(1, 4) and departures.stands_before(2, 2)
 
 
+class Counting(Rehearsal):
+    """Counts what its decisions send."""
+
+    sent_to_gpu = sent_inside = again = 0
+
+    def decide(self, view: View) -> Decision:
+        decision = super().decide(view)
+        there_already = set(view.oldest.tolist()) - set(view.missing.tolist())
+        self.sent_to_gpu += len(decision.to_gpu)
+        begin = self.iterations.begin(self.iterations.count - 2)
+        if begin <= self.run < begin + self.iterations.steps:
+            self.sent_inside += len(decision.to_gpu) + len(decision.to_host)
+            self.again += len(there_already.intersection(decision.to_gpu.tolist()))
+        return decision
+
+
 def test_the_rehearsal_writes_down_all_that_is_sent(transformer: Program, gpu: Machine) -> None:
-    rehearsal = Rehearsal(Window(), transformer)
+    rehearsal = Counting(Window(), transformer)
     found = run(transformer, gpu, rehearsal)
-    written = sum(transfer.to_gpu for transfer in rehearsal.order)
-    assert written == found.stretches[-2].counters["prefetch_in_blocks"]
+    assert len(rehearsal.order) == rehearsal.sent_inside - rehearsal.again > 0
+    # Nobody sends but decisions; what comes late is not carried out.
+    lost = rehearsal.sent_to_gpu - found.whole.counters["prefetch_in_blocks"]
+    assert 0 <= lost <= found.refused["late"] * SLICE_BLOCKS_MOST
 
 
 def test_what_leaves_may_have_to_wait_until_it_was_issued_why(transformer: Program) -> None:

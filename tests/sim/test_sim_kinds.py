@@ -85,18 +85,20 @@ def test_lengths_at_random_are_told_by_their_first_launches(seed: int) -> None:
 @pytest.mark.parametrize("make", [one for one in PROGRAMS if one is not lengths], ids=named)
 def test_in_the_end_it_is_as_fast_as_with_the_true_future(make: sim_kinds.Make) -> None:
     program = make(STEPS)
-    # Without plans in the client: those are made of what is learned, not of the true future.
-    plain = Daemon(plans=False)
-    small = Machine(profiles.load("a100-pcie4"), int(program.peak_bytes / 2.5), 50, plain)
     true = Foresight(6 * sim_kinds.LAYERS, expects=True)
-    planned, oracle = (
-        sum(
-            one.seconds
-            for one in run(program, small, Planned(), foresight=known).stretches[STEADY:]
-        )
-        for known in (None, true)
-    )
-    assert planned <= 1.03 * oracle
+
+    def steady_seconds(known: Foresight | None) -> float:
+        """Of three times of a tick: at one alone it decides who finds the fourth thread sooner."""
+        found = 0.0
+        for tick_us in (26, 30, 34):
+            # No plans in the client: they are made of what is learned, not of the true future.
+            plain = Daemon(plans=False, tick_us=tick_us)
+            small = Machine(profiles.load("a100-pcie4"), int(program.peak_bytes / 2.5), 50, plain)
+            outcome = run(program, small, Planned(), foresight=known)
+            found += sum(one.seconds for one in outcome.stretches[STEADY:])
+        return found
+
+    assert steady_seconds(None) <= 1.03 * steady_seconds(true)
 
 
 def test_a_launch_each_few_steps_costs_the_steps_between_nothing() -> None:

@@ -8,6 +8,7 @@ from itertools import accumulate
 import pytest
 from model_batch import BLOCK, Script, lib
 
+from pump.model.bounds import IN_FLIGHT_BLOCKS, IN_FLIGHT_URGENT_BLOCKS
 from pump.model.client import ABSENT, ARRIVING, DOUBTED, HOST, LEAVING, RESIDENT
 from pump.model.view import NOT_NEEDED
 
@@ -374,6 +375,27 @@ def test_a_prefetch_of_a_resident_block_makes_it_the_youngest() -> None:
     assert command.needed_by_seq == 0
     script.finish(command.ticket)
     assert script.model.view(0).oldest.tolist() == [blocks[1], blocks[2], blocks[0]]
+
+
+def test_more_may_be_in_flight_for_what_runs_than_for_what_comes_later() -> None:
+    script = Script()
+    blocks = script.alloc(0, 200)
+    script.set_state(blocks, HOST)
+    first = script.copy([(0, 0, 40)])
+    script.copy([(0, 40, 160)])
+
+    def credit() -> tuple[int, int]:
+        view = script.model.view(0)
+        return view.to_gpu_credit, view.to_host_credit
+
+    few, more = IN_FLIGHT_BLOCKS, IN_FLIGHT_URGENT_BLOCKS
+    assert credit() == (40, few), "as much as the one that runs lacks"
+    script.start(TO_GPU, list(blocks[:30]))
+    assert credit() == (10, few), "and the rest of that"
+    script.start(TO_GPU, list(blocks[30:40]))
+    assert credit() == (0, few), "nothing yet for the one behind it"
+    script.execute(first)
+    assert credit() == (more - 40, few), "now it is the one that runs"
 
 
 def test_an_unknown_or_answered_ticket_changes_nothing() -> None:
