@@ -389,6 +389,7 @@ static void begin(void) {
                                            .slice_us = 1000,
                                            .in_flight = 8,
                                            .in_flight_share = 2,
+                                           .in_flight_urgent = 16,
                                            .doubts_per_fault = 1};
   const struct pump_model_device facts = {.budget = BUDGET, .capacity = BUDGET};
   forget_mapping();
