@@ -106,6 +106,7 @@ struct exchange {
   int64_t first, last;      /* operations whose blocks were held back lately */
   int64_t waited;           /* the newest of them that waited */
   uint32_t left;            /* blocks that may be exchanged */
+  uint32_t grants;          /* since the last in vain */
   uint32_t vain, pass_over; /* waits */
   bool held, used;          /* by the last view; since `left` was granted */
 };

@@ -55,27 +55,41 @@ def test_who_waits_for_what_was_held_back_allows_an_exchange_where_nothing_moves
     rounds = Rounds()
     rounds.hold()
     rounds.wait()
-    assert rounds.hold().exchange == MOST
+    assert rounds.hold().exchange == 2 * 4
     rounds.script.start(lib.PUMP_TO_HOST, list(rounds.kept))
     assert rounds.script.model.view(0).exchange == 0, "something is under way"
 
 
-def test_what_was_exchanged_is_counted() -> None:
+def test_who_goes_on_waiting_allows_twice_as_many_each_time_less_what_was_exchanged() -> None:
     rounds = Rounds()
     rounds.hold()
     rounds.wait()
-    rounds.hold()
-    rounds.script.start(lib.PUMP_TO_HOST, list(rounds.kept))
-    rounds.wait()
-    rounds.script.set_state(rounds.kept, RESIDENT)
-    rounds.script.model.forget_window()
-    assert rounds.hold().exchange == MOST - 4
+    left = 0
+    for times in (2, 4, 8, 16, 32, 64, 64, 64):
+        left += times * 4
+        assert rounds.hold().exchange == left
+        rounds.script.start(lib.PUMP_TO_HOST, list(rounds.kept))
+        rounds.wait()
+        rounds.script.set_state(rounds.kept, RESIDENT)
+        rounds.script.model.forget_window()
+        left -= 4
+
+
+def test_never_more_than_so_many_are_allowed() -> None:
+    rounds = Rounds()
+    for _ in range(40):
+        rounds.hold()
+        rounds.script.start(lib.PUMP_TO_HOST, list(rounds.kept))
+        rounds.wait()
+        rounds.script.set_state(rounds.kept, RESIDENT)
+        rounds.script.model.forget_window()
+    assert rounds.hold().exchange == MOST
 
 
 def test_who_waits_although_an_exchange_was_allowed_ends_it_for_longer_each_time() -> None:
     rounds = Rounds()
     allowed = []
     for _ in range(12):
-        allowed.append(rounds.hold().exchange > 0)
+        allowed.append(rounds.hold().exchange)
         rounds.wait()
-    assert allowed == [False, True, *[False] * 3, True, *[False] * 5, True]
+    assert allowed == [0, 8, *[0] * 3, 8, *[0] * 5, 8]
