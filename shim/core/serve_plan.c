@@ -4,7 +4,7 @@
  * (model_plan_holds) the worker follows it too: what stands in front it takes as executors
  * do, and sends it as commands, of which more may be in flight. So a plan is made anew when
  * half of it is used up, or when something has happened that it did not foresee, or when a
- * decision is another one.
+ * decision is another one or allows more (serve_send.c).
  *
  * Before anything else is started, it is withdrawn: from then on nobody takes of it, and
  * what was taken is known. In between the executors have no plan, for some microseconds.
