@@ -220,6 +220,10 @@ void pump_model_take_back(struct pump_model *model, const struct pump_command *c
 
 /* ---- what is asked ---- */
 
+/* To be called in each tick, behind all that it reads and before anything is sent. Where it
+ * is the turn of an operation that is larger than the budget, what is there of it will come
+ * again, with what it lacks. What leaves before the next view is not exchanged. */
+void pump_model_turn(struct pump_model *model, uint32_t device);
 /* Fills the view, for which faults are counted anew. */
 void pump_model_view(struct pump_model *model, uint32_t device, struct pump_view *view);
 

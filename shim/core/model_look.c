@@ -360,17 +360,21 @@ int64_t model_credit(const struct pump_model *m, const struct device *device, in
 
 /* What an operation larger than the budget lacks comes by faults while it runs, and for
  * each the driver evicts what migrated longest ago. Where that is in the order in which the
- * operation reaches its blocks, it has used what goes. So, in its turn, what is there comes
- * again with the rest, in that order: each prefetch makes a block the youngest. */
-static void put_in_order(struct pump_model *m, uint32_t device) {
+ * operation reaches its blocks, it has used what goes. So what is there comes again with
+ * the rest, in that order: each prefetch makes a block the youngest. */
+EXPORT void pump_model_turn(struct pump_model *m, uint32_t index) {
   int64_t at = next_set(m, m->misses, m->op_tail);
   struct op *op = &m->ops[op_index(at)];
+  index &= PUMP_MAX_DEVICES - 1;
+  m->devices[index].exchange.held = false; /* what leaves now was not exchanged */
   if (at == m->op_head || !op->larger || op->in_order) return;
+  if (m->op_device[op_index(at)] != index) return;
   op->in_order = true;
+  model_ask(&m->devices[index]);
   int64_t end = (int64_t)op->first_use + op->uses, use = op->first_use;
   for (; (use = model_next_due(m, DUE_SURE, use, end)) < end; use++) {
     int32_t block = m->uses[use_index(use)].block;
-    if (m->blocks[block].device == device && m->blocks[block].state == PUMP_BLOCK_RESIDENT)
+    if (m->blocks[block].device == index && m->blocks[block].state == PUMP_BLOCK_RESIDENT)
       model_set_state(m, block, PUMP_BLOCK_DOUBTED);
   }
 }
@@ -378,9 +382,7 @@ static void put_in_order(struct pump_model *m, uint32_t device) {
 EXPORT void pump_model_view(struct pump_model *m, uint32_t index, struct pump_view *view) {
   index &= PUMP_MAX_DEVICES - 1;
   struct device *device = &m->devices[index];
-  put_in_order(m, index);
   const int64_t *counts = device->counts;
-  model_give_up_doomed(m, device);
   view->resident = counts[PUMP_BLOCK_RESIDENT] + counts[PUMP_BLOCK_DOUBTED];
   view->leaving = counts[PUMP_BLOCK_LEAVING];
   view->to_gpu_credit = model_credit(m, device, PUMP_TO_GPU);

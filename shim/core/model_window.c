@@ -152,6 +152,7 @@ static void after_retiring(struct pump_model *m) {
     if (!device->known) continue;
     device->missed = 0;
     device->faults += (int64_t)missed;
+    model_give_up_doomed(m, device);
     note_overshoot(device);
     push_out(m, device);
     model_exchange_waits(m, i);

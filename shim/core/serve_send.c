@@ -61,6 +61,7 @@ void serve_go_on(const struct serve *to, uint32_t device) {
   static const uint32_t ways[] = {PUMP_TO_HOST, PUMP_TO_GPU};
   struct pump_command commands[PUMP_COMMAND_SLOTS];
   struct pump_model *m = to->model;
+  pump_model_turn(m, device);
   if (model_plan_holds(m, device)) go_on_by_plan(to, device);
   if (!model_may_go_on(m, device)) return; /* or what the decision allows besides */
   serve_plan_withdraw(to->shm, m, device);

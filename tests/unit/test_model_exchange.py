@@ -75,6 +75,19 @@ def test_who_goes_on_waiting_allows_twice_as_many_each_time_less_what_was_exchan
         left -= 4
 
 
+def test_what_leaves_in_a_later_tick_is_no_exchange_whether_a_policy_has_looked_or_not() -> None:
+    rounds = Rounds()
+    rounds.hold()
+    rounds.wait()
+    assert rounds.hold().exchange == 2 * 4
+    lib.pump_model_turn(rounds.script.model.raw, 0)
+    rounds.script.start(lib.PUMP_TO_HOST, list(rounds.kept))
+    rounds.wait()
+    rounds.script.set_state(rounds.kept, RESIDENT)
+    rounds.script.model.forget_window()
+    assert rounds.hold().exchange == 0, "it was allowed in vain"
+
+
 def test_never_more_than_so_many_are_allowed() -> None:
     rounds = Rounds()
     for _ in range(40):

@@ -445,14 +445,17 @@ def test_in_its_turn_all_of_a_larger_operation_comes_in_its_order() -> None:
     script.set_state([*giant[24:28], *giant[4:8]], RESIDENT)
     script.copy([(1, 0, 2)])
     script.copy([(0, 0, 30)])
+    lib.pump_model_turn(script.model.raw, 0)
     missing = script.model.view(0).missing.tolist()
     assert missing == [*small, *giant[:4], *giant[8:16]], "not before it is its turn"
     script.set_state(small, RESIDENT)
+    lib.pump_model_turn(script.model.raw, 0)
     missing = script.model.view(0).missing.tolist()
     assert missing == [*giant[:16], *giant[24:28]], "12 blocks find room"
     script.set_state(giant[:16], RESIDENT)
     assert script.model.view(0).missing.tolist() == [*giant[24:28]], "no block finds room"
     script.set_state(giant[24:28], RESIDENT)
+    lib.pump_model_turn(script.model.raw, 0)
     assert script.model.view(0).missing.tolist() == [], "once"
 
 
