@@ -140,7 +140,7 @@ class ClientModel:
         budget, resident, arriving, leaving, to_gpu, to_host, faults, live = self._sizes.tolist()
         shape = self._shape.tolist()
         missing, arrivals, missing_more, leavers, doubted, oldest, short = shape[:7]
-        surplus, expected, headroom, exchange = shape[7:11]
+        surplus, expected, streams, headroom, exchange = shape[7:12]
         lengths = missing, missing, missing, arrivals, leavers, leavers, oldest, oldest
         if lengths != self._lengths:
             self._lengths = lengths
@@ -167,6 +167,7 @@ class ClientModel:
             headroom,
             exchange,
             expected,
+            streams,
             last,
             next_use,
             doubted,

@@ -67,6 +67,9 @@ class View(NamedTuple):
     operations waited for such lately. 0 while anything is under way."""
     expected: int
     """Operations in the view that were not issued yet."""
+    streams: int
+    """Streams with operations that have not executed. With more than one, `missing` is in the
+    order of their distance from the head of their stream, not of their numbers."""
     leavers: Blocks
     """Resident blocks that would leave first, needed last first (of those that nothing
     needs, the longest unused first), a bounded number of them."""

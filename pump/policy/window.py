@@ -119,9 +119,10 @@ class Window:
             count = 0
         later = NO_BLOCKS
         if not overshoot and not view.faults:
-            # Those needed behind all that is in sight: gone, they change nobody's turn.
+            # Those needed behind all that is in sight: gone, they change nobody's turn. With
+            # several streams one that has left may be missing before others are.
             sure = view.surplus
-            if served > max(count, sure):
+            if served > max(count, sure) and view.streams < 2:
                 sure = max(sure, int(np.count_nonzero(uses[:served] > view.arrivals_need[-1])))
             later = view.leavers[count:sure]
         ease = -1 if homeless or overshoot else min(view.free, view.headroom)

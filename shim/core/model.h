@@ -102,6 +102,7 @@ struct pump_view {
    * leave until then; counted among those that are needed as late as the first */
   uint32_t surplus;
   uint32_t expected; /* operations behind the window */
+  uint32_t streams;  /* that have operations which have not executed */
   /* Where nothing is short and there is no surplus: how many of `missing` may set out
    * before that changes. 0: not known. */
   uint32_t headroom;

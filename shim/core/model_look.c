@@ -394,6 +394,7 @@ EXPORT void pump_model_view(struct pump_model *m, uint32_t index, struct pump_vi
     view->live += counts[state];
   view->leavers_doubted = view->leavers_count = view->oldest_count = 0;
   view->expected = (uint32_t)(m->op_head - m->op_issued);
+  view->streams = m->busy_count;
   model_missing(m, index, view, PUMP_VIEW_MISSING);
   look_for_leavers(m, index, view);
   bool fits = look_for_room(m, index, view);

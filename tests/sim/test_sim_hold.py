@@ -1,4 +1,10 @@
-"""A policy that says how long its decision holds is asked less often, and decides the same."""
+"""A policy that says how long its decision holds is asked less often, and decides the same.
+
+What moves and when, and what operations meet, is the same to the last block. One figure is not:
+which of the misses are put down to want of room. Those are misses for which the last decision
+found no victim, and one that holds is older than one that was asked for since: it moves nothing
+else, but what was issued meanwhile may lack a victim, or what left may have made room.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +16,7 @@ from sim_programs import DATA, MS, cyclic, machine, made, whole
 
 from pump import profiles
 from pump.model.bounds import BLOCK_BYTES
+from pump.model.client import ClientModel
 from pump.model.view import Decision, View
 from pump.policy import by_name
 from pump.policy.base import Policy
@@ -17,22 +24,43 @@ from pump.policy.window import Window
 from pump.sim import program as form
 from pump.sim import tensors
 from pump.sim.program import Builder, Program
-from pump.sim.simulation import Machine, run
+from pump.sim.simulation import Machine, Outcome, run
 
 
 class Asked:
-    """A policy, counting; `holds` False: it wants to be asked each time."""
+    """A policy, counting; `holds` False: it wants to be asked each time.
+
+    Sees that misses are put down to want of room if, and only if, it said last that somebody
+    lacks a victim, or an operation is larger than the memory.
+    """
 
     def __init__(self, policy: Policy, holds: bool) -> None:
         self.policy, self.holds = policy, holds
         self.name, self.prefetches = policy.name, policy.prefetches
         self.foresees = policy.foresees
         self.times = 0
+        self.short, self.unseen, self.no_room = False, 0, 0
+
+    def at(self, _issued: int, _run: int, model: ClientModel) -> None:
+        tally = model.tally(0)
+        if self.short:
+            assert tally.unseen == self.unseen
+        elif model.totals().larger == 0:
+            assert tally.no_room == self.no_room
+        self.unseen, self.no_room = tally.unseen, tally.no_room
 
     def decide(self, view: View) -> Decision:
         self.times += 1
         decision = self.policy.decide(view)
+        self.short = decision.short_of_room
         return decision if self.holds else decision.for_once()
+
+
+def met(outcome: Outcome) -> dict[str, int]:
+    """What operations met: misses by their cause, but for want of room or of time."""
+    tally = dict(outcome.tally)
+    tally["faulted"] = tally.pop("unseen") + tally.pop("no_room")
+    return tally
 
 
 def transformer(discard: bool) -> Program:
@@ -52,7 +80,7 @@ def test_what_moves_when_is_the_same_as_if_asked_each_time(
     holding, asking = Asked(by_name(name), True), Asked(by_name(name), False)
     held, asked = run(program, gpu, holding), run(program, gpu, asking)
     assert held.whole == asked.whole
-    assert held.tally == asked.tally
+    assert met(held) == met(asked)
     assert held.ticks == asked.ticks == asking.times
     assert holding.times < most * asking.times
 
@@ -96,10 +124,12 @@ def made_up(seed: int) -> tuple[Program, Machine]:
     return replace(made(builder, lengths), streams=streams), gpu
 
 
-@pytest.mark.parametrize("seed", range(12))
+# Those behind the first have operations larger than the memory, and several streams on which
+# who has left is missing before others are.
+@pytest.mark.parametrize("seed", [*range(12), 29, 86, 589])
 @pytest.mark.parametrize("name", ["window", "planned"])
 def test_programs_that_nobody_thought_of_are_the_same_too(name: str, seed: int) -> None:
     program, gpu = made_up(seed)
     runs = [run(program, gpu, Asked(by_name(name), holds)) for holds in (True, False)]
     assert runs[0].whole == runs[1].whole
-    assert runs[0].tally == runs[1].tally
+    assert met(runs[0]) == met(runs[1])

@@ -52,6 +52,7 @@ def make_view(
         headroom=0,
         exchange=0,
         expected=0,
+        streams=1,
         leavers=leavers,
         leavers_next_use=np.array([resident[block] for block in leavers.tolist()], np.int64),
         oldest=np.array(sorted(resident), np.int64),
@@ -81,6 +82,18 @@ def test_who_has_to_leave_anyway_does_not_wait_for_the_newcomer() -> None:
     assert decision.allowance == 10, "there is room, all the same"
     view = view._replace(leaving=2, to_host_credit=3)
     assert Window().decide(view).to_host.tolist() == [], "less than a slice waits for more"
+
+
+def test_who_leaves_next_is_decided_only_where_who_has_left_is_missing_last() -> None:
+    """With several streams it may be the next to be missing, and find a victim no more."""
+    missing, resident = {i: i for i in range(1, 9)}, {i: i for i in range(20, 28)}
+    view = make_view(budget=8, missing=missing, resident=resident, to_host_credit=4)
+    decision = Window().decide(view)
+    assert decision.to_host.tolist() == [27, 26, 25, 24]
+    assert decision.later.tolist() == [23, 22, 21, 20]
+    decision = Window().decide(view._replace(streams=2))
+    assert decision.to_host.tolist() == [27, 26, 25, 24]
+    assert decision.later.tolist() == []
 
 
 def test_a_block_needed_sooner_than_the_newcomer_never_leaves() -> None:
