@@ -135,8 +135,8 @@ def schedule(iteration: Iteration, memory_bytes: int, in_gbps: float, out_gbps: 
     in_left, out_left = (iteration.seconds * gbps * 1e9 for gbps in (in_gbps, out_gbps))
     open_ = list(iteration.periods)
     sizes = np.array([period.length_bytes for period in open_], np.float64)
-    begins = np.array([period.begin + 1 for period in open_])
-    ends = np.array([period.end for period in open_])
+    begins = np.array([period.begin + 1 for period in open_], np.int64)
+    ends = np.array([period.end for period in open_], np.int64)
     clock = _sums(iteration.seconds)
     idle = (clock[ends] - clock[begins]) * sizes
     usable = np.ones(len(open_), np.bool_)

@@ -54,6 +54,15 @@ def test_the_plan_fits_the_memory_where_the_link_has_the_time_for_it() -> None:
     assert live.max() <= memory * BLOCK_BYTES * greedy.LINE
 
 
+def test_a_program_that_lets_nothing_rest_has_an_empty_plan() -> None:
+    tensor = {"id": 0, "bytes": 4 * BLOCK_BYTES, "persistent": True}
+    kernel = {"name": "k", "duration_us": 10, "reads": [0], "writes": [0]}
+    raw = {"model": "one", "batch": 1, "tensors": [tensor], "kernels": [kernel]}
+    program = tensors.program(tensors.parse(json.dumps(raw).encode(), "one"))
+    assert greedy.iteration_of(program).periods == []
+    assert planned(program, 2, 23.0) == []
+
+
 def test_nothing_is_planned_that_the_link_cannot_carry_and_nothing_that_need_not_go() -> None:
     program = weights(5000)
     assert planned(program, 5 * BLOCKS, 0.5) == []  # 32 MiB in 40 ms, both ways: not at 0.5 GB/s
