@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
+import numpy as np
+
 from pump.model.bounds import BLOCK_BYTES
 from pump.sim import parts
 from pump.sim.contenders import Contender, iteration_steps, simulate
 from pump.sim.floor import Floor, Rates, floor_of, least_traffic
-from pump.sim.program import Program, ProgramError
+from pump.sim.program import COPY_LOCAL, KERNEL, MEMSET, Program, ProgramError, Table
 from pump.sim.simulation import Machine, Outcome, Stretch, run
 from pump.sim.touches import touches
 
@@ -42,9 +44,12 @@ class Case:
 
 
 def unlimited(case: Case) -> Outcome:
-    """The program alone on a GPU that holds all of it."""
+    """The program alone on a GPU that holds all of it: nothing is paged, as if no operation
+    used pageable memory. Not even first touches fault."""
+    steps = case.program.steps.copy()
+    steps["uses"] = 0
     memory_bytes = (case.program.blocks + 64) * BLOCK_BYTES
-    return run(case.program, replace(case.machine, memory_bytes=memory_bytes))
+    return run(replace(case.program, steps=steps), replace(case.machine, memory_bytes=memory_bytes))
 
 
 def _measured(case: Case) -> tuple[Program, int]:
@@ -67,6 +72,18 @@ def floor_of_parts(case: Case) -> float | None:
     return max(floor(case).seconds, parts.least_seconds(used, durations_ns, memory_bytes, rates))
 
 
+def busy_seconds(steps: Table) -> float:
+    """What is done one after another at least, the most of: all kernels, all copies and memsets
+    inside the GPU, all operations of one stream. Each of these runs beside the others."""
+    steps = steps[steps["seq"] > 0]
+    durations_ns = steps["duration_ns"].astype(np.float64)
+    kernels = steps["kind"] == KERNEL
+    inside = np.isin(steps["kind"], (COPY_LOCAL, MEMSET))
+    by_stream = np.bincount(steps["stream"], durations_ns, minlength=1)
+    sums = durations_ns[kernels].sum(), durations_ns[inside].sum(), by_stream.max()
+    return float(max(sums)) / 1e9
+
+
 def largest_bytes(case: Case) -> int:
     """Most that one operation uses, in whole blocks."""
     program, first = _measured(case)
@@ -80,7 +97,7 @@ def floor(case: Case) -> Floor:
     used = touches(program, first)
     repeats = FLOOR_REPEATS if "iterations" in program.facts else 1
     traffic = least_traffic(used, repeats, case.machine.memory_bytes)
-    compute = float(program.steps["duration_ns"][first:].sum(dtype=float)) / 1e9
+    compute = busy_seconds(program.steps[first:])
     rates = Rates.of(case.machine.profile.values, MIGRATION_THREADS)
     found = floor_of(compute * repeats, traffic, rates)
     return Floor(found.compute / repeats, found.link / repeats, found.cpu / repeats)

@@ -12,7 +12,7 @@ from pump.policy.window import Window
 from pump.sim import program as form
 from pump.sim.contenders import by_name, simulate
 from pump.sim.program import Builder, ProgramError
-from pump.sim.report import Case, compared
+from pump.sim.report import Case, compared, floor, unlimited
 from pump.sim.simulation import run
 
 LAUNCH_NS = 4000  # the profile's kernels.launch_us, before an operation may begin
@@ -92,6 +92,31 @@ def test_the_window_brings_in_what_a_cyclic_sweep_needs_and_naive_does_not() -> 
     assert window.whole.seconds < 0.6 * naive.whole.seconds
     assert window.whole.counters["fault_pages"] < naive.whole.counters["fault_pages"] / 5
     assert window.tally["hit"] > 0.7 * window.tally["blocks"]
+
+
+def test_what_runs_side_by_side_counts_once_in_the_floor() -> None:
+    """Copies in one stream, kernels in another: the busier of them is what nobody can avoid."""
+    builder = Builder()
+    for _ in range(20):
+        builder.operation(form.COPY_LOCAL, [whole(0, 4)], duration_ns=MS, stream=0)
+        builder.operation(form.KERNEL, [whole(1, 4)], duration_ns=2 * MS, stream=1)
+    beside = form.Program(**{**vars(made(builder, [4, 4])), "streams": 2})
+    least, naive = floor(Case(beside, machine(16))), run(beside, machine(16))
+    assert least.compute == pytest.approx(0.040)
+    assert least.seconds < naive.steady.seconds < 1.1 * least.seconds
+    in_turn = form.Program(**{**vars(beside), "steps": beside.steps.copy()})
+    in_turn.steps["stream"][in_turn.steps["seq"] > 0] = 0
+    assert floor(Case(in_turn, machine(16))).compute == pytest.approx(0.060)
+
+
+def test_with_memory_for_everything_not_even_first_touches_take_time() -> None:
+    builder = Builder()
+    for index in range(4):
+        builder.operation(form.KERNEL, [whole(index, 8)], duration_ns=MS)
+    program = made(builder, [8] * 4)
+    alone, naive = unlimited(Case(program, machine(64))), run(program, machine(64))
+    assert alone.steady.seconds * 1e9 == pytest.approx(4 * MS + LAUNCH_NS, abs=4)
+    assert naive.steady.seconds > 1.2 * alone.steady.seconds
 
 
 def test_pump_sleeps_while_everything_fits_and_populates_beforehand() -> None:
