@@ -119,8 +119,9 @@ class Builder:
         self._uses: list[tuple[int, int, int, int]] = []
         self._seq = 0
 
-    def __len__(self) -> int:
-        return len(self._steps)
+    @property
+    def operations(self) -> int:
+        return self._seq
 
     def operation(
         self,

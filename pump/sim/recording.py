@@ -59,6 +59,7 @@ class _Taker:
         self._live: dict[tuple[int, int], int] = {}
         self._rows: list[rec.RangeRow] = []
         self._streams: dict[int, int] = {}
+        self._devices: set[int] = set()
         self._shapes: dict[int, int] = {}
         """By signature: what the worker is told of it once."""
         self._bytes = self._peak = 0
@@ -93,6 +94,7 @@ class _Taker:
     def _operation(self, record: rec.Operation) -> None:
         if record.kind not in KINDS:
             return
+        self._devices.add(record.device)
         uses: list[Use] = []
         for extent in record.extents:
             index = self._live.get((extent.slot, extent.generation))
@@ -124,6 +126,7 @@ class _Taker:
             return
         if key in self._live:
             return
+        self._devices.add(record.device)
         self._live[key] = len(self._rows)
         self._rows.append(record)
         self._builder.alloc(self._live[key], self._host_ns(record.time_ns))
@@ -138,8 +141,14 @@ class _Taker:
 
     def program(self) -> Program:
         """Raises ProgramError where nothing can be simulated."""
-        if not self._rows or not len(self._builder):
-            raise ProgramError(f"{self._source}: no operation and no range was recorded")
+        if not self._rows or not self._builder.operations:
+            what = "operation" if self._rows else "allocation"
+            raise ProgramError(f"{self._source}: no {what} was recorded, so nothing can be simulated")
+        if len(self._devices) > 1:
+            raise ProgramError(
+                f"{self._source}: GPUs {', '.join(map(str, sorted(self._devices)))} were used, and "
+                "one is simulated; record a run on one GPU (pump-run --device)"
+            )
         steps, uses = self._builder.tables()
         steps["mark"][_end(steps)] = 1
         begin = _warm(steps)

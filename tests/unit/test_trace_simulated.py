@@ -1,0 +1,60 @@
+"""Which recordings can be simulated, and what is said of those that cannot."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from test_trace_file import ring, written
+
+from pump.model.bounds import BLOCK_BYTES
+from pump.sim import recording
+from pump.sim.program import Program, ProgramError
+from pump.trace import format as form
+from pump.trace import records as rec
+
+BASE = 1 << 40
+
+
+def memory(slot: int, device: int = 0) -> rec.RangeRow:
+    place = BASE + slot * 4 * BLOCK_BYTES, 4 * BLOCK_BYTES
+    return rec.RangeRow(form.ALLOC, 1000, slot, 1, *place, device, 0, 0)
+
+
+def memset(seq: int, slot: int, device: int = 0) -> rec.Operation:
+    whole = rec.Extent(slot, 1, 0, 4 * BLOCK_BYTES, 2, 0)
+    return rec.Operation(form.MEMSET, seq, 1000 + seq, 0, device, 0, 0, (whole,))
+
+
+def taken(folder: Path, *records: rec.Record, end: bool = True) -> Program:
+    fill = [*records]
+    data = written(
+        folder / "a.trace",
+        lambda writer: writer.events(ring(fill)) if fill else None,
+        {} if end else None,
+    )
+    return recording.program(data, "a.trace")
+
+
+def test_what_was_recorded_of_one_gpu_is_a_program(tmp_path: Path) -> None:
+    found = taken(tmp_path, memory(0, 3), memory(1, 3), memset(1, 0, 3), memset(2, 1, 3))
+    assert (found.operations, len(found.ranges), found.peak_bytes) == (2, 2, 8 * BLOCK_BYTES)
+    assert not found.facts["truncated"]
+    assert taken(tmp_path, memory(0), memset(1, 0), end=False).facts["truncated"]
+
+
+@pytest.mark.parametrize(
+    ("records", "reason"),
+    [
+        ((), "no allocation was recorded"),
+        ((memset(1, 0),), "no allocation was recorded"),
+        ((memory(0), memory(1)), "no operation was recorded"),
+        ((memory(0), memory(1, 1), memset(1, 0), memset(2, 1, 1)), "GPUs 0, 1 were used"),
+        ((memory(0), memset(1, 0), memset(2, 0, 1)), r"one GPU \(pump-run --device\)"),
+    ],
+)
+def test_what_cannot_be_simulated_is_refused_with_its_reason(
+    tmp_path: Path, records: tuple[rec.Record, ...], reason: str
+) -> None:
+    with pytest.raises(ProgramError, match=reason):
+        taken(tmp_path, *records)
