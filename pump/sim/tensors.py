@@ -98,7 +98,7 @@ def parse(data: bytes, source: str) -> TensorTrace:
             data = lzma.decompress(data)
         raw = json.loads(data)
         return _trace(raw)
-    except (UnicodeDecodeError, json.JSONDecodeError):
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError):
         raise ProgramError(
             f"{source}: no readable trace: neither a recording of pump-run nor JSON"
         ) from None
@@ -121,13 +121,13 @@ def _checked(what: str, value: float, most: float) -> float:
 def _trace(raw: dict[str, Any]) -> TensorTrace:
     if not isinstance(raw, dict):
         raise TypeError("it is no object with 'tensors' and 'kernels'")
-    sizes = {
-        int(t["id"]): (
-            int(_checked(f"'bytes' of tensor {t['id']}", int(t["bytes"]), BYTES_MOST)),
-            bool(t["persistent"]),
-        )
-        for t in raw["tensors"]
-    }
+    sizes: dict[int, tuple[int, bool]] = {}
+    for t in raw["tensors"]:
+        number = int(t["id"])
+        if number in sizes:
+            raise ValueError(f"tensor {number} is there twice")
+        length_bytes = _checked(f"'bytes' of tensor {number}", int(t["bytes"]), BYTES_MOST)
+        sizes[number] = int(length_bytes), bool(t["persistent"])
     first: dict[int, int] = {}
     last: dict[int, int] = {}
     kernels = []
@@ -153,7 +153,9 @@ def _trace(raw: dict[str, Any]) -> TensorTrace:
     }
     if not tensors:
         raise ValueError("no kernel uses a tensor of a megabyte or more")
-    return TensorTrace(f"{raw['model']} batch {raw['batch']}", tensors, kernels)
+    # It is shown on terminals and stands in drawings.
+    title = "".join(c for c in f"{raw['model']} batch {raw['batch']}" if c.isprintable())
+    return TensorTrace(title, tensors, kernels)
 
 
 def program(

@@ -137,6 +137,7 @@ TENSOR = {"id": 0, "bytes": 4 << 20, "persistent": True}
         ({"tensors": [TENSOR | {"bytes": -5}]}, "'bytes' of tensor 0 is -5"),
         ({"tensors": [TENSOR | {"bytes": "large"}]}, "large"),
         ({"tensors": 7}, "not iterable"),
+        ({"tensors": [TENSOR, TENSOR]}, "tensor 0 is there twice"),
     ],
 )
 def test_a_trace_that_makes_no_sense_is_refused_with_its_fault(
@@ -150,7 +151,7 @@ def test_a_trace_that_makes_no_sense_is_refused_with_its_fault(
     assert done.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize("part", [b"", b"[]", b'{"tensors": []}', None])
+@pytest.mark.parametrize("part", [b"", b"[]", b'{"tensors": []}', b"[" * 100_000, None])
 def test_half_a_trace_is_refused(tmp_path: Path, part: bytes | None) -> None:
     file = tmp_path / "half.json.gz"
     file.write_bytes(trace()[:60] if part is None else part)
