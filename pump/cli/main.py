@@ -7,8 +7,10 @@ Only the module of the verb that was asked for is imported, unless help is wante
 from __future__ import annotations
 
 import argparse
+import errno
 import importlib
 import os
+import signal
 import sys
 from typing import Protocol, cast
 
@@ -43,17 +45,34 @@ class Verb(Protocol):
 
 
 def main() -> int:
-    """Entry point. Exit status 2 for bad input, else the verb's."""
+    """Entry point. Exit status 2 for bad input, 1 for output that nobody takes, 130 after
+    Ctrl-C, else the verb's."""
     try:
         status = _run(sys.argv[1:])
-        sys.stdout.flush()
+        if sys.stdout is not None:  # None where it was closed
+            sys.stdout.flush()
         return status
     except BadInputError as error:
         say(PROGRAM, str(error))
         return error.status
     except BrokenPipeError:  # `pump ... | head`: who reads has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _abandon_output()
         return 1
+    except KeyboardInterrupt:
+        _abandon_output()
+        return 128 + signal.SIGINT
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        _abandon_output()
+        say(PROGRAM, f"cannot write all of {error.filename or 'the output'}: {error.strerror}")
+        return 1
+
+
+def _abandon_output() -> None:
+    """Else Python would try once more at its end, and complain."""
+    if sys.stdout is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _run(words: list[str]) -> int:

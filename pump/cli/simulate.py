@@ -24,6 +24,7 @@ COMPARED = (
 )
 DISPATCHES = ("event", "fixed", "fixed-each-way", "fixed-as-issued")
 SWEEP_POLICIES = ("naive", "window")
+TEXTS = (*("gpu_memory", "profile", "policy", "mapping", "host_memory", "flash", "json", "svg"),)
 ITERATIONS_MOST = 100
 """Of a trace; nothing changes after the first few."""
 
@@ -81,8 +82,6 @@ def run(asked: argparse.Namespace) -> int:
         return _run(asked)
     except (ProgramError, ProfileError, BadValueError) as error:
         raise BadInputError(str(error)) from None
-    except OSError as error:
-        raise BadInputError(f"cannot use {error.filename}: {error.strerror}") from None
 
 
 def _run(asked: argparse.Namespace) -> int:
@@ -95,7 +94,7 @@ def _run(asked: argparse.Namespace) -> int:
         found = sweep.over_memory(case, chosen)
         text = sweep.as_text(found)
         if asked.svg:
-            Path(asked.svg).write_text(sweep.as_svg(found), encoding="utf-8")
+            _save("--svg", asked.svg, sweep.as_svg(found))
     else:
         found = report.compared(case, chosen, dispatch=asked.dispatch)
         text = report.as_text(found)
@@ -104,21 +103,23 @@ def _run(asked: argparse.Namespace) -> int:
 
 
 def _check(asked: argparse.Namespace) -> None:
+    for name in ("trace", *TEXTS):
+        if getattr(asked, name) == "":  # such as a variable of the shell that is not set
+            option = f"--{name.replace('_', '-')}" if name in TEXTS else name.upper()
+            raise BadInputError(f"{option} is empty; say which, or leave it out")
     if not 1 <= asked.queue_launches <= 1024:
         raise BadInputError(f"--queue-launches is {asked.queue_launches}; it must be 1 to 1024")
     if asked.oversubscription is not None and not 0.1 <= asked.oversubscription <= 100:
         raise BadInputError("--oversubscription must lie in 0.1 to 100")
     if not 0 <= asked.jitter < 1:
         raise BadInputError(f"--jitter is {asked.jitter}; it must be at least 0 and less than 1")
-    if asked.seed < 0:
-        raise BadInputError(f"--seed is {asked.seed}; it must not be negative")
+    if not 0 <= asked.seed < 1 << 64:
+        raise BadInputError(f"--seed is {asked.seed}; it must be at least 0 and below 2^64")
     if asked.iterations is not None and not 1 <= asked.iterations <= ITERATIONS_MOST:
         raise BadInputError(
             f"--iterations is {asked.iterations}; it must be 1 to {ITERATIONS_MOST}"
         )
-    for option, file in (("--json", asked.json), ("--svg", asked.svg)):
-        if file and file != "-":
-            _check_writable(option, Path(file))
+    _check_files(asked)
     if asked.sweep and asked.dispatch != "event":
         raise BadInputError(f"--dispatch {asked.dispatch} is for one size; leave --sweep out")
     if asked.svg and not asked.sweep:
@@ -128,8 +129,21 @@ def _check(asked: argparse.Namespace) -> None:
                             "--oversubscription out")  # fmt: skip
 
 
-def _check_writable(option: str, file: Path) -> None:
+def _check_files(asked: argparse.Namespace) -> None:
     """Before minutes of simulation, not behind them."""
+    taken = {Path(asked.trace).resolve(): "TRACE"}
+    for option, name in (("--json", asked.json), ("--svg", asked.svg)):
+        if name is None or (name == "-" and option == "--json"):
+            continue
+        if name == "-":
+            raise BadInputError("--svg: name a file; standard output is for the table, or --json -")
+        _check_writable(option, Path(name))
+        other = taken.setdefault(Path(name).resolve(), option)
+        if other != option and not name.startswith("/dev/"):
+            raise BadInputError(f"{option} would write over {name}, which is {other}; name another")
+
+
+def _check_writable(option: str, file: Path) -> None:
     if file.is_dir() or not os.access(file if file.exists() else file.parent, os.W_OK):
         raise BadInputError(f"{option}: cannot write {file}; name a file in a folder of yours")
 
@@ -141,7 +155,7 @@ def _case(asked: argparse.Namespace) -> Case:
     from pump.sim.simulation import Daemon, Jitter, Machine
 
     profile = profiles.load(asked.profile)
-    data = Path(asked.trace).read_bytes()
+    data = _read(asked.trace)
     discarding = None
     if recording.is_recording(data):
         if asked.mapping or asked.iterations:
@@ -165,6 +179,14 @@ def _case(asked: argparse.Namespace) -> Case:
         host=_host(asked), jitter=jitter, gate=asked.gate,
     )  # fmt: skip
     return Case(program, machine, discarding)
+
+
+def _read(trace: str) -> bytes:
+    try:
+        return Path(trace).read_bytes()
+    except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise BadInputError(f"cannot read {trace}: {reason}") from None
 
 
 def _size(option: str, text: str) -> int:
@@ -205,9 +227,14 @@ def _contenders(asked: argparse.Namespace) -> list[Contender]:
 
 
 def _write(file: str | None, found: dict[str, Any], text: str) -> None:
-    if file == "-":
-        print(json.dumps(found, indent=1))
-        return
-    print(text)
-    if file:
-        Path(file).write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    as_json = json.dumps(found, indent=1)
+    print(as_json if file == "-" else text)
+    if file and file != "-":
+        _save("--json", file, as_json + "\n")
+
+
+def _save(option: str, file: str, text: str) -> None:
+    try:
+        Path(file).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise BadInputError(f"{option}: cannot write {file}: {error.strerror}", 1) from None

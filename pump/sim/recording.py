@@ -143,7 +143,9 @@ class _Taker:
         """Raises ProgramError where nothing can be simulated."""
         if not self._rows or not self._builder.operations:
             what = "operation" if self._rows else "allocation"
-            raise ProgramError(f"{self._source}: no {what} was recorded, so nothing can be simulated")
+            raise ProgramError(
+                f"{self._source}: no {what} was recorded, so nothing can be simulated"
+            )
         if len(self._devices) > 1:
             raise ProgramError(
                 f"{self._source}: GPUs {', '.join(map(str, sorted(self._devices)))} were used, and "

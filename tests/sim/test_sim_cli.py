@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -174,6 +176,14 @@ def test_half_a_trace_is_refused(tmp_path: Path, part: bytes | None) -> None:
         ((VIT, "--svg", "x.svg"), "--sweep"),
         ((VIT, "--jitter", "1.5"), "--jitter is 1.5"),
         ((VIT, "--seed", "-1"), "--seed is -1"),
+        ((VIT, "--seed", str(1 << 64), "--jitter", "0.1"), "below 2^64"),
+        (("",), "TRACE is empty"),
+        ((VIT, "--gpu-memory", ""), "--gpu-memory is empty"),
+        ((VIT, "--policy", ""), "--policy is empty"),
+        ((VIT, "--sweep", "--svg", "-"), "--svg: name a file"),
+        ((VIT, "--sweep", "--json", "/tmp/x", "--svg", "/tmp/../tmp/x"), "which is --json"),
+        ((str(Path(__file__)), "--json", str(Path(__file__))), "which is TRACE"),
+        (("/proc/self/mem",), "cannot read /proc/self/mem"),
         ((VIT, "--sweep", "--dispatch", "fixed"), "--dispatch fixed"),
         ((VIT, "--dispatch", "fixed", "--iterations", "2"), "3 iterations"),
         ((VIT, "--flash", "3.2"), "--host-memory"),
@@ -189,3 +199,22 @@ def test_bad_input_gets_one_line(words: tuple[str, ...], reason: str) -> None:
     assert reason in done.stderr
     assert done.stderr.count("\n") == 1
     assert done.stdout == ""
+
+
+def test_a_full_disk_is_told_behind_the_report() -> None:
+    done = simulate(VIT, "--iterations", "1", "--json", "/dev/full")
+    assert done.returncode == 1 and "mapping caching" in done.stdout
+    assert done.stderr == "pump: --json: cannot write /dev/full: No space left on device\n"
+
+
+def test_an_interruption_ends_it_without_a_traceback(tmp_path: Path) -> None:
+    pipe = tmp_path / "trace"
+    os.mkfifo(pipe)
+    both = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with (
+        subprocess.Popen([str(PUMP), "simulate", str(pipe)], **both) as process,
+        pipe.open("wb"),  # opens when it reads
+    ):
+        process.send_signal(signal.SIGINT)
+        output = process.communicate(timeout=60)
+    assert (process.returncode, output) == (130, (b"", b""))

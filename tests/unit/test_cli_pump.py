@@ -77,3 +77,19 @@ def test_bad_input_gets_one_line_and_status_2(words: list[str], expected: str) -
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.count("\n") == 1
     assert expected in done.stderr
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_full_disk_and_a_closed_output_end_it_without_a_traceback(unbuffered: str) -> None:
+    environ = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    command = f"'{sys.executable}' -c '{CODE}' profiles"
+    full, closed = (
+        subprocess.run(
+            ["sh", "-c", f"{command} {where}"],
+            env=environ, capture_output=True, text=True, timeout=60, check=False,
+        )
+        for where in (">/dev/full", ">&-")
+    )  # fmt: skip
+    assert full.returncode == 1
+    assert full.stderr == "pump: cannot write all of the output: No space left on device\n"
+    assert (closed.returncode, closed.stderr) == (0, "")
