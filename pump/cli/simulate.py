@@ -38,12 +38,18 @@ def options(parser: argparse.ArgumentParser) -> None:
         "--oversubscription", type=float, metavar="X", help="peak of the trace / GPU memory"
     )
     parser.add_argument("--profile", default="a100-pcie4", help="of the GPU (see pump profiles)")
-    parser.add_argument("--policy", metavar="P", help="which (default: window)")
+    parser.add_argument(
+        "--policy", metavar="P",
+        help="such as naive, window or planned+discard; an unknown one lists all "
+        "(default: window, of --sweep naive and window)",
+    )  # fmt: skip
     parser.add_argument("--compare", action="store_true", help="several policies side by side")
     parser.add_argument(
-        "--mapping", default=None, help="JSON traces: caching (default) or unique addresses"
+        "--mapping", metavar="M", help="JSON traces: caching (default) or unique addresses"
     )
-    parser.add_argument("--iterations", type=int, help="JSON traces: how often (default 3)")
+    parser.add_argument(
+        "--iterations", metavar="N", type=int, help="JSON traces: how often (default 3)"
+    )
     parser.add_argument(
         "--queue-launches", type=int, default=1024, metavar="N", help="that may wait (1 to 1024)"
     )

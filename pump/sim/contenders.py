@@ -107,8 +107,9 @@ def by_name(name: str) -> Contender:
     Raises ProgramError that lists the known names.
     """
     found = CONTENDERS.get(name) or CONTENDERS.get(name.removesuffix("+discard"))
-    if found is None:
-        raise ProgramError(f"unknown policy '{name}'; known: {', '.join(CONTENDERS)}")
+    if found is None or "+discard" in found.name != name:
+        names = ", ".join(known for known in CONTENDERS if "+discard" not in known)
+        raise ProgramError(f"unknown policy '{name}'; known: {names}, each also with +discard")
     return found if found.name == name else replace(found, name=name, discard=True)
 
 

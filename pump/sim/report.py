@@ -148,23 +148,37 @@ def figures(
     }
 
 
-def compared(case: Case, contenders: Sequence[Contender], *, dispatch: str = "event") -> Figures:
-    """All contenders on one case; those that cannot run on the program are named."""
-    base, least, of_parts = unlimited(case), floor(case), floor_of_parts(case)
-    seconds = base.steady.seconds
-    rows, left_out = [], []
+def able(
+    case: Case, contenders: Sequence[Contender]
+) -> tuple[list[tuple[Contender, Program]], list[str]]:
+    """Those that can run, each with its program, and the names of those that cannot.
+
+    Raises ProgramError where nobody can.
+    """
+    runs, left_out = [], []
     for contender in contenders:
         program = case.of(contender)
         if program is None:
             left_out.append(contender.name)
-            continue
-        outcome = simulate(contender, program, case.machine, dispatch=dispatch)
-        rows.append({**figures(outcome, seconds, least, of_parts), "text": contender.text})
-    if not rows:
+        else:
+            runs.append((contender, program))
+    if not runs:
         names = ", ".join(left_out)
         raise ProgramError(
             f"{case.program.name}: {names} needs to know what is dead, which only JSON traces tell"
         )
+    return runs, left_out
+
+
+def compared(case: Case, contenders: Sequence[Contender], *, dispatch: str = "event") -> Figures:
+    """All contenders on one case; those that cannot run on the program are named."""
+    base, least, of_parts = unlimited(case), floor(case), floor_of_parts(case)
+    seconds = base.steady.seconds
+    runs, left_out = able(case, contenders)
+    rows = []
+    for contender, program in runs:
+        outcome = simulate(contender, program, case.machine, dispatch=dispatch)
+        rows.append({**figures(outcome, seconds, least, of_parts), "text": contender.text})
     return {
         **about(case),
         "unlimited_seconds": seconds,
@@ -206,46 +220,60 @@ def about(case: Case) -> Figures:
 
 # ---- text ------------------------------------------------------------------------
 
+HEAD: Final = (
+    *("policy", "time s", "slow-down", "floor", "parts", "to GPU", "to host", "faults"),
+    "stalled by faults, late, copies (s)",
+)
+
+
+def table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Lines with the first column to the left and the others to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows
+    ]
+
+
+def _cells(row: Figures) -> list[str]:
+    stall = row["stall_seconds"]
+    return [
+        row["policy"],
+        _seconds(row["seconds"]),
+        f"{row['slowdown']:.2f}x",
+        f"{row['of_floor']:.0%}",
+        _share(row["of_parts"]),
+        gib(row["h2d_bytes"]),
+        gib(row["d2h_bytes"]),
+        f"{row['faults']:,}",
+        f"{stall['fault']:.3f} {stall['late_arrival']:.3f} {stall['copy']:.3f}",
+    ]
+
 
 def as_text(found: Figures) -> str:
     """The report for people."""
     least = found["floor"]
-    width = max(16, *(len(row["policy"]) + 2 for row in found["policies"]))
     lines = [
         *heading(found),
-        f"{'GPU memory':<12} {_gib(found['gpu_memory_bytes'])} "
+        f"{'GPU memory':<12} {gib(found['gpu_memory_bytes'])} "
         f"({found['oversubscription']:.2f}x oversubscribed), profile {found['profile']} "
         f"{found['profile_hash']}",
-        f"{'unlimited':<12} {found['unlimited_seconds']:.4f} s; floor {least['seconds']:.4f} s "
-        f"(compute {least['compute_seconds']:.4f}, link {least['link_seconds']:.4f}, "
-        f"CPU {least['cpu_seconds']:.4f})",
+        f"{'unlimited':<12} {_seconds(found['unlimited_seconds'])} s; floor "
+        f"{_seconds(least['seconds'])} s (compute {_seconds(least['compute_seconds'])}, link "
+        f"{_seconds(least['link_seconds'])}, CPU {_seconds(least['cpu_seconds'])})",
         *_parts_line(found),
         "",
-        f"{'policy':<{width}}{'time s':>9}{'slow-down':>11}{'floor':>7}{'parts':>7}"
-        f"{'to GPU':>11}{'to host':>11}{'faults':>10}{'stalled by faults, late, copies (s)':>38}",
+        *table([HEAD, *(_cells(row) for row in found["policies"])]),
     ]
-    for row in found["policies"]:
-        stall = row["stall_seconds"]
-        stalls = f"{stall['fault']:.3f} {stall['late_arrival']:.3f} {stall['copy']:.3f}"
-        lines.append(
-            f"{row['policy']:<{width}}{row['seconds']:>9.4f}{row['slowdown']:>10.2f}x"
-            f"{row['of_floor']:>7.0%}{_share(row['of_parts']):>7}"
-            f"{_gib(row['h2d_bytes']):>11}{_gib(row['d2h_bytes']):>11}"
-            f"{row['faults']:>10,}{stalls:>38}"
-        )
     lines += _notes(found)
     if found["flash_gbps"]:
         lines.append(
-            f"host memory {_gib(found['host_memory_bytes'])}, flash read and written: "
+            f"host memory {gib(found['host_memory_bytes'])}, flash read and written: "
             + ", ".join(
-                f"{row['policy']} {_gib(row['flash_read_bytes'])} {_gib(row['flash_write_bytes'])}"
+                f"{row['policy']} {gib(row['flash_read_bytes'])} {gib(row['flash_write_bytes'])}"
                 for row in found["policies"]
             )
         )
-    if found["left_out"]:
-        names = ", ".join(found["left_out"])
-        lines.append(f"left out, because a recording does not tell what they have to know: {names}")
-    return "\n".join(lines)
+    return "\n".join([*lines, *caveats(found)])
 
 
 def _parts_line(found: Figures) -> list[str]:
@@ -276,25 +304,36 @@ def _notes(found: Figures) -> list[str]:
             "program's own thread is the rest, and no policy changes that"
         )
     if found["largest_operation_bytes"] > found["gpu_memory_bytes"]:
-        largest = _gib(found["largest_operation_bytes"])
+        largest = gib(found["largest_operation_bytes"])
         lines.append(f"one operation uses {largest}, more than the GPU has: it runs by faults")
+    return lines
+
+
+def caveats(found: Figures) -> list[str]:
+    """What is not in the figures, a line each."""
+    lines = []
     if found.get("events_lost"):
         lines.append(f"{found['events_lost']:,} events of the recording are lost: figures are low")
     if found.get("truncated"):
         lines.append("the recording has no end: what came after it was cut off is not in there")
+    if found["left_out"]:
+        names = ", ".join(found["left_out"])
+        lines.append(f"left out, because a recording does not tell what they have to know: {names}")
     return lines
 
 
 def heading(found: Figures) -> list[str]:
     """Which trace, and that it is simulated."""
     mapping = found.get("mapping")
-    how = f", mapping {mapping}, {found['iterations']} iterations" if mapping else ""
+    how = f", mapping {mapping}, iterations {found['iterations']}" if mapping else ""
     what = "steady iteration" if mapping else "recording"
+    if found.get("iterations") == 1:
+        what = "only iteration, so first touches are in it"
     if found.get("steady_steps"):
         what = "recording behind its first tenth"
     lines = [
         f"{'trace':<12} {found['trace']}: {found['operations']:,} operations, "
-        f"peak {_gib(found['peak_bytes'])}{how}",
+        f"peak {gib(found['peak_bytes'])}{how}",
         f"{'figures':<12} simulated, of the {what}; nothing of it was measured",
     ]
     if found["jitter"]:
@@ -302,9 +341,14 @@ def heading(found: Figures) -> list[str]:
     return lines
 
 
-def _gib(length_bytes: float) -> str:
-    small = 0 < length_bytes < GIB / 10
+def gib(length_bytes: float) -> str:
+    small = 0 < length_bytes < GIB
     return f"{length_bytes * 1024 / GIB:.1f} MiB" if small else f"{length_bytes / GIB:.2f} GiB"
+
+
+def _seconds(value: float) -> str:
+    """To 0.1 ms; short times to 1 us."""
+    return f"{value:.4f}" if value >= 0.1 or value == 0 else f"{value:.6f}"
 
 
 def _share(value: float | None) -> str:

@@ -26,6 +26,8 @@ GATES: Final = {
 """Whether launches wait on the GPU for blocks in flight; left: to the watchdog, to see what
 that costs (docs/decisions/0022-gate.md)."""
 
+MEMORY_MOST_BYTES: Final = 64 << 40
+
 RESULTS: Final = ("moved", "stale", "late", "dead", "invalid", "failed")
 
 
@@ -203,8 +205,11 @@ def run(
     program that the GPU's model refuses, SimulationError for a fault of the simulator's own.
     """
     memory_bytes = machine.memory_bytes // BLOCK_BYTES * BLOCK_BYTES
-    if memory_bytes <= machine.taken_bytes:
-        raise ProgramError("the GPU's memory is less than one block of 2 MiB")
+    if not machine.taken_bytes < memory_bytes <= MEMORY_MOST_BYTES:
+        raise ProgramError(
+            f"a GPU of {machine.memory_bytes:,} bytes cannot be simulated; it needs one block of "
+            f"2 MiB at least and {MEMORY_MOST_BYTES >> 40} TiB at most"
+        )
     _check_host(program, machine.host)
     most = without_reserve(memory_bytes, machine.reserve_percent)
     budget = most if budget_bytes is None else min(budget_bytes, most)
@@ -230,10 +235,12 @@ class _Simulation:
             program = machine.jitter.of(program)
         self.program, self.policy = program, policy
         self.model: ClientModel | None = None
+        self.learns = False
         if policy is not None:
             self.model = ClientModel(max(1 << 10, program.blocks))
             self.model.set_device(0, facts)
-            if policy.foresees and not (foresight.expects and foresight.operations):
+            self.learns = policy.foresees and not (foresight.expects and foresight.operations)
+            if self.learns:
                 self.model.learn(True)
         raw_program = self._raw_program()
         settings = _settings(machine, facts, foresight)
@@ -323,7 +330,7 @@ class _Simulation:
         )
 
     def _foreseen(self) -> Foreseen | None:
-        if self.model is None or self.policy is None or not self.policy.foresees:
+        if self.model is None or not self.learns:
             return None
         totals = self.model.totals()
         return Foreseen(totals.foreseen, totals.foresight_lost, totals.confidence)

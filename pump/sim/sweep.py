@@ -14,18 +14,23 @@ from pump.sim.report import GIB, Case, Figures
 SHARES: Final = (1.05, 1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.25, 0.2)
 """Of the trace's peak, largest first."""
 
+LEAST_BYTES: Final = 8 * BLOCK_BYTES
+
 WIDTH, HEIGHT, MARGIN = 720, 400, 56
-COLOURS: Final = ("#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#ff7f0e", "#8c564b", "#555555")
+COLOURS: Final = (
+    *("#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#ff7f0e", "#8c564b", "#e377c2", "#17becf"),
+    *("#bcbd22", "#000080", "#808000", "#ff00ff"),
+)
+FLOOR_COLOUR: Final = "#555555"
 
 
 def over_memory(case: Case, contenders: Sequence[Contender]) -> Figures:
     """Slow-downs of every contender, and of the floor, at each share of the peak."""
     seconds = report.unlimited(case).steady.seconds
-    runs = [(c, program) for c in contenders if (program := case.of(c)) is not None]
+    runs, left_out = report.able(case, contenders)
     points: list[dict[str, Any]] = []
-    for share in SHARES:
-        memory_bytes = int(case.program.peak_bytes * share) // BLOCK_BYTES * BLOCK_BYTES
-        here = case.with_memory(max(memory_bytes, BLOCK_BYTES * 8))
+    for memory_bytes in _sizes(case.program.peak_bytes):
+        here = case.with_memory(memory_bytes)
         slowdowns = {
             c.name: simulate(c, program, here.machine).steady.seconds / seconds
             for c, program in runs
@@ -34,7 +39,13 @@ def over_memory(case: Case, contenders: Sequence[Contender]) -> Figures:
         points.append({"gpu_memory_bytes": here.machine.memory_bytes, "slowdown": slowdowns})
     head = report.about(case)
     del head["gpu_memory_bytes"], head["oversubscription"]
-    return {**head, "unlimited_seconds": seconds, "points": points}
+    return {**head, "unlimited_seconds": seconds, "points": points, "left_out": left_out}
+
+
+def _sizes(peak_bytes: int) -> list[int]:
+    """Whole blocks, largest first, each once: a small peak has few."""
+    sizes = [int(peak_bytes * share) // BLOCK_BYTES * BLOCK_BYTES for share in SHARES]
+    return list(dict.fromkeys(max(size, LEAST_BYTES) for size in sizes))
 
 
 def as_text(found: Figures) -> str:
@@ -44,13 +55,13 @@ def as_text(found: Figures) -> str:
         *report.heading(found),
         f"{'profile':<12} {found['profile']} {found['profile_hash']}",
         "",
-        f"{'GPU memory':>12}{'of peak':>9}" + "".join(f"{name:>15}" for name in names),
     ]
+    rows = [["GPU memory", "of peak", *names]]
     for point in found["points"]:
         size = point["gpu_memory_bytes"]
-        cells = "".join(f"{point['slowdown'][name]:>14.2f}x" for name in names)
-        lines.append(f"{size / GIB:>8.2f} GiB{size / found['peak_bytes']:>9.0%}{cells}")
-    return "\n".join(lines)
+        cells = (f"{point['slowdown'][name]:.2f}x" for name in names)
+        rows.append([report.gib(size), f"{size / found['peak_bytes']:.0%}", *cells])
+    return "\n".join([*lines, *report.table(rows), *report.caveats(found)])
 
 
 def as_svg(found: Figures) -> str:
@@ -58,7 +69,8 @@ def as_svg(found: Figures) -> str:
     points = found["points"]
     names = list(points[0]["slowdown"])
     most: float = max(max(point["slowdown"].values()) for point in points)
-    sizes: list[float] = [point["gpu_memory_bytes"] / GIB for point in points]
+    unit, unit_bytes = ("GiB", GIB) if points[0]["gpu_memory_bytes"] >= GIB else ("MiB", GIB >> 10)
+    sizes: list[float] = [point["gpu_memory_bytes"] / unit_bytes for point in points]
     low, high = min(sizes), max(sizes)
 
     def x(size: float) -> float:
@@ -72,7 +84,7 @@ def as_svg(found: Figures) -> str:
         f'viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif" font-size="12">',
         f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
         _text(WIDTH / 2, 20, f"{found['trace']}: slow-down by GPU memory (simulated)", "middle"),
-        _text(WIDTH / 2, HEIGHT - 12, "GPU memory (GiB)", "middle"),
+        _text(WIDTH / 2, HEIGHT - 12, f"GPU memory ({unit})", "middle"),
     ]
     for tick in range(5):
         size, value = low + (high - low) * tick / 4, 1 + (most - 1) * tick / 4
@@ -83,7 +95,7 @@ def as_svg(found: Figures) -> str:
             'stroke="#dddddd"/>'
         )
     for number, name in enumerate(names):
-        colour = COLOURS[number % len(COLOURS)]
+        colour = FLOOR_COLOUR if name == "floor" else COLOURS[number % len(COLOURS)]
         line = " ".join(
             f"{x(size):.1f},{y(point['slowdown'][name]):.1f}"
             for size, point in zip(sizes, points, strict=True)

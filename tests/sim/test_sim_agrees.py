@@ -22,6 +22,7 @@ from pump.sim.contenders import by_name, simulate
 from pump.sim.program import Program, ProgramError
 from pump.sim.report import Case, compared
 from pump.sim.simulation import Machine, Outcome
+from pump.sim.sweep import as_text, over_memory
 from pump.trace.info import settled
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -104,6 +105,10 @@ def test_the_figures_of_a_recording_are_those_behind_its_start(recorded: Program
     assert found["left_out"] == ["naive+discard", "g10"]
     with pytest.raises(ProgramError, match="g10 needs to know what is dead"):
         compared(case, [by_name("g10")])
+    curve = over_memory(case, [by_name(name) for name in ("naive", "g10")])
+    assert curve["left_out"] == ["g10"] and "left out" in as_text(curve)
+    with pytest.raises(ProgramError, match="g10 needs to know what is dead"):
+        over_memory(case, [by_name("g10")])
 
 
 def test_naive_takes_as_long_simulated_as_on_the_virtual_gpu(

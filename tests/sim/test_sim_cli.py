@@ -44,6 +44,7 @@ def test_a_comparison_names_mapping_profile_and_every_policy() -> None:
         "planned", "planned+discard", "perfect",
     }  # fmt: skip
     assert all(0 < row["of_floor"] <= 1 <= row["slowdown"] for row in rows.values())
+    assert found["left_out"] == []
     assert rows["naive+discard"]["h2d_bytes"] < 0.6 * rows["naive"]["h2d_bytes"]
     assert rows["perfect"]["seconds"] <= 1.02 * rows["window"]["seconds"]
     assert rows["window"]["seconds"] < rows["unbounded"]["seconds"]
@@ -85,7 +86,7 @@ def test_plans_can_be_left_out() -> None:
 
 def test_an_operation_that_the_gpu_cannot_hold_is_named() -> None:
     words = VIT, "--iterations", "1", "--policy", "window"
-    assert "one operation uses 0.43 GiB" in simulate(*words, "--gpu-memory", "256MiB").stdout
+    assert "one operation uses 440.0 MiB" in simulate(*words, "--gpu-memory", "256MiB").stdout
     assert "one operation" not in simulate(*words, "--gpu-memory", "8GiB").stdout
 
 
@@ -117,6 +118,40 @@ def test_a_sweep_draws_the_curve_that_its_table_tells(tmp_path: Path) -> None:
     assert all(p["slowdown"]["floor"] <= p["slowdown"]["naive"] + 1e-9 for p in found["points"])
     lines = ElementTree.parse(drawing).getroot().iter("{http://www.w3.org/2000/svg}polyline")
     assert [len(line.get("points", "").split()) for line in lines] == [len(slowdowns)] * 3
+    sizes = [point["gpu_memory_bytes"] for point in found["points"]]
+    assert sizes == sorted(set(sizes), reverse=True), "each size once"
+
+
+def test_columns_stay_apart_however_wide_their_figures_are(tmp_path: Path) -> None:
+    file = tmp_path / "large.json"
+    tensors = [{"id": i, "bytes": 600 << 30, "persistent": True} for i in range(2)]
+    kernel = {"name": "a", "duration_us": 10, "reads": [0], "writes": [1]}
+    file.write_bytes(trace(tensors=tensors, kernels=[kernel]))
+    text = simulate(str(file), "--gpu-memory", "1GiB", "--policy", "naive+discard").stdout
+    (row,) = (line for line in text.splitlines() if line.startswith("naive"))
+    assert row.split()[5:10:2] == ["1200.00", "1200.00", "19,660,800"]
+    names = "planned", "planned+discard"
+    file.write_bytes(trace(tensors=_large_tensors()))
+    head = simulate(str(file), "--sweep", "--compare", "--iterations", "2").stdout.splitlines()[4]
+    assert set(names) <= set(head.split())
+
+
+def test_a_single_iteration_is_not_called_steady(tmp_path: Path) -> None:
+    """Its first touches fault; with memory for everything nothing does."""
+    file = tmp_path / "toy.json"
+    file.write_bytes(trace(tensors=_large_tensors()))
+    words = str(file), "--iterations", "1", "--policy", "naive"
+    text, (row,) = simulate(*words).stdout, figures(*words)["policies"]
+    assert "first touches" in text and "steady" not in text
+    assert row["faults"] > 0 and row["slowdown"] > 1
+
+
+def test_who_knows_the_future_has_no_confidence_to_tell(tmp_path: Path) -> None:
+    file = tmp_path / "toy.json"
+    file.write_bytes(trace(tensors=_large_tensors()))
+    rows = figures(str(file), "--compare", "--policy", "oracle")["policies"]
+    told = {row["policy"] for row in rows if row["whole_run"]["foreseen"] is not None}
+    assert told == {"planned", "planned+discard"}
 
 
 def _large_tensors() -> list[dict[str, Any]]:
@@ -166,6 +201,9 @@ def test_half_a_trace_is_refused(tmp_path: Path, part: bytes | None) -> None:
     [
         (("nowhere.json",), "nowhere.json"),
         ((VIT, "--policy", "widnow"), "known: naive"),
+        ((VIT, "--policy", "naive+discard+discard"), "each also with +discard"),
+        ((VIT, "--gpu-memory", "1MiB"), "a GPU of 1,048,576 bytes"),
+        ((VIT, "--gpu-memory", "65TiB"), "64 TiB at most"),
         ((VIT, "--gpu-memory", "much"), "--gpu-memory: 'much'"),
         ((VIT, "--iterations", "0"), "--iterations is 0"),
         ((VIT, "--json", "/nowhere/figures.json"), "--json: cannot write"),

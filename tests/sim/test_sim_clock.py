@@ -146,7 +146,7 @@ def test_a_program_that_makes_no_sense_is_refused_with_a_reason() -> None:
     builder.alloc(0)
     with pytest.raises(ProgramError, match="step 2 makes no sense"):
         run(made(builder, [2]), machine(8))
-    with pytest.raises(ProgramError, match="less than one block"):
+    with pytest.raises(ProgramError, match="one block of 2 MiB at least"):
         run(made(Builder(), [2]), machine(0))
 
 
