@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import io
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -55,6 +56,7 @@ class _Taker:
         self._names = summary.names
         self._each_ns = _durations(summary)
         self._header = summary.header
+        self._budgets = {device.device: device.budget_bytes for device in summary.devices.values()}
         self._builder = Builder()
         self._live: dict[tuple[int, int], int] = {}
         self._rows: list[rec.RangeRow] = []
@@ -161,6 +163,8 @@ class _Taker:
             "recorded_policy": self._header.get("policy"),
             "durations": "estimated from markers",
             "events_lost": self.skipped["lost"],
+            "short_of_bytes": max(0, self._peak - self._budget_bytes()),
+            "recorded_mode": virtual_mode(self._header),
             "truncated": self.truncated,
         }
         if begin is not None:
@@ -169,6 +173,17 @@ class _Taker:
             self._source, steps, uses, ranges, blocks, max(1, len(self._streams)),
             self._peak, facts,
         )  # fmt: skip
+
+    def _budget_bytes(self) -> int:
+        """What the recorded run might keep on its GPU; all that it had where nobody told."""
+        return min((self._budgets.get(device, self._peak) for device in self._devices), default=0)
+
+
+def virtual_mode(header: Mapping[str, Any]) -> str | None:
+    """Of the virtual GPU that it was recorded on; None: a real one."""
+    job = header.get("job")
+    virtual = job.get("virtual") if isinstance(job, dict) else None
+    return virtual.get("mode") if isinstance(virtual, dict) else None
 
 
 def _end(steps: form.Table) -> int:

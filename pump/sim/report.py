@@ -314,6 +314,16 @@ def caveats(found: Figures) -> list[str]:
     lines = []
     if found.get("events_lost"):
         lines.append(f"{found['events_lost']:,} events of the recording are lost: figures are low")
+    if short_bytes := found.get("short_of_bytes"):
+        lines.append(
+            f"recorded while memory was {gib(short_bytes)} short: stalls of that run are taken for "
+            "its kernels' time, so slow-downs are too low; record it where it fits"
+        )
+    if found.get("recorded_mode") == "compute":
+        lines.append(
+            "recorded on a virtual GPU in compute mode: its times are the CPU's, so no time "
+            "here means anything; record it in timing mode"
+        )
     if found.get("truncated"):
         lines.append("the recording has no end: what came after it was cut off is not in there")
     if found["left_out"]:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
-from test_trace_file import ring, written
+from test_trace_file import device_facts, ring, written
 
 from pump.model.bounds import BLOCK_BYTES
-from pump.sim import recording
+from pump.sim import recording, report
 from pump.sim.program import Program, ProgramError
 from pump.trace import format as form
 from pump.trace import records as rec
+from pump.trace.writer import TraceWriter
 
 BASE = 1 << 40
 
@@ -26,13 +28,17 @@ def memset(seq: int, slot: int, device: int = 0) -> rec.Operation:
     return rec.Operation(form.MEMSET, seq, 1000 + seq, 0, device, 0, 0, (whole,))
 
 
-def taken(folder: Path, *records: rec.Record, end: bool = True) -> Program:
-    fill = [*records]
-    data = written(
-        folder / "a.trace",
-        lambda writer: writer.events(ring(fill)) if fill else None,
-        {} if end else None,
-    )
+def taken(
+    folder: Path, *records: rec.Record, end: bool = True, budget_blocks: int = 100
+) -> Program:
+    def fill(writer: TraceWriter) -> None:
+        writer.device(
+            0, bytes(16), **device_facts(index=0, budget_bytes=budget_blocks * BLOCK_BYTES)
+        )
+        if records:
+            writer.events(ring([*records]))
+
+    data = written(folder / "a.trace", fill, {} if end else None)
     return recording.program(data, "a.trace")
 
 
@@ -58,3 +64,27 @@ def test_what_cannot_be_simulated_is_refused_with_its_reason(
 ) -> None:
     with pytest.raises(ProgramError, match=reason):
         taken(tmp_path, *records)
+
+
+def test_times_that_are_not_the_programs_are_told(tmp_path: Path) -> None:
+    records = memory(0), memory(1), memset(1, 0)
+    fits, short = (taken(tmp_path, *records, budget_blocks=b).facts for b in (8, 6))
+    assert (fits["short_of_bytes"], short["short_of_bytes"]) == (0, 2 * BLOCK_BYTES)
+    assert report.caveats({**fits, "left_out": []}) == []
+    (line,) = report.caveats({**short, "left_out": []})
+    assert "4.0 MiB short" in line and "record it where it fits" in line
+    (line,) = report.caveats({**fits, "recorded_mode": "compute", "left_out": []})
+    assert "timing mode" in line
+
+
+@pytest.mark.parametrize(
+    ("header", "mode"),
+    [
+        ({"job": {"virtual": {"mode": "compute", "profile": "h200-pcie5"}}}, "compute"),
+        ({"job": {"command": ["python"]}}, None),
+        ({"job": []}, None),
+        ({}, None),
+    ],
+)
+def test_where_it_was_recorded_is_known(header: dict[str, Any], mode: str | None) -> None:
+    assert recording.virtual_mode(header) == mode
