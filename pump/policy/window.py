@@ -125,7 +125,9 @@ class Window:
             if served > max(count, sure) and view.streams < 2:
                 sure = max(sure, int(np.count_nonzero(uses[:served] > view.arrivals_need[-1])))
             later = view.leavers[count:sure]
-        ease = -1 if homeless or overshoot else min(view.free, view.headroom)
+        # The surplus tells of those needed last alone: once they are gone, others may have to go.
+        somebody = homeless or overshoot or view.surplus
+        ease = -1 if somebody else min(view.free, view.headroom)
         return Room(view.leavers[:count], later, served < min(homeless, credit - overshoot), ease)
 
     def _refresh(self, view: View, to_gpu: Blocks, to_host: Blocks) -> Blocks:

@@ -96,6 +96,15 @@ def test_who_leaves_next_is_decided_only_where_who_has_left_is_missing_last() ->
     assert decision.later.tolist() == []
 
 
+def test_who_has_to_leave_in_any_case_does_not_settle_who_leaves_then() -> None:
+    """Of those needed next to last nothing is known before those needed last have gone."""
+    missing, resident = {i: i for i in range(1, 9)}, {20: 30, 21: 30, 22: 29, 23: 29}
+    view = make_view(budget=60, missing=missing, resident=resident, arriving=32, surplus=2)
+    decision = Window().decide(view._replace(to_gpu_credit=0))
+    assert sorted(decision.to_host.tolist()) == [20, 21]
+    assert not decision.settled
+
+
 def test_a_block_needed_sooner_than_the_newcomer_never_leaves() -> None:
     view = make_view(budget=2, missing={1: 70}, resident={2: 50, 3: 60})
     decision = Window().decide(view)
