@@ -205,7 +205,9 @@ def run(
     program that the GPU's model refuses, SimulationError for a fault of the simulator's own.
     """
     memory_bytes = machine.memory_bytes // BLOCK_BYTES * BLOCK_BYTES
-    if not machine.taken_bytes < memory_bytes <= MEMORY_MOST_BYTES:
+    if 0 < memory_bytes <= machine.taken_bytes:
+        raise ProgramError("other programs leave less than one block of the GPU's memory")
+    if not 0 < memory_bytes <= MEMORY_MOST_BYTES:
         raise ProgramError(
             f"a GPU of {machine.memory_bytes:,} bytes cannot be simulated; it needs one block of "
             f"2 MiB at least and {MEMORY_MOST_BYTES >> 40} TiB at most"
