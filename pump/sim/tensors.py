@@ -207,7 +207,7 @@ def program(
         start.alloc(index)
     start.sync()
     steps = np.concatenate((start.tables()[0], form.repeated(once, iterations)))
-    facts: dict[str, Any] = {"mapping": mapping, "iterations": iterations, "discard": discard}
+    facts: dict[str, Any] = {"mapping": mapping, "iterations": iterations}
     facts["steps_per_iteration"] = len(once)
     facts["bytes_mapped"] = int(ranges["length_bytes"].sum())
     return Program(trace.name, steps, uses, ranges, blocks, 1, trace.peak_bytes(), facts)
