@@ -17,6 +17,7 @@ from typing import Protocol, cast
 import pump
 from pump.cli.lines import BadInputError, OneLineParser, say
 from pump.config.values import nearest
+from pump.paths import MissingFileError
 
 PROGRAM = "pump"
 VERBS = {
@@ -45,8 +46,8 @@ class Verb(Protocol):
 
 
 def main() -> int:
-    """Entry point. Exit status 2 for bad input, 1 for output that nobody takes, 130 after
-    Ctrl-C, else the verb's."""
+    """Entry point. Exit status 2 for bad input or a broken installation, 1 for output that
+    nobody takes, 130 after Ctrl-C, else the verb's."""
     try:
         status = _run(sys.argv[1:])
         if sys.stdout is not None:  # None where it was closed
@@ -55,6 +56,9 @@ def main() -> int:
     except BadInputError as error:
         say(PROGRAM, str(error))
         return error.status
+    except MissingFileError as error:
+        say(PROGRAM, str(error))
+        return 2
     except BrokenPipeError:  # `pump ... | head`: who reads has seen enough
         _abandon_output()
         return 1

@@ -282,7 +282,7 @@ def _parts_line(found: Figures) -> list[str]:
         return ["parts: not known without scipy (pip install 'pump-cuda[simulate]')"]
     if seconds is None:
         return []
-    return [f"{'parts':<12} {seconds:.4f} s: the floor if bytes cross in the operations' order"]
+    return [f"{'parts':<12} {_seconds(seconds)} s: the floor if bytes cross in the operations' order"]
 
 
 def _notes(found: Figures) -> list[str]:
@@ -338,7 +338,7 @@ def heading(found: Figures) -> list[str]:
     how = f", mapping {mapping}, iterations {found['iterations']}" if mapping else ""
     what = "steady iteration" if mapping else "recording"
     if found.get("iterations") == 1:
-        what = "only iteration, so first touches are in it"
+        what = "only iteration: first touches are in it, floors are a steady one's"
     if found.get("steady_steps"):
         what = "recording behind its first tenth"
     lines = [

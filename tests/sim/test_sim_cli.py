@@ -142,7 +142,7 @@ def test_a_single_iteration_is_not_called_steady(tmp_path: Path) -> None:
     file.write_bytes(trace(tensors=_large_tensors()))
     words = str(file), "--iterations", "1", "--policy", "naive"
     text, (row,) = simulate(*words).stdout, figures(*words)["policies"]
-    assert "first touches" in text and "steady" not in text
+    assert "of the only iteration: first touches" in text and "steady iteration" not in text
     assert row["faults"] > 0 and row["slowdown"] > 1
 
 

@@ -93,3 +93,15 @@ def test_a_full_disk_and_a_closed_output_end_it_without_a_traceback(unbuffered: 
     assert full.returncode == 1
     assert full.stderr == "pump: cannot write all of the output: No space left on device\n"
     assert (closed.returncode, closed.stderr) == (0, "")
+
+
+def test_a_library_that_is_missing_is_named_in_one_line(tmp_path: Path) -> None:
+    trace = tmp_path / "trace.json"
+    trace.write_text("{}")
+    done = subprocess.run(
+        [sys.executable, "-c", CODE, "simulate", str(trace)],
+        env={**os.environ, "PUMP_LIB_DIR": str(tmp_path)},
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert re.fullmatch(r"pump: .* is missing from .*\n", done.stderr)
