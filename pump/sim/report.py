@@ -282,7 +282,8 @@ def _parts_line(found: Figures) -> list[str]:
         return ["parts: not known without scipy (pip install 'pump-cuda[simulate]')"]
     if seconds is None:
         return []
-    return [f"{'parts':<12} {_seconds(seconds)} s: the floor if bytes cross in the operations' order"]
+    text = f"{_seconds(seconds)} s: the floor if bytes cross in the operations' order"
+    return [f"{'parts':<12} {text}"]
 
 
 def _notes(found: Figures) -> list[str]:
