@@ -145,8 +145,9 @@ class _Taker:
         """Raises ProgramError where nothing can be simulated."""
         if not self._rows or not self._builder.operations:
             what = "operation" if self._rows else "allocation"
+            when = " before it was cut off" if self.truncated else ""
             raise ProgramError(
-                f"{self._source}: no {what} was recorded, so nothing can be simulated"
+                f"{self._source}: no {what} was recorded{when}, so nothing can be simulated"
             )
         if len(self._devices) > 1:
             raise ProgramError(

@@ -66,6 +66,11 @@ def test_what_cannot_be_simulated_is_refused_with_its_reason(
         taken(tmp_path, *records)
 
 
+def test_a_recording_that_was_cut_off_too_early_is_told_so(tmp_path: Path) -> None:
+    with pytest.raises(ProgramError, match="no operation was recorded before it was cut off"):
+        taken(tmp_path, memory(0), end=False)
+
+
 def test_times_that_are_not_the_programs_are_told(tmp_path: Path) -> None:
     records = memory(0), memory(1), memset(1, 0)
     fits, short = (taken(tmp_path, *records, budget_blocks=b).facts for b in (8, 6))
