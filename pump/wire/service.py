@@ -21,7 +21,7 @@ from collections.abc import Iterable
 from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import Any, ClassVar, Final, TypeVar
 
-from pump.wire.strict import FrameError, as_object, one_line, pack, short, unpack
+from pump.wire.strict import FrameError, as_object, one_line, pack, printable, short, unpack
 
 MAGIC: Final = 0x56524553504D5550
 VERSION: Final = 1
@@ -322,12 +322,12 @@ def decode(data: bytes, kinds: Iterable[type], version: int = VERSION) -> Any:
 
 def refusal(reason: str) -> Refused:
     """Return the frame for a reason of any length."""
-    return Refused(fitting(one_line(reason), 500))
+    return Refused(one_line(reason)[:500])
 
 
 def fitting(text: str, most: int = NAME_CHARACTERS) -> str:
     """Return what a frame can carry of a text."""
-    return "".join(c if c.isprintable() else "?" for c in text)[:most]
+    return printable(text)[:most]
 
 
 def _known(kind: type, version: int) -> list[Field[Any]]:

@@ -49,10 +49,11 @@ def as_object(value: object, what: str) -> dict[str, Any]:
 
 
 def text_of(words: Mapping[str, Any], key: str, characters: int) -> str:
-    """Return the text under `key`, of 1 to `characters`. Raises FrameError."""
+    """Return the text under `key`, of 1 to `characters`, all of them printable: terminals
+    will show it. Raises FrameError."""
     value = words.get(key)
-    if not isinstance(value, str) or not value or len(value) > characters:
-        raise FrameError(f"{key} is not a text of 1 to {characters} characters")
+    if not isinstance(value, str) or not 1 <= len(value) <= characters or not value.isprintable():
+        raise FrameError(f"{key} is not a text of 1 to {characters} printable characters")
     return value
 
 
@@ -61,9 +62,14 @@ def short(text: str) -> str:
     return repr(text[:40])
 
 
+def printable(text: str) -> str:
+    """Return a text as a terminal may show it."""
+    return "".join(c if c.isprintable() else "?" for c in text)
+
+
 def one_line(text: str) -> str:
-    """Return a reason as a frame may carry it."""
-    return " ".join(text.split())[:ERROR_CHARACTERS] or "unknown"
+    """Return a reason as a frame may carry it: what `text_of` takes."""
+    return printable(" ".join(text.split()))[:ERROR_CHARACTERS] or "unknown"
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -116,6 +116,17 @@ def test_the_reason_of_a_failed_request_is_what_the_asker_gets() -> None:
         wire.decode_reply(wire.encode_error("no such\nthing"))
 
 
+@pytest.mark.parametrize("reason", ["\n", "no such\nthing", "\x1b[2J", "a\u202eb"])
+def test_what_a_terminal_would_obey_is_refused_and_never_sent(reason: str) -> None:
+    for words in ({"error": reason}, {"clients": [{"pid": 7, "error": reason}]}):
+        with pytest.raises(FrameError) as error:
+            wire.decode_reply(json.dumps(words).encode())
+        assert str(error.value).isprintable() and "printable characters" in str(error.value)
+    with pytest.raises(FrameError) as error:
+        wire.decode_reply(wire.encode_error(reason))
+    assert str(error.value).isprintable() and "printable characters" not in str(error.value)
+
+
 def mutate(data: bytes, source: random.Random) -> bytes:
     changed = bytearray(data)
     for _ in range(source.randrange(1, 4)):
