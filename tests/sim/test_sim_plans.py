@@ -16,8 +16,6 @@ from pump.sim.program import Builder, Program
 from pump.sim.simulation import Daemon, Machine, Outcome, run
 
 WITHOUT = Daemon(plans=False)
-STOPPED = Daemon(stop_every_ms=200, stop_ms=50)
-STOPPED_WITHOUT = replace(STOPPED, plans=False)
 
 
 @pytest.fixture(scope="module")
@@ -36,11 +34,19 @@ def done(transformer: tuple[Program, Machine], daemon: Daemon) -> Outcome:
 def test_a_worker_that_is_stopped_a_quarter_of_the_time_is_hardly_missed(
     transformer: tuple[Program, Machine],
 ) -> None:
+    """In the mean of five periods: an iteration takes about as long as three stops of one of them,
+    so where in it they fall is the same each time, and luck."""
     sound = done(transformer, WITHOUT).steady.seconds
-    without, planned = (done(transformer, daemon) for daemon in (STOPPED_WITHOUT, STOPPED))
-    assert without.planned_bytes == 0 and planned.planned_bytes > 0
-    assert without.steady.seconds > 1.20 * sound
-    assert planned.steady.seconds < 1.10 * sound
+    ratios = []
+    for every_ms in (160, 180, 200, 220, 240):
+        stopped = Daemon(stop_every_ms=every_ms, stop_ms=every_ms / 4)
+        without = done(transformer, replace(stopped, plans=False))
+        planned = done(transformer, stopped)
+        assert without.planned_bytes == 0 and planned.planned_bytes > 0
+        assert without.steady.seconds > 1.20 * sound
+        ratios.append(planned.steady.seconds / sound)
+    assert max(ratios) < 1.15
+    assert sum(ratios) / len(ratios) < 1.10
 
 
 def test_plans_cost_nothing_while_the_worker_runs(transformer: tuple[Program, Machine]) -> None:
