@@ -10,10 +10,16 @@
  *
  * Measured is the rate, by Little's law: slices in flight x bytes of a slice / time of a
  * slice. Only slices that were taken while others waited count, for without a queue
- * the rate is that of the worker. After a window of them one thread more is tried and
- * kept if the rate grows by a quarter of what a perfect thread would bring; one
- * thread less is kept if the rate does not fall. What failed is tried again after
- * ever longer rests. Thresholds for up and down lie apart, so noise cannot swing it.
+ * the rate is that of the worker; and only spells of them in which threads were busy in
+ * the driver.
+ *
+ * The rate depends more on the load than on one thread more or less: on what the
+ * other direction does, and on whether blocks have data. So two numbers are compared
+ * in turn, spell by spell, until the mean of these pairs is clear of a border by its own
+ * scatter, or there are enough of them. The border for taking a thread lies above that for
+ * giving it back, so nothing swings. After a trial comes a rest, ever longer while trials
+ * change nothing. A trial of one thread less slows the direction down meanwhile: it comes
+ * after longer rests, and ends as soon as the thread looks worth it.
  *
  * More slices in flight hide the pause between two slices of a thread, and tell the
  * driver early what is on its way. They also make a free wait for longer, so all but one
@@ -44,17 +50,20 @@ struct pump_adapt {
   /* the answer */
   uint32_t threads; /* that shall work */
   uint32_t slices;  /* that each may have in flight */
-  /* the present window */
+  /* the present spell */
+  uint32_t settle; /* slices that still belong to the number of threads before */
   uint32_t count;
   uint64_t call_ns, done_ns, bytes, in_flight; /* sums */
   uint64_t slice_ns;                           /* time of a slice, running mean */
   /* the search */
   int32_t trial;       /* +1, -1: that many threads are on trial; 0: none are */
-  int32_t failed;      /* the direction of the last trial if it failed, else 0 */
-  uint32_t rest;       /* windows until the next trial */
-  uint32_t patience;   /* length of the rest after the next failure */
-  double before;       /* bytes a nanosecond before the trial */
-  double before_bytes; /* mean length of a slice then */
+  uint32_t base;       /* threads that the trial is compared with */
+  uint32_t pairs;      /* of spells, one of each number, so far */
+  double sum, squares; /* of what the greater number brought in each pair */
+  double before;       /* bytes a nanosecond in the first spell of a pair; 0: none yet */
+  int32_t failed;    /* the direction that the last trial found to be wrong; 0: none yet */
+  uint32_t rest;     /* spells until one thread less is tried; one more comes sooner */
+  uint32_t patience; /* length of the next rest */
 };
 
 struct pump_adapt pump_adapt_begin(const struct pump_adapt_bounds *bounds);

@@ -10,11 +10,15 @@ CONTROLLER = [
     "a_thread_that_no_longer_pays_is_given_back",
     "one_in_thread_with_two_slices_is_enough_while_the_link_is_the_limit",
     "a_second_in_thread_comes_where_the_driver_is_the_limit",
+    "the_best_number_is_found_within_few_slices_on_a_noisy_link_and_kept",
+    "the_fourth_thread_is_not_a_matter_of_luck",
+    "another_number_is_found_when_the_link_changes",
+    "a_load_that_waits_for_the_link_takes_no_thread_from_one_that_does_not",
     "noise_does_not_swing_the_number_of_threads",
     "long_slices_go_one_by_one_and_short_ones_in_pairs",
     "slices_that_nobody_waited_for_say_nothing_about_threads",
     "no_thread_is_added_that_the_bytes_in_flight_leave_nothing_for",
-    "slices_of_other_lengths_end_a_trial_without_a_verdict",
+    "slices_of_other_lengths_do_not_mislead_a_trial",
     "whatever_is_measured_the_bounds_hold",
 ]
 
