@@ -122,15 +122,14 @@ def test_event_driven_dispatch_is_as_fast_as_a_fixed_order(
 def test_where_moving_takes_time_of_the_processor_it_is_faster_in_the_mean(
     transformer: Program, gpu: Machine
 ) -> None:
-    """Of each seed the mean of three times of a tick: one alone is decided by that luck."""
+    """With each seed and each time of a tick, at least nearly as fast."""
     window, ratios = by_name("window+discard"), []
     for seed, tick_us in product(range(5), (26, 30, 34)):
         rough = replace(gpu, jitter=Jitter(0.25, seed), daemon=Daemon(tick_us=tick_us))
         fixed = simulate(window, transformer, rough, dispatch="fixed").steady.seconds
         ratios.append(fixed / simulate(window, transformer, rough).steady.seconds)
-    by_seed = np.reshape(ratios, (5, 3)).mean(axis=1)
-    assert by_seed.mean() > 1.0
-    assert by_seed.min() >= 0.99
+    assert np.mean(ratios) > 1.0
+    assert min(ratios) >= 0.99
 
 
 def queue(order: list[Transfer], count: int = 3) -> Callable[..., list[int]]:
