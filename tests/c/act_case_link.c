@@ -346,7 +346,8 @@ SCENARIO(a_forked_child_gives_the_socket_and_the_mapping_up) {
   pumpd_start();
   pump_act_start();
   pumpd_accept_and_attach(1);
-  /* It counts before it is done. A child of that moment has the mapping, and never uses it. */
+  /* Counted before it is done. A child of that moment has the mapping; pump is off there.
+   */
   pthread_mutex_lock(&pump_range_lock);
   pthread_mutex_unlock(&pump_range_lock);
   int number = client_socket();
