@@ -24,7 +24,7 @@ COMPARED = (
 )
 DISPATCHES = ("event", "fixed", "fixed-each-way", "fixed-as-issued")
 SWEEP_POLICIES = ("naive", "window")
-TEXTS = (*("gpu_memory", "profile", "policy", "mapping", "host_memory", "flash", "json", "svg"),)
+TEXTS = "gpu_memory", "profile", "policy", "mapping", "host_memory", "flash", "json", "svg"
 ITERATIONS_MOST = 100
 """Of a trace; nothing changes after the first few."""
 

@@ -107,7 +107,8 @@ def by_name(name: str) -> Contender:
     Raises ProgramError that lists the known names.
     """
     found = CONTENDERS.get(name) or CONTENDERS.get(name.removesuffix("+discard"))
-    if found is None or "+discard" in found.name != name:
+    twice = found is not None and found.name != name and "+discard" in found.name
+    if found is None or twice:
         names = ", ".join(known for known in CONTENDERS if "+discard" not in known)
         raise ProgramError(f"unknown policy '{name}'; known: {names}, each also with +discard")
     return found if found.name == name else replace(found, name=name, discard=True)
