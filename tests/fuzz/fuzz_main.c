@@ -6,12 +6,36 @@
  * libFuzzer wants clang's counters. Of gcc there is a call at each edge of the program's
  * (-fsanitize-coverage=trace-pc, with -Wl,--wrap=__sanitizer_cov_trace_pc): it counts here,
  * by its address, what libFuzzer then reads.
+ *
+ * An input that takes more than SECONDS of processor time is a failure. (One that asks for
+ * too much memory is one, too: options of the sanitizer's and libFuzzer's, harness.py.)
  */
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/time.h>
+#include <unistd.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
+
+#define SECONDS 2
+
+static void too_slow(int number) {
+  static const char words[] = "fuzz_main.c: more than 2 s for one input\n";
+  (void)number;
+  if (write(STDERR_FILENO, words, sizeof words - 1) < 0) _exit(3);
+  abort();
+}
+
+static int one_input(const uint8_t *data, size_t bytes) {
+  const struct itimerval most = {.it_value = {.tv_sec = SECONDS}}, none = {0};
+  signal(SIGPROF, too_slow);
+  setitimer(ITIMER_PROF, &most, NULL);
+  int result = LLVMFuzzerTestOneInput(data, bytes);
+  setitimer(ITIMER_PROF, &none, NULL);
+  return result;
+}
 
 #ifdef GUIDED
 
@@ -42,7 +66,7 @@ void __sanitizer_cov_trace_cmpd(double a, double b) {
 
 int main(int count, char **words) {
   __sanitizer_cov_8bit_counters_init(counters, counters + COUNTERS);
-  return LLVMFuzzerRunDriver(&count, &words, LLVMFuzzerTestOneInput);
+  return LLVMFuzzerRunDriver(&count, &words, one_input);
 }
 
 #else
@@ -56,7 +80,7 @@ int main(int count, char **words) {
     rewind(file);
     if (bytes < 0 || data == NULL || fread(data, 1, (size_t)bytes, file) != (size_t)bytes)
       return 2;
-    LLVMFuzzerTestOneInput(data, (size_t)bytes);
+    one_input(data, (size_t)bytes);
     free(data);
     fclose(file);
   }

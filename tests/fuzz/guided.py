@@ -1,24 +1,24 @@
-"""Fuzzes a target of targets.py, guided by what its code executes (Atheris, libFuzzer).
+"""Fuzzes a Python target, guided by what its code executes (Atheris, libFuzzer).
 
-guided.py TARGET CORPUS [options of libFuzzer ...]
+guided.py TARGET [options of libFuzzer ...] CORPUS
 """
 
 import sys
-from pathlib import Path
 
 import atheris
+from bounds import bounded
 
-with atheris.instrument_imports(include=["pump"]):
+with atheris.instrument_imports(include=["pump", "pumpd"]):
     import targets
 
+    module = targets.load(sys.argv.pop(1))
 
-def main() -> None:
-    target, corpus = sys.argv[1], Path(sys.argv[2])
-    for number, seed in enumerate(targets.seeds(target)):
-        (corpus / f"seed-{number}").write_bytes(seed)
-    atheris.Setup([sys.argv[0], str(corpus), *sys.argv[3:]], targets.TARGETS[target])
-    atheris.Fuzz()
+
+def one_input(data: bytes) -> None:
+    with bounded():
+        module.target(data)
 
 
 if __name__ == "__main__":
-    main()
+    atheris.Setup(sys.argv, one_input)
+    atheris.Fuzz()

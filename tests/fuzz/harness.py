@@ -1,0 +1,179 @@
+"""How targets are built, begun with and run. The Python ones: targets/. The C ones: fuzz_*.c.
+
+An input that takes more than 2 s of processor time, or 512 MiB at once, is a failure: bounds.py,
+fuzz_main.c. What a run begins with, in this order: sound inputs (seeds), what earlier runs found
+(found/TARGET, base64: one file for each fault that was there), and the smallest inputs that
+earlier runs came to new code with (corpus/TARGET.zip, which keep.py writes).
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import image_seeds
+import targets
+
+HERE = Path(__file__).resolve().parent
+SHIM = HERE.parents[1] / "shim"
+INPUT_BYTES = 9000
+MEMORY_MIB = 512
+"""Of one allocation of a C target."""
+PROCESS_MIB = 2048
+"""Of a process that guides, which keeps its inputs, and the sanitizer's what was freed."""
+BLOCKED_S = 20
+"""For an input that waits."""
+
+C_TARGETS = {
+    "image": ["image/image.c", *(f"image/image_{part}.c" for part in ("elf", "fatbin", "ptx"))],
+    "ring": ["core/batch.c"],
+    "plan": [
+        str(path.relative_to(SHIM))
+        for kind in ("batch", "extents*", "learner*", "model_*", "serve*")
+        for path in sorted((SHIM / "core").glob(f"{kind}.c"))
+    ],
+}
+FLAGS = ["-std=gnu11", "-O1", "-g", "-D_GNU_SOURCE", "-fno-strict-aliasing", "-Wall", "-Wextra"]
+FLAGS += ["-Wconversion", "-Wshadow", "-Werror", "-fno-omit-frame-pointer"]
+FLAGS += ["-fsanitize=address,undefined", f"-I{SHIM}", f"-I{SHIM / 'include'}"]
+ENVIRON = {
+    **os.environ,
+    "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1",
+    "ASAN_OPTIONS": f"max_allocation_size_mb={MEMORY_MIB}",
+}
+
+ATHERIS = importlib.util.find_spec("atheris")
+CXX = os.environ.get("CXX", "c++")
+"""Links: libFuzzer is C++."""
+MISSING = (
+    "Atheris is not installed (pip install '.[fuzz]')"
+    if ATHERIS is None
+    else f"there is no {CXX} (apt-get install g++)"
+    if shutil.which(CXX) is None
+    else ""
+)
+"""Why nothing can be guided; "" where it can."""
+TARGETS = (*targets.NAMES, *C_TARGETS)
+
+
+def seeds(target: str) -> dict[str, bytes]:
+    """Sound inputs, by name."""
+    if target not in C_TARGETS:
+        return {f"seed-{i}": data for i, data in enumerate(targets.load(target).seeds())}
+    if target == "image":
+        return image_seeds.SEEDS
+    return {"none": b"", "rows": ring_rows()} if target == "ring" else plan_words()
+
+
+def found(target: str) -> dict[str, bytes]:
+    """What earlier runs found, by name."""
+    paths = sorted((HERE / "found" / target).glob("*.b64"))
+    return {path.stem: base64.b64decode(path.read_text()) for path in paths}
+
+
+def kept(target: str) -> dict[str, bytes]:
+    """What earlier runs came to new code with."""
+    path = HERE / "corpus" / f"{target}.zip"
+    if not path.exists():
+        return {}
+    with zipfile.ZipFile(path) as corpus:
+        return {name: corpus.read(name) for name in corpus.namelist()}
+
+
+def all_inputs(target: str) -> dict[str, bytes]:
+    return seeds(target) | found(target) | kept(target)
+
+
+def as_files(inputs: dict[str, bytes], folder: Path) -> list[Path]:
+    for name, content in inputs.items():
+        (folder / name).write_bytes(content)
+    return [folder / name for name in inputs]
+
+
+def ring_rows() -> bytes:
+    """Three kernels of one extent each, as fuzz_ring.c takes them."""
+    extent = (7).to_bytes(4, "little") + bytes(20)
+    record = bytes(24) + (1).to_bytes(2, "little") + (1).to_bytes(2, "little")
+    rows = (b"\0" + record.ljust(48, b"\0") + extent.ljust(72, b"\0")) * 3
+    return bytes(8) + b"\3" + rows
+
+
+def plan_words() -> dict[str, bytes]:
+    """A client that goes on, and writes each word that fuzz_plan.c knows into each place."""
+    goes_on = bytes([0, 0, 0xA7, 9, 5, 0, 3, 3])  # issues; a tick; all is carried out; executes
+    words = {"honest": goes_on * 20}
+    for place in range(7, 18):
+        for word in range(12):
+            where = [0] if 8 <= place <= 12 else []
+            written = bytes([place, 0, word, 1, 1, *where])
+            words[f"{place}-{word}"] = (written + goes_on) * 8
+    for loss in range(4):  # the window, a policy, what was learned, all ranges
+        words[f"loss-{loss}"] = (bytes([0xA7, loss]) + goes_on * 3) * 6
+    return words
+
+
+def run(command: list[str | Path], seconds: float) -> str:
+    """What the command said; raises AssertionError with the end of it where it fails."""
+    done = subprocess.run(
+        command, env=ENVIRON, capture_output=True, text=True, timeout=seconds, check=False
+    )
+    assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
+    return done.stderr
+
+
+@functools.cache
+def _folder() -> Path:
+    return Path(tempfile.mkdtemp(prefix="pump-fuzz-"))
+
+
+@functools.cache
+def _object(source: Path, traced: bool) -> Path:
+    made = _folder() / f"{source.parent.name}-{source.stem}-{traced}.o"
+    trace = ["-fsanitize-coverage=trace-pc,trace-cmp"] if traced else []
+    run([os.environ.get("CC", "cc"), *FLAGS, *trace, "-c", source, "-o", made], 300)
+    return made
+
+
+@functools.cache
+def built(target: str) -> Path:
+    """A C target: guided where that can be, else one that runs the files which it is given."""
+    sources = [HERE / f"fuzz_{target}.c", *(SHIM / name for name in C_TARGETS[target])]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        objects = list(pool.map(lambda source: _object(source, not MISSING), sources))
+    program, main = _folder() / target, HERE / "fuzz_main.c"
+    if MISSING:
+        compiler = [os.environ.get("CC", "cc"), *FLAGS]
+        run([*compiler, main, *objects, "-ldl", "-lm", "-pthread", "-o", program], 300)
+        return program
+    guide = _folder() / "main.o"
+    run([os.environ.get("CC", "cc"), *FLAGS, "-DGUIDED", "-c", main, "-o", guide], 300)
+    assert ATHERIS is not None and ATHERIS.origin is not None
+    library = Path(ATHERIS.origin).parents[1] / "libclang_rt.fuzzer_no_main.a"
+    link = [CXX, "-fsanitize=address,undefined", "-Wl,--wrap=__sanitizer_cov_trace_pc"]
+    run([*link, guide, *objects, library, "-ldl", "-lm", "-pthread", "-o", program], 300)
+    return program
+
+
+def guided(target: str, corpus: Path, seed: int, seconds: int, runs: int = -1) -> str:
+    """What libFuzzer said. It ends after `seconds`, or `runs` inputs if that is earlier (-1: not).
+
+    corpus: a folder that has what it begins with, and gets what comes to new code. Raises
+    AssertionError where an input does harm; it then lies beside the corpus.
+    """
+    words = {"max_total_time": seconds, "runs": runs, "seed": seed, "max_len": INPUT_BYTES}
+    words |= {"timeout": BLOCKED_S, "rss_limit_mb": PROCESS_MIB, "malloc_limit_mb": MEMORY_MIB}
+    words |= {"len_control": 0}  # inputs as long as that from the beginning
+    options: list[str | Path] = [f"-{name}={value}" for name, value in words.items()]
+    options += [f"-artifact_prefix={corpus.parent}/", corpus]
+    if target in C_TARGETS:
+        return run([built(target), *options], 60 + 2 * seconds)
+    return run([sys.executable, HERE / "guided.py", target, *options], 60 + 2 * seconds)

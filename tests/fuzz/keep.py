@@ -1,0 +1,41 @@
+"""Fuzzes targets for a while and keeps, of what came to new code, the smallest inputs.
+
+keep.py SECONDS [TARGET ...]     writes corpus/TARGET.zip; begins with all that is there
+"""
+
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+import harness
+
+INPUTS_MOST = 150
+"""Of each target: a short run passes through them in a second."""
+BYTES_MOST = 100_000
+WHEN = (2026, 1, 1, 0, 0, 0)
+"""The same inputs make the same file."""
+
+
+def keep(target: str, seconds: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        corpus = Path(folder) / "corpus"
+        corpus.mkdir()
+        begun_with = harness.all_inputs(target)
+        harness.as_files(begun_with, corpus)
+        print(harness.guided(target, corpus, seed=1, seconds=seconds).splitlines()[-1])
+        made = {path.read_bytes() for path in corpus.iterdir()} - set(begun_with.values())
+    made |= set(harness.kept(target).values())
+    target_file = harness.HERE / "corpus" / f"{target}.zip"
+    target_file.parent.mkdir(exist_ok=True)
+    whole = 0
+    with zipfile.ZipFile(target_file, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as file:
+        for number, data in enumerate(sorted(made, key=lambda data: (len(data), data))):
+            whole += len(data)
+            if number < INPUTS_MOST and whole <= BYTES_MOST:
+                file.writestr(zipfile.ZipInfo(f"{number:03}", WHEN), data, zipfile.ZIP_DEFLATED)
+
+
+if __name__ == "__main__":
+    for name in sys.argv[2:] or harness.TARGETS:
+        keep(name, int(sys.argv[1]))
