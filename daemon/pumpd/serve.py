@@ -24,6 +24,7 @@ from pumpd.cards import known_gpus
 from pumpd.quota import Quotas
 from pumpd.sdnotify import Manager, sockets_handed_over
 from pumpd.service import BEATS_MISSED, Service, ServiceSettings
+from pumpd.surroundings import Process
 from pumpd.warm import name_process
 
 BACKLOG = 256
@@ -48,7 +49,7 @@ def run(asked: argparse.Namespace) -> int:
     name_process("pumpd-serve")
     inode = _inode(path)
     try:
-        Service(listeners, settings, known_gpus(), manager).run()
+        Service(listeners, settings, known_gpus(), manager, Process()).run()
     finally:
         if inode is not None and _inode(path) == inode:
             with contextlib.suppress(OSError):

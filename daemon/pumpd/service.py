@@ -21,7 +21,6 @@ import os
 import selectors
 import signal
 import socket
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -34,6 +33,7 @@ from pumpd.peers import SLOW_S, Peer
 from pumpd.quota import Bucket, Quotas, Users
 from pumpd.registry import Job, RefusedError, Registry
 from pumpd.sdnotify import Manager
+from pumpd.surroundings import Surroundings
 
 BEATS_MISSED = 3
 HELLO_TIMEOUT_S = 2.0
@@ -77,7 +77,11 @@ class Service:
         settings: Callable[[], ServiceSettings],
         gpus: dict[str, int],
         manager: Manager,
+        surroundings: Surroundings,
     ) -> None:
+        self._surroundings = surroundings
+        self._selector = surroundings.selector
+        self._now = surroundings.now
         self._listeners = list(listeners)
         self._read_settings = settings
         self._settings = settings()
@@ -87,7 +91,6 @@ class Service:
         self._configure()
         self._peers: dict[socket.socket, Peer] = {}
         self._by_job: dict[int, Peer] = {}
-        self._selector = selectors.DefaultSelector()
         self._stopped = False
         self._accepting = False
         self._accept_due = 0.0
@@ -97,15 +100,14 @@ class Service:
         self._settled = 0.0
         self._rest: list[Peer] = []
         self._frames = self._refused_connections = self._refused_frames = self._slowed = 0
-        self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
 
     def __repr__(self) -> str:
         return f"<service: {self._registry!r}, {len(self._peers)} connections>"
 
     def run(self) -> None:
         """Serve until SIGTERM or SIGINT."""
-        self._settled = time.monotonic() + self._settings.settle_s
-        self._watch_signals()
+        self._settled = self._now() + self._settings.settle_s
+        self._surroundings.watch_signals(self._signalled)
         for listener in self._listeners:
             listener.setblocking(False)
         self._accept_again()
@@ -113,10 +115,10 @@ class Service:
         log.info("serves")
         try:
             while not self._stopped:
-                for key, events in self._selector.select(self._timeout(time.monotonic())):
+                for key, events in self._selector.select(self._timeout(self._now())):
                     if key.data is not None:
                         key.data(events)
-                self._on_time(time.monotonic())
+                self._on_time(self._now())
         finally:
             self._manager.tell("STOPPING=1")
             log.info("ends: %r", self)
@@ -193,10 +195,10 @@ class Service:
                 with contextlib.suppress(KeyError):  # the other one said so in this round
                     self._selector.unregister(one)
             self._accepting = False
-            self._accept_due = time.monotonic() + ACCEPT_PAUSE_S
+            self._accept_due = self._now() + ACCEPT_PAUSE_S
 
     def _greet(self, connection: socket.socket) -> None:
-        now = time.monotonic()
+        now = self._now()
         try:
             who = link.peer_of(connection)
         except OSError:
@@ -238,7 +240,7 @@ class Service:
     def _serve(self, peer: Peer, events: int) -> None:
         if peer.connection not in self._peers:  # hung up on earlier in this round
             return
-        now = time.monotonic()
+        now = self._now()
         if events & selectors.EVENT_WRITE:
             self._flush(peer, now)
         if events & selectors.EVENT_READ:
@@ -390,20 +392,11 @@ class Service:
 
     # ---- signals and the end ----
 
-    def _watch_signals(self) -> None:
-        # Python runs a handler between two bytecodes and then goes on waiting; the byte
-        # that it writes to the pipe is what ends the wait.
-        signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, lambda *_: None)
-        self._selector.register(self._wake_read, selectors.EVENT_READ, self._signalled)
-
-    def _signalled(self, _events: int) -> None:
-        for number in os.read(self._wake_read, 64):
-            if number == signal.SIGHUP:
-                self._reload()
-            else:
-                self._stopped = True
+    def _signalled(self, number: int) -> None:
+        if number == signal.SIGHUP:
+            self._reload()
+        else:
+            self._stopped = True
 
     def _configure(self) -> None:
         self._users.quotas = self._settings.quotas
@@ -423,14 +416,11 @@ class Service:
             job.priority = min(job.join.priority, self._settings.quotas.priority_most)
             self._by_job[job.number].grant_due = True  # the time between beats is in it
         for peer in list(self._by_job.values()):
-            self._flush(peer, time.monotonic())
+            self._flush(peer, self._now())
         self._registry.stale = bool(self._registry.jobs)
         self._manager.tell("READY=1")
 
     def _close(self) -> None:
-        signal.set_wakeup_fd(-1)
-        self._selector.close()
+        self._surroundings.close()
         for connection in (*self._peers, *self._listeners):
             connection.close()
-        for fd in (self._wake_read, self._wake_write):
-            os.close(fd)

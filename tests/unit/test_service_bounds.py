@@ -23,6 +23,7 @@ from pumpd.leaseholder import JobFacts, Leaseholder
 from pumpd.registry import Registry
 from pumpd.sdnotify import Manager
 from pumpd.service import Service, ServiceSettings
+from pumpd.surroundings import Process
 
 MIB = 1 << 20
 Answer = Callable[[list[ClientState]], None]
@@ -239,7 +240,7 @@ def test_two_listeners_out_of_descriptors_in_one_round_pause_together(tmp_path: 
         real.bind(str(tmp_path / name))
         real.listen(1)
         listeners.append(Exhausted(real))
-    service = Service(cast(Any, listeners), ServiceSettings, {}, Manager())
+    service = Service(cast(Any, listeners), ServiceSettings, {}, Manager(), Process())
     service._accept_again()
     for one in cast(Any, listeners):
         service._accept(one)
