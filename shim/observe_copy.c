@@ -38,11 +38,11 @@ static struct pump_token copying(uint64_t to, uint64_t from, size_t bytes,
 void pump_copy_arrived(struct pump_token token, struct pump_at at) {
   if (token.seq == 0) return;
   int saved = errno;
-  struct pump_bracket bracket = pump_bracket_open();
+  pump_enter();
   pump_progress_issued(token.stream_index, at.stream, token.seq, token.time_ns,
                        token.touched_bytes);
   pump_progress_stream_synced(token.stream_index, token.seq);
-  pump_bracket_close(bracket);
+  pump_leave();
   errno = saved;
 }
 

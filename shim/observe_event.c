@@ -179,7 +179,7 @@ static inline void compare(const struct pump_event *head,
   pump_plan_compare(&issued);
 }
 
-/* Inside a bracket. `launch`: NULL if it is none. */
+/* Under the guard. `launch`: NULL if it is none. */
 static struct pump_token announce(struct pump_op *op, uint32_t kind, uint64_t function,
                                   const struct pump_launch *launch, struct pump_place place,
                                   uint64_t now_ns) {
@@ -212,7 +212,7 @@ static void issued(struct pump_token token, struct pump_at at) {
                          token.touched_bytes);
 }
 
-/* Inside a bracket; seq 0 on a capturing stream. */
+/* Under the guard; seq 0 on a capturing stream. */
 static struct pump_token announce_at(struct pump_op *op, uint32_t kind, uint64_t function,
                                      struct pump_at at) {
   struct pump_token none = {0, 0, 0, 0};
@@ -223,15 +223,15 @@ static struct pump_token announce_at(struct pump_op *op, uint32_t kind, uint64_t
 void pump_op_report(struct pump_op *op, uint32_t kind, uint64_t function,
                     struct pump_at at) {
   int saved = errno;
-  struct pump_bracket bracket = pump_bracket_open();
+  pump_enter();
   issued(announce_at(op, kind, function, at), at);
-  pump_bracket_close(bracket);
+  pump_leave();
   errno = saved;
 }
 
 void pump_launch_report(const struct pump_launch *launch, struct pump_at at) {
   int saved = errno;
-  struct pump_bracket bracket = pump_bracket_open();
+  pump_enter();
   if (PUMP_LIKELY(!pump_capturing(at.stream))) {
     struct pump_op op;
     struct pump_words words;
@@ -252,7 +252,7 @@ void pump_launch_report(const struct pump_launch *launch, struct pump_at at) {
     if (PUMP_UNLIKELY(launch->chained)) pump_progress_chained(token.stream_index);
     issued(token, at);
   }
-  pump_bracket_close(bracket);
+  pump_leave();
   errno = saved;
 }
 
@@ -335,18 +335,18 @@ void pump_series_report(const struct pump_series *series, struct pump_at at) {
 struct pump_token pump_op_announce(struct pump_op *op, uint32_t kind, uint64_t function,
                                    struct pump_at at) {
   int saved = errno;
-  struct pump_bracket bracket = pump_bracket_open();
+  pump_enter();
   struct pump_token token = announce_at(op, kind, function, at);
-  pump_bracket_close(bracket);
+  pump_leave();
   errno = saved;
   return token;
 }
 
 void pump_op_issued(struct pump_token token, struct pump_at at) {
   int saved = errno;
-  struct pump_bracket bracket = pump_bracket_open();
+  pump_enter();
   issued(token, at);
-  pump_bracket_close(bracket);
+  pump_leave();
   errno = saved;
 }
 
@@ -403,7 +403,7 @@ void pump_event_progress(uint32_t stream_index, uint64_t seq, uint64_t time_ns) 
 
 void pump_event_hint(uint64_t address, uint64_t bytes, struct pump_at at) {
   int saved = errno;
-  struct pump_bracket bracket = pump_bracket_open();
+  pump_enter();
   struct pump_op op;
   pump_op_begin(&op);
   pump_op_bytes(&op, address, bytes, PUMP_ACCESS_READ);
@@ -417,6 +417,6 @@ void pump_event_hint(uint64_t address, uint64_t bytes, struct pump_at at) {
                               .device = (uint16_t)place.device};
     push_extents(&head, op.extents);
   }
-  pump_bracket_close(bracket);
+  pump_leave();
   errno = saved;
 }

@@ -55,8 +55,7 @@ void pump_give_up(const char *reason) {
 struct pump_bracket pump_bracket_open(void) {
   struct pump_bracket bracket = {false, CU_STREAM_CAPTURE_MODE_RELAXED};
   pump_enter();
-  if (PUMP_UNLIKELY(__atomic_load_n(&pump_captures, __ATOMIC_RELAXED) != 0) &&
-      PUMP_HAS(cuThreadExchangeStreamCaptureMode))
+  if (PUMP_HAS(cuThreadExchangeStreamCaptureMode))
     bracket.exchanged =
         pump_real.cuThreadExchangeStreamCaptureMode(&bracket.mode) == CUDA_SUCCESS;
   return bracket;

@@ -16,11 +16,11 @@
 /* `began_ns`: when the program began to wait, 0: it only asked. */
 static void stream_done(struct pump_at at, uint64_t seq, uint64_t began_ns) {
   int saved = errno;
-  struct pump_bracket bracket = pump_bracket_open();
+  pump_enter();
   uint32_t index = pump_place_of(at).stream_index;
   pump_progress_stream_synced(index, seq);
   if (began_ns != 0) pump_event_sync(index, seq, began_ns);
-  pump_bracket_close(bracket);
+  pump_leave();
   errno = saved;
 }
 
@@ -40,10 +40,10 @@ HOOK_STREAM_DONE(cuStreamQuery_ptsz, true, false)
 
 static void context_done(uint64_t seq, uint64_t began_ns) {
   int saved = errno;
-  struct pump_bracket bracket = pump_bracket_open();
+  pump_enter();
   pump_progress_context_synced(seq);
   pump_event_sync(0, seq, began_ns);
-  pump_bracket_close(bracket);
+  pump_leave();
   errno = saved;
 }
 
@@ -72,10 +72,10 @@ CUresult cuCtxSynchronize_v2(CUcontext context) {
 /* Of a record in a graph the event tells nothing: the graph runs later. */
 static void recorded(CUevent event, struct pump_at at, uint64_t seq) {
   int saved = errno;
-  struct pump_bracket bracket = pump_bracket_open();
+  pump_enter();
   if (!pump_capturing(at.stream))
     pump_progress_event_recorded(event, pump_place_of(at).stream_index, seq);
-  pump_bracket_close(bracket);
+  pump_leave();
   errno = saved;
 }
 
@@ -115,9 +115,9 @@ HOOK_RECORD_ALL(cuGreenCtxRecordEvent, CUgreenCtx)
 
 static void event_done(CUevent event, uint64_t asked) {
   int saved = errno;
-  struct pump_bracket bracket = pump_bracket_open();
+  pump_enter();
   pump_progress_event_synced(event, asked);
-  pump_bracket_close(bracket);
+  pump_leave();
   errno = saved;
 }
 

@@ -95,8 +95,11 @@ extern uint64_t pump_calls_seen;
 /* Streams of the program that are being captured now, never too few. */
 extern uint32_t pump_captures;
 
-/* Brackets our own driver calls on an application thread: raises the guard, and
- * while anything is captured lives in RELAXED capture mode. */
+/* Brackets our own driver calls on an application thread: raises the guard and sets
+ * RELAXED capture mode. Always, since another thread may begin a GLOBAL capture between
+ * any test for one and our call, which would then invalidate that capture. Paths that only
+ * ask for the current context, or whether a stream captures, need no more than
+ * pump_enter(): the driver answers those in every mode. */
 struct pump_bracket {
   bool exchanged;
   CUstreamCaptureMode mode;

@@ -231,3 +231,14 @@ def test_converted_memory_freed_in_stream_order_is_answered_by_the_driver(tmp_pa
     assert answers[1] == answers[4]
     assert answers[6] == "0"
     assert free_mib(answers[7]) == free_mib(answers[1]) + 4
+
+
+def test_our_own_calls_hold_relaxed_capture_mode_although_no_capture_has_begun(
+    tmp_path: Path,
+) -> None:
+    """Another thread may begin a GLOBAL capture between any test for one and the call."""
+    _, log = steps(tmp_path, f"alloc:{4 * MIB}")
+    ours = log.index("cuMemGetInfo_v2")
+    before = log[:ours].count("cuThreadExchangeStreamCaptureMode")
+    assert before % 2 == 1, "the mode is exchanged, and not yet back"
+    assert "cuThreadExchangeStreamCaptureMode" in log[ours:], "it is given back"
