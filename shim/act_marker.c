@@ -134,20 +134,10 @@ static bool queue_pop(struct queue *queue, uint32_t *value) {
 
 /* ---- application threads ---------------------------------------------------- */
 
-/* True unless work of a capture would end up on the stream, or the driver cannot
- * tell. Asking is only needed while something is captured at all. */
-static bool stream_is_open(CUstream stream) {
-  if (__atomic_load_n(&pump_captures, __ATOMIC_ACQUIRE) == 0) return true;
-  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  if (pump_real.cuStreamIsCapturing == NULL) return false;
-  return pump_real.cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
-         status == CU_STREAM_CAPTURE_STATUS_NONE;
-}
-
 static bool record(CUevent event, CUstream stream) {
   struct pump_bracket bracket = pump_bracket_open();
   bool recorded =
-      stream_is_open(stream) && pump_real.cuEventRecord(event, stream) == CUDA_SUCCESS;
+      !pump_capturing(stream) && pump_real.cuEventRecord(event, stream) == CUDA_SUCCESS;
   pump_bracket_close(bracket);
   return recorded;
 }

@@ -257,6 +257,16 @@ PUMP_TWINS(cuStreamBeginCaptureToGraph, _ptsz, cuStreamBeginCaptureToGraph_v1203
            (CUstream stream, CUgraph graph, const CUgraphNode *dependencies,
             const CUgraphEdgeData *edges, size_t count, CUstreamCaptureMode mode),
            (stream, graph, dependencies, edges, count, mode))
+PUMP_TWINS(cuStreamBeginRecaptureToGraph, _ptsz, cuStreamBeginRecaptureToGraph_v13030,
+           cuStreamBeginRecaptureToGraph_v13030_ptsz,
+           (CUstream stream, CUstreamCaptureMode mode, CUgraph graph,
+            CUgraphRecaptureCallback callback, void *data),
+           (stream, mode, graph, callback, data))
+PUMP_TWINS(cuStreamBeginCaptureToCig, _ptsz, cuStreamBeginCaptureToCig_v13010,
+           cuStreamBeginCaptureToCig_v13010_ptsz,
+           (CUstream stream, CUstreamCigCaptureParams *params), (stream, params))
+PUMP_TWINS(cuStreamEndCaptureToCig, _ptsz, cuStreamEndCaptureToCig_v13010,
+           cuStreamEndCaptureToCig_v13010_ptsz, (CUstream stream), (stream))
 PUMP_TWINS(cuStreamEndCapture, _ptsz, cuStreamEndCapture_v10000,
            cuStreamEndCapture_v10000_ptsz, (CUstream stream, CUgraph *graph), (stream, graph))
 

@@ -164,10 +164,6 @@ void pump_event_hint(uint64_t address, uint64_t bytes, struct pump_at at);
 /* PARAMS and NAME: `bytes` of payload, cut at PUMP_MAX_PAYLOAD_BYTES. false: no room. */
 bool pump_event_payload(const struct pump_event *head, const void *payload, size_t bytes);
 
-/* The stream, as the driver's plain functions know it, is being captured, or cannot be
- * asked because something else is: nothing of ours may touch it. Inside a bracket. */
-bool pump_capturing(CUstream stream);
-
 /* The number of the newest operation. */
 uint64_t pump_newest_seq(void);
 

@@ -153,16 +153,6 @@ static void prefetch_records(uint64_t first, uint64_t end) {
 
 /* ---- operations ----------------------------------------------------------- */
 
-/* Asked only while something is being captured. An error answer (a legacy stream
- * beside a capture) counts as capturing: nothing of ours may touch that stream. */
-bool pump_capturing(CUstream stream) {
-  if (PUMP_LIKELY(__atomic_load_n(&pump_captures, __ATOMIC_RELAXED) == 0)) return false;
-  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  return PUMP_HAS(cuStreamIsCapturing) &&
-         (pump_real.cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS ||
-          status != CU_STREAM_CAPTURE_STATUS_NONE);
-}
-
 /* Plans hold as long as what is issued is what was foreseen. `launch` may be NULL. */
 static inline void compare(const struct pump_event *head,
                            const struct pump_launch *launch) {

@@ -188,16 +188,35 @@ HOOK_STREAM_DESTROY(cuStreamDestroy_v2)
 
 /* ---- capture -------------------------------------------------------------- */
 
+/* Captures into a list of graphics commands (CIG). Lifetime: the process; written by the
+ * hooks of its begin and end, relaxed; a forked child keeps the driver from starting. */
+static uint32_t cig_captures;
+
+/* Asked only while something is being captured. An error answer (a legacy stream beside a
+ * capture) counts as capturing. Whether cuStreamIsCapturing knows a CIG stream no source
+ * says, nor which streams have joined it: beside one every stream counts as capturing. */
+bool pump_capturing(CUstream stream) {
+  if (PUMP_LIKELY(__atomic_load_n(&pump_captures, __ATOMIC_ACQUIRE) == 0)) return false;
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  return PUMP_LOAD(&cig_captures) != 0 || !PUMP_HAS(cuStreamIsCapturing) ||
+         pump_real.cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS ||
+         status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+/* Never below zero: a capture may have begun while the shim was inert. */
+static void count_down(uint32_t *counter) {
+  uint32_t count = PUMP_LOAD(counter);
+  while (count != 0 && !__atomic_compare_exchange_n(counter, &count, count - 1, true,
+                                                    __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+}
+
 /* Counted from before the begin to after the end: too high costs a question per
  * operation, too low would put a marker into the program's graph. */
 static void capture_ended(CUresult result) {
   if (result != CUDA_SUCCESS && result != CUDA_ERROR_STREAM_CAPTURE_INVALIDATED &&
       result != CAPTURE_UNJOINED)
     return;
-  uint32_t captures = PUMP_LOAD(&pump_captures);
-  while (captures != 0 &&
-         !__atomic_compare_exchange_n(&pump_captures, &captures, captures - 1, true,
-                                      __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+  count_down(&pump_captures);
 }
 
 #define HOOK_CAPTURE_BEGIN(name, parameters, arguments)                                    \
@@ -224,6 +243,15 @@ HOOK_CAPTURE_BEGIN(cuStreamBeginCaptureToGraph, BEGIN_TO_GRAPH,
 HOOK_CAPTURE_BEGIN(cuStreamBeginCaptureToGraph_ptsz, BEGIN_TO_GRAPH,
                    (stream, graph, dependencies, edges, count, mode))
 
+#define BEGIN_AGAIN                                                                        \
+  (CUstream stream, CUstreamCaptureMode mode, CUgraph graph,                               \
+   CUgraphRecaptureCallback callback, void *data)
+
+HOOK_CAPTURE_BEGIN(cuStreamBeginRecaptureToGraph, BEGIN_AGAIN,
+                   (stream, mode, graph, callback, data))
+HOOK_CAPTURE_BEGIN(cuStreamBeginRecaptureToGraph_ptsz, BEGIN_AGAIN,
+                   (stream, mode, graph, callback, data))
+
 #define HOOK_CAPTURE_END(name)                                                             \
   CUresult name(CUstream stream, CUgraph *graph) {                                         \
     CUresult result = pump_real.name(stream, graph);                                       \
@@ -233,3 +261,27 @@ HOOK_CAPTURE_BEGIN(cuStreamBeginCaptureToGraph_ptsz, BEGIN_TO_GRAPH,
 
 HOOK_CAPTURE_END(cuStreamEndCapture)
 HOOK_CAPTURE_END(cuStreamEndCapture_ptsz)
+
+#define HOOK_CIG(suffix)                                                                   \
+  CUresult cuStreamBeginCaptureToCig##suffix(CUstream stream,                              \
+                                             CUstreamCigCaptureParams *params) {           \
+    if (pump_inert()) return pump_real.cuStreamBeginCaptureToCig##suffix(stream, params);  \
+    PUMP_ADD(&cig_captures, 1);                                                            \
+    PUMP_ADD(&pump_captures, 1);                                                           \
+    CUresult result = pump_real.cuStreamBeginCaptureToCig##suffix(stream, params);         \
+    if (result != CUDA_SUCCESS) cig_ended();                                               \
+    return result;                                                                         \
+  }                                                                                        \
+  CUresult cuStreamEndCaptureToCig##suffix(CUstream stream) {                              \
+    CUresult result = pump_real.cuStreamEndCaptureToCig##suffix(stream);                   \
+    if (!pump_inert() && result == CUDA_SUCCESS) cig_ended();                              \
+    return result;                                                                         \
+  }
+
+static void cig_ended(void) {
+  count_down(&cig_captures);
+  count_down(&pump_captures);
+}
+
+HOOK_CIG()
+HOOK_CIG(_ptsz)

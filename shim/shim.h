@@ -95,6 +95,10 @@ extern uint64_t pump_calls_seen;
 /* Streams of the program that are being captured now, never too few. */
 extern uint32_t pump_captures;
 
+/* The stream, as the driver's plain functions know it, is being captured, or cannot be
+ * asked because something else is: nothing of ours may touch it. Under the guard. */
+bool pump_capturing(CUstream stream);
+
 /* Brackets our own driver calls on an application thread: raises the guard and sets
  * RELAXED capture mode. Always, since another thread may begin a GLOBAL capture between
  * any test for one and our call, which would then invalidate that capture. Paths that only

@@ -32,7 +32,8 @@ typedef struct CUgraphExec_st *CUgraphExec;
 typedef struct CUgraphEdgeData_st CUgraphEdgeData;         /* pump_cuda_graph.h */
 typedef struct CUexecAffinityParam_st CUexecAffinityParam; /* passed through untouched */
 typedef struct CUctxCreateParams_st CUctxCreateParams;     /* passed through untouched */
-typedef struct CUmemPoolPtrExportData_st CUmemPoolPtrExportData; /* passed through */
+typedef struct CUmemPoolPtrExportData_st CUmemPoolPtrExportData;     /* passed through */
+typedef struct CUstreamCigCaptureParams_st CUstreamCigCaptureParams; /* passed through */
 typedef void (*CUhostFn)(void *user_data);
 typedef struct CUmemcpyAttributes_st CUmemcpyAttributes; /* passed through untouched */
 typedef uint32_t cuuint32_t;

@@ -75,6 +75,12 @@ typedef struct CUgraphNodeParams_st {
   long long reserved2;
 } CUgraphNodeParams;
 
+typedef int CUgraphRecaptureStatus;
+typedef CUresult (*CUgraphRecaptureCallback)(void *data, CUgraphNode node,
+                                             const CUgraphNodeParams *original,
+                                             const CUgraphNodeParams *recaptured,
+                                             CUgraphRecaptureStatus status);
+
 typedef struct {
   uint64_t flags;
   CUstream hUploadStream;

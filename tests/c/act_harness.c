@@ -134,11 +134,9 @@ static CUresult fake_stream_destroy(CUstream stream) {
   free(gone);
   return CUDA_SUCCESS;
 }
-static CUresult fake_is_capturing(CUstream stream, CUstreamCaptureStatus *status) {
+bool pump_capturing(CUstream stream) {
   (void)stream;
-  *status = PUMP_LOAD(&fake.capturing) != 0 ? CU_STREAM_CAPTURE_STATUS_ACTIVE
-                                            : CU_STREAM_CAPTURE_STATUS_NONE;
-  return CUDA_SUCCESS;
+  return PUMP_LOAD(&fake.capturing) != 0;
 }
 
 static CUresult fake_event_create(CUevent *event, unsigned int flags) {
@@ -422,7 +420,6 @@ static void fill_driver(void) {
   pump_real.cuThreadExchangeStreamCaptureMode = fake_exchange;
   pump_real.cuStreamCreate = fake_stream_make;
   pump_real.cuStreamDestroy_v2 = fake_stream_destroy;
-  pump_real.cuStreamIsCapturing = fake_is_capturing;
   pump_real.cuEventCreate = fake_event_create;
   pump_real.cuEventDestroy_v2 = fake_event_destroy;
   pump_real.cuEventRecord = fake_event_record;

@@ -47,7 +47,7 @@ extern struct fake {
   uint32_t prefetch_error; /* CUresult of every prefetch */
   uint32_t query_error;    /* CUresult of every cuEventQuery */
   uint32_t create_error;   /* CUresult of every cuStreamCreate and cuEventCreate */
-  uint32_t capturing;      /* cuStreamIsCapturing says so */
+  uint32_t capturing;      /* a stream is being captured */
   uint32_t hold;           /* 1: prefetches wait until it is 0 again */
   uint32_t slow_clock_us;  /* reading the clock takes a marker thread that long */
   uint32_t late;           /* 1: prefetches return, but arrive only when it is 0 again */

@@ -328,6 +328,30 @@ static void a_capturing_stream_is_left_alone(void) {
   CHECK(cuStreamBeginCapture((CUstream)0x42) == driver.answer && pump_captures == 0);
 }
 
+static void a_recaptured_stream_is_left_alone(void) {
+  CHECK(cuStreamBeginRecaptureToGraph((CUstream)0x42, 0, NULL, NULL, NULL) == CUDA_SUCCESS);
+  CHECK(cuStreamBeginRecaptureToGraph_ptsz((CUstream)0x43, 0, NULL, NULL, NULL) ==
+        CUDA_SUCCESS);
+  driver.capturing = true;
+  launch(NULL, NULL);
+  CHECK(pump_captures == 2 && !next_event() && told.issues == 0);
+}
+
+/* Nothing is known of what joined a CIG capture: no stream is touched beside one. */
+static void beside_a_capture_for_graphics_no_stream_is_touched(void) {
+  CHECK(cuStreamBeginCaptureToCig((CUstream)0x43, NULL) == CUDA_SUCCESS);
+  launch(NULL, NULL);
+  CHECK(!next_event() && told.issues == 0);
+  driver.answer = CUDA_ERROR_INVALID_VALUE;
+  CHECK(cuStreamBeginCaptureToCig_ptsz((CUstream)0x44, NULL) == driver.answer);
+  CHECK(cuStreamEndCaptureToCig((CUstream)0x44) == driver.answer);
+  CHECK(pump_captures == 1);
+  driver.answer = CUDA_SUCCESS;
+  CHECK(cuStreamEndCaptureToCig_ptsz((CUstream)0x43) == CUDA_SUCCESS && pump_captures == 0);
+  launch(NULL, NULL);
+  CHECK(next_event() && told.issues == 1);
+}
+
 static void a_full_ring_loses_events_but_not_uses_and_nobody_waits(void) {
   struct pump_range_info a = range(0x7f0010000000, 1);
   void *params[] = {&a.base};
@@ -631,6 +655,8 @@ int main(int argc, char **argv) {
       SCENARIO(what_waits_for_its_end_is_announced_before_and_the_rest_after),
       SCENARIO(memsets_of_rows_overwrite_only_where_there_are_no_gaps),
       SCENARIO(a_capturing_stream_is_left_alone),
+      SCENARIO(a_recaptured_stream_is_left_alone),
+      SCENARIO(beside_a_capture_for_graphics_no_stream_is_touched),
       SCENARIO(a_full_ring_loses_events_but_not_uses_and_nobody_waits),
       SCENARIO(synchronisation_is_progress_up_to_what_was_issued_before),
       SCENARIO(what_records_an_event_in_other_ways_makes_it_tell_nothing),
