@@ -42,6 +42,9 @@ void pump_act_context_seen(CUdevice device, CUcontext context);
  * destroy their streams and events (bounded: at most the running slices). A
  * later pump_act_context_seen starts them again. */
 void pump_act_context_gone(CUcontext context);
+/* The same of each known context of the device: one of them ends, and which is unknown.
+ * Those that live on are seen again with their next call. */
+void pump_act_device_gone(CUdevice device);
 
 /* ---- executors ----------------------------------------------------------- */
 

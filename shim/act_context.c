@@ -335,19 +335,33 @@ static void quiesce(struct pump_set *set) {
   if (full != 0) fill_set(set);
 }
 
-void pump_act_context_gone(CUcontext context) {
-  if (context == NULL) return;
+/* Ends the threads in `context`, or, where it is NULL, in all of the device's. */
+static void contexts_gone(CUcontext context, CUdevice device) {
+  CUcontext ended[PUMP_MAX_CONTEXTS];
+  uint32_t count = 0;
   int saved = errno;
   pthread_mutex_lock(&lock);
-  for (int i = 0; i < PUMP_MAX_CONTEXTS; i++) {
-    if (contexts[i].context != context) continue;
+  for (uint32_t i = 0; i < PUMP_MAX_CONTEXTS; i++) {
+    CUcontext each = contexts[i].context;
+    if (each == NULL || (context != NULL ? each != context : contexts[i].device != device))
+      continue;
+    device = contexts[i].device;
+    ended[count++] = each;
     __atomic_store_n(&contexts[i].context, NULL, __ATOMIC_RELEASE);
-    pump_gate_context_gone((uint32_t)i);
-    quiesce(&sets[contexts[i].device]);
+    pump_gate_context_gone(i);
   }
+  if (count != 0) quiesce(&sets[device]);
   pthread_mutex_unlock(&lock);
-  pump_progress_context_gone(context);
+  for (uint32_t i = 0; i < count; i++) pump_progress_context_gone(ended[i]);
   errno = saved;
+}
+
+void pump_act_context_gone(CUcontext context) {
+  if (context != NULL) contexts_gone(context, 0);
+}
+
+void pump_act_device_gone(CUdevice device) {
+  contexts_gone(NULL, device);
 }
 
 void pump_sets_stop(uint64_t deadline_ns) {

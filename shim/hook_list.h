@@ -47,6 +47,7 @@ PUMP_HOOK(cuCtxCreate_v4, cuCtxCreate_v12050,
 PUMP_HOOK(cuCtxDestroy, cuCtxDestroy_v2000, (CUcontext context), (context))
 PUMP_HOOK(cuCtxDestroy_v2, cuCtxDestroy_v4000, (CUcontext context), (context))
 PUMP_HOOK(cuCtxDetach, cuCtxDetach_v2000, (CUcontext context), (context))
+PUMP_HOOK(cuGreenCtxDestroy, cuGreenCtxDestroy_v12040, (CUgreenCtx context), (context))
 PUMP_HOOK(cuDevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain_v7000,
           (CUcontext *context, CUdevice device), (context, device))
 PUMP_HOOK(cuDevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease_v7000, (CUdevice device), (device))

@@ -205,22 +205,32 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
   return result;
 }
 
-/* The primary context if this call may end it, else NULL. */
-static CUcontext primary_ending(CUdevice device, bool reset) {
-  if (!in_bounds(device)) return NULL;
-  pthread_mutex_lock(&primary_lock);
-  bool last = reset || primaries[device].retained <= 1;
-  CUcontext context = last ? primaries[device].context : NULL;
-  pthread_mutex_unlock(&primary_lock);
-  return context;
-}
-
 static bool primary_is_active(CUdevice device) {
   unsigned int flags;
   int active = 0;
   return PUMP_HAS(cuDevicePrimaryCtxGetState) &&
          pump_real.cuDevicePrimaryCtxGetState(device, &flags, &active) == CUDA_SUCCESS &&
          active != 0;
+}
+
+/* Our threads leave whatever contexts are known: one of them ends, and which is unknown. */
+static void leave_contexts(CUdevice device) {
+  pump_enter();
+  forget_contexts();
+  pump_act_device_gone(device);
+  pump_leave();
+}
+
+/* The primary context if this call may end it, else NULL. The runtime may have got it by
+ * the driver's private tables, past cuDevicePrimaryCtxRetain. */
+static CUcontext primary_ending(CUdevice device, bool reset) {
+  if (!in_bounds(device)) return NULL;
+  pthread_mutex_lock(&primary_lock);
+  bool last = reset || primaries[device].retained <= 1;
+  CUcontext context = last ? primaries[device].context : NULL;
+  pthread_mutex_unlock(&primary_lock);
+  if (last && context == NULL && primary_is_active(device)) leave_contexts(device);
+  return context;
 }
 
 /* After the call has succeeded: whether the context is over. A reset keeps the
@@ -250,3 +260,18 @@ HOOK_PRIMARY_END(cuDevicePrimaryCtxRelease, false)
 HOOK_PRIMARY_END(cuDevicePrimaryCtxRelease_v2, false)
 HOOK_PRIMARY_END(cuDevicePrimaryCtxReset, true)
 HOOK_PRIMARY_END(cuDevicePrimaryCtxReset_v2, true)
+
+/* ---- green contexts --------------------------------------------------------- */
+
+/* Ends the CUcontext that cuCtxFromGreenCtx has made of it, in which our threads may
+ * work, and gives a use of the primary context back. Memory does not end with it. */
+CUresult cuGreenCtxDestroy(CUgreenCtx context) {
+  if (pump_inert()) return pump_real.cuGreenCtxDestroy(context);
+  int saved = errno;
+  PUMP_ADD(&pump_calls_seen, 1);
+  for (CUdevice device = 0; device < PUMP_MAX_DEVICES; device++) leave_contexts(device);
+  CUresult result = pump_real.cuGreenCtxDestroy(context);
+  forget_contexts(); /* what another thread has noted meanwhile */
+  errno = saved;
+  return result;
+}

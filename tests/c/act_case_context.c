@@ -56,6 +56,25 @@ SCENARIO(another_context_of_the_device_takes_over_at_once) {
   end(second);
 }
 
+SCENARIO(threads_leave_every_context_of_a_device_and_come_back_to_one_that_is_left) {
+  CUcontext first = begin(), second = fake_context_create(0), other;
+  pump_act_context_seen(0, second);
+  other = fake_context_create(1);
+  pump_act_context_seen(1, other);
+  uint32_t slot = harness_allocate(0, 4);
+  CHECK(worker_submit(0, PUMP_TO_GPU, harness_slice(slot, 0, 1)));
+  CHECK(worker_reap(0, PUMP_TO_GPU) == PUMP_RESULT_MOVED);
+  pump_act_device_gone(0);
+  fake_context_destroy(first); /* nothing of ours may be left in it */
+  CHECK(pump_context_device(second, NULL) == -1 && pump_context_device(other, NULL) == 1);
+  pump_act_context_seen(0, second);
+  pump_set_need(0, true);
+  CHECK(worker_submit(0, PUMP_TO_GPU, harness_slice(slot, 1, 1)));
+  CHECK(worker_reap(0, PUMP_TO_GPU) == PUMP_RESULT_MOVED);
+  end(second);
+  end(other);
+}
+
 SCENARIO(markers_of_every_context_of_a_device_tell_its_progress) {
   CUcontext contexts[3] = {begin(), fake_context_create(0), fake_context_create(0)};
   CUstream streams[3];

@@ -5,6 +5,7 @@ from act_build import SANITIZERS, run
 
 SCENARIOS = [
     "another_context_of_the_device_takes_over_at_once",
+    "threads_leave_every_context_of_a_device_and_come_back_to_one_that_is_left",
     "markers_of_every_context_of_a_device_tell_its_progress",
     "a_context_that_ends_leaves_the_markers_of_the_others_alone",
     "contexts_come_and_go_while_another_one_works",

@@ -242,3 +242,17 @@ def test_our_own_calls_hold_relaxed_capture_mode_although_no_capture_has_begun(
     before = log[:ours].count("cuThreadExchangeStreamCaptureMode")
     assert before % 2 == 1, "the mode is exchanged, and not yet back"
     assert "cuThreadExchangeStreamCaptureMode" in log[ours:], "it is given back"
+
+
+@pytest.mark.parametrize(
+    ("step", "call"), [("green", "cuGreenCtxDestroy"), ("reset", "cuDevicePrimaryCtxReset_v2")]
+)
+def test_our_threads_leave_all_contexts_before_one_ends_that_pump_cannot_name(
+    tmp_path: Path, step: str, call: str
+) -> None:
+    """A green context; a primary one that the runtime got by the driver's private tables."""
+    env = {"PUMP_ACTIVE": "always", "FAKE_PRIMARY": "1"}
+    answers, log = steps(tmp_path, f"alloc:{4 * MIB}", step, **env)
+    assert answers == ["0"] * 2
+    at = log.index(call)
+    assert "left" in log[:at] and "left" not in log[at:]
