@@ -24,7 +24,19 @@
 #include "shim.h"
 
 /* Versions above this one may have ABIs that hook_list.h does not know. */
-#define NEWEST_KNOWN_VERSION 13020
+#define NEWEST_KNOWN_VERSION 13050
+
+/* Names that cuda.h maps to a function of another name, and since which version:
+ * PUMP_RENAMED(asked for, since, ELF name). With the signatures of hook_list.h this is the
+ * whole table of (name, version); tests/abi holds both against cuda.h. */
+static const struct {
+  const char *symbol;
+  int since;
+  const char *elf_name;
+} renamed[] = {
+#define PUMP_RENAMED(symbol, since, elf_name) {#symbol, since, #elf_name}
+    PUMP_RENAMED(cuGraphInstantiate, 12000, cuGraphInstantiateWithFlags),
+};
 
 struct hook {
   const char *name;      /* ELF name */
@@ -176,12 +188,18 @@ static void *real_of(const struct hook *hook) {
 
 /* "cuMemAlloc_v3020" or "cuMemcpy_v7000_ptds" for `symbol`: its version, and
  * whether it is a per-thread twin; 0 when it is another function. */
-static int signature_version(const char *signature, const char *symbol, bool *twin) {
+static int version_of(const struct hook *hook, const char *symbol, bool *twin) {
   size_t length = strlen(symbol);
-  if (strncmp(signature, symbol, length) != 0 || strncmp(signature + length, "_v", 2) != 0)
+  *twin = false;
+  for (size_t i = 0; i < COUNT(renamed); i++)
+    if (strcmp(symbol, renamed[i].symbol) == 0 &&
+        strcmp(hook->name, renamed[i].elf_name) == 0)
+      return renamed[i].since;
+  if (strncmp(hook->signature, symbol, length) != 0 ||
+      strncmp(hook->signature + length, "_v", 2) != 0)
     return 0;
   char *end;
-  long version = strtol(signature + length + 2, &end, 10);
+  long version = strtol(hook->signature + length + 2, &end, 10);
   *twin = *end == '_';
   return (int)version;
 }
@@ -194,7 +212,7 @@ static const struct hook *hook_for(const char *symbol, int version, cuuint64_t f
   int best_version = 0;
   for (size_t i = 0; i < COUNT(hooks); i++) {
     bool twin;
-    int v = signature_version(hooks[i].signature, symbol, &twin);
+    int v = version_of(&hooks[i], symbol, &twin);
     bool present = *((const bool *)&pump_present + hooks[i].present_offset);
     if (v == 0 || v > version || !present || (twin && !per_thread)) continue;
     if (v >= best_version) best = &hooks[i], best_version = v;

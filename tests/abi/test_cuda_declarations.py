@@ -137,3 +137,46 @@ def test_types_have_the_layout_of_the_real_header(tmp_path: Path) -> None:
         subprocess.run([*command, "-o", str(program)], check=True)
         seen.append(subprocess.run([program], capture_output=True, check=True).stdout)
     assert seen[0] == seen[1]
+
+
+def signatures() -> dict[str, str]:
+    """The ELF name of each hooked signature."""
+    text = "".join((SHIM / name).read_text() for name in HOOK_LISTS)
+    found = {pfn: name for name, pfn in re.findall(r"^PUMP_HOOK\((\w+),\s+(\w+),", text, re.M)}
+    for name, suffix, pfn, twin in re.findall(
+        r"^PUMP_TWINS\((\w+), (\w+),\s+(\w+),\s+(\w+),", text, re.M
+    ):
+        found |= {pfn: name, twin: name + suffix}
+    return found
+
+
+def test_no_version_of_a_hooked_name_is_missing_between_those_that_are_hooked() -> None:
+    """A driver that hides its addresses is matched by the newest version not above the one
+    asked for: one that hook_list.h lacked would be taken for an older one."""
+    header = (cuda_include() / "cudaTypedefs.h").read_text()
+    known = re.search(r"NEWEST_KNOWN_VERSION (\d+)", (SHIM / "resolve.c").read_text())
+    assert known
+    newest = int(known[1])
+    hooked = signatures()
+    oldest: dict[str, int] = {}
+    for signature in hooked:
+        name, version = re.match(r"(\w+?)_v(\d+)", signature).groups()  # type: ignore[union-attr]
+        oldest[name] = min(int(version), oldest.get(name, 1 << 30))
+    missing = [
+        signature
+        for signature, name, version in re.findall(r"PFN_((cu\w+?)_v(\d+)\w*)\)", header)
+        if signature not in hooked and oldest.get(name, 1 << 30) <= int(version) <= newest
+    ]
+    assert missing == []
+
+
+def test_each_hooked_name_that_the_header_maps_to_another_one_is_known() -> None:
+    text = (cuda_include() / "cuda.h").read_text()
+    hooked = {re.sub(r"_v\d+.*", "", signature) for signature in signatures()}
+    mapped = re.findall(
+        r"^#define (cu\w+) +(?:__CUDA_API_PT[SD][SZ]\()?(cu\w+?)(?:_v\d)?\)? *$", text, re.M
+    )
+    others = {(name, elf) for name, elf in mapped if name in hooked and name != elf}
+    resolve = (SHIM / "resolve.c").read_text()
+    known = set(re.findall(r"PUMP_RENAMED\((cu\w+), \d+, (cu\w+)\)", resolve))
+    assert others == known

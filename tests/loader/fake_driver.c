@@ -72,6 +72,7 @@ static const struct function {
 #include "hook_list.h"
 #define EXTRA(name, pfn) FUNCTION(name, pfn)
 #include "fake_extra.h"
+    FUNCTION(cuGraphInstantiateWithFlags, cuGraphInstantiate_v12000) /* as cuda.h has it */
 };
 
 /* The newest ABI not newer than `version`; a twin only when it is asked for. */
