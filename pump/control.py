@@ -14,19 +14,17 @@ from __future__ import annotations
 
 import os
 import socket
-import struct
 import time
 from types import TracebackType
 
 from pump.wire import control as wire
-from pump.wire import exchange
+from pump.wire import exchange, server
 from pump.wire.control import ClientState, DeviceState
 
 __all__ = ["ClientState", "Control", "ControlError", "DeviceState"]
 
 TIMEOUT_S = 6.0
 """Longest wait for one answer; pumpd itself gives up on a client sooner."""
-_CREDENTIALS = struct.Struct("iII")
 
 
 class ControlError(Exception):
@@ -148,9 +146,7 @@ def _connect(path: str, deadline: float) -> socket.socket:
     """A connection after the welcome. Raises ControlError, FrameError, ClosedError, OSError."""
     connection = exchange.connect(path, deadline)
     try:
-        size = _CREDENTIALS.size
-        peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
-        user = _CREDENTIALS.unpack(peer)[1]
+        user = server.user_of(connection)
         if user != os.geteuid():
             raise ControlError(
                 f"{path}: the pumpd there is of user {user}, this process of {os.geteuid()}; "

@@ -1,16 +1,19 @@
 """Where pump's own files lie, and the private folder of a running job.
 
 Only look-ups and the creation of the folder; nothing here starts a process.
-Imported by pump-run, so it uses nothing that is slow to import.
+Imported by pump-run, so it uses nothing that is slow to import. Where folders for sockets
+lie, and why: docs/decisions/0032-who-serves.md.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 import stat
 
 import pump
+from pump import trust
 
 # struct sockaddr_un holds 108 bytes, the closing zero included.
 SOCKET_PATH_BYTES_MAX = 107
@@ -19,6 +22,13 @@ SERVICE_SOCKET = "/run/pump/socket"
 """Of the system service."""
 USER_SERVICE_NAME = "service"
 """In the user's own folder, beside the folders of jobs."""
+BASE_BYTES_MAX = 80
+"""Of a folder that holds jobs' folders: their names and the socket's follow."""
+SESSIONS = "/run/user"
+"""Where sessions have their runtime folders, by user number."""
+TEMPORARY = "/tmp"
+TEMPORARY_BASE = re.compile(r"pump-[0-9a-f]{16}")
+START_BASE = re.compile(r"run-[0-9a-f]{12}")
 LEDGER = "/dev/shm/pump"
 """Where the jobs of all users tell each other of host memory, if an administrator has made it."""
 
@@ -49,22 +59,98 @@ def library(name: str) -> str:
     )
 
 
-def runtime_base() -> str:
-    """The user's folder for sockets of jobs: the session's runtime folder, else below /tmp.
+def runtime_bases() -> list[str]:
+    """The user's folders for sockets of jobs, the first one first; may be none. Not created here.
 
-    Not created here. XDG_RUNTIME_DIR counts only if it is a real folder of ours that can be
-    written to, and short enough for a socket's path.
+    The session's runtime folder, that which a session of this user has (also for cron), else
+    one below the user's state. A runtime folder of another place is a choice: it stands alone.
     """
-    session = os.environ.get("XDG_RUNTIME_DIR", "")
-    if session.startswith("/") and len(session) <= 60:
-        try:
-            status = os.stat(session)
-        except OSError:
-            status = None
-        ours = status and stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
-        if ours and os.access(session, os.W_OK | os.X_OK):
-            return os.path.join(session, "pump")
-    return f"/tmp/pump-{os.geteuid()}"
+    chosen = _chosen_base()
+    if chosen:
+        return [chosen]
+    usual = f"{SESSIONS}/{os.geteuid()}"
+    return [*([f"{usual}/pump"] if _is_session(usual) else []), *_state_bases()]
+
+
+def _chosen_base() -> str:
+    """Below a runtime folder that is not the one that sessions have; "" for none."""
+    session = os.environ.get("XDG_RUNTIME_DIR", "").rstrip("/")
+    if session == f"{SESSIONS}/{os.geteuid()}" or not _is_session(session):
+        return ""
+    return f"{session}/pump"
+
+
+def runtime_base() -> str:
+    """The first of runtime_bases(). Raises UnsafeDirectoryError where there is none."""
+    for base in runtime_bases():
+        return base
+    raise UnsafeDirectoryError(
+        "there is no folder of this user's alone for sockets; set XDG_RUNTIME_DIR to one"
+    )
+
+
+def _is_session(folder: str) -> bool:
+    """Whether it is a real folder of ours that can be written to, short enough for sockets."""
+    if not folder.startswith("/") or len(os.fsencode(folder)) > 60:
+        return False
+    try:
+        status = os.stat(folder)
+    except OSError:
+        return False
+    ours = stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
+    return ours and os.access(folder, os.W_OK | os.X_OK)
+
+
+def _state_bases() -> list[str]:
+    """A folder below the user's state: it may lie on a network's disk, so each start of each
+    machine has its own. None where others could replace it."""
+    state = os.environ.get("XDG_STATE_HOME", "")
+    if not state.startswith("/"):
+        state = os.path.join(os.path.expanduser("~"), ".local/state")
+    try:
+        with open("/proc/sys/kernel/random/boot_id", "rb") as file:
+            start = file.read().decode().replace("-", "")[:12]
+    except OSError:
+        start = "0" * 12
+    base = f"{state}/pump/run-{start}"
+    if not base.startswith("/") or len(os.fsencode(base)) > BASE_BYTES_MAX:
+        return []
+    try:
+        weak = trust.weakness(base, (os.geteuid(),))
+    except FileNotFoundError:  # what is there of it is sound
+        weak = None
+    except OSError:
+        return []
+    return [] if weak else [base]
+
+
+def make_temporary_base() -> str:
+    """A new folder for one job where the user has no other. Raises OSError."""
+    base = os.path.join(TEMPORARY, f"pump-{os.urandom(8).hex()}")
+    _mkdir(base)
+    return base
+
+
+def job_bases() -> list[str]:
+    """Where jobs of this user may be found: folders that are there and nobody else's.
+
+    Those made for one job have random names: they are known by their owner, whom no other
+    user can give them.
+    """
+    bases = runtime_bases()
+    if not _chosen_base():
+        with contextlib.suppress(OSError):
+            names = sorted(filter(TEMPORARY_BASE.fullmatch, os.listdir(TEMPORARY)))
+            bases += [os.path.join(TEMPORARY, name) for name in names]
+    return [base for base in bases if _is_private(base)]
+
+
+def _is_private(folder: str) -> bool:
+    try:
+        check_private(folder)
+    except (UnsafeDirectoryError, OSError):
+        return False
+    return True
 
 
 def service_sockets() -> list[str]:
@@ -75,11 +161,11 @@ def service_sockets() -> list[str]:
     named = os.environ.get("PUMP_SERVICE", "")
     if named:
         return [] if named == "none" else [os.path.abspath(named)]
-    return [SERVICE_SOCKET, user_service_socket()]
+    return [SERVICE_SOCKET, *(os.path.join(base, USER_SERVICE_NAME) for base in runtime_bases())]
 
 
 def user_service_socket() -> str:
-    """Where the user's own service listens."""
+    """Where the user's own service listens. Raises UnsafeDirectoryError where it cannot."""
     return os.path.join(runtime_base(), USER_SERVICE_NAME)
 
 
@@ -102,27 +188,59 @@ def make_job_directory(base: str, job_pid: int) -> str:
     """Creates the private folder of one job (mode 0700) below `base` and returns it.
 
     Its name starts with the job's process id, by which leftovers are recognised.
-    Raises UnsafeDirectoryError when `base` is a symbolic link, another's, open to others,
-    or cannot be made.
+    Raises UnsafeDirectoryError when `base` is a symbolic link, another's or open to others, and
+    OSError when it cannot be made.
     """
-    try:
-        make_private(base)
-        directory = os.path.join(base, f"{job_pid}-{os.urandom(4).hex()}")
-        _mkdir(directory)
-    except OSError as error:
-        raise UnsafeDirectoryError(f"cannot make {base}: {error.strerror}") from None
+    if make_private(base):
+        _remove_earlier_starts(base)
+    directory = os.path.join(base, f"{job_pid}-{os.urandom(4).hex()}")
+    _mkdir(directory)
     if len(os.fsencode(os.path.join(directory, SOCKET_NAME))) > SOCKET_PATH_BYTES_MAX:
         os.rmdir(directory)
         raise UnsafeDirectoryError(f"{base} is too long a path for a socket")
     return directory
 
 
-def make_private(base: str) -> None:
-    """Creates a folder for its user alone, unless it is there. Raises UnsafeDirectoryError
-    for one that is not, and OSError."""
-    with contextlib.suppress(FileExistsError):
-        _mkdir(base)
-    status = os.lstat(base)  # lstat: a link planted by somebody else must not lead us away
+def remove_job_directory(directory: str) -> None:
+    """Removes the empty folder of a job, and that above it if it was made for this job."""
+    base = os.path.dirname(directory)
+    with contextlib.suppress(OSError):
+        os.rmdir(directory)
+        if os.path.dirname(base) == TEMPORARY and TEMPORARY_BASE.fullmatch(os.path.basename(base)):
+            os.rmdir(base)
+
+
+def _remove_earlier_starts(base: str) -> None:
+    """Removes the folders of earlier starts of the machine, if `base` is one of this start's,
+    as far as they are empty."""
+    if START_BASE.fullmatch(os.path.basename(base)):
+        above = os.path.dirname(base)
+        for name in filter(START_BASE.fullmatch, os.listdir(above)):
+            if name != os.path.basename(base):
+                with contextlib.suppress(OSError):
+                    os.rmdir(os.path.join(above, name))
+
+
+def make_private(base: str) -> bool:
+    """Creates a folder for its user alone, unless it is there, and those above it. Returns
+    whether it was made. Raises UnsafeDirectoryError for one that is not private, and OSError."""
+    missing = [base]
+    while not os.path.lexists(os.path.dirname(missing[-1])):
+        missing.append(os.path.dirname(missing[-1]))
+    made = False
+    for folder in reversed(missing):
+        try:
+            _mkdir(folder)
+            made = True
+        except FileExistsError:
+            made = False
+    check_private(base)
+    return made
+
+
+def check_private(base: str) -> None:
+    """Raises UnsafeDirectoryError for what is no folder of its user alone, and OSError."""
+    status = os.lstat(base)  # lstat: a link planted by another user must not lead us away
     if stat.S_ISLNK(status.st_mode):
         raise UnsafeDirectoryError(f"{base} is a symbolic link; remove it")
     if not stat.S_ISDIR(status.st_mode):

@@ -18,10 +18,11 @@ from typing import Any
 from pump import paths
 from pump.wire import exchange
 from pump.wire import service as wire
+from pump.wire.server import StrangeServerError
 from pump.wire.service import JobState, ServiceState
 from pump.wire.strict import FrameError
 
-__all__ = ["JobState", "ServiceClient", "ServiceError", "ServiceState"]
+__all__ = ["JobState", "ServiceClient", "ServiceError", "ServiceState", "StrangeServiceError"]
 
 TIMEOUT_S = 5.0
 """For all that one call asks."""
@@ -29,6 +30,10 @@ TIMEOUT_S = 5.0
 
 class ServiceError(Exception):
     """One line: what could not be done, and why."""
+
+
+class StrangeServiceError(ServiceError):
+    """Another user serves the socket than is believed."""
 
 
 class ServiceClient:
@@ -45,6 +50,8 @@ class ServiceClient:
         except FrameError as error:
             self.close()
             raise ServiceError(f"{path}: {error}") from None
+        except StrangeServerError as error:
+            raise StrangeServiceError(f"{path}: no service to believe: {error}") from None
         except OSError as error:
             raise ServiceError(
                 f"{path}: no service to speak to: {error.strerror or error}"
@@ -56,13 +63,14 @@ class ServiceClient:
     @classmethod
     def find(cls) -> ServiceClient:
         """Return a connection to the service that jobs of this user would take. Raises
-        ServiceError, with the last place that was looked at."""
+        ServiceError, with the last place that was looked at; StrangeServiceError before others."""
         last = ServiceError("no service is wanted: PUMP_SERVICE is none")
         for path in paths.service_sockets():
             try:
                 return cls(path)
             except ServiceError as error:
-                last = error
+                if not isinstance(last, StrangeServiceError):
+                    last = error
         raise last
 
     def __repr__(self) -> str:

@@ -28,7 +28,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from pump.wire import control
+from pump.wire import control, server
 from pump.wire import service as wire
 from pump.wire.control import ClientState
 from pump.wire.strict import FrameError
@@ -99,6 +99,8 @@ class Leaseholder:
         self._deadline = 0.0
         self._retry_due = 0.0
         self._retry_s = RETRY_LEAST_S
+        self._strange: set[str] = set()
+        """Paths at which a server was not believed, and that was told."""
         self._known = False
         """There has been a service."""
         self._alone_due: float | None = None
@@ -180,8 +182,12 @@ class Leaseholder:
             connection.setblocking(False)
             try:
                 connection.connect(path)
+                server.check(connection, path)
                 connection.send(wire.pack_hello(), socket.MSG_NOSIGNAL)
-            except OSError:
+            except OSError as error:
+                if isinstance(error, server.StrangeServerError) and path not in self._strange:
+                    self._strange.add(path)
+                    log.warning("the service at %s is not believed: %s", path, error)
                 connection.close()
                 continue
             self._connection, self._version = connection, 0

@@ -10,7 +10,7 @@ import contextlib
 import re
 from pathlib import Path
 
-from pump.paths import SOCKET_NAME
+from pump.paths import SOCKET_NAME, remove_job_directory
 from pumpd.jobwatch import start_time
 from pumpd.link import answers
 
@@ -37,8 +37,7 @@ class Place:
             with contextlib.suppress(OSError):
                 self.path.unlink()
         if JOB_DIRECTORY.fullmatch(self.path.parent.name):
-            with contextlib.suppress(OSError):
-                self.path.parent.rmdir()
+            remove_job_directory(str(self.path.parent))
             sweep(self.path.parent.parent)
 
 

@@ -1,12 +1,13 @@
 """pump jobs: the user's running jobs, as their own pumpds tell of them.
 
-A job's socket lies in the user's runtime folder (pump/paths.py); its folder's name begins
+A job's socket lies in one of the user's runtime folders (pump/paths.py); its folder's name begins
 with the process id of the job's first process.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import re
@@ -15,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, TypeVar
 
 from pump import paths
-from pump.cli.lines import BadInputError
+from pump.cli.lines import BadInputError, say
 from pump.control import ClientState, Control, ControlError
 
 HELP = "list the running jobs of this user, and others that it may see"
@@ -50,6 +51,8 @@ def run(asked: argparse.Namespace) -> int:
     service = registered.Registered()
     others = registered.others(service.jobs(), (job.socket for job, _, _ in told))
     service.close()
+    if service.strange:
+        say("pump", service.strange)
     if asked.json:
         mine = [as_json(*one) for one in told]
         print(json.dumps({"jobs": mine, "others": [asdict(job) for job in others]}, indent=1))
@@ -82,15 +85,13 @@ def _print_own(told: list[tuple[Job, list[ClientState], str]]) -> None:
 
 def found() -> Iterator[Job]:
     """The user's jobs whose first process lives, oldest first."""
-    base = paths.runtime_base()
-    try:
-        names = os.listdir(base)
-    except OSError:
-        return
-    matches = [match for name in names if (match := FOLDER.fullmatch(name))]
-    for match in sorted(matches, key=lambda match: int(match[1])):
-        pid = int(match[1])
-        socket = os.path.join(base, match[0], paths.SOCKET_NAME)
+    there: list[tuple[int, str]] = []
+    for base in paths.job_bases():
+        with contextlib.suppress(OSError):
+            for name in os.listdir(base):
+                if match := FOLDER.fullmatch(name):
+                    there.append((int(match[1]), os.path.join(base, name, paths.SOCKET_NAME)))
+    for pid, socket in sorted(there):
         if not os.path.exists(socket):
             continue
         command = _words(f"/proc/{pid}/cmdline")

@@ -28,6 +28,7 @@ from typing import NamedTuple
 
 from pump import paths
 from pump.cli import environment
+from pump.cli.lines import say
 from pump.config.job import JobConfig
 
 BACKLOG = 64
@@ -48,16 +49,8 @@ def start_pumpd(config: JobConfig, environ: Mapping[str, str], record_job: str =
     Raises NoPumpdError. Leaves no descriptor, child or folder behind when it fails.
     """
     job_pid = os.getpid()
+    listener, path = _listen(job_pid)
     try:
-        directory = paths.make_job_directory(paths.runtime_base(), job_pid)
-    except paths.UnsafeDirectoryError as error:
-        raise NoPumpdError(str(error)) from None
-    path = os.path.join(directory, paths.SOCKET_NAME)
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    try:
-        listener.bind(path)
-        os.chmod(path, 0o600)  # whatever the umask has taken away
-        listener.listen(BACKLOG)
         job_fd = _pidfd(job_pid)
         command = _pumpd_command(config, path, job_pid, job_fd is not None, record_job)
         _spawn(
@@ -66,16 +59,46 @@ def start_pumpd(config: JobConfig, environ: Mapping[str, str], record_job: str =
             _pumpd_environment(environ),
         )
     except OSError as error:
-        with contextlib.suppress(OSError):
-            os.unlink(path)
-        with contextlib.suppress(OSError):
-            os.rmdir(directory)
-        raise NoPumpdError(f"{directory}: {error.strerror}") from None
+        _remove(path)
+        raise NoPumpdError(f"{path}: {error.strerror}") from None
     finally:
         listener.close()
     if job_fd is not None:
         os.close(job_fd)
     return path
+
+
+def _listen(job_pid: int) -> tuple[socket.socket, str]:
+    """The job's socket, listening, in the first of the user's folders that takes it; else in
+    one made for this job. Says which folder is not private. Raises NoPumpdError."""
+    reasons = []
+    for base in (*paths.runtime_bases(), ""):
+        try:
+            directory = paths.make_job_directory(base or paths.make_temporary_base(), job_pid)
+        except paths.UnsafeDirectoryError as error:
+            say("pump-run", f"its socket lies elsewhere: {error}")
+            continue
+        except OSError as error:
+            reasons.append(f"{error.filename}: {error.strerror}")
+            continue
+        path = os.path.join(directory, paths.SOCKET_NAME)
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            listener.bind(path)
+            os.chmod(path, 0o600)  # whatever the umask has taken away
+            listener.listen(BACKLOG)
+            return listener, path
+        except OSError as error:  # no sockets on this file system
+            listener.close()
+            _remove(path)
+            reasons.append(f"{path}: {error.strerror}")
+    raise NoPumpdError("; ".join(reasons))
+
+
+def _remove(path: str) -> None:
+    with contextlib.suppress(OSError):
+        os.unlink(path)
+    paths.remove_job_directory(os.path.dirname(path))
 
 
 def _pidfd(pid: int) -> int | None:

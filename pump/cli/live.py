@@ -31,6 +31,8 @@ class Look(NamedTuple):
     seen: list[Seen]
     registered: Sequence[JobState] = ()
     """What the system service tells of jobs, of this user's and of others that it may see."""
+    strange: str = ""
+    """Why no service was believed, or ""."""
 
 
 class Watch:
@@ -47,7 +49,7 @@ class Watch:
             self._controls.pop(path).close()
         told = self._service.jobs()
         seen = jobs.of_each(there, self._ask)
-        return Look(time.monotonic(), seen, told)
+        return Look(time.monotonic(), seen, told, self._service.strange)
 
     def _ask(self, job: jobs.Job) -> Seen:
         control = self._controls.setdefault(job.socket, Control(job.socket))

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable
 
 from pump.report.words import size
-from pump.service import JobState, ServiceClient, ServiceError
+from pump.service import JobState, ServiceClient, ServiceError, StrangeServiceError
 
 RETRY_S = 5.0
 """Between attempts to find a service."""
@@ -26,6 +26,8 @@ class Registered:
     def __init__(self) -> None:
         self._client: ServiceClient | None = None
         self._due = 0.0
+        self.strange = ""
+        """Why the service that was found last was not believed, or ""."""
 
     def jobs(self) -> list[JobState]:
         """Return all jobs that this user may see; none where no service answers."""
@@ -35,9 +37,12 @@ class Registered:
                 if now < self._due:
                     return []
                 self._client = ServiceClient.find()
+                self.strange = ""
             return self._client.jobs()
-        except ServiceError:
+        except ServiceError as error:
             self.close()
+            if isinstance(error, StrangeServiceError):
+                self.strange = str(error)
             self._due = time.monotonic() + RETRY_S
             return []
 

@@ -11,6 +11,8 @@ import contextlib
 import socket
 import time
 
+from pump.wire import server
+
 RETRY_S = 0.02
 
 
@@ -19,13 +21,15 @@ class ClosedError(Exception):
 
 
 def connect(path: str, deadline: float) -> socket.socket:
-    """Return a connection to the socket at `path`. Raises OSError, TimeoutError."""
+    """Return a connection to the socket at `path`, if a user serves it who is believed
+    (server.py). Raises OSError, TimeoutError."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
         while True:
             _bound(connection, deadline)
             try:
                 connection.connect(path)
+                server.check(connection, path)
                 return connection
             except BlockingIOError:  # its backlog is full
                 time.sleep(RETRY_S)

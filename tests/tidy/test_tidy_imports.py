@@ -12,8 +12,9 @@ from tidy_sources import imports, name, python_files
 # imported; a new folder has to be given its place.
 LAYERS: dict[str, set[str]] = {
     "config": {"paths"},
-    "paths": set(),
-    "wire": {"paths"},
+    "paths": {"trust"},
+    "trust": set(),
+    "wire": {"paths", "trust"},
     "profiles": {"config"},
     "model": {"wire"},
     "policy": {"model", "wire"},

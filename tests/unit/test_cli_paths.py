@@ -1,37 +1,107 @@
 """The job's private folder, and where the libraries are looked for."""
 
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
 
 import pump
 from pump import paths
+from pump.cli import jobs
 
 
-def test_the_sessions_runtime_folder_is_used_if_it_is_ours_and_short(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home of the user's own, with a short name: a socket's path has to fit below it."""
+    with tempfile.TemporaryDirectory(prefix="home-", dir="/tmp") as folder:
+        monkeypatch.setenv("HOME", folder)
+        monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+        monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+        monkeypatch.setattr(paths, "TEMPORARY", str(tmp_path))
+        yield Path(folder)
+
+
+def state_base(home: Path) -> str:
+    start = Path("/proc/sys/kernel/random/boot_id").read_text().replace("-", "")[:12]
+    return f"{home}/.local/state/pump/run-{start}"
+
+
+def test_a_runtime_folder_is_used_if_it_is_ours_and_short_else_one_below_the_home(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fallback = f"/tmp/pump-{os.geteuid()}"
     good = "/proc/self/cwd"  # a short name for a folder of ours
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_RUNTIME_DIR", good)
-    assert paths.runtime_base() == f"{good}/pump"
+    assert paths.runtime_bases() == [f"{good}/pump"], "a choice stands alone"
     for bad in ("", "relative", "/nonexistent", "/etc/passwd", f"{good}/{'./' * 40}"):
         monkeypatch.setenv("XDG_RUNTIME_DIR", bad)
-        assert paths.runtime_base() == fallback
+        assert paths.runtime_bases()[-1] == state_base(home)
     monkeypatch.delenv("XDG_RUNTIME_DIR")
-    assert paths.runtime_base() == fallback
+    assert paths.runtime_bases()[-1] == state_base(home)
+    monkeypatch.setenv("XDG_STATE_HOME", f"{home}/state")
+    assert paths.runtime_bases()[-1].startswith(f"{home}/state/pump/run-")
 
 
-def test_a_sessions_runtime_folder_that_cannot_be_written_to_is_not_used(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_runtime_folder_that_cannot_be_written_to_is_not_used(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_RUNTIME_DIR", "/proc/self/cwd")
     assert paths.runtime_base() == "/proc/self/cwd/pump"
     monkeypatch.setattr(os, "access", lambda *_: False)  # root could write anywhere
-    assert paths.runtime_base() == f"/tmp/pump-{os.geteuid()}"
+    assert paths.runtime_base() == state_base(home)
+
+
+def test_a_session_and_cron_find_each_others_jobs(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one has XDG_RUNTIME_DIR, the other has not; the session may have begun later."""
+    monkeypatch.setattr(paths, "SESSIONS", "/proc/self/cwd")
+    monkeypatch.chdir(tmp_path)
+    session = Path("/proc/self/cwd") / str(os.geteuid())
+    session.mkdir(mode=0o700)
+    bases = [state_base(home), paths.make_temporary_base(), f"{session}/pump"]
+    sockets = {f"{paths.make_job_directory(base, os.getpid())}/socket" for base in bases}
+    for socket in sockets:
+        Path(socket).touch()
+    for environ in (str(session), ""):
+        monkeypatch.setenv("XDG_RUNTIME_DIR", environ)
+        assert paths.runtime_bases() == [f"{session}/pump", state_base(home)]
+        assert {job.socket for job in jobs.found()} == sockets
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give folders away")
+def test_what_others_could_have_put_there_is_no_jobs_folder(home: Path) -> None:
+    for where in (Path(state_base(home)), Path(paths.TEMPORARY) / f"pump-{'0' * 16}"):
+        where.mkdir(parents=True, mode=0o700)
+        assert str(where) in paths.job_bases()
+        os.chown(where, 12345, 12345)
+        assert str(where) not in paths.job_bases()
+    home.chmod(0o777)  # others could replace what lies in it
+    assert state_base(home) not in paths.runtime_bases()
+    home.chmod(0o755)
+    os.chown(home, 12345, 12345)  # as after sudo, which may leave HOME as it was
+    assert state_base(home) not in paths.runtime_bases()
+
+
+def test_folders_of_earlier_starts_of_the_machine_are_removed_if_empty(home: Path) -> None:
+    now = Path(state_base(home))
+    for name in ("run-0123456789ab", "run-ba9876543210/1-00000000", "other"):
+        (now.parent / name).mkdir(parents=True)
+    paths.make_job_directory(str(now), 1)
+    assert sorted(path.name for path in now.parent.iterdir()) == sorted(
+        ["run-ba9876543210", "other", now.name]
+    )
+
+
+def test_a_folder_for_one_job_goes_with_the_job(home: Path, tmp_path: Path) -> None:
+    first, second = paths.make_temporary_base(), paths.make_temporary_base()
+    assert first != second and Path(first).stat().st_mode & 0o777 == 0o700
+    directory = paths.make_job_directory(first, 1)
+    assert set(paths.job_bases()) >= {first, second}
+    paths.remove_job_directory(directory)
+    assert not Path(first).exists() and Path(second).exists()
 
 
 def test_a_jobs_folder_is_private_and_new_each_time(
@@ -70,7 +140,6 @@ def test_a_base_that_others_could_reach_into_is_refused(
         ("file", "not a folder"),
         ("open", "chmod 700"),
         ("closed", "chmod 700"),
-        ("missing/base", "No such file"),
     ):
         with pytest.raises(paths.UnsafeDirectoryError, match=reason):
             paths.make_job_directory(str(tmp_path / name), 1)

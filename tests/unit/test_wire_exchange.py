@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -116,9 +117,8 @@ def test_who_asks_for_metrics_byte_by_byte_keeps_nobody_from_them(
 
 
 def test_jobs_are_asked_at_once_so_one_that_hangs_delays_no_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     all_asked = threading.Barrier(3)
 
     def answer_when_all_are_asked(connection: socket.socket) -> None:
@@ -129,9 +129,10 @@ def test_jobs_are_asked_at_once_so_one_that_hangs_delays_no_other(
         connection.send(control.encode_reply([]))
 
     with contextlib.ExitStack() as stack:
-        for i in range(all_asked.parties):
-            folder = Path(paths.runtime_base()) / f"{os.getpid()}-{i:08x}"
-            folder.mkdir(parents=True)
+        short = stack.enter_context(tempfile.TemporaryDirectory(dir="/tmp"))
+        monkeypatch.setenv("XDG_RUNTIME_DIR", short)
+        for _ in range(all_asked.parties):
+            folder = Path(paths.make_job_directory(paths.runtime_base(), os.getpid()))
             path = folder / paths.SOCKET_NAME
             stack.enter_context(answering(path, answer_when_all_are_asked))
         there = list(jobs.found())

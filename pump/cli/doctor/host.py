@@ -47,8 +47,8 @@ def daemon() -> list[Finding]:
         found.append(problem("pumpd", text, "install pump again (pip install .)"))
     else:
         found.append(ok("pumpd", "its packages are there"))
-    base = paths.runtime_base()
     try:
+        base = paths.runtime_base()
         os.rmdir(paths.make_job_directory(base, os.getpid()))
         found.append(ok("sockets", f"lie below {base}"))
     except (paths.UnsafeDirectoryError, OSError) as error:
