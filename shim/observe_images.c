@@ -15,12 +15,12 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "act.h"
 #include "image/image.h"
+#include "image/image_source.h"
 #include "observe.h"
 #include "observe_table.h"
 #include "resolve.h"
@@ -104,17 +104,22 @@ static void read_image(uint64_t handle, const void *bytes, size_t length_bytes) 
   errno = saved;
 }
 
+/* A mapping of it would end under us where another process cuts the file. */
 static void read_file(uint64_t handle, const char *path) {
   struct stat status;
   int saved = errno;
-  int file = open(path, O_RDONLY | O_CLOEXEC);
-  if (file >= 0 && fstat(file, &status) == 0 && status.st_size > 0) {
-    size_t bytes = (size_t)status.st_size;
-    void *content = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, file, 0);
-    if (content != MAP_FAILED) {
-      read_image(handle, content, bytes);
-      munmap(content, bytes);
+  int file = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  if (file >= 0 && fstat(file, &status) == 0 && S_ISREG(status.st_mode) &&
+      status.st_size > 0 && (uint64_t)status.st_size <= IMAGE_MOST_BYTES) {
+    size_t bytes = (size_t)status.st_size, got = 0;
+    uint8_t *content = malloc(bytes);
+    ssize_t part = 1;
+    while (content != NULL && got < bytes && part > 0) {
+      part = read(file, content + got, bytes - got);
+      got += part > 0 ? (size_t)part : 0;
     }
+    if (got == bytes) read_image(handle, content, bytes);
+    free(content);
   }
   if (file >= 0) close(file);
   errno = saved;

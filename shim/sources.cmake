@@ -28,6 +28,7 @@ set(PUMP_OBSERVE_SOURCES
   image/image_elf.c
   image/image_fatbin.c
   image/image_ptx.c
+  image/image_source.c
   observe_copy.c
   observe_copy_nd.c
   observe_graph.c

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "image_source.h"
 #include "pump_cuda.h"
 
 int image_fail(char *error, size_t error_bytes, int result, const char *format, ...) {
@@ -85,19 +86,56 @@ bool image_add_parameter(struct image_kernel *kernel, uint32_t offset_bytes,
   return true;
 }
 
-int image_parse(const void *bytes, size_t length_bytes, int compute, struct image **out,
-                char *error, size_t error_bytes) {
+static int parse_elf(struct image_source *source, int compute, struct image **out,
+                     char *error, size_t error_bytes) {
+  bool known = source->length_bytes != SIZE_MAX;
+  uint64_t length = known ? source->length_bytes : image_elf_bytes(source);
+  uint8_t *owned = NULL;
+  const uint8_t *bytes = length > 0 ? image_source_take(source, 0, length, &owned) : NULL;
+  if (bytes == NULL)
+    return image_fail(error, error_bytes, CUDA_ERROR_INVALID_IMAGE,
+                      "cubin that ends too early, or larger than %llu bytes",
+                      (unsigned long long)IMAGE_MOST_BYTES);
+  int result = image_from_elf(bytes, length, compute, out, error, error_bytes);
+  free(owned);
+  return result;
+}
+
+static int parse_ptx(struct image_source *source, int compute, struct image **out,
+                     char *error, size_t error_bytes) {
+  uint8_t *owned;
+  size_t length;
+  const uint8_t *text = image_source_text(source, &length, &owned);
+  if (text == NULL)
+    return image_fail(error, error_bytes, CUDA_ERROR_INVALID_IMAGE,
+                      "PTX without a zero at its end, or longer than %llu bytes",
+                      (unsigned long long)IMAGE_MOST_BYTES);
+  int result = image_from_ptx((const char *)text, length, compute, out, error, error_bytes);
+  free(owned);
+  return result;
+}
+
+static int parse(struct image_source *source, int compute, struct image **out, char *error,
+                 size_t error_bytes) {
   uint32_t magic;
-  if (length_bytes < 4)
+  if (image_source_copy(source, 0, &magic, sizeof magic) < sizeof magic)
     return image_fail(error, error_bytes, CUDA_ERROR_INVALID_IMAGE, "shorter than 4 bytes");
-  memcpy(&magic, bytes, sizeof magic);
   if (magic == 0x466243b1 || magic == 0xba55ed50)
-    return image_from_fatbin(bytes, length_bytes, compute, out, error, error_bytes);
+    return image_from_fatbin(source, compute, out, error, error_bytes);
   if (magic == 0x464c457f) /* "\177ELF" */
-    return image_from_elf(bytes, length_bytes, compute, out, error, error_bytes);
+    return parse_elf(source, compute, out, error, error_bytes);
   uint8_t first = (uint8_t)(magic & 0xff);
   if (first >= 0x80 || (first < 0x20 && first != '\n' && first != '\r' && first != '\t'))
     return image_fail(error, error_bytes, CUDA_ERROR_INVALID_IMAGE,
                       "neither PTX, cubin nor fat binary (begins with 0x%08x)", magic);
-  return image_from_ptx(bytes, length_bytes, compute, out, error, error_bytes);
+  return parse_ptx(source, compute, out, error, error_bytes);
+}
+
+int image_parse(const void *bytes, size_t length_bytes, int compute, struct image **out,
+                char *error, size_t error_bytes) {
+  struct image_source source;
+  image_source_open(&source, bytes, length_bytes);
+  int result = parse(&source, compute, out, error, error_bytes);
+  image_source_close(&source);
+  return result;
 }

@@ -30,8 +30,8 @@ struct image_kernel {
 struct image_global {
   char *name;
   uint64_t length_bytes;
-  uint8_t *initial; /* NULL: zero */
-  uint64_t initial_bytes;
+  uint8_t *initial;       /* NULL: zero */
+  uint64_t initial_bytes; /* what follows is zero */
   bool managed;
 };
 
@@ -42,17 +42,24 @@ struct image {
   size_t global_count;
 };
 
-/* All return a CUresult and fill `error` with a sentence when it is not 0.
- * `length_bytes` SIZE_MAX: not known, the image says it itself. */
+struct image_source;
+
+/* All return a CUresult and fill `error` with a sentence when it is not 0. */
 int image_from_ptx(const char *text, size_t length_bytes, int compute, struct image **out,
                    char *error, size_t error_bytes);
 int image_from_elf(const uint8_t *bytes, size_t length_bytes, int compute,
                    struct image **out, char *error, size_t error_bytes);
-int image_from_fatbin(const uint8_t *bytes, size_t length_bytes, int compute,
-                      struct image **out, char *error, size_t error_bytes);
-/* Looks at the first bytes and picks the parser. */
+int image_from_fatbin(struct image_source *source, int compute, struct image **out,
+                      char *error, size_t error_bytes);
+/* Looks at the first bytes and picks the parser. `length_bytes` SIZE_MAX: not known, the
+ * image says it itself, and whatever it says nothing is read where nothing is
+ * (image_source.h). */
 int image_parse(const void *bytes, size_t length_bytes, int compute, struct image **out,
                 char *error, size_t error_bytes);
+
+/* How long a cubin says that it is: the end of its last table or section, at most
+ * IMAGE_MOST_BYTES. 0: it cannot be read, or is damaged. */
+uint64_t image_elf_bytes(struct image_source *source);
 
 struct image *image_new(void);
 void image_free(struct image *image);

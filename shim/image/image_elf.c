@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "image.h"
+#include "image_source.h"
 #include "pump_cuda.h"
 
 #define MACHINE_CUDA 190
@@ -75,26 +76,47 @@ static bool has_bytes(const any_section *section) {
   return section->sh_type != SHT_NOBITS && section->sh_type != SHT_NULL;
 }
 
-/* Without a length from outside the headers tell where the image ends. */
+static bool is_cubin(const any_header *header) {
+  return header->e_ident[EI_CLASS] == ELFCLASS64 && header->e_machine == MACHINE_CUDA &&
+         header->e_shentsize == sizeof(Elf64_Shdr) && header->e_shnum != 0;
+}
+
+static uint64_t later(uint64_t end, uint64_t offset, uint64_t length) {
+  if (offset > IMAGE_MOST_BYTES || length > IMAGE_MOST_BYTES) return UINT64_MAX;
+  return offset + length > end ? offset + length : end;
+}
+
+uint64_t image_elf_bytes(struct image_source *source) {
+  Elf64_Ehdr header;
+  uint8_t *owned;
+  if (image_source_copy(source, 0, &header, sizeof header) < sizeof header) return 0;
+  if (!is_cubin(&header)) return 0;
+  uint64_t table_bytes = (uint64_t)header.e_shnum * sizeof(Elf64_Shdr);
+  const any_section *sections = (const any_section *)(const void *)image_source_take(
+      source, header.e_shoff, table_bytes, &owned);
+  if (sections == NULL) return 0;
+  uint64_t end = later(sizeof header, header.e_shoff, table_bytes);
+  for (uint16_t i = 0; i < header.e_shnum; i++)
+    if (has_bytes(&sections[i]))
+      end = later(end, sections[i].sh_offset, sections[i].sh_size);
+  free(owned);
+  return end <= IMAGE_MOST_BYTES ? end : 0;
+}
+
 static bool open_elf(struct elf *elf, const uint8_t *bytes, size_t length) {
   const any_header *header = (const any_header *)(const void *)bytes;
-  if (length != SIZE_MAX && length < sizeof *header) return false;
-  if (header->e_ident[EI_CLASS] != ELFCLASS64 || header->e_machine != MACHINE_CUDA ||
-      header->e_shentsize != sizeof(Elf64_Shdr) || header->e_shnum == 0)
-    return false;
+  if (length < sizeof *header || !is_cubin(header)) return false;
   elf->bytes = bytes;
-  elf->length = length == SIZE_MAX ? SIZE_MAX / 2 : length;
+  elf->length = length;
   if (!inside(elf, header->e_shoff, (uint64_t)header->e_shnum * sizeof(Elf64_Shdr)) ||
-      header->e_shstrndx >= header->e_shnum || header->e_shoff > (1ull << 32))
+      header->e_shstrndx >= header->e_shnum)
     return false;
   elf->sections = (const any_section *)(const void *)(bytes + header->e_shoff);
   elf->section_count = header->e_shnum;
   for (uint16_t i = 0; i < elf->section_count; i++) {
     const any_section *s = &elf->sections[i];
     if (!has_bytes(s)) continue;
-    if (s->sh_offset > (1ull << 32) || s->sh_size > (1ull << 32) ||
-        !inside(elf, s->sh_offset, s->sh_size))
-      return false;
+    if (!inside(elf, s->sh_offset, s->sh_size)) return false;
   }
   const any_section *names = &elf->sections[header->e_shstrndx];
   if (names->sh_type != SHT_STRTAB) return false;

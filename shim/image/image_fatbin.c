@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "image.h"
+#include "image_source.h"
 #include "pump_cuda.h"
 
 #define WRAPPER_MAGIC 0x466243b1u
@@ -17,7 +18,7 @@
 #define KIND_ELF 2
 #define FLAG_LZ4 0x2000u
 #define FLAG_ZSTD 0x8000u
-#define MOST_BYTES (1ull << 31) /* of one entry, unpacked */
+#define PACKED_MOST 4096u /* times an entry may be larger than what it is packed in */
 
 struct wrapper {
   uint32_t magic, version;
@@ -45,10 +46,11 @@ static int unpack(const struct entry *entry, const uint8_t *payload, uint8_t **o
                   char *error, size_t error_bytes) {
   bool zstd = (entry->flags & FLAG_ZSTD) != 0;
   const char *file = zstd ? "libzstd.so.1" : "liblz4.so.1";
-  if (entry->unpacked_bytes == 0 || entry->unpacked_bytes > MOST_BYTES)
+  if (entry->unpacked_bytes == 0 || entry->unpacked_bytes > IMAGE_MOST_BYTES ||
+      entry->unpacked_bytes / PACKED_MOST > entry->compressed_bytes)
     return image_fail(error, error_bytes, CUDA_ERROR_INVALID_IMAGE,
-                      "fat binary with an entry of %llu bytes",
-                      (unsigned long long)entry->unpacked_bytes);
+                      "fat binary with an entry of %llu bytes, packed in %u",
+                      (unsigned long long)entry->unpacked_bytes, entry->compressed_bytes);
   void *library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
   void *function =
       library ? dlsym(library, zstd ? "ZSTD_decompress" : "LZ4_decompress_safe") : NULL;
@@ -109,47 +111,54 @@ static int use(const struct entry *entry, const uint8_t *payload, int compute,
   return result;
 }
 
-int image_from_fatbin(const uint8_t *bytes, size_t length_bytes, int compute,
-                      struct image **out, char *error, size_t error_bytes) {
+int image_from_fatbin(struct image_source *source, int compute, struct image **out,
+                      char *error, size_t error_bytes) {
   struct header header;
   struct wrapper wrapper;
-  memcpy(&wrapper.magic, bytes, sizeof wrapper.magic);
-  if (wrapper.magic == WRAPPER_MAGIC &&
-      length_bytes == SIZE_MAX) { /* of a file: no address */
-    memcpy(&wrapper, bytes, sizeof wrapper);
-    bytes = wrapper.data;
-    length_bytes = SIZE_MAX;
-    if (bytes == NULL)
+  if (source->length_bytes == SIZE_MAX && /* of a file: no address */
+      image_source_copy(source, 0, &wrapper, sizeof wrapper) == sizeof wrapper &&
+      wrapper.magic == WRAPPER_MAGIC) {
+    if (wrapper.data == NULL)
       return image_fail(error, error_bytes, CUDA_ERROR_INVALID_IMAGE, "empty fat binary");
+    image_source_move(source, wrapper.data);
   }
-  if (length_bytes < sizeof header)
-    return image_fail(error, error_bytes, CUDA_ERROR_INVALID_IMAGE, "damaged fat binary");
-  memcpy(&header, bytes, sizeof header);
-  if (header.magic != FATBIN_MAGIC || header.header_bytes < sizeof header ||
-      (length_bytes != SIZE_MAX &&
-       (length_bytes < header.header_bytes ||
-        header.length_bytes > length_bytes - header.header_bytes)))
+  uint64_t at = sizeof header, end = 0;
+  if (image_source_copy(source, 0, &header, sizeof header) == sizeof header &&
+      header.magic == FATBIN_MAGIC && header.header_bytes >= sizeof header &&
+      header.length_bytes <= IMAGE_MOST_BYTES * 8) {
+    at = header.header_bytes;
+    end = at + header.length_bytes;
+  }
+  bool known = source->length_bytes != SIZE_MAX;
+  if (end == 0 || (known && end > source->length_bytes))
     return image_fail(error, error_bytes, CUDA_ERROR_INVALID_IMAGE, "damaged fat binary");
 
-  const uint8_t *at = bytes + header.header_bytes, *end = at + header.length_bytes;
-  struct entry best = {0};
-  const uint8_t *best_payload = NULL;
+  struct entry best = {0}, entry;
+  uint64_t best_payload = 0;
   uint32_t best_fit = 0;
-  while ((size_t)(end - at) >= sizeof(struct entry)) {
-    struct entry entry;
-    memcpy(&entry, at, sizeof entry);
-    if (entry.header_bytes < sizeof entry || entry.header_bytes > (size_t)(end - at) ||
-        entry.length_bytes > (size_t)(end - at) - entry.header_bytes)
+  for (; end - at >= sizeof entry; at += entry.header_bytes + entry.length_bytes) {
+    if (image_source_copy(source, at, &entry, sizeof entry) < sizeof entry ||
+        entry.header_bytes < sizeof entry || entry.header_bytes > end - at ||
+        entry.length_bytes > end - at - entry.header_bytes)
       return image_fail(error, error_bytes, CUDA_ERROR_INVALID_IMAGE, "damaged fat binary");
     if (fit(&entry, compute) > best_fit) {
       best_fit = fit(&entry, compute);
       best = entry;
       best_payload = at + entry.header_bytes;
     }
-    at += entry.header_bytes + entry.length_bytes;
   }
   if (best_fit == 0)
     return image_fail(error, error_bytes, CUDA_ERROR_NO_BINARY_FOR_GPU,
                       "fat binary has nothing for sm_%d", compute);
-  return use(&best, best_payload, compute, out, error, error_bytes);
+  uint8_t *owned;
+  const uint8_t *payload =
+      image_source_take(source, best_payload, best.length_bytes, &owned);
+  if (payload == NULL)
+    return image_fail(error, error_bytes, CUDA_ERROR_INVALID_IMAGE,
+                      "fat binary that ends too early, or with an entry of more than %llu "
+                      "bytes",
+                      (unsigned long long)IMAGE_MOST_BYTES);
+  int result = use(&best, payload, compute, out, error, error_bytes);
+  free(owned);
+  return result;
 }

@@ -234,16 +234,25 @@ static bool entry(struct parser *p) {
   return !ended(p) || p->token.text == p->end;
 }
 
-/* "= 5", "= {1, 2, 3}"; what is not a number (an address) stays zero. */
+/* Appends an initial value, if the variable has room for it. */
+static bool append(struct image_global *global, uint64_t value, uint32_t element_bytes) {
+  uint64_t at = global->initial_bytes, end = at + element_bytes;
+  if (end > global->length_bytes) return true;
+  if ((at & (at - 1)) == 0 || at < element_bytes) { /* double it at powers of two */
+    uint8_t *grown = realloc(global->initial, 2 * end);
+    if (grown == NULL) return false;
+    global->initial = grown;
+  }
+  memset(global->initial + at, 0, element_bytes);
+  memcpy(global->initial + at, &value, element_bytes < 8 ? element_bytes : 8);
+  global->initial_bytes = end;
+  return true;
+}
+
+/* "= 5", "= {1, 2, 3}"; what is not a number (an address) stays zero. Memory is taken for
+ * what is written there, not for what the variable is said to have; the rest is zero. */
 static void initial_value(struct parser *p, struct image_global *global,
                           uint32_t element_bytes) {
-  uint64_t at = 0;
-  global->initial = calloc(1, global->length_bytes ? global->length_bytes : 1);
-  if (global->initial == NULL) {
-    p->no_memory = true;
-    return;
-  }
-  global->initial_bytes = global->length_bytes;
   bool negative = false;
   for (next(p); !ended(p) && !is(p, ";"); next(p)) {
     if (is(p, "-")) negative = true;
@@ -251,9 +260,7 @@ static void initial_value(struct parser *p, struct image_global *global,
     uint64_t value = number(p);
     if (negative) value = 0 - value;
     negative = false;
-    if (at + element_bytes > global->length_bytes) continue;
-    memcpy(global->initial + at, &value, element_bytes < 8 ? element_bytes : 8);
-    at += element_bytes;
+    p->no_memory |= !append(global, value, element_bytes);
   }
 }
 
@@ -318,7 +325,7 @@ int image_from_ptx(const char *text, size_t length_bytes, int compute, struct im
                    char *error, size_t error_bytes) {
   struct parser p = {.at = text, .compute = compute, .image = image_new()};
   if (p.image == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
-  p.end = text + (length_bytes == SIZE_MAX ? strlen(text) : strnlen(text, length_bytes));
+  p.end = text + strnlen(text, length_bytes);
   next(&p);
   bool good = module(&p);
   int result = CUDA_SUCCESS;

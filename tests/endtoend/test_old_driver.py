@@ -46,3 +46,32 @@ def test_code_that_cannot_be_read_is_left_to_demand_paging_and_named_once(tmp_pa
     found = recorded(tmp_path, [str(LAYOUTS), "unread"], **OLD)
     assert found["kernels"] == 3 and found["extents"] == 0
     assert found["stderr"].count("left to demand paging") == 1
+
+
+CUT_IMAGES = """
+import ctypes, mmap, sys
+sys.path.append(sys.argv[1])
+import image_seeds
+driver, libc = ctypes.CDLL("libcuda.so.1"), ctypes.CDLL(None)
+context = ctypes.c_void_p()
+assert driver.cuInit(0) == 0
+assert driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+assert driver.cuCtxSetCurrent(context) == 0
+memory = mmap.mmap(-1, 8 * mmap.PAGESIZE)
+end = ctypes.addressof(ctypes.c_char.from_buffer(memory)) + 7 * mmap.PAGESIZE
+assert libc.mprotect(ctypes.c_void_p(end), mmap.PAGESIZE, 0) == 0
+module = ctypes.c_void_p()
+for name, image in image_seeds.SEEDS.items():
+    whole = image + bytes(name == "ptx")
+    for cut in (0, 1, len(whole) // 2, len(whole) - 3):
+        at = end - len(whole) + cut
+        ctypes.memmove(at, whole, len(whole) - cut)
+        print(name, driver.cuModuleLoadData(ctypes.byref(module), ctypes.c_void_p(at)))
+"""
+
+
+def test_code_that_ends_where_memory_ends_is_refused_and_harms_no_job() -> None:
+    done = pump_run("--", sys.executable, "-c", CUT_IMAGES, str(HERE.parent / "fuzz"), **OLD)
+    assert done.returncode == 0, done.stderr
+    told = [line.split() for line in done.stdout.splitlines()]
+    assert [result for _, result in told] == ["0", "200", "200", "200"] * 3
