@@ -93,21 +93,24 @@ _COUNTS = (
 
 def rates(before: ClientState | None, after: ClientState, seconds: float) -> Rates:
     """What grew between two states of a client; without a first one, since it began."""
-    if before is not None and (
-        before.error or _count(before, "worker", "ticks") > _count(after, "worker", "ticks")
-    ):
-        before = None  # it has another worker, whose counters began anew
-
-    def grown(part: str, name: str) -> int:
-        return max(0, _count(after, part, name) - (_count(before, part, name) if before else 0))
-
-    used, hit = grown("worker", "blocks_used"), grown("worker", "blocks_hit")
+    used = grown(before, after, "worker", "blocks_used")
+    hit = grown(before, after, "worker", "blocks_hit")
     span = max(1e-3, seconds)
     return Rates(
         seconds,
         hit / used if used else None,
-        *(grown(part, name) / span for part, name in _COUNTS),
+        *(grown(before, after, part, name) / span for part, name in _COUNTS),
     )
+
+
+def grown(before: ClientState | None, after: ClientState, part: str, name: str) -> int:
+    """What a counter grew by between two states of a client; without a first one, all of it."""
+    count = _count(after, part, name)
+    if before is None or (
+        part == "worker" and _count(before, part, "ticks") > _count(after, part, "ticks")
+    ):  # it has another worker, whose counters began anew
+        return count
+    return max(0, count - _count(before, part, name))
 
 
 def _count(state: ClientState, part: str, name: str) -> int:

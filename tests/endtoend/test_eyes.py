@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from pump.cli.metrics import METRICS
+from pump.cli.metrics.figures import METRICS
 
 BIN = Path(sys.executable).parent
 ROOT = Path(__file__).resolve().parents[2]
@@ -289,6 +289,9 @@ def test_on_a_terminal_it_shows_itself_anew_and_leaves_it_as_it_was_on_q(
 LINE = re.compile(r'([a-z_]+)(?:\{((?:[a-z_]+="(?:[^"\\]|\\.)*",?)*)\})? (\d+)')
 
 
+NONE = {("pump_jobs", f'user="{os.geteuid()}"'): 0}
+
+
 def parsed(text: str) -> dict[tuple[str, str], int]:
     """Values by name and labels; asserts that the text is Prometheus's format."""
     found, typed = {}, {}
@@ -311,13 +314,18 @@ def parsed(text: str) -> dict[tuple[str, str], int]:
 def test_metrics_are_tops_figures_in_prometheus_format(jobs: Jobs) -> None:
     jobs.start('la"r\\ge', 12)
     told = settled(jobs)["jobs"][0]["clients"][0]
-    found = parsed(jobs.pump("metrics"))
+    sums = parsed(jobs.pump("metrics"))
+    found = parsed(jobs.pump("metrics", "--per-job"))
     of_jobs = {name for name, _, _ in METRICS if not name.startswith("pump_registered_")}
-    assert {name for name, _ in found} == of_jobs, "there is no service"
-    assert all('job_name="la\\"r\\\\ge"' in labels for _, labels in found if labels)
+    for one in (sums, found):
+        assert {name for name, _ in one} == of_jobs - {"pump_series_omitted"}, "no service"
+    of_one = [labels for name, labels in found if name != "pump_jobs"]
+    assert all('job_name="la\\"r\\\\ge"' in labels for labels in of_one)
+    assert not any("job" in labels or "pid" in labels for _, labels in sums)
 
     def value(name: str, part: str = "") -> int:
-        (only,) = (v for (n, labels), v in found.items() if n == name and part in labels)
+        for one in (sums, found):
+            (only,) = (v for (n, labels), v in one.items() if n == name and part in labels)
         return only
 
     assert value("pump_jobs") == 1
@@ -342,7 +350,7 @@ def test_a_unix_socket_answers_http_for_its_user_alone(jobs: Jobs) -> None:
                 answer = b"".join(iter(lambda peer=peer: peer.recv(65536), b""))
             assert answer.split()[1] == status
             if status == b"200":
-                assert parsed(answer.partition(b"\r\n\r\n")[2].decode()) == {("pump_jobs", ""): 0}
+                assert parsed(answer.partition(b"\r\n\r\n")[2].decode()) == NONE
     finally:
         server.terminate()
         server.wait(TIMEOUT_S)
@@ -353,7 +361,7 @@ def test_a_textfile_is_written_whole_and_one_that_cannot_be_is_told(jobs: Jobs) 
     writer = subprocess.Popen([BIN / "pump", "metrics", "--textfile", path], env=jobs.environ)
     try:
         eventually(path.exists, "the textfile")
-        assert parsed(path.read_text()) == {("pump_jobs", ""): 0}
+        assert parsed(path.read_text()) == NONE
     finally:
         writer.terminate()
         writer.wait(TIMEOUT_S)

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from service_client import MIB, Played, Service, closing, until
 
-from pump.cli import live, metrics, registered, top
+from pump.cli import live, registered, top
+from pump.cli.metrics.figures import Figures
 from pump.report.words import size
 
 BIN = Path(sys.executable).parent
@@ -58,7 +59,7 @@ def test_jobs_of_others_stand_under_a_heading_of_their_own(
         shown = pump(tmp_path, service.socket, "top", "--once").splitlines()
         assert row in shown and shown[shown.index(row) - 2] == top.OTHERS
         told = pump(tmp_path, service.socket, "metrics")
-        assert "pump_registered_jobs 1\n" in told
+        assert f'pump_registered_jobs{{user="{os.geteuid()}"}} 1\n' in told
         assert f'kind="granted"}} {job.granted}\n' in told
 
 
@@ -91,6 +92,6 @@ def test_a_service_that_goes_and_comes_back_is_found_again(
     service.start()
     with closing(Played(service, name="again")):
         assert [job.name for job in asks.jobs()] == ["again"]
-        text = metrics.text(live.Look(0.0, [], asks.jobs()))
+        text = Figures(per_job=True).text(live.Look(0.0, [], asks.jobs()))
         assert 'job_name="again"' in text
     asks.close()

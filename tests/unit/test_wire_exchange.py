@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from pump import paths
-from pump.cli import jobs, live, metrics
+from pump.cli import jobs
 from pump.service import ServiceClient, ServiceError
 from pump.wire import control, exchange
 from pump.wire import service as wire
@@ -87,33 +87,6 @@ def test_a_service_that_always_has_more_jobs_holds_nobody_for_ever(
             service.jobs()
         with pytest.raises(ServiceError, match="closed"):  # a late answer is not the next one's
             service.state()
-
-
-def test_who_asks_for_metrics_byte_by_byte_keeps_nobody_from_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(metrics, "REQUEST_S", SOON_S)
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    path = str(tmp_path / "metrics")
-    server = metrics.make_server(live.Watch(), path, None)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-    thread.start()
-    try:
-        with socket.socket(socket.AF_UNIX) as slow, socket.socket(socket.AF_UNIX) as other:
-            slow.connect(path)
-            other.settimeout(10)
-            other.connect(path)
-            other.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
-            with contextlib.suppress(OSError):  # until it is hung up on
-                for byte in b"GET /metrics HTTP/1.0\r\n" + b"x: y\r\n" * 1000:
-                    slow.send(bytes([byte]), socket.MSG_NOSIGNAL)
-                    time.sleep(SOON_S / 8)
-                pytest.fail("it was let go on")
-            assert other.recv(12) == b"HTTP/1.0 200"
-    finally:
-        server.shutdown()
-        thread.join(10)
-        server.server_close()
 
 
 def test_jobs_are_asked_at_once_so_one_that_hangs_delays_no_other(

@@ -1,0 +1,115 @@
+"""pump metrics: figures for Prometheus: of this user's jobs, and of all that the system
+service tells it of.
+
+Printed once, written to a textfile for the node exporter again and again, or answered over
+HTTP at a unix socket; at a TCP port only where one is named, because any process that reaches
+it reads them. Counters are the shim's and the worker's own. Bytes by place, hits and misses are
+what the worker believes; hits and misses say that they are estimates.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Callable
+
+from pump.cli import live
+from pump.cli.lines import BadInputError, checked, say
+from pump.cli.metrics.answers import Server, listen
+from pump.cli.metrics.figures import Figures
+from pump.config import service_checks
+
+HELP = "figures of the running jobs for Prometheus: textfile, unix socket, TCP"
+
+INTERVAL_S = 15.0
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    way = parser.add_mutually_exclusive_group()
+    way.add_argument("--textfile", metavar="FILE", help="rewrite FILE again and again")
+    way.add_argument(
+        "--socket",
+        metavar="PATH",
+        type=checked(lambda text: service_checks.socket(os.path.abspath(text))),
+        help="answer HTTP at a unix socket, for this user only",
+    )
+    way.add_argument(
+        "--tcp",
+        metavar="HOST:PORT",
+        type=checked(service_checks.address),
+        help="answer HTTP at an address: whoever reaches it reads the figures",
+    )
+    parser.add_argument(
+        "--per-job", action="store_true", help="series for each job, not sums for each user"
+    )
+    parser.add_argument(
+        "--interval",
+        metavar="S",
+        type=float,
+        default=INTERVAL_S,
+        help=f"seconds between two writings of the textfile (default: {INTERVAL_S:g})",
+    )
+
+
+def run(asked: argparse.Namespace) -> int:
+    if not 1 <= asked.interval <= 3600:
+        raise BadInputError(f"--interval is {asked.interval:g}; write seconds from 1 to 3600")
+    watch = live.Watch()
+    repeats = bool(asked.textfile or asked.socket or asked.tcp)
+    figures = Figures(per_job=asked.per_job, keeps=repeats)
+    strange = ""
+
+    def text() -> str:
+        nonlocal strange
+        look = watch.look()
+        if look.strange and not strange:
+            strange = look.strange
+            say("pump", strange)
+        return figures.text(look)
+
+    with contextlib.suppress(KeyboardInterrupt):
+        if asked.textfile:
+            _write_for_ever(text, asked.textfile, asked.interval)
+        elif repeats:
+            _serve(text, asked.socket, asked.tcp)
+        else:
+            sys.stdout.write(text())
+    watch.close()
+    return 0
+
+
+def _write_for_ever(text: Callable[[], str], path: str, interval_s: float) -> None:
+    while True:
+        write(path, text())
+        time.sleep(interval_s)
+
+
+def _serve(text: Callable[[], str], path: str | None, address: str | None) -> None:
+    try:
+        listener = listen(path, address)
+    except OSError as error:
+        raise BadInputError(f"cannot listen at {path or address}: {error.strerror}") from None
+    try:
+        Server(listener, text).serve()
+    finally:
+        if path:
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+
+
+def write(path: str, content: str) -> None:
+    """Put `content` into the file at once, never a part of it. Raises BadInputError."""
+    part = f"{path}.{os.getpid()}.part"
+    if os.path.lexists(path) and not os.path.isfile(os.path.realpath(path)):
+        raise BadInputError(f"--textfile: cannot write to {path}: not a regular file")
+    try:
+        with open(part, "w", encoding="utf-8") as file:
+            file.write(content)
+        os.replace(part, path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            os.unlink(part)
+        raise BadInputError(f"--textfile: cannot write to {path}: {error.strerror}") from None

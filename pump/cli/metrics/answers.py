@@ -1,0 +1,199 @@
+"""Answers GET /metrics over HTTP, for `pump metrics`: at a unix socket or a TCP address.
+
+DESIGN
+  One thread, one selector, no call that waits for a peer. Each peer has REQUEST_S to ask, in
+  REQUEST_BYTES, and as much to take the answer. There are PEERS_MOST connections at a time: for
+  one more, the oldest one goes of the address that has most. Peers that are slow, or many,
+  therefore cost others nothing but a moment. All answers of a second share their bytes.
+
+  It knows as much of HTTP as that takes: one request for each connection.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import socket
+import stat
+import time
+from collections import Counter
+from collections.abc import Callable
+
+REQUEST_S = 5.0
+REQUEST_BYTES = 8192
+PEERS_MOST = 64
+ACCEPTS_AT_ONCE = 16
+PAUSE_S = 0.1
+"""Rest after accept ran out of descriptors or memory."""
+LEAST_AGE_S = 1.0
+"""A look serves all who ask within that time, so that asking cannot keep jobs busy."""
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+ENDS = (b"\r\n\r\n", b"\n\n")
+PATHS = ("/", "/metrics")
+
+
+class _Peer:
+    """A connection; `left`: what it has yet to take, None while it asks."""
+
+    def __init__(self, connection: socket.socket, address: str, deadline: float) -> None:
+        self.connection = connection
+        self.address = address
+        self.deadline = deadline
+        self.asked = b""
+        self.left: memoryview | None = None
+
+
+class Server:
+    """Answers at a listening socket, which it closes in the end. text: the figures, now."""
+
+    def __init__(self, listener: socket.socket, text: Callable[[], str]) -> None:
+        self._listener = listener
+        self._text = text
+        self._latest = b""
+        self._latest_s = 0.0
+        self._peers: dict[socket.socket, _Peer] = {}  # in the order in which they came
+        self._selector = selectors.DefaultSelector()
+        listener.setblocking(False)
+        self._selector.register(listener, selectors.EVENT_READ)
+
+    def __repr__(self) -> str:
+        return f"<answers metrics, {len(self._peers)} peers>"
+
+    def serve(self) -> None:
+        """Answer until an exception ends it (KeyboardInterrupt)."""
+        try:
+            while True:
+                self.turn()
+        finally:
+            for peer in list(self._peers.values()):
+                self._hang_up(peer)
+            self._selector.close()
+            self._listener.close()
+
+    def turn(self, most_s: float | None = None) -> None:
+        """Wait for what is next, `most_s` at the longest, and do it."""
+        now = time.monotonic()
+        dues = [peer.deadline - now for peer in self._peers.values()]
+        if most_s is not None:
+            dues.append(most_s)
+        for key, _ in self._selector.select(max(0.0, min(dues)) if dues else None):
+            if key.fileobj is self._listener:
+                self._accept()
+            elif isinstance(key.fileobj, socket.socket) and key.fileobj in self._peers:
+                self._step(self._peers[key.fileobj])
+        now = time.monotonic()
+        for peer in [peer for peer in self._peers.values() if now >= peer.deadline]:
+            self._hang_up(peer)
+
+    def _accept(self) -> None:
+        for _ in range(ACCEPTS_AT_ONCE):
+            try:
+                connection, address = self._listener.accept()
+            except (BlockingIOError, ConnectionAbortedError):
+                return
+            except OSError:
+                time.sleep(PAUSE_S)
+                return
+            connection.setblocking(False)
+            if len(self._peers) >= PEERS_MOST:
+                self._make_room()
+            host = address[0] if isinstance(address, tuple) else ""
+            peer = _Peer(connection, host, time.monotonic() + REQUEST_S)
+            self._peers[connection] = peer
+            self._selector.register(connection, selectors.EVENT_READ)
+            self._step(peer)  # most have asked by now
+
+    def _make_room(self) -> None:
+        counts = Counter(peer.address for peer in self._peers.values())
+        most = max(counts.values())
+        self._hang_up(next(p for p in self._peers.values() if counts[p.address] == most))
+
+    def _step(self, peer: _Peer) -> None:
+        try:
+            if peer.left is None:
+                self._hear(peer)
+            if peer.left is not None:
+                peer.left = peer.left[peer.connection.send(peer.left) :]
+                if not peer.left:
+                    self._hang_up(peer)
+        except BlockingIOError:
+            pass
+        except OSError:  # it has gone
+            self._hang_up(peer)
+
+    def _hear(self, peer: _Peer) -> None:
+        data = peer.connection.recv(REQUEST_BYTES + 1 - len(peer.asked))
+        peer.asked += data
+        whole = any(end in peer.asked for end in ENDS)
+        if not data and not whole:
+            self._hang_up(peer)
+        elif whole or len(peer.asked) > REQUEST_BYTES:
+            peer.left = memoryview(self._answer(peer.asked if whole else b""))
+            peer.deadline = time.monotonic() + REQUEST_S
+            self._selector.modify(peer.connection, selectors.EVENT_WRITE)
+
+    def _answer(self, asked: bytes) -> bytes:
+        words = asked.partition(b"\n")[0].decode("latin-1").split()
+        if len(words) != 3 or not words[2].startswith("HTTP/"):
+            return _page("400 Bad Request", b"not a request of at most 8 KiB\n")
+        method, path, _ = words
+        if method not in ("GET", "HEAD"):
+            return _page("405 Method Not Allowed", b"only GET is answered\n")
+        if path.partition("?")[0] not in PATHS:
+            return _page("404 Not Found", b"the figures are at /metrics\n")
+        now = time.monotonic()
+        if not self._latest or now - self._latest_s > LEAST_AGE_S:
+            self._latest = _page("200 OK", self._text().encode())
+            self._latest_s = now
+        if method == "HEAD":
+            return self._latest.partition(ENDS[0])[0] + ENDS[0]
+        return self._latest
+
+    def _hang_up(self, peer: _Peer) -> None:
+        if self._peers.pop(peer.connection, None) is not None:
+            self._selector.unregister(peer.connection)
+            peer.connection.close()
+
+
+def _page(status: str, body: bytes) -> bytes:
+    head = (
+        f"HTTP/1.0 {status}\r\nContent-Type: {CONTENT_TYPE}\r\n"
+        f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    )
+    return head.encode() + body
+
+
+def listen(path: str | None, address: str | None) -> socket.socket:
+    """A socket that listens at a path, for this user alone, or at HOST:PORT. Raises OSError."""
+    if path is None:
+        host, _, port = (address or "").rpartition(":")
+        host = host.removeprefix("[").removesuffix("]")
+        return socket.create_server(
+            (host, int(port)), family=socket.AF_INET6 if ":" in host else socket.AF_INET
+        )
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        before = os.umask(0o177)
+        try:
+            _clear(path)
+            listener.bind(path)
+        finally:
+            os.umask(before)
+        listener.listen(16)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+def _clear(path: str) -> None:
+    """Removes a socket on which no process listens any more, and nothing else."""
+    with contextlib.suppress(FileNotFoundError, ConnectionRefusedError):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+            probe.settimeout(REQUEST_S)
+            probe.connect(path)
+        return  # one answers: bind says so
+    with contextlib.suppress(FileNotFoundError):
+        if stat.S_ISSOCK(os.lstat(path).st_mode):
+            os.unlink(path)

@@ -1,0 +1,209 @@
+"""The text of `pump metrics`, in Prometheus's format.
+
+DESIGN
+  Sums for each user, or, on request, series for each job. Other users choose how many jobs
+  they have, what these are called and which GPUs they name; each new word would be a series
+  that Prometheus keeps. So there are at most GPUS_MOST GPUs for a user, the first ones that
+  it named, SERIES_MOST series of a user, and STRANGERS_MOST users that this machine has no
+  name for; more of them are summed as user "other". `pump_series_omitted` counts what is left out.
+
+  A sum of counters must not fall when a job ends. Who looks again and again (`keeps`) adds what
+  has grown between two looks, from zero on; one look alone sums the counters as they are.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from pump.cli import live
+from pump.control import ClientState
+from pump.service import JobState
+
+GPUS_MOST = 16
+SERIES_MOST = 1024
+STRANGERS_MOST = 64
+OTHER = "other"
+
+PLACES = ("resident", "doubted", "arriving", "leaving", "host")
+JOB_LABELS = frozenset(("job", "job_pid", "job_name", "client_pid", "device"))
+"""Left out of sums."""
+# Name, kind, meaning, in the order in which they are told.
+METRICS = (
+    ("pump_jobs", "gauge", "Running jobs of this user."),
+    ("pump_job_up", "gauge", "Jobs whose pumpd answered."),
+    ("pump_client_active", "gauge", "Clients that oversubscribe a device."),
+    ("pump_device_total_bytes", "gauge", "Memory of the card."),
+    ("pump_device_budget_bytes", "gauge", "What may be resident."),
+    ("pump_device_allocated_bytes", "gauge", "Live converted memory."),
+    ("pump_device_plain_bytes", "gauge", "Live memory that was not converted."),
+    ("pump_device_bytes", "gauge", "Converted memory by place; doubted is part of resident."),
+    (
+        "pump_block_uses_total",
+        "counter",
+        "Blocks of 2 MiB used by executed operations, but for the first time.",
+    ),
+    (
+        "pump_block_hits_total",
+        "counter",
+        "Of these, those that found their block on the GPU: an estimate.",
+    ),
+    (
+        "pump_block_misses_total",
+        "counter",
+        "Of these, those that had to wait, by cause: an estimate.",
+    ),
+    ("pump_moved_bytes_total", "counter", "Bytes that pump asked the driver to move."),
+    ("pump_operations_total", "counter", "Operations that the program issued while active."),
+    ("pump_window_operations", "gauge", "Operations issued and not yet executed."),
+    ("pump_events_dropped_total", "counter", "Events lost because a ring was full."),
+    ("pump_registered_jobs", "gauge", "Jobs that the system service tells this user of."),
+    ("pump_registered_job_bytes", "gauge", "What the service knows of jobs on a GPU, by kind."),
+    ("pump_registered_job_converted_bytes", "gauge", "Live converted memory of jobs."),
+    ("pump_series_omitted", "gauge", "Series of a user that are left out: there are too many."),
+)
+COUNTERS = frozenset(name for name, kind, _ in METRICS if kind == "counter")
+OF_THE_CARD = frozenset(("pump_device_total_bytes",))
+"""All clients tell the same: no sum is made."""
+
+Labels = tuple[tuple[str, str], ...]
+
+
+class Figures:
+    """Makes text of looks, and remembers what of them is told.
+
+    per_job: series for each job in place of sums. keeps: sums of counters never fall.
+    """
+
+    def __init__(self, *, per_job: bool = False, keeps: bool = False) -> None:
+        self._per_job = per_job
+        self._keeps = keeps and not per_job
+        self._told: dict[str, dict[Labels, int]] = {}
+        self._kept: dict[str, dict[Labels, int]] = {}
+        """Sums of counters."""
+        self._series: Counter[str] = Counter()
+        self._omitted: Counter[str] = Counter()
+        self._before: dict[tuple[str, int], ClientState] = {}
+        """Clients at the last look, by their job's socket."""
+        self._begun = False
+        self._gpus: dict[str, set[str]] = {}
+        self._named: dict[int, str] = {}
+        """Users, by number, that are told by it or as "other"."""
+        self._strangers = 0
+
+    def text(self, look: live.Look) -> str:
+        """A look in Prometheus's text format."""
+        self._told = {name: dict(self._kept.get(name, ())) for name, _, _ in METRICS}
+        self._omitted.clear()
+        self._series.clear()
+        self._series.update(dict(told)["user"] for kept in self._kept.values() for told in kept)
+        me = {"user": str(os.geteuid())}
+        self._add("pump_jobs", me, len(look.seen))
+        for seen in look.seen:
+            job = {**me, "job_pid": str(seen.job.pid), "job_name": seen.job.name}
+            self._add("pump_job_up", job, int(not seen.error))
+            for client in seen.clients:
+                if client.error is None:
+                    self._client({**job, "client_pid": str(client.pid)}, client, seen.job.socket)
+        there = {seen.job.socket for seen in look.seen}
+        self._before = {key: was for key, was in self._before.items() if key[0] in there}
+        self._begun = True
+        self._registered(look.registered)
+        for user, count in self._omitted.items():
+            self._told["pump_series_omitted"][("user", user),] = count
+        lines = []
+        for name, kind, meaning in METRICS:
+            series = [f"{name}{_words(labels)} {n}" for labels, n in self._told[name].items()]
+            if series:
+                lines += [f"# HELP {name} {meaning}", f"# TYPE {name} {kind}", *series]
+        return "\n".join(lines) + "\n"
+
+    def _client(self, labels: Mapping[str, str], client: ClientState, socket: str) -> None:
+        for device in client.devices:
+            mine = {**labels, "gpu": device.uuid, "device": str(device.index)}
+            self._add("pump_client_active", mine, int(device.active))
+            for name in ("total", "budget", "allocated", "plain"):
+                value = getattr(device, f"{name}_bytes")
+                self._add(f"pump_device_{name}_bytes", mine, value)
+            for place in PLACES:
+                value = getattr(device, f"{place}_bytes")
+                self._add("pump_device_bytes", {**mine, "place": place}, value)
+        before = self._before.get((socket, client.pid))
+        if before is None and self._keeps and not self._begun:
+            before = client  # what was before the first look is no growth
+        since = before if self._keeps else None
+        self._before[socket, client.pid] = client
+
+        def count(name: str, part: str, counter: str, **more: str) -> None:
+            self._add(name, {**labels, **more}, live.grown(since, client, part, counter))
+
+        count("pump_block_uses_total", "worker", "blocks_used", policy=client.policy)
+        count("pump_block_hits_total", "worker", "blocks_hit", policy=client.policy)
+        for cause in ("late", "unseen", "no_room", "policy"):
+            more = {"policy": client.policy, "cause": cause}
+            count("pump_block_misses_total", "worker", f"miss_{cause}", **more)
+        for direction in ("to_gpu", "to_host"):
+            moved = f"moved_{direction}_bytes"
+            count("pump_moved_bytes_total", "shim", moved, direction=direction)
+        count("pump_operations_total", "shim", "operations")
+        self._add("pump_window_operations", labels, client.worker.get("window_depth", 0))
+        count("pump_events_dropped_total", "shim", "events_dropped")
+
+    def _registered(self, jobs: Sequence[JobState]) -> None:
+        for job in jobs:
+            mine = {"user": self._name(job.user)}
+            self._add("pump_registered_jobs", mine, 1)
+            mine |= {"job": str(job.number), "job_pid": str(job.job_pid), "job_name": job.name}
+            self._add("pump_registered_job_converted_bytes", mine, job.converted_bytes)
+            for gpu in job.gpus:
+                for kind in ("granted", "adopted", "resident", "wanted"):
+                    place = {**mine, "gpu": gpu.gpu, "kind": kind}
+                    value = getattr(gpu, f"{kind}_bytes")
+                    self._add("pump_registered_job_bytes", place, value)
+
+    def _add(self, name: str, labels: Mapping[str, str], value: int) -> None:
+        """Tell a value, added to what has the same labels."""
+        user = labels["user"]
+        if not self._has_room_for(user, labels.get("gpu", "")):
+            self._omitted[user] += 1
+            return
+        key = tuple(one for one in labels.items() if self._per_job or one[0] not in JOB_LABELS)
+        told = self._told[name]
+        if key not in told:
+            if self._series[user] >= SERIES_MOST:
+                self._omitted[user] += 1
+                return
+            self._series[user] += 1
+        before = told.get(key, 0)
+        told[key] = max(before, value) if name in OF_THE_CARD else before + value
+        if self._keeps and name in COUNTERS:
+            self._kept.setdefault(name, {})[key] = told[key]
+
+    def _has_room_for(self, user: str, gpu: str) -> bool:
+        known = self._gpus.setdefault(user, set())
+        if gpu and len(known) < GPUS_MOST:
+            known.add(gpu)
+        return not gpu or gpu in known
+
+    def _name(self, user: int) -> str:
+        """A user's number, or "other" for one of too many that have no name here."""
+        if user not in self._named:
+            import pwd
+
+            try:
+                pwd.getpwuid(user)
+            except KeyError:
+                if self._strangers >= STRANGERS_MOST:
+                    return OTHER
+                self._strangers += 1
+            self._named[user] = str(user)
+        return self._named[user]
+
+
+def _words(labels: Labels) -> str:
+    return "{" + ",".join(f'{key}="{_escaped(value)}"' for key, value in labels) + "}"
+
+
+def _escaped(label: str) -> str:
+    return label.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -1,0 +1,166 @@
+"""The text of pump metrics: sums, series for each job, and what users cannot make of them."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+from collections.abc import Sequence
+from dataclasses import fields
+
+import pytest
+
+from pump.cli import live
+from pump.cli.jobs import Job
+from pump.cli.metrics.figures import GPUS_MOST, OTHER, SERIES_MOST, STRANGERS_MOST, Figures
+from pump.control import ClientState, DeviceState
+from pump.service import JobState
+from pump.wire.service import GpuLease
+
+ME = os.geteuid()
+GPU = "ab" * 16
+N_DEVICE = len(fields(DeviceState))
+LINE = re.compile(r'([a-z_]+)\{((?:[a-z_]+="(?:[^"\\\n]|\\[\\"n])*",?)+)\} (\d+)')
+
+
+def registered(number: int, user: int, *gpus: str, name: str = "job", held: int = 7) -> JobState:
+    leases = tuple(GpuLease(gpu, *(held,) * (len(fields(GpuLease)) - 1)) for gpu in gpus)
+    return JobState(number, user, 1, number, name, 0, "", 1, 0, 0, held, leases)
+
+
+def own(pid: int, *, operations: int, used: int = 0, ticks: int = 100) -> live.Seen:
+    """A job with one client on one GPU; its counters."""
+    device = DeviceState(0, GPU, 1000, 0, 10, False, True, *(pid,) * (N_DEVICE - 7))
+    worker = {"blocks_used": used, "blocks_hit": used, "ticks": ticks}
+    client = ClientState(pid, None, "window", (device,), {"operations": operations}, worker)
+    return live.Seen(Job(pid, f"/run/{pid}", f"job-{pid}", "train"), [client], "")
+
+
+def parsed(text: str) -> dict[tuple[str, str], int]:
+    found = {}
+    for line in text.splitlines():
+        if not line.startswith("# "):
+            match = LINE.fullmatch(line)
+            assert match, line
+            assert (match[1], match[2]) not in found
+            found[match[1], match[2]] = int(match[3])
+    return found
+
+
+def look(*seen: live.Seen, others: Sequence[JobState] = ()) -> live.Look:
+    return live.Look(0.0, list(seen), others)
+
+
+def test_sums_are_those_of_all_jobs_of_a_user_and_name_no_job() -> None:
+    others = [registered(n, user, GPU, held=10 * n) for n, user in ((1, 7), (2, 7), (3, 8))]
+    seen = [own(5, operations=100), own(6, operations=11)]
+    found = parsed(Figures().text(look(*seen, others=others)))
+    mine = f'user="{ME}",gpu="{GPU}"'
+    assert found["pump_operations_total", f'user="{ME}"'] == 111
+    assert found["pump_device_budget_bytes", mine] == 20
+    assert found["pump_device_total_bytes", mine] == 1000, "two clients of one card"
+    assert found["pump_client_active", mine] == 2
+    assert found["pump_job_up", f'user="{ME}"'] == 2
+    for user, jobs, held in ((7, 2, 30), (8, 1, 30)):
+        assert found["pump_registered_jobs", f'user="{user}"'] == jobs
+        assert found["pump_registered_job_converted_bytes", f'user="{user}"'] == held
+        place = f'user="{user}",gpu="{GPU}",kind="granted"'
+        assert found["pump_registered_job_bytes", place] == held
+    assert not [labels for _, labels in found if "job" in labels or "pid" in labels]
+
+
+def test_each_job_has_series_on_request_with_labels_escaped() -> None:
+    evil = 'a"} 1\n# HELP x\\'
+    others = [registered(1, 7, GPU, name=evil), registered(2, 7, GPU)]
+    found = parsed(Figures(per_job=True).text(look(own(5, operations=100), others=others)))
+    (one,) = (labels for name, labels in found if name == "pump_operations_total")
+    assert one == f'user="{ME}",job_pid="5",job_name="job-5",client_pid="5"'
+    leases = [labels for name, labels in found if name == "pump_registered_job_converted_bytes"]
+    assert len(leases) == 2
+    assert 'job_name="a\\"} 1\\n# HELP x\\\\"' in leases[0]
+
+
+@pytest.mark.parametrize("per_job", [False, True])
+def test_a_user_makes_only_so_many_series_and_costs_others_none(per_job: bool) -> None:
+    """By jobs, and by GPUs that are none, at once and one after the other."""
+    source = random.Random(5)
+    tells = Figures(per_job=per_job, keeps=True)
+    honest = registered(10**6, 8, GPU, held=9)
+    named: set[str] = set()
+    for turn in range(20):
+        flood = [
+            registered(
+                1000 * turn + n,
+                7,
+                *(f"{source.getrandbits(128):032x}" for _ in range(8)),
+                name=f"{turn}-{n}",
+            )
+            for n in range(300)
+        ]
+        found = parsed(tells.text(look(others=[*flood, honest])))
+        mine = [labels for _, labels in found if 'user="7"' in labels]
+        assert len(mine) <= SERIES_MOST + 1
+        named |= {gpu for labels in mine for gpu in re.findall(r'gpu="(\w+)"', labels)}
+        assert found["pump_series_omitted", 'user="7"'] > 300
+        assert ("pump_series_omitted", 'user="8"') not in found
+        (lease,) = (
+            value
+            for (name, labels), value in found.items()
+            if name == "pump_registered_job_bytes" and 'user="8"' in labels and "granted" in labels
+        )
+        assert lease == 9
+        assert found["pump_registered_jobs", 'user="7"'] == 300, "all are counted"
+    assert len(named) <= GPUS_MOST, "for as long as it runs"
+
+
+def test_users_without_a_name_are_told_apart_up_to_a_bound() -> None:
+    tells = Figures()
+    first = 1 << 30
+    many = [registered(n, first + n, GPU, held=1) for n in range(1000)]
+    for _ in range(2):
+        found = parsed(tells.text(look(others=[*many, registered(10**6, 0, GPU)])))
+        users = {labels for name, labels in found if name == "pump_registered_jobs"}
+        assert len(users) == STRANGERS_MOST + 2 and 'user="0"' in users
+        left = found["pump_registered_job_converted_bytes", f'user="{OTHER}"']
+        assert left == 1000 - STRANGERS_MOST
+
+
+def test_sums_of_counters_never_fall_and_begin_at_zero() -> None:
+    """Prometheus takes a fall for a restart, and all that is left for growth."""
+    tells = Figures(keeps=True)
+    steps: list[tuple[list[live.Seen], int]] = [
+        ([own(5, operations=100), own(6, operations=50)], 0),
+        ([own(5, operations=130), own(6, operations=50)], 30),
+        ([own(5, operations=130)], 30),  # one has ended
+        ([own(5, operations=131), own(7, operations=9)], 40),  # one has begun
+        ([], 40),
+        ([own(8, operations=2)], 42),
+    ]
+    for seen, total in steps:
+        found = parsed(tells.text(look(*seen)))
+        assert found["pump_operations_total", f'user="{ME}"'] == total
+    assert (
+        parsed(Figures().text(look(own(5, operations=100))))[
+            "pump_operations_total", f'user="{ME}"'
+        ]
+        == 100
+    ), "one look alone tells what there is"
+
+
+def test_a_worker_that_was_replaced_is_added_and_its_clients_counters_are_not() -> None:
+    tells = Figures(keeps=True)
+    tells.text(look(own(5, operations=100, used=40)))
+    tells.text(look(own(5, operations=110, used=50)))
+    found = parsed(tells.text(look(own(5, operations=112, used=3, ticks=1))))
+    assert found["pump_operations_total", f'user="{ME}"'] == 12, "the shim's own go on"
+    assert found["pump_block_uses_total", f'user="{ME}",policy="window"'] == 13
+
+
+def test_a_job_that_does_not_answer_once_is_not_added_again() -> None:
+    tells = Figures(keeps=True)
+    tells.text(look(own(5, operations=100)))
+    silent = live.Seen(own(5, operations=0).job, [], "timed out")
+    found = parsed(tells.text(look(silent)))
+    assert found["pump_job_up", f'user="{ME}"'] == 0
+    found = parsed(tells.text(look(own(5, operations=104))))
+    assert found["pump_operations_total", f'user="{ME}"'] == 4
