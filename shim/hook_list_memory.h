@@ -107,6 +107,35 @@ PUMP_HOOK(cuLibraryGetKernel, cuLibraryGetKernel_v12000,
 PUMP_HOOK(cuKernelGetFunction, cuKernelGetFunction_v12000,
           (CUfunction *function, CUkernel kernel), (function, kernel))
 
+/* ---- tensor map descriptors ------------------------------------------------ */
+PUMP_HOOK(cuTensorMapEncodeTiled, cuTensorMapEncodeTiled_v12000,
+          (CUtensorMap *map, CUtensorMapDataType type, cuuint32_t rank, void *address,
+           const cuuint64_t *sizes, const cuuint64_t *strides, const cuuint32_t *box,
+           const cuuint32_t *steps, CUtensorMapInterleave interleave,
+           CUtensorMapSwizzle swizzle, CUtensorMapL2promotion promotion,
+           CUtensorMapFloatOOBfill fill),
+          (map, type, rank, address, sizes, strides, box, steps, interleave, swizzle,
+           promotion, fill))
+PUMP_HOOK(cuTensorMapEncodeIm2col, cuTensorMapEncodeIm2col_v12000,
+          (CUtensorMap *map, CUtensorMapDataType type, cuuint32_t rank, void *address,
+           const cuuint64_t *sizes, const cuuint64_t *strides, const int *lower,
+           const int *upper, cuuint32_t channels, cuuint32_t pixels, const cuuint32_t *steps,
+           CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle,
+           CUtensorMapL2promotion promotion, CUtensorMapFloatOOBfill fill),
+          (map, type, rank, address, sizes, strides, lower, upper, channels, pixels, steps,
+           interleave, swizzle, promotion, fill))
+PUMP_HOOK(cuTensorMapEncodeIm2colWide, cuTensorMapEncodeIm2colWide_v12080,
+          (CUtensorMap *map, CUtensorMapDataType type, cuuint32_t rank, void *address,
+           const cuuint64_t *sizes, const cuuint64_t *strides, int lower, int upper,
+           cuuint32_t channels, cuuint32_t pixels, const cuuint32_t *steps,
+           CUtensorMapInterleave interleave, CUtensorMapIm2ColWideMode mode,
+           CUtensorMapSwizzle swizzle, CUtensorMapL2promotion promotion,
+           CUtensorMapFloatOOBfill fill),
+          (map, type, rank, address, sizes, strides, lower, upper, channels, pixels, steps,
+           interleave, mode, swizzle, promotion, fill))
+PUMP_HOOK(cuTensorMapReplaceAddress, cuTensorMapReplaceAddress_v12000,
+          (CUtensorMap *map, void *address), (map, address))
+
 /* ---- virtual memory management --------------------------------------------- */
 PUMP_HOOK(cuMemCreate, cuMemCreate_v10020,
           (CUmemGenericAllocationHandle *handle, size_t bytes,

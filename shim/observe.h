@@ -241,6 +241,23 @@ void pump_words_resolve(struct pump_words *words, struct pump_op *op);
 uint64_t pump_words_signature(const struct pump_words *words,
                               const struct pump_launch *launch);
 
+/* ---- tensor map descriptors (observe_tensor.c) --------------------------- */
+
+#define PUMP_TENSOR_MAP_BYTES 128u
+#define PUMP_TENSOR_MAP_ALIGN 64u /* cuda.h before 13 asks for no more */
+
+/* `shape`: a hash of all that was encoded but the address; 0: not known. */
+struct pump_tensor {
+  uint64_t address, shape;
+};
+
+/* Not 0 once one was encoded. */
+extern uint32_t pump_tensor_maps_seen;
+
+/* What the descriptor in those PUMP_TENSOR_MAP_BYTES was encoded for; false: unknown. */
+bool pump_tensor_find(const void *memory, struct pump_tensor *tensor);
+void pump_tensor_reset(void);
+
 /* ---- what is told once (observe_tell.c) ---------------------------------- */
 
 /* Before an operation with that signature is reported: the function's name and the

@@ -136,6 +136,7 @@ static void start(void) {
   pump_device_reset();
   pump_context_reset();
   pump_params_reset();
+  pump_tensor_reset();
   pump_images_reset();
   pump_graph_reset();
   pump_globals_reset();

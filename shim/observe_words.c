@@ -98,18 +98,9 @@ static void gather(struct pump_words *words, const char *memory, uint32_t count,
   }
 }
 
-void pump_words_add(struct pump_words *words, const void *memory, size_t bytes,
-                    uint64_t offset) {
-  const char *at = memory;
+static void add_words(struct pump_words *words, const char *at, size_t bytes,
+                      uint64_t offset) {
   uint64_t word = 0;
-  if (bytes == sizeof word) { /* a parameter of its own */
-    memcpy(&word, at, sizeof word);
-    if (word - words->low < words->span)
-      sort(words, word, offset);
-    else
-      words->hash += term(word, key_of(offset));
-    return;
-  }
   size_t count = bytes / sizeof word;
   for (size_t i = 0; i < count; i += CHUNK)
     gather(words, at + i * sizeof word, (uint32_t)(count - i < CHUNK ? count - i : CHUNK),
@@ -117,6 +108,44 @@ void pump_words_add(struct pump_words *words, const void *memory, size_t bytes,
   if (bytes % sizeof word == 0) return;
   memcpy(&word, at + count * sizeof word, bytes % sizeof word);
   words->hash += term(word, key_of(offset + count * sizeof word));
+}
+
+/* A descriptor stands for the address that it was encoded for, and for a shape: its own
+ * words hold both, so that each address would make another signature. */
+static void add_descriptors(struct pump_words *words, const char *at, size_t bytes,
+                            uint64_t offset) {
+  struct pump_tensor tensor;
+  size_t rest = 0, i = 0;
+  while (i + PUMP_TENSOR_MAP_BYTES <= bytes) {
+    if (!pump_tensor_find(at + i, &tensor)) {
+      i += PUMP_TENSOR_MAP_ALIGN;
+      continue;
+    }
+    add_words(words, at + rest, i - rest, offset + rest);
+    words->hash += term(tensor.shape, key_of(offset + i));
+    if (tensor.address - words->low < words->span) sort(words, tensor.address, offset + i);
+    i += PUMP_TENSOR_MAP_BYTES;
+    rest = i;
+  }
+  add_words(words, at + rest, bytes - rest, offset + rest);
+}
+
+void pump_words_add(struct pump_words *words, const void *memory, size_t bytes,
+                    uint64_t offset) {
+  uint64_t word;
+  if (bytes == sizeof word) { /* a parameter of its own */
+    memcpy(&word, memory, sizeof word);
+    if (word - words->low < words->span)
+      sort(words, word, offset);
+    else
+      words->hash += term(word, key_of(offset));
+  } else if (PUMP_UNLIKELY(bytes >= PUMP_TENSOR_MAP_BYTES) &&
+             offset % PUMP_TENSOR_MAP_ALIGN == 0 &&
+             PUMP_LOAD(&pump_tensor_maps_seen) != 0) {
+    add_descriptors(words, memory, bytes, offset);
+  } else {
+    add_words(words, memory, bytes, offset);
+  }
 }
 
 void pump_words_look_ahead(struct pump_words *words) {

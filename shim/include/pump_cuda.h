@@ -51,6 +51,16 @@ typedef int CUstreamCaptureStatus;
 typedef int CUdriverProcAddressQueryResult;
 typedef int CUmemPool_attribute;
 typedef int CUmemAllocationHandleType;
+typedef int CUtensorMapDataType;
+typedef int CUtensorMapInterleave;
+typedef int CUtensorMapSwizzle;
+typedef int CUtensorMapL2promotion;
+typedef int CUtensorMapFloatOOBfill;
+typedef int CUtensorMapIm2ColWideMode;
+
+typedef struct {
+  cuuint64_t opaque[16];
+} CUtensorMap;
 
 typedef struct {
   char bytes[16];
