@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 
-from pump.cli import service_files
+from pump.cli import service_code, service_files
 from pump.cli.lines import BadInputError
 
 HELP = "write the systemd units of the service that shares GPUs"
@@ -23,8 +23,8 @@ def run(asked: argparse.Namespace) -> int:
     """Write the files, and say what to do next. Raises BadInputError; then nothing of what
     was there before has been replaced by something incomplete."""
     pumpd = service_files.pumpd_command(asked.pumpd)
-    if not asked.root and not asked.user:
-        service_files.check_reach(pumpd)
+    if not asked.root:  # else it is another machine's
+        service_code.check(pumpd, user=asked.user)
     texts = {
         file: service_files.content_of(file, pumpd)
         for file in service_files.files_of(user=asked.user)

@@ -79,23 +79,6 @@ def pumpd_command(asked: str) -> str:
     return found
 
 
-def check_reach(pumpd: str) -> None:
-    """Raises BadInputError when a service of another user could not execute `pumpd`."""
-    at = pumpd
-    if not os.path.isfile(at):
-        raise BadInputError(f"there is no {pumpd}; name it with --pumpd PATH")
-    while True:
-        if not os.stat(at).st_mode & 0o001:
-            raise BadInputError(
-                f"{pumpd}: others may not enter or execute {at}, so the service's own user could "
-                "not start it; install pump for all users (python -m venv /opt/pump), or name "
-                "another one with --pumpd PATH"
-            )
-        if at == "/":
-            return
-        at = os.path.dirname(at)
-
-
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Options that writing and removing have in common."""
     add = parser.add_argument
@@ -112,7 +95,8 @@ def is_ours(path: str) -> bool:
     """Whether a file was written by pump, so that it may be replaced or removed."""
     try:
         with open(path, encoding="utf-8", errors="replace") as stream:
-            return MARK in stream.read(400)
+            comment = stream.read(400).replace("\n# ", " ")  # it may be broken across lines
+            return MARK in comment
     except OSError:
         return False
 

@@ -1,0 +1,116 @@
+"""Whether a service may run the code of a pumpd: no other user can replace a part of it, and
+the service's own user can read it all. Looks at files; starts nothing.
+"""
+
+from __future__ import annotations
+
+import glob
+import importlib.util
+import os
+import stat
+import sys
+from collections.abc import Iterator
+
+from pump import trust
+from pump.cli.lines import BadInputError
+
+REMEDY = (
+    "install pump for all users, as root (python3 -m venv /opt/pump && "
+    "/opt/pump/bin/pip install ...), or name another pumpd with --pumpd PATH"
+)
+PACKAGES = ("pump", "pumpd")
+SCRIPT_BYTES = 4096
+"""Of a script, in which its interpreter stands."""
+
+
+def check(pumpd: str, *, user: bool) -> None:
+    """Raises BadInputError, one line, when others could replace what a unit starts, or the
+    service's user could not read it. user: a user's own service, else one of user pump."""
+    if not os.path.isfile(pumpd):
+        raise BadInputError(f"there is no {pumpd}; name it with --pumpd PATH")
+    interpreter = _interpreter(pumpd)
+    programs = [pumpd, *([interpreter] if interpreter else [])]
+    for path in (*programs, *_libraries(programs)):
+        need = os.R_OK | os.X_OK if path in programs or os.path.isdir(path) else os.R_OK
+        try:
+            weak = trust.weakness(path, (os.geteuid(),) if user else ())
+            closed = _closed_to_me(path, need) if user else _closed_to_others(path, need)
+        except OSError as error:
+            raise BadInputError(f"{path}: {error.strerror}; {REMEDY}") from None
+        if weak:
+            raise BadInputError(
+                f"{pumpd}: {weak.path} {weak.why}, who could have the service run another "
+                f"program; {_own_remedy(weak.path) if user else REMEDY}"
+            )
+        if closed:
+            others = "you" if user else "others"
+            raise BadInputError(
+                f"{pumpd}: {others} may not enter, read or execute {closed}, so the service's "
+                f"own user could not start it; {REMEDY}"
+            )
+
+
+def _own_remedy(path: str) -> str:
+    return f"take that from them (chmod go-w {path}), or name another pumpd with --pumpd PATH"
+
+
+def _closed_to_me(path: str, need: int) -> str:
+    return "" if os.access(path, need) else path
+
+
+def _closed_to_others(path: str, need: int) -> str:
+    """The first component that users beside its owner and group may not enter, or, at the end,
+    read or execute as needed (os.R_OK, os.X_OK); ""."""
+    *way, (end, status) = trust.components(path)
+    for at, passed in way:
+        if stat.S_ISDIR(passed.st_mode) and not passed.st_mode & stat.S_IXOTH:
+            return at
+    return "" if status.st_mode & need == need else end
+
+
+def _libraries(programs: list[str]) -> Iterator[str]:
+    """The files and folders that a pumpd and its interpreter import from."""
+    prefixes = [os.path.dirname(os.path.dirname(programs[0]))]
+    prefixes += [os.path.dirname(os.path.dirname(os.path.realpath(one))) for one in programs[1:]]
+    for prefix in dict.fromkeys(prefixes):
+        yield from glob.glob(f"{glob.escape(prefix)}/pyvenv.cfg")
+        for library in glob.glob(f"{glob.escape(prefix)}/lib/python3*"):
+            yield library
+            for site in ("site-packages", "dist-packages"):
+                yield from _below(os.path.join(library, site))
+    if os.path.dirname(programs[0]) == os.path.dirname(sys.executable):  # it may be editable
+        for name in PACKAGES:
+            spec = importlib.util.find_spec(name)
+            for folder in (spec.submodule_search_locations or ()) if spec else ():
+                yield from _tree(folder)
+
+
+def _below(site: str) -> Iterator[str]:
+    """A folder of packages: what lies in it, and all of pump's own."""
+    if not os.path.isdir(site):
+        return
+    yield site
+    for name in os.listdir(site):
+        path = os.path.join(site, name)
+        if name in PACKAGES:
+            yield from _tree(path)
+        else:
+            yield path
+
+
+def _tree(folder: str) -> Iterator[str]:
+    yield folder
+    for at, folders, files in os.walk(folder):
+        yield from (os.path.join(at, name) for name in folders + files)
+
+
+def _interpreter(script: str) -> str:
+    """The program that a script's first lines name, "" for none. pip writes a line of its own
+    for sh where the path is long or holds blanks."""
+    with open(script, "rb") as file:
+        lines = file.read(SCRIPT_BYTES).decode("utf-8", "surrogateescape").splitlines()[:2]
+    if not lines or not lines[0].startswith("#!"):
+        return ""
+    if len(lines) > 1 and lines[1].startswith("'''exec' "):
+        return lines[1].removeprefix("'''exec' ").rpartition(' "$0"')[0].strip('"')
+    return lines[0][2:].strip().partition(" ")[0]
