@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import importlib.machinery
 import importlib.metadata
 import importlib.util
 import json
@@ -19,7 +18,8 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from types import ModuleType
+
+from probe.host import detect_runtime
 
 from acceptance.contract import CARD, VIRTUAL, Json, Machine
 
@@ -90,22 +90,10 @@ def tools(environ: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def probe_module(root: Path) -> ModuleType:
-    """scripts/gpu_probe as a module, for what it already knows how to do. Raises ImportError."""
-    loader = importlib.machinery.SourceFileLoader("gpu_probe", str(root / "scripts" / "gpu_probe"))
-    spec = importlib.util.spec_from_loader("gpu_probe", loader)
-    if spec is None:
-        raise ImportError("scripts/gpu_probe cannot be loaded")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["gpu_probe"] = module  # its dataclasses look their module up
-    loader.exec_module(module)
-    return module
-
-
-def runtime(root: Path) -> str:
-    """What scripts/gpu_probe finds: bare metal, vm or gvisor."""
+def runtime() -> str:
+    """What the probe finds: bare metal, vm or gvisor."""
     try:
-        return str(probe_module(root).detect_runtime()["kind"])
+        return str(detect_runtime()["kind"])
     except Exception:  # of no use to anybody here; the probe's own report says more
         return "unknown"
 
@@ -182,11 +170,11 @@ def driver_version(card: Mapping[str, Json]) -> str:
     return str(card.get("driver") or f"unknown, for CUDA {cuda // 1000}.{cuda % 1000 // 10}")
 
 
-def facts(root: Path, site: Path | None) -> dict[str, Json]:
+def facts(site: Path | None) -> dict[str, Json]:
     """Fields of Machine that no driver knows."""
     return {
         "host_available_bytes": host_available_bytes(),
-        "runtime": runtime(root),
+        "runtime": runtime(),
         "host": f"Linux {platform.release()}, {len(os.sched_getaffinity(0))} CPUs, "
         f"Python {platform.python_version()}",
         "packages": packages(site),

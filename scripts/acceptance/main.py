@@ -154,7 +154,7 @@ def look(virtual: str | None, site: Path) -> Machine:
     environ = running.environment(context, {"PUMP_DISABLE": "1"} if virtual else {})
     command = [sys.executable, "-c", running.PUMP_RUN, "--virtual", virtual] if virtual else []
     card = machine.ask_card(environ, [*command, "--"] if command else [])
-    return machine.decide(virtual, machine.driver_loads(), card, machine.facts(ROOT, site))
+    return machine.decide(virtual, machine.driver_loads(), card, machine.facts(site))
 
 
 def results_folder(options: argparse.Namespace, there: Machine) -> Path:

@@ -14,7 +14,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from acceptance import machine, results, running
+from probe.constants import derive_profile
+from probe.questions import QUESTIONS
+
+from acceptance import results, running
 from acceptance.contract import (
     FAIL,
     INFO,
@@ -62,8 +65,7 @@ def run(context: Context) -> Iterator[Item]:
             yield from _profile(context, report)
             return
         words += ["--only", *left]
-    every = machine.probe_module(context.root).QUESTIONS
-    limits = {name: question.limit_s for name, question in every.items()}
+    limits = {name: question.limit_s for name, question in QUESTIONS.items()}
     try:
         environ, settings = _virtual(context)
     except OSError as error:
@@ -94,7 +96,7 @@ def run(context: Context) -> Iterator[Item]:
 
 def _write(context: Context, report: Path, merged: dict[str, Json]) -> None:
     """Writes a report with the constants that follow from all of its answers."""
-    merged["profile"] = machine.probe_module(context.root).derive_profile(merged["questions"])
+    merged["profile"] = derive_profile(merged["questions"])
     merged["commit"] = results.commit_of(context.root)[0]
     results.write(report, merged, context.root)
 
@@ -123,8 +125,7 @@ def _left(context: Context) -> list[str] | None:
         return [name for name in QUICK if name not in asked]
     if not asked & {"machine"}:
         return None
-    every = machine.probe_module(context.root).QUESTIONS
-    return [name for name in every if name not in asked and name != "machine"]
+    return [name for name in QUESTIONS if name not in asked and name != "machine"]
 
 
 def answers(report: Mapping[str, Json], limits: Mapping[str, float]) -> Iterator[Item]:

@@ -9,8 +9,6 @@ import pytest
 from tidy_sources import ROOT, files, name, python_files, text
 
 LINES_MAX = 600
-# One file by its nature: copied alone to a machine with a card.
-LONG_BY_PURPOSE = {"scripts/gpu_probe"}
 CODE = {".py", ".c", ".h", ".S", ""}
 
 
@@ -30,8 +28,7 @@ def test_no_source_file_is_too_long_to_hold_in_the_head() -> None:
         name(path): lines
         for path in files()
         if path.suffix in CODE
-        and not name(path).startswith("tests/")
-        and name(path) not in LONG_BY_PURPOSE
+        and (not name(path).startswith("tests/") or name(path).startswith("tests/acceptance/"))
         and (lines := text(path).count("\n")) > LINES_MAX
     }
     assert not long, f"longer than {LINES_MAX} lines: {long}"
@@ -119,6 +116,7 @@ def test_test_names_are_sentences() -> None:
 
 def test_test_files_have_names_of_their_own() -> None:
     # pytest imports them by their bare name.
-    names = [path.name for path in python_files("tests/") if path.name != "conftest.py"]
+    shared = {"conftest.py", "__init__.py"}
+    names = [path.name for path in python_files("tests/") if path.name not in shared]
     twice = {one for one in names if names.count(one) > 1}
     assert not twice, f"two files with one name: {twice}"

@@ -5,33 +5,32 @@ Nothing here calls a driver; that the questions are right can only be seen on a 
 
 from __future__ import annotations
 
-import importlib.machinery
-import importlib.util
 import json
 import os
 import subprocess
 import sys
 import time
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
+from probe import (
+    asking,
+    children,
+    constants,
+    driver,
+    entry,
+    figures,
+    gpu,
+    kernels,
+    questions,
+    registry,
+)
+from probe.questions import ask_link, ask_symbols
 
-SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "gpu_probe"
-
-
-def load_probe() -> ModuleType:
-    loader = importlib.machinery.SourceFileLoader("gpu_probe", str(SCRIPT))
-    spec = importlib.util.spec_from_loader("gpu_probe", loader)
-    assert spec is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["gpu_probe"] = module  # dataclasses look their module up
-    loader.exec_module(module)
-    return module
-
-
-probe: Any = load_probe()
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPT = ROOT / "scripts" / "gpu_probe"
+PACKAGE = ROOT / "tests" / "acceptance" / "probe"
 
 
 def run(*args: str, **env: str) -> subprocess.CompletedProcess[str]:
@@ -69,7 +68,7 @@ def test_bad_arguments_are_named_and_end_with_two(arguments: tuple[str, ...], na
 
 
 def test_sizes_are_read_with_their_suffixes() -> None:
-    assert [probe.parse_size(text) for text in ("4096", "8K", "512m", "4G")] == [
+    assert [entry.parse_size(text) for text in ("4096", "8K", "512m", "4G")] == [
         4096,
         8192,
         512 << 20,
@@ -80,7 +79,7 @@ def test_sizes_are_read_with_their_suffixes() -> None:
 def test_the_list_needs_no_driver_and_names_every_question_once() -> None:
     ended = run("--list", LD_LIBRARY_PATH="")
     assert ended.returncode == 0
-    assert [line.split()[0] for line in ended.stdout.splitlines()] == list(probe.QUESTIONS)
+    assert [line.split()[0] for line in ended.stdout.splitlines()] == list(questions.QUESTIONS)
 
 
 def test_without_a_driver_there_is_one_clear_line_and_exit_three(tmp_path: Path) -> None:
@@ -94,46 +93,78 @@ def test_without_a_driver_there_is_one_clear_line_and_exit_three(tmp_path: Path)
     assert not out.exists()
 
 
+# ---- one file to carry
+
+
+def test_one_file_asks_from_an_empty_folder_what_the_checkout_asks(tmp_path: Path) -> None:
+    carried = tmp_path / "gpu_probe"
+    assert run("--carry", str(carried)).returncode == 0
+    words = [sys.executable, "-I", str(carried)]
+    empty = tmp_path / "empty"
+    empty.mkdir()
+
+    def carried_run(*args: str, **env: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*words, *args],
+            capture_output=True,
+            text=True,
+            timeout=30,
+            cwd=empty,
+            env=os.environ | env,
+            check=False,
+        )
+
+    assert carried_run("--list").stdout == run("--list").stdout
+    again = carried_run("--carry", str(empty / "other"))
+    assert (again.returncode, len(again.stderr.splitlines())) == (2, 1)
+    assert "was carried itself" in again.stderr
+    # A child of it starts too, and tells what is missing.
+    (tmp_path / "libcuda.so.1").write_bytes(b"not a library")
+    child = carried_run("--question", "machine", LD_LIBRARY_PATH=str(tmp_path))
+    assert json.loads(child.stdout.removeprefix(registry.RECORD))["status"] == "no_driver"
+    assert list(empty.iterdir()) == []
+
+
 # ---- registry
 
 
 def test_the_registry_bounds_and_explains_every_question() -> None:
-    for name, asked in probe.QUESTIONS.items():
+    for name, asked in questions.QUESTIONS.items():
         assert name == asked.name
         assert len(asked.decides) > 10
         assert asked.not_asked or 0 < asked.limit_s <= 75
-    assert next(iter(probe.QUESTIONS)) == "machine"
-    asked_names = [name for name, asked in probe.QUESTIONS.items() if not asked.not_asked]
+    assert next(iter(questions.QUESTIONS)) == "machine"
+    asked_names = [name for name, asked in questions.QUESTIONS.items() if not asked.not_asked]
     assert asked_names[-1] == "discard", "the only question that destroys data comes last"
-    assert probe.TOTAL_LIMIT_S + probe.KILL_GRACE_S < 360
+    assert asking.TOTAL_LIMIT_S + children.KILL_GRACE_S < 360
 
 
 def test_what_needs_oversubscription_is_never_asked() -> None:
     for name in ("eviction_order", "eviction_cost"):
-        assert "oversubscription" in probe.QUESTIONS[name].not_asked
+        assert "oversubscription" in questions.QUESTIONS[name].not_asked
 
 
 def test_only_and_skip_choose_but_the_machine_is_always_asked() -> None:
     def chosen(only: list[str] | None, skip: list[str]) -> set[str]:
-        return {asked.name for asked, yes in probe.selected(only, skip) if yes}
+        return {asked.name for asked, yes in asking.selected(only, skip) if yes}
 
     assert chosen(["faults"], []) == {"machine", "faults"}
     assert chosen(["faults", "duplex"], ["faults", "machine"]) == {"machine", "duplex"}
-    assert chosen(None, ["faults"]) == set(probe.QUESTIONS) - {"faults"}
+    assert chosen(None, ["faults"]) == set(questions.QUESTIONS) - {"faults"}
 
 
 def test_every_driver_call_of_the_script_has_a_signature() -> None:
     import re
 
-    text = SCRIPT.read_text()
+    text = "".join(file.read_text() for file in PACKAGE.rglob("*.py"))
     used = re.findall(r'\b(?:call|timed|native|handle_of)\(\s*"(cu\w+)"', text)
-    assert used and set(used) <= set(probe.SIGNATURES)
+    assert used and set(used) <= set(driver.SIGNATURES)
 
 
 def test_kernels_are_compiled_or_their_absence_is_explained() -> None:
     try:
-        cubin, ptx = probe.compile_kernels(80)
-    except probe.UnsupportedError as error:
+        cubin, ptx = kernels.compile_kernels(80)
+    except driver.UnsupportedError as error:
         pytest.skip(f"no NVRTC here: {error}")
     for name in ("probe_empty", "probe_fill", "probe_chain", "probe_struct"):
         assert f".entry {name}".encode() in ptx
@@ -148,9 +179,9 @@ GIB = 1 << 30
 
 
 def test_the_guard_allows_what_stays_below_cap_and_free_memory() -> None:
-    assert probe.managed_refusal(GIB, 0, 80 * GIB, 4 * GIB) is None
-    assert probe.managed_refusal(GIB, 3 * GIB, 80 * GIB, 4 * GIB) is None
-    assert probe.managed_refusal(900, 0, 1000, 4 * GIB) is None
+    assert gpu.managed_refusal(GIB, 0, 80 * GIB, 4 * GIB) is None
+    assert gpu.managed_refusal(GIB, 3 * GIB, 80 * GIB, 4 * GIB) is None
+    assert gpu.managed_refusal(900, 0, 1000, 4 * GIB) is None
 
 
 @pytest.mark.parametrize(
@@ -167,40 +198,40 @@ def test_the_guard_allows_what_stays_below_cap_and_free_memory() -> None:
     ],
 )
 def test_the_guard_refuses(asked: int, held: int, free: int, cap: int, why: str) -> None:
-    assert why in (probe.managed_refusal(asked, held, free, cap) or "")
+    assert why in (gpu.managed_refusal(asked, held, free, cap) or "")
 
 
 def test_managed_memory_is_only_allocated_behind_the_guard(monkeypatch: pytest.MonkeyPatch) -> None:
     def no_call(name: str, *_: Any) -> int:
         raise AssertionError(f"{name} was called although the guard must refuse")
 
-    gpu = object.__new__(probe.Gpu)
-    gpu.held, gpu.managed_cap = {1: GIB}, 2 * GIB
-    monkeypatch.setattr(probe, "handle_of", no_call)
-    monkeypatch.setattr(probe, "call", no_call)
-    gpu.memory_info = lambda: (100 * GIB, 141 * GIB)
-    with pytest.raises(probe.GuardError, match="cap"):
-        gpu.managed(GIB + 1)
-    gpu.memory_info = lambda: (2 * GIB, 141 * GIB)
-    with pytest.raises(probe.GuardError, match="90 %"):
-        gpu.managed(GIB)
-    with pytest.raises(probe.GuardError, match="leave too little"):
-        gpu.plain(GIB)
+    card = object.__new__(gpu.Gpu)
+    card.held, card.managed_cap = {1: GIB}, 2 * GIB
+    monkeypatch.setattr(gpu, "handle_of", no_call)
+    monkeypatch.setattr(gpu, "call", no_call)
+    card.memory_info = lambda: (100 * GIB, 141 * GIB)
+    with pytest.raises(driver.GuardError, match="cap"):
+        card.managed(GIB + 1)
+    card.memory_info = lambda: (2 * GIB, 141 * GIB)
+    with pytest.raises(driver.GuardError, match="90 %"):
+        card.managed(GIB)
+    with pytest.raises(driver.GuardError, match="leave too little"):
+        card.plain(GIB)
 
 
 # ---- statistics
 
 
 def test_percentiles_interpolate_between_samples() -> None:
-    assert probe.percentile([1.0, 2.0, 3.0, 4.0], 0.5) == 2.5
-    assert probe.percentile([7.0], 0.99) == 7.0
-    assert probe.percentile(list(range(101)), 0.9) == 90
+    assert figures.percentile([1.0, 2.0, 3.0, 4.0], 0.5) == 2.5
+    assert figures.percentile([7.0], 0.99) == 7.0
+    assert figures.percentile(list(range(101)), 0.9) == 90
     with pytest.raises(ValueError, match="nothing"):
-        probe.percentile([], 0.5)
+        figures.percentile([], 0.5)
 
 
 def test_a_summary_is_sorted_scaled_and_complete() -> None:
-    found = probe.us([3000, 1000, 2000])
+    found = figures.us([3000, 1000, 2000])
     assert found == {
         "n": 3,
         "median": 2.0,
@@ -210,33 +241,33 @@ def test_a_summary_is_sorted_scaled_and_complete() -> None:
         "min": 1.0,
         "max": 3.0,
     }
-    assert probe.us([]) == {"n": 0}
+    assert figures.us([]) == {"n": 0}
 
 
 def test_a_line_is_recovered_from_its_points() -> None:
-    fixed, per_block = probe.line_fit([(x, 8 + 6 * x) for x in (1, 2, 64, 128)])
+    fixed, per_block = figures.line_fit([(x, 8 + 6 * x) for x in (1, 2, 64, 128)])
     assert fixed == pytest.approx(8)
     assert per_block == pytest.approx(6)
     # One large point that is 20 % off must not turn the fixed part into nonsense.
     noisy = [(x, 8 + 6 * x) for x in (2, 4, 8, 16, 32, 64)] + [(128, 1.2 * (8 + 6 * 128))]
-    assert 0 < probe.line_fit(noisy)[0] < 10
+    assert 0 < figures.line_fit(noisy)[0] < 10
     for points in ([], [(1, 2)], [(3, 1), (3, 2)]):
         with pytest.raises(ValueError, match="two different x"):
-            probe.line_fit(points)
+            figures.line_fit(points)
 
 
 def test_overlapping_transfers_yield_the_share_kept_while_both_run() -> None:
     # 1000 bytes at 1 byte/ns alone. Over (0, 1200) with company during (0, 1000): the last
     # 200 ns moved 200 bytes, so 800 bytes in the shared 1000 ns.
-    assert probe.overlap_rate((0, 1200), (0, 1000), 1000, 1.0) == pytest.approx(0.8)
-    assert probe.overlap_rate((0, 1000), (0, 1000), 1000, 1.0) == 1.0
-    assert probe.overlap_rate((0, 1000), (1000, 2000), 1000, 1.0) is None
-    assert probe.overlap_rate((0, 1000), (0, 1000), 1000, 0.0) is None
+    assert ask_link.overlap_rate((0, 1200), (0, 1000), 1000, 1.0) == pytest.approx(0.8)
+    assert ask_link.overlap_rate((0, 1000), (0, 1000), 1000, 1.0) == 1.0
+    assert ask_link.overlap_rate((0, 1000), (1000, 2000), 1000, 1.0) is None
+    assert ask_link.overlap_rate((0, 1000), (0, 1000), 1000, 0.0) is None
 
 
 def test_only_changes_of_an_answer_are_kept_in_the_symbol_table() -> None:
     rows = {"0": {"13000": "b", "3020": "a", "8000": "a", "12020": "b"}}
-    assert probe.compress(rows) == {"0": {"3020": "a", "12020": "b"}}
+    assert ask_symbols.compress(rows) == {"0": {"3020": "a", "12020": "b"}}
 
 
 # ---- profile
@@ -300,7 +331,7 @@ def test_the_profile_undoes_the_cost_model() -> None:
             "idle_nothing_us": {"p10": 1.0},
         },
     }
-    found = probe.derive_profile({name: {"result": result} for name, result in answers.items()})
+    found = constants.derive_profile({name: {"result": result} for name, result in answers.items()})
     expected = {
         "bw_h2d_gbps": 23.0,
         "copy_h2d_gbps": 26.0,
@@ -331,19 +362,19 @@ def test_where_the_cpu_is_slower_than_the_link_its_work_is_taken_off_instead() -
         "prefetch_idle": {"fit_out_caller": {"per_block_us": 20.0 + 512 * 0.25}},
         "populate": {"fit_prefetch_caller": {"per_block_us": 20.0}},
     }
-    found = probe.derive_profile({name: {"result": result} for name, result in answers.items()})
+    found = constants.derive_profile({name: {"result": result} for name, result in answers.items()})
     assert found["t_cpupte_us"] == pytest.approx(0.25)
 
 
 def test_demand_paging_is_never_told_to_be_faster_than_prefetching() -> None:
     faults = fault_answers() | {"sequential_write": {"us": {"p10": 16 * 460.0}}}
     answers = {"faults": faults, "prefetch_idle": {"256_mib": {"in": {"gbps": 14.0}}}}
-    found = probe.derive_profile({name: {"result": result} for name, result in answers.items()})
+    found = constants.derive_profile({name: {"result": result} for name, result in answers.items()})
     assert found["bw_demand_gbps"] == 14.0
 
 
 def test_a_profile_of_nothing_is_all_unknown() -> None:
-    found = probe.derive_profile({"faults": {"status": "skipped"}})
+    found = constants.derive_profile({"faults": {"status": "skipped"}})
     assert found and set(found.values()) == {None}
 
 
@@ -354,8 +385,8 @@ def question_of(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, body: str) -> A
     """A question whose child runs `body` instead of asking a card."""
     script = tmp_path / "child"
     script.write_text("import os, sys, time\n" + body)
-    monkeypatch.setattr(probe, "__file__", str(script))
-    return probe.Question("faults", "a question of this test", 20, probe.never, True)
+    monkeypatch.setattr(sys, "argv", [str(script)])
+    return registry.Question("faults", "a question of this test", 20, questions.never, True)
 
 
 NOTE = """print('@@probe {"note": "a", "value": 1}', flush=True)\n"""
@@ -366,7 +397,7 @@ def test_a_hanging_question_is_killed_and_keeps_what_it_had_noted(
 ) -> None:
     asked = question_of(monkeypatch, tmp_path, NOTE + "time.sleep(60)")
     begin = time.monotonic()
-    answer = probe.ask_in_child(asked, 1.0, GIB)
+    answer = children.ask_in_child(asked, 1.0, GIB)
     assert time.monotonic() - begin < 10
     assert answer["status"] == "timeout"
     assert "within 1 s" in answer["reason"]
@@ -377,7 +408,7 @@ def test_a_crashing_question_is_a_failure_with_its_reason_and_its_notes(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     body = NOTE + "sys.stderr.write('boom'); sys.stderr.flush(); os.kill(os.getpid(), 11)"
-    answer = probe.ask_in_child(question_of(monkeypatch, tmp_path, body), 20.0, GIB)
+    answer = children.ask_in_child(question_of(monkeypatch, tmp_path, body), 20.0, GIB)
     assert answer["status"] == "failed"
     assert "-11" in answer["reason"]
     assert answer["stderr"] == "boom"
@@ -395,7 +426,7 @@ def test_a_finished_question_is_read_through_foreign_output(
             """print('@@probe {"status": "unsupported", "reason": "no such call"}')\n"""
         )
     )
-    answer = probe.ask_in_child(question_of(monkeypatch, tmp_path, body), 20.0, GIB)
+    answer = children.ask_in_child(question_of(monkeypatch, tmp_path, body), 20.0, GIB)
     assert (answer["status"], answer["reason"]) == ("unsupported", "no such call")
     assert answer["result"] == {"a": 1}
 
@@ -410,12 +441,12 @@ def test_a_stuck_child_ends_the_questions_but_not_the_report(
         base = {"status": "ok", "reason": "", "seconds": 0.1, "result": {"host": {"k": 1}}}
         return base if asked.name == "machine" else base | {"status": "timeout", "stuck": True}
 
-    monkeypatch.setattr(probe, "ask_in_child", answer)
+    monkeypatch.setattr(asking, "ask_in_child", answer)
     out = tmp_path / "report.json"
-    assert probe.probe(probe.parse_arguments(["--out", str(out)])) == 0
+    assert asking.probe(entry.parse_arguments(["--out", str(out)])) == 0
     assert asked_names == ["machine", "symbols"]
     report = json.loads(out.read_text())
-    assert list(report["questions"]) == list(probe.QUESTIONS)
+    assert list(report["questions"]) == list(questions.QUESTIONS)
     assert report["host"] == {"k": 1}
     assert "could not be killed" in report["questions"]["faults"]["reason"]
     assert report["questions"]["eviction_order"]["status"] == "skipped"

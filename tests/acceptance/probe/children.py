@@ -1,0 +1,110 @@
+"""A question in a process of its own: the child's side, and the parent's watchdog."""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from probe.driver import NoDriverError, UnsupportedError
+from probe.figures import Json, rounded
+from probe.gpu import Gpu
+from probe.questions import QUESTIONS
+from probe.registry import RECORD, Notes, Question, emit
+
+KILL_GRACE_S = 10.0
+
+
+def child_main(name: str, managed_cap: int) -> int:
+    """Answer one question in this process; the records on stdout are the answer."""
+    faulthandler.enable()  # a crash inside the driver leaves its Python line on stderr
+    asked, notes = QUESTIONS[name], Notes()
+    status, reason = "ok", ""
+    try:
+        gpu = Gpu(managed_cap)
+        if asked.managed:
+            gpu.require_managed()
+        asked.run(gpu, notes)
+    except NoDriverError as error:
+        status, reason = "no_driver", str(error)
+    except UnsupportedError as error:
+        status, reason = "unsupported", str(error)
+    except Exception as error:
+        import traceback
+
+        traceback.print_exc()
+        status, reason = "failed", f"{type(error).__name__}: {error}"
+    emit({"status": status, "reason": reason})
+    return 0
+
+
+def read_records(text: str) -> Json:
+    """A child's records as {"status", "reason", "result"}; no status if it did not finish."""
+    answer: Json = {"result": {}}
+    for line in text.splitlines():
+        if not line.startswith(RECORD):
+            continue
+        try:
+            record = json.loads(line.removeprefix(RECORD))
+        except ValueError:
+            continue  # cut off by the watchdog
+        if "note" in record:
+            answer["result"][record["note"]] = record["value"]
+        else:
+            answer |= {"status": record["status"], "reason": record["reason"]}
+    return answer
+
+
+def ask_in_child(asked: Question, limit_s: float, managed_cap: int) -> Json:
+    """Run one question in its own process under the watchdog. `stuck`: it could not be killed."""
+    command = [
+        sys.executable,
+        str(Path(sys.argv[0]).resolve()),
+        "--question",
+        asked.name,
+        "--max-managed",
+        str(managed_cap),
+    ]
+    begin, ended = time.monotonic(), ""
+    stuck = False
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+        with subprocess.Popen(command, stdout=out, stderr=err, stdin=subprocess.DEVNULL) as child:
+            try:
+                code = child.wait(limit_s)
+                ended = f"the child ended with {code}" if code else ""
+            except subprocess.TimeoutExpired:
+                ended = f"no answer within {limit_s:.0f} s"
+                stuck = not end_child(child)
+            except BaseException:
+                end_child(child)
+                raise
+            if stuck:
+                child.returncode = -9  # keeps Popen's exit from waiting for ever
+        out.seek(0)
+        err.seek(0, os.SEEK_END)
+        err.seek(max(err.tell() - 2000, 0))
+        answer, stderr_tail = read_records(out.read()), err.read().strip()
+    if "status" not in answer:
+        answer["status"] = "timeout" if ended.startswith("no answer") else "failed"
+        answer["reason"] = ended or "the child ended without an answer"
+    if answer["status"] == "failed" and stderr_tail:
+        answer["stderr"] = stderr_tail
+    if answer["status"] == "no_driver" and stderr_tail:
+        answer["reason"] += f"; it says: {stderr_tail.splitlines()[-1]}"
+    answer["seconds"] = rounded(time.monotonic() - begin)
+    return answer | ({"stuck": True} if stuck else {})
+
+
+def end_child(child: subprocess.Popen[bytes]) -> bool:
+    """Kill our own child; False if it is still there after the grace time."""
+    child.kill()
+    try:
+        child.wait(KILL_GRACE_S)
+    except subprocess.TimeoutExpired:
+        return False
+    return True

@@ -1,0 +1,131 @@
+"""Constants of the cost model from the answers. Pure; formulas: docs/uvm.md."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from probe.driver import BLOCK, KIB
+from probe.figures import Json, rounded
+from probe.questions.ask_copies import MEMSET_BLOCKS
+from probe.questions.ask_faults import SWEPT_BLOCKS
+
+
+def dig(tree: Any, *path: str) -> float | None:
+    """The number at a path of keys, or None."""
+    for key in path:
+        if not isinstance(tree, dict) or key not in tree:
+            return None
+        tree = tree[key]
+    return float(tree) if isinstance(tree, int | float) and not isinstance(tree, bool) else None
+
+
+def subtract(left: float | None, *rights: float | None) -> float | None:
+    """left minus all rights, not below zero; None if one is unknown."""
+    if left is None or any(right is None for right in rights):
+        return None
+    return max(left - sum(right for right in rights if right is not None), 0.0)
+
+
+Reader = Callable[..., float | None]  # at("faults", "warm_touch_us", "p10")
+
+
+def least(*values: float | None) -> float | None:
+    known = [value for value in values if value is not None]
+    return min(known) if known else None
+
+
+def fault_constants(at: Reader, memset_gbps: float | None) -> Json:
+    """Costs of a fault batch, from memory that has no pages yet: nothing is copied.
+
+    `copied`: what 64 KiB cost that a fault copies, over what fresh ones cost; in a sweep,
+    where the driver works on whole batches.
+    """
+
+    def faults(name: str, *path: str) -> float | None:
+        return at("faults", name, *path) if path else at("faults", name, "p10")
+
+    slot = "slots_of_64_kib_in_one_block_us"
+    zeroing = 64 * KIB / memset_gbps / 1e3 if memset_gbps else 0.0
+    page = subtract(faults(f"fresh_32_{slot}"), faults(f"fresh_1_{slot}"))
+    page = max(page / 31 - zeroing, 0.0) if page is not None else None
+    fresh_block = faults("fresh_fit_one_page_a_block", "per_block_us")
+    block = subtract(fresh_block, page)
+    first = subtract(faults("fresh_one_page_in_each_of_1_blocks_us"), faults("warm_touch_us"))
+    unmapped = subtract(faults("fit_one_page_a_block", "per_block_us"), fresh_block)
+    sweep = subtract(
+        at("faults", "sequential_write", "us", "p10"), faults("fresh_sequential_write_us")
+    )
+    copied = subtract(sweep / SWEPT_BLOCKS if sweep is not None else None, unmapped)
+    return {
+        "base_replay_us": subtract(first, block, page, zeroing),
+        "block_us": block,
+        "page_us": page,
+        "demand_gbps": 31 * 64 * KIB / copied / 1e3 if copied else None,
+    }
+
+
+def derive_profile(questions: Json) -> Json:
+    """Suggested constants of the cost model from the answers; None where nothing was learned.
+
+    Units as in the names: GB/s (1e9 bytes), microseconds. Formulas: docs/uvm.md.
+    """
+    results = {name: answer.get("result", {}) for name, answer in questions.items()}
+
+    def at(*path: str) -> float | None:
+        return dig(results, *path)
+
+    memset = at("kernel_speed", "memset", "plain_gbps")
+    fault = fault_constants(at, memset)
+    d2h = at("copy_engine", "d2h_gbps")
+    total = at("prefetch_idle", "fit_in_total", "per_block_us")
+    rates = [at("prefetch_idle", "256_mib", "in", "gbps"), BLOCK / total / 1e3 if total else None]
+    rates.append(at("prefetch_idle", "256_mib", "in_after_a_fault_each", "gbps"))
+    threads = results.get("prefetch_threads", {})
+    rates += [dig(row, "in_gbps", "max") for row in threads.values()]
+    h2d = max((rate for rate in rates if rate is not None), default=None)
+    passes = at("populate", "fit_prefetch_caller", "per_block_us")
+    one_call = at("populate", "2_mib", "prefetch", "caller_us", "p10")
+    # On its way out a block takes the longer of its copy and of the CPU's work on it.
+    leaving = max(BLOCK / d2h / 1e3, passes) if d2h and passes is not None else None
+    mapped = subtract(at("prefetch_idle", "fit_out_caller", "per_block_us"), leaving)
+    by_memset = subtract(
+        at("small_copies", "cuMemsetD8Async_on_host", "us", "p10"),
+        at("small_copies", "cuMemsetD8Async_resident", "us", "p10"),
+    )
+    by_kernel = subtract(
+        at("faults", "32_slots_of_64_kib_in_one_block_us", "p10"),
+        at("faults", "warm_touch_us", "p10"),
+    )
+    kernel_min = at("markers", "us_per_launch_marker_every_never", "p10")
+    # The call hands its work over when its arguments are converted, which is most of what
+    # it takes its caller.
+    nothing = at("markers", "idle_nothing_us", "p10")
+    asking = subtract(at("markers", "idle_refused_us", "p10"), nothing)
+    launching = nothing + asking * 2 / 3 if nothing is not None and asking is not None else None
+    idle = subtract(at("markers", "idle_launch_us", "p10"), launching)
+    profile = {
+        "bw_h2d_gbps": h2d,
+        "copy_h2d_gbps": at("copy_engine", "h2d_gbps"),
+        "copy_d2h_gbps": d2h,
+        "bw_demand_gbps": least(fault["demand_gbps"], h2d) if fault["demand_gbps"] else None,
+        "delta": at("copy_engine", "duplex_factor"),
+        "t0_replay_us": fault["base_replay_us"],
+        "t_blk_us": fault["block_us"],
+        "t_pg_us": fault["page_us"],
+        "t_ev_us": None,
+        "t_call_hblk_us": subtract(one_call, at("prefetch_idle", "refused_us", "p10")),
+        "t_hblk_passes_us": passes,
+        "t_cpupte_us": mapped / 512 if mapped is not None else None,
+        "t_hostalloc_us": at("way_back", "first_out_extra_us_per_block"),
+        "t_cpuunmap_us": subtract(at("prefetch_idle", "fit_in_caller", "per_block_us"), passes),
+        "t_nonreplayable_us": subtract(
+            by_memset / MEMSET_BLOCKS if by_memset is not None else None, by_kernel
+        ),
+        "bw_memset_gbps": memset,
+        "kernel_gbps": at("kernel_speed", "copy_kernel", "plain_gbps"),
+        "kernel_min_us": kernel_min,
+        "kernel_idle_us": idle,
+        "kernel_launch_us": subtract(idle, kernel_min),
+    }
+    return {name: None if value is None else rounded(value) for name, value in profile.items()}

@@ -1,0 +1,313 @@
+"""Device 0 with its context, guarded allocation, timed kernels and prefetches."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from probe.driver import (
+    ATTACH_GLOBAL,
+    BLOCK,
+    GIB,
+    KIB,
+    MIB,
+    NON_BLOCKING,
+    PTR,
+    SIZE,
+    TO_HOST,
+    U32,
+    U64,
+    CudaError,
+    GuardError,
+    MemLocation,
+    NoDriverError,
+    UnsupportedError,
+    bindings,
+    call,
+    elapsed_ns,
+    error_name,
+    handle_of,
+    load_libcuda,
+    must,
+    timed,
+)
+from probe.figures import now
+from probe.kernels import compile_kernels
+
+MANAGED_CAP = 4 * GIB  # hard rule: never more managed memory than this in one process
+FREE_SHARE = 0.9  # and never more than this share of the card's free memory
+
+
+def managed_refusal(asked: int, held: int, free: int, cap: int) -> str | None:
+    """Why `asked` more bytes of managed memory may not be had, or None if they may.
+
+    `held` is what this process holds already, `free` what the card reports free now. Resident
+    managed memory has left `free` already, so counting `held` too errs on the safe side.
+    """
+    wanted, cap = asked + held, min(cap, MANAGED_CAP)
+    if asked <= 0:
+        return f"{asked} bytes of managed memory make no sense"
+    if wanted > cap:
+        return f"{wanted} bytes of managed memory are above the cap of {cap} (--max-managed)"
+    if wanted > FREE_SHARE * free:
+        return f"{wanted} bytes of managed memory are above 90 % of the {free} bytes free"
+    return None
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A kernel with its arguments; `values` keeps alive what `holder` points to."""
+
+    head: tuple[int, ...]
+    holder: Any
+    values: tuple[Any, ...]
+
+    def on(self, stream: int) -> tuple[Any, ...]:
+        """All arguments of cuLaunchKernel."""
+        return (*self.head, stream, self.holder, None)
+
+
+COVER_NS = 200_000.0  # what issuing one operation from Python may take, and more
+COVER_BYTES = GIB
+
+
+class Gpu:
+    """Device 0, its primary context current on this thread, and guarded allocation."""
+
+    def __init__(self, managed_cap: int) -> None:
+        load_libcuda()
+        driver = bindings()
+        try:
+            must(driver.cuInit(0), "cuInit")
+            if must(driver.cuDeviceGetCount(), "cuDeviceGetCount") == 0:
+                raise NoDriverError("the CUDA driver reports no device")
+            self.device = must(driver.cuDeviceGet(0), "cuDeviceGet")
+        except (CudaError, RuntimeError) as error:
+            raise NoDriverError(f"the CUDA driver cannot be used: {error}") from error
+        self.context = int(must(driver.cuDevicePrimaryCtxRetain(self.device), "primary context"))
+        call("cuCtxSetCurrent", self.context)
+        self.managed_cap = managed_cap
+        self.held: dict[int, int] = {}
+        self.stream = self.new_stream()
+
+    def attribute(self, name: str) -> int:
+        """Device attribute by name; 0 when this cuda-bindings or driver does not know it."""
+        driver = bindings()
+        which = getattr(driver.CUdevice_attribute, "CU_DEVICE_ATTRIBUTE_" + name, None)
+        if which is None:
+            return 0
+        code, value = driver.cuDeviceGetAttribute(which, self.device)
+        return int(value) if int(code) == 0 else 0
+
+    def require_managed(self) -> None:
+        for name in ("MANAGED_MEMORY", "CONCURRENT_MANAGED_ACCESS"):
+            if not self.attribute(name):
+                raise UnsupportedError(f"device attribute {name} is 0")
+
+    # -- memory
+
+    def memory_info(self) -> tuple[int, int]:
+        """(free, total) bytes."""
+        free, total = SIZE(0), SIZE(0)
+        call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
+        return free.value, total.value
+
+    def check_managed(self, length: int) -> None:
+        held = sum(self.held.values())
+        reason = managed_refusal(length, held, self.memory_info()[0], self.managed_cap)
+        if reason is not None:
+            raise GuardError(reason)
+
+    def managed(self, length: int) -> int:
+        """Address of fresh managed memory; refused above the guard."""
+        self.check_managed(length)
+        address = handle_of("cuMemAllocManaged", length, ATTACH_GLOBAL)
+        self.held[address] = length
+        return address
+
+    def plain(self, length: int) -> int:
+        """Address of device memory; leaves room for the managed memory held and 10 %."""
+        free = self.memory_info()[0]
+        if length + sum(self.held.values()) > FREE_SHARE * free:
+            raise GuardError(f"{length} bytes of device memory leave too little of {free} free")
+        return handle_of("cuMemAlloc_v2", length)
+
+    def free(self, *addresses: int) -> None:
+        for address in addresses:
+            call("cuMemFree_v2", address)
+            self.held.pop(address, None)
+
+    def pinned(self, length: int) -> int:
+        """Page-locked host memory, mapped (one address for both sides) and portable."""
+        address = handle_of("cuMemHostAlloc", length, 3)
+        ctypes.memset(address, 0, length)
+        return address
+
+    # -- streams, events, kernels
+
+    def new_stream(self) -> int:
+        return handle_of("cuStreamCreate", NON_BLOCKING)
+
+    def sync(self, stream: int | None = None) -> None:
+        call("cuStreamSynchronize", self.stream if stream is None else stream)
+
+    @functools.cached_property
+    def prefetch_call(self) -> tuple[str, Callable[[int], tuple[Any, ...]]]:
+        """(ELF name, destination -> its arguments) of the prefetch that this driver has."""
+        if hasattr(load_libcuda(), "cuMemPrefetchAsync_v2"):
+            host, device = MemLocation(2, 0), MemLocation(1, int(self.device))
+            return "cuMemPrefetchAsync_v2", lambda to: (host if to == TO_HOST else device, 0)
+        return "cuMemPrefetchAsync", lambda to: (to,)
+
+    def prefetch(self, address: int, length: int, to: int, stream: int | None = None) -> int:
+        """Prefetch to TO_HOST or to device 0; returns the caller's nanoseconds."""
+        name, where = self.prefetch_call
+        to = TO_HOST if to == TO_HOST else int(self.device)
+        stream = self.stream if stream is None else stream
+        return timed(name, address, length, *where(to), stream)
+
+    def move(self, address: int, length: int, to: int) -> tuple[int, int]:
+        """Prefetch and wait: nanoseconds (in the call, until the stream is idle)."""
+        start = now()
+        caller = self.prefetch(address, length, to)
+        self.sync()
+        return caller, now() - start
+
+    @functools.cached_property
+    def image(self) -> tuple[bytes, bytes]:
+        """(cubin, PTX) of KERNELS for this device."""
+        major = self.attribute("COMPUTE_CAPABILITY_MAJOR")
+        return compile_kernels(major * 10 + self.attribute("COMPUTE_CAPABILITY_MINOR"))
+
+    @functools.cached_property
+    def module(self) -> Any:
+        driver, reasons = bindings(), []
+        for image in self.image:
+            code, module = driver.cuModuleLoadData(image)
+            if int(code) == 0:
+                return module
+            reasons.append(error_name(int(code)))
+        raise UnsupportedError(f"the kernels do not load: cubin {reasons[0]}, PTX {reasons[1]}")
+
+    @functools.cache  # noqa: B019 - one Gpu for the life of the child
+    def kernel(self, name: str) -> int:
+        answer = bindings().cuModuleGetFunction(self.module, name.encode())
+        return int(must(answer, f"cuModuleGetFunction({name})"))
+
+    def prepare(self, name: str, grid: int, block: int, *values: Any) -> Launch:
+        """A launch of `grid` thread blocks of `block` threads; `values` are ctypes objects."""
+        holder = (PTR * max(len(values), 1))(*[ctypes.addressof(value) for value in values])
+        return Launch((self.kernel(name), grid, 1, 1, block, 1, 1, 0), holder, values)
+
+    def launch(self, prepared: Launch, stream: int | None = None) -> None:
+        call("cuLaunchKernel", *prepared.on(self.stream if stream is None else stream))
+
+    def warm_up(self) -> None:
+        """Keep every multiprocessor busy for 0.2 s, so that clocks have risen."""
+        self.launch(self.prepare("probe_spin", self.wide, 256, U64(200_000_000)))
+        self.sync()
+
+    def kernel_ns(self, prepared: Launch) -> float:
+        """GPU time of one launch, between two events."""
+        return self.between_events(lambda: self.launch(prepared))
+
+    @functools.cached_property
+    def event_pair(self) -> tuple[int, int]:
+        return handle_of("cuEventCreate", 0), handle_of("cuEventCreate", 0)
+
+    @functools.cached_property
+    def cover_memory(self) -> tuple[int, int, float]:
+        """(address, length, ns) of plain memory and how long the GPU needs to zero it.
+
+        About COVER_NS, less where the memory does not suffice for it.
+        """
+        length = 32 * MIB
+        address = self.plain(length)
+
+        def spent(length: int) -> float:
+            arguments = (address, 0, length, self.stream)
+            return min(
+                self.uncovered_ns(lambda: call("cuMemsetD8Async", *arguments)) for _ in range(4)
+            )
+
+        wanted = COVER_NS / max(spent(length), 1.0) * length
+        whole = min(max(int(wanted) // BLOCK * BLOCK, length), COVER_BYTES)
+        with contextlib.suppress(GuardError, CudaError):
+            larger = self.plain(whole)
+            self.free(address)
+            address, length = larger, whole
+        return address, length, spent(length)
+
+    def cover(self, time_ns: float) -> None:
+        """Keep self.stream busy for at least so long, so that what follows is queued behind it."""
+        address, length, each_ns = self.cover_memory
+        for _ in range(math.ceil(time_ns / max(each_ns, 1.0))):
+            call("cuMemsetD8Async", address, 0, length, self.stream)
+
+    def between_events(self, work: Callable[[], None], cover_ns: float = COVER_NS) -> float:
+        """GPU nanoseconds of what `work` puts on self.stream.
+
+        The GPU is kept busy before it, so that issuing the work is not part of the time: as
+        long as `work` takes its caller less than `cover_ns`.
+        """
+        first, last = self.event_pair
+        self.sync()
+        if cover_ns > 0:
+            self.cover(cover_ns)
+        call("cuEventRecord", first, self.stream)
+        work()
+        call("cuEventRecord", last, self.stream)
+        call("cuEventSynchronize", last)
+        return elapsed_ns(first, last)
+
+    def uncovered_ns(self, work: Callable[[], None]) -> float:
+        """The same on an idle GPU: what it waits for the caller counts."""
+        return self.between_events(work, 0.0)
+
+    @functools.cached_property
+    def wide(self) -> int:
+        """Thread blocks of 256 that fill the GPU."""
+        return max(self.attribute("MULTIPROCESSOR_COUNT"), 1) * 8
+
+    def fill(self, address: int, length: int, value: int) -> Launch:
+        words = U64(length // 4)
+        return self.prepare("probe_fill", self.wide, 256, U64(address), words, U32(value))
+
+    def read(self, address: int, length: int, sink: int) -> Launch:
+        quads = U64(length // 16)
+        return self.prepare("probe_sum", self.wide, 256, U64(address), quads, U64(sink))
+
+    def chain(self, address: int, stride: int, count: int, sink: int) -> Launch:
+        words = U64(stride // 4)
+        return self.prepare("probe_chain", 1, 1, U64(address), words, U64(count), U64(sink))
+
+    def touch(self, address: int, stride: int, count: int, order: int = 0) -> Launch:
+        grid, words = (count + 63) // 64, U64(stride // 4)
+        return self.prepare("probe_touch", grid, 64, U64(address), words, U64(order), U64(count))
+
+    def spin(self, time_ns: int) -> Launch:
+        """One thread that runs so long; longer by what a preemption takes."""
+        return self.prepare("probe_spin", 1, 1, U64(time_ns))
+
+    def written(self, length: int, value: int = 1) -> int:
+        """Fresh managed memory, every word `value`, resident on the GPU, no host pages."""
+        address = self.managed(length)
+        self.move(address, length, 0)
+        self.launch(self.fill(address, length, value))
+        self.sync()
+        return address
+
+
+def peek(address: int) -> int:
+    """The 32-bit word at a host-accessible address."""
+    return ctypes.c_uint32.from_address(address).value
+
+
+def read_pages(address: int, length: int) -> None:
+    """Read one byte of every 4 KiB page with the CPU."""
+    bytes(memoryview((ctypes.c_ubyte * length).from_address(address))[:: 4 * KIB])

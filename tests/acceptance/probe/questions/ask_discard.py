@@ -1,0 +1,101 @@
+"""Question: which discard the public call makes."""
+
+from __future__ import annotations
+
+import array
+import collections
+import ctypes
+
+from probe.driver import (
+    MIB,
+    SIZE,
+    TO_HOST,
+    U64,
+    CudaError,
+    MemLocation,
+    UnsupportedError,
+    native,
+    timed,
+)
+from probe.figures import Json, rounded
+from probe.gpu import Gpu
+from probe.moves import moves_summary
+from probe.registry import Notes, question
+
+
+@question(30, "which discard the public call makes; whether dead blocks may be discarded at all")
+def ask_discard(gpu: Gpu, out: Notes) -> None:
+    native("cuMemDiscardBatchAsync")
+    for mib in (2, 8):
+        length = mib * MIB
+        address = gpu.written(length, 1)
+        row: Json = {}
+        for variant in (
+            "no_discard",
+            "write_then_prefetch_out",
+            "write_then_cpu_read",
+            "no_write",
+            "discard_and_prefetch_then_write",
+        ):
+            try:
+                row[variant] = discard_once(gpu, address, length, variant)
+            except (CudaError, UnsupportedError) as error:
+                row[variant] = {"failed": str(error)}
+        gpu.free(address)
+        out[f"{mib}_mib"] = row
+    control: list[bool] = []
+    verdicts: list[bool] = []
+    for rows in (out["2_mib"], out["8_mib"]):
+        for name, row in rows.items():
+            if name != "no_write" and "seen" in row:
+                written = row["seen"].get("written") == 1.0
+                (control if name == "no_discard" else verdicts).append(written)
+    valid = bool(control) and all(control)
+    out["control_valid"] = valid  # else words are lost even without a discard: no verdict
+    out["every_write_survived"] = all(verdicts) if valid and verdicts else None
+    out["caution"] = (
+        "an explicit migration clears the discard state, so survival here does not prove survival "
+        "of an eviction; a write that is slow after the discard (it faults) points to the kind "
+        "that unmaps, where writes count"
+    )
+
+
+def discard_once(gpu: Gpu, address: int, length: int, variant: str) -> Json:
+    """Old pattern on both sides; discard; perhaps a new pattern; then look from the CPU."""
+    old, new = 0x11111111, 0x22222222
+    row: Json = {}
+    gpu.move(address, length, 0)
+    gpu.launch(gpu.fill(address, length, old))
+    gpu.sync()
+    gpu.move(address, length, TO_HOST)
+    gpu.move(address, length, 0)
+    write = gpu.fill(address, length, new)
+    row["resident_write_us"] = rounded(gpu.kernel_ns(gpu.fill(address, length, old)) / 1e3)
+    pointers, lengths = (U64 * 1)(address), (SIZE * 1)(length)
+    spent = 0
+    if variant.startswith("discard_and_prefetch"):
+        places, indices = (MemLocation * 1)(MemLocation(1, int(gpu.device))), (SIZE * 1)(0)
+        spent = timed(
+            "cuMemDiscardAndPrefetchBatchAsync",
+            pointers,
+            lengths,
+            1,
+            places,
+            indices,
+            1,
+            0,
+            gpu.stream,
+        )
+    elif variant != "no_discard":
+        spent = timed("cuMemDiscardBatchAsync", pointers, lengths, 1, 0, gpu.stream)
+    gpu.sync()
+    row["discard_caller_us"] = rounded(spent / 1e3)
+    if variant != "no_write":
+        row["write_after_discard_us"] = rounded(gpu.kernel_ns(write) / 1e3)
+    if variant != "write_then_cpu_read":
+        row["out"] = moves_summary([gpu.move(address, length, TO_HOST)], length)
+    words = array.array("I", ctypes.string_at(address, length))
+    names = {old: "old", new: "written", 0: "zero"}
+    seen = collections.Counter(names.get(word, "other") for word in words)
+    row["seen"] = {name: rounded(count / len(words)) for name, count in seen.items()}
+    return row

@@ -1,0 +1,186 @@
+"""Question: what application threads feel while another thread evicts."""
+
+from __future__ import annotations
+
+import collections
+import ctypes
+import functools
+import mmap
+import os
+import sys
+import time
+import warnings
+from collections.abc import Callable
+
+from probe.driver import (
+    ATTACH_GLOBAL,
+    DISABLE_TIMING,
+    INT,
+    MIB,
+    PTR,
+    SIZE,
+    TO_HOST,
+    U64,
+    call,
+    handle_of,
+    native,
+    timed,
+)
+from probe.figures import Json, now, us
+from probe.gpu import Gpu
+from probe.moves import sliced
+from probe.registry import Notes, question
+from probe.threads import Worker
+
+
+class Disturber:
+    """A thread that evicts and brings back one buffer over and over, telling its phase."""
+
+    def __init__(self, gpu: Gpu, address: int, length: int) -> None:
+        self.gpu, self.address, self.length = gpu, address, length
+        self.stream = gpu.new_stream()
+        self.phase = ""
+        self.stop = False
+        self.usleep = ctypes.CDLL(None).usleep
+
+    def evict(self, slice_length: int) -> None:
+        while not self.stop:
+            self.phase = "in"
+            self.move_all(32 * MIB, 0)
+            self.phase = "out"
+            self.move_all(slice_length, TO_HOST)
+        self.phase = ""
+
+    def move_all(self, slice_length: int, to: int) -> None:
+        sliced(
+            self.gpu,
+            self.address,
+            self.length,
+            slice_length=slice_length,
+            to=to,
+            stream=self.stream,
+        )
+
+    def only_sleep(self) -> None:
+        """The control: a thread that takes and drops the interpreter lock likewise."""
+        self.phase = "control"
+        while not self.stop:
+            self.usleep(1000)
+        self.phase = ""
+
+
+def victims(gpu: Gpu) -> dict[str, Callable[[], dict[str, int]]]:
+    """What an application thread does: each returns nanoseconds by call."""
+    stream, query = gpu.new_stream(), native("cuEventQuery")
+    launch_args = gpu.prepare("probe_empty", 1, 32).on(stream)
+    event, address = handle_of("cuEventCreate", DISABLE_TIMING), U64(0)
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mmap.restype, libc.mmap.argtypes = PTR, (PTR, SIZE, INT, INT, INT, ctypes.c_long)
+    libc.munmap.argtypes = (PTR, SIZE)
+    issued = 0
+
+    def launching() -> dict[str, int]:
+        nonlocal issued
+        issued += 1
+        if issued % 64 == 0:
+            gpu.sync(stream)
+        return {"cuLaunchKernel": timed("cuLaunchKernel", *launch_args)}
+
+    def launch_and_wait() -> dict[str, int]:
+        start = now()
+        call("cuLaunchKernel", *launch_args)
+        gpu.sync(stream)
+        return {"launch_and_synchronise": now() - start}
+
+    def allocating() -> dict[str, int]:
+        spent = timed("cuMemAlloc_v2", ctypes.byref(address), 4 * MIB)
+        return {"cuMemAlloc": spent, "cuMemFree": timed("cuMemFree_v2", address.value)}
+
+    def allocating_managed() -> dict[str, int]:
+        gpu.check_managed(4 * MIB)
+        spent = timed("cuMemAllocManaged", ctypes.byref(address), 4 * MIB, ATTACH_GLOBAL)
+        freed = timed("cuMemFree_v2", address.value)
+        return {"cuMemAllocManaged": spent, "cuMemFree_of_managed": freed}
+
+    def mapping() -> dict[str, int]:
+        start = now()
+        where = libc.mmap(
+            None,
+            MIB,
+            mmap.PROT_READ | mmap.PROT_WRITE,
+            mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS,
+            -1,
+            0,
+        )
+        mapped = now()
+        libc.munmap(where, MIB)
+        return {"mmap": mapped - start, "munmap": now() - mapped}
+
+    def marking() -> dict[str, int]:
+        spent = timed("cuEventRecord", event, stream)
+        start = now()
+        query(event)  # ready or not
+        return {"cuEventRecord": spent, "cuEventQuery": now() - start}
+
+    def forking() -> dict[str, int]:
+        start = now()
+        pid = os.fork()
+        if pid == 0:
+            os._exit(0)
+        spent = now() - start
+        os.waitpid(pid, 0)
+        return {"fork": spent}
+
+    return {
+        "launch": launching,
+        "launch_and_wait": launch_and_wait,
+        "alloc": allocating,
+        "managed_alloc": allocating_managed,
+        "mmap": mapping,
+        "event": marking,
+        "fork": forking,
+    }
+
+
+def feel(victim: Callable[[], dict[str, int]], disturber: Disturber, seconds: float) -> Json:
+    """Samples of a victim for so long, by call and by the disturber's phase before or after."""
+    samples: dict[tuple[str, str], list[int]] = collections.defaultdict(list)
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        before = disturber.phase
+        answer = victim()
+        phases = {before, disturber.phase}
+        phase = next((p for p in ("out", "in", "control") if p in phases), "alone")
+        for name, spent in answer.items():
+            samples[name, phase].append(spent)
+    result: Json = {}
+    for (name, phase), values in samples.items():
+        result.setdefault(name, {})[phase] = us(values)
+    return result
+
+
+@question(75, "the design's greatest risk: what application threads feel while executors evict")
+def ask_felt_by_others(gpu: Gpu, out: Notes) -> None:
+    warnings.simplefilter("ignore", DeprecationWarning)  # fork in a threaded program: on purpose
+    sys.setswitchinterval(5e-5)
+    length = 512 * MIB
+    address = gpu.written(length)
+    gpu.move(address, length, TO_HOST)
+    for name, victim in victims(gpu).items():
+        disturber = Disturber(gpu, address, length)
+        feel(victim, disturber, 0.05)
+        row: Json = {"alone": feel(victim, disturber, 0.4)}
+        plans: list[tuple[str, Callable[[], None]]] = [("control", disturber.only_sleep)]
+        plans += [
+            (f"evict_slices_{mib}_mib", functools.partial(disturber.evict, mib * MIB))
+            for mib in (8, 32, 256)
+        ]
+        for label, work in plans:
+            disturber.stop = False
+            worker = Worker(gpu, work)
+            try:
+                row[label] = feel(victim, disturber, 0.4 if label == "control" else 0.9)
+            finally:
+                disturber.stop = True
+                worker.finish()
+        out[name] = row

@@ -1,0 +1,122 @@
+"""Question: wait and write values on streams, before prefetches and kernels."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import time
+
+from probe.driver import BLOCK, KIB, MIB, TO_HOST, U32, call, outcome
+from probe.figures import Json, now, rounded, us
+from probe.gpu import Gpu
+from probe.registry import Notes, question
+from probe.stream_values import settles, stream_value
+
+
+@question(30, "the gate: wait/write values on each kind of memory and against a prefetch stream")
+def ask_stream_memops(gpu: Gpu, out: Notes) -> None:
+    pinned = gpu.pinned(4 * KIB)
+
+    def released_by_host() -> None:
+        stream = gpu.new_stream()
+        stream_value("Wait", stream, pinned, 5)
+        blocked = not settles(stream, 0.01)
+        start = now()
+        ctypes.c_uint32.from_address(pinned).value = 5
+        released = settles(stream)
+        out["host_store_releases_wait"] = {
+            "was_blocked": blocked,
+            "released": released,
+            "us": rounded((now() - start) / 1e3),
+        }
+
+    out["pinned_released"] = outcome(released_by_host)
+    if out["pinned_released"]["code"] == 0:
+        prefetch_behind_gate(gpu, out, pinned + 64)
+        kernel_behind_gate(gpu, out, pinned + 128)
+    # Last, because a refused operation may leave the context in error.
+    for name, address in (
+        ("pinned", pinned + 192),
+        ("device", gpu.plain(BLOCK)),
+        ("managed_on_gpu", gpu.written(BLOCK, 0)),
+        ("managed_fresh", gpu.managed(BLOCK)),
+    ):
+        out[name] = values_on(gpu.new_stream(), address)
+
+
+def values_on(stream: int, address: int) -> Json:
+    """Write a word by the stream, look whether it arrived, and only then wait for it."""
+    row: Json = {"write": outcome(lambda: stream_value("Write", stream, address, 9))}
+    if row["write"]["code"] != 0:
+        # Refused at the call: is a wait refused too? Its value (0) is there already.
+        row["wait"] = outcome(lambda: stream_value("Wait", stream, address, 0))
+        row["settled"] = outcome(lambda: settles(stream))
+        return row
+    row["settled"] = outcome(lambda: settles(stream))
+    word = U32(0)
+    row["read_back"] = outcome(lambda: call("cuMemcpyDtoH_v2", ctypes.byref(word), address, 4))
+    row["arrived"] = word.value == 9
+    if row["arrived"]:
+        row["wait"] = outcome(lambda: stream_value("Wait", stream, address, 9))
+        row["wait_settled"] = outcome(lambda: settles(stream))
+    return row
+
+
+def prefetch_behind_gate(gpu: Gpu, out: Notes, word: int) -> None:
+    """Prefetch on a stream that a closed gate holds: does the caller wait for the gate?"""
+    length, hold_s = 32 * MIB, 0.2
+    address = gpu.written(length)
+    gpu.move(address, length, TO_HOST)
+
+    def open_gate(value: int) -> None:  # no CUDA call here: the driver may be locked
+        time.sleep(hold_s)
+        ctypes.c_uint32.from_address(word).value = value
+
+    for value, (direction, to) in enumerate((("in", 0), ("out", TO_HOST)), start=1):
+        stream = gpu.new_stream()
+        stream_value("Wait", stream, word, value)
+        opener = threading.Thread(target=open_gate, args=(value,), daemon=True)
+        opener.start()
+        caller = gpu.prefetch(address, length, to, stream)
+        settled = settles(stream)
+        opener.join(2)
+        out[f"prefetch_{direction}_behind_closed_gate"] = {
+            "caller_us": rounded(caller / 1e3),
+            "settled": settled,
+            "caller_waits_for_gate": caller / 1e9 > 0.8 * hold_s,
+        }
+    gpu.free(address)
+
+
+def kernel_behind_gate(gpu: Gpu, out: Notes, word: int) -> None:
+    """A kernel held by a wait that the prefetch's own stream opens, against synchronising."""
+    length = 32 * MIB
+    address, sink = gpu.written(length), gpu.plain(BLOCK)
+    prefetcher, reader = gpu.new_stream(), gpu.new_stream()
+    reading = gpu.read(address, length, sink)
+    samples: dict[str, list[int]] = {"gated": [], "synchronised": []}
+    stuck = 0
+    for value in range(1, 7):
+        gpu.move(address, length, TO_HOST)
+        start = now()
+        stream_value("Wait", reader, word, value)
+        gpu.launch(reading, reader)
+        gpu.prefetch(address, length, 0, prefetcher)
+        stream_value("Write", prefetcher, word, value)
+        if not settles(reader):
+            stuck += 1
+            ctypes.c_uint32.from_address(word).value = value
+            gpu.sync(reader)
+        samples["gated"].append(now() - start)
+        gpu.move(address, length, TO_HOST)
+        start = now()
+        gpu.prefetch(address, length, 0, prefetcher)
+        gpu.sync(prefetcher)
+        gpu.launch(reading, reader)
+        gpu.sync(reader)
+        samples["synchronised"].append(now() - start)
+    out["kernel_behind_gate_opened_by_prefetch_stream"] = {
+        "gates_stuck": stuck,
+        **{name: us(values[1:]) for name, values in samples.items()},
+    }
+    gpu.free(address)
