@@ -190,6 +190,17 @@ void pump_params_scan(struct pump_words *words, const struct pump_launch *launch
  * `room`. Returns its whole size, 0 when that is not known. */
 size_t pump_params_copy(const struct pump_launch *launch, void *buffer, size_t room);
 
+/* ---- function handles (observe_function.c) -------------------------------- */
+
+/* The driver's answers for a CUfunction, or for a CUkernel passed in its place. The second
+ * of them is CUDA_ERROR_INVALID_VALUE from the number of parameters on. In a bracket. */
+CUresult pump_function_name(CUfunction function, const char **name);
+CUresult pump_function_parameter(CUfunction function, size_t index, size_t *offset,
+                                 size_t *bytes);
+/* The driver has handed this handle out, as a CUkernel or as a CUfunction. */
+void pump_function_note(const void *handle, bool is_kernel);
+void pump_function_reset(void);
+
 /* Place and size of a parameter as the loaded code tells them; answers as
  * cuFuncGetParamInfo does, CUDA_ERROR_NOT_FOUND for what is not known (observe_images.c).
  */

@@ -17,11 +17,7 @@
 static bool is_collective(CUfunction function) {
   static const char *const marks[] = {"nccl", "nvshmem"};
   const char *name = NULL;
-  CUresult result = CUDA_ERROR_NOT_FOUND;
-  if (PUMP_HAS(cuFuncGetName)) result = pump_real.cuFuncGetName(&name, function);
-  if (result != CUDA_SUCCESS && PUMP_HAS(cuKernelGetName))
-    result = pump_real.cuKernelGetName(&name, (CUkernel)function);
-  if (result != CUDA_SUCCESS || name == NULL) return true;
+  if (pump_function_name(function, &name) != CUDA_SUCCESS || name == NULL) return true;
   for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++)
     if (strstr(name, marks[i]) != NULL) return true;
   return pump_rule_for(SIZE_MAX) == PUMP_RULE_LIBRARY; /* by one of those libraries */

@@ -1,6 +1,6 @@
 /* observe_images.c - hooks of loading code: the layouts of kernels' parameters, where the
- * driver does not tell them (before CUDA 12.4). On newer drivers every hook here passes
- * straight through.
+ * driver does not tell them (before CUDA 12.4). On newer drivers the hooks here only note
+ * of which kind a handle is (observe_function.c).
  *
  * DESIGN. An image is read when the program loads it, by the parsers of shim/image, which
  * trust none of its bytes; of it only the layouts are kept. A handle gets its layout when
@@ -241,9 +241,24 @@ HOOK(cuLibraryLoadFromFile, read_file(key_of(*library), path),
       library_count))
 HOOK(cuLibraryGetModule, keep(key_of(*module), key_of(library), NULL),
      (CUmodule * module, CUlibrary library), (module, library))
-HOOK(cuModuleGetFunction, name_function(key_of(*function), key_of(module), name),
-     (CUfunction * function, CUmodule module, const char *name), (function, module, name))
-HOOK(cuLibraryGetKernel, name_function(key_of(*kernel), key_of(library), name),
-     (CUkernel * kernel, CUlibrary library, const char *name), (kernel, library, name))
-HOOK(cuKernelGetFunction, same_function(key_of(*function), key_of(kernel)),
-     (CUfunction * function, CUkernel kernel), (function, kernel))
+#define HOOK_FUNCTION(name, handle, is_kernel, note, parameters, arguments)                \
+  CUresult name parameters {                                                               \
+    CUresult result = pump_real.name arguments;                                            \
+    if (result == CUDA_SUCCESS && !pump_inert()) {                                         \
+      pump_function_note(handle, is_kernel);                                               \
+      if (wanted) note;                                                                    \
+    }                                                                                      \
+    return result;                                                                         \
+  }
+
+HOOK_FUNCTION(cuModuleGetFunction, *function, false,
+              name_function(key_of(*function), key_of(module), name),
+              (CUfunction * function, CUmodule module, const char *name),
+              (function, module, name))
+HOOK_FUNCTION(cuLibraryGetKernel, *kernel, true,
+              name_function(key_of(*kernel), key_of(library), name),
+              (CUkernel * kernel, CUlibrary library, const char *name),
+              (kernel, library, name))
+HOOK_FUNCTION(cuKernelGetFunction, *function, false,
+              same_function(key_of(*function), key_of(kernel)),
+              (CUfunction * function, CUkernel kernel), (function, kernel))

@@ -61,19 +61,6 @@ static struct layout **entry_of(CUfunction function) {
   }
 }
 
-/* A kernel handle of a library may be passed where a function is asked for. */
-static CUresult ask(CUfunction function, size_t index, size_t *offset, size_t *bytes) {
-  CUresult result = CUDA_ERROR_NOT_FOUND;
-  if (PUMP_HAS(cuFuncGetParamInfo))
-    result = pump_real.cuFuncGetParamInfo(function, index, offset, bytes);
-  if ((result == CUDA_ERROR_INVALID_HANDLE || result == CUDA_ERROR_NOT_FOUND) &&
-      PUMP_HAS(cuKernelGetParamInfo))
-    result = pump_real.cuKernelGetParamInfo((CUkernel)function, index, offset, bytes);
-  if (result == CUDA_ERROR_INVALID_HANDLE || result == CUDA_ERROR_NOT_FOUND)
-    result = pump_image_parameter(function, index, offset, bytes);
-  return result;
-}
-
 static struct layout *resized(struct layout *layout, uint32_t room) {
   struct layout *grown = realloc(layout, sizeof *layout + room * sizeof layout->parts[0]);
   if (grown == NULL) free(layout);
@@ -92,7 +79,7 @@ static struct layout *learn(CUfunction function, uint32_t now) {
       if (i == 0) *layout = (struct layout){.function = function, .epoch = now};
     }
     size_t offset = 0, bytes = 0;
-    CUresult result = ask(function, i, &offset, &bytes);
+    CUresult result = pump_function_parameter(function, i, &offset, &bytes);
     if (result == CUDA_ERROR_INVALID_VALUE) break; /* there are i of them */
     if (result != CUDA_SUCCESS || offset > MAX_BYTES || bytes > MAX_BYTES) {
       free(layout);

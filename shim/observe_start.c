@@ -135,6 +135,7 @@ static void start(void) {
   pump_blocks_reset();
   pump_device_reset();
   pump_context_reset();
+  pump_function_reset();
   pump_params_reset();
   pump_tensor_reset();
   pump_images_reset();

@@ -69,11 +69,7 @@ static bool tell_name(CUfunction function) {
   uint64_t what = stir((uint64_t)(uintptr_t)function ^ NAME_SALT), word = word_for(what);
   if (was_told(what, word)) return true;
   const char *name = NULL;
-  CUresult result = CUDA_ERROR_NOT_FOUND;
-  if (PUMP_HAS(cuFuncGetName)) result = pump_real.cuFuncGetName(&name, function);
-  if (result != CUDA_SUCCESS && PUMP_HAS(cuKernelGetName))
-    result = pump_real.cuKernelGetName(&name, (CUkernel)function);
-  if (result == CUDA_SUCCESS && name != NULL) {
+  if (pump_function_name(function, &name) == CUDA_SUCCESS && name != NULL) {
     struct pump_event head = {.function = (uint64_t)(uintptr_t)function,
                               .kind = PUMP_EVENT_NAME};
     if (!pump_event_payload(&head, name, strlen(name))) return false;

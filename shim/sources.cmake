@@ -16,6 +16,7 @@ set(PUMP_OBSERVE_SOURCES
   observe_pointer.c
   observe_pool.c
   observe_event.c
+  observe_function.c
   observe_params.c
   observe_words.c
   observe_tensor.c

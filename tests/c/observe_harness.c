@@ -182,6 +182,7 @@ static CUresult param_info(size_t index, size_t *offset, size_t *bytes) {
 }
 static CUresult func_param_info(CUfunction f, size_t index, size_t *offset, size_t *bytes) {
   (void)f;
+  CHECK(!driver.kind_known);
   return driver.only_kernel_handles ? CUDA_ERROR_INVALID_HANDLE
                                     : param_info(index, offset, bytes);
 }
@@ -191,7 +192,7 @@ static CUresult kernel_param_info(CUkernel k, size_t index, size_t *offset, size
 }
 static CUresult func_name(const char **name, CUfunction f) {
   (void)f;
-  CHECK(pump_inside != 0);
+  CHECK(pump_inside != 0 && !driver.kind_known);
   driver.names++;
   *name = driver.name;
   if (driver.only_kernel_handles) return CUDA_ERROR_INVALID_HANDLE;

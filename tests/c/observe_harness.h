@@ -44,7 +44,8 @@ struct driver {
   int names;               /* how often a name was asked for */
   const char *name;        /* NULL: it does not tell names */
   bool only_kernel_handles, capturing;
-  bool library; /* the caller is one of those whose memory stays what it is */
+  bool kind_known; /* a question of the wrong kind fails the test */
+  bool library;    /* the caller is one of those whose memory stays what it is */
 };
 extern struct driver driver;
 

@@ -221,6 +221,22 @@ static void kernel_handles_of_libraries_are_understood(void) {
   CHECK(next_event() && head.extent_count == 1 && head.stream == 0x42);
 }
 
+static void a_handle_of_known_kind_is_never_asked_as_one_of_the_other(void) {
+  struct pump_range_info a = range(0x7f0010000000, 1);
+  void *params[] = {&a.base};
+  driver.sizes[0] = 8, driver.parameters = 1;
+  driver.only_kernel_handles = driver.kind_known = true;
+  pump_function_note(KERNEL, true);
+  launch(params, NULL);
+  CHECK(next_event() && head.extent_count == 1);
+  driver.only_kernel_handles = driver.kind_known = false;
+  CHECK(cuLibraryUnload(NULL) == CUDA_SUCCESS);
+  pump_function_note(KERNEL, false); /* the handle has come back */
+  size_t asked = driver.questions;
+  launch(params, NULL);
+  CHECK(next_event() && head.extent_count == 1 && driver.questions > asked);
+}
+
 static void a_driver_that_knows_no_parameters_still_gets_its_launches_reported(void) {
   pump_present.cuFuncGetParamInfo = pump_present.cuKernelGetParamInfo = false;
   void *params[] = {NULL};
@@ -647,6 +663,7 @@ int main(int argc, char **argv) {
       SCENARIO(extents_beyond_the_bound_are_counted),
       SCENARIO(a_layout_is_asked_for_once_and_again_after_an_unload),
       SCENARIO(kernel_handles_of_libraries_are_understood),
+      SCENARIO(a_handle_of_known_kind_is_never_asked_as_one_of_the_other),
       SCENARIO(a_driver_that_knows_no_parameters_still_gets_its_launches_reported),
       SCENARIO(a_failed_call_is_no_operation_and_its_error_is_passed_on),
       SCENARIO(twins_speak_of_the_per_thread_stream),

@@ -8,7 +8,7 @@ from observe_build import build, run
 
 SOURCES = ["event", "params", "words", "tell", "place", "range", "launch", "copy"]
 SOURCES += ["copy_nd", "gate", "globals", "stream", "graph", "graph_memory", "graph_read"]
-SOURCES += ["blocks", "tensor", "vmm"]
+SOURCES += ["blocks", "function", "tensor", "vmm"]
 PROGRAMS = ["observe_operations", "observe_signatures", "observe_copies", "observe_graphs"]
 PROGRAMS += ["observe_blocks", "observe_tensor", "observe_vmm"]
 
