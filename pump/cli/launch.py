@@ -10,7 +10,9 @@ DESIGN
   The job must not wait for pumpd's imports. So pump-run binds the socket and hands it
   over listening: a client may connect before pumpd has started, and is answered as soon
   as it has. pumpd gets three things of us: the socket, a pidfd by which it sees the job
-  end, and /dev/null; every other descriptor is closed.
+  end, and /dev/null; every other descriptor is closed. Limits that the job has of the files,
+  memory and time of one process are raised for pumpd as far as this user may. Niceness,
+  affinity, oom_score_adj and cgroup stay: they say what all of it together may have.
 
   Whatever fails here costs the prefetching, never the job.
 """
@@ -19,6 +21,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import math
 import os
 import signal
 import socket
@@ -35,6 +38,9 @@ BACKLOG = 64
 PUMPD_LISTENER_FD = 3
 PUMPD_JOB_FD = 4
 _SAFE_FD = 10
+FILES_LEAST = 4096
+STACK_LEAST_BYTES = 8 << 20
+"""What pumpd shall have of files, and of a stack, where the job's limit is less."""
 
 
 class NoPumpdError(Exception):
@@ -170,6 +176,27 @@ def _spawn(descriptors: _Descriptors, command: list[str], environ: dict[str, str
         os.waitpid(middle, 0)
 
 
+def _raise_limits() -> None:
+    """To no limit where the user may say so, else to what the limit may be at most."""
+    import resource
+
+    least = {"NOFILE": FILES_LEAST, "STACK": STACK_LEAST_BYTES}
+    for name in ("AS", "CPU", "DATA", "FSIZE", "NOFILE", "NPROC", "RSS", "STACK"):
+        which = getattr(resource, f"RLIMIT_{name}")
+        soft, hard = resource.getrlimit(which)
+        wanted = least.get(name, resource.RLIM_INFINITY)
+        if soft == resource.RLIM_INFINITY or soft >= wanted != resource.RLIM_INFINITY:
+            continue
+        for most in (max(wanted, hard, key=_height), hard):
+            with contextlib.suppress(OSError, ValueError):
+                resource.setrlimit(which, (min(wanted, most, key=_height), most))
+                break
+
+
+def _height(limit: int) -> float:
+    return math.inf if limit < 0 else limit  # RLIM_INFINITY is -1
+
+
 def _become_pumpd(descriptors: _Descriptors, command: list[str], environ: dict[str, str]) -> None:
     null = os.open("/dev/null", os.O_RDWR)
     log = null
@@ -187,6 +214,7 @@ def _become_pumpd(descriptors: _Descriptors, command: list[str], environ: dict[s
                 os.close(int(name))
     os.chdir("/")
     os.umask(0o077)
+    _raise_limits()
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     for number in signal.valid_signals():
         with contextlib.suppress(OSError, ValueError):  # KILL, STOP and the C library's own

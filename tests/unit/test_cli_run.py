@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -18,9 +19,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from other_users import VICTIM, as_user
 from supervisor_client import Client, alive, eventually
 
 from pump import paths
+from pump.cli import launch
 from pumpd import link
 
 CODE = "import sys; from pump.cli.run import main; sys.exit(main())"
@@ -532,3 +535,61 @@ def test_the_supervisor_imports_no_numpy_and_no_cffi() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=TIMEOUT_S, check=True
     ).stdout.split()
     assert {"numpy", "cffi", "_cffi_backend", "asyncio"}.isdisjoint(loaded)
+
+
+# ---- limits ----
+
+
+def limits_of(pid: int) -> dict[str, tuple[int, int]]:
+    """Soft and hard limits of a process by the kernel's names; -1 for none."""
+    found = {}
+    for line in Path(f"/proc/{pid}/limits").read_text().splitlines()[1:]:
+        words = line[26:].split()
+        soft, hard = (-1 if word == "unlimited" else int(word) for word in words[:2])
+        found[line[:26].strip()] = (soft, hard)
+    return found
+
+
+def test_the_limits_of_the_job_are_not_its_pumpds(bench: Bench) -> None:
+    """A program under 64 files, one second of processor time and files of 8 KiB is served."""
+    line = (
+        "ulimit -S -n 64 -t 1 -f 8 -d 600000 -v 700000; "
+        "exec $PUMP_RUN sh -c 'cat /proc/self/limits; echo end; exec sleep 60' >&3"
+    )
+    reader, writer = os.pipe()
+    wrapper = bench.runtime / "pump-run"
+    wrapper.write_text(f"#!/bin/sh\nexec {sys.executable} -c '{CODE}' \"$@\"\n")
+    wrapper.chmod(0o755)
+    environ = bench.environ | {"PUMP_RUN": str(wrapper)}
+    job = subprocess.Popen(
+        ["bash", "-c", line.replace(">&3", f">&{writer}")], env=environ, pass_fds=[writer]
+    )
+    os.close(writer)
+    try:
+        with os.fdopen(reader) as told:
+            lines = [*iter(told.readline, "end\n")]
+        own = {one[:26].strip(): one[26:].split()[0] for one in lines[1:]}
+        assert own["Max open files"] == "64" and own["Max cpu time"] == "1", "the job keeps its own"
+        eventually(bench.pumpds, "pumpd")
+        mine, whole = limits_of(os.getpid()), limits_of(bench.pumpds()[0])
+        for name in ("cpu time", "file size", "data size", "address space", "processes"):
+            soft, hard = whole[f"Max {name}"]
+            assert soft == hard and (hard == -1 or hard == mine[f"Max {name}"][1]), name
+        assert whole["Max open files"][0] >= min(4096, mine["Max open files"][1])
+    finally:
+        job.kill()
+        job.wait()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become another user")
+def test_a_user_without_privilege_gives_pumpd_what_its_hard_limits_allow() -> None:
+    def raised() -> str:
+        for name in ("NOFILE", "CPU", "FSIZE"):
+            resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (16, 100))
+        launch._raise_limits()
+        names = ("NOFILE", "CPU", "FSIZE")
+        return str([resource.getrlimit(getattr(resource, f"RLIMIT_{name}")) for name in names])
+
+    assert as_user(VICTIM, raised) == str([(100, 100)] * 3)
+    root = as_user(0, raised)
+    assert root == str([(4096, 4096), (-1, -1), (-1, -1)]) or "(100, 100)" in root

@@ -5,8 +5,6 @@ By real user ids and a real user namespace: these tests fork, become others, and
 
 from __future__ import annotations
 
-import codecs
-import contextlib
 import logging
 import os
 import selectors
@@ -15,24 +13,22 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from other_users import ATTACKER, VICTIM, as_user, needs_root, serving
 
 from pump import paths
 from pump.cli import launch
 from pump.control import Control, ControlError
 from pump.service import ServiceClient, ServiceError
 from pump.wire import server
-from pump.wire import service as wire
 from pumpd.leaseholder import JobFacts, Leaseholder
 
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
-codecs.lookup("ascii")  # another user may not reach Python's own files any more
-ATTACKER, VICTIM = 12345, 12346
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become other users")
+pytestmark = needs_root
 
 
 @pytest.fixture
@@ -41,58 +37,6 @@ def folder() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="pump-strange-", dir="/tmp") as made:
         Path(made).chmod(0o755)
         yield Path(made)
-
-
-def as_user(user: int, code: Callable[[], str]) -> str:
-    """What `code` returns in a process of another user, or the error that it raised."""
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            os.close(reader)
-            os.setgroups([])
-            os.setgid(user)
-            os.setuid(user)
-            told = code()
-        except BaseException as error:
-            told = f"{type(error).__name__}: {error}"
-        os.write(writer, told.encode())
-        os._exit(0)
-    os.close(writer)
-    with os.fdopen(reader) as answer:
-        told = answer.read()
-    os.waitpid(child, 0)
-    return told
-
-
-@contextlib.contextmanager
-def serving(path: Path, user: int) -> Iterator[int]:
-    """A false service of `user`: it welcomes all, and grants nothing. Yields its process id."""
-    ready, told = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            os.setgid(user)
-            os.setuid(user)
-            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
-                listener.bind(str(path))
-                path.chmod(0o666)
-                listener.listen(16)
-                os.write(told, b"1")
-                while True:
-                    one, _ = listener.accept()
-                    with contextlib.suppress(OSError):  # it does not believe us
-                        one.send(wire.pack_welcome(wire.OK, wire.VERSION))
-        finally:
-            os._exit(1)
-    os.close(told)
-    assert os.read(ready, 1) == b"1", "the attacker serves"
-    os.close(ready)
-    try:
-        yield child
-    finally:
-        os.kill(child, 9)
-        os.waitpid(child, 0)
 
 
 def ask(path: Path) -> str:
