@@ -122,6 +122,12 @@ def _serve_options(parser: OneLineParser) -> None:
     )
     add("--open", action="store_true", help="all users may connect (as where root starts it)")
     add(
+        "--run-as",
+        metavar="USER",
+        default="",
+        help="become USER once the socket is there, which then stays root's (root only)",
+    )
+    add(
         "--beat",
         metavar="SECONDS",
         type=checked(_seconds),

@@ -45,7 +45,10 @@ def run(asked: argparse.Namespace) -> int:
     except ValueError as error:
         raise BadInputError(str(error)) from None
     log.setLevel(first.log_level.upper())
+    account = _account(asked.run_as) if asked.run_as else None
     listeners, path = _listeners(asked.socket, asked.open)
+    if account is not None:
+        _become(account)
     name_process("pumpd-serve")
     inode = _inode(path)
     try:
@@ -55,6 +58,30 @@ def run(asked: argparse.Namespace) -> int:
             with contextlib.suppress(OSError):
                 Path(path).unlink()
     return 0
+
+
+def _account(name: str) -> pwd.struct_passwd:
+    """The user that the service shall run as. Raises BadInputError."""
+    try:
+        account = pwd.getpwnam(name)
+    except KeyError:
+        raise BadInputError(f"--run-as: there is no user {name}; name one of /etc/passwd") from None
+    if os.geteuid() != 0:
+        raise BadInputError(f"--run-as {name}: only root can become another user; leave it out")
+    if account.pw_uid == 0:
+        raise BadInputError("--run-as: the service needs no privilege; name another user than root")
+    return account
+
+
+def _become(account: pwd.struct_passwd) -> None:
+    """Give up root for good. Peers go on to see root as the one that serves: the kernel tells
+    them the user that called listen. Raises BadInputError."""
+    try:
+        os.setgroups([])
+        os.setgid(account.pw_gid)
+        os.setuid(account.pw_uid)
+    except OSError as error:
+        raise BadInputError(f"--run-as {account.pw_name}: {error.strerror}") from None
 
 
 def read_settings(asked: argparse.Namespace) -> ServiceSettings:
@@ -75,6 +102,7 @@ def read_settings(asked: argparse.Namespace) -> ServiceSettings:
         settle_s=asked.settle or ServiceSettings.settle_s,
         weights=_weights(content.shares),
         observers=frozenset(user for who in table.observers for user in _people("observers", who)),
+        root_sees_all=table.root_sees_all,
         reserve=reserve,
         log_level=asked.log_level or (table.log_level if found else DEFAULT_LOG_LEVEL),
     )
@@ -135,7 +163,9 @@ def _listeners(path: str, for_all: bool) -> tuple[list[socket.socket], str]:
 
 def _make_folder(folder: Path, root: bool) -> None:
     if root:
-        folder.mkdir(mode=0o755, exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            folder.mkdir()
+            folder.chmod(0o755)  # whatever the umask has taken away
     else:
         paths.make_private(str(folder))
 

@@ -52,7 +52,7 @@ log = logging.getLogger("pumpd")
 class ServiceSettings:
     """beat_s: how often jobs say how they stand. settle_s: after its start the service lets
     no lease grow for so long. weights: of users by number, 1 for others. observers: users who
-    see all jobs, beside root and the service's own.
+    see all jobs, beside root and the service's own if `root_sees_all`.
     reserve: of each GPU that nobody is given, as bytes ("1073741824") or a share ("3%")."""
 
     quotas: Quotas = field(default_factory=Quotas)
@@ -60,6 +60,7 @@ class ServiceSettings:
     settle_s: float = 5.0
     weights: Mapping[int, float] = field(default_factory=dict)
     observers: frozenset[int] = frozenset()
+    root_sees_all: bool = True
     reserve: str = "3%"
     log_level: str = "warning"
 
@@ -367,9 +368,11 @@ class Service:
         return wire.Jobs(int(len(shown) < len(visible)), tuple(shown))
 
     def _may_see(self, asker: Peer, job: Job) -> bool:
-        if asker.user in (0, os.geteuid(), job.user):
-            return True
-        return asker.user in self._settings.observers
+        return asker.user == job.user or self._is_privileged(asker.user)
+
+    def _is_privileged(self, user: int) -> bool:
+        trusted = self._settings.root_sees_all and user in (0, os.geteuid())
+        return trusted or user in self._settings.observers
 
     def _state(self, now: float) -> wire.ServiceState:
         registry = self._registry

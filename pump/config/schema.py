@@ -216,6 +216,15 @@ class ServiceTable(Struct):
             service_checks.people,
         ),
     ] = field(default_factory=list)
+    root_sees_all: Annotated[
+        bool,
+        _about(
+            "Whether root and the service's own user see the jobs of all users, and have "
+            "connections reserved. Say no in clusters, where any pod may have these numbers.",
+            False,
+            checks.truth,
+        ),
+    ] = True
     log_level: Annotated[
         str,
         _about("What the service tells of itself.", "info", checks.log_level),
