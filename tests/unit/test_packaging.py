@@ -8,13 +8,16 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
-from service_client import Service
+from other_users import VICTIM, as_user, needs_root
+from service_client import PUMPD, Service
 from supervisor_client import eventually
 
+from pump.config import files
 from pump.service import ServiceError
 from pumpd.main import _parser
 
@@ -96,14 +99,15 @@ def test_torchrun_is_one_job(stand_ins: str) -> None:
 # ---- container and cluster ----
 
 
+def documents(name: str) -> list[dict[str, Any]]:
+    return list(yaml.safe_load_all((PACKAGING / "kubernetes" / name).read_text()))
+
+
 def daemon_set() -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load(
-        (PACKAGING / "kubernetes" / "daemonset.yaml").read_text()
-    )
-    return found
+    return documents("daemonset.yaml")[0]
 
 
-def test_the_daemon_set_is_one_and_asks_for_no_privilege() -> None:
+def test_the_daemon_set_is_one_and_keeps_no_privilege() -> None:
     found = daemon_set()
     assert (found["apiVersion"], found["kind"]) == ("apps/v1", "DaemonSet")
     template = found["spec"]["template"]
@@ -111,12 +115,44 @@ def test_the_daemon_set_is_one_and_asks_for_no_privilege() -> None:
     assert found["spec"]["selector"]["matchLabels"].items() <= labels.items()
     pod = template["spec"]
     (container,) = pod["containers"]
-    context = container["securityContext"]
-    assert context["runAsNonRoot"] and not context["allowPrivilegeEscalation"]
-    assert context["capabilities"] == {"drop": ["ALL"]} and "privileged" not in context
+    (folder,) = pod["initContainers"]
+    wanted = {"serve": ["SETUID", "SETGID"], "folder": ["CHOWN", "FOWNER"]}
+    for one in (container, folder):
+        context = one["securityContext"]
+        assert not context["allowPrivilegeEscalation"] and "privileged" not in context
+        assert context["capabilities"] == {"drop": ["ALL"], "add": wanted[one["name"]]}
+    assert folder["command"][-1] == "chown 0:0 /run/pump && chmod 0755 /run/pump"
+    assert pod["hostUsers"] is True, "the service tells users apart"
     volumes = {volume["name"] for volume in pod["volumes"]}
-    for one in (*pod["containers"], *pod["initContainers"]):
+    for one in (container, folder):
         assert {mount["name"] for mount in one["volumeMounts"]} <= volumes
+
+
+def test_no_number_of_a_user_is_believed_in_a_cluster(tmp_path: Path) -> None:
+    (config,) = documents("daemonset.yaml")[1:]
+    assert (config["kind"], config["metadata"]["name"]) == ("ConfigMap", "pump")
+    assert config["metadata"]["namespace"] == daemon_set()["metadata"]["namespace"]
+    (tmp_path / "config.toml").write_text(config["data"]["config.toml"])
+    found = files.load(str(tmp_path / "config.toml"), administrators=True)
+    assert found is not None and not found.checked.service.root_sees_all
+    (container,) = daemon_set()["spec"]["template"]["spec"]["containers"]
+    mounts = {mount["name"]: mount for mount in container["volumeMounts"]}
+    assert mounts["configuration"]["mountPath"] == "/etc/pump"
+
+
+def test_the_example_of_a_job_has_users_of_its_own_and_a_mount_to_read() -> None:
+    (job,) = documents("job.yaml")
+    pod = job["spec"]["template"]["spec"]
+    assert (job["kind"], pod["hostUsers"]) == ("Job", False)
+    (container,) = pod["containers"]
+    (mount,) = container["volumeMounts"]
+    (volume,) = pod["volumes"]
+    assert mount == {"name": volume["name"], "mountPath": "/run/pump", "readOnly": True}
+    served = {
+        volume["name"]: volume for volume in daemon_set()["spec"]["template"]["spec"]["volumes"]
+    }
+    assert volume["hostPath"]["path"] == served["socket"]["hostPath"]["path"]
+    assert container["command"][:3] == ["tini", "--", "pump-run"]
 
 
 def test_the_commands_of_container_and_cluster_are_pumpds() -> None:
@@ -126,8 +162,40 @@ def test_the_commands_of_container_and_cluster_are_pumpds() -> None:
     for words in (container["command"], yaml.safe_load(command)):
         assert words[0] == "pumpd"
         assert _parser().parse_args(words[1:]).open
-    user = container["securityContext"]["runAsUser"]
-    assert f"--uid {user}" in text, "the image has the user that the pod runs as"
+    assert _parser().parse_args(container["command"][1:]).run_as == "pump"
+    assert "useradd --system --uid 10001 --gid 10001 --no-create-home pump" in text
+
+
+@needs_root
+def test_the_service_of_the_cluster_starts_with_the_capabilities_that_it_is_given(
+    tmp_path: Path,
+) -> None:
+    """All others are gone from the bounding set, as the container runtime does it."""
+    if shutil.which("setpriv") is None:
+        pytest.skip("setpriv is not installed (apt-get install util-linux)")
+    (container,) = daemon_set()["spec"]["template"]["spec"]["containers"]
+    words = container["command"]
+    socket = words[words.index("--socket") + 1]
+    user = words[words.index("--run-as") + 1]
+    with tempfile.TemporaryDirectory(prefix="pump-cluster-", dir="/tmp") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        stand_in = {socket: str(folder / "service"), user: "nobody"}
+        given = ",".join(
+            f"+{one.lower()}" for one in container["securityContext"]["capabilities"]["add"]
+        )
+        command = ["setpriv", f"--bounding-set=-all,{given}", f"--inh-caps=-all,{given}"]
+        command += ["--no-new-privs", "--clear-groups"]
+        service = Service(
+            folder,
+            command=[*command, *PUMPD, *(stand_in.get(word, word) for word in words[1:])],
+        )
+        try:
+            assert as_user(VICTIM, lambda: str(service.ask().state().pid)) == str(
+                service.process.pid
+            )
+        finally:
+            service.kill()
 
 
 def test_the_readiness_probe_tells_a_service_from_none(tmp_path: Path) -> None:
