@@ -55,6 +55,8 @@ PUMP_HOOK(cuDevicePrimaryCtxRelease_v2, cuDevicePrimaryCtxRelease_v11000, (CUdev
           (device))
 PUMP_HOOK(cuDevicePrimaryCtxReset, cuDevicePrimaryCtxReset_v7000, (CUdevice device), (device))
 PUMP_HOOK(cuDevicePrimaryCtxReset_v2, cuDevicePrimaryCtxReset_v11000, (CUdevice device), (device))
+PUMP_HOOK(cuCtxEnablePeerAccess, cuCtxEnablePeerAccess_v4000,
+          (CUcontext peer, unsigned int flags), (peer, flags))
 PUMP_HOOK(cuCtxSynchronize, cuCtxSynchronize_v2000, (void), ())
 PUMP_HOOK(cuCtxSynchronize_v2, cuCtxSynchronize_v13000, (CUcontext context), (context))
 

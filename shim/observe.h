@@ -190,6 +190,13 @@ void pump_params_scan(struct pump_words *words, const struct pump_launch *launch
  * `room`. Returns its whole size, 0 when that is not known. */
 size_t pump_params_copy(const struct pump_launch *launch, void *buffer, size_t room);
 
+/* ---- other GPUs of the process (observe_peer.c) --------------------------- */
+
+/* A converted range has been added: where a peer may reach it, it is to stay on its device.
+ * Under the guard. */
+void pump_peer_settle(const struct pump_range_info *info);
+void pump_peer_reset(void);
+
 /* ---- function handles (observe_function.c) -------------------------------- */
 
 /* The driver's answers for a CUfunction, or for a CUkernel passed in its place. The second

@@ -98,6 +98,7 @@ static CUresult allocate_converted(CUdeviceptr *address, size_t bytes, int devic
   int slot = pump_range_add(&info);
   if (info.displaced_bytes != 0) pump_limit_return(info.device, info.displaced_bytes);
   if (slot < 0) return undo_conversion(address, bytes, device, context, slot);
+  pump_peer_settle(&info);
   pump_act_populate(info.slot, info.generation);
   pump_event_range(PUMP_EVENT_ALLOC, &info);
   return result;

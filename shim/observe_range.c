@@ -216,6 +216,21 @@ bool pump_range_remove_next(CUcontext context, uint32_t *cursor,
   return found;
 }
 
+bool pump_range_next_converted(uint32_t device, uint32_t *cursor,
+                               struct pump_range_info *info) {
+  bool found = false;
+  pthread_mutex_lock(&pump_range_lock);
+  for (; !found && *cursor < slots_used; ++*cursor) {
+    const struct pump_mirror *mirror = &pump_mirrors[*cursor];
+    found = (uint32_t)mirror->state == PUMP_RANGE_CONVERTED && mirror->device == device;
+    if (found)
+      *info = (struct pump_range_info){
+          .base = mirror->base, .length_bytes = mirror->length_bytes, .device = device};
+  }
+  pthread_mutex_unlock(&pump_range_lock);
+  return found;
+}
+
 void pump_range_release(uint32_t slot) {
   pthread_mutex_lock(&pump_range_lock);
   give_back(slot);

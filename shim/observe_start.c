@@ -137,6 +137,7 @@ static void start(void) {
   pump_context_reset();
   pump_function_reset();
   pump_params_reset();
+  pump_peer_reset();
   pump_tensor_reset();
   pump_images_reset();
   pump_graph_reset();

@@ -86,6 +86,7 @@ static int grow_by(struct pool_arena *arena, uint32_t kind, uint64_t bytes) {
     give_back(arena, base, bytes);
     return -EAGAIN;
   }
+  pump_peer_settle(&info);
   pump_act_populate(info.slot, info.generation);
   pump_event_range(PUMP_EVENT_ALLOC, &info);
   return 0;

@@ -201,6 +201,11 @@ void pump_range_restore(struct pump_range_info *info);
 bool pump_range_remove_next(CUcontext context, uint32_t *cursor,
                             struct pump_range_info *info);
 
+/* Base, length and device of one live converted range of the device, slots from `*cursor`
+ * on (0 at first); false when there is none left. */
+bool pump_range_next_converted(uint32_t device, uint32_t *cursor,
+                               struct pump_range_info *info);
+
 /* The live range that `address` lies in. Lock-free; false when there is none, or
  * when it goes away meanwhile. Only ranges that own whole blocks are found. */
 bool pump_range_lookup(uint64_t address, struct pump_hit *hit);

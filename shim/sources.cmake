@@ -18,6 +18,7 @@ set(PUMP_OBSERVE_SOURCES
   observe_event.c
   observe_function.c
   observe_params.c
+  observe_peer.c
   observe_words.c
   observe_tensor.c
   observe_tell.c

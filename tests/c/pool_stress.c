@@ -399,6 +399,9 @@ void pump_limit_return(uint32_t device, uint64_t bytes) {
   admitted_bytes -= bytes;
   pthread_mutex_unlock(&driver_lock);
 }
+void pump_peer_settle(const struct pump_range_info *info) {
+  (void)info;
+}
 void pump_act_populate(uint32_t slot, uint32_t generation) {
   (void)slot, (void)generation;
 }

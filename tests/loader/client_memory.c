@@ -4,7 +4,7 @@
  *   alloc:BYTES  managed:BYTES  pitch:WIDTH:HEIGHT  async:BYTES  pool:BYTES   become the
  *                                                   "current" allocation
  *   freeasync  free  free:OFFSET (of the current one)  free:null  info  destroy  detach
- *   create  green  reset  ask:ATTRIBUTE  asks (all four at once)  range
+ *   create  peer  green  reset  ask:ATTRIBUTE  asks (all four at once)  range
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -67,6 +67,7 @@ static CUresult step(const char *text) {
   if (strcmp(text, "free:null") == 0) return cuMemFree_v2(0);
   if (strncmp(text, "free", 4) == 0) return cuMemFree_v2(address + a);
   if (strcmp(text, "destroy") == 0) return cuCtxDestroy_v2(context);
+  if (strcmp(text, "peer") == 0) return cuCtxEnablePeerAccess(context, 0);
   if (strcmp(text, "green") == 0) return cuGreenCtxDestroy((CUgreenCtx)0x4000);
   if (strcmp(text, "reset") == 0) return cuDevicePrimaryCtxReset_v2(0);
   if (strcmp(text, "detach") == 0) return cuCtxDetach(context);

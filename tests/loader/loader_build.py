@@ -16,7 +16,10 @@ from pathlib import Path
 HERE = Path(__file__).parent
 SHIM = HERE.parents[1] / "shim"
 INCLUDES = [f"-I{SHIM}", f"-I{SHIM / 'include'}"]
-OLD_LACKS = ("cuMemcpyBatchAsync*", "cuGraphInstantiateWithParams*", "cuCtxCreate_v4", "cuMemPool*")
+OLD_LACKS = (
+    *("cuMemcpyBatchAsync*", "cuGraphInstantiateWithParams*", "cuCtxCreate_v4", "cuMemPool*"),
+    "cuMemAdvise_v2",
+)
 """What the driver in the folder "old" does not have."""
 
 

@@ -256,3 +256,18 @@ def test_our_threads_leave_all_contexts_before_one_ends_that_pump_cannot_name(
     assert answers == ["0"] * 2
     at = log.index(call)
     assert "left" in log[:at] and "left" not in log[at:]
+
+
+@pytest.mark.parametrize("old", [False, True])
+def test_memory_that_a_peer_may_reach_stays_on_its_device(tmp_path: Path, old: bool) -> None:
+    """Before and after the call that lets another GPU reach it; small memory is device memory."""
+    advice = "cuMemAdvise" if old else "cuMemAdvise_v2"
+    env = environment(WORK | {"FAKE_LOG": str(tmp_path / "log")}, driver="old" if old else True)
+    words = [f"alloc:{4 * MIB}", "peer", f"alloc:{8 * MIB}", "alloc:4096", "peer"]
+    done = run_client("client_memory", *words, env=env)
+    assert done.stdout.split() == ["0"] * 5, done.stderr
+    log = (tmp_path / "log").read_text().splitlines()
+    assert log.count(advice) == 2
+    allowed, second = log.index("cuCtxEnablePeerAccess"), log.index(f"managed {8 * MIB} 1")
+    at = [i for i, line in enumerate(log) if line == advice]
+    assert allowed < at[0] < second < at[1]
