@@ -112,8 +112,7 @@ bool pump_attach(int memory) {
   pthread_mutex_lock(&pump_range_lock);
   __atomic_fetch_add(&mapping_epoch, 1, __ATOMIC_SEQ_CST);
   while (__atomic_load_n(&mapping_users, __ATOMIC_SEQ_CST) != 0) sched_yield();
-  for (uint32_t d = 0; d < PUMP_MAX_DEVICES; d++)
-    if (PUMP_LOAD(&pump_set_of(d)->alive) != 0) pump_set_wake(pump_set_of(d));
+  pump_sets_wake();
   copy_state(fresh, pump_shm);
   /* From here on the region is the memfd; its old contents are gone, the threads
    * that write to it do not notice. */

@@ -151,6 +151,11 @@ void pump_set_wake(struct pump_set *set) {
   pump_futex_wake(&set->mark_bell);
 }
 
+void pump_sets_wake(void) {
+  for (uint32_t d = 0; d < PUMP_MAX_DEVICES; d++)
+    if (PUMP_LOAD(&sets[d].alive) != 0) pump_set_wake(&sets[d]);
+}
+
 /* Waits until no thread of the set is left, or until `deadline_ns`. */
 static bool wait_for_threads(struct pump_set *set, uint64_t deadline_ns) {
   for (;;) {
@@ -255,6 +260,20 @@ void pump_set_need(uint32_t device, bool full) {
     if (set->state == PUMP_SET_RUNNING && full && set->full == 0) fill_set(set);
   }
   pthread_mutex_unlock(&lock);
+}
+
+void pump_set_ask(uint32_t device) {
+  struct pump_set *set = &sets[device];
+  if (PUMP_LOAD_ACQUIRE(&set->full) != 0 || PUMP_LOAD(&set->alive) == 0) return;
+  PUMP_STORE(&set->asked, 1);
+  pump_set_wake(set);
+}
+
+void pump_set_errands(struct pump_set *set) {
+  pump_log_release();
+  if (PUMP_LOAD(&set->asked) == 0) return;
+  PUMP_STORE(&set->asked, 0);
+  pump_set_need(set->device, true);
 }
 
 void pump_set_grow(const struct pump_thread_role *role) {

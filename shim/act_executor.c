@@ -454,6 +454,7 @@ void *pump_mover_thread(void *argument) {
   if (!mover.over && to_gpu(&mover) && mover.role.number == 0) pump_gate_ready(&mover.role);
   while (!mover.over && pump_set_lives(&mover.role)) {
     uint32_t wanted = PUMP_LOAD(&mover.direction->wanted);
+    if (to_gpu(&mover) && mover.role.number == 0) pump_set_errands(mover.role.set);
     if (mover.role.number >= wanted)
       rest(&mover, wanted);
     else if (mover.in_flight >= PUMP_LOAD(&mover.direction->slices))

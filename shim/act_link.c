@@ -8,9 +8,15 @@
  * datagram from the worker is the bell for that, and each look is a chance without one.
  *
  * DESIGN. Programs close all descriptors, or reuse the number of one that was
- * closed. So there is one, moved out of the way (900 and up), its device and inode
- * are compared before each use, and a number that is no longer ours is neither
- * used nor closed.
+ * closed. So the thread takes a table of descriptors of its own before it opens the first,
+ * and nothing of the program's is in it: a copy would withhold the end of its pipes. In
+ * turn the thread must do nothing that needs the program's descriptors: call the driver,
+ * start a thread (it would share our table), write to stderr.
+ *
+ * Where the kernel gives no such table (before 5.9, or a filter of system calls), there is
+ * one descriptor among the program's, moved out of the way (900 and up); its device and
+ * inode are compared before each use, and a number that is no longer ours is neither used
+ * nor closed. A program that takes the number over just then loses what it put there.
  *
  * Two pauses, each doubling: one between attempts that nobody answers, one after
  * workers that died young. A worker that dies of this very client would otherwise
@@ -23,6 +29,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -30,6 +37,9 @@
 #include "act_private.h"
 
 #define HIGH_DESCRIPTOR 900
+/* close_range() of Linux 5.9: the same on all machines, missing from older headers. */
+#define CLOSE_RANGE_CALL 436
+#define CLOSE_RANGE_OWN_TABLE 2u
 #define ANSWER_MS 2000 /* pumpd's supervisor answers at once */
 #define POLL_MS 500
 #define HEARTBEAT_NS 3000000000u
@@ -54,6 +64,7 @@ static struct {
   ino_t inode;
   char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
   bool started;
+  uint32_t own_table;
 } link_state = {.socket_number = -1};
 
 uint32_t pump_link_losses(void) {
@@ -61,6 +72,15 @@ uint32_t pump_link_losses(void) {
 }
 
 /* ---- the descriptor --------------------------------------------------------- */
+
+/* First of all that the thread does. The kernel copies nothing that it would close then. */
+static void take_own_table(void) {
+  if (syscall(CLOSE_RANGE_CALL, 0u, ~0u, CLOSE_RANGE_OWN_TABLE) != 0) return;
+  PUMP_STORE(&link_state.own_table, 1);
+  pump_log_keep();
+  /* A sanitizer or the C library may write to 2 whatever that is. */
+  for (int i = 0; i < 3 && open("/dev/null", O_RDWR | O_CLOEXEC) == i; i++) continue;
+}
 
 /* Our socket's number while it still is our socket, else -1. */
 static int own_socket(void) {
@@ -192,7 +212,7 @@ static enum end join_worker(void) {
 static void adopt_budgets(void) {
   uint32_t active = pump_device_adopt_budgets();
   for (uint32_t device = 0; active != 0; device++, active >>= 1)
-    if (active & 1) pump_set_need(device, true);
+    if (active & 1) pump_set_ask(device);
 }
 
 /* While attached: returns when the worker is gone, or the thread shall end. */
@@ -277,6 +297,7 @@ static uint64_t pause_after_worker(uint64_t *young_ns, uint64_t served_ns) {
 static void *link_thread(void *nothing) {
   (void)nothing;
   pump_enter();
+  take_own_table();
   uint64_t backoff_ns = BACKOFF_MIN_NS, young_ns = BACKOFF_MIN_NS;
   while (!stopped()) {
     pump_limit_refresh();
@@ -326,7 +347,7 @@ void pump_link_stop(void) {
 
 void pump_link_fork_child(void) {
   /* The child's copy of the socket would keep the worker from seeing our end. */
-  drop_socket();
+  if (PUMP_LOAD(&link_state.own_table) == 0) drop_socket();
   memset(&link_state, 0, sizeof link_state);
   link_state.socket_number = -1;
 }

@@ -8,8 +8,9 @@
  * give its number to a data file. So stderr is used only while descriptor 2 is
  * still the file it was when this library was loaded (device and inode), and the
  * log file is opened for each message instead of keeping a descriptor that the
- * program could close and reuse. Settings are copied at load because programs
- * rewrite their environment.
+ * program could close and reuse. The link thread, whose descriptors are not the program's,
+ * keeps its lines for stderr until another thread passes by. Settings are copied at load
+ * because programs rewrite their environment.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -26,6 +27,8 @@
 
 #include "act.h"
 #include "act_private.h"
+#include "pump_ring.h"
+#include "shim.h"
 
 #define LINE_BYTES 1024
 
@@ -35,6 +38,17 @@ static char log_file[4096];
 static dev_t stderr_device;
 static ino_t stderr_inode;
 static bool stderr_known;
+
+/* What the link thread has said and no other thread has written yet. It alone adds
+ * (`tail`); who has `busy` takes out. A forked child starts again from nothing: they are
+ * its parent's. */
+#define KEPT_MOST 8
+static __thread bool keeps;
+static struct {
+  uint32_t head, tail, busy;
+  uint32_t length_bytes[KEPT_MOST];
+  char lines[KEPT_MOST][LINE_BYTES];
+} kept;
 
 static int level_from(const char *text) {
   static const char *const names[] = {"error", "warning", "info", "debug"};
@@ -107,6 +121,36 @@ static void to_stderr(const char *line, size_t length) {
   write_line(STDERR_FILENO, line, length);
 }
 
+void pump_log_keep(void) {
+  keeps = true;
+}
+
+/* One that finds no place is lost. */
+static void keep(const char *line, size_t length) {
+  uint32_t tail = kept.tail;
+  if (tail - PUMP_LOAD_ACQUIRE(&kept.head) >= KEPT_MOST) return;
+  memcpy(kept.lines[tail % KEPT_MOST], line, length);
+  kept.length_bytes[tail % KEPT_MOST] = (uint32_t)length;
+  PUMP_STORE_RELEASE(&kept.tail, tail + 1);
+  pump_sets_wake();
+}
+
+void pump_log_release(void) {
+  if (PUMP_LIKELY(PUMP_LOAD(&kept.head) == PUMP_LOAD(&kept.tail)) || keeps) return;
+  if (__atomic_exchange_n(&kept.busy, 1, __ATOMIC_ACQUIRE) != 0) return;
+  int saved = errno;
+  for (uint32_t at = kept.head; at != PUMP_LOAD_ACQUIRE(&kept.tail); at++) {
+    to_stderr(kept.lines[at % KEPT_MOST], kept.length_bytes[at % KEPT_MOST]);
+    PUMP_STORE_RELEASE(&kept.head, at + 1);
+  }
+  PUMP_STORE_RELEASE(&kept.busy, 0);
+  errno = saved;
+}
+
+void pump_log_fork_child(void) {
+  kept.head = kept.tail = kept.busy = 0;
+}
+
 static bool to_file(const char *line, size_t length) {
   if (log_file[0] == '\0') return false;
   int file = open(log_file,
@@ -135,8 +179,9 @@ static void say(int level, bool stderr_too, const char *format, va_list argument
   int saved = errno;
   char line[LINE_BYTES];
   size_t length = format_line(line, format, arguments);
+  pump_log_release();
   bool filed = to_file(line, length);
-  if (!filed || stderr_too) to_stderr(line, length);
+  if (!filed || stderr_too) (keeps ? keep : to_stderr)(line, length);
   errno = saved;
 }
 

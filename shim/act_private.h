@@ -9,6 +9,9 @@
  *   pump-mark-D    act_marker.c    one a device: marker pools, polling, progress
  *   pump-gate      act_gate.c      one a process that sets gates: opens those that last
  *
+ * pump-link has a table of descriptors to itself (act_link.c): it calls no driver, starts
+ * no thread and does not write to stderr, but asks pump-in-D for that (pump_set_ask).
+ *
  * A device whose program fits has the first in-thread only. The others start with its
  * first operation that is reported, those beyond a usual number when measured latencies
  * ask for them (act_adapt.h).
@@ -79,6 +82,13 @@ struct pump_hush {
 };
 bool pump_hush_begin(struct pump_hush *hush);
 void pump_hush_end(const struct pump_hush *hush);
+
+/* From now on the calling thread has descriptors of its own: it keeps what it has to say on
+ * stderr for the others. One thread alone may do so (act_log.c). */
+void pump_log_keep(void);
+/* Says what was kept. By any other thread; costs two loads where nothing was. */
+void pump_log_release(void);
+void pump_log_fork_child(void);
 
 /* An error line on stderr and in the log, whatever the level (act_log.c). */
 void pump_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -181,6 +191,7 @@ struct pump_set {
   uint32_t device;
   uint32_t state;      /* PUMP_SET_* */
   uint32_t full;       /* 1: more than the first in-thread was started */
+  uint32_t asked;      /* 1: the link thread would have it so */
   uint32_t life;       /* bumped to end all threads */
   uint32_t alive;      /* threads that may still be in the driver; futex */
   uint32_t failures;   /* consecutive driver errors */
@@ -210,13 +221,19 @@ static inline bool pump_set_lives(const struct pump_thread_role *role) {
 /* Starts executors of `device` unless they run: the first in-thread, or with `full`
  * the usual number and the marker thread. Cheap when they do. */
 void pump_set_need(uint32_t device, bool full);
+/* The same with `full` for the link thread: the first in-thread, if there is one, does it.
+ * To be asked again until it is done. */
+void pump_set_ask(uint32_t device);
+/* What the link thread has asked for: by first in-threads, often. */
+void pump_set_errands(struct pump_set *set);
 /* Starts threads of a direction up to the number that is wanted; by its threads. */
 void pump_set_grow(const struct pump_thread_role *role);
 /* Common first and last steps of a thread of a set. */
 bool pump_set_thread_begin(const struct pump_thread_role *role);
 void pump_set_thread_end(const struct pump_thread_role *role);
-/* Wakes every thread of the set. */
+/* Wakes every thread of the set; of all sets that have any. */
 void pump_set_wake(struct pump_set *set);
+void pump_sets_wake(void);
 /* True while the device's driver calls failed too often to be worth another one. */
 bool pump_set_gave_up(struct pump_set *set);
 

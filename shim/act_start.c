@@ -31,6 +31,7 @@ static void act_exit(void) {
   pump_sets_stop(pump_now_ns() + EXIT_NS);
   pump_link_stop();
   pump_ledger_leave();
+  pump_log_release();
   pump_verdict_print();
   pump_summary_print();
   pump_summary_write();
@@ -50,6 +51,7 @@ static void wait_for_recorder(void) {
     bool answered = PUMP_LOAD(&pump_shm->shim_counters.attaches) != 0;
     uint64_t longest_ns = answered ? RECORDER_MOST_NS : RECORDER_NS;
     if (pump_now_ns() - begin_ns >= longest_ns) return;
+    pump_log_release();
     nanosleep(&pause, NULL);
   }
 }
@@ -68,6 +70,7 @@ void pump_act_start(void) {
 
 void pump_act_fork_child(void) {
   int saved = errno;
+  pump_log_fork_child();
   pump_link_fork_child();
   pump_attach_fork_child();
   pump_context_fork_child();

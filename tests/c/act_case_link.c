@@ -1,7 +1,4 @@
-/* act_case_link.c - scenarios of hello, attach, death of the worker, and again.
- *
- * pumpd is played by a thread that serves one connection at a time.
- */
+/* act_case_link.c - scenarios of hello, attach, death of the worker, and again. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -10,113 +7,12 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "act_harness.h"
-
-static struct pumpd {
-  int listener, connection;
-  char path[100];
-  struct pump_shm *shm; /* its own mapping of the present memfd */
-  struct pump_hello hello;
-  uint32_t abi_version, status;
-  int seals;
-  uint64_t size;
-  uint64_t magic;
-  uint64_t asked_bytes; /* budget that a worker asks for before its client has attached */
-} pumpd;
-
-static void pumpd_start(void) {
-  pumpd = (struct pumpd){.connection = -1,
-                         .abi_version = PUMP_ABI_VERSION,
-                         .seals = F_SEAL_SHRINK | F_SEAL_GROW,
-                         .size = sizeof(struct pump_shm),
-                         .magic = PUMP_ABI_MAGIC};
-  struct sockaddr_un address = {.sun_family = AF_UNIX};
-  snprintf(pumpd.path, sizeof pumpd.path, "/tmp/pump-act-%d.sock", (int)getpid());
-  strcpy(address.sun_path, pumpd.path);
-  unlink(pumpd.path);
-  pumpd.listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-  CHECK(bind(pumpd.listener, (struct sockaddr *)&address, sizeof address) == 0);
-  CHECK(listen(pumpd.listener, 8) == 0);
-  setenv("PUMP_SOCKET", pumpd.path, 1);
-}
-
-static void pumpd_end(void) {
-  close(pumpd.listener);
-  unlink(pumpd.path);
-}
-
-static int pumpd_memory(void) {
-  int memory = memfd_create("pump", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-  CHECK(memory >= 0 && ftruncate(memory, (off_t)pumpd.size) == 0);
-  if (pumpd.seals != 0) CHECK(fcntl(memory, F_ADD_SEALS, pumpd.seals) == 0);
-  struct pump_shm *shm =
-      mmap(NULL, pumpd.size, PROT_READ | PROT_WRITE, MAP_SHARED, memory, 0);
-  CHECK(shm != MAP_FAILED);
-  shm->header.abi_version = PUMP_ABI_VERSION;
-  shm->header.header_bytes = sizeof(struct pump_header);
-  shm->header.shm_bytes = sizeof(struct pump_shm);
-  shm->header.magic = pumpd.magic;
-  shm->devices[0].asked_budget_bytes = pumpd.asked_bytes;
-  pumpd.shm = shm;
-  return memory;
-}
-
-/* Waits for a client, takes its hello and answers as configured. */
-static void pumpd_accept(void) {
-  struct pollfd ready = {.fd = pumpd.listener, .events = POLLIN};
-  CHECK(poll(&ready, 1, 10000) == 1);
-  pumpd.connection = accept4(pumpd.listener, NULL, NULL, SOCK_CLOEXEC);
-  CHECK(pumpd.connection >= 0);
-  CHECK(recv(pumpd.connection, &pumpd.hello, sizeof pumpd.hello, 0) == sizeof pumpd.hello);
-  struct pump_welcome welcome = {.magic = PUMP_HELLO_MAGIC,
-                                 .abi_version = pumpd.abi_version,
-                                 .status = pumpd.status,
-                                 .shm_bytes = sizeof(struct pump_shm)};
-  struct iovec part = {.iov_base = &welcome, .iov_len = sizeof welcome};
-  _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {0};
-  struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
-  int memory = -1;
-  if (pumpd.status == PUMP_WELCOME_OK) {
-    memory = pumpd_memory();
-    message.msg_control = control;
-    message.msg_controllen = sizeof control;
-    struct cmsghdr *rights = CMSG_FIRSTHDR(&message);
-    rights->cmsg_level = SOL_SOCKET;
-    rights->cmsg_type = SCM_RIGHTS;
-    rights->cmsg_len = CMSG_LEN(sizeof(int));
-    memcpy(CMSG_DATA(rights), &memory, sizeof memory);
-  }
-  CHECK(sendmsg(pumpd.connection, &message, MSG_NOSIGNAL) == (ssize_t)sizeof welcome);
-  if (memory >= 0) close(memory);
-}
-
-/* Accepts, and waits until the client works in the new mapping. */
-static void pumpd_accept_and_attach(uint64_t attaches) {
-  pumpd_accept();
-  EVENTUALLY(PUMP_LOAD(&pumpd.shm->shim_counters.attaches) == attaches);
-  EVENTUALLY(PUMP_LOAD(&pump_shm->header.shm_bytes) == sizeof(struct pump_shm));
-  uint64_t mark = 1000 + attaches;
-  PUMP_STORE(&pumpd.shm->worker_counters.ticks, mark);
-  EVENTUALLY(PUMP_LOAD(&pump_shm->worker_counters.ticks) == mark);
-  worker_shm = pumpd.shm;
-  worker_forget();
-}
-
-static void pumpd_die(void) {
-  close(pumpd.connection);
-  pumpd.connection = -1;
-}
-
-/* Number of the client's socket: the only one at 900 or above. */
-static int client_socket(void) {
-  for (int number = 900; number < 1000; number++)
-    if (fcntl(number, F_GETFD) >= 0) return number;
-  return -1;
-}
+#include "act_pumpd.h"
 
 SCENARIO(attach_carries_ranges_devices_and_counters_over) {
   CUcontext context = fake_context_create(0);
@@ -156,8 +52,6 @@ SCENARIO(attach_carries_ranges_devices_and_counters_over) {
   CHECK(PUMP_LOAD(&seen->progress[stream].live) == 1);
   uint32_t later = harness_allocate(0, 2); /* hooks now write into pumpd's memory */
   CHECK(PUMP_LOAD(&seen->ranges[later].length_bytes) == 2 * PUMP_BLOCK_BYTES);
-  int number = client_socket();
-  CHECK(number >= 900 && (fcntl(number, F_GETFD) & FD_CLOEXEC) != 0);
   pumpd_end();
 }
 
@@ -203,6 +97,7 @@ SCENARIO(a_budget_that_a_worker_asks_for_is_adopted_at_its_ring) {
   pumpd_start();
   pump_act_start();
   pump_act_context_seen(0, context);
+  pump_act_populate(harness_allocate(0, 1), 1);
   pumpd_accept_and_attach(1);
   struct pump_device *device = &pumpd.shm->devices[0];
   CHECK(PUMP_LOAD(&pump_set_of(0)->full) == 0);
@@ -214,7 +109,7 @@ SCENARIO(a_budget_that_a_worker_asks_for_is_adopted_at_its_ring) {
   }
   /* Without the ring, the link looks every half second. */
   CHECK(pump_now_ns() - begin_ns < 3000000000u);
-  CHECK(PUMP_LOAD(&pump_set_of(0)->full) == 1);
+  EVENTUALLY(PUMP_LOAD(&pump_set_of(0)->full) == 1);
   CHECK(PUMP_LOAD(&device->budget_bytes) == 12 * PUMP_BLOCK_BYTES);
   pumpd_die();
   pumpd_accept_and_attach(2); /* the next worker asks for nothing: it stays */
@@ -295,10 +190,11 @@ SCENARIO(a_worker_that_has_not_begun_is_waited_for_while_its_socket_is_open) {
 SCENARIO(a_descriptor_that_the_program_took_over_is_left_alone) {
   fake_context_create(0);
   pumpd_start();
+  harness_refuse(SYS_close_range, ENOSYS); /* no table of its own: the program sees it */
   pump_act_start();
   pumpd_accept_and_attach(1);
-  int number = client_socket();
-  CHECK(number >= 900);
+  int number = link_socket();
+  CHECK(number >= 900 && (fcntl(number, F_GETFD) & FD_CLOEXEC) != 0);
   int own[2];
   CHECK(pipe(own) == 0);
   CHECK(dup2(own[0], number) == number); /* closes ours, like any daemonize() */
@@ -341,7 +237,7 @@ SCENARIO(a_daemon_that_never_answers_holds_nobody_up) {
   pumpd_end();
 } /* and exit is prompt */
 
-SCENARIO(a_forked_child_gives_the_socket_and_the_mapping_up) {
+static void fork_while_attached(void) {
   fake_context_create(0);
   pumpd_start();
   pump_act_start();
@@ -350,7 +246,7 @@ SCENARIO(a_forked_child_gives_the_socket_and_the_mapping_up) {
    */
   pthread_mutex_lock(&pump_range_lock);
   pthread_mutex_unlock(&pump_range_lock);
-  int number = client_socket();
+  int number = link_socket();
   pid_t child = fork();
   CHECK(child >= 0);
   if (child == 0) {
@@ -361,9 +257,18 @@ SCENARIO(a_forked_child_gives_the_socket_and_the_mapping_up) {
   }
   int status;
   CHECK(waitpid(child, &status, 0) == child && WEXITSTATUS(status) == 7);
-  CHECK(fcntl(number, F_GETFD) >= 0); /* the parent keeps its own */
+  CHECK(link_socket() == number); /* the parent keeps its own */
   CHECK(pump_link_losses() == 0);
   pumpd_end();
+}
+
+SCENARIO(a_forked_child_gives_the_socket_and_the_mapping_up) {
+  fork_while_attached();
+}
+
+SCENARIO(a_forked_child_closes_its_copy_of_a_socket_among_the_programs) {
+  harness_refuse(SYS_close_range, EPERM);
+  fork_while_attached();
 }
 
 /* From the death of the worker to the client's next hello. */

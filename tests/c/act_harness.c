@@ -3,9 +3,14 @@
 #include "noise.h"
 #include "observe_absent.h"
 
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <stdatomic.h>
+#include <stddef.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <unistd.h>
 
 #define ARENA_BYTES ((uint64_t)1 << 40)
 
@@ -50,6 +55,18 @@ void harness_sleep_us(uint64_t us) {
   struct timespec t = {.tv_sec = (time_t)(us / 1000000),
                        .tv_nsec = (long)(us % 1000000) * 1000};
   nanosleep(&t, NULL);
+}
+
+void harness_refuse(long call, uint32_t error) {
+  struct sock_filter steps[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)call, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const struct sock_fprog filter = {.len = 4, .filter = steps};
+  CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
+  CHECK(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0);
 }
 
 void harness_wait_until_idle(void) {
@@ -405,10 +422,11 @@ void worker_forget(void) {
 static struct {
   const char *name;
   void (*run)(void);
-} scenarios[128];
+} scenarios[256];
 static int scenario_count;
 
 void harness_register(const char *name, void (*run)(void)) {
+  CHECK(scenario_count < (int)(sizeof scenarios / sizeof *scenarios));
   scenarios[scenario_count].name = name;
   scenarios[scenario_count++].run = run;
 }

@@ -38,6 +38,8 @@ void harness_sleep_us(uint64_t us);
 /* All threads of device 0 have started, made what they make in advance, and wait. */
 void harness_wait_until_idle(void);
 uint32_t harness_random(void);
+/* From now on the system call fails with `error`, in this thread and those it starts. */
+void harness_refuse(long call, uint32_t error);
 
 /* ---- the fake driver --------------------------------------------------------- */
 

@@ -18,6 +18,15 @@ SCENARIOS = [
     "workers_may_die_at_any_moment_under_load",
 ]
 
+OF_TABLES = [
+    "a_close_of_the_link_never_hits_a_descriptor_of_the_program",
+    "the_program_sees_no_descriptor_of_the_link",
+    "what_the_program_closes_ends_for_its_readers_although_the_link_lives",
+    "a_program_that_has_used_up_its_descriptors_is_attached_nonetheless",
+    "all_numbers_stay_the_programs_own_while_workers_come_and_go",
+]
+"""To ThreadSanitizer a process has one table of descriptors."""
+
 
 def lines_of(text: str) -> list[str]:
     return [line for line in text.splitlines() if line.startswith("pump: ")]
@@ -27,6 +36,11 @@ def lines_of(text: str) -> list[str]:
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_the_link_keeps_its_promises(scenario: str, sanitizer: str) -> None:
     run(sanitizer, scenario)
+
+
+@pytest.mark.parametrize("scenario", OF_TABLES)
+def test_the_link_has_a_table_of_descriptors_to_itself(scenario: str) -> None:
+    run("address,undefined", scenario)
 
 
 def test_a_worker_that_stops_beating_is_left_for_a_new_one() -> None:
@@ -44,6 +58,7 @@ def test_workers_that_die_young_are_asked_for_ever_more_rarely() -> None:
 
 def test_a_forked_child_gives_the_socket_and_the_mapping_up() -> None:
     run("address,undefined", "a_forked_child_gives_the_socket_and_the_mapping_up")
+    run("address,undefined", "a_forked_child_closes_its_copy_of_a_socket_among_the_programs")
 
 
 def test_a_pumpd_of_another_version_is_named_once_with_both_versions() -> None:
