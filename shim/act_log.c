@@ -31,6 +31,7 @@
 #include "shim.h"
 
 #define LINE_BYTES 1024
+#define TRIES 8 /* of a call that signals of the program interrupt */
 
 /* Written once by the constructor, before any thread exists; kept over fork. */
 static int log_level = PUMP_LOG_WARNING;
@@ -106,11 +107,14 @@ void pump_hush_end(const struct pump_hush *hush) {
  * PIPE_BUF, so a pipe that polls writable takes it whole. */
 static void write_line(int descriptor, const char *line, size_t length) {
   struct pollfd ready = {.fd = descriptor, .events = POLLOUT};
-  if (poll(&ready, 1, 0) != 1 || (ready.revents & POLLOUT) == 0) return;
+  int found, tries = 0;
+  ssize_t n;
+  while ((found = poll(&ready, 1, 0)) < 0 && errno == EINTR && tries < TRIES) tries++;
+  if (found != 1 || (ready.revents & POLLOUT) == 0) return;
   struct pump_hush hush;
   if (!pump_hush_begin(&hush)) return;
-  ssize_t n = write(descriptor, line, length);
-  (void)n;
+  while ((n = write(descriptor, line, length)) < 0 && errno == EINTR && tries < TRIES)
+    tries++;
   pump_hush_end(&hush);
 }
 

@@ -140,10 +140,15 @@ class Controls:
         return len(self._listening) + len(self._resting) + asking
 
     def _listen(self, connection: socket.socket) -> None:
+        try:
+            self._selector.register(
+                connection, selectors.EVENT_READ, lambda: self._hear(connection, time.monotonic())
+            )
+        except OSError as error:
+            log.warning("cannot listen to a control connection: %s", error)
+            connection.close()
+            return
         self._listening[connection] = time.monotonic() + IDLE_S
-        self._selector.register(
-            connection, selectors.EVENT_READ, lambda: self._hear(connection, time.monotonic())
-        )
 
     def _hear(self, connection: socket.socket, now: float) -> None:
         self._selector.unregister(connection)

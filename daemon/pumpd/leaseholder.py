@@ -178,21 +178,23 @@ class Leaseholder:
 
     def _connect(self, now: float) -> None:
         for path in self._facts.paths:
-            connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            connection.setblocking(False)
+            connection = None
             try:
+                connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+                connection.setblocking(False)
                 connection.connect(path)
                 server.check(connection, path)
                 connection.send(wire.pack_hello(), socket.MSG_NOSIGNAL)
+                self._selector.register(connection, selectors.EVENT_READ, self._hear)
             except OSError as error:
                 if isinstance(error, server.StrangeServerError) and path not in self._strange:
                     self._strange.add(path)
                     log.warning("the service at %s is not believed: %s", path, error)
-                connection.close()
+                if connection is not None:
+                    connection.close()
                 continue
             self._connection, self._version = connection, 0
             self._deadline = now + ANSWER_S
-            self._selector.register(connection, selectors.EVENT_READ, self._hear)
             return
         self._retry_later(now)
 

@@ -41,7 +41,8 @@ log = logging.getLogger("pumpd")
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Entry point. Returns 0 after the job or the service has ended, 2 for bad input."""
+    """Entry point. Returns 0 after the job or the service has ended, 2 for bad input, 1 where
+    the machine gives it not even the descriptors and the memory to begin."""
     try:
         asked = _parser().parse_args(argv)
         run: Callable[[Namespace], int] = asked.run
@@ -49,6 +50,9 @@ def main(argv: list[str] | None = None) -> int:
     except BadInputError as error:
         say("pumpd", str(error))
         return error.status
+    except OSError as error:  # descriptors or memory that even its beginning needs
+        say("pumpd", f"cannot go on: {error}")
+        return 1
 
 
 def _parser() -> OneLineParser:
@@ -220,6 +224,7 @@ def _listener(path: str, fd: int | None) -> socket.socket:
 def _start_log(level: str, file: str | None) -> None:
     log.propagate = False
     log.setLevel(level.upper())
+    logging.raiseExceptions = False  # a full disk costs lines of the log, and says no more
     if file is None:
         log.addHandler(logging.NullHandler())
         return

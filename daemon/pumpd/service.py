@@ -180,23 +180,30 @@ class Service:
     # ---- connections ----
 
     def _accept_again(self) -> None:
+        try:
+            for listener in self._listeners:
+                self._selector.register(
+                    listener, selectors.EVENT_READ, lambda _, one=listener: self._accept(one)
+                )
+        except OSError as error:
+            self._pause_accepting(error)
+            return
         self._accepting = True
-        for listener in self._listeners:
-            self._selector.register(
-                listener, selectors.EVENT_READ, lambda _, one=listener: self._accept(one)
-            )
 
     def _accept(self, listener: socket.socket) -> None:
         connections, error = link.accept(listener)
         for connection in connections:
             self._greet(connection)
         if error is not None:
-            log.error("cannot accept: %s", error)
-            for one in self._listeners:
-                with contextlib.suppress(KeyError):  # the other one said so in this round
-                    self._selector.unregister(one)
-            self._accepting = False
-            self._accept_due = self._now() + ACCEPT_PAUSE_S
+            self._pause_accepting(error)
+
+    def _pause_accepting(self, error: OSError) -> None:
+        log.error("cannot accept: %s", error)
+        for one in self._listeners:
+            with contextlib.suppress(KeyError):  # the other one said so in this round
+                self._selector.unregister(one)
+        self._accepting = False
+        self._accept_due = self._now() + ACCEPT_PAUSE_S
 
     def _greet(self, connection: socket.socket) -> None:
         now = self._now()
@@ -231,12 +238,17 @@ class Service:
         if not peer.events:
             if known:
                 self._selector.unregister(peer.connection)
-        elif known is None:
-            self._selector.register(
-                peer.connection, peer.events, lambda events: self._serve(peer, events)
-            )
-        elif known.events != peer.events:
-            self._selector.modify(peer.connection, peer.events, known.data)
+            return
+        try:
+            if known is None:
+                self._selector.register(
+                    peer.connection, peer.events, lambda events: self._serve(peer, events)
+                )
+            elif known.events != peer.events:
+                self._selector.modify(peer.connection, peer.events, known.data)
+        except OSError as error:  # no memory, or too much is watched on this machine
+            log.error("cannot listen to %r: %s", peer, error)
+            self._hang_up(peer, "")
 
     def _serve(self, peer: Peer, events: int) -> None:
         if peer.connection not in self._peers:  # hung up on earlier in this round

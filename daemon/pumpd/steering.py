@@ -86,8 +86,12 @@ class Steering:
         self._wish: _Wish | None = None
 
     def start(self) -> None:
-        """Begin to listen, in a thread that ends with the supervisor or the process."""
-        threading.Thread(target=self._listen, name="steering", daemon=True).start()
+        """Begin to listen, in a thread that ends with the supervisor or the process. Without a
+        thread the client is served all the same, and its requests are not answered."""
+        try:
+            threading.Thread(target=self._listen, name="steering", daemon=True).start()
+        except RuntimeError as error:  # what Python says where the system has none left
+            log.warning("client %d cannot be steered: %s", self._pid, error)
 
     def _listen(self) -> None:
         while True:

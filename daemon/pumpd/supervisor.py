@@ -134,8 +134,10 @@ class Supervisor:
         if self._warm_due is not None and now >= self._warm_due:
             self._start_warm()
         if self._accept_due is not None and now >= self._accept_due:
-            self._accept_due = None
-            self._watch(self._listener, self._accept)
+            self._accept_due = now + ACCEPT_PAUSE_S
+            with contextlib.suppress(OSError):
+                self._watch(self._listener, self._accept)
+                self._accept_due = None
         if self._job.pidfd is None and not self._job_ended and self._job.ended():
             self._job_has_ended()
 
@@ -182,8 +184,13 @@ class Supervisor:
         elif len(self._handshakes) >= MAX_HANDSHAKES:
             self._turn_away(connection, link.WELCOME_BUSY, "too many unfinished handshakes")
         else:
+            try:
+                self._watch(connection, lambda: self._hear(connection, peer.pid))
+            except OSError as error:  # no memory, or too much is watched on this machine
+                log.error("cannot listen to process %d: %s", peer.pid, error)
+                connection.close()
+                return
             self._handshakes[connection] = time.monotonic() + HELLO_TIMEOUT_S
-            self._watch(connection, lambda: self._hear(connection, peer.pid))
 
     def _hear(self, connection: socket.socket, client_pid: int) -> None:
         try:
@@ -217,6 +224,10 @@ class Supervisor:
             memfd = link.create_memfd(client_pid)
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             ours.setblocking(False)
+            # First: from here on it ends by itself, with `theirs`, if no worker comes to be.
+            self._watch_worker(ours)
+            self._lifelines[ours] = client_pid
+            ours = None
             # Before the welcome: a short job may be over soon after it.
             command = warm.command_of(client_pid) if self._settings.record else b""
             link.send_welcome(connection, link.WELCOME_OK, memfd)
@@ -225,9 +236,6 @@ class Supervisor:
             client = (client_pid, self._admitted)
             descriptors = (memfd, connection.fileno(), theirs.fileno())
             warm.request_worker(self._warm, client, command, descriptors)
-            self._lifelines[ours] = client_pid
-            self._watch_worker(ours)
-            ours = None
             self._leases.client_came(time.monotonic())
             log.info("client %d is served", client_pid)
         except OSError as error:
@@ -273,13 +281,18 @@ class Supervisor:
 
     def _start_warm(self) -> None:
         self._warm_due = None
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ends: list[socket.socket] = []
         try:
+            ends += socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            ours, theirs = ends
+            self._watch(ours, self._hear_warm)
             pid = os.fork()
         except OSError as error:
-            log.error("cannot fork the warm process: %s", error)
-            ours.close()
-            theirs.close()
+            log.error("cannot start the warm process: %s", error)
+            for end in ends:
+                with contextlib.suppress(KeyError):
+                    self._selector.unregister(end)
+                end.close()
             self._delay_warm()
             return
         if pid == 0:
@@ -287,7 +300,6 @@ class Supervisor:
         theirs.close()
         ours.setblocking(False)
         self._warm, self._warm_pid, self._warm_started = ours, pid, time.monotonic()
-        self._watch(ours, self._hear_warm)
 
     def _become_warm(self, ours: socket.socket, theirs: socket.socket) -> None:
         status = 1

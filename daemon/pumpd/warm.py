@@ -139,6 +139,8 @@ def _work(worker: WorkerRun, fds: list[int], settings: WorkerSettings) -> None:
         connection, lifeline = (socket.socket(fileno=fd) for fd in sockets)
         worker(memfd, connection, lifeline, settings)
         status = 0
+    except (OSError, MemoryError) as error:  # the client is told by its socket, and asks again
+        log.error("no worker for client %d: %s", settings.client_pid, error or "no memory")
     except BaseException:
         log.exception("worker of client %d failed", settings.client_pid)
     finally:

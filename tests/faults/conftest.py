@@ -1,0 +1,58 @@
+"""What the fault campaigns share: the injector, the job, and the environment it runs in."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from faults import BIN, ENDTOEND, HERE, INCLUDE, MEMORY_MIB, Injector
+
+FLAGS = ["-std=gnu11", "-D_GNU_SOURCE", "-O2", "-g1", "-Wall", "-Wextra", "-Werror"]
+
+
+@pytest.fixture(scope="session")
+def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of inject, brief and the kernels that brief launches."""
+    folder = tmp_path_factory.mktemp("faults")
+    includes = [f"-I{ENDTOEND}", f"-I{INCLUDE}"]
+    brief = [str(HERE / "brief.c"), str(ENDTOEND / "hard.c"), "-ldl", "-lpthread"]
+    for command in (
+        [*FLAGS, "-o", str(folder / "inject"), str(HERE / "inject.c"), "-lpthread"],
+        [*FLAGS, *includes, "-o", str(folder / "brief"), *brief],
+        ["-O2", "-shared", "-fPIC", "-o", str(folder / "mix.so"), str(ENDTOEND / "mix_kernels.c")],
+    ):
+        subprocess.run(["cc", *command], check=True)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def inject(tools: Path) -> Path:
+    """The injector, where the kernel lets it work."""
+    program = tools / "inject"
+    try:
+        tried = Injector(program, ["read"], ["true"], stderr=subprocess.PIPE)
+        tried.ended()
+    except (OSError, ValueError, AssertionError):
+        pytest.skip("this kernel or container gives no user notification by seccomp")
+    return program
+
+
+@pytest.fixture(scope="session")
+def job_environment(tools: Path) -> Iterator[dict[str, str]]:
+    """What a job's process finds in its environment; it has a pumpd until the tests end."""
+    settings = [f"device.memory_bytes={MEMORY_MIB << 20}", "mode=compute"]
+    virtual = [word for setting in settings for word in ("--virtual-set", setting)]
+    command = [str(BIN / "pump-run"), "--virtual", "a100-pcie4", *virtual, "--"]
+    with subprocess.Popen(
+        [*command, "sh", "-c", "env -0; exec cat >/dev/null"],
+        env={**os.environ, "PUMP_VIRTUAL_KERNELS": str(tools / "mix.so"), "PUMP_SERVICE": "none"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as holder:
+        assert holder.stdout is not None and holder.stdin is not None
+        words = os.fsdecode(holder.stdout.read()).split("\0")
+        yield dict(word.split("=", 1) for word in words if "=" in word)
+        holder.stdin.close()

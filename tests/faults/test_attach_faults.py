@@ -1,0 +1,143 @@
+"""Any system call of pump inside a job may fail: the job is right, ends, and hears one line."""
+
+from __future__ import annotations
+
+import errno
+import random
+import re
+import subprocess
+from collections import Counter
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from faults import (
+    BOUND_S,
+    MEMORY_MIB,
+    WHAT_FAILS,
+    Counted,
+    Fault,
+    Injector,
+    Tally,
+    eventually,
+    faults_of,
+    workers_of,
+)
+
+CALLS = [*WHAT_FAILS, "getpriority"]
+PROGRAM = "brief"
+"""Threads that have not got a name yet have the program's as well."""
+SAMPLE = 24
+DIFFERENT_MOST = 3
+"""What can be missing at once where a call fails for good: pumpd, the ledger, the limit."""
+
+
+class Outcome(NamedTuple):
+    """end: status, output and what the program said on stderr. pumps: the lines of pump."""
+
+    end: tuple[int, str, tuple[str, ...]]
+    pumps: list[str]
+
+
+RIGHT = (0, "right\n", ())
+
+
+class Attached:
+    """The job, run again and again under a pumpd that lives on."""
+
+    def __init__(
+        self, inject: Path, tools: Path, environment: dict[str, str], ledger: Path
+    ) -> None:
+        self.inject = inject
+        self.ledger = ledger
+        self.command = [str(tools / PROGRAM), "short"]
+        self.environment = environment | {"BRIEF_MS": "60", "PUMP_LEDGER": str(ledger)}
+        self._without: dict[tuple[str, int], set[Any]] = {}
+
+    def run(self, fault: Fault | None = None, **environ: str) -> tuple[Counted, Outcome]:
+        one = Injector(
+            self.inject,
+            CALLS,
+            self.command,
+            fault,
+            env=self.environment | environ,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        counted = one.ended()
+        out, err = one.process.communicate(timeout=BOUND_S)
+        lines = [re.sub(r"\d+", "N", line) for line in err.splitlines()]
+        own = tuple(line for line in lines if not line.startswith("pump: "))
+        pumps = [line for line in lines if line.startswith("pump: ")]
+        return counted, Outcome((one.process.returncode, out, own), pumps)
+
+    def run_without_pump(self, fault: Fault | None = None) -> tuple[Counted, Outcome]:
+        """On a card that holds it all."""
+        profile = self.environment["PUMP_VIRTUAL_PROFILE"]
+        small, roomy = f"memory_bytes={MEMORY_MIB << 20}", f"memory_bytes={64 << 20}"
+        return self.run(fault, LD_PRELOAD="", PUMP_VIRTUAL_PROFILE=profile.replace(small, roomy))
+
+    def without_pump(self, call: str, error: int) -> set[Any]:
+        """How the program ends where it is refused one of its own calls."""
+        if (call, error) not in self._without:
+            own = self.run_without_pump()[0].calls.get((PROGRAM, call), 0)
+            faults = faults_of({(PROGRAM, call): own})
+            self._without[call, error] = {
+                self.run_without_pump(fault)[1].end for fault in faults if fault.error == error
+            }
+            if error == errno.ENOMEM:  # without memory for its tables pump steps aside
+                self._without[call, error].add(self.run(LD_PRELOAD="")[1].end)
+        return self._without[call, error]
+
+    def calls(self) -> dict[tuple[str, str], int]:
+        """What the job calls under pump: not each run has all of it."""
+        most: Counter[tuple[str, str]] = Counter()
+        for _ in range(3):
+            counted, outcome = self.run()
+            assert outcome.end == RIGHT, outcome
+            most |= Counter(counted.calls)
+        return dict(most)
+
+    def check(self, fault: Fault) -> bool:
+        """Raise AssertionError unless the job is what it would be without pump; whether the
+        fault came to pass."""
+        counted, outcome = self.run(fault)
+        if outcome.end != RIGHT:
+            assert fault.task == PROGRAM, outcome
+            assert outcome.end in self.without_pump(fault.call, fault.error), outcome
+        said = [line for line in outcome.pumps if not line.startswith("pump: peak ")]
+        assert len(said) == len(set(said)), "a line is said twice"
+        assert len(said) <= (1 if fault.many == 1 else DIFFERENT_MOST), f"too much is said: {said}"
+        return counted.failed > 0
+
+
+@pytest.fixture(scope="module")
+def attached(
+    inject: Path,
+    tools: Path,
+    job_environment: dict[str, str],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Attached:
+    return Attached(inject, tools, job_environment, tmp_path_factory.mktemp("ledger"))
+
+
+def campaign(attached: Attached, faults: list[Fault]) -> None:
+    with Tally(faults) as tally:
+        for fault in tally:
+            with tally.one():
+                tally.reached += attached.check(fault)
+    attached.run()  # removes the claims of those that could not remove their own
+    assert list(attached.ledger.iterdir()) == []
+    socket = attached.environment["PUMP_SOCKET"]
+    eventually(lambda: not workers_of(socket), "no worker to be left")
+
+
+def test_a_job_is_right_whichever_call_of_its_attach_fails(attached: Attached) -> None:
+    faults = faults_of(attached.calls(), 40)
+    campaign(attached, random.Random(1).sample(faults, SAMPLE))
+
+
+@pytest.mark.long
+def test_a_job_is_right_whichever_call_fails_with_whatever_error(attached: Attached) -> None:
+    campaign(attached, faults_of(attached.calls(), 100))

@@ -1,0 +1,219 @@
+"""Any system call of a job's pumpd may fail, its recorder's included: the job does not notice.
+
+One pumpd serves job after job, each under another fault, so what a fault leaves behind adds up:
+a descriptor, a process, a connection that is heard no more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import random
+import re
+import subprocess
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from faults import (
+    BIN,
+    BOUND_S,
+    FOR_GOOD,
+    WHAT_FAILS,
+    Fault,
+    Injector,
+    Tally,
+    eventually,
+    faults_of,
+    named,
+    workers_of,
+)
+
+from pump.control import Control, ControlError
+from pump.trace.format import TraceError
+from pump.trace.info import summary
+from pumpd.link import answers
+
+SAMPLE = 10
+FOUND = [
+    Fault("pumpd", "epoll_ctl", 1, errno.ENOSPC),  # a client that could not be watched: the end
+    Fault("pumpd", "epoll_ctl", 3, errno.ENOMEM),  # a worker that could not be watched: no end
+    Fault("pumpd-worker", "clone3", 2, errno.EAGAIN),  # no thread for requests: no worker
+]
+"""What campaigns have found: it ended pumpd, or the job's last process could not end it."""
+RECORDED = re.compile(r"recorded (\d+) operations to (\S+)$", re.MULTILINE)
+
+
+class Daemon:
+    """A recorded job's pumpd under the injector, with a service, and clients of the job."""
+
+    def __init__(
+        self, folder: Path, tools: Path, inject: Path, environment: dict[str, str]
+    ) -> None:
+        self.folder = folder
+        self.inject = inject
+        self.program = [str(tools / "brief"), "short"]
+        self.socket = folder / "socket"
+        self.log = folder / "log"
+        self.summary = folder / "summary"
+        self.record = folder / "recording"
+        self.environment = environment | {
+            "BRIEF_MS": "40",
+            "PUMP_SOCKET": str(self.socket),
+            "PUMP_RECORD": str(self.record),
+            "PUMP_SUMMARY": str(self.summary),
+        }
+        self.service = subprocess.Popen(
+            [str(BIN / "pumpd"), "serve", "--socket", str(folder / "service"), "--beat", "0.2"],
+            stderr=subprocess.DEVNULL,
+        )
+        eventually(lambda: answers(str(folder / "service")), "the service to listen")
+        self.start()
+
+    def start(self) -> None:
+        self.log.write_text("")
+        self.holder = subprocess.Popen(["cat"], stdin=subprocess.PIPE)
+        job = ["--job-pid", str(self.holder.pid), "--record", str(self.record)]
+        log = ["--log-file", str(self.log), "--log-level", "info"]
+        where = ["--socket", str(self.socket), "--service", str(self.folder / "service")]
+        with (self.folder / "errors").open("w") as errors:
+            self.pumpd = Injector(
+                self.inject,
+                WHAT_FAILS,
+                [str(BIN / "pumpd"), "job", *where, *job, *log],
+                stderr=errors,
+            )
+        for line in ("is ready after", "attached to the service"):
+            eventually(lambda: line in self.log.read_text(), line)  # noqa: B023
+        self.run()
+        self.descriptors = self.count_descriptors()
+
+    def end(self) -> None:
+        """The job ends, and with it all that its pumpd ever started."""
+        assert self.holder.stdin is not None
+        self.holder.stdin.close()
+        self.holder.wait(BOUND_S)
+        self.pumpd.ended()
+        assert (self.folder / "errors").read_text() == ""
+        assert not self.socket.exists()
+
+    def stop(self) -> None:
+        """However it is."""
+        self.pumpd.process.kill()  # calls that it is asked about fail from now on
+        self.pumpd.process.wait()
+        self.pumpd.close()
+        for name in ("pumpd", "pumpd-warm", "pumpd-worker"):
+            for process in named(name, str(self.socket)):
+                process.kill()
+        self.holder.kill()
+        self.holder.communicate()
+        self.socket.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        self.stop()
+        self.service.kill()
+        self.service.wait()
+
+    def count_descriptors(self) -> int:
+        (supervisor,) = named("pumpd", str(self.socket))
+        with contextlib.suppress(psutil.NoSuchProcess):
+            return supervisor.num_fds()
+        return -1
+
+    def run(self) -> str:
+        """One client of the job, which somebody asks how it is; what it says on stderr."""
+        self.summary.unlink(missing_ok=True)
+        with subprocess.Popen(
+            self.program,
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as job:
+            with contextlib.suppress(ControlError), Control.of_job(str(self.socket)) as control:
+                control.state()
+            out, err = job.communicate(timeout=BOUND_S)
+        assert (job.returncode, out) == (0, "right\n"), err
+        eventually(lambda: not workers_of(str(self.socket)), "the worker's end")
+        return err
+
+    @property
+    def served(self) -> bool:
+        return json.loads(self.summary.read_text())["shim"]["attaches"] > 0
+
+    def check(self, fault: Fault) -> bool:
+        begin = self.log.stat().st_size
+        self.pumpd.arm(fault)
+        err = self.run()
+        failed = self.pumpd.counts().failed
+        self.pumpd.arm(None)
+        said = [line for line in err.splitlines() if not line.startswith("pump: peak ")]
+        assert len(said) == len(set(said)) <= 2, f"too much is said: {said}"
+        assert self.served or said, "nothing says that the job was not served"
+        for count, file in RECORDED.findall(err):
+            self.recorded(Path(file), int(count))
+        eventually(lambda: self.run() != "" and self.served, "a client that is served again")
+        logged = self.log.read_text()[begin:]
+        assert "Traceback" not in logged, logged
+        eventually(
+            lambda: self.count_descriptors() <= self.descriptors,
+            f"{self.descriptors} descriptors, not {self.count_descriptors()}",
+        )
+        if "warm process has ended" in logged:  # each time the next one starts later
+            self.end()
+            self.start()
+        return failed > 0
+
+    def recorded(self, file: Path, operations: int) -> None:
+        """The recording is whole, as the client has said."""
+
+        def complete() -> bool:
+            if f"recording to {file} stopped" in self.log.read_text():
+                return True  # a job has ended before the disk said so; the log knows
+            with contextlib.suppress(OSError, TraceError):
+                found = summary(str(file))
+                return bool(found["state"] == "complete" and found["operations"] == operations)
+            return False
+
+        eventually(complete, f"{operations} operations in {file}")
+
+    def calls(self) -> dict[tuple[str, str], int]:
+        self.pumpd.counts()
+        most: Counter[tuple[str, str]] = Counter()
+        for _ in range(3):
+            self.run()
+            most |= Counter(self.pumpd.counts().calls)
+        return dict(most)
+
+
+@pytest.fixture
+def daemon(
+    tmp_path: Path, tools: Path, inject: Path, job_environment: dict[str, str]
+) -> Iterator[Daemon]:
+    made = Daemon(tmp_path, tools, inject, job_environment)
+    yield made
+    made.close()
+
+
+def campaign(daemon: Daemon, faults: list[Fault]) -> None:
+    with Tally(faults) as tally:
+        for fault in tally:
+            with tally.one():
+                tally.reached += daemon.check(fault)
+            if tally.failed_now:  # what it left behind is not to be held against the next
+                daemon.stop()
+                daemon.start()
+        daemon.end()
+
+
+def test_a_job_is_right_whichever_call_of_its_pumpd_fails(daemon: Daemon) -> None:
+    faults = [fault for fault in faults_of(daemon.calls(), 8) if fault.many != FOR_GOOD]
+    campaign(daemon, FOUND + random.Random(2).sample(faults, SAMPLE))
+
+
+@pytest.mark.long
+def test_a_job_is_right_whichever_call_of_its_pumpd_fails_and_however(daemon: Daemon) -> None:
+    campaign(daemon, faults_of(daemon.calls(), 30))

@@ -1,0 +1,130 @@
+"""Any system call of the service may fail: it answers the next visitor, and keeps nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import random
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from faults import BIN, FOR_GOOD, HERE, WHAT_FAILS, Fault, Injector, Tally, eventually, faults_of
+
+sys.path.insert(0, str(HERE.parent / "unit"))
+from service_client import Played, closing, until
+
+from pump.service import ServiceClient, ServiceError
+from pump.wire.strict import FrameError
+from pumpd.link import answers
+
+SAMPLE = 30
+FOUND = [
+    Fault("pumpd-serve", "epoll_ctl", 1, errno.ENOSPC),
+    Fault("pumpd-serve", "epoll_ctl", 3, errno.ENOMEM),
+]
+"""What campaigns have found: a connection that could not be watched ended the service."""
+
+
+class Served:
+    """`pumpd serve` under the injector."""
+
+    def __init__(self, folder: Path, inject: Path) -> None:
+        self.socket = folder / "service"
+        self.log = folder / "log"
+        words = ["--socket", str(self.socket), "--beat", "0.5", "--settle", "0.05"]
+        with self.log.open("w") as log:
+            self.injector = Injector(
+                inject,
+                WHAT_FAILS,
+                [str(BIN / "pumpd"), "serve", *words, "--log-level", "warning"],
+                stderr=log,
+            )
+        eventually(lambda: answers(str(self.socket)), "the service to listen")
+        self.process = psutil.Process(self.injector.process.pid).children()[0]
+        self.visit()
+        eventually(self.comes_to_nothing, "the visitor's end")
+        time.sleep(0.1)
+        self.descriptors = self.process.num_fds()
+
+    def visit(self) -> None:
+        """A job joins, reports and gets a lease; somebody asks who is there."""
+        with closing(Played(self, wanted_mib=10)) as (job,):  # type: ignore[arg-type]
+            job.report()
+            until(lambda: job.granted, "a grant", job)
+            with ServiceClient(str(self.socket)) as client:
+                assert len(client.jobs()) == 1 and client.state().jobs == 1
+
+    def comes_to_nothing(self) -> bool:
+        """Whether there is nobody to see any more: each visitor finds it as the last one did."""
+        with contextlib.suppress(ServiceError), ServiceClient(str(self.socket)) as client:
+            return client.state().jobs == 0
+        return False
+
+    def check(self, fault: Fault) -> bool:
+        self.injector.arm(fault)
+        with contextlib.suppress(
+            OSError, AssertionError, ServiceError, FrameError
+        ):  # the visitor's loss
+            self.visit()
+        failed = self.injector.counts().failed
+        self.injector.arm(None)
+        eventually(self.comes_to_nothing, "an answer, and nobody left in the registry")
+        self.visit()
+        eventually(
+            lambda: self.process.num_fds() <= self.descriptors,
+            f"{self.descriptors} descriptors, not {self.process.num_fds()}",
+        )
+        assert "Traceback" not in self.log.read_text(), self.log.read_text()
+        return failed > 0
+
+    def calls(self) -> dict[tuple[str, str], int]:
+        self.injector.counts()
+        most: Counter[tuple[str, str]] = Counter()
+        for _ in range(3):
+            self.visit()
+            most |= Counter(self.injector.counts().calls)
+        return dict(most)
+
+    def end(self) -> None:
+        self.process.terminate()
+        self.injector.ended()
+        assert self.injector.process.returncode == 0
+        assert not self.socket.exists()
+
+    def close(self) -> None:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            self.process.kill()
+        self.injector.process.kill()
+        self.injector.process.wait()
+        self.injector.close()
+
+
+@pytest.fixture
+def served(tmp_path: Path, inject: Path) -> Iterator[Served]:
+    made = Served(tmp_path, inject)
+    yield made
+    made.close()
+
+
+def campaign(served: Served, faults: list[Fault]) -> None:
+    with Tally(faults) as tally:
+        for fault in tally:
+            with tally.one():
+                tally.reached += served.check(fault)
+            assert served.process.is_running(), "\n".join([*tally.failures, served.log.read_text()])
+        served.end()
+
+
+def test_the_service_answers_whichever_of_its_calls_fails(served: Served) -> None:
+    faults = [fault for fault in faults_of(served.calls(), 6) if fault.many != FOR_GOOD]
+    campaign(served, FOUND + random.Random(3).sample(faults, SAMPLE))
+
+
+@pytest.mark.long
+def test_the_service_answers_whichever_of_its_calls_fails_and_however(served: Served) -> None:
+    campaign(served, faults_of(served.calls(), 30))
