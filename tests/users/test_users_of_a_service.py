@@ -1,0 +1,297 @@
+"""What several users together can do to others at the service. Each row of docs/security.md is
+attacked by more than one, beyond each bound, and somebody else must get what he gets alone."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from users import (
+    ALICE,
+    ATTACKERS,
+    BOB,
+    CAROL,
+    CLONE_NEWPID,
+    CLONE_NEWUSER,
+    Say,
+    User,
+    as_user,
+    become,
+    needs_root,
+    public_folder,
+    unshare,
+)
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "unit"))
+from service_client import MIB, Played, Service, closing, connect, until
+from test_service_frames import MESSAGES, mutated
+
+from pump.service import ServiceClient
+from pump.wire import service as wire
+
+pytestmark = needs_root
+
+JOBS_EACH = 4
+
+
+@pytest.fixture
+def service() -> Iterator[Service]:
+    """Of root, open to all; small where a test would take long to reach a bound."""
+    with public_folder() as folder:
+        config = folder / "config.toml"
+        config.write_text(f"[service]\njobs_per_user = {JOBS_EACH}\n")
+        made = Service(folder, "--beat", "0.5", "--settle", "0.05", "--config", str(config))
+        yield made
+        made.kill()
+
+
+def all_are_answered(service: Service, *, users: tuple[int, ...] = (ALICE, 0)) -> None:
+    """Within the time that a client waits for its answers (pump.service.TIMEOUT_S)."""
+    for user in users:
+        assert as_user(user, questions, str(service.socket)) == 10
+
+
+def questions(path: str) -> int:
+    """A connection for each of ten questions; how many were answered."""
+    for _ in range(10):
+        with ServiceClient(path) as client:
+            client.state()
+    return 10
+
+
+# ---- what they see ----
+
+
+def has_jobs(say: Say, service: Service, name: str) -> None:
+    jobs = [Played(service, name=f"{name}{number}") for number in range(3)]
+    say("joined")
+    with ServiceClient(str(service.socket)) as client:
+        while True:
+            say(sorted(job.name for job in client.jobs()))
+            for job in jobs:
+                job.turn()
+
+
+def test_three_users_see_each_their_own_jobs_and_root_sees_them_all(service: Service) -> None:
+    people = [User(user, has_jobs, service, str(user)) for user in ATTACKERS]
+    with contextlib.ExitStack() as stack:
+        for one in people:
+            stack.enter_context(one)
+        assert [one.hear() for one in people] == ["joined"] * 3
+        for one in people:
+            assert one.hear() == [f"{one.user}{number}" for number in range(3)]
+        with service.ask() as client:
+            assert len({(job.name, job.user) for job in client.jobs()}) == 9
+        assert as_user(ALICE, jobs_seen, service) == []
+
+
+def jobs_seen(service: Service) -> list[str]:
+    """By one who believes any service."""
+    with connect(service) as peer:
+        peer.send(wire.pack_hello())
+        wire.check_welcome(peer.recv(64))
+        peer.send(wire.encode(wire.AskJobs(0)))
+        answer = wire.decode(peer.recv(wire.REPLY_BYTES), wire.FROM_SERVICE)
+    assert isinstance(answer, wire.Jobs)
+    return [job.name for job in answer.jobs]
+
+
+def test_root_of_a_user_namespace_sees_no_more_than_its_user(service: Service) -> None:
+    def from_inside() -> list[str]:
+        unshare(CLONE_NEWUSER)
+        Path("/proc/self/setgroups").write_text("deny")
+        Path("/proc/self/uid_map").write_text(f"0 {BOB} 1")
+        assert os.geteuid() == 0, "root, as it sees itself"
+        return jobs_seen(service)
+
+    with closing(Played(service, name="of root")):
+        try:
+            assert as_user(BOB, from_inside) == []
+        except AssertionError as error:
+            if "unshare" in str(error):
+                pytest.skip("this machine gives users no user namespaces")
+            raise
+
+
+def test_a_job_of_another_pid_namespace_is_known_by_its_process_here(service: Service) -> None:
+    def joins(say: Say) -> None:
+        with closing(Played(service, name="inside", job_pid=1)) as (job,):
+            say(os.getpid())
+            while True:
+                job.turn()
+
+    def outside() -> None:
+        unshare(CLONE_NEWPID)
+
+    try:
+        outer = User(0, lambda say: (outside(), say(1), _nested(say, joins)))
+        assert outer.hear() == 1
+    except AssertionError:
+        pytest.skip("this machine gives root no PID namespace")
+    with outer:
+        assert outer.hear() == 1, "process 1, as it sees itself"
+        with service.ask() as client:
+            (job,) = client.jobs()
+        assert job.user == BOB and Path(f"/proc/{job.pid}/status").exists()
+        status = Path(f"/proc/{job.pid}/status").read_text()
+        assert f"NSpid:\t{job.pid}\t1\n" in status, "the process that joined, and no other"
+
+
+def _nested(say: Say, body: Callable[[Say], None]) -> None:
+    """In a child: the first process of the new namespace."""
+    child = os.fork()
+    if child == 0:
+        try:
+            become(BOB)
+            body(say)
+        finally:
+            os._exit(1)
+    os.waitpid(child, 0)
+
+
+# ---- floods ----
+
+
+def floods_with_frames(say: Say, service: Service) -> None:
+    peers = []
+    for _ in range(JOBS_EACH):
+        peer = connect(service)
+        peer.send(wire.pack_hello())
+        peer.recv(64)
+        peer.send(wire.encode(wire.Join()))
+        peer.setblocking(False)
+        peers.append(peer)
+    say("floods")
+    beat = wire.encode(wire.Beat())
+    while True:
+        for peer in peers:
+            with contextlib.suppress(OSError):
+                peer.send(beat)
+
+
+def says_nothing(say: Say, service: Service) -> None:
+    """Holds as many connections without a hello as it gets, again and again."""
+    silent: list[socket.socket] = []
+    for turn in range(1_000_000):
+        with contextlib.suppress(OSError):
+            silent.append(connect(service))
+        if len(silent) > 200:
+            silent.pop(0).close()
+        if turn == 100:
+            say("silent")
+
+
+def takes_no_answers(say: Say, service: Service) -> None:
+    deaf = []
+    for _ in range(JOBS_EACH):
+        peer = connect(service)
+        peer.send(wire.pack_hello())
+        peer.recv(64)
+        peer.setblocking(False)
+        deaf.append(peer)
+    say("deaf")
+    ask = wire.encode(wire.AskJobs(0))
+    while True:
+        for peer in deaf:
+            with contextlib.suppress(OSError):
+                peer.send(ask)
+
+
+def sends_rubbish(say: Say, service: Service) -> None:
+    source = random.Random(os.getuid())
+    frames = [wire.encode(message) for message, kinds in MESSAGES if kinds is wire.FROM_CLIENTS]
+    for turn in range(1_000_000):
+        with contextlib.suppress(OSError), connect(service) as peer:
+            peer.send(wire.pack_hello())
+            for _ in range(4):
+                peer.send(mutated(source.choice(frames), source) or b"{")
+        if turn == 50:
+            say("rubbish")
+
+
+@pytest.mark.parametrize(
+    "attack", [floods_with_frames, takes_no_answers, sends_rubbish], ids=lambda one: one.__name__
+)
+def test_three_users_together_keep_no_other_from_an_answer(
+    service: Service, attack: Callable[..., None]
+) -> None:
+    with contextlib.ExitStack() as stack:
+        honest = stack.enter_context(User(ALICE, keeps_a_lease, service))
+        assert honest.hear() == "leased"
+        people = [stack.enter_context(User(user, attack, service)) for user in ATTACKERS]
+        for one in people:
+            one.hear()
+        all_are_answered(service)
+        honest.end()
+        assert honest.hear() == "has it still"
+
+
+def keeps_a_lease(say: Say, service: Service) -> None:
+    """A job that wants half of a GPU, and says in the end whether it has been hung up on."""
+    with closing(Played(service, wanted_mib=500)) as (job,):
+        job.report()
+        until(lambda: job.granted, "a grant", job)
+        say("leased")
+        until(say.told_to_end, "the end", job)
+        assert job.granted
+        say("has it still")
+
+
+# ---- bounds ----
+
+
+def takes_all_jobs(say: Say, service: Service) -> None:
+    jobs: list[Played] = []
+    with contextlib.suppress(AssertionError, OSError):
+        while True:
+            jobs.append(Played(service))
+    say(len(jobs))
+    while True:
+        for job in jobs:
+            job.turn()
+
+
+def test_users_at_their_bound_of_jobs_take_no_other_users_place(service: Service) -> None:
+    with contextlib.ExitStack() as stack:
+        people = [stack.enter_context(User(user, takes_all_jobs, service)) for user in ATTACKERS]
+        assert [one.hear() for one in people] == [JOBS_EACH] * 3
+        alice = stack.enter_context(User(ALICE, takes_all_jobs, service))
+        assert alice.hear() == JOBS_EACH
+        all_are_answered(service)
+
+
+# ---- lies ----
+
+
+def lies_about_a_gpu(say: Say, service: Service) -> None:
+    """All of the memory is its own, it says, and it wants and uses all of it."""
+    job = Played(service, wanted_mib=1000, total_mib=1000)
+    job.resident = job.adopted = job.usable
+    job.adopts = False
+    job.report()
+    say("lies")
+    while True:
+        job.turn()
+
+
+def waits_for_a_share(say: Say, service: Service, least_bytes: int) -> None:
+    with closing(Played(service, wanted_mib=1000)) as (job,):
+        job.adopted = 20 * MIB
+        job.report()
+        until(lambda: (job.granted or 0) >= least_bytes, "a share", job)
+        say(job.granted)
+
+
+def test_two_liars_on_one_gpu_keep_no_third_from_its_share(service: Service) -> None:
+    with contextlib.ExitStack() as stack:
+        for user in (BOB, CAROL):
+            assert stack.enter_context(User(user, lies_about_a_gpu, service)).hear() == "lies"
+        usable = 970 * MIB
+        honest = User(ALICE, waits_for_a_share, service, usable // 4)
+        assert stack.enter_context(honest).hear() >= usable // 4

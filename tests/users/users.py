@@ -1,0 +1,135 @@
+"""Other users of the machine, as processes of real user ids that run functions of a test.
+
+Not a test. A process is forked from the test's, so all that its function needs is imported
+already: the folder of the interpreter need not be open to that user.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import multiprocessing
+import os
+import tempfile
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from shutil import rmtree
+from types import TracebackType
+from typing import Any
+
+import psutil
+import pytest
+
+ALICE, BOB, CAROL, DAVE = 10001, 10002, 10003, 10004
+"""Ids that no machine gives to anybody. Alice is honest wherever she takes part."""
+ATTACKERS = (BOB, CAROL, DAVE)
+PATIENCE_S = 30.0
+PR_SET_DUMPABLE = 4
+CLONE_NEWPID, CLONE_NEWUSER = 0x20000000, 0x10000000
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become other users")
+
+_fork = multiprocessing.get_context("fork")
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def become(user: int) -> None:
+    """Be that user and nothing else, for good."""
+    os.setgroups([])
+    os.setgid(user)
+    os.setuid(user)
+    # As after exec: else the kernel would guard this process as one of root's.
+    _libc.prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)
+
+
+def unshare(flags: int) -> None:
+    """Raises OSError where the machine gives no such namespace."""
+    if _libc.unshare(flags) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+class Say:
+    """A process's way to the test that has started it."""
+
+    def __init__(self, pipe: Any) -> None:
+        self._pipe = pipe
+
+    def __call__(self, what: Any) -> None:
+        self._pipe.send((False, what))
+
+    def told_to_end(self) -> bool:
+        """Whether the test has called end()."""
+        return bool(self._pipe.poll())
+
+
+class User:
+    """A process of that user that runs body(say, *words): what it says, hear() returns."""
+
+    def __init__(self, user: int, body: Callable[..., Any], *words: Any) -> None:
+        self.user = user
+        self._ours, theirs = _fork.Pipe()
+        self._process = _fork.Process(target=_run, args=(user, theirs, body, words), daemon=True)
+        self._process.start()
+        theirs.close()
+
+    @property
+    def pid(self) -> int:
+        assert self._process.pid is not None
+        return self._process.pid
+
+    def hear(self) -> Any:
+        """What it says next; AssertionError, with its traceback, if it fails."""
+        assert self._ours.poll(PATIENCE_S), f"user {self.user} says nothing"
+        failed, said = self._ours.recv()
+        assert not failed, said
+        return said
+
+    def end(self) -> None:
+        """Ask it to come to an end."""
+        self._ours.send("end")
+
+    def close(self) -> None:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            for child in psutil.Process(self.pid).children(recursive=True):
+                child.kill()
+        self._process.kill()
+        self._process.join(PATIENCE_S)
+        self._ours.close()
+
+    def __enter__(self) -> User:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _run(user: int, pipe: Any, body: Callable[..., Any], words: tuple[Any, ...]) -> None:
+    try:
+        become(user)
+        body(Say(pipe), *words)
+    except BaseException:
+        pipe.send((True, traceback.format_exc()))
+
+
+def as_user(user: int, function: Callable[..., Any], *words: Any) -> Any:
+    """What the function returns to that user."""
+    with User(user, lambda say: say(function(*words))) as one:
+        return one.hear()
+
+
+@contextlib.contextmanager
+def public_folder() -> Iterator[Path]:
+    """One that all users may look into; pytest's own are root's alone."""
+    folder = Path(tempfile.mkdtemp(prefix="pump-users-"))
+    folder.chmod(0o755)
+    try:
+        yield folder
+    finally:
+        rmtree(folder, ignore_errors=True)
