@@ -26,6 +26,7 @@ static uint64_t budget_of_used_devices(void) {
   return sum;
 }
 
+/* NULL: none was counted. */
 static const char *main_cause(const struct pump_worker_counters *counters) {
   const struct {
     uint64_t count;
@@ -37,7 +38,7 @@ static const char *main_cause(const struct pump_worker_counters *counters) {
        "the budget left no room to bring blocks in early"},
       {PUMP_LOAD(&counters->miss_policy), "the policy does not prefetch"},
   };
-  const char *words = "none";
+  const char *words = NULL;
   uint64_t most = 0;
   for (size_t i = 0; i < sizeof causes / sizeof causes[0]; i++)
     if (causes[i].count > most) {
@@ -47,17 +48,22 @@ static const char *main_cause(const struct pump_worker_counters *counters) {
   return words;
 }
 
-/* "93.4 % of block uses found their block on the GPU; main cause of stall: ..." */
+/* "hit rate about 93.4 %, main cause of misses: ..." No cause of what rounds to nothing:
+ * the share of block uses that missed, to a tenth of a percent, is what is said. */
 static void hits_text(char *text, size_t room) {
   const struct pump_worker_counters *counters = &pump_shm->worker_counters;
   uint64_t used = PUMP_LOAD(&counters->blocks_used), hit = PUMP_LOAD(&counters->blocks_hit);
+  const char *cause = main_cause(counters);
   if (PUMP_LOAD(&pump_shm->shim_counters.attaches) == 0)
     snprintf(text, room, "no pumpd: demand paging only");
   else if (used == 0)
     snprintf(text, room, "no operation was followed to its end");
+  else if (hit >= used || cause == NULL || used - hit < used / 1000)
+    snprintf(text, room, "hit rate about %.1f %%",
+             hit < used ? 100.0 * (double)hit / (double)used : 100.0);
   else
-    snprintf(text, room, "hit rate about %.1f %%, main cause of stall: %s",
-             hit < used ? 100.0 * (double)hit / (double)used : 100.0, main_cause(counters));
+    snprintf(text, room, "hit rate about %.1f %%, main cause of misses: %s",
+             100.0 * (double)hit / (double)used, cause);
 }
 
 /* Of policy planned: "; 87 % of operations foreseen". */

@@ -47,13 +47,16 @@ static void judge_memory(uint64_t budget) {
   }
 }
 
+/* A program that ended before its first launch (memory ran out) has issued nothing. One
+ * that waited for the GPU had issued something, if not through us. */
 static void judge_operations(uint64_t budget) {
   const struct pump_shim_counters *counters = &pump_shm->shim_counters;
   if (PUMP_LOAD(&counters->converted_bytes_peak) <= budget) return;
-  if (PUMP_LOAD(&counters->operations) != 0) return;
-  pump_say("only partly intercepted: memory was made pageable, but not one launch or copy "
-           "of this process was seen, so nothing was prefetched; a library loaded with "
-           "RTLD_DEEPBIND does that: load it without");
+  if (PUMP_LOAD(&counters->operations) != 0 || !pump_event_waited()) return;
+  pump_say(
+      "perhaps only partly intercepted: since its memory exceeds the budget this process "
+      "has waited for the GPU, but not one launch or copy of it was seen, so nothing was "
+      "prefetched; a library loaded with RTLD_DEEPBIND hides them: load it without");
 }
 
 static void judge_traffic(uint64_t budget) {

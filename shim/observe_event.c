@@ -371,7 +371,16 @@ void pump_event_block(uint32_t kind, uint32_t slot, uint64_t offset_bytes,
   push_extents(&head, &blocks);
 }
 
+/* For the life of the process; written by any thread, read at its end. A forked child
+ * begins with its parent's. */
+static bool waited;
+
+bool pump_event_waited(void) {
+  return PUMP_LOAD(&waited);
+}
+
 void pump_event_sync(uint32_t stream_index, uint64_t seq, uint64_t began_ns) {
+  PUMP_STORE(&waited, true);
   struct pump_event head = {.seq = seq,
                             .time_ns = pump_now_ns(),
                             .kind = PUMP_EVENT_SYNC,

@@ -149,6 +149,8 @@ uint64_t pump_vmm_peak_bytes(void);   /* observe_vmm.c */
 
 /* The card had no room for such memory. */
 bool pump_plain_refused(void); /* observe_memory.c */
+/* Whether the program waited for the GPU while a device was active. */
+bool pump_event_waited(void); /* observe_event.c */
 
 /* ---- ranges (observe_range.c) --------------------------------------------- */
 

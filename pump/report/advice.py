@@ -38,11 +38,15 @@ def advise(report: dict[str, Any]) -> list[Advice]:
         found += _of_device(report, device)
     found += _of_job(report)
     if not found:
+        used = any(device["blocks_used"] for device in report["devices"])
         found.append(
             Advice(
                 "well",
-                "Nearly all blocks were there when they were needed.",
-                "If the job is slow all the same, the reason is not its memory.",
+                "Nearly all blocks were there when they were needed, as far as pump could tell."
+                if used
+                else "pump saw no block that was used a second time, so none that was missed.",
+                "That is a belief, not a measurement: what moving memory costs all the same, "
+                "`pump simulate FILE --sweep` estimates.",
             )
         )
     return found
@@ -54,7 +58,8 @@ def _of_device(report: dict[str, Any], device: dict[str, Any]) -> list[Advice]:
     if used == 0 or hit >= GOOD_HITS * used:
         return []
     misses = {cause: device[f"blocks_{cause}"] for cause in ("no_room", "late", "unseen")}
-    whole = max(1, sum(misses.values()))
+    told = sum(misses.values())
+    whole = max(used - hit, told)
     said = f"{name}: {1 - hit / used:.1%} of the blocks that operations used were not there"
     if report["policy"] == "demand":
         return [
@@ -65,6 +70,15 @@ def _of_device(report: dict[str, Any], device: dict[str, Any]) -> list[Advice]:
             )
         ]
     found = []
+    if whole - told >= MANY * whole:
+        found.append(
+            Advice(
+                "demand",
+                f"{said}; for {1 - told / whole:.0%} of these the policy of "
+                "that time brought nothing in early.",
+                "Run with --policy window from the beginning.",
+            )
+        )
     if misses["no_room"] >= MANY * whole:
         peak, budget = device["allocated_bytes_peak"], max(1, device["budget_bytes"])
         found.append(

@@ -121,10 +121,21 @@ static CUresult check_shape(const struct vd_function *function, const unsigned g
   return CUDA_SUCCESS;
 }
 
+/* Once a process: a program prints results that nothing has computed as if they were. */
+static void say_that_nothing_is_computed(void) {
+  static bool said;
+  if (__atomic_exchange_n(&said, true, __ATOMIC_RELAXED)) return;
+  vd_error("timing mode: kernels take a model's time and compute nothing, so what the "
+           "program says of its results (such as a loss of 0) means nothing");
+}
+
 /* In compute mode what the kernel computes; false: it cannot. */
 static CUresult compute_action(const struct vd_kernel_call *call, struct vd_action **out) {
   const struct vd_function *function = call->function;
-  if (vd.mode != VD_COMPUTE) return CUDA_SUCCESS;
+  if (vd.mode != VD_COMPUTE) {
+    say_that_nothing_is_computed();
+    return CUDA_SUCCESS;
+  }
   if (function->host == NULL) {
     vd_error("compute mode: no host function pump_host_%s in PUMP_VIRTUAL_KERNELS for "
              "kernel %s",

@@ -141,6 +141,13 @@ SCENARIO(the_summary_of_an_active_job) {
   active_job();
 }
 
+/* One use in 100,000 missed; the policy never tried. */
+SCENARIO(the_summary_of_a_job_that_nothing_held_up) {
+  active_job();
+  pump_shm->worker_counters.blocks_used = 100000;
+  pump_shm->worker_counters.blocks_hit = 99999;
+}
+
 SCENARIO(the_summary_of_an_active_job_that_forks) {
   active_job();
   pid_t child = fork();

@@ -35,6 +35,9 @@ uint64_t pump_plain_peak_bytes(void) {
 bool pump_plain_refused(void) {
   return false;
 }
+bool pump_event_waited(void) {
+  return false;
+}
 uint64_t pump_vmm_peak_bytes(void) {
   return 0;
 }

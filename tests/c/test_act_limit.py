@@ -344,9 +344,14 @@ def test_the_summary_is_one_line_that_names_the_cause() -> None:
     (line,) = run(SAN, "the_summary_of_an_active_job").stderr.splitlines()
     assert line == (
         "pump: peak 1536 MiB on a budget of 1024 MiB (1.50x); hit rate about 93.4 %, main cause of "
-        "stall: the budget left no room to bring blocks in early; prefetched 30.0 GiB in, "
+        "misses: the budget left no room to bring blocks in early; prefetched 30.0 GiB in, "
         "20.0 GiB out"
     )
+
+
+def test_the_summary_names_no_cause_where_next_to_nothing_was_missed() -> None:
+    (line,) = run(SAN, "the_summary_of_a_job_that_nothing_held_up").stderr.splitlines()
+    assert "hit rate about 100.0 %; prefetched" in line and "cause" not in line
 
 
 def test_a_forked_child_prints_no_summary() -> None:

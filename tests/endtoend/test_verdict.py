@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+import pytest
 from conftest import HERE, Job, pump_run
 
 
@@ -45,10 +46,21 @@ def test_memory_that_stays_plain_is_named_where_it_was_too_much() -> None:
     assert lines("--virtual-set=memory=64MiB", script=large) == ""
 
 
-def test_a_process_whose_operations_were_not_seen_is_told_so() -> None:
+def test_a_process_that_waited_for_operations_that_were_not_seen_is_told_so() -> None:
     unused = ALLOCATE.format(count=20, call="cuMemAlloc(2 << 20)")
-    text = lines("--virtual-set=memory=32MiB", script=unused)
-    assert "not one launch or copy" in text
+    text = lines("--virtual-set=memory=32MiB", script=unused + "cu.cuCtxSynchronize()")
+    assert "not one launch or copy" in text and "RTLD_DEEPBIND" in text
+
+
+@pytest.mark.parametrize("limit", ["", "--limit=36MiB"])
+def test_a_process_that_ends_before_its_first_launch_is_not_told_of_interception(
+    limit: str,
+) -> None:
+    """Out of memory, or for another reason."""
+    unused = ALLOCATE.format(count=20, call="cuMemAlloc(2 << 20)")
+    text = lines("--virtual-set=memory=32MiB", *limit.split(), script=unused)
+    assert "peak" in text and "intercepted" not in text and "RTLD_DEEPBIND" not in text
+    assert ("out of memory" in text) == bool(limit)
 
 
 def test_a_job_that_thrashes_beyond_help_is_told_so(job: Job) -> None:

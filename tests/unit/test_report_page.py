@@ -47,6 +47,9 @@ def made(device: dict[str, int] | None = None, **changes: Any) -> dict[str, Any]
         ({"blocks_hit": 800, "blocks_unseen": 200}, {}, ["unseen"]),
         ({"blocks_hit": 800, "blocks_late": 100, "blocks_unseen": 100}, {}, ["late", "unseen"]),
         ({"blocks_hit": 800, "blocks_unseen": 200}, {"policy": "demand"}, ["demand"]),
+        ({"blocks_hit": 800}, {}, ["demand"]),
+        ({"blocks_hit": 800, "blocks_late": 90}, {}, ["demand", "late"]),
+        ({"blocks_used": 0, "blocks_hit": 0}, {}, ["well"]),
         ({}, {"lost": {"ring full": 7}}, ["lost"]),
         ({}, {"host_gap_seconds": 4.0}, ["host"]),
         ({}, {"sampled": False}, ["no-samples"]),
@@ -56,6 +59,14 @@ def test_advice_follows_from_the_figures(
     device: dict[str, int], changes: dict[str, Any], keys: list[str]
 ) -> None:
     assert [item.key for item in advise(made(device, **changes))] == keys
+
+
+def test_advice_never_denies_what_the_simulator_may_say() -> None:
+    """A belief that all went well is no proof that memory cost nothing."""
+    for device in ({}, {"blocks_used": 0, "blocks_hit": 0}):
+        (item,) = advise(made(device))
+        assert "not its memory" not in item.advice and "pump simulate" in item.advice
+    assert "Nearly all" not in item.found, "nothing was used again"
 
 
 def test_names_from_a_recording_cannot_become_markup_or_control_a_terminal() -> None:

@@ -32,6 +32,13 @@ def test_with_fewer_addresses_there_is_less_managed_memory_until_there_is_none(
     assert ("cannot reserve" in outcome.stderr) == (found == 2)
 
 
+@pytest.mark.parametrize("mode", ["compute", "timing"])
+def test_a_process_is_told_once_that_timing_mode_computes_nothing(mode: str) -> None:
+    launches, none = run("many_threads", mode=mode), run("allocate", "3", mode=mode)
+    assert launches.stderr.count("compute nothing") == (mode == "timing")
+    assert none.stderr == "", "nothing was launched"
+
+
 def test_a_kernel_with_no_host_function_fails_and_is_named() -> None:
     outcome = run("missing_kernel", mode="compute", env={"PUMP_VIRTUAL_KERNELS": ""})
     assert outcome.found == 500
