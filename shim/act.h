@@ -37,6 +37,8 @@ void pump_act_fork_child(void);
 /* `context` exists on `device`. Remembered; executors start at the first
  * populate or operation. Cheap when known already. */
 void pump_act_context_seen(CUdevice device, CUcontext context);
+/* Device of a context seen before, or -1; `*index` (may be NULL) its small number. */
+int pump_context_device(CUcontext context, uint32_t *index);
 
 /* Before `context` is destroyed or reset: its executors leave the driver and
  * destroy their streams and events (bounded: at most the running slices). A

@@ -242,8 +242,6 @@ bool pump_set_note(struct pump_set *set, CUresult result, const char *call);
 
 /* Contexts of the program by small numbers; they are used again after an end. */
 #define PUMP_MAX_CONTEXTS 64
-/* Device of a context seen before, or -1; `*index` (may be NULL) its small number. */
-int pump_context_device(CUcontext context, uint32_t *index);
 /* The context of that number if it lives on `device`, else NULL. */
 CUcontext pump_context_at(uint32_t index, uint32_t device);
 
