@@ -7,11 +7,12 @@ import contextlib
 import os
 import random
 import socket
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from service_client import MIB, Played, Service, closing, connect, until
+from test_service_frames import MESSAGES, mutated
 from users import (
     ALICE,
     ATTACKERS,
@@ -27,10 +28,6 @@ from users import (
     public_folder,
     unshare,
 )
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "unit"))
-from service_client import MIB, Played, Service, closing, connect, until
-from test_service_frames import MESSAGES, mutated
 
 from pump.service import ServiceClient
 from pump.wire import service as wire

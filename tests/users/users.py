@@ -6,6 +6,7 @@ already: the folder of the interpreter need not be open to that user.
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import ctypes
 import multiprocessing
@@ -30,6 +31,7 @@ CLONE_NEWPID, CLONE_NEWUSER = 0x20000000, 0x10000000
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become other users")
 
+codecs.lookup("ascii")  # imported where it is first used: too late for another user
 _fork = multiprocessing.get_context("fork")
 _libc = ctypes.CDLL(None, use_errno=True)
 

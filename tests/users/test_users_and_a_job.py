@@ -1,0 +1,279 @@
+"""What other users can do to a job and its pumpd: look at it, steer it, hurt it, take its place."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import mmap
+import os
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from supervisor_client import eventually
+from users import ALICE, ATTACKERS, BOB, Say, User, as_user, needs_root, public_folder
+
+import pumpd.recorder
+import pumpd.worker  # noqa: F401  # what the victim's processes import is read as root
+from pump import paths
+from pump.service import ServiceClient, StrangeServiceError
+from pump.wire import control
+from pumpd import link, main
+
+pytestmark = needs_root
+
+PTRACE_ATTACH = 16
+LIBC = ctypes.CDLL(None, use_errno=True)
+REFUSED = (errno.EACCES, errno.EPERM)
+
+
+class Victim:
+    """Alice's recorded job, its pumpd and a client of it that holds its mapping open."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / "alice"
+        self.folder.mkdir(mode=0o755)
+        os.chown(self.folder, ALICE, ALICE)
+        self.socket = self.folder / "socket"
+        self.log = self.folder / "log"
+        self.record = self.folder / "recording"
+        self.pumpd = User(ALICE, self._serve)
+        assert self.pumpd.hear() == "serves"
+        self.client = User(ALICE, self._hold)
+        assert self.client.hear() == "served"
+
+    def _serve(self, say: Say) -> None:
+        os.umask(0o077)  # as pump-run starts it
+        files = ["--log-file", str(self.log), "--record", str(self.record), "--log-level", "info"]
+        os.setpgid(0, 0)
+        listener = link.bind_listener(str(self.socket), 8)
+        say("serves")
+        job = ["--job-pid", str(os.getppid()), "--fd", str(listener.detach())]
+        status = main.main(["job", "--socket", str(self.socket), *job, *files])
+        say(f"ended with {status}")
+
+    def _hold(self, say: Say) -> None:
+        status, files = -1, []
+        while status != link.WELCOME_OK:  # the warm process may still be on its way
+            connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            connection.connect(str(self.socket))
+            connection.send(link.pack_hello(os.getpid()))
+            data, files, _, _ = socket.recv_fds(connection, link.WELCOME.size, 4)
+            status = link.WELCOME.unpack(data)[2]
+        with mmap.mmap(files[0], link.SHM_BYTES):
+            say("served")
+            signal.pause()
+
+    def processes(self) -> list[psutil.Process]:
+        supervisor = psutil.Process(self.pumpd.pid)
+        return [supervisor, *supervisor.children(recursive=True), psutil.Process(self.client.pid)]
+
+    def close(self) -> None:
+        self.client.close()
+        self.pumpd.close()
+
+
+@pytest.fixture(scope="module")
+def victim() -> Iterator[Victim]:
+    with public_folder() as folder:
+        made = Victim(folder)
+        yield made
+        made.close()
+
+
+def attempt(action: Callable[[], Any]) -> str:
+    """What came of it; nothing where the system refused it."""
+    try:
+        return f"got {action()!r}"
+    except OSError as error:
+        return "" if error.errno in REFUSED else f"errno {error.errno}"
+
+
+def traced(pid: int) -> int:
+    """0 if it may be traced. Raises OSError."""
+    if LIBC.ptrace(PTRACE_ATTACH, pid, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "ptrace")
+    return 0
+
+
+def looked_into(pids: list[int]) -> list[str]:
+    """What another user gets out of processes."""
+    got = []
+    for pid in pids:
+        for name in ("environ", "mem", "maps", "fd", "cwd", "root", "exe", "io"):
+            path = Path(f"/proc/{pid}/{name}")
+            look = path.readlink if name in ("cwd", "root", "exe") else path.read_bytes
+            action = (lambda p=path: os.listdir(p)) if name == "fd" else look  # noqa: PTH208
+            got.append((f"{pid} {name}", attempt(action)))
+        for number in (signal.SIGKILL, signal.SIGSTOP, signal.SIGTERM, 0):
+            got.append((f"{pid} signal {number}", attempt(lambda p=pid, n=number: os.kill(p, n))))
+        got.append((f"{pid} ptrace", attempt(lambda p=pid: traced(p))))
+        for fd in range(32):
+            path = Path(f"/proc/{pid}/fd/{fd}")
+            got.append((str(path), attempt(lambda p=path: p.open("rb"))))
+    return [f"{what}: {said}" for what, said in got if said]
+
+
+def test_no_user_looks_into_anothers_pumpd_nor_its_client_nor_ends_them(victim: Victim) -> None:
+    def all_there() -> bool:
+        return {one.name() for one in victim.processes()} >= {"pumpd-warm", "pumpd-worker"}
+
+    eventually(all_there, "a worker")
+    processes = victim.processes()
+    pids = [one.pid for one in processes]
+    environment = Path(f"/proc/{pids[0]}/environ")
+    assert as_user(ALICE, attempt, environment.read_bytes) != "", "of whom its own user sees all"
+    for user in ATTACKERS:
+        assert as_user(user, looked_into, pids) == []
+    assert all(one.is_running() for one in processes)
+    assert all(one.status() != psutil.STATUS_STOPPED for one in processes)
+
+
+def test_no_user_reads_anothers_recording_or_log(victim: Victim) -> None:
+    for user in ATTACKERS:
+        for path in (victim.log, *victim.folder.glob("*recording*")):
+            assert as_user(user, attempt, path.read_bytes) == "", path
+            assert as_user(user, attempt, lambda p=path: p.open("ab")) == "", path
+        assert as_user(user, attempt, (victim.folder / "mine").touch) == ""
+
+
+def test_no_user_steers_anothers_job_or_gets_a_mapping_of_its_pumpd(victim: Victim) -> None:
+    def steers() -> bool:
+        """By one who minds no refusal."""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
+            connection.settimeout(5)
+            connection.connect(str(victim.socket))
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                connection.send(control.pack_hello())
+                connection.recv(control.WELCOME_BYTES_MAX)
+                connection.send(control.encode_request(control.Request("set", policy="demand")))
+                return bool(connection.recv(control.REPLY_BYTES))
+        return False
+
+    for user in ATTACKERS:
+        assert as_user(user, attempt, steers) == "", "its socket is its user's"
+    victim.socket.chmod(0o777)  # by a hand that means well
+    for user in ATTACKERS:
+        assert as_user(user, steers) is False
+    assert as_user(ALICE, steers) is True
+    for user in ATTACKERS:
+        status, files = as_user(user, greeted, str(victim.socket))
+        assert (status, files) == (link.WELCOME_REFUSED, 0)
+    status, files = as_user(ALICE, greeted, str(victim.socket))
+    assert (status, files) == (link.WELCOME_OK, 1)
+
+
+def greeted(path: str) -> tuple[int, int]:
+    """What a hello to a pumpd brings: a status, and descriptors."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
+        connection.connect(path)
+        try:
+            connection.send(link.pack_hello(os.getpid()))
+            data, files, _, _ = socket.recv_fds(connection, link.WELCOME.size, 4)
+        except (BrokenPipeError, ConnectionResetError):  # before it has said a word
+            return link.WELCOME_REFUSED, 0
+        for file in files:
+            os.close(file)
+    return link.WELCOME.unpack(data)[2], len(files)
+
+
+def holds_silent_connections(say: Say, path: str) -> None:
+    held: list[socket.socket] = []
+    for turn in range(1_000_000):
+        one = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        one.setblocking(False)
+        with contextlib.suppress(OSError):
+            one.connect(path)
+        held.append(one)
+        if len(held) > 200:
+            held.pop(0).close()
+        if turn == 300:
+            say("holds")
+
+
+def test_three_users_who_flood_a_jobs_socket_keep_no_client_from_it(victim: Victim) -> None:
+    victim.socket.chmod(0o777)
+    with contextlib.ExitStack() as stack:
+        people = [
+            stack.enter_context(User(user, holds_silent_connections, str(victim.socket)))
+            for user in ATTACKERS
+        ]
+        for one in people:
+            assert one.hear() == "holds"
+        for _ in range(5):
+            assert as_user(ALICE, greeted, str(victim.socket)) == (link.WELCOME_OK, 1)
+
+
+# ---- places ----
+
+
+def squats(names: list[str]) -> None:
+    """Make what another user's pump would make, first."""
+    for number, name in enumerate(names):
+        with contextlib.suppress(FileExistsError):
+            if number % 2:
+                Path(name).symlink_to("/etc")
+            else:
+                Path(name).mkdir(mode=0o777)
+
+
+def test_folders_that_two_others_have_made_first_are_not_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with public_folder() as folder:
+        folder.chmod(0o1777)
+        monkeypatch.setattr(paths, "TEMPORARY", str(folder))
+        monkeypatch.setenv("HOME", "/nonexistent")
+        for name in ("XDG_RUNTIME_DIR", "XDG_STATE_HOME"):
+            monkeypatch.delenv(name, raising=False)
+        taken = [str(folder / f"pump-{ALICE}"), str(folder / f"pump-{ALICE}-host")]
+        taken += [str(folder / f"pump-{number:016x}") for number in range(6)]
+        as_user(BOB, squats, taken)
+        as_user(ATTACKERS[1], squats, [*reversed(taken), str(folder / f"pump-{'f' * 16}")])
+
+        def makes_its_own() -> tuple[str, bool, list[str]]:
+            made = paths.make_temporary_base()
+            return made, os.stat(made).st_mode & 0o77 == 0, paths.job_bases()  # noqa: PTH116
+
+        made, private, seen = as_user(ALICE, makes_its_own)
+        assert made not in taken and private
+        assert seen == [made], "no folder of another's is looked into"
+
+
+def serves_falsely(say: Say, path: str) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(path)
+        Path(path).chmod(0o777)
+        listener.listen(8)
+        say("listens")
+        heard = []
+        while True:
+            connection, _ = listener.accept()
+            connection.settimeout(1)
+            with contextlib.suppress(OSError):
+                heard.append(connection.recv(4096))
+            say([one for one in heard if one])
+            connection.close()
+
+
+def test_no_word_is_said_to_a_service_of_another_user() -> None:
+    def asks(path: str) -> str:
+        try:
+            ServiceClient(path)
+        except StrangeServiceError as error:
+            return str(error)
+        return "believed"
+
+    with public_folder() as folder:
+        folder.chmod(0o1777)
+        path = str(folder / "socket")
+        with User(BOB, serves_falsely, path) as bob:
+            assert bob.hear() == "listens"
+            said = as_user(ALICE, asks, path)
+            assert f"user {BOB} serves it" in said
+            assert bob.hear() == [], "and it has learnt nothing"
