@@ -31,24 +31,36 @@ def check(call: str, answer: Any) -> Any:
     return values[0] if len(values) == 1 else tuple(values)
 
 
-def compile_ptx(source: Path, capability: tuple[int, int]) -> bytes:
-    """PTX of `source` for a compute capability. Raises GpuError with NVRTC's log."""
+def compile_kernels(source: Path, capability: tuple[int, int]) -> tuple[bytes, bytes]:
+    """(cubin, PTX) of `source` for a compute capability. Raises GpuError with NVRTC's log."""
     program = check(
         "nvrtcCreateProgram",
         nvrtc.nvrtcCreateProgram(source.read_bytes(), source.name.encode(), 0, [], []),
     )
-    option = f"--gpu-architecture=compute_{capability[0]}{capability[1]}".encode()
+    option = f"--gpu-architecture=sm_{capability[0]}{capability[1]}".encode()
     answer = nvrtc.nvrtcCompileProgram(program, 1, [option])
     if int(answer[0]) != 0:
         size = check("nvrtcGetProgramLogSize", nvrtc.nvrtcGetProgramLogSize(program))
         log = b" " * size
         check("nvrtcGetProgramLog", nvrtc.nvrtcGetProgramLog(program, log))
         raise GpuError(f"NVRTC refuses {source}: {answer[0].name}\n{log.decode()}")
-    size = check("nvrtcGetPTXSize", nvrtc.nvrtcGetPTXSize(program))
-    ptx: bytes = b" " * size
+    cubin: bytes = b" " * check("nvrtcGetCUBINSize", nvrtc.nvrtcGetCUBINSize(program))
+    check("nvrtcGetCUBIN", nvrtc.nvrtcGetCUBIN(program, cubin))
+    ptx: bytes = b" " * check("nvrtcGetPTXSize", nvrtc.nvrtcGetPTXSize(program))
     check("nvrtcGetPTX", nvrtc.nvrtcGetPTX(program, ptx))
     check("nvrtcDestroyProgram", nvrtc.nvrtcDestroyProgram(program))
-    return ptx
+    return cubin, ptx
+
+
+def load_module(cubin: bytes, ptx: bytes) -> Any:
+    """The module. The cubin first: a driver older than the compiler refuses its PTX.
+
+    Raises GpuError.
+    """
+    status, module = driver.cuModuleLoadData(cubin)
+    if int(status) == 0:
+        return module
+    return check("cuModuleLoadData", driver.cuModuleLoadData(ptx))
 
 
 class Launch:
@@ -87,8 +99,7 @@ class Gpu:
         self.name = name.split(b"\0")[0].decode()
         context = check("cuDevicePrimaryCtxRetain", driver.cuDevicePrimaryCtxRetain(self._device))
         check("cuCtxSetCurrent", driver.cuCtxSetCurrent(context))
-        ptx = compile_ptx(kernels, self._capability())
-        self._module = check("cuModuleLoadData", driver.cuModuleLoadData(ptx))
+        self._module = load_module(*compile_kernels(kernels, self._capability()))
 
     def _capability(self) -> tuple[int, int]:
         attribute = driver.CUdevice_attribute

@@ -316,10 +316,29 @@ def test_nvrtc_compiles_the_kernels_without_local_memory(capability):
     import gpu
 
     try:
-        ptx = gpu.compile_ptx(EXAMPLES / "kernels.cu", capability).decode()
+        cubin, compiled = gpu.compile_kernels(EXAMPLES / "kernels.cu", capability)
+        ptx = compiled.decode()
     except RuntimeError as error:
         if "nvrtc" in str(error).lower() and "librar" in str(error).lower():
             pytest.skip("NVRTC is not installed")
         raise
     assert ptx.count(".visible .entry") == 10
     assert ".local" not in ptx
+    assert cubin[:4] == b"\x7fELF"
+
+
+@pytest.mark.parametrize("accepted", [b"cubin", b"ptx"])
+def test_a_driver_that_takes_one_form_of_the_kernels_gets_it(accepted, monkeypatch):
+    pytest.importorskip("cuda.bindings.driver")
+    import gpu
+
+    status = gpu.driver.CUresult
+
+    def load(image):
+        refused = status.CUDA_ERROR_UNSUPPORTED_PTX_VERSION
+        return (status.CUDA_SUCCESS, image) if image == accepted else (refused, None)
+
+    monkeypatch.setattr(gpu.driver, "cuModuleLoadData", load)
+    assert gpu.load_module(b"cubin", b"ptx") == accepted
+    with pytest.raises(gpu.GpuError, match="UNSUPPORTED_PTX_VERSION"):
+        gpu.load_module(b"neither", b"nor")
