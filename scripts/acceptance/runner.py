@@ -61,6 +61,7 @@ class StageRun:
         self._told, self._launcher = told, launcher
         self._items: list[Item] = []
         self._seconds_before = 0.0
+        self._cards = [place.identity.machine.uuid]
         self._began = self._last = time.monotonic()
         self._ended = False
 
@@ -72,6 +73,7 @@ class StageRun:
         """Takes over what an earlier call finished."""
         self._items = results.finished(earlier)
         self._seconds_before = float(earlier.get("seconds", 0.0))
+        self._cards = list(dict.fromkeys([*earlier.get("cards", []), *self._cards]))
 
     def run(self, machine: Machine) -> dict[str, Json]:
         """The result, which was written as well."""
@@ -196,6 +198,7 @@ class StageRun:
         result = {
             **self._identity.head(),
             "stage": self._name,
+            "cards": self._cards,
             "what": self._what,
             "date": results.now(),
             "core": self._core,

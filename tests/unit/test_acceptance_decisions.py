@@ -136,6 +136,15 @@ def test_results_of_another_commit_or_card_are_not_resumed() -> None:
     assert not any(mine.same(other.head()) for other in others)
 
 
+def test_verdicts_go_on_on_another_card_of_the_same_name_and_figures_do_not() -> None:
+    mine = results.Identity("c0ffee", False, make_machine())
+    namesake = results.Identity("c0ffee", False, make_machine(uuid="GPU-2")).head()
+    other = results.Identity("c0ffee", False, make_machine(name="NVIDIA H100")).head()
+    verdicts = {name for name in stages.ORDER if mine.same({**namesake, "stage": name})}
+    assert verdicts == {"shim", "bits", "failures"}
+    assert not any(mine.same({**other, "stage": name}) for name in stages.ORDER)
+
+
 def test_late_items_and_the_runners_own_are_made_again() -> None:
     items = [
         Item("a", contract.PASS),
