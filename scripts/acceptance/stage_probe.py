@@ -32,7 +32,7 @@ from acceptance.contract import (
 )
 
 NAME = "probe"
-LIMIT_S = 120.0
+LIMIT_S = 360.0
 WHAT = "what a card's Unified Memory does and costs, and a device profile from it"
 
 REPORT = "gpu_probe.json"

@@ -9,15 +9,15 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from probe.carry import commit
-from probe.children import ask_in_child
+from probe.children import Terms, ask
 from probe.constants import derive_profile
 from probe.driver import EXIT_NO_DRIVER
 from probe.figures import Json, rounded
-from probe.questions import QUESTIONS
+from probe.questions import FIRST, QUESTIONS
 from probe.registry import Question
 
 SCHEMA = 1
@@ -47,9 +47,31 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def probe(args: argparse.Namespace) -> int:
+Ask = Callable[[Question, float, Terms], Json]
+
+
+def limit_s(asked: Question, later: Sequence[Question], left_s: float) -> float:
+    """Seconds that a question may take of the `left_s` seconds of the run. Pure.
+
+    Its own limit. Where the first questions together may take longer than is left, each is cut
+    alike, so that none of them starves another. What comes after them takes what is left.
+    """
+    wanted_s = asked.limit_s
+    if asked.name in FIRST:
+        wanted_s += sum(other.limit_s for other in later if other.name in FIRST)
+    return asked.limit_s * min(1.0, left_s / wanted_s)
+
+
+def probe(
+    args: argparse.Namespace, ask: Ask = ask, clock: Callable[[], float] = time.monotonic
+) -> int:
     """The parent: ask every chosen question, keep the report on disk up to date."""
-    begin = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="gpu-probe-") as cache:
+        return ask_all(args, Terms(args.max_managed, Path(cache)), ask, clock)
+
+
+def ask_all(args: argparse.Namespace, terms: Terms, ask: Ask, clock: Callable[[], float]) -> int:
+    begin = clock()
     report: Json = {
         "schema": SCHEMA,
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -60,8 +82,9 @@ def probe(args: argparse.Namespace) -> int:
         "profile": {},
     }
     stuck = ""
-    for asked, chosen in selected(args.only, args.skip):
-        left = args.time_limit - (time.monotonic() - begin)
+    every = list(selected(args.only, args.skip))
+    for turn, (asked, chosen) in enumerate(every):
+        left = args.time_limit - (clock() - begin)
         reason = (
             "not chosen"
             if not chosen
@@ -73,7 +96,8 @@ def probe(args: argparse.Namespace) -> int:
             answer: Json = {"status": "skipped", "reason": reason, "seconds": 0.0, "result": {}}
         else:
             say(f"gpu_probe: {asked.name} ...")
-            answer = ask_in_child(asked, min(asked.limit_s, left), args.max_managed)
+            later = [other for other, wanted in every[turn + 1 :] if wanted]
+            answer = ask(asked, limit_s(asked, later, left), terms)
             say(
                 f"gpu_probe: {asked.name} {answer['status']} in {answer['seconds']:.1f} s"
                 + (f" ({answer['reason']})" if answer["reason"] else "")
@@ -88,7 +112,7 @@ def probe(args: argparse.Namespace) -> int:
             report["host"] = answer["result"].pop("host", {})
             report["device"] = answer["result"].pop("device", {})
         report["profile"] = derive_profile(report["questions"])
-        report["seconds"] = rounded(time.monotonic() - begin)
+        report["seconds"] = rounded(clock() - begin)
         if args.out != "-":
             write_report(report, args.out)
     if args.out == "-":

@@ -9,6 +9,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from probe.driver import NoDriverError, UnsupportedError
@@ -20,13 +22,21 @@ from probe.registry import RECORD, Notes, Question, emit
 KILL_GRACE_S = 10.0
 
 
-def child_main(name: str, managed_cap: int) -> int:
+@dataclass(frozen=True)
+class Terms:
+    """What every child is given. `cache`: a folder for compiled kernels, None for none."""
+
+    managed_cap: int
+    cache: Path | None = None
+
+
+def child_main(name: str, limit_s: float, terms: Terms) -> int:
     """Answer one question in this process; the records on stdout are the answer."""
     faulthandler.enable()  # a crash inside the driver leaves its Python line on stderr
-    asked, notes = QUESTIONS[name], Notes()
+    asked, notes = QUESTIONS[name], Notes(limit_s)
     status, reason = "ok", ""
     try:
-        gpu = Gpu(managed_cap)
+        gpu = Gpu(terms.managed_cap, terms.cache)
         if asked.managed:
             gpu.require_managed()
         asked.run(gpu, notes)
@@ -60,7 +70,38 @@ def read_records(text: str) -> Json:
     return answer
 
 
-def ask_in_child(asked: Question, limit_s: float, managed_cap: int) -> Json:
+def ask(asked: Question, limit_s: float, terms: Terms) -> Json:
+    """The answer, from one child or from one in each of the question's environments."""
+    if not asked.environments:
+        return ask_in_child(asked, limit_s, terms, {})
+    answers: dict[str, Json] = {}
+    end = time.monotonic() + limit_s
+    for label, environ in asked.environments.items():
+        share_s = (end - time.monotonic()) / (len(asked.environments) - len(answers))
+        answers[label] = ask_in_child(asked, max(share_s, 1.0), terms, environ)
+        if answers[label].get("stuck") or answers[label]["status"] == "no_driver":
+            break
+    return merged(answers)
+
+
+def merged(answers: Mapping[str, Json]) -> Json:
+    """One answer of several environments': ok if one is, else the first one's status."""
+    first = next(iter(answers.values()))
+    statuses = [answer["status"] for answer in answers.values()]
+    whole: Json = {
+        "status": "ok" if "ok" in statuses else first["status"],
+        "reason": "; ".join(
+            dict.fromkeys(
+                f"{label}: {one['reason']}" for label, one in answers.items() if one["reason"]
+            )
+        ),
+        "result": {label: answer["result"] for label, answer in answers.items()},
+        "seconds": rounded(sum(answer["seconds"] for answer in answers.values())),
+    }
+    return whole | ({"stuck": True} if any(one.get("stuck") for one in answers.values()) else {})
+
+
+def ask_in_child(asked: Question, limit_s: float, terms: Terms, environ: Mapping[str, str]) -> Json:
     """Run one question in its own process under the watchdog. `stuck`: it could not be killed."""
     command = [
         sys.executable,
@@ -68,12 +109,18 @@ def ask_in_child(asked: Question, limit_s: float, managed_cap: int) -> Json:
         "--question",
         asked.name,
         "--max-managed",
-        str(managed_cap),
+        str(terms.managed_cap),
+        "--time-limit",
+        f"{limit_s:.1f}",
+        *(["--cache", str(terms.cache)] if terms.cache else []),
     ]
+    given = {**os.environ, **environ}
     begin, ended = time.monotonic(), ""
     stuck = False
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
-        with subprocess.Popen(command, stdout=out, stderr=err, stdin=subprocess.DEVNULL) as child:
+        with subprocess.Popen(
+            command, env=given, stdout=out, stderr=err, stdin=subprocess.DEVNULL
+        ) as child:
             try:
                 code = child.wait(limit_s)
                 ended = f"the child ended with {code}" if code else ""

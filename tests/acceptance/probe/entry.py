@@ -11,7 +11,7 @@ from pathlib import Path
 
 from probe import carry
 from probe.asking import TOTAL_LIMIT_S, probe, say
-from probe.children import child_main
+from probe.children import Terms, child_main
 from probe.driver import EXIT_NO_DRIVER, EXIT_USAGE, GIB, KIB, MIB, NoDriverError, load_libcuda
 from probe.gpu import MANAGED_CAP
 from probe.questions import QUESTIONS
@@ -60,6 +60,7 @@ def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
         metavar="FILE",
         help="write all of the probe to one file, to be run on another machine, and stop",
     )
+    parser.add_argument("--cache", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--question", choices=tuple(QUESTIONS), help=argparse.SUPPRESS)
     args = parser.parse_args(argv)
     if args.out != "-" and not args.question:
@@ -89,7 +90,7 @@ def main() -> int:
     if args.carry:
         return carried(args.carry)
     if args.question:
-        return child_main(args.question, args.max_managed)
+        return child_main(args.question, args.time_limit, Terms(args.max_managed, args.cache))
     try:
         load_libcuda()
         return probe(args)

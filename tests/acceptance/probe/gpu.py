@@ -8,6 +8,7 @@ import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from probe.driver import (
@@ -37,7 +38,7 @@ from probe.driver import (
     timed,
 )
 from probe.figures import now
-from probe.kernels import compile_kernels
+from probe.kernels import Images, cached_kernels
 
 MANAGED_CAP = 4 * GIB  # hard rule: never more managed memory than this in one process
 FREE_SHARE = 0.9  # and never more than this share of the card's free memory
@@ -79,7 +80,7 @@ COVER_BYTES = GIB
 class Gpu:
     """Device 0, its primary context current on this thread, and guarded allocation."""
 
-    def __init__(self, managed_cap: int) -> None:
+    def __init__(self, managed_cap: int, cache: Path | None = None) -> None:
         load_libcuda()
         driver = bindings()
         try:
@@ -91,7 +92,7 @@ class Gpu:
             raise NoDriverError(f"the CUDA driver cannot be used: {error}") from error
         self.context = int(must(driver.cuDevicePrimaryCtxRetain(self.device), "primary context"))
         call("cuCtxSetCurrent", self.context)
-        self.managed_cap = managed_cap
+        self.managed_cap, self.cache = managed_cap, cache
         self.held: dict[int, int] = {}
         self.stream = self.new_stream()
 
@@ -179,25 +180,23 @@ class Gpu:
         return caller, now() - start
 
     @functools.cached_property
-    def image(self) -> tuple[bytes, bytes]:
-        """(cubin, PTX) of KERNELS for this device."""
+    def arch(self) -> int:
+        """Compute capability, 90 for 9.0."""
         major = self.attribute("COMPUTE_CAPABILITY_MAJOR")
-        return compile_kernels(major * 10 + self.attribute("COMPUTE_CAPABILITY_MINOR"))
+        return major * 10 + self.attribute("COMPUTE_CAPABILITY_MINOR")
+
+    @functools.cached_property
+    def image(self) -> Images:
+        """KERNELS for this device."""
+        return cached_kernels(self.cache, self.arch)
 
     @functools.cached_property
     def module(self) -> Any:
-        driver, reasons = bindings(), []
-        for image in self.image:
-            code, module = driver.cuModuleLoadData(image)
-            if int(code) == 0:
-                return module
-            reasons.append(error_name(int(code)))
-        raise UnsupportedError(f"the kernels do not load: cubin {reasons[0]}, PTX {reasons[1]}")
+        return load_module(self.image)
 
     @functools.cache  # noqa: B019 - one Gpu for the life of the child
     def kernel(self, name: str) -> int:
-        answer = bindings().cuModuleGetFunction(self.module, name.encode())
-        return int(must(answer, f"cuModuleGetFunction({name})"))
+        return kernel_of(self.module, name)
 
     def prepare(self, name: str, grid: int, block: int, *values: Any) -> Launch:
         """A launch of `grid` thread blocks of `block` threads; `values` are ctypes objects."""
@@ -301,6 +300,22 @@ class Gpu:
         self.launch(self.fill(address, length, value))
         self.sync()
         return address
+
+
+def load_module(image: Images) -> Any:
+    """CUmodule of the cubin, else of the PTX, which an older driver may not know either."""
+    reasons = []
+    for form in image:
+        code, module = bindings().cuModuleLoadData(form)
+        if int(code) == 0:
+            return module
+        reasons.append(error_name(int(code)))
+    raise UnsupportedError(f"the kernels do not load: cubin {reasons[0]}, PTX {reasons[1]}")
+
+
+def kernel_of(module: Any, name: str) -> int:
+    answer = bindings().cuModuleGetFunction(module, name.encode())
+    return int(must(answer, f"cuModuleGetFunction({name})"))
 
 
 def peek(address: int) -> int:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
+from pathlib import Path
+
 from probe.driver import CudaError, UnsupportedError, must
 
 KERNELS = r"""
@@ -50,13 +54,32 @@ extern "C" __global__ void probe_struct(u32 tag, struct pair p, unsigned short s
 """
 
 
-def compile_kernels(arch: int) -> tuple[bytes, bytes]:
-    """KERNELS for sm_<arch> by NVRTC: (cubin, PTX); UnsupportedError with the reason."""
+Images = tuple[bytes, bytes]  # cubin and PTX of one source
+
+
+def cached_kernels(cache: Path | None, arch: int, source: str = KERNELS) -> Images:
+    """compile_kernels, once for all children that share the folder `cache`."""
+    if cache is None:
+        return compile_kernels(arch, source)
+    digest = hashlib.sha256(source.encode()).hexdigest()[:16]
+    file = cache / f"{digest}-sm_{arch}"
+    if not file.exists():
+        fresh = cache / f".{file.name}.{os.getpid()}"
+        cubin, ptx = compile_kernels(arch, source)
+        fresh.write_bytes(len(cubin).to_bytes(8, "little") + cubin + ptx)
+        fresh.replace(file)
+    found = file.read_bytes()
+    end = 8 + int.from_bytes(found[:8], "little")
+    return found[8:end], found[end:]
+
+
+def compile_kernels(arch: int, source: str = KERNELS) -> Images:
+    """`source` for sm_<arch> by NVRTC; UnsupportedError with the reason."""
     try:
         from cuda.bindings import nvrtc
 
         program = must(
-            nvrtc.nvrtcCreateProgram(KERNELS.encode(), b"gpu_probe.cu", 0, [], []), "nvrtcCreate"
+            nvrtc.nvrtcCreateProgram(source.encode(), b"gpu_probe.cu", 0, [], []), "nvrtcCreate"
         )
         options = [f"--gpu-architecture=sm_{arch}".encode()]
         if int(nvrtc.nvrtcCompileProgram(program, len(options), options)[0]) != 0:

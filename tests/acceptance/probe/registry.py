@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
 
@@ -16,7 +17,19 @@ RECORD = "@@probe "  # lines of a child's stdout that are ours
 
 
 class Notes(dict[str, Any]):
-    """A question's result; every entry is also written out at once, for the watchdog's sake."""
+    """A question's result; every entry is also written out at once, for the watchdog's sake.
+
+    `limit_s`: seconds from now that the question may take.
+    """
+
+    def __init__(self, limit_s: float = float("inf")) -> None:
+        super().__init__()
+        self.limit_s = limit_s
+        self._deadline = time.monotonic() + limit_s
+
+    def left_s(self) -> float:
+        """Seconds that are left; not below 0."""
+        return max(0.0, self._deadline - time.monotonic())
 
     def __setitem__(self, key: str, value: Any) -> None:
         super().__setitem__(key, value)
@@ -30,7 +43,11 @@ def emit(record: Json) -> None:
 
 @dataclass(frozen=True)
 class Question:
-    """One bounded question. `decides`: what in the design hangs on the answer."""
+    """One bounded question. `decides`: what in the design hangs on the answer.
+
+    `environments`: by label, what the child's environment has in addition. One child each, and
+    the result has one under each label; they share `limit_s`.
+    """
 
     name: str
     decides: str
@@ -38,16 +55,23 @@ class Question:
     run: Callable[[Gpu, Notes], None]
     managed: bool  # needs concurrently accessible managed memory
     not_asked: str = ""
+    environments: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
 Asker = Callable[[Gpu, Notes], None]
 
 
-def question(limit_s: float, decides: str, managed: bool = True) -> Callable[[Asker], Question]:
+def question(
+    limit_s: float,
+    decides: str,
+    managed: bool = True,
+    environments: Mapping[str, Mapping[str, str]] | None = None,
+) -> Callable[[Asker], Question]:
     """Makes a function ask_<name> the question <name>."""
 
     def made(run: Asker) -> Question:
-        return Question(run.__name__.removeprefix("ask_"), decides, limit_s, run, managed)
+        name = run.__name__.removeprefix("ask_")
+        return Question(name, decides, limit_s, run, managed, "", environments or {})
 
     return made
 

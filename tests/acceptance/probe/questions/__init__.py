@@ -1,4 +1,4 @@
-"""All questions, in the order in which they are asked. The destructive one comes last."""
+"""All questions, in the order in which they are asked: what the design needs most comes first."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from probe.questions import (
     ask_faults,
     ask_felt,
     ask_gates,
+    ask_lanes,
     ask_link,
     ask_machine,
     ask_params,
@@ -18,14 +19,32 @@ from probe.questions import (
     ask_prefetch,
     ask_speed,
     ask_symbols,
+    ask_tma,
     ask_way_back,
 )
 from probe.registry import Notes, Question, questions_of
 
-ORDERED = (
-    *questions_of(ask_machine, ask_symbols, ask_calls, ask_prefetch, ask_link, ask_felt),
-    *questions_of(ask_faults, ask_way_back, ask_gates, ask_params, ask_capture, ask_pool),
-    *questions_of(ask_copies, ask_speed, ask_discard),
+FIRST = (
+    "machine",
+    "symbols",
+    "param_info",
+    "capture",
+    "kernel_speed",
+    "discard",
+    "felt_by_others",
+    "lanes",
+    "tma",
+)
+"""What is asked before all else: without these answers pump cannot be mended or not be trusted."""
+
+DEFINED = (
+    *questions_of(ask_machine, ask_symbols, ask_params, ask_capture, ask_speed, ask_discard),
+    *questions_of(ask_felt, ask_lanes, ask_tma),
+    *questions_of(ask_prefetch, ask_link, ask_faults, ask_way_back, ask_calls),
+    *questions_of(ask_gates, ask_copies, ask_pool),
+)
+ORDERED = sorted(
+    DEFINED, key=lambda asked: FIRST.index(asked.name) if asked.name in FIRST else len(FIRST)
 )
 
 

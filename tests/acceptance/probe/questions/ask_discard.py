@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import array
-import collections
 import ctypes
 
 from probe.driver import (
@@ -95,7 +94,7 @@ def discard_once(gpu: Gpu, address: int, length: int, variant: str) -> Json:
     if variant != "write_then_cpu_read":
         row["out"] = moves_summary([gpu.move(address, length, TO_HOST)], length)
     words = array.array("I", ctypes.string_at(address, length))
-    names = {old: "old", new: "written", 0: "zero"}
-    seen = collections.Counter(names.get(word, "other") for word in words)
-    row["seen"] = {name: rounded(count / len(words)) for name, count in seen.items()}
+    seen = {name: words.count(word) for name, word in (("old", old), ("written", new), ("zero", 0))}
+    seen["other"] = len(words) - sum(seen.values())
+    row["seen"] = {name: rounded(count / len(words)) for name, count in seen.items() if count}
     return row

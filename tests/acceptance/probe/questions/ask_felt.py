@@ -26,7 +26,7 @@ from probe.driver import (
     native,
     timed,
 )
-from probe.figures import Json, now, us
+from probe.figures import Json, now, rounded, us
 from probe.gpu import Gpu
 from probe.moves import sliced
 from probe.registry import Notes, question
@@ -159,6 +159,11 @@ def feel(victim: Callable[[], dict[str, int]], disturber: Disturber, seconds: fl
     return result
 
 
+ALONE_S, EVICTING_S = 0.4, 0.9  # a victim is felt for so long
+FEEL_S = 0.05 + 2 * ALONE_S + 3 * EVICTING_S  # all of one victim
+FEEL_SHARE = 0.6  # of the question's time; the rest is for moving and waiting
+
+
 @question(75, "the design's greatest risk: what application threads feel while executors evict")
 def ask_felt_by_others(gpu: Gpu, out: Notes) -> None:
     warnings.simplefilter("ignore", DeprecationWarning)  # fork in a threaded program: on purpose
@@ -166,10 +171,13 @@ def ask_felt_by_others(gpu: Gpu, out: Notes) -> None:
     length = 512 * MIB
     address = gpu.written(length)
     gpu.move(address, length, TO_HOST)
-    for name, victim in victims(gpu).items():
+    every = victims(gpu)
+    share = min(1.0, FEEL_SHARE * out.left_s() / (len(every) * FEEL_S))
+    out["share_of_full_time"] = rounded(share)
+    for name, victim in every.items():
         disturber = Disturber(gpu, address, length)
-        feel(victim, disturber, 0.05)
-        row: Json = {"alone": feel(victim, disturber, 0.4)}
+        feel(victim, disturber, 0.05 * share)
+        row: Json = {"alone": feel(victim, disturber, ALONE_S * share)}
         plans: list[tuple[str, Callable[[], None]]] = [("control", disturber.only_sleep)]
         plans += [
             (f"evict_slices_{mib}_mib", functools.partial(disturber.evict, mib * MIB))
@@ -179,7 +187,9 @@ def ask_felt_by_others(gpu: Gpu, out: Notes) -> None:
             disturber.stop = False
             worker = Worker(gpu, work)
             try:
-                row[label] = feel(victim, disturber, 0.4 if label == "control" else 0.9)
+                row[label] = feel(
+                    victim, disturber, share * (ALONE_S if label == "control" else EVICTING_S)
+                )
             finally:
                 disturber.stop = True
                 worker.finish()
