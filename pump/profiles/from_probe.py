@@ -19,20 +19,6 @@ MEASURED, DERIVED, ASSUMED = "measured", "derived", "assumed"
 VIRTUAL_MARK = "(pump virtual)"
 NVIDIA_PCI_VENDOR = 0x10DE
 
-CPU_SIDE = (
-    "uvm.evict_us",
-    "uvm.prefetch_call_us",
-    "uvm.prefetch_block_us",
-    "uvm.prefetch_second_pass",
-    "uvm.cpu_pte_us",
-    "uvm.cpu_unmap_us",
-    "uvm.host_alloc_us",
-    "kernels.launch_us",
-)
-"""Never taken from gVisor: they are the CPU's work in a call, where its kernel stands between.
-
-Faults are not among them: they are timed on the GPU and served by the host's own driver."""
-
 DIRECT = {
     "link.prefetch_h2d_gbps": "bw_h2d_gbps",
     "link.copy_h2d_gbps": "copy_h2d_gbps",
@@ -52,6 +38,14 @@ DIRECT = {
     "kernels.launch_us": "kernel_launch_us",
 }
 """Key of a profile -> constant of a report's "profile" that is its value as it stands."""
+
+SPLIT = {
+    "uvm.prefetch_block_us": "t_hblk_passes_us",
+    "uvm.prefetch_second_pass": "t_hblk_passes_us",
+    "uvm.prefetch_call_us": "t_call_hblk_us",
+}
+"""The same of sums that are split as the base splits them."""
+NO_ANSWER = "not asked by the probe, or without an answer"
 
 ATTRIBUTES = {
     "device.multiprocessors": "multiprocessor_count",
@@ -121,20 +115,25 @@ def constants_of(report: Mapping[str, Any], base: Profile, name: str) -> dict[st
     if not isinstance(device, dict) or not device.get("name") or "profile" not in report:
         raise ReportError("this is no report of scripts/gpu_probe, or it found no device")
     found = {"name": Constant(name, DERIVED, "chosen"), **_device(device)}
-    found |= _measured(report["profile"], base)
-    runtime = _runtime(report)
-    if runtime == "gvisor":
-        for key in CPU_SIDE:
-            found.pop(key, None)
+    barred = _not_transferable(report)
+    held = {name: value for name, value in report["profile"].items() if name not in barred}
+    found |= _measured(held, base)
     for key in KEYS:
         if key not in found:
-            why = f"from {base.name}: " + (
-                "the CPU's part of a call cannot be taken under gVisor"
-                if runtime == "gvisor" and key in CPU_SIDE
-                else "not asked by the probe, or without an answer"
-            )
-            found[key] = Constant(base.values[key], ASSUMED, why)
+            why = barred.get(DIRECT.get(key) or SPLIT.get(key, ""), NO_ANSWER)
+            found[key] = Constant(base.values[key], ASSUMED, f"from {base.name}: {why}")
     return {key: found[key] for key in KEYS}
+
+
+def _not_transferable(report: Mapping[str, Any]) -> Mapping[str, str]:
+    """Constants that hold for the report's runtime alone, each with the reason.
+
+    Raises ReportError for a report from gVisor that does not tell them.
+    """
+    barred = report.get("not_transferable")
+    if barred is None and _runtime(report) == "gvisor":
+        raise ReportError("the report is from gVisor and does not say which answers hold elsewhere")
+    return barred or {}
 
 
 def _device(device: Mapping[str, Any]) -> dict[str, Constant]:

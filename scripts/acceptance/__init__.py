@@ -3,3 +3,8 @@
 docs/gpu.md tells people how to run it and how to read what it writes. Standard library only
 at import, since it runs from a checkout on machines that have no pump installed.
 """
+
+import sys
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).resolve().parents[2] / "tests" / "acceptance"))  # probe

@@ -30,6 +30,7 @@ from acceptance.contract import (
     Stage,
     late,
 )
+from acceptance.labels import labelled
 from acceptance.results import STAGE_ITEM
 
 TRACEBACK_BEFORE_S = 2.0
@@ -106,7 +107,7 @@ def line(item: Item) -> str:
 
 def write_items(stage: Stage, context: Context, pipe: IO[str]) -> None:
     for item in items(stage, context):
-        pipe.write(line(settled(item)) + "\n")
+        pipe.write(line(settled(labelled(stage.NAME, item, context.machine))) + "\n")
         pipe.flush()
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from probe.constants import derive_profile
 from probe.questions import QUESTIONS
+from probe.transfer import KEY, mark
 
 from acceptance import results, running
 from acceptance.contract import (
@@ -97,6 +98,7 @@ def run(context: Context) -> Iterator[Item]:
 def _write(context: Context, report: Path, merged: dict[str, Json]) -> None:
     """Writes a report with the constants that follow from all of its answers."""
     merged["profile"] = derive_profile(merged["questions"])
+    mark(merged)
     merged["commit"] = results.commit_of(context.root)[0]
     results.write(report, merged, context.root)
 
@@ -146,6 +148,7 @@ def answers(report: Mapping[str, Json], limits: Mapping[str, float]) -> Iterator
             verdict = UNAVAILABLE
             reason = LATE if TIME_SPENT in reason else reason
         values = {"status": status, "question_s": answer.get("seconds", 0.0)}
+        values |= {KEY: answer[KEY]} if KEY in answer else {}
         yield Item(f"question.{name}", verdict, reason, values)
 
 

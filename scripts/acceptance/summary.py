@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from acceptance.contract import FAIL, INFO, PASS, STATUSES, UNAVAILABLE
+from acceptance.labels import TITLES
 
 Result = Mapping[str, Any]
 KEY_FIGURES_MOST = 14
@@ -24,6 +25,7 @@ def page(found: Sequence[Result], seconds: float) -> str:
         head(found[0], found, seconds),
         table_of_stages(found),
         *filter(None, (reasons(found, FAIL, "Failed"), key_figures(found), speed(found))),
+        *filter(None, (bounds(found, key, title) for key, title in TITLES.items())),
         *filter(None, [reasons(found, UNAVAILABLE, "Could not run here: neither pass nor fail")]),
     ]
     return "\n\n".join(parts) + "\n"
@@ -68,12 +70,35 @@ def count(result: Result, status: str) -> int:
 
 def reasons(found: Sequence[Result], status: str, title: str) -> str:
     """Items of that status by their reason; "" when there are none."""
+    return by_reason(
+        title,
+        (
+            (item["reason"] or "no reason given", f"{result['stage']}.{item['name']}")
+            for result in found
+            for item in result["items"]
+            if item["status"] == status
+        ),
+    )
+
+
+def bounds(found: Sequence[Result], key: str, title: str) -> str:
+    """Items that carry that label, by its reason; "" when there are none."""
+    return by_reason(
+        title,
+        (
+            (str(item["values"][key]), f"{result['stage']}.{item['name']}")
+            for result in found
+            for item in result["items"]
+            if item["values"].get(key)
+        ),
+    )
+
+
+def by_reason(title: str, pairs: Iterable[tuple[str, str]]) -> str:
+    """A section of (reason, name) pairs, names of one reason in a line; "" of none."""
     named: dict[str, list[str]] = {}
-    for result in found:
-        for item in result["items"]:
-            if item["status"] == status:
-                reason = item["reason"] or "no reason given"
-                named.setdefault(reason, []).append(f"{result['stage']}.{item['name']}")
+    for reason, name in pairs:
+        named.setdefault(reason, []).append(name)
     if not named:
         return ""
     lines = [f"- {short(', '.join(names), 160)}: {short(why, 240)}" for why, names in named.items()]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from acceptance import results, summary
+from acceptance import contract, labels, results, summary
 from acceptance_fakes import make_machine
 
 
@@ -41,6 +41,39 @@ def test_virtual_figures_are_labelled_and_measured_ones_say_so() -> None:
     assert "**virtual GPU p, figures are a model's**" in virtual
     assert "measured" not in virtual
     assert "(measured on this card)" in summary.page([result("bits")], 1.0)
+
+
+def test_the_page_says_which_figures_hold_only_in_part_and_why() -> None:
+    window = item("gpt2.2x.window", "info", optimistic="the card has room")
+    idle = item("question.prefetch_idle", "pass", not_transferable="it returns early")
+    page = summary.page([result("probe", idle), result("speed", window)], 1.0)
+    assert "## Optimistic: the budget is emulated\n\n- speed.gpt2.2x.window: the card" in page
+    assert "- probe.question.prefetch_idle: it returns early" in page
+    plain = summary.page([result("speed", item("gpt2.2x.window", "info"))], 1.0)
+    assert "Optimistic" not in plain and "this runtime alone" not in plain
+
+
+def test_figures_under_an_emulated_budget_are_optimistic_where_the_card_has_room() -> None:
+    def made(footprint_gib: int, **values: Any) -> contract.Item:
+        model = {"footprint_bytes": footprint_gib << 30}
+        return contract.Item("a", "info", values={"model": model, **values})
+
+    machine = make_machine(free_bytes=4 << 30)
+    budget = {"budget_bytes": 1 << 30}
+    assert (
+        "evicts nothing"
+        in labels.labelled("speed", made(3, **budget), machine).values["optimistic"]
+    )
+    for item_of_full_card in (made(5, **budget), made(3)):
+        assert labels.labelled("speed", item_of_full_card, machine) == item_of_full_card
+
+
+def test_all_of_speed_holds_for_gvisor_alone_and_bits_hold_everywhere() -> None:
+    one = contract.Item("a", "info")
+    gvisor = make_machine(runtime="gvisor")
+    assert "gVisor" in labels.labelled("speed", one, gvisor).values["not_transferable"]
+    assert labels.labelled("bits", one, gvisor) == one
+    assert labels.labelled("speed", one, make_machine()) == one
 
 
 def test_quick_figures_are_said_to_mean_nothing() -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from probe import transfer
 
 from pump import profiles
 from pump.profiles import from_probe
@@ -117,11 +118,17 @@ def test_the_conditions_are_in_the_file_and_not_in_the_hash() -> None:
 def test_the_cpus_part_never_comes_from_gvisor() -> None:
     report = copy.deepcopy(REPORT)
     report["host"]["runtime"]["kind"] = "gvisor"
+    with pytest.raises(from_probe.ReportError, match="from gVisor"):
+        written(report)
+    report["questions"] = {}
+    transfer.mark(report)
     found = written(report)
-    for key in from_probe.CPU_SIDE:
+    keys = {"evict", "prefetch_call", "prefetch_block", "cpu_pte", "cpu_unmap", "host_alloc"}
+    for key in ({f"uvm.{name}_us" for name in keys}) | {"kernels.launch_us"}:
         assert found.values[key] == BASE.values[key]
         assert kinds(found)[key] == "assumed"
-    assert "gVisor" in found.conditions["constants"]["uvm.cpu_pte_us"]
+    assert transfer.OUT in found.conditions["constants"]["uvm.cpu_pte_us"]
+    assert transfer.CALL in found.conditions["constants"]["uvm.prefetch_call_us"]
     assert found.values["link.prefetch_h2d_gbps"] == 24.32, "the link's part is the card's"
 
 

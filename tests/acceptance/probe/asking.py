@@ -19,6 +19,7 @@ from probe.driver import EXIT_NO_DRIVER
 from probe.figures import Json, rounded
 from probe.questions import FIRST, QUESTIONS
 from probe.registry import Question
+from probe.transfer import mark
 
 SCHEMA = 1
 TOTAL_LIMIT_S = 345.0  # the whole run, below six minutes
@@ -112,6 +113,7 @@ def ask_all(args: argparse.Namespace, terms: Terms, ask: Ask, clock: Callable[[]
             report["host"] = answer["result"].pop("host", {})
             report["device"] = answer["result"].pop("device", {})
         report["profile"] = derive_profile(report["questions"])
+        mark(report)
         report["seconds"] = rounded(clock() - begin)
         if args.out != "-":
             write_report(report, args.out)

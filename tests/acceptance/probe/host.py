@@ -7,6 +7,7 @@ import platform
 from pathlib import Path
 
 from probe.figures import Json
+from probe.transfer import GVISOR, is_gvisor
 
 
 def read_text(path: str) -> str:
@@ -21,14 +22,14 @@ def detect_runtime() -> Json:
     dmi = {k: read_text(f"/sys/class/dmi/id/{k}") for k in ("sys_vendor", "product_name")}
     cgroup = read_text("/proc/1/cgroup")
     marks = ("docker", "kubepods", "containerd", "libpod", "lxc")
-    gvisor = platform.release() == "4.4.0" and "2016" in platform.version()
+    gvisor = is_gvisor(platform.release(), platform.version())
     vm = " hypervisor" in read_text("/proc/cpuinfo")
     container = (
         Path("/.dockerenv").exists()
         or Path("/run/.containerenv").exists()
         or any(mark in cgroup for mark in marks)
     )
-    kind = "gvisor" if gvisor else "vm" if vm else "bare metal"
+    kind = GVISOR if gvisor else "vm" if vm else "bare metal"
     return {"kind": kind, "gvisor": gvisor, "vm": vm, "container": container, "dmi": dmi}
 
 

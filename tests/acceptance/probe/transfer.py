@@ -1,0 +1,61 @@
+"""Which answers hold for one kind of runtime alone, with the reason. Pure.
+
+gVisor stands between a program and the kernel's driver: a call goes through its own kernel, and
+the driver is made to serve several processes, where it treats evictions otherwise.
+"""
+
+from __future__ import annotations
+
+from probe.figures import Json
+
+GVISOR = "gvisor"
+KEY = "not_transferable"
+OUT = "a prefetch to the host leaves out the CPU's page tables there and returns early"
+CALL = "the CPU's part of a call goes through gVisor's own kernel"
+DISCARD = "gVisor does not pass UVM_DISCARD on to the driver"
+
+QUESTIONS = {
+    "discard": DISCARD,
+    "felt_by_others": OUT,
+    "lanes": f"`out` of busy lanes: {OUT}",
+    "prefetch_idle": f"`out`, `first_out` and all `caller_us`: {OUT}; {CALL}",
+    "prefetch_scattered": f"`out` and all `caller_us`: {OUT}; {CALL}",
+    "prefetch_busy": f"`out` and all `caller_us`: {OUT}; {CALL}",
+    "prefetch_threads": f"`out_gbps`: {OUT}",
+    "duplex": OUT,
+    "populate": f"`caller_us`: {CALL}",
+    "way_back": OUT,
+    "call_cost": CALL,
+    "markers": f"`idle_*`: {CALL}",
+    "alloc_cost": CALL,
+    "stream_memops": f"`prefetch_out_behind_closed_gate`: {OUT}",
+    "managed_pool": f"`out`: {OUT}",
+}
+CONSTANTS = {
+    "t_ev_us": CALL,
+    "t_call_hblk_us": CALL,
+    "t_hblk_passes_us": CALL,
+    "t_cpupte_us": OUT,
+    "t_cpuunmap_us": OUT,
+    "t_hostalloc_us": OUT,
+    "kernel_idle_us": CALL,
+    "kernel_launch_us": CALL,
+}
+"""Fault constants are not among them: times of the GPU, served by the host's own driver."""
+
+
+def is_gvisor(release: str, version: str) -> bool:
+    """By the name in the kernel's release or version, or by the version that it long told."""
+    named = "gvisor" in f"{release} {version}".lower()
+    return named or (release == "4.4.0" and "2016" in version)
+
+
+def mark(report: Json) -> None:
+    """Puts the reason into each answer, and into `not_transferable` for each constant."""
+    runtime = report["host"].get("runtime") or {}
+    report[KEY] = dict(CONSTANTS) if runtime.get("kind") == GVISOR else {}
+    if not report[KEY]:
+        return
+    for name, reason in QUESTIONS.items():
+        if report["questions"].get(name, {}).get("status") == "ok":
+            report["questions"][name][KEY] = reason
