@@ -32,6 +32,19 @@ START_BASE = re.compile(r"run-[0-9a-f]{12}")
 LEDGER = "/dev/shm/pump"
 """Where the jobs of all users tell each other of host memory, if an administrator has made it."""
 
+# Not blocking: a log file may be a pipe that nobody reads, and nobody may wait for that.
+LOG_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
+"""Of opening a log file; shim/act_log.c has the same."""
+
+
+def is_pipe(path: str) -> bool:
+    """Whether a log file is a named pipe: a look at it by opening it would tell its reader that
+    all has been written."""
+    try:
+        return stat.S_ISFIFO(os.stat(path).st_mode)
+    except OSError:
+        return False
+
 
 class MissingFileError(Exception):
     """A file of the installation is not there; the text names it and the remedy."""

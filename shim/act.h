@@ -179,6 +179,15 @@ void pump_log(int level, const char *format, ...) __attribute__((format(printf, 
 bool pump_log_once(uint32_t *said, int level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* Bytes of a name in a message; the rest of it is cut off. */
+#define PUMP_QUOTED_BYTES 640
+
+/* A name of others' making (a path, a symbol, a variable's text) for a message, in `text`:
+ * as it is where a shell would read it as one plain word, else in single quotes, with \xNN
+ * for what ends lines, quotes or steers terminals (pump/names.py does the same). */
+const char *pump_quoted(char text[PUMP_QUOTED_BYTES], const char *name);
+#define PUMP_QUOTED(name) pump_quoted((char[PUMP_QUOTED_BYTES]){0}, name)
+
 /* One line on stderr when pump did anything; registered at exit by
  * pump_act_start, callable once. */
 void pump_summary_print(void);

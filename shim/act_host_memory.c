@@ -206,8 +206,8 @@ void pump_host_memory_read(struct pump_host_memory *memory) {
   if (memory->level_count == 0) {
     static uint32_t said;
     pump_log_once(&said, PUMP_LOG_WARNING,
-                  "%s/meminfo tells no MemAvailable: host memory is not guarded; set "
+                  "%s: its meminfo tells no MemAvailable: host memory is not guarded; set "
                   "pump-run --limit",
-                  proc);
+                  PUMP_QUOTED(proc));
   }
 }

@@ -98,7 +98,7 @@ static void complain(const char *what, int error) {
   pump_log_once(&said, PUMP_LOG_WARNING,
                 "cannot keep the ledger of host memory at %s (%s): memory that other jobs "
                 "convert is not counted; start the job with pump-run, or make room there",
-                what, strerror(error));
+                PUMP_QUOTED(what), strerror(error));
 }
 
 /* A new file of this process's own; its name cannot be taken beforehand. -1 for none. */

@@ -68,9 +68,9 @@ static struct pump_amount amount_from(const char *variable) {
   if (!pump_amount_parse(text, &amount)) {
     amount.kind = PUMP_AMOUNT_NONE;
     pump_log(PUMP_LOG_WARNING,
-             "%s=\"%s\" is neither bytes nor NN%% nor a multiple such as 1.5x; only the "
+             "%s=%s is neither bytes nor NN%% nor a multiple such as 1.5x; only the "
              "host's memory bounds this job (pump-run --limit sets it)",
-             variable, text);
+             variable, PUMP_QUOTED(text));
   }
   return amount;
 }
@@ -228,7 +228,7 @@ static void explain(enum verdict verdict, uint32_t device, uint64_t bytes) {
     pump_say("out of memory: %s more on device %u would exceed the headroom of %s that "
              "cgroup %s leaves (%s of it kept in reserve); %s are converted already%s; "
              "%sraise the cgroup's memory limit",
-             asked, device, bound, tight->cgroup, reserve, held, claims, wait);
+             asked, device, bound, PUMP_QUOTED(tight->cgroup), reserve, held, claims, wait);
   else
     pump_say("out of memory: %s more on device %u would exceed the headroom of %s that "
              "this host's memory leaves (%s kept in reserve); %s are converted already%s; "

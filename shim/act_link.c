@@ -250,7 +250,7 @@ static void say_end(enum end end, uint64_t backoff_ns) {
     if (backoff_ns < PATIENCE_NS) break;           /* it may just be starting */
     pump_log_once(&said[NOBODY], PUMP_LOG_WARNING,
                   "no pumpd answers at %s: the job runs on demand paging until one does",
-                  link_state.path);
+                  PUMP_QUOTED(link_state.path));
     break;
   case REFUSED:
     pump_log_once(&said[REFUSED], PUMP_LOG_WARNING,
@@ -330,7 +330,7 @@ void pump_link_start(void) {
     pump_log(PUMP_LOG_WARNING,
              "PUMP_SOCKET=%s is longer than a socket's path may be (%zu): the job runs on "
              "demand paging; have pumpd listen on a shorter path",
-             path, sizeof link_state.path - 1);
+             PUMP_QUOTED(path), sizeof link_state.path - 1);
     return;
   }
   strcpy(link_state.path, path);

@@ -165,6 +165,32 @@ static bool to_file(const char *line, size_t length) {
   return true;
 }
 
+const char *pump_quoted(char text[PUMP_QUOTED_BYTES], const char *name) {
+  static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                              "0123456789%+,-./:=@_";
+  size_t length = strlen(name), used = 0;
+  if (length != 0 && length < PUMP_QUOTED_BYTES && strspn(name, plain) == length)
+    return strcpy(text, name);
+  text[used++] = '\'';
+  for (; *name != '\0'; name++) {
+    unsigned char c = (unsigned char)*name;
+    if (used + sizeof "\\x00...'" > PUMP_QUOTED_BYTES) {
+      used += (size_t)snprintf(text + used, PUMP_QUOTED_BYTES - used, "...");
+      break;
+    }
+    bool c1 = c == 0xc2 && (unsigned char)name[1] >= 0x80 && (unsigned char)name[1] < 0xa0;
+    if (c < ' ' || c == 0x7f || c == '\'' || c1)
+      used += (size_t)snprintf(text + used, PUMP_QUOTED_BYTES - used, "\\x%02x", c);
+    else {
+      if (c == '\\') text[used++] = '\\';
+      text[used++] = (char)c;
+    }
+  }
+  text[used++] = '\'';
+  text[used] = '\0';
+  return text;
+}
+
 /* Formats into `line`, newline and "pump: " included; returns its length. */
 static size_t format_line(char line[LINE_BYTES], const char *format, va_list arguments) {
   static const char prefix[] = "pump: ";
@@ -173,7 +199,7 @@ static size_t format_line(char line[LINE_BYTES], const char *format, va_list arg
   int n = vsnprintf(line + used, room, format, arguments);
   if (n > 0) used += (size_t)n < room ? (size_t)n : room - 1;
   for (size_t i = 0; i < used; i++)
-    if (line[i] == '\n') line[i] = ' ';
+    if ((unsigned char)line[i] < ' ' || line[i] == 0x7f) line[i] = ' ';
   line[used++] = '\n';
   return used;
 }

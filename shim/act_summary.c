@@ -92,16 +92,18 @@ static void recording_print(void) {
   if (dropped != 0)
     snprintf(lost, sizeof lost, ", %llu events were lost", (unsigned long long)dropped);
   if (number == 0)
-    pump_say("recorded nothing to %s: no worker of pumpd served this process", file);
+    pump_say("recorded nothing to %s: no worker of pumpd served this process",
+             PUMP_QUOTED(file));
   else if (error != 0)
-    pump_say("the recording to %s%s stopped early: %s", file, suffix,
+    pump_say("the recording to %s%s stopped early: %s", PUMP_QUOTED(file), suffix,
              error == EBUSY ? "another one is being written to it"
                             : strerror(error < 4096 ? (int)error : EIO));
   else if (PUMP_LOAD(&counters->attaches) > 1)
-    pump_say("recorded to %s%s what came after a worker was lost%s", file, suffix, lost);
+    pump_say("recorded to %s%s what came after a worker was lost%s", PUMP_QUOTED(file),
+             suffix, lost);
   else
-    pump_say("recorded %llu operations to %s%s%s", (unsigned long long)told, file, suffix,
-             lost);
+    pump_say("recorded %llu operations to %s%s%s", (unsigned long long)told,
+             PUMP_QUOTED(file), suffix, lost);
 }
 
 void pump_summary_print(void) {

@@ -7,10 +7,13 @@
  * "%p" in the name stands for the process id. The worker's counters are written by
  * another process and are not trusted.
  */
+#include <errno.h>
+#include <fcntl.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -92,15 +95,46 @@ static void put_devices(FILE *file) {
   }
 }
 
+#define HEAD "{\"schema\": 1, \"pid\": "
+
 static void write_object(FILE *file) {
-  fprintf(file, "{\"schema\": 1, \"pid\": %d, \"worker_losses\": %u,\n\"shim\": {",
-          (int)getpid(), pump_link_losses());
+  fprintf(file, "%s%d, \"worker_losses\": %u,\n\"shim\": {", HEAD, (int)getpid(),
+          pump_link_losses());
   put(file, &pump_shm->shim_counters, shim_places, COUNT(shim_places));
   fputs("},\n\"worker\": {", file);
   put(file, &pump_shm->worker_counters, worker_places, COUNT(worker_places));
   fputs("},\n\"devices\": [", file);
   put_devices(file);
   fputs("]}\n", file);
+}
+
+/* Nothing, an empty file, or counters of an earlier run: whatever else is there stays,
+ * links and devices included (pump/outputs.py does the same). */
+static bool may_replace(const char *path) {
+  struct stat there;
+  if (lstat(path, &there) != 0) return errno == ENOENT;
+  if (!S_ISREG(there.st_mode)) return false;
+  if (there.st_size == 0) return true;
+  char head[sizeof HEAD - 1];
+  int file = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  if (file < 0) return false;
+  bool ours = pread(file, head, sizeof head, 0) == (ssize_t)sizeof head &&
+              memcmp(head, HEAD, sizeof head) == 0;
+  close(file);
+  return ours;
+}
+
+/* A new file beside `path`, of a name that nobody knows beforehand; NULL for none. */
+static FILE *draft(const char *path, char *partial, size_t room) {
+  uint32_t word;
+  if (getrandom(&word, sizeof word, GRND_NONBLOCK) != sizeof word) return NULL;
+  snprintf(partial, room, "%s.part-%08x", path, word);
+  int descriptor =
+      open(partial, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+  if (descriptor < 0) return NULL;
+  FILE *file = fdopen(descriptor, "w");
+  if (file == NULL) close(descriptor);
+  return file;
 }
 
 void pump_summary_write(void) {
@@ -112,23 +146,24 @@ void pump_summary_write(void) {
                             : snprintf(path, sizeof path, "%.*s%d%s", (int)(mark - name),
                                        name, (int)getpid(), mark + 2);
   if (length < 0 || (size_t)length >= sizeof path) return;
-  snprintf(partial, sizeof partial, "%s.%d.part", path, (int)getpid());
-  struct stat there;
-  if (stat(path, &there) == 0 && !S_ISREG(there.st_mode)) { /* or /dev/null is gone */
-    pump_log(PUMP_LOG_WARNING, "PUMP_SUMMARY: %s is not a regular file", path);
+  if (!may_replace(path)) {
+    pump_log(PUMP_LOG_WARNING,
+             "PUMP_SUMMARY: %s is not a regular file of such counters; name another",
+             PUMP_QUOTED(path));
     return;
   }
-  FILE *file = fopen(partial, "we");
+  FILE *file = draft(path, partial, sizeof partial);
   struct pump_hush hush;
   if (file == NULL || !pump_hush_begin(&hush)) {
     if (file != NULL) fclose(file);
-    pump_log(PUMP_LOG_WARNING, "PUMP_SUMMARY: cannot write %s", partial);
+    pump_log(PUMP_LOG_WARNING, "PUMP_SUMMARY: cannot write %s", PUMP_QUOTED(path));
     return;
   }
   write_object(file);
   bool written = fclose(file) == 0;
   pump_hush_end(&hush);
-  if (!written) unlink(partial);
-  if (!written || rename(partial, path) != 0)
-    pump_log(PUMP_LOG_WARNING, "PUMP_SUMMARY: cannot write %s", path);
+  if (!written || rename(partial, path) != 0) {
+    unlink(partial);
+    pump_log(PUMP_LOG_WARNING, "PUMP_SUMMARY: cannot write %s", PUMP_QUOTED(path));
+  }
 }

@@ -62,9 +62,9 @@ static uint64_t amount_of(const char *variable, uint64_t total_bytes) {
   static uint32_t said;
   if (!pump_amount_parse(text, &amount))
     pump_log_once(&said, PUMP_LOG_ERROR,
-                  "%s=\"%s\" is neither bytes nor a share such as 80%% or 0.8x; going on "
+                  "%s=%s is neither bytes nor a share such as 80%% or 0.8x; going on "
                   "without it",
-                  variable, text);
+                  variable, PUMP_QUOTED(text));
   return pump_amount_bytes(amount, total_bytes, total_bytes);
 }
 

@@ -38,7 +38,7 @@ static void explain(const char *call, uint64_t address, bool rule_ipc, uint32_t 
   pump_log_once(said, PUMP_LOG_WARNING,
                 "%s by %s fails: CUDA refuses it for memory that pump made pageable. Keep "
                 "such memory as it was with pump-run --keep-device %s%s",
-                call, caller, rule,
+                call, PUMP_QUOTED(caller), PUMP_QUOTED(rule),
                 learned ? "; what it allocates from now on stays device memory" : "");
   pump_leave();
   errno = saved;

@@ -22,6 +22,7 @@
 
 #include <execinfo.h>
 #include <link.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -88,12 +89,15 @@ void pump_rules_reset(void) {
   const char *text = getenv("PUMP_KEEP_DEVICE");
   while (text != NULL && *text != '\0') {
     size_t length = strcspn(text, ",");
-    if (!add_rule(text, length))
+    if (!add_rule(text, length)) {
+      char rule[PUMP_QUOTED_BYTES];
+      snprintf(rule, sizeof rule, "%.*s", (int)length, text);
       pump_log(PUMP_LOG_WARNING,
-               "PUMP_KEEP_DEVICE: \"%.*s\" is no rule and is left out; rules are "
+               "PUMP_KEEP_DEVICE: %s is no rule and is left out; rules are "
                "below=BYTES, library=NAME, ipc and stream-ordered (pump-run --keep-device "
                "sets them)",
-               (int)length, text);
+               PUMP_QUOTED(rule));
+    }
     text += length + (text[length] == ',');
   }
 }

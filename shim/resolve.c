@@ -235,14 +235,14 @@ static void substitute(const char *symbol, void **pfn, int version, cuuint64_t f
     pump_log_once(&said_newer, PUMP_LOG_WARNING,
                   "%s of CUDA version %d is not intercepted: this driver hides its "
                   "address and pump knows versions up to %d; a newer pump may",
-                  symbol, version, NEWEST_KNOWN_VERSION);
+                  PUMP_QUOTED(symbol), version, NEWEST_KNOWN_VERSION);
     return;
   }
   *pfn = hook->wrapper;
   pump_log_once(&said_address, PUMP_LOG_INFO,
                 "this driver hands out addresses without names (%s); wrappers are "
                 "chosen by name, version and flags",
-                symbol);
+                PUMP_QUOTED(symbol));
 }
 
 CUresult cuGetProcAddress(const char *symbol, void **pfn, int version, cuuint64_t flags) {

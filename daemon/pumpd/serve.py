@@ -21,6 +21,7 @@ from pump.config.layers import ADMINISTRATORS_FILE
 from pump.config.schema import ConfigFile
 from pumpd import link
 from pumpd.cards import known_gpus
+from pumpd.loglines import Formatter
 from pumpd.quota import Quotas
 from pumpd.sdnotify import Manager, sockets_handed_over
 from pumpd.service import BEATS_MISSED, Service, ServiceSettings
@@ -184,5 +185,5 @@ def _start_log(level: str) -> None:
     log.propagate = False
     log.setLevel(level.upper())
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("pumpd[%(process)d] %(levelname)s %(message)s"))
+    handler.setFormatter(Formatter("pumpd[%(process)d] %(levelname)s %(message)s"))
     log.addHandler(handler)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import NoReturn, TypeVar
 
 from pump.config.values import BadValueError
+from pump.names import one_line
 
 T = TypeVar("T")
 
@@ -43,7 +44,6 @@ def checked(convert: Callable[[str], T]) -> Callable[[str], T]:
 def say(program: str, text: str) -> None:
     """One line on stderr; nothing at all when stderr is closed."""
     if sys.stderr is not None:
-        line = " ".join(text.split())  # a line break in a file name stays out of it
         with contextlib.suppress(OSError, ValueError):
-            sys.stderr.write(f"{program}: {line}\n")
+            sys.stderr.write(f"{program}: {one_line(text)}\n")
             sys.stderr.flush()

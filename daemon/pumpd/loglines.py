@@ -1,0 +1,48 @@
+"""Log lines of pumpd's processes: one line a message, whatever names stand in it.
+
+Not shim/act_log.c, which writes to the same file from inside the job, by the same rules: the
+file is opened for each line, and where nobody reads a pipe, or a disk is full, the line is lost.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+
+from pump import paths
+from pump.names import one_line
+
+
+class Formatter(logging.Formatter):
+    """Keeps a message on one line; further ones, of a traceback, begin with "| "."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record as lines without control characters."""
+        first, *more = super().format(record).splitlines() or [""]
+        return "\n".join([one_line(first), *(f"| {one_line(line)}" for line in more)])
+
+
+class FileHandler(logging.Handler):
+    """Appends to a file, which may be a pipe; one write a line, so that lines of several
+    processes do not mix."""
+
+    def __init__(self, path: str) -> None:
+        """Raises OSError where the file cannot be written to; a pipe may want its reader yet."""
+        super().__init__()
+        self._path = path
+        if not paths.is_pipe(path):
+            os.close(os.open(path, paths.LOG_FLAGS, 0o666))
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            line = self.format(record) + "\n"
+        except Exception:
+            self.handleError(record)
+            return
+        with contextlib.suppress(OSError):
+            fd = os.open(self._path, paths.LOG_FLAGS, 0o666)
+            try:
+                os.write(fd, line.encode(errors="backslashreplace"))
+            finally:
+                os.close(fd)
