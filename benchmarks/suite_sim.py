@@ -299,17 +299,17 @@ def record(options: Options, example: Example, kernels: Path, folder: Path) -> P
     command += ["--", options.tools.python, script, *example.words[1:], "--no-hash"]
     child(command, {"PUMP_VIRTUAL_KERNELS": str(kernels)})
     for _ in range(100):  # its writer ends a moment later
-        if file.exists() and settled(file):
+        if file.exists() and whole(file):
             return file
         time.sleep(0.1)
     raise MeasurementError(f"the recording of {example.name} was not written")
 
 
-def settled(file: Path) -> bool:
-    from pump.trace.info import settled
+def whole(file: Path) -> bool:
+    from pump.trace.info import opened
 
-    with file.open("rb") as stream:
-        return settled(stream)
+    with opened(str(file)) as (stream, being_written):
+        return not being_written and bool(stream.read(1))
 
 
 def agrees(

@@ -26,11 +26,13 @@ from pump.config.job import (
     POLICIES,
 )
 from pump.config.layers import ADMINISTRATORS_FILE
+from pump.names import quoted
 from pump.paths import SERVICE_SOCKET, SOCKET_PATH_BYTES_MAX
 from pump.wire.service import PATH_CHARACTERS, fitting
 from pumpd import link, warm
 from pumpd.jobwatch import JobWatch, start_time
 from pumpd.leaseholder import JobFacts
+from pumpd.loglines import FileHandler, Formatter
 from pumpd.place import Place
 from pumpd.settings import WorkerSettings
 from pumpd.supervisor import Supervisor
@@ -83,7 +85,15 @@ def _parser() -> OneLineParser:
         help=f"{', '.join(LOG_LEVELS)} (default: {DEFAULT_LOG_LEVEL})",
     )
     add("--log-file", metavar="FILE", help="append log lines to FILE (default: no log)")
-    add("--record", metavar="FILE", help="record clients to FILE, FILE.2, ..., over what is there")
+    add("--record", metavar="FILE", help="record clients to FILE, FILE.2, ...")
+    add("--record-fd", metavar="N", type=int, help="descriptor of the folder that FILE lies in")
+    add(
+        "--record-command",
+        metavar="yes|no",
+        type=checked(checks.truth),
+        default=True,
+        help="whether command lines stand in recordings (default: yes)",
+    )
     add("--name", metavar="NAME", type=checked(checks.name), help="what the job is called")
     add(
         "--priority",
@@ -174,13 +184,15 @@ def _job(asked: Namespace) -> int:
     listener = _listener(asked.socket, asked.fd)
     place = Place(asked.socket)
     warm.name_process("pumpd")
-    log.info("serves job %d on %s, policy %s", asked.job_pid, asked.socket, asked.policy)
+    log.info("serves job %d on %s, policy %s", asked.job_pid, quoted(asked.socket), asked.policy)
     settings = WorkerSettings(
         asked.policy,
         asked.log_level,
         asked.log_file,
         client_pid=0,
         record=asked.record and str(Path(asked.record).absolute()),
+        record_folder=asked.record_fd,
+        record_command=asked.record_command,
         record_job=_json_object(asked.record_job),
         job_name=asked.name or "",
         priority=asked.priority,
@@ -229,10 +241,8 @@ def _start_log(level: str, file: str | None) -> None:
         log.addHandler(logging.NullHandler())
         return
     try:
-        handler = logging.FileHandler(Path(file).absolute())
+        handler = FileHandler(str(Path(file).absolute()))
     except OSError as error:
         raise BadInputError(f"--log-file {file}: {error.strerror}") from None
-    handler.setFormatter(
-        logging.Formatter("%(asctime)s pumpd[%(process)d] %(levelname)s %(message)s")
-    )
+    handler.setFormatter(Formatter("%(asctime)s pumpd[%(process)d] %(levelname)s %(message)s"))
     log.addHandler(handler)

@@ -10,30 +10,30 @@ DESIGN
   Whatever goes wrong with the file (disk full, folder gone) ends the recording, not the
   worker: one warning in the log, a word in the mapping for the shim's last line.
 
-  The file is locked (flock) while it is being written, so that a reader can tell a
-  recording that goes on from one whose writer was killed.
+  It is written beside FILE and takes its place at the end (pump/trace/place.py).
 """
 
 from __future__ import annotations
 
 import errno
-import fcntl
 import json
 import logging
 import os
 import queue
-import stat
 import threading
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 import pump
+from pump.names import quoted
 from pump.trace import format as form
+from pump.trace import place
 from pump.trace import records as rec
 from pump.trace.writer import ROW_COLUMNS, USE_COLUMNS, Rows, TraceWriter
 from pump.wire.abi import ffi, lib
@@ -59,9 +59,6 @@ SAMPLE_BYTES: Final = 512
 
 CLOSE_S: Final = 30.0
 """Longest wait for the thread at the end (a disk that hangs)."""
-
-# Not blocking: a named pipe there must not hold the worker.
-_OPEN_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
 
 _RANGE: Final = np.dtype(
     {
@@ -173,20 +170,25 @@ def _target(column: NDArray[Any]) -> tuple[Any, int]:
 class Recorder:
     """One client's recording. All methods return at once but `close`; none raises OSError."""
 
-    def __init__(self, path: str, header: Mapping[str, Any]) -> None:
-        """Begin the recording at `path`, over what may be there. Raises OSError."""
+    def __init__(self, path: str, header: Mapping[str, Any], folder: int | None = None) -> None:
+        """Begin a recording to `path`. Raises OSError where what lies there must stay.
+
+        folder: a descriptor of the path's folder, which stays the caller's; None: opened here.
+        """
         self.path = path
         self.error = 0
         """errno of what ended the recording early, or 0."""
-        self._fd = os.open(path, _OPEN_FLAGS, 0o666)
+        self._folder = place.open_folder(path) if folder is None else os.dup(folder)
         try:
-            if not stat.S_ISREG(os.fstat(self._fd).st_mode):
-                raise OSError(errno.EINVAL, "not a regular file")
-            _lock(self._fd)
-            os.ftruncate(self._fd, 0)
-            self._writer = TraceWriter(self._fd, header)
+            self._draft = place.Draft(Path(path).name, self._folder)
         except OSError:
-            os.close(self._fd)
+            os.close(self._folder)
+            raise
+        try:
+            self._writer = TraceWriter(self._draft.fd, header)
+        except OSError:
+            self._draft.discard()
+            os.close(self._folder)
             raise
         self._block = _Block()
         self._spare: queue.SimpleQueue[_Block] = queue.SimpleQueue()  # what the thread gives back
@@ -200,7 +202,7 @@ class Recorder:
         self._thread.start()
 
     def __repr__(self) -> str:
-        return f"<Recorder {self.path}: {self._writer!r}, errno {self.error}>"
+        return f"<Recorder {quoted(self.path)}: {self._writer!r}, errno {self.error}>"
 
     @property
     def operations(self) -> int:
@@ -301,7 +303,12 @@ class Recorder:
         if self._thread.is_alive():
             self._fail(OSError(errno.ETIMEDOUT, "the disk does not answer"))
             return  # the thread may still write: the descriptor stays open
-        os.close(self._fd)
+        try:
+            self._draft.publish()
+        except OSError as error:
+            log.warning("the recording to %s: %s", quoted(self.path), error.strerror)
+        self._draft.close()
+        os.close(self._folder)
         log.info("%r", self)
 
     # ---- inside ----
@@ -367,18 +374,8 @@ class Recorder:
         self.error = error.errno or errno.EIO
         log.warning(
             "recording to %s stopped after %d operations: %s",
-            *(self.path, self._writer.operations, error.strerror),
+            *(quoted(self.path), self._writer.operations, error.strerror),
         )
-
-
-def _lock(fd: int) -> None:
-    """Raises OSError while somebody else records to the same file."""
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise OSError(errno.EBUSY, "another recording is being written to it") from None
-    except OSError as error:  # some file systems know no locks
-        log.info("recording without a lock: %s", error)
 
 
 # ---- the beginning ----------------------------------------------------------
@@ -392,10 +389,10 @@ def start(settings: WorkerSettings, counters: Any) -> Recorder | None:
     counters.recorded_file = settings.client_number
     path = path_of(settings.record, settings.client_number)
     try:
-        return Recorder(path, header_of(settings))
+        return Recorder(path, header_of(settings), settings.record_folder)
     except OSError as error:
         counters.recording_error = error.errno or errno.EIO
-        log.warning("cannot record to %s: %s", path, error.strerror)
+        log.warning("cannot record to %s: %s", quoted(path), error.strerror)
         return None
 
 

@@ -17,6 +17,8 @@ class WorkerSettings:
     client_pid: process id of the client by peer credentials; 0 when the client
         lives in a process namespace that pumpd cannot see.
     record: absolute path of the job's recording, or None.
+    record_folder: a descriptor of that file's folder, or None to open it by its path.
+    record_command: whether command lines stand in recordings.
     record_job: what pump-run tells of the job for its header, a JSON object; may be empty.
     job_name: what the job is called where jobs are listed; "" for its command's name.
     priority: -10 to 10, of the job.
@@ -31,6 +33,8 @@ class WorkerSettings:
     log_file: str | None
     client_pid: int
     record: str | None = None
+    record_folder: int | None = None
+    record_command: bool = True
     record_job: str = ""
     client_number: int = 1
     job_name: str = ""

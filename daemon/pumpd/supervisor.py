@@ -229,7 +229,8 @@ class Supervisor:
             self._lifelines[ours] = client_pid
             ours = None
             # Before the welcome: a short job may be over soon after it.
-            command = warm.command_of(client_pid) if self._settings.record else b""
+            told = self._settings.record and self._settings.record_command
+            command = warm.command_of(client_pid) if told else b""
             link.send_welcome(connection, link.WELCOME_OK, memfd)
             assert self._warm is not None
             self._admitted += 1

@@ -9,10 +9,11 @@ DESIGN
 
   The job must not wait for pumpd's imports. So pump-run binds the socket and hands it
   over listening: a client may connect before pumpd has started, and is answered as soon
-  as it has. pumpd gets three things of us: the socket, a pidfd by which it sees the job
-  end, and /dev/null; every other descriptor is closed. Limits that the job has of the files,
-  memory and time of one process are raised for pumpd as far as this user may. Niceness,
-  affinity, oom_score_adj and cgroup stay: they say what all of it together may have.
+  as it has. pumpd gets of us the socket, a pidfd by which it sees the job end, /dev/null,
+  its log and the folder of its recording; every other descriptor is closed. Limits that the
+  job has of the files, memory and time of one process are raised for pumpd as far as this
+  user may. Niceness, affinity, oom_score_adj and cgroup stay: they say what all of it together
+  may have.
 
   Whatever fails here costs the prefetching, never the job.
 """
@@ -32,11 +33,12 @@ from typing import NamedTuple
 from pump import paths
 from pump.cli import environment
 from pump.cli.lines import say
-from pump.config.job import JobConfig
+from pump.config.job import JobConfig, Recording
 
 BACKLOG = 64
 PUMPD_LISTENER_FD = 3
 PUMPD_JOB_FD = 4
+PUMPD_RECORD_FD = 5
 _SAFE_FD = 10
 FILES_LEAST = 4096
 STACK_LEAST_BYTES = 8 << 20
@@ -47,10 +49,12 @@ class NoPumpdError(Exception):
     """pumpd was not started; the text says why."""
 
 
-def start_pumpd(config: JobConfig, environ: Mapping[str, str], record_job: str = "") -> str:
+def start_pumpd(
+    config: JobConfig, environ: Mapping[str, str], recording: Recording | None = None
+) -> str:
     """Starts pumpd for the job that this process becomes; returns the socket's path.
 
-    record_job: facts of the job for the header of its recording, a JSON object.
+    recording: where config.record names one; its descriptor stays the caller's.
 
     Raises NoPumpdError. Leaves no descriptor, child or folder behind when it fails.
     """
@@ -58,9 +62,11 @@ def start_pumpd(config: JobConfig, environ: Mapping[str, str], record_job: str =
     listener, path = _listen(job_pid)
     try:
         job_fd = _pidfd(job_pid)
-        command = _pumpd_command(config, path, job_pid, job_fd is not None, record_job)
+        command = _pumpd_command(config, path, job_pid, job_fd is not None, recording)
         _spawn(
-            _Descriptors(listener.fileno(), job_fd, config.log_file),
+            _Descriptors(
+                listener.fileno(), job_fd, recording and recording.folder, config.log_file
+            ),
             command,
             _pumpd_environment(environ),
         )
@@ -115,7 +121,7 @@ def _pidfd(pid: int) -> int | None:
 
 
 def _pumpd_command(
-    config: JobConfig, path: str, job_pid: int, with_pidfd: bool, record_job: str
+    config: JobConfig, path: str, job_pid: int, with_pidfd: bool, recording: Recording | None
 ) -> list[str]:
     # -P: the working folder is no place to import from.
     command = [sys.executable, "-P", "-m", "pumpd", "job"]
@@ -131,8 +137,10 @@ def _pumpd_command(
         command += ["--budget", config.budget]
     if config.log_file:
         command += ["--log-file", config.log_file]
-    if config.record:
-        command += ["--record", config.record, "--record-job", record_job]
+    if recording is not None:
+        command += ["--record", config.record, "--record-job", recording.job]
+        command += ["--record-fd", str(PUMPD_RECORD_FD)]
+        command += [] if config.record_command else ["--record-command", "no"]
     return command
 
 
@@ -153,10 +161,12 @@ def _pumpd_environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 class _Descriptors(NamedTuple):
-    """All that pumpd gets to hold: the listening socket, the job's pidfd, the log as stderr."""
+    """All that pumpd gets to hold: the listening socket, the job's pidfd, the folder of its
+    recording, the log as stderr."""
 
     listener: int
     job: int | None
+    record: int | None
     log_file: str
 
 
@@ -201,15 +211,19 @@ def _become_pumpd(descriptors: _Descriptors, command: list[str], environ: dict[s
     null = os.open("/dev/null", os.O_RDWR)
     log = null
     if descriptors.log_file:  # for what Python itself says when pumpd cannot even be imported
-        log = os.open(descriptors.log_file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
-    wanted = [null, null, log, descriptors.listener]
+        with contextlib.suppress(OSError):  # such as a pipe that nobody reads yet
+            log = os.open(descriptors.log_file, paths.LOG_FLAGS, 0o666)
+    given = {0: null, 1: null, 2: log, PUMPD_LISTENER_FD: descriptors.listener}
     if descriptors.job is not None:
-        wanted.append(descriptors.job)
+        given[PUMPD_JOB_FD] = descriptors.job
+    if descriptors.record is not None:
+        given[PUMPD_RECORD_FD] = descriptors.record
     # Up and out of the way first: with a closed stdin the listener may well be number 0.
-    for target, fd in enumerate([fcntl.fcntl(fd, fcntl.F_DUPFD, _SAFE_FD) for fd in wanted]):
+    above = {at: fcntl.fcntl(fd, fcntl.F_DUPFD, _SAFE_FD) for at, fd in given.items()}
+    for target, fd in above.items():
         os.dup2(fd, target)
     for name in os.listdir("/proc/self/fd"):
-        if int(name) >= len(wanted):
+        if int(name) not in given:
             with contextlib.suppress(OSError):  # the listing's own descriptor is gone
                 os.close(int(name))
     os.chdir("/")

@@ -10,10 +10,12 @@ is cut in two before argparse sees the front part.
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 from typing import Any, NamedTuple
 
 import pump
+from pump import paths
 from pump.cli.lines import BadInputError, OneLineParser, checked
 from pump.config import checks, keep
 from pump.config.job import (
@@ -28,6 +30,7 @@ from pump.config.job import (
     JobConfig,
 )
 from pump.config.values import BadValueError, nearest
+from pump.names import escaped
 
 USAGE = "pump-run [options] [--] command [argument ...]"
 
@@ -238,7 +241,14 @@ def _parser() -> argparse.ArgumentParser:
         "--record",
         metavar="FILE",
         type=checked(_record_file),
-        help="record what the program asks of the GPU, over what FILE holds (pump trace info)",
+        help="record what the program asks of the GPU; an older recording in FILE is replaced "
+        "when the new one is whole (pump trace info)",
+    )
+    add(
+        "--record-command",
+        metavar="yes|no",
+        type=checked(checks.truth),
+        help="whether command lines stand in the recording (default: yes)",
     )
     add("-v", action="count", default=0, help="same as --log-level info; -vv: debug")
     add("--version", action="version", version=f"pump {pump.__version__}", help="show the version")
@@ -289,21 +299,30 @@ def _record_file(text: str) -> str:
 
 
 def writable_log(path: str) -> str:
-    """`path`, made if it was not there. Raises BadValueError where it cannot be written to."""
-    return _writable(path, os.O_APPEND)
+    """`path`, made if it was not there. Raises BadValueError where it cannot be written to.
+
+    Lines for a pipe that nobody reads are lost; nobody waits for its reader.
+    """
+    if paths.is_pipe(path):
+        return path
+    try:
+        os.close(os.open(path, paths.LOG_FLAGS, 0o666))
+    except OSError as error:
+        raise BadValueError(f"cannot write to '{escaped(path)}': {error.strerror}") from None
+    return path
 
 
 def writable_record(path: str) -> str:
-    """The same. Only looks: what an older recording holds is kept until the command is sure
-    to start."""
-    if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
-        raise BadValueError(f"cannot write to '{path}': not a regular file")
-    return _writable(path, 0)
+    """`path`, if a recording may come there. Raises BadValueError. Only looks: nothing is
+    made until the command is sure to start."""
+    from pump import outputs  # only where something is recorded
 
-
-def _writable(path: str, flags: int) -> str:
     try:
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | flags, 0o666))
+        there = outputs.look(path, outputs.RECORDING)
+        target = path if there else os.path.dirname(path)
+        os.stat(target)
+        if not os.access(target, os.W_OK):
+            raise OSError(errno.EACCES, os.strerror(errno.EACCES))
     except OSError as error:
-        raise BadValueError(f"cannot write to '{path}': {error.strerror}") from None
+        raise BadValueError(f"cannot write to '{escaped(path)}': {error.strerror}") from None
     return path

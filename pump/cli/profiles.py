@@ -7,8 +7,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from pump import profiles
+from pump import outputs, profiles
 from pump.cli.lines import BadInputError
+from pump.names import quoted
 
 HELP = "list the device profiles for pump-run --virtual, or write one: from-probe"
 
@@ -68,9 +69,9 @@ def _from_probe(asked: argparse.Namespace) -> int:
     except from_probe.ReportError as error:
         raise BadInputError(f"{asked.report}: {error}", status=1) from None
     try:
-        out.write_text(text, encoding="utf-8")
+        outputs.write(asked.out, text, outputs.PROFILE)
     except OSError as error:
-        raise BadInputError(f"cannot write {asked.out}: {error.strerror}") from None
+        raise BadInputError(f"cannot write {quoted(asked.out)}: {error.strerror}") from None
     print(_line(profiles.load(str(out))))
     return 0
 

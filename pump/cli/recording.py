@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import json
 import os
 import time
 
 from pump.cli.lines import BadInputError
 from pump.config.job import JobConfig
+from pump.names import escaped, quoted
+from pump.trace import place
 
 COMMAND_CHARACTERS_MAX = 32768
 """Of the command that a recording keeps: it travels as one argument of pumpd."""
@@ -18,39 +19,43 @@ LAST_WRITER_S = 3.0
 """How long to wait for the writer of a job that has just ended."""
 
 
-def clear(path: str) -> None:
-    """Empties the file, so that an older recording is not taken for this job's.
+def prepare(path: str, beneath: str) -> tuple[int, list[str]]:
+    """Makes the file empty if it was not there; what it holds stays until a new recording is
+    whole (pump/trace/place.py). Returns a descriptor of its folder, and notes for the user.
 
-    Raises BadInputError, and leaves the file alone, while another recording is being
-    written to it.
+    beneath: as JobConfig.record_beneath. Raises BadInputError, and leaves all alone, where what
+    lies there must stay, or while another recording is being written to it.
     """
+    folder = -1
     try:
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        try:
-            _wait_for_writer(fd, path)
-            os.ftruncate(fd, 0)
-        finally:
-            os.close(fd)
+        folder = place.open_folder(path, beneath)
+        os.close(_claim(os.path.basename(path), folder))
     except OSError as error:
-        raise BadInputError(f"--record: cannot write to '{path}': {error.strerror}") from None
+        if folder >= 0:
+            os.close(folder)
+        raise BadInputError(
+            f"--record: cannot write to '{escaped(path)}': {error.strerror}"
+        ) from None
+    notes = []
+    if old := place.unfinished(path, folder):
+        more = f" (and {len(old) - 1} more)" if len(old) > 1 else ""
+        notes.append(f"an earlier recording was not finished, and is kept: {quoted(old[-1])}{more}")
+    return folder, notes
 
 
-def _wait_for_writer(fd: int, path: str) -> None:
+def _claim(name: str, folder: int) -> int:
     until = time.monotonic() + LAST_WRITER_S
     while True:
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        except BlockingIOError:
+            return place.claim(name, folder)
+        except OSError as error:
+            if error.errno != errno.EBUSY:
+                raise
             if time.monotonic() >= until:
-                raise BadInputError(
-                    f"--record: another job is being recorded to '{path}'; name another file"
+                raise OSError(
+                    errno.EBUSY, "another job is being recorded to it; name another file"
                 ) from None
             time.sleep(0.02)
-        except OSError as error:
-            if error.errno in (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS):
-                return  # a file system without locks
-            raise
 
 
 def job_facts(config: JobConfig) -> str:
@@ -62,7 +67,9 @@ def job_facts(config: JobConfig) -> str:
             words.append("...")
             break
         words.append(word)
-    facts: dict[str, object] = {"command": words, "budget": config.budget}
+    facts: dict[str, object] = {"budget": config.budget}
+    if config.record_command:
+        facts["command"] = words
     if config.virtual is not None:
         facts["virtual"] = _virtual_facts(config.virtual, config.virtual_settings)
     return json.dumps(facts)

@@ -8,6 +8,7 @@ import os
 import sys
 
 from pump.cli.lines import BadInputError
+from pump.names import quoted
 
 HELP = "tell from a recording why a job is slow: a page, text or JSON"
 
@@ -32,7 +33,9 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 def run(asked: argparse.Namespace) -> int:
     """Status 2 when there is no such file, 1 when it is no sound recording."""
+    from pump import outputs
     from pump.cli.jobs import recording_of
+    from pump.cli.trace import bad, left
     from pump.report import gather
     from pump.report.page import page
     from pump.report.text import text
@@ -42,9 +45,9 @@ def run(asked: argparse.Namespace) -> int:
     try:
         found = gather.report(path)
     except OSError as error:
-        raise BadInputError(f"cannot read {path}: {error.strerror}") from None
+        raise BadInputError(f"cannot read {quoted(path)}: {error.strerror}{left(path)}") from None
     except TraceError as error:
-        raise BadInputError(f"{path}: {error}", status=1) from None
+        raise bad(path, error) from None
     if asked.json:
         made = json.dumps(found, indent=1) + "\n"
     elif asked.text:
@@ -56,10 +59,10 @@ def run(asked: argparse.Namespace) -> int:
         sys.stdout.write(made)
         return 0
     try:
-        with open(target, "w", encoding="utf-8") as file:
-            file.write(made)
+        kind = outputs.REPORT if asked.json or asked.text else outputs.PAGE
+        outputs.write(target, made, kind)
     except OSError as error:
-        raise BadInputError(f"cannot write to {target}: {error.strerror}") from None
+        raise BadInputError(f"cannot write to {quoted(target)}: {error.strerror}") from None
     if not (asked.json or asked.text):
-        print(f"wrote {target}")
+        print(f"wrote {quoted(target)}")
     return 0

@@ -13,7 +13,7 @@ from pump import paths
 from pump.cli import command, devices, environment, options
 from pump.cli.lines import BadInputError, say
 from pump.config import layers
-from pump.config.job import LOG_LEVELS, JobConfig
+from pump.config.job import LOG_LEVELS, JobConfig, Recording
 from pump.config.values import BadValueError
 
 PROGRAM = "pump-run"
@@ -126,14 +126,16 @@ def _profile(name: str, settings: dict[str, str]) -> str:
         raise BadInputError(f"--virtual: {error}") from None
 
 
-def _recording(config: JobConfig) -> str:
-    """Prepares the file that --record names; what its header tells of the job, or ""."""
+def _recording(config: JobConfig) -> Recording | None:
+    """Prepares the file that --record names; None without."""
     if not config.record:
-        return ""
+        return None
     from pump.cli import recording
 
-    recording.clear(config.record)
-    return recording.job_facts(config)
+    folder, notes = recording.prepare(config.record, config.record_beneath)
+    for note in notes:
+        say(PROGRAM, note)
+    return Recording(folder, recording.job_facts(config))
 
 
 def _ledger() -> str | None:
@@ -144,12 +146,15 @@ def _ledger() -> str | None:
         return None
 
 
-def _pumpd(config: JobConfig, environ: dict[str, str], record_job: str) -> str | None:
+def _pumpd(config: JobConfig, environ: dict[str, str], recording: Recording | None) -> str | None:
     from pump.cli import launch
 
     try:
-        return launch.start_pumpd(config, environ, record_job)
+        return launch.start_pumpd(config, environ, recording)
     except launch.NoPumpdError as error:
         without = "prefetching and recording" if config.record else "prefetching"
         say(PROGRAM, f"runs without {without}, pumpd cannot start: {error}")
         return None
+    finally:
+        if recording is not None:
+            os.close(recording.folder)

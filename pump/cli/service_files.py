@@ -10,10 +10,9 @@ import argparse
 import os
 import shlex
 import sys
-import tempfile
 from typing import NamedTuple
 
-from pump import paths
+from pump import outputs, paths
 from pump.cli.lines import BadInputError
 from pump.config.layers import ADMINISTRATORS_FILE
 
@@ -106,15 +105,7 @@ def write(path: str, text: str) -> None:
     folder = os.path.dirname(path)
     try:
         os.makedirs(folder, mode=0o755, exist_ok=True)
-        fd, draft = tempfile.mkstemp(dir=folder, prefix=".pump-")
-        try:
-            with os.fdopen(fd, "w", encoding="utf-8") as stream:
-                stream.write(text)
-            os.chmod(draft, 0o644)
-            os.replace(draft, path)
-        except BaseException:
-            os.unlink(draft)
-            raise
+        outputs.write(path, text, outputs.UNIT, mode=0o644)
     except OSError as error:
         remedy = "; run it as root, or add --user" if error.errno in (1, 13) else ""
         raise BadInputError(f"cannot write {path}: {error.strerror}{remedy}") from None

@@ -8,8 +8,10 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pump import outputs
 from pump.cli.lines import BadInputError
 from pump.config.values import BadValueError, parse_size
+from pump.names import quoted
 
 if TYPE_CHECKING:
     from pump.sim.contenders import Contender
@@ -100,7 +102,7 @@ def _run(asked: argparse.Namespace) -> int:
         found = sweep.over_memory(case, chosen)
         text = sweep.as_text(found)
         if asked.svg:
-            _save("--svg", asked.svg, sweep.as_svg(found))
+            _save("--svg", asked.svg, sweep.as_svg(found), outputs.CURVE)
     else:
         found = report.compared(case, chosen, dispatch=asked.dispatch)
         text = report.as_text(found)
@@ -143,15 +145,22 @@ def _check_files(asked: argparse.Namespace) -> None:
             continue
         if name == "-":
             raise BadInputError("--svg: name a file; standard output is for the table, or --json -")
-        _check_writable(option, Path(name))
+        _check_writable(option, name, outputs.CURVE if option == "--svg" else outputs.SIMULATED)
         other = taken.setdefault(Path(name).resolve(), option)
         if other != option and not name.startswith("/dev/"):
             raise BadInputError(f"{option} would write over {name}, which is {other}; name another")
 
 
-def _check_writable(option: str, file: Path) -> None:
+def _check_writable(option: str, name: str, kind: outputs.Kind) -> None:
+    file = Path(name)
     if file.is_dir() or not os.access(file if file.exists() else file.parent, os.W_OK):
-        raise BadInputError(f"{option}: cannot write {file}; name a file in a folder of yours")
+        raise BadInputError(
+            f"{option}: cannot write {quoted(name)}; name a file in a folder of yours"
+        )
+    try:
+        outputs.may_replace(name, kind)
+    except OSError as error:
+        raise BadInputError(f"{option}: cannot write {quoted(name)}: {error.strerror}") from None
 
 
 def _case(asked: argparse.Namespace) -> Case:
@@ -188,8 +197,11 @@ def _case(asked: argparse.Namespace) -> Case:
 
 
 def _read(trace: str) -> bytes:
+    from pump.trace.info import opened
+
     try:
-        return Path(trace).read_bytes()
+        with opened(trace) as (file, _):
+            return file.read()
     except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
         reason = error.strerror if isinstance(error, OSError) else error
         raise BadInputError(f"cannot read {trace}: {reason}") from None
@@ -236,11 +248,11 @@ def _write(file: str | None, found: dict[str, Any], text: str) -> None:
     as_json = json.dumps(found, indent=1)
     print(as_json if file == "-" else text)
     if file and file != "-":
-        _save("--json", file, as_json + "\n")
+        _save("--json", file, as_json + "\n", outputs.SIMULATED)
 
 
-def _save(option: str, file: str, text: str) -> None:
+def _save(option: str, file: str, text: str, kind: outputs.Kind) -> None:
     try:
-        Path(file).write_text(text, encoding="utf-8")
+        outputs.write(file, text, kind)
     except OSError as error:
-        raise BadInputError(f"{option}: cannot write {file}: {error.strerror}", 1) from None
+        raise BadInputError(f"{option}: cannot write {quoted(file)}: {error.strerror}", 1) from None

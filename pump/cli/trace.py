@@ -5,9 +5,15 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from pump import outputs
 from pump.cli.lines import BadInputError
+from pump.names import quoted
+from pump.trace import place
+
+if TYPE_CHECKING:  # it imports numpy, which help does not need
+    from pump.trace.format import TraceError
 
 HELP = "look at a recording made by pump-run --record"
 
@@ -44,16 +50,15 @@ def _export(asked: argparse.Namespace) -> int:
         if asked.perfetto == "-":
             export(asked.file, sys.stdout)
             return 0
-        with open(asked.perfetto, "w", encoding="utf-8") as out:
+        with outputs.replacing(asked.perfetto, outputs.EXPORT) as out:
             count = export(asked.file, out)
     except OSError as error:
-        word = "write to" if error.filename == asked.perfetto else "read"
-        raise BadInputError(
-            f"cannot {word} {error.filename or asked.file}: {error.strerror}"
-        ) from None
+        reads = error.filename == asked.file
+        what = f"read {quoted(asked.file)}" if reads else f"write to {quoted(asked.perfetto)}"
+        raise BadInputError(f"cannot {what}: {error.strerror}{reads * left(asked.file)}") from None
     except TraceError as error:
-        raise BadInputError(f"{asked.file}: {error}", status=1) from None
-    print(f"wrote {count:,} events to {asked.perfetto}")
+        raise bad(asked.file, error) from None
+    print(f"wrote {count:,} events to {quoted(asked.perfetto)}")
     return 0
 
 
@@ -65,11 +70,24 @@ def _info(asked: argparse.Namespace) -> int:
     try:
         found = summary(asked.file)
     except OSError as error:
-        raise BadInputError(f"cannot read {asked.file}: {error.strerror}") from None
+        raise BadInputError(
+            f"cannot read {quoted(asked.file)}: {error.strerror}{left(asked.file)}"
+        ) from None
     except TraceError as error:
-        raise BadInputError(f"{asked.file}: {error}", status=1) from None
+        raise bad(asked.file, error) from None
     print(json.dumps(found, indent=1) if asked.json else as_text(asked.file, found))
     return 0
+
+
+def bad(file: str, error: TraceError) -> BadInputError:
+    """The error of a command that was given what is no sound recording."""
+    return BadInputError(f"{quoted(file)}: {error}{left(file)}", status=1)
+
+
+def left(file: str) -> str:
+    """For the end of a message: which recording to `file` was not finished, or ""."""
+    found = place.unfinished(file)
+    return f"; a recording that was not finished is {quoted(found[-1])}" if found else ""
 
 
 def as_text(file: str, found: dict[str, Any]) -> str:
@@ -111,6 +129,10 @@ def as_text(file: str, found: dict[str, Any]) -> str:
             f"issues {_time(found['longest_pause_between_issues_seconds'])}",
         ),
         _line("lost", _losses(found)),
+        *(
+            _line("unfinished", f"an earlier recording: {quoted(part)}")
+            for part in found["unfinished"]
+        ),
     ]
     return "\n".join([*lines, *_kernel_lines(found)])
 

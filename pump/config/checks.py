@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 
 from pump.config import keep
 from pump.config.job import GRANULARITIES, LOG_LEVELS, POLICIES, REPORTS
-from pump.config.values import BadValueError, choose, parse_amount, whole_number
+from pump.config.values import BYTES_MAX, BadValueError, choose, parse_amount, whole_number
 
 NAME_CHARACTERS_MAX = 64
 PRIORITY_MAX = 10
@@ -38,6 +38,8 @@ def priority(value: str | int) -> int:
 
 def amount(value: str | int) -> str:
     """A size, a percentage or a multiple, in the form that the shim reads."""
+    if isinstance(value, int) and value >= BYTES_MAX:  # Python refuses to write out a long one
+        raise BadValueError("that is more memory than any machine has")
     return parse_amount(str(value))
 
 
@@ -57,8 +59,8 @@ def granularity(text: str) -> str:
 
 
 def truth(value: str | bool) -> bool:
-    """True or false; in a variable also 1 or 0."""
-    words = {"true": True, "1": True, "false": False, "0": False}
+    """True or false; in options and variables also yes or no, 1 or 0."""
+    words = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
     found = value if isinstance(value, bool) else words.get(value.strip().lower())
     if found is None:
         raise BadValueError(f"'{value}' is neither true nor false; write one of these")
@@ -117,6 +119,7 @@ JOB: dict[str, Callable[..., object]] = {
     "keep_device": keep_device,
     "devices": devices,
     "record": file_name,
+    "record_command": truth,
     "log_level": log_level,
     "log_file": file_name,
 }

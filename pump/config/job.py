@@ -36,6 +36,9 @@ class JobConfig(NamedTuple):
     virtual_runtime: stand-ins for CUDA's runtime libraries, on the virtual GPU alone.
     log_file: absolute path or "".
     record: absolute path of the recording or "".
+    record_beneath: the folder that the recording must lie in, reached without symbolic links,
+        where that folder's own file asks for it; "" where the user does.
+    record_command: whether command lines stand in recordings.
     keep_device: rules of what stays device memory, in the form the shim reads
         (shim/observe_rules.c).
     granularity: what allocators hand out as pump sees it (pump/frameworks).
@@ -55,6 +58,8 @@ class JobConfig(NamedTuple):
     log_level: str = DEFAULT_LOG_LEVEL
     log_file: str = ""
     record: str = ""
+    record_beneath: str = ""
+    record_command: bool = True
     keep_device: list[str] = DEFAULT_KEEP_DEVICE
     granularity: str = DEFAULT_GRANULARITY
     gate: bool = False
@@ -64,3 +69,13 @@ class JobConfig(NamedTuple):
     report: str = DEFAULT_REPORT
     budget_most: str = ""
     limit_most: str = ""
+
+
+class Recording(NamedTuple):
+    """What pumpd is told of a recording besides its path.
+
+    folder: a descriptor of the file's folder. job: what its header says of the job, JSON.
+    """
+
+    folder: int
+    job: str

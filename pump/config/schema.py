@@ -143,12 +143,20 @@ class JobTable(Struct):
         str,
         _about(
             "File to record to what the program asks of the GPU (`pump trace`, `pump report`); "
-            "relative to where pump-run starts. What it held is lost.",
+            "relative to where pump-run starts. An older recording there is replaced at the end.",
             "run.pump",
             checks.file_name,
             "no recording",
         ),
     ] = ""
+    record_command: Annotated[
+        bool,
+        _about(
+            "Whether command lines stand in recordings: they may hold what others shall not read.",
+            False,
+            checks.truth,
+        ),
+    ] = True
     log_level: Annotated[
         str,
         _about(
@@ -250,3 +258,26 @@ class ConfigFile(Struct):
 
 ADMINISTRATORS = ("limits", "shares", "service")
 """Tables that only the administrator's file may hold."""
+
+AT_ONCE, TRUSTED, NEVER = "at once", "once trusted", "never"
+
+FOLDER: dict[str, str] = {
+    "name": AT_ONCE,
+    "priority": AT_ONCE,
+    "budget": AT_ONCE,
+    "limit": AT_ONCE,
+    "report": AT_ONCE,
+    "policy": AT_ONCE,
+    "granularity": AT_ONCE,  # sets variables of frameworks, to values that pump knows
+    "gate": AT_ONCE,
+    "plans": AT_ONCE,
+    "keep_device": AT_ONCE,  # `library` is compared with what is loaded, and opens nothing
+    "devices": AT_ONCE,
+    "record": TRUSTED,  # beneath the folder alone
+    "record_command": TRUSTED,  # may put into a file what the user wants to keep out of it
+    "log_level": AT_ONCE,
+    "log_file": NEVER,
+}
+"""When each setting of [job] applies that stands in a folder's own pump.toml, which may have come
+with a folder that its user has cloned: docs/decisions/0026-trust.md. What is not in this table
+never applies. A setting that names a path, a command or a library to load is not AT_ONCE."""

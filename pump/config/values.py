@@ -93,6 +93,8 @@ def _multiple(text: str, number: str) -> str:
 
 def whole_number(value: str | int, least: int, most: int) -> int:
     """`value` as a number from `least` to `most`. Raises BadValueError."""
+    if isinstance(value, int) and abs(value) >= BYTES_MAX:
+        raise BadValueError(f"that is no whole number from {least} to {most}")
     text = str(value).strip()
     number = int(text) if _digits(text.removeprefix("-")) and len(text) <= 20 else None
     if number is None or not least <= number <= most:

@@ -9,7 +9,6 @@ executed in it by the bytes that they reach.
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 
 from pump.trace import format as form
 from pump.trace.format import Column, Columns
-from pump.trace.info import Summary, settled
+from pump.trace.info import Summary, opened
 from pump.trace.reader import Reader
 
 POINTS: Final = 400
@@ -41,8 +40,7 @@ def report(path: str) -> Report:
 
     Raises TraceError, OSError.
     """
-    with Path(path).open("rb") as file:
-        being_written = not settled(file)
+    with opened(path) as (file, being_written):
         reader = Reader(file)
         gathered = _Gathered(Summary(reader.header))
         for columns in reader.chunks():

@@ -14,11 +14,11 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Final, TextIO
 
 from pump.trace import format as form
 from pump.trace import records as rec
+from pump.trace.info import opened
 from pump.trace.reader import Reader
 
 PENDING_MAX: Final = 100_000
@@ -36,7 +36,7 @@ def export(path: str, out: TextIO) -> int:
 
     Raises TraceError, OSError.
     """
-    with Path(path).open("rb") as file:
+    with opened(path) as (file, _):
         reader = Reader(file)
         out.write('{"displayTimeUnit":"ms","otherData":')
         json.dump({"recording": dict(reader.header)}, out)

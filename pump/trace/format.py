@@ -27,7 +27,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-MAGIC: Final = b"\x93PUMPTR\n"
+from pump.outputs import TRACE_MAGIC
+
+MAGIC: Final = TRACE_MAGIC
 VERSION: Final = 1
 """Raised when an older reader would misunderstand a file, and only then."""
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
+import os
+import stat
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 import numpy as np
 
 from pump.trace import format as form
+from pump.trace import place
 from pump.trace import records as rec
 from pump.trace.estimate import Estimate
 from pump.trace.format import Column, Columns
@@ -38,8 +42,7 @@ def summary(path: str) -> dict[str, Any]:
 
     Raises TraceError, OSError.
     """
-    with Path(path).open("rb") as file:
-        being_written = not settled(file)
+    with opened(path) as (file, being_written):
         reader = Reader(file)
         found = Summary(reader.header)
         for columns in reader.chunks():
@@ -47,11 +50,31 @@ def summary(path: str) -> dict[str, Any]:
         state = "complete" if not reader.truncated else "truncated"
         if reader.truncated and being_written:
             state = "being recorded"
-        return found.result(state, reader.read_bytes)
+        left = place.unfinished(path)
+        return {**found.result(state, reader.read_bytes), "unfinished": left}
 
 
-def settled(file: BinaryIO) -> bool:
-    """True once nobody writes the recording any more; waits up to SETTLE_S for that."""
+@contextlib.contextmanager
+def opened(path: str) -> Iterator[tuple[BinaryIO, bool]]:
+    """The recording at `path`, and whether it is still being written: then what is read is its
+    draft (pump/trace/place.py). Waits up to SETTLE_S for a writer whose client has just ended.
+    Raises OSError."""
+    with contextlib.ExitStack() as files:
+        file = files.enter_context(Path(path).open("rb"))
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            yield file, False
+            return
+        being_written = not _settled(file)
+        # What was awaited has taken the place of what was opened.
+        file = files.enter_context(Path(path).open("rb"))
+        for part, written in place.parts(path) if being_written else []:
+            if written:
+                with contextlib.suppress(FileNotFoundError):  # published meanwhile
+                    file = files.enter_context(Path(part).open("rb"))
+        yield file, being_written
+
+
+def _settled(file: BinaryIO) -> bool:
     until = time.monotonic() + SETTLE_S
     while True:
         try:
@@ -62,7 +85,7 @@ def settled(file: BinaryIO) -> bool:
             if time.monotonic() >= until:
                 return False
             time.sleep(0.02)
-        except OSError:  # a file system without locks, a pipe
+        except OSError:  # a file system without locks
             return True
 
 
@@ -144,14 +167,14 @@ class Summary:
     def _kernel_keys(self, function: Column) -> Column:
         handles, index, counts = np.unique(function, return_inverse=True, return_counts=True)
         keys = np.zeros(len(handles), np.int64)
-        for place, (handle, count) in enumerate(
+        for number, (handle, count) in enumerate(
             zip(handles.tolist(), counts.tolist(), strict=True)
         ):
             name = self.names.get(handle, f"function {handle:#x}")
             if name not in self.kernels and len(self.kernels) >= NAMES_MAX:
                 name = "(others)"
             self.kernels[name] += count
-            keys[place] = self.estimate.key(name)
+            keys[number] = self.estimate.key(name)
         return keys[index]
 
     def result(self, state: str, file_bytes: int) -> dict[str, Any]:

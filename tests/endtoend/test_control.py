@@ -18,7 +18,7 @@ from steered_job import PHASES
 
 from pump.control import Control, ControlError
 from pump.trace import records
-from pump.trace.info import settled
+from pump.trace.info import opened
 from pump.trace.reader import Reader
 
 SHAPE = {"buffers": 24, "mib": 4, "steps": 400, "seed": 5}
@@ -186,8 +186,8 @@ def test_a_recording_tells_when_policy_and_budget_changed(job: Job, tmp_path: Pa
     file = tmp_path / "recording"
     steered = [sys.executable, str(HERE / "steered_job.py"), *WORDS]
     finish(start(job, WORDS, *steered, run=("--record", str(file))))
-    with file.open("rb") as stream:
-        assert settled(stream)
+    with opened(str(file)) as (stream, being_written):
+        assert not being_written
         rows = list(Reader(stream).records())
     policies = [row.policy for row in rows if isinstance(row, records.Policy)]
     assert policies == ["demand", "window"]

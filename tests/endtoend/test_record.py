@@ -17,7 +17,7 @@ from job import expected, grid_of
 
 from pump.trace import format as form
 from pump.trace import records as rec
-from pump.trace.info import settled
+from pump.trace.info import opened
 from pump.trace.reader import Reader
 
 ARGUMENTS = ["--buffers=24", "--mib=4", "--steps=300", "--sync-every=50"]
@@ -25,8 +25,8 @@ DIGEST = expected(buffers=24, mib=4, steps=300, seed=1)
 
 
 def read(path: Path) -> tuple[Reader, list[rec.Record]]:
-    with path.open("rb") as file:
-        assert settled(file)
+    with opened(str(path)) as (file, being_written):
+        assert not being_written
         reader = Reader(file)
         return reader, list(reader.records())
 
@@ -141,7 +141,8 @@ def test_a_killed_worker_costs_the_end_of_one_file_and_the_next_one_goes_on(job:
     finally:
         running.kill()
     assert DIGEST in out
-    first, records = read(trace)
+    (part,) = trace.parent.glob("t.part-*")  # what a killed writer leaves stays as it is
+    first, records = read(part)
     assert first.truncated
     assert operations(records)
     second, more = read(trace.with_name("t.2"))
@@ -172,16 +173,23 @@ def test_each_client_of_a_job_has_a_file_of_its_own(job: Job) -> None:
         assert f"pump: recorded 28 operations to {path}\n" in done.stderr
 
 
-def test_an_older_recording_goes_only_when_the_command_starts(job: Job) -> None:
+def test_an_older_recording_stays_until_a_new_one_is_whole(job: Job) -> None:
     trace = job.folder / "t"
-    trace.write_bytes(b"older")
+    older = form.file_start() + form.pack_chunk(form.CHUNK_HEADER, 0, b"{}", 0)
+    trace.write_bytes(older)
     start = [str(BIN / "pump-run"), "--virtual", "a100-pcie4", "--record", str(trace)]
     missing = subprocess.run([*start, "no-such-command"], capture_output=True, check=False)
     assert missing.returncode == 127
-    assert trace.read_bytes() == b"older"
+    assert trace.read_bytes() == older
     done = subprocess.run([*start, "true"], capture_output=True, check=False)
     assert done.returncode == 0
-    assert trace.read_bytes() == b""  # no client came: nothing old is taken for new
+    assert trace.read_bytes() == older  # no client came
+    assert job.run("--steps=5", run=("--record", str(trace))).returncode == 0
+    reader, records = read(trace)
+    assert reader.end is not None
+    assert len(operations(records)) > 5
+    assert trace.stat().st_mode & 0o777 == 0o600
+    assert [path.name for path in job.folder.glob("t*")] == ["t"]
 
 
 def test_a_file_that_is_being_recorded_to_is_refused(job: Job) -> None:
@@ -191,11 +199,11 @@ def test_a_file_that_is_being_recorded_to_is_refused(job: Job) -> None:
         assert running.stdout is not None
         running.stdout.readline()
         deadline = time.monotonic() + 10
-        while not (trace.exists() and trace.stat().st_size) and time.monotonic() < deadline:
+        while not any(job.folder.glob("t.part-*")) and time.monotonic() < deadline:
             time.sleep(0.05)  # its worker opens the file, in its own time
         second = job.run("--steps=1", run=("--record", str(trace)))
         assert second.returncode == 2
-        assert "another job is being recorded to" in second.stderr
+        assert "another job is being recorded to it; name another file" in second.stderr
     finally:
         running.kill()
         running.wait()

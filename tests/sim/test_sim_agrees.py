@@ -23,7 +23,7 @@ from pump.sim.program import Program, ProgramError
 from pump.sim.report import Case, compared
 from pump.sim.simulation import Machine, Outcome
 from pump.sim.sweep import as_text, over_memory
-from pump.trace.info import settled
+from pump.trace.info import opened
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
@@ -69,9 +69,9 @@ def recorded(kernels: Path, tmp_path_factory: pytest.TempPathFactory) -> Program
     folder = tmp_path_factory.mktemp("recorded")
     file = folder / "sweep.trace"
     virtual(kernels, folder, 2048, "--record", str(file))
-    with file.open("rb") as stream:
-        assert settled(stream)
-    return recording.program(file.read_bytes(), "sweep.trace")
+    with opened(str(file)) as (stream, being_written):
+        assert not being_written
+        return recording.program(stream.read(), "sweep.trace")
 
 
 def simulated(program: Program, policy: str) -> Outcome:

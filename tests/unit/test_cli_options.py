@@ -7,6 +7,7 @@ import pytest
 from pump.cli import options
 from pump.cli.lines import BadInputError
 from pump.config.job import JobConfig
+from pump.outputs import TRACE_MAGIC
 
 
 def parse(argv: list[str]) -> JobConfig:
@@ -36,7 +37,8 @@ def test_every_option_reaches_the_configuration(tmp_path: Path) -> None:
     gpu = "--virtual a100-pcie4 --virtual-set memory=8GiB --virtual-set mode=compute"
     gpu += " --virtual-runtime"
     rest = f"--policy demand --device 0,GPU-1a --log-file {log} --log-level debug"
-    rest += f" --record {trace} --name mine --priority -7 --report limit job"
+    rest += f" --record {trace} --name mine --priority -7 --report limit"
+    rest += " --record-command=no job"
     config = parse(f"--budget=1G --limit 50% {gpu} {rest}".split())
     assert config == JobConfig(
         command=["job"],
@@ -50,6 +52,7 @@ def test_every_option_reaches_the_configuration(tmp_path: Path) -> None:
         log_level="debug",
         log_file=str(log),
         record=str(trace),
+        record_command=False,
         name="mine",
         priority=-7,
         report="limit",
@@ -131,6 +134,6 @@ def test_a_relative_name_in_a_deleted_folder_is_named(
 
 def test_looking_at_the_options_keeps_an_older_recording(tmp_path: Path) -> None:
     trace = tmp_path / "job.trace"
-    trace.write_bytes(b"older")
+    trace.write_bytes(TRACE_MAGIC)
     assert parse(["--record", str(trace), "job"]).record == str(trace)
-    assert trace.read_bytes() == b"older"
+    assert trace.read_bytes() == TRACE_MAGIC

@@ -47,6 +47,12 @@ def read(path: Path) -> tuple[Reader, list[rec.Record]]:
     return reader, list(reader.records())
 
 
+def draft(path: Path) -> Path:
+    """Where the recording to `path` is being written."""
+    (part,) = path.parent.glob(f"{path.name}.part-*")
+    return part
+
+
 def eventually(condition: Callable[[], object]) -> None:
     deadline = time.monotonic() + 20
     while not condition():
@@ -114,10 +120,10 @@ def test_an_idle_programs_last_operations_are_on_disk_within_seconds(
 
     def seen() -> bool:
         recorder.tick()
-        return any(isinstance(record, rec.Operation) for record in read(path)[1])
+        return any(isinstance(record, rec.Operation) for record in read(draft(path))[1])
 
     eventually(seen)
-    reader, _ = read(path)
+    reader, _ = read(draft(path))
     assert reader.truncated
     recorder.close()
     assert not read(path)[0].truncated
@@ -229,7 +235,7 @@ def test_two_recordings_never_share_a_file(
 
 def test_what_is_no_regular_file_is_refused_without_waiting(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    for path, error in (("pipe", errno.ENXIO), ("missing/t", errno.ENOENT)):
+    for path, error in (("pipe", errno.EINVAL), ("missing/t", errno.ENOENT)):
         recorder, counters = start(settings(tmp_path / path))
         assert recorder is None
         assert counters.recording_error == error

@@ -16,11 +16,13 @@ import sys
 import time
 from collections.abc import Callable
 
+from pump import outputs
 from pump.cli import live
 from pump.cli.lines import BadInputError, checked, say
 from pump.cli.metrics.answers import Server, listen
 from pump.cli.metrics.figures import Figures
 from pump.config import service_checks
+from pump.names import quoted
 
 HELP = "figures of the running jobs for Prometheus: textfile, unix socket, TCP"
 
@@ -102,14 +104,10 @@ def _serve(text: Callable[[], str], path: str | None, address: str | None) -> No
 
 def write(path: str, content: str) -> None:
     """Put `content` into the file at once, never a part of it. Raises BadInputError."""
-    part = f"{path}.{os.getpid()}.part"
-    if os.path.lexists(path) and not os.path.isfile(os.path.realpath(path)):
-        raise BadInputError(f"--textfile: cannot write to {path}: not a regular file")
     try:
-        with open(part, "w", encoding="utf-8") as file:
-            file.write(content)
-        os.replace(part, path)
+        outputs.look(path, outputs.METRICS)  # a pipe or /dev/null is none either
+        outputs.write(path, content, outputs.METRICS)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            os.unlink(part)
-        raise BadInputError(f"--textfile: cannot write to {path}: {error.strerror}") from None
+        raise BadInputError(
+            f"--textfile: cannot write to {quoted(path)}: {error.strerror}"
+        ) from None

@@ -1,0 +1,124 @@
+"""Files that pump writes for people: whole or not at all, and over nothing of another kind."""
+
+from __future__ import annotations
+
+import logging
+import os
+import select
+from pathlib import Path
+
+import pytest
+
+from pump import outputs
+from pump.cli.options import writable_log
+from pump.names import one_line, quoted
+from pumpd.loglines import FileHandler, Formatter
+
+TEXT = '{\n "trace": 1}\n'
+
+
+def test_only_its_own_kind_is_replaced_and_a_refusal_changes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    for there in ("", TEXT):
+        path.write_text(there)
+        outputs.write(str(path), TEXT, outputs.SIMULATED)
+        assert path.read_text() == TEXT
+    for there in ('{"name": "package"}', "x", "\x93PUMPTR\n"):
+        path.write_text(there)
+        with pytest.raises(OSError, match="something else than figures of pump simulate"):
+            outputs.write(str(path), TEXT, outputs.SIMULATED)
+        assert path.read_text() == there
+    assert [one.name for one in tmp_path.iterdir()] == ["f"]
+
+
+def test_a_link_is_never_followed_and_a_leftover_blocks_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    victim, path = tmp_path / "victim", tmp_path / "f"
+    victim.write_text("")
+    path.symlink_to(victim)
+    with pytest.raises(OSError, match="symbolic link"):
+        outputs.write(str(path), TEXT, outputs.SIMULATED)
+    path.unlink()
+    words = iter([b"\0\0\0\0", b"\0\0\0\1"])
+    monkeypatch.setattr(os, "urandom", lambda _: next(words))
+    (tmp_path / "f.part-00000000").symlink_to(victim)  # an attacker's guess, or a leftover
+    outputs.write(str(path), TEXT, outputs.SIMULATED)
+    assert (path.read_text(), victim.read_text()) == (TEXT, "")
+
+
+def test_a_failure_leaves_what_was_there_and_no_draft(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    path.write_text(TEXT)
+    with pytest.raises(RuntimeError), outputs.replacing(str(path), outputs.SIMULATED) as out:
+        out.write("half")
+        raise RuntimeError
+    assert path.read_text() == TEXT
+    assert [one.name for one in tmp_path.iterdir()] == ["f"]
+
+
+def test_what_is_written_keeps_the_mode_of_what_was_there(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    path.write_text(TEXT)
+    path.chmod(0o640)
+    outputs.write(str(path), TEXT, outputs.SIMULATED)
+    assert path.stat().st_mode & 0o777 == 0o640
+
+
+# ---- names ----
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("/a/b-c_1.pump", "/a/b-c_1.pump"),
+        ("/a/größe", "/a/größe"),
+        ("", "''"),
+        ("a b", "'a b'"),
+        ("$(touch x)", "'$(touch x)'"),
+        ("it's", "'it\\x27s'"),
+        ("a\nb\x1b[0m\\", "'a\\x0ab\\x1b[0m\\\\'"),
+        ("\udcff\u202e\ud800", "'\\xff\\xe2\\x80\\xae\\xed\\xa0\\x80'"),
+    ],
+)
+def test_a_name_is_one_plain_word_or_stands_in_quotes(name: str, shown: str) -> None:
+    assert quoted(name) == shown
+    assert one_line(quoted(name)) == quoted(name)
+
+
+def test_a_log_line_stays_one_line_whatever_stands_in_it(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    handler = FileHandler(str(path))
+    handler.setFormatter(Formatter("%(levelname)s %(message)s"))
+    logger = logging.Logger("test")
+    logger.addHandler(handler)
+    logger.warning("a %s", "b\nERROR forged\x1b[2J\udcff")
+    try:
+        raise ValueError("c\nERROR forged")
+    except ValueError:
+        logger.exception("d")
+    lines = path.read_text().splitlines()
+    assert lines[:3] == ["WARNING a b", "| ERROR forged\\x1b[2J\\xff", "ERROR d"]
+    assert all(line.startswith("| ") for line in lines[3:])
+
+
+def test_a_log_file_that_is_a_pipe_keeps_nothing_waiting_and_its_reader_reads(
+    tmp_path: Path,
+) -> None:
+    pipe = tmp_path / "log"
+    os.mkfifo(pipe)
+    assert writable_log(str(pipe)) == str(pipe)
+    handler = FileHandler(str(pipe))
+    logger = logging.Logger("test")
+    logger.addHandler(handler)
+    logger.warning("nobody reads")
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        writable_log(str(pipe))
+        assert not select.select([reader], [], [], 0)[0]  # a look is no end of file
+        logger.warning("read")
+        assert os.read(reader, 100) == b"read\n"
+        for _ in range(10_000):
+            logger.warning("more than a pipe holds")
+    finally:
+        os.close(reader)
