@@ -9,8 +9,9 @@ import sys
 from pump.cli.lines import BadInputError, OneLineParser
 from pump.config import layers
 from pump.config.job import JobConfig
+from pump.names import quoted
 
-HELP = "show which settings hold here, check a file, write an example"
+HELP = "show which settings hold here, check a file, write an example, trust a folder's file"
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -32,6 +33,16 @@ def options(parser: argparse.ArgumentParser) -> None:
     )
     example.add_argument("--system", action="store_true", help="of /etc/pump/config.toml")
     example.set_defaults(show=_example)
+    trust = verbs.add_parser(
+        "trust",
+        help="let this folder's pump.toml set what it may not set unseen (record), as it is now",
+        allow_abbrev=False,
+    )
+    trust.add_argument(
+        "file", metavar="FILE", nargs="?", default=layers.FOLDER_FILE, help="default: ./pump.toml"
+    )
+    trust.add_argument("--revoke", action="store_true", help="no longer")
+    trust.set_defaults(show=_trust)
 
 
 def run(asked: argparse.Namespace) -> int:
@@ -81,6 +92,39 @@ def _check(asked: argparse.Namespace) -> int:
         raise BadInputError(f"there is no file {asked.file}")
     count = sum(len(table) for table in found.tables.values())
     sys.stdout.write(f"{asked.file}: sound, {count} settings\n")
+    return 0
+
+
+def _trust(asked: argparse.Namespace) -> int:
+    """Tells what the file may set from now on. Status 2 where it cannot be trusted."""
+    from pump.config import files, folder, trust
+    from pump.config.schema import NEVER, TRUSTED
+
+    path = folder.absolute(asked.file)
+    try:
+        if asked.revoke:
+            changed = trust.change(path, None, os.environ)
+            sys.stdout.write(f"{quoted(path)}: {'' if changed else 'was '}not trusted\n")
+            return 0
+        if os.path.basename(path) != layers.FOLDER_FILE:
+            raise BadInputError(
+                f"{quoted(asked.file)} is no {layers.FOLDER_FILE}, and needs no trust: name it "
+                "with --config"
+            )
+        found = files.load(path, own=True, shown=asked.file)
+        if found is None:
+            raise BadInputError(f"there is no file {quoted(asked.file)}")
+        trust.change(path, found.content, os.environ)
+    except files.ConfigError as error:
+        raise BadInputError(str(error)) from None
+    except trust.TrustError as error:
+        raise BadInputError(str(error)) from None
+    job = found.tables.get("job", {})
+    told = [f"{key} = {files.to_toml(job[key])}" for key in folder.asks(found, TRUSTED)]
+    never = folder.asks(found, NEVER)
+    told += [f"{key} never applies" for key in never]
+    what = ", ".join(told) or "it sets nothing that needs trust"
+    sys.stdout.write(f"{quoted(path)}: trusted as it is now: {what}\n")
     return 0
 
 

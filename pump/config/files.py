@@ -1,8 +1,9 @@
 """Reads a configuration file: TOML, held against the schema, with the line of every fault.
 
 A file in the folder where pump-run was started is read without having been named, so it
-counts only if it is the user's own: whoever can write to that folder could otherwise steer
-the user's job.
+counts only if it is the user's own: in a shared folder another user could otherwise steer the
+user's job. Being the user's own it may still be another's text (a cloned repository): which of
+its settings apply says schema.FOLDER.
 
 Imports msgspec and tomllib: pump-run comes here only where there is a file.
 """
@@ -19,8 +20,15 @@ import msgspec
 from pump.config import locate
 from pump.config.schema import ADMINISTRATORS, ConfigFile
 from pump.config.values import BadValueError, nearest
+from pump.names import escaped, quoted
 
-FILE_BYTES_MAX = 1 << 20
+FILE_BYTES_MAX = 64 << 10
+LINE_BYTES_MAX = 2048
+"""tomllib takes a time that grows with the square of a dotted key's length."""
+FAULTS_MAX = 20
+"""That are looked for in a file; the first of them says enough."""
+SHOWN_CHARACTERS = 60
+"""Of an unknown name."""
 
 
 class ConfigError(Exception):
@@ -31,16 +39,22 @@ class ConfigError(Exception):
         self.faults = faults
 
 
+class NotOursError(ConfigError):
+    """A file that nobody has named and that is not the user's, or no file: one line says why."""
+
+
 class FileValues(NamedTuple):
     """What a file sets, by table and key, in pump's form; and on which line.
 
-    `checked` has every setting, the schema's defaults where the file says nothing.
+    `checked` has every setting, the schema's defaults where the file says nothing; `content` is
+    what was read.
     """
 
     path: str
     tables: dict[str, dict[str, Any]]
     lines: dict[tuple[str, ...], int]
     checked: ConfigFile
+    content: bytes
 
     def origin(self, *path: str) -> str:
         """Where a key stands, as people look for it: "pump.toml:3"."""
@@ -53,7 +67,8 @@ def load(
     """The file at `path`; None where there is none.
 
     administrators: whether it may hold the administrator's tables.
-    own: refuse what is not the user's own or root's, or what anybody may write to.
+    own: it was not named, so what is not the user's own or root's, what everybody may write
+        to, and what is no file is refused by NotOursError.
     shown: how messages name it.
     Raises ConfigError, with all faults that were found.
     """
@@ -64,54 +79,77 @@ def load(
 
 def read(path: str, *, own: bool, shown: str) -> bytes | None:
     """The bytes of a regular file; None where there is none. Raises ConfigError."""
+    refusal = NotOursError if own else ConfigError
     try:
+        if own:
+            _check_owner(os.lstat(path), shown)  # a link's owner chooses what is read
         # Not blocking: a pipe of that name would keep the job waiting.
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        raise ConfigError([f"cannot read {shown}: {error.strerror}"]) from None
+        raise refusal([f"cannot read {shown}: {error.strerror}"]) from None
     try:
         status = os.fstat(fd)
-        if not stat.S_ISREG(status.st_mode):
-            raise ConfigError([f"{shown} is not a regular file; put one in its place"])
         if own:
-            _check_owner(path, status, shown)
+            _check_owner(status, shown)
+        if not stat.S_ISREG(status.st_mode):
+            raise refusal([f"{shown} is not a regular file; put one in its place"])
+        if own:
+            _check_access(path, status, shown)
         data = b""
         while len(data) <= FILE_BYTES_MAX and (part := os.read(fd, FILE_BYTES_MAX)):
             data += part
     except OSError as error:
-        raise ConfigError([f"cannot read {shown}: {error.strerror}"]) from None
+        raise refusal([f"cannot read {shown}: {error.strerror}"]) from None
     finally:
         os.close(fd)
     if len(data) > FILE_BYTES_MAX:
-        raise ConfigError([f"{shown} is longer than 1 MiB: no configuration of pump's"])
+        raise ConfigError([f"{shown} is longer than 64 KiB: no configuration of pump's"])
     return data
 
 
-def _check_owner(path: str, status: os.stat_result, shown: str) -> None:
-    remedy = "remove it, or name it with --config if you trust it"
-    for owner in {status.st_uid, os.lstat(path).st_uid}:  # a link's owner chooses what is read
-        if owner not in (os.geteuid(), 0):
-            raise ConfigError([f"{shown} belongs to user {owner}, not to you; {remedy}"])
+_REMEDY = "remove it, or name it with --config if you trust it"
+
+
+def _check_owner(status: os.stat_result, shown: str) -> None:
+    if status.st_uid not in (os.geteuid(), 0):
+        raise NotOursError([f"{shown} belongs to user {status.st_uid}, not to you; {_REMEDY}"])
+
+
+def _check_access(path: str, status: os.stat_result, shown: str) -> None:
     if status.st_mode & stat.S_IWOTH:
-        raise ConfigError([f"{shown} can be written by everybody; run: chmod o-w {shown}"])
+        raise NotOursError([f"{shown} can be written by everybody; run: chmod o-w {quoted(shown)}"])
+    if status.st_nlink > 1:  # a file of the user's that another has given this name?
+        folder = os.stat(os.path.dirname(path) or os.curdir)
+        others = folder.st_uid not in (os.geteuid(), 0) or folder.st_mode & 0o022
+        if others:
+            raise NotOursError(
+                [f"{shown} has another name too, and others may write to its folder; {_REMEDY}"]
+            )
 
 
 def parse(data: bytes, shown: str, *, administrators: bool) -> FileValues:
     """The settings in a file's bytes. Raises ConfigError, with all faults."""
+    for number, line in enumerate(data.split(b"\n"), 1):
+        if len(line) > LINE_BYTES_MAX:
+            raise ConfigError([f"{shown}:{number}: longer than {LINE_BYTES_MAX} bytes; break it"])
     try:
         text = data.decode("utf-8")
         content = tomllib.loads(text)
     except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise ConfigError([f"{shown}:{line}: not UTF-8 text"]) from None
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        bad = data.count(b"\n", 0, error.start) + 1
+        raise ConfigError([f"{shown}:{bad}: not UTF-8 text"]) from None
+    except RecursionError:
+        raise ConfigError([f"{shown}: nested too deeply"]) from None
+    except tomllib.TOMLDecodeError as error:
         raise ConfigError([_syntax(shown, str(error))]) from None
     lines = locate.lines(text)
     reading = _Reading(shown, lines)
     tables: dict[str, dict[str, Any]] = {}
     for name, table in content.items():
+        if reading.full():
+            break
         if name in ADMINISTRATORS and not administrators:
             reading.fault(
                 (name,), f"[{name}] is the administrator's, and stands in /etc/pump/config.toml"
@@ -124,7 +162,7 @@ def parse(data: bytes, shown: str, *, administrators: bool) -> FileValues:
             tables[name] = reading.table(name, table)
     if reading.faults:
         raise ConfigError([line for _, line in sorted(reading.faults)])
-    return FileValues(shown, tables, lines, msgspec.convert(tables, ConfigFile))
+    return FileValues(shown, tables, lines, msgspec.convert(tables, ConfigFile), data)
 
 
 def _syntax(shown: str, message: str) -> str:
@@ -142,15 +180,19 @@ class _Reading:
         self.lines = lines
         self.faults: list[tuple[int, str]] = []
 
+    def full(self) -> bool:
+        """Whether so many faults are known that more would tell nothing."""
+        return len(self.faults) >= FAULTS_MAX
+
     def fault(self, path: tuple[str, ...], text: str) -> None:
         line = self.lines.get(path) or self.lines.get(path[:1], 1)
         self.faults.append((line, f"{self.shown}:{line}: {text}"))
 
     def unknown(self, path: tuple[str, ...], known: list[str], what: str) -> None:
-        hint = nearest(path[-1], known)
-        self.fault(
-            path, f"unknown {what} '{'.'.join(path)}'{hint}; known: {', '.join(sorted(known))}"
-        )
+        hint = nearest(path[-1][:SHOWN_CHARACTERS], known)
+        name = escaped(".".join(path))
+        name = name if len(name) <= SHOWN_CHARACTERS else name[:SHOWN_CHARACTERS] + "..."
+        self.fault(path, f"unknown {what} '{name}'{hint}; known: {', '.join(sorted(known))}")
 
     def table(self, name: str, content: dict[str, Any]) -> dict[str, Any]:
         hint = get_type_hints(ConfigFile, include_extras=True)[name]
@@ -160,6 +202,8 @@ class _Reading:
         fields = get_type_hints(hint, include_extras=True)
         values: dict[str, Any] = {}
         for key, value in content.items():
+            if self.full():
+                break
             if key not in fields:
                 self.unknown((name, key), list(fields), "key")
             else:
@@ -191,11 +235,16 @@ def to_toml(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
-        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-        return f'"{escaped}"'
+        return '"' + "".join(_toml_character(c) for c in value) + '"'
     if isinstance(value, list):
         return "[" + ", ".join(to_toml(item) for item in value) + "]"
     if isinstance(value, dict):
         pairs = (f"{to_toml(key)} = {to_toml(item)}" for key, item in value.items())
         return "{ " + ", ".join(pairs) + " }"
     return str(value)
+
+
+def _toml_character(character: str) -> str:
+    if character in '"\\':
+        return f"\\{character}"
+    return character if character.isprintable() else f"\\U{ord(character):08x}"

@@ -8,12 +8,13 @@ neither TOML nor the schema is imported.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pump.config import checks
 from pump.config.job import JobConfig
 from pump.config.values import BadValueError
+from pump.names import quoted
 
 ADMINISTRATORS_FILE = "/etc/pump/config.toml"
 FOLDER_FILE = "pump.toml"
@@ -37,17 +38,22 @@ class Places(NamedTuple):
 
 
 class Layer(NamedTuple):
-    """What one source sets, in JobConfig's form, and where each key stands."""
+    """What one source sets, in JobConfig's form, and where each key stands.
+
+    notes: what is left out of it, in words. record_beneath: as in JobConfig.
+    """
 
     values: Mapping[str, Any]
     origins: Mapping[str, str]
+    notes: Sequence[str] = ()
+    record_beneath: str = ""
 
 
 class Resolved(NamedTuple):
     """All settings of a job that somebody has set, each with its origin.
 
     most: the administrator's bounds by key of [limits], with their origins.
-    notes: lines for the user, about what was brought down.
+    notes: lines for the user, about what was brought down or left out.
     """
 
     values: dict[str, Any]
@@ -55,10 +61,11 @@ class Resolved(NamedTuple):
     most: Mapping[str, Any]
     most_origins: Mapping[str, str]
     notes: list[str]
+    record_beneath: str = ""
 
     def apply(self, config: JobConfig) -> JobConfig:
         """`config` with these settings in place of its own."""
-        changes = dict(self.values)
+        changes = {**self.values, "record_beneath": self.record_beneath}
         for key in ("budget", "limit"):
             if key in self.most:
                 changes[f"{key}_most"] = self.most[key]
@@ -89,15 +96,18 @@ def resolve(
     if not disabled:
         layers.append(environment(environ))
         for path, kind in _existing(places):
-            layer, most, most_origins = _file(path, kind)
+            layer, most, most_origins = _file(path, kind, environ)
             layers.append(layer)
     values: dict[str, Any] = {}
     origins: dict[str, str] = {}
+    beneath = ""
     for layer in layers:
         for key, value in layer.values.items():
             if key not in values:
                 values[key], origins[key] = value, layer.origins[key]
-    resolved = Resolved(values, origins, most, most_origins, [])
+                beneath = layer.record_beneath if key == "record" else beneath
+    notes = [note for layer in layers for note in layer.notes]
+    resolved = Resolved(values, origins, most, most_origins, notes, beneath)
     _bound_priority(resolved)
     return resolved
 
@@ -163,7 +173,9 @@ def _there(path: str, kind: str) -> bool:
     return True
 
 
-def _file(path: str, kind: str) -> tuple[Layer, Mapping[str, Any], Mapping[str, str]]:
+def _file(
+    path: str, kind: str, environ: Mapping[str, str]
+) -> tuple[Layer, Mapping[str, Any], Mapping[str, str]]:
     try:
         from pump.config import files  # TOML and the schema, which take their time
     except ModuleNotFoundError as error:
@@ -172,20 +184,23 @@ def _file(path: str, kind: str) -> tuple[Layer, Mapping[str, Any], Mapping[str, 
         ) from None
     administrators = kind == ADMINISTRATOR
     try:
-        found = files.load(path, administrators=administrators, own=kind == FOLDER)
+        found = files.load(path, administrators=administrators, own=kind in (FOLDER, USER))
+    except files.NotOursError as error:
+        return Layer({}, {}, (f"ignored: {error}",)), {}, {}
     except files.ConfigError as error:
         more = len(error.faults) - 1
-        also = f" (and {more} more: pump config check {path})" if more else ""
+        also = f" (and {more} more: pump config check {quoted(path)})" if more else ""
         raise ConfigInputError(f"{error}{also}") from None
     if found is None:
         raise ConfigInputError(f"--config: there is no file {path}")
     job = found.tables.get("job", {})
+    layer = Layer(job, {key: found.origin("job", key) for key in job})
+    if kind == FOLDER:
+        from pump.config import folder
+
+        layer = folder.allowed(layer, found, path, environ)
     most = found.tables.get("limits", {})
-    return (
-        Layer(job, {key: found.origin("job", key) for key in job}),
-        most,
-        {key: found.origin("limits", key) for key in most},
-    )
+    return layer, most, {key: found.origin("limits", key) for key in most}
 
 
 def _bound_priority(resolved: Resolved) -> None:

@@ -12,6 +12,8 @@ import tomllib
 from collections.abc import Iterator
 
 Path = tuple[str, ...]
+PARTS_MAX = 4
+"""Of a path; what stands deeper has no line of its own."""
 
 _SKIPPED = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
 _TEXTS = (
@@ -21,10 +23,9 @@ _TEXTS = (
     r"'[^'\n]*'",
 )
 _TEXT = re.compile("|".join(_TEXTS), re.DOTALL)
-_KEY = re.compile(
-    r"""(?:[A-Za-z0-9_-]+|"(?:[^"\\\n]|\\.)*"|'[^'\n]*')"""
-    r"""(?:[ \t]*\.[ \t]*(?:[A-Za-z0-9_-]+|"(?:[^"\\\n]|\\.)*"|'[^'\n]*'))*"""
-)
+_PART = r"""(?:[A-Za-z0-9_-]+|"(?:[^"\\\n]|\\.)*"|'[^'\n]*')"""
+_KEY = re.compile(rf"{_PART}(?:[ \t]*\.[ \t]*{_PART})*")
+_FIRST = re.compile(rf"{_PART}(?:[ \t]*\.[ \t]*{_PART}){{,{PARTS_MAX - 1}}}")
 
 
 def lines(text: str) -> dict[Path, int]:
@@ -33,9 +34,11 @@ def lines(text: str) -> dict[Path, int]:
     The first line where a path appears counts.
     """
     found: dict[Path, int] = {}
+    line, counted = 1, 0
     for path, position in _keys(text):
-        for length in range(1, len(path) + 1):
-            found.setdefault(path[:length], text.count("\n", 0, position) + 1)
+        line, counted = line + text.count("\n", counted, position), position
+        for length in range(1, min(len(path), PARTS_MAX) + 1):
+            found.setdefault(path[:length], line)
     return found
 
 
@@ -63,9 +66,10 @@ def _keys(text: str) -> Iterator[tuple[Path, int]]:
 
 
 def _parts(key: str) -> Path:
-    """The names of a dotted key, as tomllib reads them."""
+    """The first names of a dotted key, as tomllib reads them."""
     parts: list[str] = []
-    table = tomllib.loads(f"{key} = 0")
+    first = _FIRST.match(key)
+    table = tomllib.loads(f"{first[0] if first else key} = 0")
     while True:
         name, content = next(iter(table.items()))
         parts.append(name)

@@ -39,11 +39,12 @@ def test_show_tells_each_setting_and_where_it_comes_from(tmp_path: Path) -> None
 
 
 def test_what_show_tells_is_a_sound_file_itself(tmp_path: Path) -> None:
-    (tmp_path / "pump.toml").write_text('[job]\ndevices = [0]\nname = "x"\nrecord = "r"\n')
-    text = pump("show", "--origin", folder=tmp_path, PUMP_LOG_FILE="/l").stdout
+    (tmp_path / "pump.toml").write_text('[job]\ndevices = [0]\nname = "x\\"y"\n')
+    told = {"PUMP_LOG_FILE": "/l", "PUMP_RECORD": "a\nb"}
+    text = pump("show", "--origin", folder=tmp_path, **told).stdout
     unset = re.compile(r'^\w+ = (""|\[\]) .*\n', re.M)
     read = files.parse(unset.sub("", text).encode(), "shown", administrators=False)
-    assert read.tables["job"]["record"] == str(tmp_path / "r")
+    assert read.tables["job"]["record"] == str(tmp_path / "a\nb")
 
 
 def test_check_tells_all_faults_and_status_1(tmp_path: Path) -> None:

@@ -40,6 +40,7 @@ plans = false
 keep_device = ["none", "below=8MiB"]
 devices = [0, "GPU-1a"]
 record = "run.pump"
+record_command = false
 log_level = "debug"
 log_file = "~/pump.log"
 """
@@ -57,6 +58,7 @@ log_file = "~/pump.log"
         "keep_device": ["below=8388608"],
         "devices": ["0", "GPU-1a"],
         "record": str(Path("run.pump").absolute()),
+        "record_command": False,
         "log_level": "debug",
         "log_file": str(Path("~/pump.log").expanduser()),
     }
@@ -198,14 +200,16 @@ def test_another_users_file_is_refused_and_so_is_another_users_link(tmp_path: Pa
 def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path) -> None:
     pipe = tmp_path / "pump.toml"
     os.mkfifo(pipe)
-    with pytest.raises(files.ConfigError, match="not a regular file"):
+    with pytest.raises(files.NotOursError, match="not a regular file"):
         files.load(str(pipe), own=True)
+    with pytest.raises(files.ConfigError, match="not a regular file"):
+        files.load(str(pipe))
 
 
-def test_a_file_of_more_than_a_mebibyte_is_refused(tmp_path: Path) -> None:
+def test_a_file_of_more_than_64_kib_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "pump.toml"
     path.write_bytes(b"#" * (files.FILE_BYTES_MAX + 1))
-    with pytest.raises(files.ConfigError, match="longer than 1 MiB"):
+    with pytest.raises(files.ConfigError, match="longer than 64 KiB"):
         files.load(str(path))
 
 

@@ -88,6 +88,7 @@ def test_every_setting_has_its_variable(sources: Sources) -> None:
         "PUMP_KEEP_DEVICE": "none,below=4MiB",
         "PUMP_DEVICES": "0,1",
         "PUMP_RECORD": "/r",
+        "PUMP_RECORD_COMMAND": "no",
         "PUMP_LOG_LEVEL": "info",
         "PUMP_LOG_FILE": "/l",
     }
@@ -104,6 +105,7 @@ def test_every_setting_has_its_variable(sources: Sources) -> None:
         "keep_device": ["below=4194304"],
         "devices": ["0", "1"],
         "record": "/r",
+        "record_command": False,
         "log_level": "info",
         "log_file": "/l",
     }
@@ -161,12 +163,16 @@ def test_files_in_folders_that_the_user_may_not_enter_are_not_the_users(
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
-def test_the_folders_file_of_another_user_is_refused_but_may_be_named(sources: Sources) -> None:
+def test_the_folders_file_of_another_user_is_ignored_and_may_be_named(sources: Sources) -> None:
     path = sources.folder / "pump.toml"
     path.write_text("[job]\npriority = 1\n")
     os.chown(path, 12345, 12345)
-    with pytest.raises(layers.ConfigInputError, match=r"belongs to user 12345.*--config"):
-        sources.resolve()
+    resolved = sources.resolve({"policy": "demand"})
+    assert resolved.values == {"policy": "demand"}
+    (note,) = resolved.notes
+    assert note.startswith("ignored: ")
+    assert "belongs to user 12345, not to you" in note
+    assert "--config" in note
     named = layers.Places(str(path), str(sources.folder), None, str(sources.administrator))
     assert layers.resolve({}, {}, named).values == {"priority": 1}
 

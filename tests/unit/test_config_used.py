@@ -12,7 +12,7 @@ from msgspec import Meta
 
 from pump.cli import environment, launch
 from pump.config import layers, schema
-from pump.config.job import JobConfig
+from pump.config.job import JobConfig, Recording
 from pumpd import serve
 from pumpd.service import ServiceSettings
 
@@ -67,7 +67,7 @@ def test_shares_and_the_greatest_priority_change_the_service(tmp_path: Path) -> 
 def told(config: JobConfig) -> tuple[Any, ...]:
     """All that a job and its pumpd are told of a configuration, and what pump-run looks at."""
     parts = environment.Parts("/shim", socket_path="/socket")
-    command = launch._pumpd_command(config, "/socket", 1, False, "{}")
+    command = launch._pumpd_command(config, "/socket", 1, False, Recording(9, "{}"))
     return environment.for_job(config, parts, {}), command, config.devices
 
 

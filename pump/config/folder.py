@@ -1,0 +1,74 @@
+"""What a folder's own pump.toml may set: schema.FOLDER applied to one file.
+
+Such a file may have come with a folder that its user has cloned or unpacked. It is no
+sandbox: a file that is trusted, or named by --config, may set everything.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from pump.config.files import FileValues
+from pump.config.layers import Layer
+from pump.config.schema import AT_ONCE, FOLDER, NEVER, TRUSTED
+from pump.names import quoted
+
+
+def absolute(path: str) -> str:
+    """The path by which a folder's file is trusted: no symbolic link in the folder's part."""
+    folder, name = os.path.split(os.path.abspath(path))
+    return os.path.join(os.path.realpath(folder), name)
+
+
+def asks(found: FileValues, when: str) -> list[str]:
+    """The settings of a file that apply at `when` (AT_ONCE, TRUSTED, NEVER)."""
+    return [key for key in found.tables.get("job", {}) if FOLDER.get(key, NEVER) == when]
+
+
+def outside(record: str, folder: str) -> bool:
+    """Whether an absolute path does not lie beneath an absolute folder, by its words alone."""
+    return not record.startswith(os.path.join(folder, ""))
+
+
+def allowed(layer: Layer, found: FileValues, path: str, environ: Mapping[str, str]) -> Layer:
+    """What of a folder's file applies, and a note about what does not."""
+    wanted, never = asks(found, TRUSTED), asks(found, NEVER)
+    values = {key: layer.values[key] for key in asks(found, AT_ONCE)}
+    ignored, remedies, beneath = list(never), [], ""
+    if never:
+        remedies.append(f"no folder's file sets {' or '.join(never)}, an option does")
+    if wanted:
+        whole = absolute(path)
+        reason = _distrust(whole, found.content, environ)
+        if reason:
+            ignored += wanted
+            remedies.append(reason)
+        else:
+            values |= {key: layer.values[key] for key in wanted}
+    if "record" in values:
+        folder = os.path.dirname(whole)
+        if outside(values["record"], folder):
+            ignored.append("record")
+            remedies.append(f"record has to lie beneath {quoted(folder)}, or use --record")
+            del values["record"]
+        else:
+            beneath = folder
+    notes: tuple[str, ...] = ()
+    if ignored:
+        names = ", ".join(f"{key} (line {found.lines.get(('job', key), 1)})" for key in ignored)
+        notes = (f"{found.path}: ignores {names}: {'; '.join(remedies)}",)
+    origins = {key: layer.origins[key] for key in values}
+    return Layer(values, origins, notes, beneath)
+
+
+def _distrust(path: str, content: bytes, environ: Mapping[str, str]) -> str:
+    """Why the file is not trusted, with the remedy; "" where it is."""
+    from pump.config import trust  # few files ask for what needs it
+
+    try:
+        if trust.trusted(path, content, environ):
+            return ""
+    except trust.TrustError as error:
+        return str(error)
+    return "this folder's file is not trusted; read it, then: pump config trust"

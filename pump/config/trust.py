@@ -1,0 +1,108 @@
+"""Which folders' own files (pump.toml) a user trusts: by absolute path and by content.
+
+A private file of the user's keeps one SHA-256 a path. A file that has changed since is not
+trusted any more. Imported only where a folder's file asks for what needs trust
+(schema.FOLDER), and by `pump config`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import stat
+from collections.abc import Iterator, Mapping
+
+from pump import outputs
+from pump.names import quoted
+
+STORE_BYTES_MAX = 1 << 20
+PATHS_MAX = 1000
+
+
+class TrustError(Exception):
+    """One line: why the user's list of trusted files cannot be read or written."""
+
+
+def store_path(environ: Mapping[str, str]) -> str:
+    """Where the list lies: $XDG_STATE_HOME/pump/trusted.json, else below ~/.local/state.
+    Raises TrustError where the environment names no home."""
+    base = environ.get("XDG_STATE_HOME", "")
+    if not base.startswith("/"):
+        home = environ.get("HOME", "")
+        if not home.startswith("/"):
+            raise TrustError("there is no HOME in the environment to keep the list of trust in")
+        base = os.path.join(home, ".local", "state")
+    return os.path.join(base, "pump", "trusted.json")
+
+
+def digest(content: bytes) -> str:
+    """What a file's content is recognised by."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def trusted(path: str, content: bytes, environ: Mapping[str, str]) -> bool:
+    """Whether the user trusts the file at the absolute `path` with this content.
+    Raises TrustError where the list is not the user's alone."""
+    return _read(store_path(environ)).get(path) == digest(content)
+
+
+def change(path: str, content: bytes | None, environ: Mapping[str, str]) -> bool:
+    """Trust the file at the absolute `path` as it is now, or no more (None); whether that
+    changed anything. Raises TrustError."""
+    store = store_path(environ)
+    try:
+        os.makedirs(os.path.dirname(store), mode=0o700, exist_ok=True)
+        with _alone(os.path.dirname(store)):
+            known = _read(store)
+            before = known.get(path)
+            if content is None:
+                known.pop(path, None)
+            else:
+                known[path] = digest(content)
+            if len(known) > PATHS_MAX:
+                raise TrustError(
+                    f"{quoted(store)} holds {PATHS_MAX} files already; revoke some, or remove it"
+                )
+            if known.get(path) != before:
+                text = json.dumps(known, indent=1, sort_keys=True) + "\n"
+                outputs.write(store, text, outputs.TRUST, mode=0o600)
+            return known.get(path) != before
+    except OSError as error:
+        raise TrustError(f"cannot write {quoted(store)}: {error.strerror}") from None
+
+
+@contextlib.contextmanager
+def _alone(folder: str) -> Iterator[None]:
+    """No other `pump config trust` in between. The lock ends with the descriptor."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
+
+
+def _read(store: str) -> dict[str, str]:
+    try:
+        fd = os.open(store, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except OSError as error:
+        raise TrustError(f"cannot read {quoted(store)}: {error.strerror}; remove it") from None
+    with open(fd, "rb") as file:
+        status = os.fstat(fd)
+        private = status.st_uid == os.geteuid() and not status.st_mode & 0o077
+        if not stat.S_ISREG(status.st_mode) or not private:
+            raise TrustError(f"{quoted(store)} is not a file of yours alone; remove it")
+        data = file.read(STORE_BYTES_MAX + 1)
+    try:
+        found = json.loads(data) if len(data) <= STORE_BYTES_MAX else None
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict) or not all(isinstance(one, str) for one in found.values()):
+        raise TrustError(f"{quoted(store)} is no list of pump's; remove it")
+    return found
