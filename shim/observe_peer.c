@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "act.h"
+#include "act_private.h"
 #include "observe.h"
 #include "pump_ring.h"
 
