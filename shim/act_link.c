@@ -53,16 +53,7 @@
 #define BACKOFF_VERSION_NS 30000000000u
 
 /* Why an attempt or a connection ended. */
-enum end {
-  NOBODY,
-  NO_ANSWER,
-  STRANGER,
-  WRONG_VERSION,
-  REFUSED,
-  BAD_MEMORY,
-  WORKER_GONE,
-  STOPPED
-};
+enum end { NOBODY, NO_ANSWER, WRONG_VERSION, REFUSED, BAD_MEMORY, WORKER_GONE, STOPPED };
 
 /* Written by the link thread, but for `stop`. */
 static struct {
@@ -138,16 +129,6 @@ static bool connect_to_pumpd(void) {
   return true;
 }
 
-/* Whether root or this process's user listens there: the kernel's word, unix(7). */
-static bool served_by_own_user(void) {
-  struct ucred peer;
-  socklen_t length_bytes = sizeof peer;
-  int number = own_socket();
-  return number >= 0 &&
-         getsockopt(number, SOL_SOCKET, SO_PEERCRED, &peer, &length_bytes) == 0 &&
-         (peer.uid == 0 || peer.uid == geteuid());
-}
-
 static bool send_hello(void) {
   struct pump_hello hello = {.magic = PUMP_HELLO_MAGIC,
                              .abi_version = PUMP_ABI_VERSION,
@@ -202,7 +183,6 @@ static bool receive_welcome(struct pump_welcome *welcome, int *memory) {
 
 static enum end join_worker(void) {
   if (!connect_to_pumpd()) return NOBODY;
-  if (!served_by_own_user()) return STRANGER;
   struct pump_welcome welcome;
   int memory = -1;
   if (!send_hello() || !wait_readable(ANSWER_MS) || !receive_welcome(&welcome, &memory)) {
@@ -271,11 +251,6 @@ static void say_end(enum end end, uint64_t backoff_ns) {
     pump_log_once(&said[NOBODY], PUMP_LOG_WARNING,
                   "no pumpd answers at %s: the job runs on demand paging until one does",
                   PUMP_QUOTED(link_state.path));
-    break;
-  case STRANGER:
-    pump_log_once(&said[STRANGER], PUMP_LOG_WARNING,
-                  "another user serves the socket of this job's pumpd: the job runs on "
-                  "demand paging; start it anew with pump-run");
     break;
   case REFUSED:
     pump_log_once(&said[REFUSED], PUMP_LOG_WARNING,

@@ -184,12 +184,6 @@ class Recorder:
         except OSError:
             os.close(self._folder)
             raise
-        try:
-            self._writer = TraceWriter(self._draft.fd, header)
-        except OSError:
-            self._draft.discard()
-            os.close(self._folder)
-            raise
         self._block = _Block()
         self._spare: queue.SimpleQueue[_Block] = queue.SimpleQueue()  # what the thread gives back
         self._since_ns = 0
@@ -199,7 +193,15 @@ class Recorder:
         self._done_bytes = 0  # by the thread
         self._work: queue.SimpleQueue[tuple[Work, int] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
-        self._thread.start()
+        try:
+            self._writer = TraceWriter(self._draft.fd, header)
+            self._thread.start()
+        except (OSError, RuntimeError) as error:
+            self._draft.discard()
+            os.close(self._folder)
+            if isinstance(error, OSError):
+                raise
+            raise OSError(errno.EAGAIN, "no thread to write it") from None
 
     def __repr__(self) -> str:
         return f"<Recorder {quoted(self.path)}: {self._writer!r}, errno {self.error}>"

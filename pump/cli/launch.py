@@ -94,14 +94,16 @@ def _listen(job_pid: int) -> tuple[socket.socket, str]:
             reasons.append(f"{error.filename}: {error.strerror}")
             continue
         path = os.path.join(directory, paths.SOCKET_NAME)
-        listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        listener = None
         try:
+            listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             listener.bind(path)
             os.chmod(path, 0o600)  # whatever the umask has taken away
             listener.listen(BACKLOG)
             return listener, path
-        except OSError as error:  # no sockets on this file system
-            listener.close()
+        except OSError as error:  # no sockets on this file system, or no descriptor
+            if listener is not None:
+                listener.close()
             _remove(path)
             reasons.append(f"{path}: {error.strerror}")
     raise NoPumpdError("; ".join(reasons))

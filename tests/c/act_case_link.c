@@ -136,31 +136,6 @@ SCENARIO(a_pumpd_of_another_version_is_named_once) {
   pumpd_end();
 }
 
-/* Listens as another user: what the kernel tells a client is who called listen last. */
-static void pumpd_listen_as(uid_t user) {
-  CHECK(syscall(SYS_setresuid, -1, user, -1) == 0); /* this thread alone */
-  CHECK(listen(pumpd.listener, 8) == 0);
-  CHECK(syscall(SYS_setresuid, -1, 0, -1) == 0);
-}
-
-SCENARIO(a_pumpd_of_another_user_is_named_once_and_told_nothing) {
-  fake_context_create(0);
-  pumpd_start();
-  pumpd_listen_as(12345);
-  pump_act_start();
-  for (int attempt = 0; attempt < 3; attempt++) {
-    struct pollfd ready = {.fd = pumpd.listener, .events = POLLIN};
-    CHECK(poll(&ready, 1, 10000) == 1);
-    pumpd.connection = accept4(pumpd.listener, NULL, NULL, SOCK_CLOEXEC);
-    CHECK(recv(pumpd.connection, &pumpd.hello, sizeof pumpd.hello, 0) == 0);
-    pumpd_die();
-  }
-  CHECK(PUMP_LOAD(&pump_shm->shim_counters.attaches) == 0);
-  pumpd_listen_as(0);
-  pumpd_accept_and_attach(1);
-  pumpd_end();
-}
-
 SCENARIO(memory_that_is_not_as_agreed_is_not_attached) {
   fake_context_create(0);
   pumpd_start();

@@ -1,6 +1,5 @@
 """Hello, attach, the worker's death and return; pumpd is played by the test itself."""
 
-import os
 import time
 from pathlib import Path
 
@@ -66,13 +65,6 @@ def test_a_pumpd_of_another_version_is_named_once_with_both_versions() -> None:
     done = run("address,undefined", "a_pumpd_of_another_version_is_named_once")
     (line,) = lines_of(done.stderr)
     assert f"version {ABI_VERSION}" in line and "version 7" in line and "same release" in line
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become another user")
-def test_a_pumpd_of_another_user_is_named_once_and_told_nothing() -> None:
-    done = run("address,undefined", "a_pumpd_of_another_user_is_named_once_and_told_nothing")
-    (line,) = lines_of(done.stderr)
-    assert "another user serves the socket of this job's pumpd" in line
 
 
 def test_without_a_daemon_the_job_goes_on_and_says_so_once(tmp_path: Path) -> None:

@@ -38,6 +38,7 @@ _PROCESS = (errno.EAGAIN, errno.ENOMEM)
 WHAT_FAILS: dict[str, tuple[int, ...]] = {
     "accept4": (errno.EINTR, errno.EMFILE, errno.ENOMEM, errno.ECONNABORTED),
     "bind": (errno.ENOMEM, errno.ENOSPC),
+    "chmod": (errno.EPERM, errno.EIO),
     "clone": _PROCESS,
     "clone3": (*_PROCESS, errno.ENOSYS),
     "connect": (errno.EINTR, errno.EAGAIN, errno.ENOMEM, errno.EPERM),
@@ -76,6 +77,7 @@ WHAT_FAILS: dict[str, tuple[int, ...]] = {
     "socket": _DESCRIPTORS,
     "socketpair": _DESCRIPTORS,
     "unlink": (errno.EIO,),
+    "wait4": (errno.EINTR, errno.ECHILD),
     "unshare": (errno.ENOMEM, errno.EPERM, errno.ENOSYS),
     "write": _FILE,
     "close_range": (errno.ENOSYS, errno.EMFILE, errno.ENOMEM),

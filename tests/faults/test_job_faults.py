@@ -41,6 +41,7 @@ SAMPLE = 10
 FOUND = [
     Fault("pumpd", "epoll_ctl", 1, errno.ENOSPC),  # a client that could not be watched: the end
     Fault("pumpd", "epoll_ctl", 3, errno.ENOMEM),  # a worker that could not be watched: no end
+    Fault("pumpd-worker", "clone3", 1, errno.EAGAIN),  # no thread for the recording: no worker
     Fault("pumpd-worker", "clone3", 2, errno.EAGAIN),  # no thread for requests: no worker
 ]
 """What campaigns have found: it ended pumpd, or the job's last process could not end it."""
@@ -171,8 +172,8 @@ class Daemon:
         """The recording is whole, as the client has said."""
 
         def complete() -> bool:
-            if f"recording to {file} stopped" in self.log.read_text():
-                return True  # a job has ended before the disk said so; the log knows
+            if re.search(rf"WARNING.* {re.escape(str(file))}", self.log.read_text()):
+                return True  # the job had ended before the disk said so; the log knows
             with contextlib.suppress(OSError, TraceError):
                 found = summary(str(file))
                 return bool(found["state"] == "complete" and found["operations"] == operations)
