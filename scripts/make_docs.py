@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import man_pages
+from acceptance import first_card
 
 from pump.config import reference
 
@@ -28,7 +29,8 @@ def configuration() -> str:
 def pages() -> dict[Path, str]:
     """Every page that is made, as it should be."""
     manual = {DOCS / "man" / name: text for name, text in man_pages.pages().items()}
-    return {DOCS / "configuration.md": configuration(), **manual}
+    first = {DOCS / "first-card.md": first_card.page(None, {})}
+    return {DOCS / "configuration.md": configuration(), **first, **manual}
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from types import FrameType
 from acceptance import (
     build,
     child,
+    first_card,
     machine,
     prepare,
     processes,
@@ -31,7 +32,8 @@ from acceptance.contract import FAIL, LATE, STATUSES, UNAVAILABLE, Context, Json
 
 ROOT = Path(__file__).resolve().parents[2]
 WHEELS = ".wheels"
-EXIT_FAILED, EXIT_NOTHING = 1, 3
+RESULTS = ROOT / running.BUILD / "results"
+EXIT_FAILED, EXIT_USAGE, EXIT_NOTHING = 1, 2, 3
 PROGRAM = "scripts/gpu_acceptance"
 
 
@@ -63,6 +65,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     add("--machine", choices=prepare.MACHINES, default=prepare.MACHINES[0],
         help="that the wheels of --prepare are for (default %(default)s)")  # fmt: skip
     add("--wheels", type=Path, metavar="DIR", help=f"wheels to use (default: {WHEELS})")
+    add("--first-card", type=Path, nargs="?", const=RESULTS, metavar="RESULTS",
+        help="print docs/first-card.md filled in from results (default: the newest)")  # fmt: skip
     add("--child", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if not 0.2 <= options.minutes <= 600:
@@ -77,14 +81,14 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 def main(arguments: Sequence[str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else list(arguments)
     options = parse(given)
-    if options.child:
-        return child.main(options.child)
+    if options.child or options.first_card:
+        return child.main(options.child) if options.child else print_first_card(options.first_card)
     signal.signal(signal.SIGTERM, _interrupt)
     processes.adopt_orphans()
     try:
-        if options.prepare is not None:
-            return prepare.main(options.prepare, options.machine, say)
-        return accept(options, given)
+        if options.prepare is None:
+            return accept(options, given)
+        return prepare.main(options.prepare, options.machine, say)
     except KeyboardInterrupt:
         say(f"{PROGRAM}: interrupted; --resume goes on")
         return 130
@@ -98,6 +102,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:
     raise KeyboardInterrupt
+
+
+def print_first_card(path: Path) -> int:
+    """The page on stdout; the exit status."""
+    if path == RESULTS:
+        dated = sorted(path.glob("*-????-??-??"), key=lambda folder: folder.stat().st_mtime)
+        path = dated[-1] if dated else path
+    try:
+        print(first_card.page(*first_card.load(path)), end="")
+    except ValueError as error:
+        say(f"{PROGRAM}: --first-card: {error}")
+        return EXIT_USAGE
+    return 0
 
 
 def accept(options: argparse.Namespace, given: Sequence[str]) -> int:
@@ -163,11 +180,10 @@ def results_folder(options: argparse.Namespace, there: Machine) -> Path:
         out: Path = options.out.absolute()
     else:
         name = f"virtual-{there.profile}" if there.profile else there.name
-        base = ROOT / running.BUILD / "results"
         slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
-        out = base / f"{slug}-{results.now()[:10]}"
+        out = RESULTS / f"{slug}-{results.now()[:10]}"
         if options.resume:
-            old = sorted(base.glob(f"{slug}-????-??-??"))
+            old = sorted(RESULTS.glob(f"{slug}-????-??-??"))
             out = old[-1] if old else out
     out.mkdir(parents=True, exist_ok=True)
     return out

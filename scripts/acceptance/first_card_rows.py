@@ -1,0 +1,194 @@
+"""What each first answer of a card can be, what it means and what has to change. Pure.
+
+A row's `judge` gets the question's result and names one of the row's outcomes, with the figures
+that it goes by. The texts are in first_card.toml; first_card.py makes docs/first-card.md.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from acceptance.contract import Json
+
+UNSUPPORTED = "unsupported"
+"""Outcome of a question that driver or card refuse; only some rows have it."""
+SPEED_MOST = 1.01
+"""Managed over plain memory, while all of it is resident."""
+FELT_MOST, FELT_US = 2.0, 100.0
+"""A launch beside an eviction: times the control's 99th percentile, and microseconds above it."""
+FAULT_US = 10.0
+"""A resident write that takes so much longer than before has faulted."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One possible answer."""
+
+    key: str
+    means: str
+    change: str
+
+
+@dataclass(frozen=True)
+class Row:
+    """A question of the probe, or a stage of the acceptance (`stage`)."""
+
+    name: str
+    asks: str
+    judge: Callable[[Mapping[str, Json]], tuple[str, str]]
+    outcomes: tuple[Outcome, ...]
+    stage: bool = False
+
+
+def symbols(result: Mapping[str, Json]) -> tuple[str, str]:
+    unmatched = result["unmatched"]
+    asked = f"{result['asked']} queries, {len(unmatched)} unmatched"
+    return ("hidden", f"{asked}: {', '.join(unmatched[:4])}") if unmatched else ("known", asked)
+
+
+def param_info(result: Mapping[str, Json]) -> tuple[str, str]:
+    def right(key: str) -> bool:
+        return bool(result[key].get("parameters") == result["expected"])
+
+    own = right("function_by_cuFuncGetParamInfo") and right("kernel_by_cuKernelGetParamInfo")
+    either = right("kernel_passed_to_cuFuncGetParamInfo")
+    said = f"own calls right: {own}; cuFuncGetParamInfo of a CUkernel right: {either}"
+    return ("either" if own and either else "own" if own else "wrong"), said
+
+
+def capture(result: Mapping[str, Json]) -> tuple[str, str]:
+    broken = [
+        f"{where}.{name}"
+        for where in ("same_thread_relaxed", "other_thread_relaxed")
+        for name, row in result[where].items()
+        if row["capture_after"] != "CUDA_SUCCESS"
+    ]
+    return ("broken", ", ".join(broken)) if broken else ("holds", "all calls")
+
+
+def kernel_speed(result: Mapping[str, Json]) -> tuple[str, str]:
+    ratios = {name: float(row["managed_over_plain"]) for name, row in result.items()}
+    worst = max(ratios, key=lambda name: ratios[name])
+    said = f"worst: {worst}, {ratios[worst]:.3f} times plain memory"
+    return ("same" if ratios[worst] <= SPEED_MOST else "slower"), said
+
+
+def discard(result: Mapping[str, Json]) -> tuple[str, str]:
+    rows = [result[size]["write_then_prefetch_out"] for size in ("2_mib", "8_mib")]
+    whole = [row for row in rows if "write_after_discard_us" in row]
+    slower = [row["write_after_discard_us"] - row["resident_write_us"] for row in whole]
+    costs = ", ".join(f"{row['discard_caller_us']:.1f} us" for row in whole)
+    said = f"the call takes {costs}; a write afterwards {max(slower, default=0.0):.0f} us longer"
+    if not result["control_valid"] or not whole:
+        return "undecided", "no verdict: words are lost without a discard too"
+    if not result["every_write_survived"]:
+        return "keeps_mappings", said
+    return ("unmaps" if min(slower) > FAULT_US else "undecided"), said
+
+
+def felt_by_others(result: Mapping[str, Json]) -> tuple[str, str]:
+    row = result["launch"]
+    control = percentile(row["control"], "cuLaunchKernel", "control")
+    felt = {
+        mib: percentile(row[f"evict_slices_{mib}_mib"], "cuLaunchKernel", "out")
+        for mib in (8, 32, 256)
+    }
+    if control is None or felt[8] is None:
+        return "no_samples", "the phases held no launch"
+    said = f"p99 of a launch {control:.0f} us; beside slices " + ", ".join(
+        f"of {mib} MiB {us:.0f} us" for mib, us in felt.items() if us is not None
+    )
+    most = max(FELT_MOST * control, control + FELT_US)
+    quiet = [mib for mib, us in felt.items() if us is not None and us <= most]
+    return (f"up_to_{max(quiet)}" if quiet else "always"), said
+
+
+def percentile(row: Mapping[str, Json], call: str, phase: str) -> float | None:
+    """p99 in microseconds of one call in one phase."""
+    found = row.get(call, {}).get(phase, {}).get("p99")
+    return None if found is None else float(found)
+
+
+def lanes(result: Mapping[str, Json]) -> tuple[str, str]:
+    first = {
+        (label, name.removeprefix("held_")): row.get("first_stuck_at_lanes")
+        for label, answers in result.items()
+        for name, row in answers.items()
+        if name.startswith("held_") and "failed" not in row
+    }
+    told = ", ".join(
+        f"{label.removeprefix('connections_')} queues, {name}: {count or 'never'}"
+        for (label, name), count in first.items()
+    )
+    said = f"streams stuck from so many lanes on: {told}"
+    usual = {name: count for (label, name), count in first.items() if label == "connections_8"}
+    if not usual:
+        return "no_samples", "no lane could be held"
+    if usual.get("default") is None:
+        return "apart", said
+    above = [name for name, count in usual.items() if name != "default" and count is None]
+    return ("priority" if above else "shared"), said
+
+
+def tma(result: Mapping[str, Json]) -> tuple[str, str]:
+    at = result["descriptor"]["address_at_byte"]
+    said = (
+        f"on the host {result['on_host']['us']} us, resident {result['resident']['us']} us; "
+        f"the address stands at byte {at} of the descriptor"
+    )
+    if not (result["on_host"]["bits_right"] and result["resident"]["bits_right"]):
+        return "wrong_bits", said
+    return ("packed" if at < 0 else "faults"), said
+
+
+def stream_memops(result: Mapping[str, Json]) -> tuple[str, str]:
+    row = result.get("kernel_behind_gate_opened_by_prefetch_stream")
+    if row is None:
+        return "stuck", "no wait on pinned memory was released by the host"
+    gated, waited = row["gated"]["median"], row["synchronised"]["median"]
+    said = f"{row['gates_stuck']} stuck; gated {gated:.0f} us, synchronised {waited:.0f} us"
+    return ("stuck" if row["gates_stuck"] else "opens"), said
+
+
+def verdicts(result: Mapping[str, Json]) -> tuple[str, str]:
+    items = result["items"]
+    failed = [item["name"] for item in items if item["status"] == "fail"]
+    passed = sum(item["status"] == "pass" for item in items)
+    said = f"{passed} pass, {len(failed)} fail" + (f": {', '.join(failed[:6])}" if failed else "")
+    return ("fail" if failed else "pass" if passed else "no_samples"), said
+
+
+JUDGES = {
+    **{
+        judge.__name__: judge
+        for judge in (symbols, param_info, capture, kernel_speed, discard, felt_by_others)
+    },
+    **{judge.__name__: judge for judge in (lanes, tma, stream_memops)},
+}
+"""Of the questions, by name; stages are judged by their verdicts."""
+
+
+def rows() -> tuple[Row, ...]:
+    """Of first_card.toml, in the order in which they matter."""
+    found = tomllib.loads(Path(__file__).with_name("first_card.toml").read_text())["row"]
+    return tuple(
+        Row(
+            name=row["name"],
+            asks=row["asks"],
+            judge=verdicts if row.get("stage") else JUDGES[row["name"]],
+            outcomes=tuple(Outcome(*one) for one in row["outcomes"]),
+            stage=row.get("stage", False),
+        )
+        for row in found
+    )
+
+
+ROWS = rows()
+
+
+def questions() -> Iterator[str]:
+    """Names of the rows that the probe answers."""
+    return (row.name for row in ROWS if not row.stage)
