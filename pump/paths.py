@@ -184,13 +184,13 @@ def user_service_socket() -> str:
 
 def ledger_folder() -> str:
     """The folder in which processes under pump tell each other what they claim of the host's
-    memory: the machine's, where root has made one that all may write to, else the user's own,
-    beside that of jobs, which is made. Raises UnsafeDirectoryError and OSError.
+    memory: the machine's, where root has made one in which root alone makes the users' folders,
+    else the user's own, beside that of jobs, which is made. Raises UnsafeDirectoryError and
+    OSError.
     """
     with contextlib.suppress(OSError):
         status = os.lstat(LEDGER)
-        for_all = stat.S_ISDIR(status.st_mode) and status.st_mode & 0o1003 == 0o1003
-        if for_all and status.st_uid == 0:
+        if stat.S_ISDIR(status.st_mode) and status.st_uid == 0 and not status.st_mode & 0o022:
             return LEDGER
     folder = f"{runtime_base()}-host"
     make_private(folder)

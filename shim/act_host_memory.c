@@ -16,6 +16,7 @@
  * PUMP_PROC_ROOT and PUMP_CGROUP_ROOT replace /proc and /sys/fs/cgroup. They
  * exist for tests only.
  */
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,9 +31,14 @@
 #define TEXT_BYTES 8192
 #define UNLIMITED ((uint64_t)1 << 62) /* v1 writes about 2^63 for "no limit" */
 
+/* errno of a file that could not be opened because the process may open no more. Guarded,
+ * as all of this, by the lock of act_limit.c. */
+static int shortage;
+
 /* Reads a whole small file as text; false when it cannot be read or is empty. */
 static bool read_text(const char *path, char text[TEXT_BYTES]) {
   int file = open(path, O_RDONLY | O_CLOEXEC);
+  if (file < 0 && pump_is_shortage(errno)) shortage = errno;
   if (file < 0) return false;
   size_t used = 0;
   ssize_t n;
@@ -189,7 +195,8 @@ static void take_cgroups(struct pump_host_memory *memory, const char *root, char
   }
 }
 
-void pump_host_memory_read(struct pump_host_memory *memory) {
+int pump_host_memory_read(struct pump_host_memory *memory) {
+  shortage = 0;
   memory->level_count = 0;
   memory->headroom_bytes = UINT64_MAX;
   const char *proc = getenv("PUMP_PROC_ROOT"), *cgroup = getenv("PUMP_CGROUP_ROOT");
@@ -203,11 +210,12 @@ void pump_host_memory_read(struct pump_host_memory *memory) {
     take_level(memory, total_kib << 10, available_kib << 10, "");
   if (join(path, proc, "self/cgroup") && read_text(path, text))
     take_cgroups(memory, cgroup, text);
-  if (memory->level_count == 0) {
+  if (memory->level_count == 0 && shortage == 0) {
     static uint32_t said;
     pump_log_once(&said, PUMP_LOG_WARNING,
                   "%s: its meminfo tells no MemAvailable: host memory is not guarded; set "
                   "pump-run --limit",
                   PUMP_QUOTED(proc));
   }
+  return -shortage;
 }

@@ -1,32 +1,37 @@
 /* act_ledger.c - what all processes under pump together may push onto this host.
  *
- * Each process that converts memory keeps one small file in the folder that PUMP_LEDGER
- * names: what it has claimed, and which levels of host memory (the machine, cgroups) that
- * would come out of. It decides nothing (act_limit.c does), and frees nothing.
+ * Each process that converts memory keeps one small file, its entry: what it has claimed,
+ * and which levels of host memory (the machine, cgroups) that would come out of. It decides
+ * nothing (act_limit.c does), and frees nothing.
  *
- * DESIGN. Claim first, look then: a process writes its larger claim down before it reads
- * the others', so of two that claim the last of a level at least one sees the other. What
- * is claimed and not yet decided upon is told apart (`pending`), so that two that saw each
- * other can try again instead of both giving up. There is no lock that somebody could be
- * stopped or killed with, no daemon, and nothing is mapped that others could cut off.
+ * DESIGN. PUMP_LEDGER names a folder, in it is one for each user, named by the user's
+ * number and owned by that user; in that the entries, named 0 to SLOTS - 1. A common folder
+ * belongs to root, which makes the users' folders: then no user can take the name of
+ * another, or bring a reader to look at more than SLOTS names of each user.
  *
- * A process writes to its own file alone. Files of users in a common folder are theirs by
- * the kernel's word (the name begins with the owner's number); what is in them is believed.
- * A file whose process is gone counts nothing; who finds it and may, removes it. Files of
- * another PID namespace are left alone: nobody here can tell who of them lives.
+ * Claim first, look then: a process writes its larger claim down before it reads the
+ * others', so of two that claim the last of a level at least one sees the other. What is
+ * claimed and not yet decided upon is told apart (`pending`), so that two that saw each
+ * other can try again instead of both giving up. An application's thread waits for no other
+ * process: it opens files for each look and closes them, and nothing is mapped that others
+ * could cut off.
  *
- * Descriptors are opened for each look and closed: the program owns the numbers.
+ * An entry lives as long as a write lock is on it (F_OFD_SETLK), which the kernel takes off
+ * with the last descriptor of the file as it was opened then. That one the link thread
+ * keeps in its own table (act_link.c): the program cannot close it, a forked child has
+ * none, an exec ends it, and namespaces of process numbers do not matter. Others can open
+ * an entry for reading only, so the locks that they can place are read locks: they cannot
+ * make a dead entry look alive, since it is asked for what would stand against a read lock,
+ * and cannot keep a write lock away, since it is placed before others can open the file.
  */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "act.h"
@@ -34,16 +39,19 @@
 #include "pump_ring.h"
 #include "shim.h"
 
-#define ENTRY_MAGIC 0x314c504d55500001ull
-#define FILES_MOST 4096 /* no more is read of a folder that somebody has filled */
-#define UNWRITTEN_S 60
+#define ENTRY_MAGIC 0x324c504d55500001ull
+#define SLOTS 256      /* processes of a user that can claim */
+#define NAMES_MOST 512 /* of a user's folder; if there are more, all slots are tried */
+#define USERS_MOST 8192
 #define PATH_BYTES 512
+#define FIRST_SLOT_NS 200000000u /* how long the first claim waits for our link thread */
+#define TURN_TRIES 9             /* for the user's lock: half a second in all */
+#define HIGH_DESCRIPTOR 900
 
 struct entry {
   uint64_t magic;
   uint64_t check; /* over all that follows: an entry may be read while it is written */
   int64_t pid;
-  uint64_t start_ticks;
   uint64_t pid_namespace;
   uint64_t claimed_bytes, pending_bytes;
   uint64_t active, level_count;
@@ -52,10 +60,20 @@ struct entry {
   } levels[PUMP_HOST_LEVELS];
 };
 
-/* Guarded by the lock of act_limit.c; a forked child starts again from nothing. */
-static char own_path[PATH_BYTES];
-static uint64_t own_start_ticks, own_namespace;
-static uint32_t leaving; /* the process ends: what it still does is nobody's business */
+/* Where this process's entry is; path "": nowhere. Written by the link thread; `own_lock`,
+ * never held over a system call, guards it. A forked child starts again from nothing. */
+struct place {
+  char path[PATH_BYTES];
+  dev_t device;
+  ino_t inode;
+  uid_t user;
+};
+static struct place own;
+static pthread_mutex_t own_lock = PTHREAD_MUTEX_INITIALIZER;
+static int keeper = -1;      /* holds the lock; the link thread's */
+static uint32_t looked;      /* futex: the link thread has tried to make an entry */
+static uint32_t own_failure; /* errno of that; 0: there is one */
+static uint32_t leaving;     /* the process ends: what it still does is nobody's business */
 
 static uint64_t check_of(const struct entry *entry) {
   const unsigned char *byte = (const unsigned char *)&entry->pid;
@@ -65,85 +83,248 @@ static uint64_t check_of(const struct entry *entry) {
   return hash;
 }
 
-/* Start of a process in clock ticks since boot; 0 where that cannot be seen. */
-static uint64_t start_ticks(int64_t pid) {
-  char path[64], text[1024];
-  snprintf(path, sizeof path, "/proc/%lld/stat", (long long)pid);
-  int file = open(path, O_RDONLY | O_CLOEXEC);
-  if (file < 0) return 0;
-  ssize_t n = read(file, text, sizeof text - 1);
-  close(file);
-  if (n <= 0) return 0;
-  text[n] = '\0';
-  char *at = strrchr(text, ')'); /* the name in front may hold anything */
-  for (int field = 2; at != NULL && field < 22; field++) {
-    at = strchr(at + 1, ' ');
-  }
-  return at != NULL ? strtoull(at, NULL, 10) : 0;
+/* Of process numbers; the same for the life of a process. */
+static uint64_t own_namespace(void) {
+  static uint64_t found;
+  struct stat status;
+  if (PUMP_LOAD(&found) == 0 && stat("/proc/self/ns/pid", &status) == 0)
+    PUMP_STORE(&found, status.st_ino);
+  return PUMP_LOAD(&found);
 }
 
-static bool lives(const struct entry *entry) {
-  if (entry->pid <= 0 || (kill((pid_t)entry->pid, 0) != 0 && errno == ESRCH)) return false;
-  uint64_t start = start_ticks(entry->pid);
-  return start == 0 || entry->start_ticks == 0 || start == entry->start_ticks;
+/* PUMP_LEDGER as it was at the start: programs rewrite their environment while our thread
+ * runs. "": there is none. One that is too long is no folder. */
+static char ledger[PATH_BYTES];
+
+bool pump_ledger_start(void) {
+  const char *name = getenv("PUMP_LEDGER");
+  snprintf(ledger, sizeof ledger, "%s", name != NULL ? name : "");
+  return ledger[0] != '\0';
 }
 
 static const char *folder(void) {
-  const char *name = getenv("PUMP_LEDGER");
-  return name != NULL && name[0] != '\0' ? name : NULL;
+  return ledger[0] != '\0' ? ledger : NULL;
 }
 
-static void complain(const char *what, int error) {
-  static uint32_t said;
-  pump_log_once(&said, PUMP_LOG_WARNING,
-                "cannot keep the ledger of host memory at %s (%s): memory that other jobs "
-                "convert is not counted; start the job with pump-run, or make room there",
-                PUMP_QUOTED(what), strerror(error));
+static struct place own_place(void) {
+  pthread_mutex_lock(&own_lock);
+  struct place place = own;
+  pthread_mutex_unlock(&own_lock);
+  return place;
 }
 
-/* A new file of this process's own; its name cannot be taken beforehand. -1 for none. */
-static int create(const char *where) {
-  uint64_t chance = 0;
-  if (getrandom(&chance, sizeof chance, GRND_NONBLOCK) < 0) chance = pump_now_ns();
-  int n = snprintf(own_path, sizeof own_path, "%s/%u-%d-%016llx", where,
-                   (unsigned)geteuid(), (int)getpid(), (unsigned long long)chance);
-  int file = -1;
-  if (n > 0 && n < (int)sizeof own_path)
-    file = open(own_path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
-  else
-    errno = ENAMETOOLONG;
-  if (file < 0) {
-    int error = errno;
-    own_path[0] = '\0';
-    complain(where, error);
-    return -1;
-  }
-  fchmod(file, 0644); /* whatever the umask: other users have to see it */
-  own_start_ticks = start_ticks(getpid());
+static void set_place(const struct place *place) {
+  pthread_mutex_lock(&own_lock);
+  own = *place;
+  pthread_mutex_unlock(&own_lock);
+}
+
+static bool is_at(const struct place *place, const struct stat *status) {
+  return status->st_dev == place->device && status->st_ino == place->inode;
+}
+
+/* ---- life ---------------------------------------------------------------------- */
+
+/* Whether there is a write lock on it. Where that cannot be told it counts as alive. */
+static bool lives(int file) {
+  struct flock lock = {.l_type = F_RDLCK, .l_whence = SEEK_SET};
+  return fcntl(file, F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
+}
+
+static int lock_whole(int file) {
+  struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+  return fcntl(file, F_OFD_SETLK, &lock) == 0 ? 0 : -errno;
+}
+
+/* ---- an entry of one's own: by the link thread ----------------------------------- */
+
+/* The folder of this process's user, made where that is allowed; or -errno. */
+static int open_own_folder(const char *where, uid_t user) {
+  char path[PATH_BYTES];
+  int n = snprintf(path, sizeof path, "%s/%u", where, (unsigned)user);
+  if (n < 0 || n >= (int)sizeof path) return -ENAMETOOLONG;
+  bool made = mkdir(path, 0755) == 0;
+  int error = errno;
+  int found = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (found < 0) return errno == ENOENT ? -error : -errno;
   struct stat status;
-  own_namespace = stat("/proc/self/ns/pid", &status) == 0 ? status.st_ino : 0;
-  return file;
+  if (made) fchmod(found, 0755); /* whatever the umask */
+  if (fstat(found, &status) == 0 && status.st_uid == user) return found;
+  close(found);
+  return -EPERM; /* another user took the name */
 }
 
-void pump_ledger_write(uint64_t claimed_bytes, uint64_t pending_bytes, bool active,
-                       const struct pump_host_memory *first) {
+/* One process of a user at a time makes an entry: who finds a dead one removes it, which
+ * must not be one that another process has just put there. Other users cannot open the file
+ * that is locked for that. -errno, or a descriptor that is to be closed. */
+static int take_turn(int where) {
+  int file =
+      openat(where, "turn", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+  if (file < 0) return -errno;
+  int error = 0;
+  for (uint32_t tries = 0; tries <= TURN_TRIES; tries++) {
+    error = lock_whole(file);
+    if (error != -EAGAIN && error != -EACCES) break;
+    const struct timespec pause = {.tv_nsec = 1000000l << tries};
+    nanosleep(&pause, NULL);
+  }
+  if (error == 0) return file;
+  close(file);
+  return error;
+}
+
+/* Removes what is dead; the first free slot, or -EUSERS. */
+static int free_slot(int where) {
+  int first = -EUSERS;
+  for (int slot = 0; slot < SLOTS; slot++) {
+    char name[16];
+    snprintf(name, sizeof name, "%d", slot);
+    int file = openat(where, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    bool alive = file >= 0 ? lives(file) : errno == EMFILE || errno == ENFILE;
+    bool missing = file < 0 && errno == ENOENT;
+    if (file >= 0) close(file);
+    if (alive || (!missing && unlinkat(where, name, 0) != 0)) continue;
+    if (first < 0) first = slot;
+  }
+  return first;
+}
+
+/* A new entry, locked before others can open it, in a free slot. Its descriptor, or -errno.
+ */
+static int make_entry(int where, int *slot) {
+  const struct entry empty = {0};
+  unlinkat(where, "new", 0);
+  int file = openat(where, "new", O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+  if (file < 0) return -errno;
+  errno = ENOSPC;
+  int error = write(file, &empty, sizeof empty) == (ssize_t)sizeof empty ? 0 : -errno;
+  if (error == 0) error = lock_whole(file);
+  if (error == 0 && fchmod(file, 0644) != 0) error = -errno;
+  *slot = error == 0 ? free_slot(where) : error;
+  char name[16];
+  snprintf(name, sizeof name, "%d", *slot);
+  if (*slot < 0)
+    error = *slot;
+  else if (PUMP_LOAD(&leaving) != 0)
+    error = -ECANCELED;
+  else if (renameat(where, "new", where, name) != 0)
+    error = -errno;
+  if (error == 0) return file;
+  unlinkat(where, "new", 0);
+  close(file);
+  return error;
+}
+
+/* Out of the way of a program among whose descriptors it is (act_link.c). */
+static int moved_up(int file) {
+  int high = fcntl(file, F_DUPFD_CLOEXEC, HIGH_DESCRIPTOR);
+  if (high < 0) return file;
+  close(file);
+  return high;
+}
+
+static bool keeps(const struct place *place) {
+  struct stat status;
+  return keeper >= 0 && fstat(keeper, &status) == 0 && is_at(place, &status);
+}
+
+static int enter(const char *where, struct place *place) {
+  place->user = geteuid();
+  int slot = -1, own_folder = open_own_folder(where, place->user);
+  if (own_folder < 0) return own_folder;
+  int turn = take_turn(own_folder);
+  int file = turn < 0 ? turn : make_entry(own_folder, &slot);
+  struct stat status;
+  if (file >= 0 && fstat(file, &status) == 0) {
+    place->device = status.st_dev;
+    place->inode = status.st_ino;
+    snprintf(place->path, sizeof place->path, "%.480s/%u/%d", where, (unsigned)place->user,
+             slot);
+    keeper = moved_up(file);
+  }
+  if (turn >= 0) close(turn);
+  close(own_folder);
+  return file < 0 ? file : 0;
+}
+
+bool pump_ledger_keep(void) {
   const char *where = folder();
-  if (claimed_bytes == 0 && own_path[0] == '\0') return;
+  if (where == NULL || PUMP_LOAD(&leaving) != 0) return false;
+  struct place place = own_place();
+  struct stat status;
+  if (place.path[0] != '\0') {
+    if (keeps(&place) && place.user == geteuid() && lstat(place.path, &status) == 0 &&
+        is_at(&place, &status))
+      return false;
+    if (keeps(&place)) close(keeper); /* removed, or the program is another user now */
+  }
+  keeper = -1;
+  place.path[0] = '\0';
+  int error = enter(where, &place);
+  set_place(&place);
+  PUMP_STORE(&own_failure, (uint32_t)-error);
+  PUMP_STORE_RELEASE(&looked, 1);
+  pump_futex_wake(&looked);
+  return error == 0;
+}
+
+/* ---- what one's own says ------------------------------------------------------------ */
+
+static void complain(const char *where, int error) {
+  static uint32_t said;
+  bool closed = error == EACCES || error == EPERM || error == EROFS;
+  char path[PATH_BYTES + 12], remedy[PUMP_QUOTED_BYTES + 100];
+  snprintf(path, sizeof path, "%s/%u", where, (unsigned)geteuid());
+  snprintf(remedy, sizeof remedy, "the administrator makes it: install -d -o %u %s",
+           (unsigned)geteuid(), PUMP_QUOTED(path));
+  pump_log_once(&said, PUMP_LOG_WARNING,
+                "cannot keep the ledger of host memory at %s (%s): others do not see what "
+                "this process converts, so it gets %s of what the host leaves; %s",
+                PUMP_QUOTED(path), strerror(error), PUMP_UNSEEN_SHARE_TEXT,
+                closed            ? remedy
+                : error == EUSERS ? "fewer processes of this user may use GPUs at a time"
+                : error == ENOSPC ? "make room there"
+                : error == EMFILE ? "raise ulimit -n"
+                                  : "start the job with pump-run");
+}
+
+/* -errno where the entry could not be written. */
+static int write_own(const struct entry *entry) {
+  if (PUMP_LOAD_ACQUIRE(&looked) == 0) /* the process has just begun */
+    pump_futex_sleep(&looked, 0, FIRST_SLOT_NS);
+  if (PUMP_LOAD_ACQUIRE(&looked) == 0) return -ETIMEDOUT;
+  struct place place = own_place();
+  if (place.path[0] == '\0') {
+    int failure = (int)PUMP_LOAD(&own_failure);
+    return failure != 0 ? -failure : -ENOENT;
+  }
+  int file = open(place.path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  if (file < 0) return -errno;
+  struct stat status;
+  struct pump_hush hush;
+  int error = fstat(file, &status) == 0 && is_at(&place, &status) ? 0 : -ESTALE;
+  if (error == 0 && pump_hush_begin(&hush)) {
+    errno = ENOSPC;
+    error = pwrite(file, entry, sizeof *entry, 0) == (ssize_t)sizeof *entry ? 0 : -errno;
+    pump_hush_end(&hush);
+  }
+  close(file);
+  return error;
+}
+
+int pump_ledger_write(uint64_t claimed_bytes, uint64_t pending_bytes, bool active,
+                      const struct pump_host_memory *first) {
+  const char *where = folder();
+  if (PUMP_LOAD(&leaving) != 0) return 0;
   if (where == NULL) {
     static uint32_t said;
     pump_log_once(&said, PUMP_LOG_INFO,
                   "PUMP_LEDGER is not set: memory that other jobs convert is not counted");
-    return;
+    return 0;
   }
-  if (PUMP_LOAD(&leaving) != 0) return;
-  int file = -1;
-  if (own_path[0] != '\0') file = open(own_path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-  if (file < 0) file = create(where); /* also when somebody has removed it */
-  if (file < 0) return;
   struct entry entry = {.magic = ENTRY_MAGIC,
                         .pid = getpid(),
-                        .start_ticks = own_start_ticks,
-                        .pid_namespace = own_namespace,
+                        .pid_namespace = own_namespace(),
                         .claimed_bytes = claimed_bytes,
                         .pending_bytes = pending_bytes,
                         .active = active,
@@ -153,34 +334,36 @@ void pump_ledger_write(uint64_t claimed_bytes, uint64_t pending_bytes, bool acti
     entry.levels[i].first_bytes = first->levels[i].headroom_bytes;
   }
   entry.check = check_of(&entry);
-  struct pump_hush hush;
-  bool hushed = pump_hush_begin(&hush);
-  errno = 0;
-  bool written = hushed && pwrite(file, &entry, sizeof entry, 0) == (ssize_t)sizeof entry;
-  int error = errno != 0 ? errno : ENOSPC;
-  if (hushed) pump_hush_end(&hush);
-  if (!written) complain(own_path, error);
-  close(file);
+  int error = write_own(&entry);
+  if (error != 0) complain(where, -error);
+  return error;
 }
 
-/* Reads the file `name` of user `user`; false when there is nothing sound in it. */
-static bool read_entry(int where, const char *name, uid_t user, struct entry *entry) {
+/* ---- what those of others say -------------------------------------------------------- */
+
+/* 1: `entry` is sound and lives; 0: there is nothing that counts; -errno: nobody knows. */
+static int read_entry(int where, int slot, uid_t user, const struct place *mine,
+                      struct entry *entry) {
+  char name[16];
+  snprintf(name, sizeof name, "%d", slot);
   int file = openat(where, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-  if (file < 0) return false;
+  if (file < 0) return pump_is_shortage(errno) ? -errno : 0;
   struct stat status;
   bool sound = false;
-  if (fstat(file, &status) == 0 && S_ISREG(status.st_mode) && status.st_uid == user)
+  if (fstat(file, &status) == 0 && S_ISREG(status.st_mode) && status.st_uid == user &&
+      !(mine->path[0] != '\0' && is_at(mine, &status)))
     for (int tries = 0; tries < 3 && !sound; tries++)
       sound = pread(file, entry, sizeof *entry, 0) == (ssize_t)sizeof *entry &&
               entry->magic == ENTRY_MAGIC && entry->level_count <= PUMP_HOST_LEVELS &&
               entry->check == check_of(entry);
+  sound = sound && entry->claimed_bytes != 0 && lives(file);
   close(file);
   return sound;
 }
 
-static void count(const struct entry *entry, const struct pump_host_memory *host,
+static void count(const struct entry *entry, uid_t user,
+                  const struct pump_host_memory *host,
                   struct pump_claims claims[PUMP_HOST_LEVELS]) {
-  if (entry->claimed_bytes == 0) return;
   for (uint32_t i = 0; i < host->level_count; i++)
     for (uint32_t k = 0; k < entry->level_count; k++) {
       if (entry->levels[k].id != host->levels[i].id) continue;
@@ -196,55 +379,101 @@ static void count(const struct entry *entry, const struct pump_host_memory *host
       if (bytes > c->largest_bytes) {
         c->largest_bytes = bytes;
         c->largest_pid = entry->pid;
+        c->largest_user = user;
+        c->largest_is_near = entry->pid_namespace == own_namespace();
       }
       c->processes++;
       break;
     }
 }
 
-/* Removes a file of ours that was never written: its process was killed right after it had
- * made the file. One that was only stopped there makes another. */
-static void sweep(int where, const char *name) {
-  struct stat status;
-  if (fstatat(where, name, &status, AT_SYMLINK_NOFOLLOW) != 0) return;
-  if (!S_ISREG(status.st_mode) || status.st_uid != geteuid() || status.st_size != 0) return;
-  if (time(NULL) - status.st_mtime >= UNWRITTEN_S) unlinkat(where, name, 0);
+/* A number as a name that we would write, at most `most`. */
+static bool is_number(const char *name, unsigned long most, unsigned long *number) {
+  char *end;
+  if (name[0] < '0' || name[0] > '9' || (name[0] == '0' && name[1] != '\0')) return false;
+  errno = 0;
+  *number = strtoul(name, &end, 10);
+  return errno == 0 && *end == '\0' && *number <= most;
 }
 
-void pump_ledger_read(const struct pump_host_memory *host,
-                      struct pump_claims claims[PUMP_HOST_LEVELS]) {
-  memset(claims, 0, PUMP_HOST_LEVELS * sizeof *claims);
-  const char *where = folder(), *own = strrchr(own_path, '/');
-  DIR *files = where != NULL ? opendir(where) : NULL;
-  if (files == NULL) return;
-  struct stat status;
-  uint64_t space = stat("/proc/self/ns/pid", &status) == 0 ? status.st_ino : 0;
+/* Which slots are worth a look: all of them where somebody has put too much there. */
+static void find_slots(DIR *files, bool slots[SLOTS]) {
   const struct dirent *each;
-  for (int left = FILES_MOST; left > 0 && (each = readdir(files)) != NULL; left--) {
-    char *end;
-    struct entry entry;
-    unsigned long user = strtoul(each->d_name, &end, 10);
-    if (end == each->d_name || *end != '-') continue;
-    if (own != NULL && strcmp(each->d_name, own + 1) == 0) continue;
-    if (!read_entry(dirfd(files), each->d_name, (uid_t)user, &entry)) {
-      sweep(dirfd(files), each->d_name);
-      continue;
+  unsigned long slot;
+  memset(slots, 0, SLOTS * sizeof *slots);
+  for (int left = NAMES_MOST; (each = readdir(files)) != NULL; left--) {
+    if (left == 0) {
+      memset(slots, 1, SLOTS * sizeof *slots);
+      return;
     }
-    if (entry.pid_namespace != space) continue;
-    if (lives(&entry) && entry.pid != getpid()) /* ours: of what ran before an exec */
-      count(&entry, host, claims);
-    else if (user == geteuid())
-      unlinkat(dirfd(files), each->d_name, 0);
+    if (is_number(each->d_name, SLOTS - 1, &slot)) slots[slot] = true;
+  }
+}
+
+static int read_user(int where, const char *name, uid_t user, const struct place *mine,
+                     const struct pump_host_memory *host,
+                     struct pump_claims claims[PUMP_HOST_LEVELS]) {
+  int number =
+      openat(where, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  if (number < 0) return pump_is_shortage(errno) ? -errno : 0;
+  struct stat status;
+  DIR *files =
+      fstat(number, &status) == 0 && status.st_uid == user ? fdopendir(number) : NULL;
+  if (files == NULL) {
+    int error = errno;
+    close(number);
+    return pump_is_shortage(error) ? -error : 0;
+  }
+  bool slots[SLOTS];
+  int found = 0;
+  struct entry entry;
+  find_slots(files, slots);
+  for (int slot = 0; slot < SLOTS && found >= 0; slot++) {
+    if (!slots[slot]) continue;
+    found = read_entry(number, slot, user, mine, &entry);
+    if (found > 0) count(&entry, user, host, claims);
   }
   closedir(files);
+  return found < 0 ? found : 0;
 }
+
+int pump_ledger_read(const struct pump_host_memory *host,
+                     struct pump_claims claims[PUMP_HOST_LEVELS]) {
+  memset(claims, 0, PUMP_HOST_LEVELS * sizeof *claims);
+  const char *where = folder();
+  if (where == NULL) return 0;
+  DIR *users = opendir(where);
+  if (users == NULL) return -errno;
+  const struct dirent *each;
+  const struct place mine = own_place();
+  int error = 0, left = USERS_MOST;
+  while (error == 0 && (each = readdir(users)) != NULL) {
+    unsigned long user;
+    if (!is_number(each->d_name, (uid_t)-2, &user)) continue;
+    error = left-- > 0
+                ? read_user(dirfd(users), each->d_name, (uid_t)user, &mine, host, claims)
+                : -E2BIG;
+  }
+  closedir(users);
+  return error;
+}
+
+/* ---- end and fork ---------------------------------------------------------------------
+ */
 
 void pump_ledger_leave(void) {
   PUMP_STORE(&leaving, 1);
-  if (own_path[0] != '\0') unlink(own_path);
+  struct place place = own_place();
+  struct stat status;
+  if (place.path[0] != '\0' && lstat(place.path, &status) == 0 && is_at(&place, &status))
+    unlink(place.path);
 }
 
 void pump_ledger_fork_child(void) {
-  own_path[0] = '\0';
-  leaving = 0;
+  /* A copy of the lock's descriptor would keep the parent's claim alive after its end. */
+  if (!pump_link_has_table() && keeps(&own)) close(keeper);
+  keeper = -1;
+  memset(&own, 0, sizeof own);
+  pthread_mutex_init(&own_lock, NULL);
+  looked = own_failure = leaving = 0;
 }

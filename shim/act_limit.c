@@ -20,6 +20,10 @@
  * was pushed out; of the others it is at most what has disappeared since the first of
  * them began. That credits to them what programs without pump took meanwhile.
  *
+ * Where others cannot see our claim, or we cannot see theirs, that sum is not the host's
+ * any more. Then a process gets, beyond what it has claimed with open eyes, a share of the
+ * room.
+ *
  * What is claimed is more than what is converted, by less than CLAIM_BYTES or what was
  * returned of late, so that the ledger is not written for every allocation.
  *
@@ -35,6 +39,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "act.h"
 #include "act_private.h"
@@ -53,6 +58,8 @@ static struct {
   struct pump_amount limit, most; /* the job's, the administrator's */
   uint64_t converted;             /* bytes admitted and not returned */
   uint64_t claimed;               /* what the ledger says of that */
+  uint64_t settled;               /* what was claimed and decided upon in full sight */
+  int unseen, blind;              /* errno: others do not see our claim, we not theirs */
   bool active;                    /* what it says of our devices */
   uint64_t peak;                  /* largest `converted` */
   uint64_t sampled_ns;            /* of `now` */
@@ -81,9 +88,18 @@ static void configure(void) {
   limit.most = amount_from("PUMP_LIMIT_MOST");
 }
 
+/* What cannot be read stays as it was. */
 static void sample(uint64_t now_ns) {
-  pump_host_memory_read(&limit.now);
-  pump_ledger_read(&limit.now, limit.others);
+  struct pump_host_memory now;
+  struct pump_claims others[PUMP_HOST_LEVELS];
+  limit.blind = -pump_host_memory_read(&now);
+  if (limit.blind == 0) {
+    limit.blind = -pump_ledger_read(&now, others);
+    for (uint32_t i = 0; i < now.level_count; i++)
+      if (limit.blind == 0 || limit.now.levels[i].id != now.levels[i].id)
+        limit.others[i] = others[i];
+    limit.now = now;
+  }
   limit.sampled_ns = now_ns;
   if (limit.converted == 0) limit.first = limit.now;
 }
@@ -117,8 +133,9 @@ static uint64_t least(uint64_t a, uint64_t b) {
   return a < b ? a : b;
 }
 
-/* Bytes that this process may have converted in all, by one level of host memory. */
-static uint64_t room_of_level(uint32_t i) {
+/* Bytes that this process may have converted in all, by one level of host memory, were all
+ * claims in sight. */
+static uint64_t room_in_sight(uint32_t i) {
   const struct pump_claims *others = &limit.others[i];
   uint64_t now = limit.now.levels[i].headroom_bytes, first = others->first_bytes;
   for (uint32_t k = 0; k < limit.first.level_count; k++)
@@ -128,6 +145,12 @@ static uint64_t room_of_level(uint32_t i) {
   uint64_t pushed = others->active_bytes + (active() ? limit.converted : 0);
   uint64_t room = now + (first > now ? least(first - now, pushed) : 0);
   return room > others->bytes ? room - others->bytes : 0;
+}
+
+static uint64_t room_of_level(uint32_t i) {
+  uint64_t room = room_in_sight(i);
+  if (limit.unseen == 0 && limit.blind == 0) return room;
+  return least(room, limit.settled + room / PUMP_UNSEEN_SHARE);
 }
 
 /* The level that leaves least, or NULL where nothing is known. */
@@ -152,14 +175,23 @@ static enum verdict judge(uint64_t bytes) {
   if (bytes > UINT64_MAX - limit.converted) return OVER_LIMIT;
   uint64_t wanted = limit.converted + bytes;
   if (wanted > limit_bytes()) return OVER_LIMIT;
-  tightest(&room, &others);
+  if (tightest(&room, &others) == NULL && limit.blind != 0) return OVER_HOST;
   return wanted > room ? OVER_HOST : ADMIT;
 }
 
 static void claim(uint64_t bytes, uint64_t pending) {
-  limit.claimed = bytes;
   limit.active = active();
-  pump_ledger_write(bytes, pending, limit.active, &limit.first);
+  if (bytes == 0 && limit.claimed == 0) return;
+  limit.unseen = -pump_ledger_write(bytes, pending, limit.active, &limit.first);
+  if (limit.unseen == 0) limit.claimed = bytes;
+  if (pending == 0 && bytes < limit.settled) limit.settled = bytes;
+}
+
+/* Decided: the claim stands. */
+static enum verdict settle(uint64_t bytes) {
+  claim(bytes, 0);
+  if (limit.unseen == 0 && limit.blind == 0) limit.settled = bytes;
+  return ADMIT;
 }
 
 /* Judges with `bytes` claimed, so that whoever looks at the same time sees it. Where the
@@ -172,15 +204,9 @@ static enum verdict judge_claimed(uint64_t bytes) {
   for (uint32_t tries = 0;; tries++) {
     claim(rounded, rounded - before);
     sample(pump_now_ns());
-    if (judge(rounded - limit.converted) == ADMIT) {
-      claim(rounded, 0);
-      return ADMIT;
-    }
+    if (judge(rounded - limit.converted) == ADMIT) return settle(rounded);
     enum verdict verdict = judge(bytes);
-    if (verdict == ADMIT) {
-      claim(wanted, 0);
-      return ADMIT;
-    }
+    if (verdict == ADMIT) return settle(wanted);
     claim(before, 0);
     uint64_t room;
     struct pump_claims others = {0};
@@ -214,26 +240,43 @@ static void explain(enum verdict verdict, uint32_t device, uint64_t bytes) {
   uint64_t room;
   struct pump_claims others = {0};
   const struct pump_host_level *tight = tightest(&room, &others);
-  char claims[160] = "";
-  pump_bytes_text(bound, sizeof bound, room + others.bytes);
+  if (tight == NULL) {
+    pump_say("out of memory: %s more on device %u while the host's memory cannot be looked "
+             "at (%s); %s are converted already; raise ulimit -n",
+             asked, device, strerror(limit.blind), held);
+    return;
+  }
+  char claims[200] = "", place[1100] = "this host's memory", share[256] = "";
+  pump_bytes_text(bound, sizeof bound,
+                  room_in_sight((uint32_t)(tight - limit.now.levels)) + others.bytes);
   pump_bytes_text(reserve, sizeof reserve, tight->reserve_bytes);
   pump_bytes_text(elsewhere, sizeof elsewhere, others.bytes);
-  if (others.processes != 0)
+  bool group = tight->cgroup[0] != '\0', alone = others.processes == 0;
+  if (group) snprintf(place, sizeof place, "cgroup %s", PUMP_QUOTED(tight->cgroup));
+  if (limit.unseen != 0 || limit.blind != 0)
+    snprintf(share, sizeof share, ", of which this process gets %s because %s (%s)",
+             PUMP_UNSEEN_SHARE_TEXT,
+             limit.unseen != 0 ? "it cannot write its claim for others to see"
+                               : "it cannot read what others claim",
+             strerror(limit.unseen != 0 ? limit.unseen : limit.blind));
+  if (!alone) {
+    char whose[64] = "";
+    if (!others.largest_is_near)
+      snprintf(whose, sizeof whose, " in another container, of user %u",
+               others.largest_user);
+    else if (others.largest_user != geteuid())
+      snprintf(whose, sizeof whose, ", of user %u", others.largest_user);
     snprintf(claims, sizeof claims,
-             " and %s by %u other process%s under pump (most by %lld)", elsewhere,
+             " and %s by %u other process%s under pump (most by %lld%s)", elsewhere,
              others.processes, others.processes == 1 ? "" : "es",
-             (long long)others.largest_pid);
-  const char *wait = others.processes != 0 ? "wait for the other jobs, or " : "";
-  if (tight->cgroup[0] != '\0')
-    pump_say("out of memory: %s more on device %u would exceed the headroom of %s that "
-             "cgroup %s leaves (%s of it kept in reserve); %s are converted already%s; "
-             "%sraise the cgroup's memory limit",
-             asked, device, bound, PUMP_QUOTED(tight->cgroup), reserve, held, claims, wait);
-  else
-    pump_say("out of memory: %s more on device %u would exceed the headroom of %s that "
-             "this host's memory leaves (%s kept in reserve); %s are converted already%s; "
-             "%sfree host memory or use a machine with more",
-             asked, device, bound, reserve, held, claims, wait);
+             (long long)others.largest_pid, whose);
+  }
+  pump_say("out of memory: %s more on device %u would exceed the headroom of %s that %s "
+           "leaves (%s%s kept in reserve)%s; %s are converted already%s; %s%s",
+           asked, device, bound, place, reserve, group ? " of it" : "", share, held, claims,
+           alone ? "" : "wait for the other jobs, or ",
+           group ? "raise the cgroup's memory limit"
+                 : "free host memory or use a machine with more");
 }
 
 /* The figures are the worker's copies: good enough, for should they be wrong, the
@@ -337,8 +380,10 @@ void pump_limit_room(uint64_t *left, uint64_t *whole) {
 }
 
 void pump_limit_refresh(void) {
+  bool fresh = pump_ledger_keep();
   pthread_mutex_lock(&lock);
-  if (limit.claimed != 0 && limit.active != active()) claim(limit.claimed, 0);
+  uint64_t bytes = limit.claimed > limit.converted ? limit.claimed : limit.converted;
+  if (bytes != 0 && (fresh || limit.active != active())) claim(bytes, 0);
   pthread_mutex_unlock(&lock);
 }
 

@@ -4,6 +4,9 @@
  * memfd, has it attached (act_attach.c), and notices when the worker is gone.
  * Without a daemon nothing in the shim waits for it.
  *
+ * The thread also keeps this process's entry in the ledger of host memory (act_ledger.c),
+ * with a pumpd and without.
+ *
  * While attached it is also who takes over the budgets that the worker asks for: any
  * datagram from the worker is the bell for that, and each look is a chance without one.
  *
@@ -42,6 +45,7 @@
 #define CLOSE_RANGE_OWN_TABLE 2u
 #define ANSWER_MS 2000 /* pumpd's supervisor answers at once */
 #define POLL_MS 500
+#define KEEP_NS (POLL_MS * 1000000ull)
 #define HEARTBEAT_NS 3000000000u
 #define FIRST_BEAT_NS                                                                      \
   60000000000u /* a worker's start takes long where many start at once */
@@ -88,6 +92,10 @@ static int own_socket(void) {
   struct stat st;
   if (number < 0 || fstat(number, &st) != 0) return -1;
   return st.st_dev == link_state.device && st.st_ino == link_state.inode ? number : -1;
+}
+
+bool pump_link_has_table(void) {
+  return PUMP_LOAD(&link_state.own_table) != 0;
 }
 
 static void drop_socket(void) {
@@ -273,8 +281,11 @@ static void say_end(enum end end, uint64_t backoff_ns) {
 
 static void pause_before_retry(uint64_t pause_ns) {
   uint64_t until_ns = pump_now_ns() + pause_ns, now_ns;
-  while (!stopped() && (now_ns = pump_now_ns()) < until_ns)
-    pump_futex_sleep(&link_state.stop, 0, until_ns - now_ns);
+  while (!stopped() && (now_ns = pump_now_ns()) < until_ns) {
+    uint64_t left_ns = until_ns - now_ns;
+    pump_futex_sleep(&link_state.stop, 0, left_ns < KEEP_NS ? left_ns : KEEP_NS);
+    pump_limit_refresh();
+  }
 }
 
 static uint64_t doubled(uint64_t pause_ns, uint64_t most_ns) {
@@ -299,8 +310,9 @@ static void *link_thread(void *nothing) {
   pump_enter();
   take_own_table();
   uint64_t backoff_ns = BACKOFF_MIN_NS, young_ns = BACKOFF_MIN_NS;
+  pump_limit_refresh();
+  while (!stopped() && link_state.path[0] == '\0') pause_before_retry(KEEP_NS);
   while (!stopped()) {
-    pump_limit_refresh();
     enum end end = join_worker();
     uint64_t pause_ns = end == WRONG_VERSION ? BACKOFF_VERSION_NS : backoff_ns;
     if (end == WORKER_GONE) {
@@ -324,16 +336,18 @@ static void *link_thread(void *nothing) {
 
 void pump_link_start(void) {
   const char *path = getenv("PUMP_SOCKET");
-  if (link_state.started || path == NULL || *path == '\0') return;
+  if (link_state.started) return;
   link_state.started = true;
-  if (strlen(path) >= sizeof link_state.path) {
+  if (path != NULL && strlen(path) >= sizeof link_state.path) {
     pump_log(PUMP_LOG_WARNING,
              "PUMP_SOCKET=%s is longer than a socket's path may be (%zu): the job runs on "
              "demand paging; have pumpd listen on a shorter path",
              PUMP_QUOTED(path), sizeof link_state.path - 1);
-    return;
+    path = NULL;
   }
-  strcpy(link_state.path, path);
+  if (path != NULL) strcpy(link_state.path, path);
+  bool ledger = pump_ledger_start();
+  if (link_state.path[0] == '\0' && !ledger) return;
   int error = pump_thread_start("pump-link", link_thread, NULL);
   if (error != 0)
     pump_log(PUMP_LOG_WARNING, "cannot start thread pump-link: %s; demand paging goes on",
@@ -347,7 +361,7 @@ void pump_link_stop(void) {
 
 void pump_link_fork_child(void) {
   /* The child's copy of the socket would keep the worker from seeing our end. */
-  if (PUMP_LOAD(&link_state.own_table) == 0) drop_socket();
+  if (!pump_link_has_table()) drop_socket();
   memset(&link_state, 0, sizeof link_state);
   link_state.socket_number = -1;
 }

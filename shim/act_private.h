@@ -19,6 +19,7 @@
 #ifndef PUMP_ACT_PRIVATE_H
 #define PUMP_ACT_PRIVATE_H
 
+#include <errno.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -114,9 +115,20 @@ struct pump_host_memory {
   uint32_t level_count;
   struct pump_host_level levels[PUMP_HOST_LEVELS];
 };
-void pump_host_memory_read(struct pump_host_memory *memory);
+/* -errno: the process may open no more files, so figures are missing. */
+int pump_host_memory_read(struct pump_host_memory *memory);
+
+/* Of the process, not of what it looked at. */
+static inline bool pump_is_shortage(int error) {
+  return error == EMFILE || error == ENFILE || error == ENOMEM;
+}
 
 /* ---- what other processes have claimed of it (act_ledger.c) ------------------ */
+
+/* What a process may convert beyond its claims of old while others cannot see a larger one,
+ * or it cannot see theirs: one part in so many of what the host leaves. */
+#define PUMP_UNSEEN_SHARE 8
+#define PUMP_UNSEEN_SHARE_TEXT "an eighth"
 
 /* Of one level, by all others. active_bytes: of those whose devices do not hold all that
  * they converted, so that part of it may be on the host already. first_bytes: the largest
@@ -124,21 +136,30 @@ void pump_host_memory_read(struct pump_host_memory *memory);
 struct pump_claims {
   uint64_t bytes, pending_bytes, active_bytes, first_bytes, largest_bytes;
   int64_t largest_pid;
+  uint32_t largest_user;
+  bool largest_is_near; /* the number is of our namespace of process numbers */
   uint32_t processes;
 };
 
+/* Before the link thread starts: whether there is a ledger. */
+bool pump_ledger_start(void);
+/* Makes sure, by the link thread and often, that this process has an entry that the others
+ * see. True: it is a new one, which says nothing yet. */
+bool pump_ledger_keep(void);
 /* Tells the others what this process claims, `pending_bytes` of it not for sure yet.
- * first: as it was when nothing was converted. Callers hold the lock of act_limit.c. */
-void pump_ledger_write(uint64_t claimed_bytes, uint64_t pending_bytes, bool active,
-                       const struct pump_host_memory *first);
-/* For each level of `host`. */
-void pump_ledger_read(const struct pump_host_memory *host,
-                      struct pump_claims claims[PUMP_HOST_LEVELS]);
+ * first: as it was when nothing was converted. -errno: they do not see it. Callers hold the
+ * lock of act_limit.c. */
+int pump_ledger_write(uint64_t claimed_bytes, uint64_t pending_bytes, bool active,
+                      const struct pump_host_memory *first);
+/* For each level of `host`. -errno: not all of them could be read. */
+int pump_ledger_read(const struct pump_host_memory *host,
+                     struct pump_claims claims[PUMP_HOST_LEVELS]);
 /* At the end of the process. */
 void pump_ledger_leave(void);
 void pump_ledger_fork_child(void);
 
-/* Tells the others whether this process is active, where that has changed. */
+/* By the link thread, often: keeps the entry, and tells the others whether this process is
+ * active, where that has changed. */
 void pump_limit_refresh(void);
 
 /* ---- the mapping (act_attach.c) ---------------------------------------------------- */
@@ -156,8 +177,10 @@ void pump_attach_fork_child(void);
 
 /* ---- link (act_link.c) ---------------------------------------------------- */
 
-/* Starts the thread where PUMP_SOCKET names a socket; once. */
+/* Starts the thread where PUMP_SOCKET names a socket or PUMP_LEDGER a folder; once. */
 void pump_link_start(void);
+/* Whether the thread has a table of descriptors to itself. */
+bool pump_link_has_table(void);
 /* How often the worker was lost, for the summary. */
 uint32_t pump_link_losses(void);
 /* The thread shall do nothing more; does not wait for it. The connection ends with

@@ -34,6 +34,7 @@ SYSTEM = (
     ServiceFile("pumpd.socket", f"{UNITS}/pumpd.socket"),
     ServiceFile("pump-metrics.service", f"{UNITS}/pump-metrics.service"),
     ServiceFile("group-only.conf", f"{UNITS}/pumpd.socket.d/group-only.conf.example", keep=True),
+    ServiceFile("host-folder.conf", f"{UNITS}/user-runtime-dir@.service.d/pump.conf"),
     ServiceFile("sysusers.conf", "/etc/sysusers.d/pump.conf"),
     ServiceFile("tmpfiles.conf", "/etc/tmpfiles.d/pump.conf"),
     ServiceFile("config.toml", ADMINISTRATORS_FILE, keep=True),

@@ -1,23 +1,53 @@
 /* act_case_limit.c - scenarios of limit, log and summary. */
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "act_harness.h"
 
+static void use_up_descriptors(bool all) {
+  static int first = -1, last = -1;
+  const struct rlimit few = {.rlim_cur = 64, .rlim_max = 64};
+  if (all) {
+    CHECK(setrlimit(RLIMIT_NOFILE, &few) == 0);
+    for (int number; (number = open("/dev/null", O_RDONLY)) >= 0; last = number)
+      if (first < 0) first = number;
+  } else {
+    for (int number = first; number <= last; number++) close(number);
+  }
+}
+
+static void sleep_in_child(void) {
+  pid_t child = fork();
+  CHECK(child >= 0);
+  if (child != 0) {
+    printf("%d\n", (int)child);
+    return;
+  }
+  pump_act_fork_child();
+  for (int number = 0; number < 3; number++) close(number); /* the test's pipes */
+  for (;;) pause();
+}
+
 /* Follows a script on stdin, one answer a line on stdout:
  *   admit BYTES | return BYTES | active 0/1 | sleep MS | write PATH TEXT
  *   room BYTES: what the device has left for plain memory, at first nothing
  *   device BYTES: its memory
+ *   exhaust 0/1: the program has all descriptors that it may have; or closes them again
+ *   user NUMBER: becomes that user's process
+ *   closefrom, fork, exec: as programs do it; the child, and what was executed, only sleep
  *   report: what may still be converted, and all that may */
-SCENARIO(limit_script) {
+static void follow_script(void) {
   char line[2048], path[1024], text[1024];
   unsigned long long value;
   pump_shm->devices[0].budget_bytes = 0;
+  pump_link_start();                /* PUMP_LEDGER, and no pumpd */
   setvbuf(stdout, NULL, _IOLBF, 0); /* who asks waits for the answer */
   while (fgets(line, sizeof line, stdin) != NULL) {
     if (sscanf(line, "admit %llu", &value) == 1) {
@@ -30,6 +60,19 @@ SCENARIO(limit_script) {
       pump_shm->devices[0].budget_bytes = value;
     } else if (sscanf(line, "device %llu", &value) == 1) {
       pump_shm->devices[0].total_bytes = value;
+    } else if (sscanf(line, "exhaust %llu", &value) == 1) {
+      use_up_descriptors(value != 0);
+      puts("done");
+    } else if (strcmp(line, "closefrom\n") == 0) {
+      for (int number = 3; number < 1024; number++) close(number);
+      puts("done");
+    } else if (sscanf(line, "user %llu", &value) == 1) {
+      printf("%d\n", setuid((uid_t)value));
+    } else if (strcmp(line, "fork\n") == 0) {
+      sleep_in_child();
+    } else if (strcmp(line, "exec\n") == 0) {
+      puts("done");
+      execlp("sleep", "sleep", "60", (char *)NULL);
     } else if (strncmp(line, "report", 6) == 0) {
       uint64_t left, whole;
       pump_limit_room(&left, &whole);
@@ -45,6 +88,15 @@ SCENARIO(limit_script) {
   }
   printf("peak %llu\n",
          (unsigned long long)PUMP_LOAD(&pump_shm->shim_counters.converted_bytes_peak));
+}
+
+SCENARIO(limit_script) {
+  follow_script();
+}
+
+SCENARIO(limit_script_without_close_range) {
+  harness_refuse(SYS_close_range, EPERM);
+  follow_script();
 }
 
 static void *admit_and_return(void *admitted) {

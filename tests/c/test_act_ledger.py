@@ -5,8 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shutil
+import signal
 import subprocess
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -20,10 +23,23 @@ EDGE_GIB = 56
 class Process:
     """limit_script as a process that goes on (act_case_limit.c)."""
 
-    def __init__(self, host: Host, ledger: Path, group: str = "") -> None:
-        """group: the cgroup that it sees as the root of all, as in a container."""
+    def __init__(
+        self,
+        host: Host,
+        ledger: Path,
+        group: str = "",
+        *,
+        user: int | None = None,
+        before: tuple[str, ...] = (),
+        scenario: str = "limit_script",
+    ) -> None:
+        """group: the cgroup that it sees as the root of all, as in a container. before: words
+        in front of the command. user: whose process it is, None for ours."""
         self.process = subprocess.Popen(
-            [str(build(SAN)), "limit_script"],
+            [*before, str(build(SAN)), scenario],
+            user=user,
+            group=user,
+            extra_groups=None if user is None else [],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -33,6 +49,7 @@ class Process:
                 "PUMP_PROC_ROOT": str(host.proc),
                 "PUMP_CGROUP_ROOT": str(host.cgroups / group),
                 "PUMP_LEDGER": str(ledger),
+                "PATH": os.environ["PATH"],
             },
         )
 
@@ -43,6 +60,10 @@ class Process:
     def answer(self) -> str:
         assert self.process.stdout is not None
         return self.process.stdout.readline().strip()
+
+    def ask(self, line: str) -> str:
+        self.say(line)
+        return self.answer()
 
     def admit(self, bytes_: int) -> bool:
         self.say(f"admit {bytes_}")
@@ -61,6 +82,27 @@ class Process:
     def kill(self) -> None:
         self.process.kill()
         self.process.communicate()
+
+
+def entries(ledger: Path) -> list[Path]:
+    """Of this process's user."""
+    folder = ledger / str(os.geteuid())
+    return sorted(p for p in folder.glob("*") if p.name.isdigit())
+
+
+def entry_of(process: Process, ledger: Path) -> Path:
+    pid = process.process.pid.to_bytes(8, "little")
+    (found,) = (path for path in entries(ledger) if path.read_bytes()[16:24] == pid)
+    return found
+
+
+def eventually(holds: Callable[[], bool], seconds: float = 10) -> bool:
+    end = time.monotonic() + seconds
+    while not holds():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.02)
+    return True
 
 
 @pytest.fixture
@@ -110,8 +152,6 @@ def test_the_claim_of_a_process_that_was_killed_is_gone_with_it(
         assert first.admit(40 * GIB) and not second.admit(40 * GIB)
         first.kill()
         assert second.admit(40 * GIB)
-        (name,) = (path.name for path in ledger.iterdir())
-        assert name.split("-")[1] == str(second.process.pid)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -174,42 +214,119 @@ def test_groups_with_limits_of_their_own_share_the_machine_alone(
             one.kill()
 
 
-def test_a_folder_full_of_rubbish_misleads_nobody(tmp_path: Path, ledger: Path) -> None:
+def test_files_of_ones_own_that_are_no_entries_mislead_nobody(tmp_path: Path, ledger: Path) -> None:
     with processes(2, big_host(tmp_path), ledger) as (first, second):
         assert first.admit(10 * GIB)
-        (mine,) = ledger.iterdir()
+        folder = ledger / str(os.geteuid())
+        mine = entry_of(first, ledger)
         sound = mine.read_bytes()
-        uid = os.geteuid()
-        (ledger / f"{uid}-1-short").write_bytes(sound[:40])
-        (ledger / f"{uid}-1-torn").write_bytes(sound[:-1] + b"\xff")
-        (ledger / f"{uid}-1-long").write_bytes(b"\xff" * 100_000)
-        (ledger / f"{uid + 1}-1-notmine").write_bytes(sound)  # not of the user it names
-        (ledger / "no-number").write_bytes(sound)
-        (ledger / f"{uid}-1-link").symlink_to(mine)
-        (ledger / f"{uid}-1-folder").mkdir()
-        os.mkfifo(ledger / f"{uid}-1-fifo")
+        (folder / "9").write_bytes(sound)  # no process holds it
+        (folder / "10").write_bytes(sound[:40])
+        (folder / "11").write_bytes(b"\xff" * 100_000)
+        (folder / "12").symlink_to(mine)
+        (folder / "13").mkdir()
+        os.mkfifo(folder / "14")
+        os.link(mine, folder / "256")  # no slot
+        os.link(mine, folder / "007")
+        for name in ("no-number", "-1", "+5", "99999999999999999999"):
+            (ledger / name).mkdir()
+            (folder / name).write_bytes(sound)
         assert second.left() == pytest.approx((EDGE_GIB - 10) * GIB, abs=GIB)
         assert second.admit(46 * GIB) and not second.admit(GIB)
 
 
-def test_files_that_their_processes_never_wrote_are_swept(tmp_path: Path, ledger: Path) -> None:
-    old, new, link = (ledger / f"{os.geteuid()}-7-{name}" for name in ("old", "new", "link"))
-    for path in (old, new, tmp_path / "target"):
-        path.touch()
-    link.symlink_to(tmp_path / "target")
-    for path in (old, tmp_path / "target"):
-        os.utime(path, (1, 1))
-    with processes(1, big_host(tmp_path), ledger) as (one,):
+def test_entries_of_the_dead_make_room_for_those_of_others(tmp_path: Path, ledger: Path) -> None:
+    with processes(3, big_host(tmp_path), ledger) as all_:
+        for one in all_:
+            assert one.admit(GIB)
+        assert len(entries(ledger)) == 3
+    with processes(1, big_host(tmp_path / "again"), ledger) as (one,):
         assert one.admit(GIB)
-        assert not old.exists()
-        assert new.exists() and link.is_symlink() and (tmp_path / "target").exists()
+        assert [path.name for path in entries(ledger)] == ["0"]
 
 
-def test_without_a_ledger_each_looks_at_the_host_alone_and_says_why(
+def test_where_no_claim_can_be_written_an_eighth_of_the_host_is_given_and_no_more(
     tmp_path: Path, ledger: Path
 ) -> None:
     nowhere = ledger / "none"
     with processes(2, big_host(tmp_path), nowhere) as (first, second):
-        assert first.admit(40 * GIB) and second.admit(40 * GIB)
+        for one in (first, second):
+            assert not one.admit(8 * GIB) and one.admit(6 * GIB) and not one.admit(2 * GIB)
+            assert one.left() == pytest.approx(GIB, abs=GIB)
         said = second.end()
-        assert re.search(r"cannot keep the ledger of host memory at \S*none \(No such file", said)
+        assert re.search(r"cannot keep the ledger of host memory at \S*none\S* \(No such", said)
+        assert "an eighth" in said and "it cannot write its claim for others to see" in said
+
+
+def test_a_program_out_of_descriptors_gets_its_share_until_it_has_some_again(
+    tmp_path: Path, ledger: Path
+) -> None:
+    with processes(2, big_host(tmp_path), ledger) as (first, second):
+        assert first.admit(20 * GIB) and second.admit(10 * GIB)
+        second.ask("exhaust 1")
+        assert not second.admit(20 * GIB), "it does not know what others claim"
+        assert second.admit(2 * GIB)
+        second.ask("exhaust 0")
+        assert second.admit(20 * GIB) and not second.admit(10 * GIB)
+        assert not first.admit(10 * GIB), "all that the second was given is claimed"
+        assert "Too many open files" in second.end()
+
+
+def test_a_program_that_closes_all_descriptors_keeps_its_claim(
+    tmp_path: Path, ledger: Path
+) -> None:
+    with processes(2, big_host(tmp_path), ledger) as (first, second):
+        assert first.admit(40 * GIB)
+        first.ask("closefrom")
+        assert not second.admit(40 * GIB)
+
+
+def test_a_claim_ends_with_its_process_whatever_its_children_do(
+    tmp_path: Path, ledger: Path
+) -> None:
+    with processes(2, big_host(tmp_path), ledger) as (first, second):
+        assert first.admit(40 * GIB)
+        child = int(first.ask("fork"))
+        try:
+            assert not second.admit(40 * GIB)
+            first.process.kill()
+            first.process.wait()
+            assert second.admit(40 * GIB)
+        finally:
+            os.kill(child, signal.SIGKILL)
+
+
+def test_a_claim_ends_with_an_exec(tmp_path: Path, ledger: Path) -> None:
+    with processes(2, big_host(tmp_path), ledger) as (first, second):
+        assert first.admit(40 * GIB) and not second.admit(40 * GIB)
+        first.ask("exec")
+        assert eventually(lambda: second.admit(40 * GIB))
+
+
+def test_a_claim_whose_file_was_removed_is_written_again(tmp_path: Path, ledger: Path) -> None:
+    with processes(2, big_host(tmp_path), ledger) as (first, second):
+        assert first.admit(40 * GIB)
+        shutil.rmtree(ledger / str(os.geteuid()))
+        assert eventually(lambda: len(entries(ledger)) == 2)  # of both
+        second.say("sleep 200")
+        assert second.left() == pytest.approx((EDGE_GIB - 40) * GIB, abs=GIB)
+
+
+def test_without_close_range_an_entry_that_the_program_closed_is_made_again(
+    tmp_path: Path, ledger: Path
+) -> None:
+    host = big_host(tmp_path)
+    with processes(1, host, ledger) as (second,):
+        first = Process(host, ledger, scenario="limit_script_without_close_range")
+        try:
+            assert first.admit(40 * GIB) and not second.admit(40 * GIB)
+            first.ask("closefrom")
+            second.say("sleep 1200")
+            assert not second.admit(40 * GIB)
+            child = int(first.ask("fork"))
+            first.process.kill()
+            first.process.wait()
+            assert eventually(lambda: second.admit(40 * GIB)), "the child has closed its copy"
+            os.kill(child, signal.SIGKILL)
+        finally:
+            first.kill()

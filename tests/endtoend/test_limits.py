@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -110,25 +111,26 @@ def test_two_jobs_that_each_want_most_of_the_host_do_not_both_get_it(
     available_mib = 64 * 1024 // 20 + HEADROOM_MIB  # 5 % of the host are in reserve
     env = fake_host(tmp_path, available_mib=available_mib, cgroup="0::/\n", files={})
     env["XDG_RUNTIME_DIR"] = runtime
-    ledger = Path(runtime, "pump-host")
+    ledger = Path(runtime, "pump-host", str(os.geteuid()))
     hold = tmp_path / "hold"
     hold.touch()
     first = job.start("--steps=100", "--seed=2", f"--hold={hold}", env=env)
     try:
         assert first.stdout is not None and first.stdout.readline() == "running\n"
-        (claim,) = ledger.iterdir()
+        (claim,) = ledger.glob("[0-9]*")
+        pid = int.from_bytes(claim.read_bytes()[16:24], "little")
         second = job.run(env=env)
         assert second.returncode == 9
         assert "CUDA_ERROR_OUT_OF_MEMORY" in second.stdout
         (line,) = [line for line in second.stderr.splitlines() if "out of memory" in line]
-        assert f"by 1 other process under pump (most by {claim.name.split('-')[1]})" in line
+        assert f"by 1 other process under pump (most by {pid})" in line
         assert "wait for the other jobs, or free host memory" in line
-        assert list(ledger.iterdir()) == [claim], "the second has left nothing"
+        assert list(ledger.glob("[0-9]*")) == [claim], "the second has left nothing"
         hold.unlink()
         assert first.communicate(timeout=60)[0].split() == [expected(24, 4, 100, 2)]
     finally:
         first.kill()
         first.communicate()
-    assert list(ledger.iterdir()) == []
+    assert list(ledger.glob("[0-9]*")) == []
     third = job.run("--steps=100", "--seed=2", env=env)
     assert third.stdout.split() == ["running", expected(24, 4, 100, 2)]

@@ -177,7 +177,8 @@ def test_the_ledger_is_the_machines_where_root_has_made_one_for_all(
     assert paths.ledger_folder() == own
     assert Path(own).stat().st_mode & 0o777 == 0o700
     common.mkdir()
-    for mode, wanted in ((0o755, own), (0o777, own), (0o1755, own), (0o1777, str(common))):
+    shared = str(common)
+    for mode, wanted in ((0o755, shared), (0o775, own), (0o777, own), (0o1777, own)):
         common.chmod(mode)
         expected = wanted if common.stat().st_uid == 0 else own
         assert paths.ledger_folder() == expected, oct(mode)

@@ -65,6 +65,7 @@ def test_all_files_are_written_and_removed_again(tmp_path: Path) -> None:
         f"{SYSTEM_UNITS}/pumpd.service",
         f"{SYSTEM_UNITS}/pumpd.socket",
         f"{SYSTEM_UNITS}/pumpd.socket.d/group-only.conf.example",
+        f"{SYSTEM_UNITS}/user-runtime-dir@.service.d/pump.conf",
         "etc/sysusers.d/pump.conf",
         "etc/tmpfiles.d/pump.conf",
     ]
@@ -214,7 +215,38 @@ def test_tmpfiles_makes_the_sockets_folder(root: Path) -> None:
         pytest.skip("needs root, to give the folder to root")
     assert done.returncode == 0, done.stderr
     assert (root / "run/pump").stat().st_mode & 0o777 == 0o755
-    assert (root / "dev/shm/pump").stat().st_mode & 0o7777 == 0o1777
+    assert (root / "dev/shm/pump").stat().st_mode & 0o7777 == 0o755
+
+
+@pytest.mark.skipif(
+    shutil.which("systemd-tmpfiles") is None, reason="systemd-tmpfiles is not installed"
+)
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives folders to users, which takes root")
+@pytest.mark.parametrize(
+    "before",
+    [
+        "",
+        "mkdir -m 1777 /dev/shm/pump",  # as releases before had it
+        "cd /dev/shm; mkdir pump; ln -s /dev/shm/bait pump/10001; chown -hR 10001 pump",
+    ],
+)
+def test_a_user_that_logs_in_gets_a_folder_and_nothing_else(root: Path, before: str) -> None:
+    drop_in = (root / SYSTEM_UNITS / "user-runtime-dir@.service.d/pump.conf").read_text()
+    (command,) = (line for line in drop_in.splitlines() if line.startswith("ExecStartPost=-"))
+    words = shlex.split(command.removeprefix("ExecStartPost=-").replace("%i", "10001"))
+    look = "stat -c '%n %u %a' /dev/shm/bait /dev/shm/pump /dev/shm/pump/10001"
+    script = f'mount -t tmpfs -o mode=1777 t /dev/shm; mkdir /dev/shm/bait; {before}\n"$@"\n{look}'
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", script, "sh", *words],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    bait, common, *own = done.stdout.splitlines()
+    assert (bait, common) == ("/dev/shm/bait 0 755", "/dev/shm/pump 0 755"), done.stderr
+    if "bait" not in before:
+        assert own == ["/dev/shm/pump/10001 10001 755"]
 
 
 # ---- started as systemd would ----
