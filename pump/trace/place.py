@@ -172,7 +172,9 @@ def parts(path: str, folder: int | None = None) -> list[tuple[str, bool]]:
     found = []
     try:
         fd = os.open(
-            directory if folder is None else ".", os.O_RDONLY | os.O_DIRECTORY, dir_fd=folder
+            (directory or ".") if folder is None else ".",
+            os.O_RDONLY | os.O_DIRECTORY,
+            dir_fd=folder,
         )
     except (OSError, ValueError):
         return []
