@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 
 from pump.config import keep
 from pump.config.job import GRANULARITIES, LOG_LEVELS, POLICIES, REPORTS
-from pump.config.values import BYTES_MAX, BadValueError, choose, parse_amount, whole_number
+from pump.config.values import BYTES_MAX, BadValueError, choose, parse_amount, shown, whole_number
 
 NAME_CHARACTERS_MAX = 64
 PRIORITY_MAX = 10
@@ -63,7 +63,7 @@ def truth(value: str | bool) -> bool:
     words = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
     found = value if isinstance(value, bool) else words.get(value.strip().lower())
     if found is None:
-        raise BadValueError(f"'{value}' is neither true nor false; write one of these")
+        raise BadValueError(f"'{shown(str(value))}' is neither true nor false; write one of these")
     return found
 
 
@@ -86,10 +86,10 @@ def devices(value: str | Sequence[str | int]) -> list[str]:
         number = device.isascii() and device.isdigit() and len(device) <= 4
         if not number and not device.upper().startswith(("GPU-", "MIG-")):
             raise BadValueError(
-                f"'{device}' is no device; write an index such as 0, or a GPU-... UUID"
+                f"'{shown(device)}' is no device; write an index such as 0, or a GPU-... UUID"
             )
     if len(set(found)) != len(found):
-        raise BadValueError(f"'{','.join(found)}' names a device twice")
+        raise BadValueError(f"'{shown(','.join(found))}' names a device twice")
     return found
 
 
@@ -101,7 +101,8 @@ def file_name(text: str) -> str:
         return os.path.abspath(os.path.expanduser(text))
     except FileNotFoundError:
         raise BadValueError(
-            f"'{text}' begins in the current folder, which has been deleted; name the whole path"
+            f"'{shown(text)}' begins in the current folder, which has been deleted; "
+            "name the whole path"
         ) from None
 
 

@@ -17,18 +17,16 @@ from typing import Any, NamedTuple, get_type_hints
 
 import msgspec
 
-from pump.config import locate
+from pump.config import locate, values
 from pump.config.schema import ADMINISTRATORS, ConfigFile
 from pump.config.values import BadValueError, nearest
-from pump.names import escaped, quoted
+from pump.names import escaped, one_line, quoted
 
 FILE_BYTES_MAX = 64 << 10
 LINE_BYTES_MAX = 2048
 """tomllib takes a time that grows with the square of a dotted key's length."""
 FAULTS_MAX = 20
 """That are looked for in a file; the first of them says enough."""
-SHOWN_CHARACTERS = 60
-"""Of an unknown name."""
 
 
 class ConfigError(Exception):
@@ -186,12 +184,11 @@ class _Reading:
 
     def fault(self, path: tuple[str, ...], text: str) -> None:
         line = self.lines.get(path) or self.lines.get(path[:1], 1)
-        self.faults.append((line, f"{self.shown}:{line}: {text}"))
+        self.faults.append((line, f"{self.shown}:{line}: {one_line(text)}"))
 
     def unknown(self, path: tuple[str, ...], known: list[str], what: str) -> None:
-        hint = nearest(path[-1][:SHOWN_CHARACTERS], known)
-        name = escaped(".".join(path))
-        name = name if len(name) <= SHOWN_CHARACTERS else name[:SHOWN_CHARACTERS] + "..."
+        hint = nearest(values.shown(path[-1]), known)
+        name = values.shown(escaped(".".join(path)))
         self.fault(path, f"unknown {what} '{name}'{hint}; known: {', '.join(sorted(known))}")
 
     def table(self, name: str, content: dict[str, Any]) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pump.config.job import DEFAULT_KEEP_DEVICE
-from pump.config.values import BLOCK_BYTES, BadValueError, nearest, parse_size
+from pump.config.values import BLOCK_BYTES, BadValueError, nearest, parse_size, shown
 
 NONE = "none"
 WORDS = ("ipc", "stream-ordered")
@@ -24,8 +24,8 @@ def parse(text: str) -> str:
     if kind in (*WORDS, NONE) and not value:
         return kind
     raise BadValueError(
-        f"'{text}' is no rule{nearest(kind, list(KINDS))}; write below=8MiB, library=libname, "
-        "ipc, stream-ordered or none"
+        f"'{shown(text)}' is no rule{nearest(shown(kind), list(KINDS))}; write below=8MiB, "
+        "library=libname, ipc, stream-ordered or none"
     )
 
 
@@ -56,7 +56,7 @@ def _size(text: str) -> int:
 def _library(text: str) -> str:
     if not text or "/" in text or "," in text:
         raise BadValueError(
-            f"'{text}' is no library's file name; write how it begins, such as libnccl"
+            f"'{shown(text)}' is no library's file name; write how it begins, such as libnccl"
         )
     if len(text.encode()) > NAME_MAX:
         raise BadValueError(f"'{text[:12]}...' is longer than {NAME_MAX} bytes")

@@ -17,6 +17,9 @@ UNIT_BYTES: dict[str, int] = {
     **{f"{unit}b": 1000**power for power, unit in enumerate("kmgt", 1)},
 }
 
+SHOWN_CHARACTERS = 60
+"""Of a value or a name in a message."""
+
 SIZE_HELP = "write bytes (4294967296), a size (4GiB, 512MiB, 1.5G)"
 
 
@@ -31,10 +34,10 @@ def parse_size(text: str) -> int:
     unit = stripped[len(number) :].strip().lower()
     whole, dot, fraction = number.partition(".")
     if not _digits(whole) or (dot and not _digits(fraction)):
-        raise BadValueError(f"'{text}' is not a size; {SIZE_HELP}")
+        raise BadValueError(f"'{shown(text)}' is not a size; {SIZE_HELP}")
     if unit not in UNIT_BYTES:
         raise BadValueError(
-            f"'{text}' has an unknown unit; use B, KiB, MiB, GiB, TiB, KB, MB, GB or TB"
+            f"'{shown(text)}' has an unknown unit; use B, KiB, MiB, GiB, TiB, KB, MB, GB or TB"
         )
     if len(number) > 40:
         raise BadValueError(f"'{text[:12]}...' has too many digits; {SIZE_HELP}")
@@ -42,7 +45,7 @@ def parse_size(text: str) -> int:
     scale: int = 10 ** len(fraction)
     size_bytes = int(whole + fraction) * UNIT_BYTES[unit] // scale
     if size_bytes >= BYTES_MAX:
-        raise BadValueError(f"'{text}' is more memory than any machine has")
+        raise BadValueError(f"'{shown(text)}' is more memory than any machine has")
     return size_bytes
 
 
@@ -65,16 +68,18 @@ def parse_amount(text: str) -> str:
             raise BadValueError(f"{error}, a percentage (80%) or a multiple (1.5x)") from None
         raise
     if size_bytes < BLOCK_BYTES:
-        raise BadValueError(f"'{text}' is less than one block; write at least 2MiB")
+        raise BadValueError(f"'{shown(text)}' is less than one block; write at least 2MiB")
     return str(size_bytes)
 
 
 def _percentage(text: str, number: str) -> str:
     if not _digits(number):
-        raise BadValueError(f"'{text}' is not a percentage; write a whole number such as 80%")
+        raise BadValueError(
+            f"'{shown(text)}' is not a percentage; write a whole number such as 80%"
+        )
     percent = int(number[:9])
     if not 1 <= percent <= 100:
-        raise BadValueError(f"'{text}' is out of bounds; write 1% to 100%")
+        raise BadValueError(f"'{shown(text)}' is out of bounds; write 1% to 100%")
     return f"{percent}%"
 
 
@@ -82,11 +87,12 @@ def _multiple(text: str, number: str) -> str:
     whole, dot, fraction = number.partition(".")
     if not _digits(whole) or (dot and not _digits(fraction)) or len(fraction) > 3:
         raise BadValueError(
-            f"'{text}' is not a multiple; write for instance 1.5x, with three decimals at most"
+            f"'{shown(text)}' is not a multiple; write for instance 1.5x, with three decimals "
+            "at most"
         )
     thousandths = int(whole[:9]) * 1000 + int(f"{fraction:0<3}")
     if not 1 <= thousandths <= 1_000_000:
-        raise BadValueError(f"'{text}' is out of bounds; write 0.001x to 1000x")
+        raise BadValueError(f"'{shown(text)}' is out of bounds; write 0.001x to 1000x")
     decimals = f"{thousandths % 1000:03}".rstrip("0")
     return f"{thousandths // 1000}{'.' if decimals else ''}{decimals}x"
 
@@ -106,7 +112,14 @@ def choose(text: str, names: list[str], what: str) -> str:
     """`text` if it is one of `names`, else BadValueError with the nearest of them."""
     if text in names:
         return text
-    raise BadValueError(f"unknown {what} '{text}'{nearest(text, names)}; known: {', '.join(names)}")
+    raise BadValueError(
+        f"unknown {what} '{shown(text)}'{nearest(shown(text), names)}; known: {', '.join(names)}"
+    )
+
+
+def shown(text: str) -> str:
+    """As much of a value as a message has room for."""
+    return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}..."
 
 
 def nearest(text: str, names: list[str]) -> str:

@@ -213,6 +213,15 @@ def test_a_file_of_more_than_64_kib_is_refused(tmp_path: Path) -> None:
         files.load(str(path))
 
 
+def test_what_would_take_long_to_read_is_refused_before_it_is_read() -> None:
+    dots = ".".join("a" * (files.LINE_BYTES_MAX // 2 + 2)) + " = 1"  # tomllib: its square
+    assert faults(dots) == ["f.toml:1: longer than 2048 bytes; break it"]
+    assert "nested too deeply" in faults("a = " + "[\n" * 2000)[0]
+    assert len(faults("\n".join(f"[a{number}]" for number in range(9000)))) == files.FAULTS_MAX
+    assert "more memory than any machine has" in faults(f"[job]\nbudget = 0x{'f' * 1900}")[0]
+    assert len(faults(f"[job]\npolicy = '{'x' * 1900}'")[0]) < 300
+
+
 # ---- where keys stand ----
 
 HARD = r'''# [job]
