@@ -148,8 +148,9 @@ def _listeners(path: str, for_all: bool) -> tuple[list[socket.socket], str]:
                 )
         return handed_over, ""
     root = os.geteuid() == 0
-    chosen = path or (paths.SERVICE_SOCKET if root else paths.user_service_socket())
+    chosen = path
     try:
+        chosen = path or (paths.SERVICE_SOCKET if root else paths.user_service_socket())
         if not path:
             _make_folder(Path(chosen).parent, root)
         listener = link.bind_listener(chosen, BACKLOG)

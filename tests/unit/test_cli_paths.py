@@ -1,6 +1,7 @@
 """The job's private folder, and where the libraries are looked for."""
 
 import os
+import socket
 import tempfile
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 
 import pump
 from pump import paths
-from pump.cli import jobs
+from pump.cli import jobs, launch
 
 
 @pytest.fixture
@@ -63,8 +64,8 @@ def test_a_session_and_cron_find_each_others_jobs(
     session.mkdir(mode=0o700)
     bases = [state_base(home), paths.make_temporary_base(), f"{session}/pump"]
     sockets = {f"{paths.make_job_directory(base, os.getpid())}/socket" for base in bases}
-    for socket in sockets:
-        Path(socket).touch()
+    for one in sockets:
+        Path(one).touch()
     for environ in (str(session), ""):
         monkeypatch.setenv("XDG_RUNTIME_DIR", environ)
         assert paths.runtime_bases() == [f"{session}/pump", state_base(home)]
@@ -83,6 +84,39 @@ def test_what_others_could_have_put_there_is_no_jobs_folder(home: Path) -> None:
     home.chmod(0o755)
     os.chown(home, 12345, 12345)  # as after sudo, which may leave HOME as it was
     assert state_base(home) not in paths.runtime_bases()
+
+
+def test_a_home_that_is_too_long_for_sockets_is_not_used(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", f"{home}/{'x' * 60}")
+    assert not any(base.startswith(str(home)) for base in paths.runtime_bases())
+    monkeypatch.setattr(paths, "SESSIONS", "/nonexistent")
+    with pytest.raises(paths.UnsafeDirectoryError, match="set XDG_RUNTIME_DIR"):
+        paths.user_service_socket()
+
+
+def test_a_file_system_that_takes_no_sockets_is_passed_over(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As some network file systems, on which homes lie."""
+
+    class Picky(socket.socket):
+        def bind(self, path: str) -> None:
+            if path.startswith(str(home)):
+                raise PermissionError(1, "Operation not permitted")
+            super().bind(path)
+
+    monkeypatch.setattr(launch.socket, "socket", Picky)
+    monkeypatch.setattr(paths, "SESSIONS", "/nonexistent")
+    monkeypatch.setattr(paths, "TEMPORARY", "/proc/self/cwd")
+    monkeypatch.chdir(tmp_path)
+    listener, path = launch._listen(77)
+    listener.close()
+    assert paths.TEMPORARY_BASE.fullmatch(Path(path).parents[1].name)
+    assert not list(Path(state_base(home)).iterdir()), "nothing is left where it was tried"
+    launch._remove(path)
+    assert not list(tmp_path.iterdir())
 
 
 def test_folders_of_earlier_starts_of_the_machine_are_removed_if_empty(home: Path) -> None:

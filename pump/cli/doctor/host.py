@@ -52,7 +52,9 @@ def daemon() -> list[Finding]:
         os.rmdir(paths.make_job_directory(base, os.getpid()))
         found.append(ok("sockets", f"lie below {base}"))
     except (paths.UnsafeDirectoryError, OSError) as error:
-        found.append(problem("sockets", str(error), "set XDG_RUNTIME_DIR to a folder of your own"))
+        remedy = "set XDG_RUNTIME_DIR to a folder of your own"
+        text = f"each job has a folder of its own in {paths.TEMPORARY}: {error}"
+        found.append(warning("sockets", text, remedy))
     return found
 
 
