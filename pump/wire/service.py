@@ -19,6 +19,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable
 from dataclasses import MISSING, Field, dataclass, field, fields
+from functools import cache
 from typing import Any, ClassVar, Final, TypeVar
 
 from pump.wire.strict import FrameError, as_object, one_line, pack, printable, short, unpack
@@ -330,13 +331,14 @@ def fitting(text: str, most: int = NAME_CHARACTERS) -> str:
     return printable(text)[:most]
 
 
+@cache
 def _known(kind: type, version: int) -> list[Field[Any]]:
     return [entry for entry in fields(kind) if entry.metadata["since"] <= version]
 
 
 def _plain(message: Any, version: int) -> dict[str, Any]:
     words = {}
-    for entry in _known(type(message), version):
+    for entry in _known(type(message), version):  # type: ignore[arg-type]
         value = getattr(message, entry.name)
         several = "of" in entry.metadata
         words[entry.name] = [_plain(item, version) for item in value] if several else value
@@ -344,7 +346,7 @@ def _plain(message: Any, version: int) -> dict[str, Any]:
 
 
 def _build(kind: type[T], words: dict[str, Any], version: int) -> T:
-    known = _known(kind, version)
+    known = _known(kind, version)  # type: ignore[arg-type]
     given = {}
     for entry in known:
         if entry.name not in words:
