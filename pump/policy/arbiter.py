@@ -20,7 +20,7 @@ from pump.model.bounds import BLOCK_BYTES
 LEAST_BLOCKS: Final = 4
 """Smallest budget that a shim adopts (PUMP_BUDGET_BLOCKS_LEAST)."""
 FLOORS_SHARE: Final = 16
-"""One part in so many of a GPU is kept for floors, whatever the priorities."""
+"""One part in so many of a GPU is kept for floors, by weight and whatever the priorities."""
 SPILL_BYTES: Final = 64 << 20
 """That a job may be above its budget: what a shim has in flight in one direction at most."""
 IDLE_WEIGHT: Final = 0.125
@@ -82,8 +82,12 @@ def _share(memory: int, claims: Sequence[Claim]) -> list[int]:
         return []
     least = min(LEAST_BLOCKS, memory // len(claims))
     wants = [max(least, min(memory, -(-claim.wanted_bytes // BLOCK_BYTES))) for claim in claims]
-    floor = max(least, memory // (FLOORS_SHARE * len(claims)))
-    budgets = [min(want, floor) for want in wants]
+    whole = sum(claim.weight for claim in claims)
+    floors = [int((memory // FLOORS_SHARE) * claim.weight / whole) for claim in claims]
+    if sum(floors) + least * len(claims) > memory:
+        floors = [0] * len(claims)
+    floors = [max(least, floor) for floor in floors]
+    budgets = [min(want, floor) for want, floor in zip(wants, floors, strict=True)]
     weights = [
         c.weight * (IDLE_WEIGHT + (1 - IDLE_WEIGHT) * min(1.0, max(0.0, c.use))) for c in claims
     ]

@@ -61,7 +61,7 @@ def step(
             grants[job] = max(grants[job], min(least, targets[job]))
         elif targets[job] + grain < lease.granted_bytes:
             grants[job] = targets[job]
-    if growing and room > 0:
+    if growing and room >= 0:  # up to what it holds still, a job can have anew
         _grow(room, grain, targets, leases, grants)
     return {job: bytes_ for job, bytes_ in grants.items() if bytes_ != leases[job].granted_bytes}
 

@@ -70,12 +70,13 @@ def test_nobody_gets_more_than_it_wants_while_an_equal_or_higher_one_wants(seed:
         budgets = arbitrate(gpus, claims)
         for gpu, memory in gpus.items():
             mine = [claim for claim in claims if claim.gpu == gpu]
-            floor = memory // 16 // max(1, len(mine)) + LEAST_BLOCKS * BLOCK_BYTES
+            weights = sum(one.weight for one in mine)
             for one in mine:
                 got = budgets[one.job, gpu]
                 if got >= min(one.wanted_bytes, memory):
                     continue
                 for other in mine:
+                    floor = memory * other.weight // (16 * weights) + LEAST_BLOCKS * BLOCK_BYTES
                     if other.priority <= one.priority and other != one:
                         more = budgets[other.job, gpu] - max(other.wanted_bytes, floor)
                         assert more < BLOCK_BYTES, "it has what the other wants"
@@ -111,6 +112,12 @@ def test_a_high_priority_has_what_it_wants_and_others_their_floor() -> None:
     assert budgets[2, "g"] >= 8 * GIB // 32
 
 
+def test_jobs_of_many_do_not_shrink_the_floor_of_one_that_weighs_as_much_as_they_together() -> None:
+    one = Claim(0, "g", 0, 8 * GIB, 1.0)
+    many = [Claim(job, "g", 10, 8 * GIB, 1.0, 1 / 15) for job in range(1, 16)]
+    assert arbitrate({"g": 8 * GIB}, [one, *many])[0, "g"] >= 8 * GIB // 32
+
+
 def test_room_is_left_for_what_spills_out_of_jobs_that_have_less_than_they_want() -> None:
     gpus = {"g": 8 * GIB}
     one, other = Claim(1, "g", 0, 8 * GIB, 1.0), Claim(2, "g", 5, 4 * GIB, 1.0)
@@ -126,6 +133,8 @@ def test_room_is_left_for_what_spills_out_of_jobs_that_have_less_than_they_want(
 
 
 def test_more_jobs_than_blocks_share_what_there_is() -> None:
+    claims = [Claim(job, "g", 0, GIB, 1.0, 1000.0 if job == 3 else 1.0) for job in range(40)]
+    assert sum(arbitrate({"g": 160 * BLOCK_BYTES}, claims).values()) == 160 * BLOCK_BYTES
     claims = [Claim(job, "g", 0, GIB, 1.0) for job in range(10)]
     budgets = arbitrate({"g": 7 * BLOCK_BYTES}, claims)
     assert sum(budgets.values()) == 7 * BLOCK_BYTES
