@@ -1,39 +1,176 @@
-"""What NVML says of the machine's GPUs: their UUIDs and memory.
+"""What NVML says of the machine's GPUs: their UUIDs, memory, and how much of it is used.
 
-In a process of its own (`python -m pumpd.cards`): NVML takes memory, may hang with a sick
-driver, and is needed once.
+DESIGN
+  In a process of its own (`python -m pumpd.cards`), which answers each line with one: NVML takes
+  memory, and a call may take seconds, or never return with a sick driver, while the service's
+  one thread never waits. It is asked once at the service's start, and every ASK_S while there
+  are jobs; KEEP_S after the last one it ends, so that an idle GPU may sleep. One that does not
+  answer within ANSWER_S is killed, not waited for, and begun anew AGAIN_S later; until then
+  what was known last counts.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
+import selectors
 import subprocess
 import sys
+import time
+from collections.abc import Callable, Mapping
 
+ASK_S = 3.0
 ANSWER_S = 10.0
+AGAIN_S = 60.0
+KEEP_S = 60.0
+ANSWER_BYTES = 1 << 16
 CONTROL_NODES = ("/dev/nvidiactl", "/dev/dxg")
 
 log = logging.getLogger("pumpd")
 
 
-def known_gpus() -> dict[str, int]:
-    """Return total bytes by UUID (32 hexadecimal digits); {} where NVML tells nothing."""
-    if not any(os.path.exists(node) for node in CONTROL_NODES):  # noqa: PTH110
-        return {}
-    command = [sys.executable, "-P", "-m", "pumpd.cards"]
-    try:
-        asked = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+class Cards:
+    """The GPUs by NVML; none where it tells nothing. UUIDs in 32 hexadecimal digits.
+
+    total_bytes: of each GPU, asked once here, which may take ANSWER_S.
+    """
+
+    def __init__(self) -> None:
+        self.total_bytes: dict[str, int] = {}
+        self.due: float | None = None
+        """When on_time shall be called at the latest (time.monotonic); None: whenever."""
+        self._told: Callable[[Mapping[str, int]], None] = lambda _used: None
+        self._selector: selectors.BaseSelector | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._heard = b""
+        self._asked: float | None = None
+        self._ask_due = 0.0
+        self._last_wanted = time.monotonic()
+        if any(os.path.exists(node) for node in CONTROL_NODES):  # noqa: PTH110
+            self._learn_totals()
+
+    def watch(
+        self, selector: selectors.BaseSelector, told: Callable[[Mapping[str, int]], None]
+    ) -> None:
+        """From now on `told` gets what is used of each GPU, in bytes, out of the selector's
+        wait: callables there take the events."""
+        self._selector, self._told = selector, told
+        if self._process is not None:
+            self._listen()
+
+    def on_time(self, now: float, beat_s: float, wanted: bool) -> None:
+        """Ask, if it is time. wanted: whether there are jobs. beat_s: between their reports,
+        which have to come more often than samples."""
+        if not self.total_bytes:
+            return
+        if wanted:
+            self._last_wanted = now
+        if self._asked is not None:
+            if now >= self._asked + ANSWER_S:
+                log.warning("NVML does not answer within %.0f s", ANSWER_S)
+                self._give_up(now)
+        elif self._process is not None and now >= self._last_wanted + KEEP_S:
+            self._end()
+        elif wanted and now >= self._ask_due:
+            self._ask_due = now + max(ASK_S, 1.5 * beat_s)
+            self._ask(now)
+        if self._asked is not None:
+            self.due = self._asked + ANSWER_S
+        elif wanted:
+            self.due = self._ask_due
+        else:
+            self.due = None if self._process is None else self._last_wanted + KEEP_S
+
+    def close(self) -> None:
+        """Let the process end."""
+        self._end()
+
+    # ---- the process ----
+
+    def _learn_totals(self) -> None:
         try:
-            found = json.loads(asked.communicate(timeout=ANSWER_S)[0])
-        except subprocess.TimeoutExpired:
-            asked.kill()  # not waited for: in a sick driver it does not end
-            raise
-        return {str(uuid): int(total) for uuid, total in found.items()}
-    except (OSError, ValueError, subprocess.SubprocessError) as error:
-        log.warning("NVML tells nothing, so jobs are believed what they say of GPUs: %s", error)
-        return {}
+            self._begin()
+            assert self._process is not None
+            self._ask(self._last_wanted)
+            with selectors.DefaultSelector() as selector:
+                selector.register(self._process.stdout or 0, selectors.EVENT_READ)
+                while b"\n" not in self._heard:
+                    if not selector.select(ANSWER_S):
+                        raise OSError(f"no answer within {ANSWER_S:.0f} s")
+                    self._read()
+            self.total_bytes = {uuid: total for uuid, (total, _) in self._answer().items()}
+        except (OSError, ValueError) as error:
+            log.warning("NVML tells nothing, so jobs are believed what they say of GPUs: %s", error)
+            self._give_up(self._last_wanted)
+
+    def _begin(self) -> None:
+        command = [sys.executable, "-P", "-m", "pumpd.cards"]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
+        )
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None
+            os.set_blocking(pipe.fileno(), False)
+        self._heard = b""
+        self._listen()
+
+    def _listen(self) -> None:
+        if self._selector is not None and self._process is not None:
+            assert self._process.stdout is not None
+            self._selector.register(self._process.stdout, selectors.EVENT_READ, self._hear)
+
+    def _ask(self, now: float) -> None:
+        try:
+            if self._process is None:
+                self._begin()
+            assert self._process is not None and self._process.stdin is not None
+            self._process.stdin.write(b"\n")
+            self._asked = now
+        except OSError as error:
+            log.warning("NVML cannot be asked: %s", error)
+            self._give_up(now)
+
+    def _hear(self, _events: int) -> None:
+        try:
+            self._read()
+            if b"\n" in self._heard:
+                self._told({uuid: used for uuid, (_, used) in self._answer().items()})
+        except (OSError, ValueError) as error:
+            log.warning("NVML tells nothing any more: %s", error)
+            self._give_up(time.monotonic())
+
+    def _read(self) -> None:
+        assert self._process is not None and self._process.stdout is not None
+        data = self._process.stdout.read(ANSWER_BYTES)
+        if data is None:
+            return
+        self._heard += data
+        if not data or len(self._heard) > ANSWER_BYTES:
+            raise OSError("its process has ended, or says too much")
+
+    def _answer(self) -> dict[str, tuple[int, int]]:
+        line, _, self._heard = self._heard.partition(b"\n")
+        self._asked = None
+        found = json.loads(line)
+        return {str(uuid): (int(total), int(used)) for uuid, (total, used) in found.items()}
+
+    def _give_up(self, now: float) -> None:
+        self._ask_due = now + AGAIN_S
+        if self._process is not None:
+            self._process.kill()  # not waited for: in a sick driver it does not end
+        self._end()
+
+    def _end(self) -> None:
+        process, self._process, self._asked = self._process, None, None
+        if process is not None:
+            assert process.stdout is not None and process.stdin is not None
+            if self._selector is not None:
+                with contextlib.suppress(KeyError, ValueError):
+                    self._selector.unregister(process.stdout)
+            process.stdin.close()
+            process.stdout.close()
 
 
 def plain_uuid(text: str) -> str:
@@ -42,17 +179,22 @@ def plain_uuid(text: str) -> str:
 
 
 def main() -> None:
-    """Print what NVML says as a JSON object."""
+    """Answer each line with what NVML says then, a JSON object in one line: UUID to total and
+    used bytes."""
     import pynvml
 
     pynvml.nvmlInit()
-    found = {}
+    handles = {}
     for index in range(pynvml.nvmlDeviceGetCount()):
         handle = pynvml.nvmlDeviceGetHandleByIndex(index)
         uuid = pynvml.nvmlDeviceGetUUID(handle)
-        text = uuid.decode() if isinstance(uuid, bytes) else uuid
-        found[plain_uuid(text)] = int(pynvml.nvmlDeviceGetMemoryInfo(handle).total)
-    print(json.dumps(found))
+        handles[plain_uuid(uuid.decode() if isinstance(uuid, bytes) else uuid)] = handle
+    for _ in sys.stdin:
+        found = {}
+        for uuid, handle in handles.items():
+            memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
+            found[uuid] = int(memory.total), int(memory.total) - int(memory.free)
+        print(json.dumps(found), flush=True)
 
 
 if __name__ == "__main__":

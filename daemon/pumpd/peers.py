@@ -12,7 +12,8 @@ import socket
 from typing import Any
 
 from pump.wire import service as wire
-from pumpd.quota import Bucket
+from pumpd.owners import Identity
+from pumpd.quota import Bucket, Seat
 from pumpd.registry import Job
 
 SLOW_S = 5.0
@@ -23,14 +24,13 @@ class Peer:
     """A connection after accept. `version` 0: it has not said hello."""
 
     def __init__(
-        self, connection: socket.socket, pid: int, user: int, bucket: Bucket, deadline: float
+        self, connection: socket.socket, who: Identity, bucket: Bucket, now: float
     ) -> None:
         self.connection = connection
-        self.pid = pid
-        self.user = user
+        self.who = who
         self.bucket = bucket
-        self.deadline = deadline
-        """Hung up on then, unless it is heard before."""
+        self.heard = self.deadline = now
+        """deadline: hung up on then, unless it is heard before."""
         self.version = 0
         self.job: Job | None = None
         self.resting = False
@@ -40,7 +40,14 @@ class Peer:
         self._reply: bytes | None = None
 
     def __repr__(self) -> str:
-        return f"<peer: process {self.pid} of user {self.user}, {self.job}>"
+        return f"<peer: process {self.who.pid} of user {self.who.user}, {self.job}>"
+
+    @property
+    def seat(self) -> Seat:
+        """What matters to who has to go when all places are taken."""
+        leased = self.job is not None and bool(self.job.granted)
+        silent = not self.version
+        return Seat(self.who.owner, self.who.privileged, silent, leased, self.heard, self)
 
     @property
     def events(self) -> int:

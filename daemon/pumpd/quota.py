@@ -1,26 +1,49 @@
 """How much of the service one user, and one connection, may have. No I/O.
 
-Everyone is untrusted: a user who floods the service waits, and nobody else does.
+Everyone is untrusted. A user who floods the service waits, and others do not; a user who has
+most of its connections makes room for those who have fewer. A user is a person here: its
+subordinate ids count to it (owners.py).
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 
 @dataclass(frozen=True)
 class Quotas:
-    """Bounds for each user, and of them all together. Rates: frames in a second."""
+    """Bounds for each user, and of them all together. Rates: frames or connections in a second.
+
+    reserved: of the connections, for root, the service's own user and observers alone, and the
+    same share of the handshakes.
+    """
 
     connections: int = 1024
+    reserved: int = 32
     user_connections: int = 512
     user_jobs: int = 256
     handshakes: int = 64
     user_handshakes: int = 32
     connection_rate: float = 50.0
     user_rate: float = 500.0
+    connect_rate: float = 1000.0
+    user_connect_rate: float = 250.0
     priority_most: int = 10
+
+
+class Seat(NamedTuple):
+    """One connection, as far as it matters to who has to go. heard: when it last spoke."""
+
+    user: int
+    privileged: bool
+    silent: bool
+    """It has not said hello."""
+    leased: bool
+    heard: float
+    peer: Any
 
 
 class Bucket:
@@ -33,27 +56,39 @@ class Bucket:
 
     def take(self, now: float) -> bool:
         """Take a token, if there is one."""
-        self._tokens = min(2 * self._rate, self._tokens + (now - self._filled) * self._rate)
-        self._filled = now
+        self._fill(now)
         if self._tokens < 1:
             return False
         self._tokens -= 1
         return True
 
+    def full(self, now: float) -> bool:
+        """Return whether it is as it was when it was made."""
+        self._fill(now)
+        return self._tokens >= 2 * self._rate
+
+    def _fill(self, now: float) -> None:
+        self._tokens = min(2 * self._rate, self._tokens + (now - self._filled) * self._rate)
+        self._filled = now
+
 
 class Users:
-    """What each user has at the moment."""
+    """What each user has at the moment, and how fast it may go on."""
 
     def __init__(self, quotas: Quotas) -> None:
         self.quotas = quotas
         self.connections: Counter[int] = Counter()
         self.jobs: Counter[int] = Counter()
-        self._buckets: dict[int, Bucket] = {}
+        self._frames: dict[int, Bucket] = {}
+        self._connects: dict[int, Bucket] = {}
+        self._all_connects = Bucket(quotas.connect_rate, 0.0)
 
-    def may_connect(self, user: int) -> bool:
-        """Return whether one more connection of this user is taken."""
-        room = self.connections.total() < self.quotas.connections
-        return room and self.connections[user] < self.quotas.user_connections
+    def configure(self, quotas: Quotas) -> None:
+        """Take other bounds; rates count from now on."""
+        self.quotas = quotas
+        self._frames.clear()
+        self._connects.clear()
+        self._all_connects = Bucket(quotas.connect_rate, 0.0)
 
     def may_join(self, user: int) -> bool:
         """Return whether one more job of this user is taken."""
@@ -61,12 +96,73 @@ class Users:
 
     def may_speak(self, user: int, now: float) -> bool:
         """Count one frame of this user; False if it has to wait."""
-        if user not in self._buckets:
-            self._buckets[user] = Bucket(self.quotas.user_rate, now)
-        return self._buckets[user].take(now)
+        return _of(self._frames, user, self.quotas.user_rate, now).take(now)
 
-    def forget(self, user: int) -> None:
-        """Drop what is kept of a user without connections."""
-        if not self.connections[user]:
-            del self.connections[user], self.jobs[user]
-            self._buckets.pop(user, None)
+    def may_connect(self, user: int, privileged: bool, now: float) -> bool:
+        """Count one connection; False if there are too many in too short a time. The bound
+        on all of them is not for the privileged, nor for users without a connection."""
+        if not _of(self._connects, user, self.quotas.user_connect_rate, now).take(now):
+            return False
+        counted = self._all_connects.take(now)
+        return counted or privileged or not self.connections[user]
+
+    def sweep(self, now: float) -> None:
+        """Forget users who are gone and whose rates are as if they had never been."""
+        for buckets in (self._frames, self._connects):
+            for user in [one for one, bucket in buckets.items() if bucket.full(now)]:
+                del buckets[user]
+        for counts in (self.connections, self.jobs):
+            for user in [one for one, count in counts.items() if not count]:
+                del counts[user]
+
+    def tables(self) -> int:
+        """Return how many entries are kept."""
+        counts = len(self.connections) + len(self.jobs)
+        return counts + len(self._frames) + len(self._connects)
+
+
+def _of(buckets: dict[int, Bucket], user: int, rate: float, now: float) -> Bucket:
+    if user not in buckets:
+        buckets[user] = Bucket(rate, now)
+    return buckets[user]
+
+
+def admit(
+    user: int, privileged: bool, seats: Sequence[Seat], quotas: Quotas
+) -> tuple[bool, Seat | None]:
+    """Return whether a new connection is taken, and which other one has to go for it.
+
+    A user's own bound comes first. Where all places are taken the heaviest user makes room
+    for one who would have fewer after it; the privileged have places of their own, and one of
+    anybody's if those do not do.
+    """
+    mine = [seat for seat in seats if seat.user == user]
+    if len(mine) >= quotas.user_connections:
+        return False, None
+    if sum(seat.silent for seat in mine) >= quotas.user_handshakes:
+        return False, None
+    silent = [seat for seat in seats if seat.silent]
+    for taken, places, reserved in (
+        (silent, quotas.handshakes, _part(quotas)),
+        (seats, quotas.connections, quotas.reserved),
+    ):
+        if len(taken) >= places - (0 if privileged else reserved):
+            gone = _first_to_go(user, privileged, taken)
+            return gone is not None, gone
+    return True, None
+
+
+def _part(quotas: Quotas) -> int:
+    return -(-quotas.handshakes * quotas.reserved // quotas.connections)
+
+
+def _first_to_go(user: int, privileged: bool, seats: Sequence[Seat]) -> Seat | None:
+    """The idlest seat of the heaviest user, those with a lease last; None: nobody has more
+    than the newcomer would have."""
+    count = Counter(seat.user for seat in seats)
+    others = [seat for seat in seats if seat.user != user and not seat.privileged]
+    most = max((count[seat.user] for seat in others), default=0)
+    if most <= (0 if privileged else count[user] + 1):
+        return None
+    heavy = [seat for seat in others if count[seat.user] == most]
+    return min(heavy, key=lambda seat: (seat.leased, seat.heard))

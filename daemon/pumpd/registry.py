@@ -2,12 +2,14 @@
 
 DESIGN
   Figures come from jobs, which may lie. A job that claims more than it uses gets no more
-  than its share by the arbiter's rules; what a GPU has in all is what NVML says, or, where
-  there is no NVML, what the job that came first on it says: who says otherwise gets no lease
-  on it. A GPU that nobody uses any more is forgotten.
+  than its user's share by the arbiter's rules; what a job says that it holds beyond its grants
+  is believed while there is patience with its user (patience.py); what a GPU has in all is
+  what NVML says, or, where there is no NVML, what the job that came first on it says: who says
+  otherwise gets no lease on it. What can be shared of it, gpus.py says. A GPU that nobody uses
+  any more is forgotten.
 
-  What all jobs together may keep on a GPU is the most that any of them could have taken when
-  it began (memory of programs without pump is not in it), or has been given since.
+  A user is a person: `owner`, to whom subordinate ids count. However many ids and jobs, its
+  jobs on a GPU have one user's weight together.
 
   For a while after the service has begun nobody's lease grows: jobs that were there before
   come back one by one, and hold what they held.
@@ -16,16 +18,17 @@ DESIGN
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from pump.model.bounds import BLOCK_BYTES, RESERVE_PERCENT, without_reserve
+from pump.model.bounds import RESERVE_PERCENT
 from pump.policy.arbiter import Claim, arbitrate, less_spill
-from pump.policy.leases import Lease, step
+from pump.policy.leases import GRAIN_SHARE, Lease, step
 from pump.wire import service as wire
+from pumpd.gpus import EARLIER, Gpu
+from pumpd.owners import Identity
+from pumpd.patience import Patience
 
-PATIENCE_S = 10.0
-"""A job that still has not given way after that is no longer waited for: it hangs, or lies."""
 NVML_SLACK = 0.1
 """NVML counts memory that CUDA keeps for itself: totals may differ by that share."""
 SENT_MOST = 16
@@ -43,8 +46,7 @@ class Job:
     """One job's pumpd. Times are time.monotonic()."""
 
     number: int
-    user: int
-    pid: int
+    who: Identity
     join: wire.Join
     priority: int
     """What it asked for, as far as its user may have it."""
@@ -58,42 +60,10 @@ class Job:
     sent: list[tuple[int, dict[str, int]]] = field(default_factory=list)
     """Grants that it has not acted upon yet, by number."""
 
-    above: dict[str, float] = field(default_factory=dict)
-    """By GPU, since when it has held more than it was granted."""
-
-    def lease(self, gpu: str, now: float) -> Lease:
-        """Its lease on a GPU. Nobody keeps others waiting for ever by not giving way."""
-        report, granted = self.gpus[gpu], self.granted.get(gpu)
-        waiting = [grant[gpu] for _, grant in self.sent if gpu in grant]
-        lease = Lease(granted, max(waiting, default=0), report.adopted_bytes, report.resident_bytes)
-        if granted is None or lease.held_bytes <= granted:
-            self.above.pop(gpu, None)
-        elif now - self.above.setdefault(gpu, now) > PATIENCE_S:
-            return Lease(granted, granted, granted, granted)
-        return lease
-
-
-@dataclass
-class Gpu:
-    """total_bytes: the card's. usable_bytes: what jobs may share."""
-
-    total_bytes: int
-    usable_bytes: int = 0
-
-    def raise_to(self, bytes_: int) -> None:
-        """Jobs can share that much, but for what shims leave free for the card itself."""
-        self.usable_bytes = min(without_reserve(self.total_bytes), max(self.usable_bytes, bytes_))
-
-    def shared_bytes(self, reserve: str) -> int:
-        """What can be given out, in whole blocks, when so much shall never be."""
-        if reserve.endswith("%"):
-            kept = self.total_bytes * int(reserve[:-1]) // 100
-        else:
-            kept = int(
-                float(reserve[:-1]) * self.total_bytes if reserve[-1] == "x" else int(reserve)
-            )
-        most = max(0, self.total_bytes - kept)
-        return min(self.usable_bytes, most) // BLOCK_BYTES * BLOCK_BYTES
+    def may_hold_bytes(self, gpu: str) -> int:
+        """The most that it has been granted and may still act upon."""
+        waiting = (grant[gpu] for _, grant in self.sent if gpu in grant)
+        return max(self.granted.get(gpu, 0), *waiting, 0)
 
 
 class Registry:
@@ -105,6 +75,9 @@ class Registry:
     def __init__(self, gpus: dict[str, int] | None = None) -> None:
         self.jobs: dict[int, Job] = {}
         self.stale = False
+        self.young = False
+        """It may not know yet who holds what: nobody's lease grows."""
+        self.patience = Patience()
         self.joined = self.left = self.expired = self.grants = 0
         self.weights: Mapping[int, float] = {}
         """Of users, by number; 1 for others."""
@@ -115,11 +88,11 @@ class Registry:
     def __repr__(self) -> str:
         return f"<registry of {len(self.jobs)} jobs on {len(self._gpus)} GPUs>"
 
-    def add(self, user: int, pid: int, join: wire.Join, priority_most: int, now: float) -> Job:
+    def add(self, who: Identity, join: wire.Join, priority_most: int, now: float) -> Job:
         """A job has said who it is."""
         self.joined += 1
         priority = min(join.priority, priority_most)
-        job = Job(self.joined, user, pid, join, priority, now, now)
+        job = Job(self.joined, who, join, priority, now, now)
         self.jobs[job.number] = job
         return job
 
@@ -147,10 +120,13 @@ class Registry:
         job.report = report
         job.gpus = {entry.gpu: entry for entry in report.gpus if self._admit(entry)}
         job.sent = [(number, grant) for number, grant in job.sent if number > report.grant]
+        for gpu, entry in job.gpus.items():
+            self._gpus[gpu].reported(job.number, self._resident(job, gpu, now))
+            if gpu not in before:
+                self._found(job, gpu, entry)
         gone = set(before) - set(job.gpus)
         for gpu in gone:
             job.granted.pop(gpu, None)
-            job.above.pop(gpu, None)
         if gone:
             self._forget_unused(gone)
 
@@ -163,48 +139,75 @@ class Registry:
         least = total * (1 - NVML_SLACK) if sure else total
         if not total or not least <= entry.total_bytes <= total:
             return False
-        if known is None:
-            known = self._gpus[entry.gpu] = Gpu(total)
-        known.raise_to(entry.usable_bytes)
+        self._gpus.setdefault(entry.gpu, Gpu(total))
         return True
+
+    def _on(self, gpu: str) -> list[Job]:
+        return [job for job in self.jobs.values() if gpu in job.gpus]
+
+    def _found(self, job: Job, gpu: str, entry: wire.GpuReport) -> None:
+        """What a job found free, and what the others had of their leases then, could be shared."""
+        others = sum(
+            min(other.gpus[gpu].resident_bytes, other.may_hold_bytes(gpu))
+            for other in self._on(gpu)
+            if other is not job
+        )
+        voice = EARLIER if self.young else job.who.owner
+        self._gpus[gpu].found(voice, entry.usable_bytes + others)
+
+    # ---- what is believed ----
+
+    def lease(self, job: Job, gpu: str, now: float) -> Lease:
+        """A job's lease on a GPU. What it holds beyond that is believed while there is patience
+        with its user."""
+        entry, granted = job.gpus[gpu], job.granted.get(gpu)
+        if self.patience.is_over(job.who.owner, gpu, now):
+            return Lease(granted, 0, 0, 0)
+        total = self._gpus[gpu].total_bytes
+        adopted, resident = min(entry.adopted_bytes, total), min(entry.resident_bytes, total)
+        return Lease(granted, job.may_hold_bytes(gpu), adopted, resident)
+
+    def _resident(self, job: Job, gpu: str, now: float) -> int:
+        return min(job.gpus[gpu].resident_bytes, self.lease(job, gpu, now).held_bytes)
+
+    def measured(self, used_bytes: Mapping[str, int], now: float) -> None:
+        """NVML has said what is used of GPUs, by everything together."""
+        for name, gpu in self._gpus.items():
+            if name in used_bytes:
+                held = {job.number: self._resident(job, name, now) for job in self._on(name)}
+                self.stale |= gpu.measured(used_bytes[name], held)
+
+    def on_time(self, now: float) -> None:
+        """See what time has changed; to be called now and then."""
+        self.stale |= bool(len(self.patience))
 
     def memory_bytes(self) -> dict[str, int]:
         """Return what jobs may share, by GPU."""
         return {name: gpu.shared_bytes(self.reserve) for name, gpu in self._gpus.items()}
 
-    def rearrange(self, now: float, growing: bool) -> list[Job]:
-        """Decide anew; return the jobs that have a grant to be told.
-
-        growing: whether leases may grow yet.
-        """
+    def rearrange(self, now: float) -> list[Job]:
+        """Decide anew; return the jobs that have a grant to be told."""
         self.stale = False
+        if self.young:
+            for name, known in self._gpus.items():
+                held = sum(job.gpus[name].adopted_bytes for job in self._on(name))
+                known.found(EARLIER, held)
         memory = self.memory_bytes()
-        if not growing:
-            self._make_room(memory)
-        count = Counter(job.user for job in self.jobs.values())
-        shares = {user: self.weights.get(user, 1.0) / jobs for user, jobs in count.items()}
-        claims = [
-            Claim(
-                job.number,
-                gpu,
-                job.priority,
-                entry.wanted_bytes,
-                entry.use / wire.USE_MOST,
-                shares[job.user],
-            )
-            for job in self.jobs.values()
-            for gpu, entry in job.gpus.items()
-        ]
-        targets = arbitrate(less_spill(memory, claims), claims)
+        claims = self._claims()
+        fair = arbitrate(less_spill(memory, claims), claims)
+        fewer = [self._charged(claim, fair, now) for claim in claims]
+        targets = fair if fewer == claims else arbitrate(less_spill(memory, fewer), fewer)
         changed: dict[int, dict[str, int]] = {}
         for gpu, whole in memory.items():
+            mine = {job.number: job for job in self._on(gpu)}
+            wanted = {number: targets[number, gpu] for number in mine}
             for _ in range(ROUNDS):
-                mine = {job.number: job for job in self.jobs.values() if gpu in job.gpus}
-                wanted = {number: targets[number, gpu] for number in mine}
-                leases = {number: job.lease(gpu, now) for number, job in mine.items()}
-                for number, granted in step(whole, wanted, leases, growing).items():
+                leases = {number: self.lease(job, gpu, now) for number, job in mine.items()}
+                for number, granted in step(whole, wanted, leases, not self.young).items():
                     mine[number].granted[gpu] = granted
                     changed.setdefault(number, {})[gpu] = granted
+        waited_for = {key for gpu in memory for key in self._waited_for(gpu, fair)}
+        self.patience.look(set() if self.young else waited_for, now)
         told = [self.jobs[number] for number in sorted(changed)]
         for job in told:
             job.grant_number += 1
@@ -216,13 +219,51 @@ class Registry:
             self.grants += 1
         return told
 
-    def _make_room(self, memory: dict[str, int]) -> None:
-        """Jobs that were there before the service know what it has been told of a GPU: what
-        they were granted together fits."""
-        for gpu in memory:
-            held = sum(job.gpus[gpu].adopted_bytes for job in self.jobs.values() if gpu in job.gpus)
-            self._gpus[gpu].raise_to(held)
-        memory.update(self.memory_bytes())
+    def _claims(self) -> list[Claim]:
+        count = Counter(job.who.owner for job in self.jobs.values())
+        shares = {owner: self.weights.get(owner, 1.0) / jobs for owner, jobs in count.items()}
+        return [
+            Claim(
+                job.number,
+                gpu,
+                job.priority,
+                entry.wanted_bytes,
+                entry.use / wire.USE_MOST,
+                shares[job.who.owner],
+            )
+            for job in self.jobs.values()
+            for gpu, entry in job.gpus.items()
+        ]
+
+    def _charged(self, claim: Claim, targets: Mapping[tuple[int, str], int], now: float) -> Claim:
+        """Memory that nobody accounts for costs those first who may be hiding it: a job that
+        says that it does not use its share gets twice what it says that it uses."""
+        job, gpu = self.jobs[claim.job], self._gpus[claim.gpu]
+        lost = gpu.unaccounted_bytes or 0
+        if not lost or not self.patience.is_over(job.who.owner, claim.gpu, now):
+            return claim
+        says = 2 * job.gpus[claim.gpu].resident_bytes + gpu.total_bytes // GRAIN_SHARE
+        most = max(says, targets[claim.job, claim.gpu] - lost)
+        return claim._replace(wanted_bytes=min(claim.wanted_bytes, most))
+
+    def _waited_for(
+        self, name: str, fair: Mapping[tuple[int, str], int]
+    ) -> Iterator[tuple[int, str]]:
+        """Whose giving way others wait for on a GPU: of those who are above their leases, and of
+        those who may be hiding what nobody accounts for."""
+        gpu, jobs = self._gpus[name], self._on(name)
+        grain = gpu.total_bytes // GRAIN_SHARE
+        lost = (gpu.unaccounted_bytes or 0) > grain
+        short = {j.number for j in jobs if j.granted.get(name, 0) + grain < fair[j.number, name]}
+        lacking = {j.who.owner for j in jobs if fair[j.number, name] < j.gpus[name].wanted_bytes}
+        for job in jobs:
+            entry = job.gpus[name]
+            held = max(entry.adopted_bytes, entry.resident_bytes, job.may_hold_bytes(name))
+            above = held > job.granted.get(name, 0) and short - {job.number}
+            unused = min(fair[job.number, name], entry.wanted_bytes) - entry.resident_bytes
+            hides = lost and unused > grain and lacking - {job.who.owner}
+            if above or hides:
+                yield job.who.owner, name
 
     def grant_of(self, job: Job, beat_ms: int) -> wire.Grant:
         """Return what to tell a job."""
@@ -231,7 +272,9 @@ class Registry:
 
     def held_bytes(self, now: float) -> int:
         """Return what nobody else can be granted, on all GPUs."""
-        return sum(job.lease(gpu, now).held_bytes for job in self.jobs.values() for gpu in job.gpus)
+        return sum(
+            self.lease(job, gpu, now).held_bytes for job in self.jobs.values() for gpu in job.gpus
+        )
 
     def state_of(self, job: Job, now: float) -> wire.JobState:
         """Return what those may see who may see the job."""
@@ -248,8 +291,8 @@ class Registry:
         )
         return wire.JobState(
             number=job.number,
-            user=job.user,
-            pid=job.pid,
+            user=job.who.user,
+            pid=job.who.pid,
             job_pid=job.join.job_pid,
             name=job.join.name,
             priority=job.priority,

@@ -20,8 +20,9 @@ from pump.config.job import DEFAULT_LOG_LEVEL
 from pump.config.layers import ADMINISTRATORS_FILE
 from pump.config.schema import ConfigFile
 from pumpd import link
-from pumpd.cards import known_gpus
+from pumpd.cards import Cards
 from pumpd.loglines import Formatter
+from pumpd.owners import read_owners
 from pumpd.quota import Quotas
 from pumpd.sdnotify import Manager, sockets_handed_over
 from pumpd.service import BEATS_MISSED, Service, ServiceSettings
@@ -53,7 +54,7 @@ def run(asked: argparse.Namespace) -> int:
     name_process("pumpd-serve")
     inode = _inode(path)
     try:
-        Service(listeners, settings, known_gpus(), manager, Process()).run()
+        Service(listeners, settings, Cards(), manager, Process()).run()
     finally:
         if inode is not None and _inode(path) == inode:
             with contextlib.suppress(OSError):
@@ -104,6 +105,7 @@ def read_settings(asked: argparse.Namespace) -> ServiceSettings:
         weights=_weights(content.shares),
         observers=frozenset(user for who in table.observers for user in _people("observers", who)),
         root_sees_all=table.root_sees_all,
+        owners=read_owners(),
         reserve=reserve,
         log_level=asked.log_level or (table.log_level if found else DEFAULT_LOG_LEVEL),
     )

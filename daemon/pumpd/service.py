@@ -29,8 +29,10 @@ import pump
 from pump.wire import service as wire
 from pump.wire.strict import FrameError
 from pumpd import link
+from pumpd.cards import Cards
+from pumpd.owners import Identity, Owners
 from pumpd.peers import SLOW_S, Peer
-from pumpd.quota import Bucket, Quotas, Users
+from pumpd.quota import Bucket, Quotas, Users, admit
 from pumpd.registry import Job, RefusedError, Registry
 from pumpd.sdnotify import Manager
 from pumpd.surroundings import Surroundings
@@ -52,7 +54,8 @@ log = logging.getLogger("pumpd")
 class ServiceSettings:
     """beat_s: how often jobs say how they stand. settle_s: after its start the service lets
     no lease grow for so long. weights: of users by number, 1 for others. observers: users who
-    see all jobs, beside root and the service's own if `root_sees_all`.
+    see all jobs, beside root and the service's own if `root_sees_all`. owners: whom subordinate
+    ids count to.
     reserve: of each GPU that nobody is given, as bytes ("1073741824") or a share ("3%")."""
 
     quotas: Quotas = field(default_factory=Quotas)
@@ -61,6 +64,7 @@ class ServiceSettings:
     weights: Mapping[int, float] = field(default_factory=dict)
     observers: frozenset[int] = frozenset()
     root_sees_all: bool = True
+    owners: Owners = field(default_factory=Owners)
     reserve: str = "3%"
     log_level: str = "warning"
 
@@ -69,14 +73,14 @@ class Service:
     """Serves `listeners` until SIGTERM. Call run() once; it closes everything.
 
     settings: reads the configuration, at the start and on SIGHUP; raises ValueError, whose
-    text is one line. gpus: total bytes of the GPUs by UUID, {} where they are not known.
+    text is one line. cards: what NVML says of the GPUs.
     """
 
     def __init__(
         self,
         listeners: Sequence[socket.socket],
         settings: Callable[[], ServiceSettings],
-        gpus: dict[str, int],
+        cards: Cards,
         manager: Manager,
         surroundings: Surroundings,
     ) -> None:
@@ -87,10 +91,11 @@ class Service:
         self._read_settings = settings
         self._settings = settings()
         self._manager = manager
-        self._registry = Registry(gpus)
+        self._cards = cards
+        self._registry = Registry(cards.total_bytes)
         self._users = Users(self._settings.quotas)
-        self._configure()
         self._peers: dict[socket.socket, Peer] = {}
+        self._configure()
         self._by_job: dict[int, Peer] = {}
         self._stopped = False
         self._accepting = False
@@ -108,7 +113,9 @@ class Service:
     def run(self) -> None:
         """Serve until SIGTERM or SIGINT."""
         self._settled = self._now() + self._settings.settle_s
+        self._registry.young = True
         self._surroundings.watch_signals(self._signalled)
+        self._cards.watch(self._selector, self._measured)
         for listener in self._listeners:
             listener.setblocking(False)
         self._accept_again()
@@ -137,8 +144,12 @@ class Service:
             dues.append(self._accept_due)
         if self._registry.stale:
             dues.append(self._arrange_due)
+        if self._registry.young:
+            dues.append(self._settled)
         if self._manager.watchdog_s:
             dues.append(self._watchdog_due)
+        if self._cards.due is not None:
+            dues.append(self._cards.due)
         return max(0.0, min(dues) - now) if dues else None
 
     def _on_time(self, now: float) -> None:
@@ -146,7 +157,7 @@ class Service:
             self._watchdog_due = now + self._manager.watchdog_s / 3
             self._manager.tell("WATCHDOG=1")
         for peer in self._rest[:]:
-            if peer.bucket.take(now) and self._users.may_speak(peer.user, now):
+            if peer.bucket.take(now) and self._users.may_speak(peer.who.owner, now):
                 self._rest.remove(peer)
                 peer.resting = False
                 self._watch(peer)
@@ -154,8 +165,14 @@ class Service:
             self._accept_again()
         if self._peers and now >= self._check_due:
             self._check(now)
+        if self._registry.young and now >= self._settled:
+            self._registry.young, self._registry.stale = False, True
         if self._registry.stale and now >= self._arrange_due:
             self._rearrange(now)
+        self._cards.on_time(now, self._settings.beat_s, bool(self._registry.jobs))
+
+    def _measured(self, used_bytes: Mapping[str, int]) -> None:
+        self._registry.measured(used_bytes, self._now())
 
     def _check(self, now: float) -> None:
         """Hang up on those who are silent or take nothing, and see what time has changed."""
@@ -166,13 +183,12 @@ class Service:
                 self._hang_up(peer, "nothing was heard of it for too long", expired=job is not None)
             elif peer.blocked_since is not None and now - peer.blocked_since > SLOW_S:
                 self._hang_up(peer, "it takes nothing that it is sent")
-        waits = any(job.above for job in self._registry.jobs.values())
-        if waits or now < self._settled + 2 * CHECK_S:
-            self._registry.stale = bool(self._registry.jobs)
+        self._registry.on_time(now)
+        self._users.sweep(now)
 
     def _rearrange(self, now: float) -> None:
         self._arrange_due = now + REARRANGE_PAUSE_S
-        for job in self._registry.rearrange(now, now >= self._settled):
+        for job in self._registry.rearrange(now):
             peer = self._by_job[job.number]
             peer.grant_due = True
             self._flush(peer, now)
@@ -208,29 +224,40 @@ class Service:
     def _greet(self, connection: socket.socket) -> None:
         now = self._now()
         try:
-            who = link.peer_of(connection)
+            found = link.peer_of(connection)
         except OSError:
             connection.close()
             return
-        silent = [peer.user for peer in self._peers.values() if not peer.version]
-        quotas = self._settings.quotas
-        if (
-            not self._users.may_connect(who.uid)
-            or len(silent) >= quotas.handshakes
-            or silent.count(who.uid) >= quotas.user_handshakes
-        ):
+        who = self._identity(found.pid, found.uid)
+        if not self._make_place(who, now):
             self._refused_connections += 1
             with contextlib.suppress(OSError):
                 connection.send(wire.pack_welcome(wire.BUSY, 0), socket.MSG_NOSIGNAL)
             connection.close()
             return
-        self._users.connections[who.uid] += 1
+        self._users.connections[who.owner] += 1
         bucket = Bucket(self._settings.quotas.connection_rate, now)
-        peer = Peer(connection, who.pid, who.uid, bucket, now + HELLO_TIMEOUT_S)
+        peer = Peer(connection, who, bucket, now)
+        peer.deadline = now + HELLO_TIMEOUT_S
         if not self._peers:
             self._check_due = now + CHECK_S
         self._peers[connection] = peer
         self._watch(peer)
+
+    def _identity(self, pid: int, user: int) -> Identity:
+        trusted = self._settings.root_sees_all and user in (0, os.geteuid())
+        privileged = trusted or user in self._settings.observers
+        return Identity(pid, user, self._settings.owners.of(user), privileged)
+
+    def _make_place(self, who: Identity, now: float) -> bool:
+        """Whether one more connection is taken; another one may have to go for it."""
+        if not self._users.may_connect(who.owner, who.privileged, now):
+            return False
+        seats = [peer.seat for peer in self._peers.values()]
+        taken, goes = admit(who.owner, who.privileged, seats, self._settings.quotas)
+        if goes is not None:
+            self._hang_up(goes.peer, "its user has most connections, and others need one")
+        return taken
 
     def _watch(self, peer: Peer) -> None:
         """Wait for what the peer shall be waited for now."""
@@ -282,12 +309,11 @@ class Service:
         if self._selector.get_map().get(peer.connection):
             self._selector.unregister(peer.connection)
         peer.connection.close()
-        self._users.connections[peer.user] -= 1
+        self._users.connections[peer.who.owner] -= 1
         if peer.job is not None:
-            self._users.jobs[peer.user] -= 1
+            self._users.jobs[peer.who.owner] -= 1
             del self._by_job[peer.job.number]
             self._registry.remove(peer.job, expired=expired)
-        self._users.forget(peer.user)
 
     # ---- what is said ----
 
@@ -302,6 +328,7 @@ class Service:
             self._hang_up(peer, "")
             return
         self._frames += 1
+        peer.heard = now
         try:
             if not peer.version:
                 self._welcome(peer, data, now)
@@ -315,7 +342,7 @@ class Service:
         if peer.connection not in self._peers:
             return
         # Both buckets count every frame; one that is empty is a rest.
-        if not (peer.bucket.take(now) & self._users.may_speak(peer.user, now)):
+        if not (peer.bucket.take(now) & self._users.may_speak(peer.who.owner, now)):
             self._slowed += 1
             peer.resting = True
             self._rest.append(peer)
@@ -352,11 +379,12 @@ class Service:
     def _join(self, peer: Peer, join: wire.Join, now: float) -> None:
         if peer.job is not None:
             raise RefusedError("it has joined already")
-        if not self._users.may_join(peer.user):
-            raise RefusedError(f"user {peer.user} has {self._users.jobs[peer.user]} jobs already")
-        quotas = self._settings.quotas
-        job = self._registry.add(peer.user, peer.pid, join, quotas.priority_most, now)
-        self._users.jobs[peer.user] += 1
+        owner = peer.who.owner
+        if not self._users.may_join(owner):
+            raise RefusedError(f"user {owner} has {self._users.jobs[owner]} jobs already")
+        most = self._settings.quotas.priority_most
+        job = self._registry.add(peer.who, join, most, now)
+        self._users.jobs[owner] += 1
         peer.job = job
         self._by_job[job.number] = peer
         peer.deadline = now + BEATS_MISSED * self._settings.beat_s
@@ -380,11 +408,7 @@ class Service:
         return wire.Jobs(int(len(shown) < len(visible)), tuple(shown))
 
     def _may_see(self, asker: Peer, job: Job) -> bool:
-        return asker.user == job.user or self._is_privileged(asker.user)
-
-    def _is_privileged(self, user: int) -> bool:
-        trusted = self._settings.root_sees_all and user in (0, os.geteuid())
-        return trusted or user in self._settings.observers
+        return asker.who.privileged or asker.who.user == job.who.user
 
     def _state(self, now: float) -> wire.ServiceState:
         registry = self._registry
@@ -414,9 +438,18 @@ class Service:
             self._stopped = True
 
     def _configure(self) -> None:
-        self._users.quotas = self._settings.quotas
+        self._users.configure(self._settings.quotas)
         self._registry.weights = self._settings.weights
         self._registry.reserve = self._settings.reserve
+        # Another /etc/subuid: all are counted anew.
+        for counts in (self._users.connections, self._users.jobs):
+            counts.clear()
+        for peer in self._peers.values():
+            peer.who = self._identity(peer.who.pid, peer.who.user)
+            self._users.connections[peer.who.owner] += 1
+            if peer.job is not None:
+                peer.job.who = peer.who
+                self._users.jobs[peer.who.owner] += 1
 
     def _reload(self) -> None:
         self._manager.reloading()
@@ -436,6 +469,7 @@ class Service:
         self._manager.tell("READY=1")
 
     def _close(self) -> None:
+        self._cards.close()
         self._surroundings.close()
         for connection in (*self._peers, *self._listeners):
             connection.close()

@@ -18,8 +18,10 @@ from pump.control import ClientState, DeviceState
 from pump.wire import control
 from pump.wire import service as wire
 from pumpd import registry as registries
+from pumpd.cards import Cards
 from pumpd.holdings import ABSENT_S, Absent
 from pumpd.leaseholder import JobFacts, Leaseholder
+from pumpd.owners import Identity
 from pumpd.registry import Registry
 from pumpd.sdnotify import Manager
 from pumpd.service import Service, ServiceSettings
@@ -39,17 +41,17 @@ def entry(gpu: str, wanted_mib: int = 100, adopted_mib: int = 100) -> wire.GpuRe
 
 def test_a_job_that_names_ever_new_gpus_leaves_nothing_in_the_registry() -> None:
     registry = Registry()
-    job = registry.add(0, 0, wire.Join(), 10, 0.0)
+    job = registry.add(Identity(0, 0, 0), wire.Join(), 10, 0.0)
     for turn in range(300):
         registry.hear(job, wire.Report(turn, 1, 0, 0, (entry(f"{turn:032x}"),)), turn)
-        registry.rearrange(turn, True)
+        registry.rearrange(turn)
     assert len(registry.memory_bytes()) == 1
-    assert len(job.granted) == 1 and len(job.above) <= 1
+    assert len(job.granted) == 1 and len(registry.patience) == 0
 
 
 def test_a_gpu_that_another_job_uses_is_not_forgotten() -> None:
     registry = Registry()
-    first, second = (registry.add(0, 0, wire.Join(), 10, 0.0) for _ in range(2))
+    first, second = (registry.add(Identity(0, 0, 0), wire.Join(), 10, 0.0) for _ in range(2))
     for job in (first, second):
         registry.hear(job, wire.Report(0, 1, 0, 0, (entry("aa" * 16),)), 0.0)
     registry.hear(first, wire.Report(0, 1, 0, 0, ()), 1.0)
@@ -58,14 +60,14 @@ def test_a_gpu_that_another_job_uses_is_not_forgotten() -> None:
 
 def test_grants_nobody_acts_upon_are_bounded_and_the_greatest_counts() -> None:
     registry, gpu = Registry(), "aa" * 16
-    job = registry.add(0, 0, wire.Join(), 10, 0.0)
+    job = registry.add(Identity(0, 0, 0), wire.Join(), 10, 0.0)
     greatest = 0
     for turn in range(300):  # another comes and goes: half the memory, then all of it
         registry.hear(job, wire.Report(0, 1, 0, 0, (entry(gpu, 800),)), turn)
-        other = registry.add(0, 0, wire.Join(), 10, turn)
+        other = registry.add(Identity(0, 0, 0), wire.Join(), 10, turn)
         registry.hear(other, wire.Report(0, 1, 0, 0, (entry(gpu, 800),)), turn)
         for _ in range(2):
-            registry.rearrange(turn, True)
+            registry.rearrange(turn)
             greatest = max(greatest, job.granted[gpu])
             assert len(job.sent) <= registries.SENT_MOST
             held = max(grant[gpu] for _, grant in job.sent)
@@ -79,7 +81,7 @@ def test_grants_nobody_acts_upon_are_bounded_and_the_greatest_counts() -> None:
 def test_a_gpus_size_is_nvmls_word_and_not_the_first_jobs() -> None:
     gpu = "aa" * 16
     registry = Registry({gpu: 1000 * MIB})
-    jobs = [registry.add(0, 0, wire.Join(), 10, 0.0) for _ in range(3)]
+    jobs = [registry.add(Identity(0, 0, 0), wire.Join(), 10, 0.0) for _ in range(3)]
     for job, total_mib in zip(jobs, (910, 1000, 800), strict=True):  # CUDA's figure is less
         report = replace(entry(gpu), total_bytes=total_mib * MIB, usable_bytes=2000 * MIB)
         registry.hear(job, wire.Report(0, 1, 0, 0, (report,)), 0.0)
@@ -240,7 +242,7 @@ def test_two_listeners_out_of_descriptors_in_one_round_pause_together(tmp_path: 
         real.bind(str(tmp_path / name))
         real.listen(1)
         listeners.append(Exhausted(real))
-    service = Service(cast(Any, listeners), ServiceSettings, {}, Manager(), Process())
+    service = Service(cast(Any, listeners), ServiceSettings, Cards(), Manager(), Process())
     service._accept_again()
     for one in cast(Any, listeners):
         service._accept(one)

@@ -28,6 +28,7 @@ from pump.wire import control
 from pump.wire import service as wire
 from pump.wire.strict import FrameError
 from pumpd.leaseholder import JobFacts, Leaseholder
+from pumpd.owners import Identity
 from pumpd.registry import RefusedError, Registry
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -328,7 +329,10 @@ def test_reports_that_cannot_be_leave_the_registry_sound() -> None:
     source = random.Random(3)
     for _ in range(120):
         registry = Registry()
-        jobs = [registry.add(0, 0, wire.Join(), 10, 0.0) for _ in range(source.randrange(1, 5))]
+        jobs = [
+            registry.add(Identity(0, 0, 0), wire.Join(), 10, 0.0)
+            for _ in range(source.randrange(1, 5))
+        ]
         for turn in range(20):
             job = source.choice(jobs)
             entries = tuple(
@@ -341,7 +345,8 @@ def test_reports_that_cannot_be_leave_the_registry_sound() -> None:
             )
             with contextlib.suppress(RefusedError):
                 registry.hear(job, wire.Report(source.randrange(9), 1, 0, 0, entries), turn)
-            for told in registry.rearrange(turn, turn > 5):
+            registry.young = turn <= 5
+            for told in registry.rearrange(turn):
                 wire.encode(registry.grant_of(told, 1000))
                 wire.decode(wire.encode(registry.grant_of(told, 1000)), wire.FROM_SERVICE)
             for one in jobs:

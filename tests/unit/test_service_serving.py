@@ -95,7 +95,7 @@ def test_nobody_grows_before_the_other_has_adopted_and_evicted(service: Service)
 
 
 def test_one_that_never_gives_way_is_waited_for_only_so_long(tmp_path: Path) -> None:
-    code = "from pumpd import main, registry; registry.PATIENCE_S = 0.5; main.main()"
+    code = "from pumpd import main, patience; patience.PATIENCE_S = 0.5; main.main()"
     service = Service(tmp_path, *FAST, command=[sys.executable, "-c", code, "serve"])
     try:
         with closing(Played(service, wanted_mib=800), Played(service, wanted_mib=800)) as jobs:

@@ -1,0 +1,70 @@
+"""How long others wait for a user that does not give way. No I/O.
+
+A job that was told to shrink needs time to evict, so what it says that it still holds is
+believed for a while. That while is a user's, on one GPU, for all its jobs together: one that
+leaves and joins again, or takes turns with another, has no more of it. It comes back slowly
+while nobody has to wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from dataclasses import dataclass
+
+PATIENCE_S = 10.0
+"""A user that still has not given way after that is no longer waited for."""
+BACK_SHARE = 0.1
+"""Seconds that come back in a second in which nobody waits."""
+GPUS_MOST = 64
+"""Of one user; on any more it is not waited for."""
+
+
+@dataclass
+class _Account:
+    spent_s: float
+    looked: float
+    waits: bool = True
+
+
+class Patience:
+    """What is left of it, by user and GPU."""
+
+    def __init__(self) -> None:
+        self._accounts: dict[tuple[int, str], _Account] = {}
+
+    def __len__(self) -> int:
+        return len(self._accounts)
+
+    def look(self, waited_for: Set[tuple[int, str]], now: float) -> None:
+        """From now on others wait for these users on these GPUs, and for no others."""
+        for key, account in list(self._accounts.items()):
+            account.spent_s = self._spent(account, now)
+            account.looked, account.waits = now, key in waited_for
+            if not account.waits and account.spent_s == 0.0:
+                del self._accounts[key]
+        for key in sorted(waited_for - self._accounts.keys()):
+            if not self._full(key[0]):
+                self._accounts[key] = _Account(0.0, now)
+
+    def is_over(self, user: int, gpu: str, now: float) -> bool:
+        """Return whether the user has been waited for long enough."""
+        account = self._accounts.get((user, gpu))
+        if account is None:
+            return self._full(user)
+        return self._spent(account, now) >= PATIENCE_S
+
+    def waits(self) -> bool:
+        """Return whether anybody is waited for."""
+        return any(account.waits for account in self._accounts.values())
+
+    def _full(self, user: int) -> bool:
+        if len(self._accounts) < GPUS_MOST:
+            return False
+        return sum(one == user for one, _ in self._accounts) >= GPUS_MOST
+
+    @staticmethod
+    def _spent(account: _Account, now: float) -> float:
+        passed = now - account.looked
+        if account.waits:
+            return min(PATIENCE_S, account.spent_s + passed)
+        return max(0.0, account.spent_s - passed * BACK_SHARE)

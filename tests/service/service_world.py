@@ -1,0 +1,280 @@
+"""The world that a simulated service lives in: virtual time, sockets, signals, a listener.
+
+World is pumpd.surroundings.Surroundings and its own selector: when the service waits, the world
+goes on, event by event, until something is there for the service to hear. Nothing here is
+random but by the seed, and nothing takes real time.
+
+It keeps what SOCK_SEQPACKET promises: datagrams arrive whole and in order, or the connection
+is over. It does not play partial failures of the kernel.
+"""
+
+from __future__ import annotations
+
+import heapq
+import random
+import selectors
+import struct
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+FRAME_COST_S = 50e-6
+"""Virtual time that the service takes for one thing that it hears."""
+SEND_MOST = 32
+"""Datagrams that wait in one direction of a connection at most."""
+BACKLOG = 256
+
+
+class Killed(BaseException):
+    """kill -9: the service ends where it waits."""
+
+
+class Connection:
+    """The service's end of a connection, as far as the service uses a socket."""
+
+    def __init__(self, world: World, pid: int, user: int, told: Callable[[bytes], None]) -> None:
+        self.world = world
+        self.pid, self.user = pid, user
+        self.serial = world.count()
+        self._told = told
+        """Hears what the service says; b"": it has hung up."""
+        self.inbox: deque[bytes] = deque()
+        self.unread = 0
+        """Datagrams of the service that the other side has not taken."""
+        self.reading = True
+        """Whether the other side takes what it is sent."""
+        self.closed = self.left = False
+        self._arrives = 0.0
+        self._waiting: deque[bytes] = deque()
+
+    # ---- what the service does ----
+
+    def setblocking(self, flag: bool) -> None:
+        assert not flag, "the service never blocks"
+
+    def getsockopt(self, *_option: int) -> bytes:
+        return struct.pack("iII", self.pid, self.user, self.user)
+
+    def recv(self, most: int) -> bytes:
+        if self.inbox:
+            data = self.inbox.popleft()
+            if not (self.inbox or self.left):
+                self.world.readable.discard(self)
+            return data[:most]
+        if self.left:
+            return b""
+        raise BlockingIOError
+
+    def send(self, data: bytes, _flags: int = 0) -> int:
+        if self.left:
+            raise BrokenPipeError
+        if self.unread >= SEND_MOST:
+            raise BlockingIOError
+        self.unread += 1
+        self._waiting.append(data)
+        self._pass_on()
+        return len(data)
+
+    def close(self) -> None:
+        self.closed = True
+        self.world.readable.discard(self)
+        self.world.connections.discard(self)
+        self._waiting.append(b"")
+        self._pass_on()
+
+    # ---- what the other side does ----
+
+    def say(self, data: bytes, delay_s: float = 0.0) -> bool:
+        """Send a datagram; False if the way is full or the service has hung up."""
+        if self.closed or self.left or len(self.inbox) >= SEND_MOST:
+            return False
+        self._arrives = max(self._arrives, self.world.time + delay_s)
+        self.world.at(self._arrives, lambda: self._arrive(data))
+        return True
+
+    def leave(self) -> None:
+        """Hang up; what was sent before still arrives."""
+        self.world.at(max(self._arrives, self.world.time), self._end)
+
+    def read_again(self) -> None:
+        """Take what waits, and what comes."""
+        self.reading = True
+        self._pass_on()
+
+    def _arrive(self, data: bytes) -> None:
+        if not (self.closed or self.left):
+            self.inbox.append(data)
+            self.world.readable.add(self)
+
+    def _end(self) -> None:
+        if not self.closed:
+            self.left = True
+            self.world.readable.add(self)
+
+    def _pass_on(self) -> None:
+        if self.reading and self._waiting:
+            waiting, self._waiting = self._waiting, deque()
+            self.unread = 0
+            self.world.at(self.world.time + 1e-4, lambda: self._deliver(waiting))
+
+    def _deliver(self, waiting: deque[bytes]) -> None:
+        while waiting and not self.left:
+            self._told(waiting.popleft())
+
+
+class Listener:
+    """What the service accepts connections from."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.backlog: deque[Connection] = deque()
+        self.serial = 0
+
+    def setblocking(self, flag: bool) -> None:
+        assert not flag
+
+    def accept(self) -> tuple[Connection, str]:
+        if not self.backlog:
+            raise BlockingIOError
+        one = self.backlog.popleft()
+        if not self.backlog:
+            self.world.readable.discard(self)
+        self.world.connections.add(one)
+        return one, ""
+
+    def close(self) -> None:
+        for one in self.backlog:
+            one.close()
+        self.backlog.clear()
+        self.world.readable.discard(self)
+        self.world.listener = None
+
+
+class World(selectors.BaseSelector):
+    """Clock, selector and signals in one. `time` is monotonic; `wall` jumps."""
+
+    def __init__(self, seed: int) -> None:
+        self.dice = random.Random(seed)
+        self.time = 1000.0
+        self.wall = 1.7e9
+        self.listener: Listener | None = None
+        self.connections: set[Connection] = set()
+        self.readable: set[Any] = set()
+        self.trace: deque[str] = deque(maxlen=40)
+        """What happened last, for people."""
+        self.after_each_step: Callable[[], None] = lambda: None
+        self._events: list[tuple[float, int, Callable[[], None]]] = []
+        self._count = 0
+        self._keys: dict[Any, selectors.SelectorKey] = {}
+        self._signals: list[int] = []
+        self._told: Callable[[int], None] = lambda _number: None
+        self._busy = 0
+
+    # ---- what happens ----
+
+    def count(self) -> int:
+        self._count += 1
+        return self._count
+
+    def at(self, time: float, what: Callable[[], None]) -> None:
+        heapq.heappush(self._events, (time, self.count(), what))
+
+    def after(self, seconds: float, what: Callable[[], None]) -> None:
+        self.at(self.time + seconds, what)
+
+    def note(self, text: str) -> None:
+        self.trace.append(f"{self.time - 1000:9.3f} {text}")
+
+    def connect(self, pid: int, user: int, told: Callable[[bytes], None]) -> Connection | None:
+        """A connection to the service, unless there is none or its backlog is full."""
+        if self.listener is None or len(self.listener.backlog) >= BACKLOG:
+            return None
+        one = Connection(self, pid, user, told)
+        self.listener.backlog.append(one)
+        self.readable.add(self.listener)
+        return one
+
+    def signal(self, number: int) -> None:
+        self._signals.append(number)
+
+    def idle_until(self, time: float) -> None:
+        """Let time pass without a service."""
+        while self._events and self._events[0][0] <= time:
+            self._next()
+        self.time = max(self.time, time)
+
+    def _next(self) -> None:
+        time, _, what = heapq.heappop(self._events)
+        self.time = max(self.time, time)
+        what()
+
+    # ---- pumpd.surroundings.Surroundings ----
+
+    @property
+    def selector(self) -> selectors.BaseSelector:
+        return self
+
+    def now(self) -> float:
+        return self.time
+
+    def watch_signals(self, told: Callable[[int], None]) -> None:
+        self._told = told
+
+    def close(self) -> None:
+        self._keys.clear()
+        self._told = lambda _number: None
+
+    # ---- selectors.BaseSelector ----
+
+    def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+        assert fileobj not in self._keys
+        self._keys[fileobj] = selectors.SelectorKey(fileobj, 0, events, data)
+        return self._keys[fileobj]
+
+    def unregister(self, fileobj: Any) -> selectors.SelectorKey:
+        return self._keys.pop(fileobj)
+
+    def modify(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+        self.unregister(fileobj)
+        return self.register(fileobj, events, data)
+
+    def get_map(self) -> Any:
+        return self._keys
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        self.time += self._busy * FRAME_COST_S
+        self.after_each_step()
+        until = self.time + timeout if timeout is not None else float("inf")
+        while True:
+            while self._events and self._events[0][0] <= self.time:
+                self._next()
+            if self._signals:
+                number = self._signals.pop(0)
+                key = selectors.SelectorKey(self, 0, 1, partial(self._say, number))
+                return [(key, selectors.EVENT_READ)]
+            ready = self._ready()
+            if ready:
+                self._busy = len(ready)
+                self.dice.shuffle(ready)
+                return ready
+            self._busy = 0
+            if not self._events or self._events[0][0] > until:
+                assert until < float("inf"), "the world has ended before the service"
+                self.time = max(self.time, until)
+                return []
+            self._next()
+
+    def _say(self, number: int, _events: int) -> None:
+        self._told(number)
+
+    def _ready(self) -> list[tuple[selectors.SelectorKey, int]]:
+        ready = []
+        for one in sorted(self.readable, key=lambda one: one.serial):
+            key = self._keys.get(one)
+            if key is not None and key.events & selectors.EVENT_READ:
+                ready.append((key, selectors.EVENT_READ))
+        for key in self._keys.values():
+            if key.events & selectors.EVENT_WRITE and key.fileobj.unread < SEND_MOST:  # type: ignore[union-attr]
+                ready.append((key, selectors.EVENT_WRITE))
+        return ready

@@ -1,0 +1,114 @@
+"""Whom user ids count to, who makes room for whom, and how long others wait for a user."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pumpd.owners import Owners, Range, read_owners
+from pumpd.patience import GPUS_MOST, PATIENCE_S, Patience
+from pumpd.quota import Quotas, Seat, Users, admit
+
+SMALL = Quotas(connections=10, reserved=2, user_connections=6, handshakes=5, user_handshakes=3)
+
+
+def test_subordinate_ids_count_to_the_user_that_they_were_given_to(tmp_path: Path) -> None:
+    file = tmp_path / "subuid"
+    file.write_text(
+        "root:100000:65536\n1001:200000:1000\n\nno-such-user:300000:10\n1002:x:10\n1003:1:2:3\n"
+        "1004:4294967290:100\n1005:0:5\n1006:400000\n-7:500000:10\n1007:600000:-1\n"
+    )
+    owners = read_owners(str(file))
+    assert [owners.of(user) for user in (100_000, 165_535, 165_536)] == [0, 0, 165_536]
+    assert [owners.of(user) for user in (199_999, 200_000, 200_999, 201_000)] == [
+        *(199_999, 1001, 1001, 201_000)
+    ]
+    for user in (0, 1, 5, 1001, 65_534, 300_000, 400_000, 500_000, 600_000, 2**32 - 1):
+        assert owners.of(user) == user
+
+
+def test_a_file_of_subordinate_ids_that_is_missing_or_rubbish_makes_all_users_their_own(
+    tmp_path: Path,
+) -> None:
+    rubbish = tmp_path / "subuid"
+    rubbish.write_bytes(b"\xff\0:::\n" * 1000)
+    for path in (tmp_path / "none", tmp_path, rubbish):
+        assert read_owners(str(path)).of(100_000) == 100_000
+
+
+def test_of_ranges_that_overlap_the_one_that_begins_last_counts() -> None:
+    owners = Owners([Range(100, 1000, 1), Range(500, 10, 2)])
+    assert [owners.of(user) for user in (100, 499, 500, 509)] == [1, 1, 2, 2]
+
+
+def seats(user: int, count: int, *, silent: bool = False, leased: bool = False) -> list[Seat]:
+    return [Seat(user, False, silent, leased, float(i), f"{user}-{i}") for i in range(count)]
+
+
+def test_the_heaviest_users_idlest_connection_goes_first_and_one_with_a_lease_last() -> None:
+    full = [*seats(1, 2, leased=True), *seats(2, 3)[::-1], *seats(3, 3, leased=True)]
+    taken, goes = admit(4, False, full, SMALL)
+    assert taken and goes is not None and goes.peer == "2-0"
+    leased = [*seats(1, 5, leased=True), *seats(2, 3)]
+    taken, goes = admit(4, False, leased, SMALL)
+    assert taken and goes is not None and goes.peer == "1-0", "the heaviest, lease or not"
+
+
+def test_one_who_would_not_have_fewer_takes_nobodys_place() -> None:
+    full = [*seats(1, 4), *seats(2, 4)]
+    assert admit(1, False, full, SMALL) == (False, None)
+    assert admit(3, False, full, SMALL)[0]
+    alone = [seat for user in range(8) for seat in seats(user, 1)]
+    assert admit(9, False, alone, SMALL) == (False, None)
+
+
+def test_the_privileged_have_places_of_their_own_and_if_they_must_another_ones() -> None:
+    alone = [seat for user in range(1, 9) for seat in seats(user, 1)]
+    assert admit(0, True, alone, SMALL) == (True, None)
+    taken, goes = admit(0, True, [*alone, *seats(9, 1), *seats(10, 1)], SMALL)
+    assert taken and goes is not None
+
+
+@pytest.mark.parametrize("privileged", [False, True])
+def test_connections_that_say_nothing_make_room_for_each_other(privileged: bool) -> None:
+    full = [*seats(1, 3, silent=True), *seats(2, 2, silent=True)]
+    taken, goes = admit(3, privileged, full, SMALL)
+    assert taken and goes is not None and goes.peer == "1-0"
+    assert admit(1, privileged, full, SMALL) == (False, None), "its own bound"
+
+
+def test_a_user_that_connects_too_fast_waits_and_is_forgotten_in_time() -> None:
+    users = Users(Quotas(user_connect_rate=5.0, connect_rate=8.0))
+    assert [users.may_connect(7, False, 0.0) for _ in range(11)] == [True] * 10 + [False]
+    assert users.may_connect(8, False, 0.0), "all of them are too fast, but it has none"
+    users.connections[9] = 1
+    assert [users.may_connect(9, False, 0.0) for _ in range(6)] == [True] * 5 + [False]
+    assert users.may_connect(0, True, 0.0)
+    users.connections[9] = 0
+    users.sweep(100.0)
+    assert users.tables() == 0
+
+
+def test_patience_is_a_users_and_comes_back_slowly() -> None:
+    patience, key = Patience(), (1, "gpu")
+    patience.look({key}, 0.0)
+    patience.look(set(), PATIENCE_S / 2)  # it has left, and joins again
+    patience.look({key}, PATIENCE_S / 2)
+    assert not patience.is_over(1, "gpu", PATIENCE_S - 0.1)
+    assert patience.is_over(1, "gpu", PATIENCE_S)
+    assert not patience.is_over(2, "gpu", PATIENCE_S) and not patience.is_over(1, "b", PATIENCE_S)
+    patience.look(set(), PATIENCE_S)
+    patience.look({key}, PATIENCE_S + 20.0)
+    assert not patience.is_over(1, "gpu", PATIENCE_S + 21.9)
+    assert patience.is_over(1, "gpu", PATIENCE_S + 22.1)
+    patience.look(set(), 100.0)
+    patience.look(set(), 100.0 + 10 * PATIENCE_S + 0.1)
+    assert len(patience) == 0
+
+
+def test_a_user_on_ever_new_gpus_is_remembered_on_so_many_and_waited_for_on_no_more() -> None:
+    patience = Patience()
+    patience.look({(1, f"gpu {number}") for number in range(GPUS_MOST + 5)}, 0.0)
+    assert len(patience) == GPUS_MOST
+    assert patience.is_over(1, "another", 0.0) and not patience.is_over(2, "another", 0.0)
