@@ -6,18 +6,16 @@ from __future__ import annotations
 import contextlib
 import os
 import random
-import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from service_client import MIB, Played, Service, closing, connect, until
+from service_client import Played, Service, closing, connect, until
 from test_service_frames import MESSAGES, mutated
 from users import (
     ALICE,
     ATTACKERS,
     BOB,
-    CAROL,
     CLONE_NEWPID,
     CLONE_NEWUSER,
     Say,
@@ -25,6 +23,7 @@ from users import (
     as_user,
     become,
     needs_root,
+    plays,
     public_folder,
     unshare,
 )
@@ -69,10 +68,8 @@ def has_jobs(say: Say, service: Service, name: str) -> None:
     jobs = [Played(service, name=f"{name}{number}") for number in range(3)]
     say("joined")
     with ServiceClient(str(service.socket)) as client:
-        while True:
-            say(sorted(job.name for job in client.jobs()))
-            for job in jobs:
-                job.turn()
+        say(sorted(job.name for job in client.jobs()))
+    plays(say, *jobs)
 
 
 def test_three_users_see_each_their_own_jobs_and_root_sees_them_all(service: Service) -> None:
@@ -120,8 +117,7 @@ def test_a_job_of_another_pid_namespace_is_known_by_its_process_here(service: Se
     def joins(say: Say) -> None:
         with closing(Played(service, name="inside", job_pid=1)) as (job,):
             say(os.getpid())
-            while True:
-                job.turn()
+            plays(say, job)
 
     def outside() -> None:
         unshare(CLONE_NEWPID)
@@ -170,18 +166,6 @@ def floods_with_frames(say: Say, service: Service) -> None:
         for peer in peers:
             with contextlib.suppress(OSError):
                 peer.send(beat)
-
-
-def says_nothing(say: Say, service: Service) -> None:
-    """Holds as many connections without a hello as it gets, again and again."""
-    silent: list[socket.socket] = []
-    for turn in range(1_000_000):
-        with contextlib.suppress(OSError):
-            silent.append(connect(service))
-        if len(silent) > 200:
-            silent.pop(0).close()
-        if turn == 100:
-            say("silent")
 
 
 def takes_no_answers(say: Say, service: Service) -> None:
@@ -235,7 +219,7 @@ def keeps_a_lease(say: Say, service: Service) -> None:
         job.report()
         until(lambda: job.granted, "a grant", job)
         say("leased")
-        until(say.told_to_end, "the end", job)
+        plays(say, job)
         assert job.granted
         say("has it still")
 
@@ -249,9 +233,7 @@ def takes_all_jobs(say: Say, service: Service) -> None:
         while True:
             jobs.append(Played(service))
     say(len(jobs))
-    while True:
-        for job in jobs:
-            job.turn()
+    plays(say, *jobs)
 
 
 def test_users_at_their_bound_of_jobs_take_no_other_users_place(service: Service) -> None:
@@ -261,34 +243,3 @@ def test_users_at_their_bound_of_jobs_take_no_other_users_place(service: Service
         alice = stack.enter_context(User(ALICE, takes_all_jobs, service))
         assert alice.hear() == JOBS_EACH
         all_are_answered(service)
-
-
-# ---- lies ----
-
-
-def lies_about_a_gpu(say: Say, service: Service) -> None:
-    """All of the memory is its own, it says, and it wants and uses all of it."""
-    job = Played(service, wanted_mib=1000, total_mib=1000)
-    job.resident = job.adopted = job.usable
-    job.adopts = False
-    job.report()
-    say("lies")
-    while True:
-        job.turn()
-
-
-def waits_for_a_share(say: Say, service: Service, least_bytes: int) -> None:
-    with closing(Played(service, wanted_mib=1000)) as (job,):
-        job.adopted = 20 * MIB
-        job.report()
-        until(lambda: (job.granted or 0) >= least_bytes, "a share", job)
-        say(job.granted)
-
-
-def test_two_liars_on_one_gpu_keep_no_third_from_its_share(service: Service) -> None:
-    with contextlib.ExitStack() as stack:
-        for user in (BOB, CAROL):
-            assert stack.enter_context(User(user, lies_about_a_gpu, service)).hear() == "lies"
-        usable = 970 * MIB
-        honest = User(ALICE, waits_for_a_share, service, usable // 4)
-        assert stack.enter_context(honest).hear() >= usable // 4

@@ -12,6 +12,7 @@ import ctypes
 import multiprocessing
 import os
 import tempfile
+import time
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -64,6 +65,14 @@ class Say:
     def told_to_end(self) -> bool:
         """Whether the test has called end()."""
         return bool(self._pipe.poll())
+
+
+def plays(say: Say, *jobs: Any) -> None:
+    """Let jobs (Played) take their turns until the test has called end()."""
+    while not say.told_to_end():
+        for job in jobs:
+            job.turn()
+        time.sleep(0.01)
 
 
 class User:

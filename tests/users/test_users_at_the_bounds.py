@@ -1,0 +1,235 @@
+"""Several users who take all that the service gives: connections, handshakes, patience, shares.
+
+The bounds are small here, so that three users reach them at once; their proportions are kept.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from service_client import MIB, Played, Service, closing, connect, settle, until
+from users import (
+    ALICE,
+    ATTACKERS,
+    BOB,
+    CAROL,
+    PATIENCE_S,
+    Say,
+    User,
+    as_user,
+    needs_root,
+    plays,
+    public_folder,
+)
+
+from pump.service import ServiceClient
+from pump.wire import service as wire
+from pump.wire.strict import FrameError
+
+pytestmark = needs_root
+
+NOBODY = 65534
+SHORT_S = 1.0
+"""The service's patience here."""
+SHARE_S = 8.0
+"""Within which an honest job has its share where two others spend that patience."""
+SUBORDINATE = range(210_000, 210_015)
+USABLE_BYTES = 970 * MIB
+SMALL = {
+    "connections": 64,
+    "reserved": 4,
+    "user_connections": 40,
+    "handshakes": 16,
+    "user_handshakes": 8,
+}
+
+
+def served(folder: Path, settings: str, config: str) -> Service:
+    """`pumpd serve` with some of its constants changed beforehand."""
+    code = f"import functools, sys; from pumpd import main, owners, patience, serve\n{settings}\n"
+    (folder / "config.toml").write_text(config)
+    words = ["--beat", "0.5", "--settle", "0.05", "--config", str(folder / "config.toml")]
+    command = [sys.executable, "-c", f"{code}sys.exit(main.main())", "serve"]
+    return Service(folder, *words, command=command)
+
+
+@pytest.fixture
+def service() -> Iterator[Service]:
+    with public_folder() as folder:
+        settings = f"serve.Quotas = functools.partial(serve.Quotas, **{SMALL!r})"
+        made = served(folder, settings, '[service]\nobservers = ["nobody"]\n')
+        yield made
+        made.kill()
+
+
+# ---- places ----
+
+
+def holds_connections(say: Say, service: Service) -> None:
+    """As many as it gets, and another for each that it loses."""
+    held: list[socket.socket] = []
+    for turn in range(1 << 30):
+        with contextlib.suppress(OSError, FrameError):
+            one = connect(service)
+            one.send(wire.pack_hello())
+            wire.check_welcome(one.recv(64))
+            held.append(one)
+        if len(held) > SMALL["user_connections"]:
+            held.pop(0).close()
+        if turn == 2 * SMALL["user_connections"]:
+            say("holds")
+
+
+def says_nothing(say: Say, service: Service) -> None:
+    silent: list[socket.socket] = []
+    said = False
+    while True:
+        with contextlib.suppress(OSError):
+            silent.append(connect(service))
+        if len(silent) > 2 * SMALL["user_handshakes"]:
+            silent.pop(0).close()
+            if not said:
+                said = True
+                say("silent")
+
+
+def comes_and_goes(say: Say, service: Service) -> None:
+    for turn in range(1 << 30):
+        with contextlib.suppress(OSError):
+            connect(service).close()
+        if turn == 200:
+            say("comes and goes")
+
+
+def keeps_a_lease(say: Say, service: Service) -> None:
+    """A job that tries again while the queue of connections is full, as a job's pumpd does."""
+    until_s = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            job = Played(service, wanted_mib=500)
+            break
+        except (BlockingIOError, FrameError) as error:
+            assert time.monotonic() < until_s, f"not in for {PATIENCE_S} s: {error}"
+            time.sleep(0.05)
+    with closing(job):
+        job.report()
+        until(lambda: job.granted, "a grant", job)
+        say("leased")
+        plays(say, job)
+        say(bool(job.granted))
+
+
+def questions(service: Service) -> int:
+    """Each over a connection of its own, within pump.service.TIMEOUT_S."""
+    for _ in range(5):
+        with ServiceClient(str(service.socket)) as client:
+            client.state()
+    return 5
+
+
+@pytest.mark.parametrize(
+    "attack", [holds_connections, says_nothing, comes_and_goes], ids=lambda one: one.__name__
+)
+def test_users_who_take_all_places_keep_out_no_newcomer_no_observer_and_not_root(
+    service: Service, attack: Callable[..., None]
+) -> None:
+    with contextlib.ExitStack() as stack:
+        early = stack.enter_context(User(ALICE, keeps_a_lease, service))
+        assert early.hear() == "leased"
+        people = [stack.enter_context(User(user, attack, service)) for user in ATTACKERS]
+        for one in people:
+            one.hear()
+        for user in (0, NOBODY, ALICE + 100):
+            assert as_user(user, questions, service) == 5, f"user {user}"
+        late = stack.enter_context(User(ALICE + 101, keeps_a_lease, service))
+        assert late.hear() == "leased"
+        for one in (early, late):
+            one.end()
+            assert one.hear() is True, "a lease lasts while others fight for places"
+
+
+# ---- shares ----
+
+
+@pytest.fixture
+def sharing() -> Iterator[Service]:
+    """Its patience is short, and BOB has the subordinate ids."""
+    with public_folder() as folder:
+        (folder / "subuid").write_text(f"{BOB}:{SUBORDINATE[0]}:{len(SUBORDINATE)}\n")
+        settings = (
+            f"patience.PATIENCE_S = {SHORT_S}; owners.SUBORDINATE_IDS = {str(folder / 'subuid')!r}"
+        )
+        made = served(folder, settings, "")
+        yield made
+        made.kill()
+
+
+def holds_all(service: Service) -> Played:
+    """A job that has all of the memory, it says, and gives none of it back."""
+    job = Played(service, wanted_mib=1000)
+    job.adopted = job.resident = job.usable
+    job.adopts = False
+    job.report()
+    return job
+
+
+def holds_on(say: Say, service: Service) -> None:
+    job = holds_all(service)
+    say("holds")
+    plays(say, job)
+
+
+def takes_turns(say: Say, service: Service) -> None:
+    """With itself: the next one holds all before the last one leaves, none for PATIENCE_S."""
+    job = holds_all(service)
+    say("holds")
+    while True:
+        settle(service, job, seconds=SHORT_S / 3)
+        another = holds_all(service)
+        job.close()
+        job = another
+
+
+def wants_much(say: Say, service: Service) -> None:
+    with closing(Played(service, wanted_mib=1000)) as (job,):
+        job.report()
+        say("wants")
+        plays(say, job)
+
+
+def gets(say: Say, service: Service, least_bytes: int) -> None:
+    """What it is granted in the end."""
+    end = time.monotonic() + SHARE_S
+    with closing(Played(service, wanted_mib=1000)) as (job,):
+        job.adopted = 20 * MIB
+        job.report()
+        while (job.granted or 0) < least_bytes and time.monotonic() < end:
+            settle(service, job, seconds=0.05)
+        say(job.granted)
+
+
+@pytest.mark.parametrize("attack", [holds_on, takes_turns], ids=lambda one: one.__name__)
+def test_two_liars_on_one_gpu_keep_no_third_from_its_share(
+    sharing: Service, attack: Callable[[Say, Service], Any]
+) -> None:
+    with contextlib.ExitStack() as stack:
+        for user in (BOB, CAROL):
+            assert stack.enter_context(User(user, attack, sharing)).hear()
+        least = USABLE_BYTES // 4
+        assert stack.enter_context(User(ALICE, gets, sharing, least)).hear() >= least
+
+
+def test_fifteen_subordinate_ids_are_one_user_to_the_service(sharing: Service) -> None:
+    with contextlib.ExitStack() as stack:
+        for user in SUBORDINATE:
+            assert stack.enter_context(User(user, wants_much, sharing)).hear() == "wants"
+        # Sixteen users would have a sixteenth each; these are two.
+        least = USABLE_BYTES * 2 // 5
+        assert stack.enter_context(User(ALICE, gets, sharing, least)).hear() >= least
