@@ -158,6 +158,12 @@ def _listeners(path: str, for_all: bool) -> tuple[list[socket.socket], str]:
         listener = link.bind_listener(chosen, BACKLOG)
         if root or for_all:
             Path(chosen).chmod(0o666)  # who may do what is decided by credentials
+        if for_all and not root:
+            log.warning(
+                "--open: jobs of other users believe no service of user %d; start it as root, "
+                "with --run-as",
+                os.geteuid(),
+            )
         return [listener], chosen
     except paths.UnsafeDirectoryError as error:
         raise BadInputError(str(error)) from None

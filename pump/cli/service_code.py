@@ -30,6 +30,8 @@ def check(pumpd: str, *, user: bool) -> None:
         raise BadInputError(f"there is no {pumpd}; name it with --pumpd PATH")
     interpreter = _interpreter(pumpd)
     programs = [pumpd, *([interpreter] if interpreter else [])]
+    beside = os.path.join(os.path.dirname(pumpd), "pump")  # pump-metrics.service starts it
+    programs += [beside] if not user and os.path.lexists(beside) else []
     for path in (*programs, *_libraries(programs)):
         need = os.R_OK | os.X_OK if path in programs or os.path.isdir(path) else os.R_OK
         try:

@@ -161,8 +161,8 @@ def test_the_commands_of_container_and_cluster_are_pumpds() -> None:
     command = re.findall(r"^CMD (\[.*\])$", text, re.MULTILINE)[0]
     for words in (container["command"], yaml.safe_load(command)):
         assert words[0] == "pumpd"
-        assert _parser().parse_args(words[1:]).open
-    assert _parser().parse_args(container["command"][1:]).run_as == "pump"
+        asked = _parser().parse_args(words[1:])
+        assert asked.open and asked.run_as == "pump"
     assert "useradd --system --uid 10001 --gid 10001 --no-create-home pump" in text
 
 

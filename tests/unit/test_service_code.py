@@ -31,6 +31,7 @@ def made() -> Iterator[Path]:
             "base/bin/python3.11": "",
             "venv/pyvenv.cfg": "",
             "venv/bin/pumpd": f"#!{folder}/venv/bin/python\n",
+            "venv/bin/pump": f"#!{folder}/venv/bin/python\n",
             f"{SITE}/pump/__init__.py": "",
             f"{SITE}/pumpd/serve.py": "",
             f"{SITE}/other.pth": "",
@@ -94,6 +95,13 @@ def test_another_user_replaces_the_interpreter_where_that_is_refused(made: Path)
     assert str(folder) in refusal(made)
     subprocess.run(attack, cwd=folder, user=OTHER, check=True)
     assert (folder / "python3.11").read_text() == "evil\n"
+
+
+@needs_root
+def test_the_pump_that_the_unit_of_metrics_starts_is_looked_at(made: Path) -> None:
+    (made / "venv/bin/pump").chmod(0o757)
+    assert f" {made}/venv/bin/pump can be written by all users" in refusal(made)
+    assert refusal(made, user=True) == "", "a user has no such unit"
 
 
 @needs_root

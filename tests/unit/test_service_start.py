@@ -4,6 +4,7 @@ process of that user's number may then do."""
 from __future__ import annotations
 
 import contextlib
+import logging
 import socket
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from supervisor_client import eventually
 
 from pump.service import ServiceClient
 from pump.wire import server
-from pumpd import link
+from pumpd import link, serve
 
 NOBODY = 65534
 """The user that the service becomes here: one of /etc/passwd, and the number of a pod."""
@@ -135,6 +136,23 @@ def test_a_socket_that_a_killed_service_left_in_roots_folder_is_replaced(folder:
         service.start()
         assert asked_as(VICTIM, service.socket) == ""
     assert service.end() == 0
+
+
+@needs_root
+def test_a_service_for_all_that_others_will_not_believe_says_so(
+    folder: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder.chmod(0o777)
+
+    def begin() -> str:
+        with caplog.at_level("WARNING"):
+            (listener,), _ = serve._listeners(str(folder / "service"), True)
+            listener.close()
+        return " ".join(caplog.messages)
+
+    monkeypatch.setattr(logging.getLogger("pumpd"), "propagate", True)
+    told = as_user(VICTIM, begin)
+    assert "believe no service of user" in told and "--run-as" in told, told
 
 
 @pytest.mark.parametrize(
