@@ -57,6 +57,8 @@ class Job:
     """Of its last report, those on which it can have a lease."""
     granted: dict[str, int] = field(default_factory=dict)
     grant_number: int = 0
+    grew: dict[str, int] = field(default_factory=dict)
+    """By GPU, by how much what it has there did grow until its last report."""
     sent: list[tuple[int, dict[str, int]]] = field(default_factory=list)
     """Grants that it has not acted upon yet, by number."""
 
@@ -120,9 +122,13 @@ class Registry:
         job.report = report
         job.gpus = {entry.gpu: entry for entry in report.gpus if self._admit(entry)}
         job.sent = [(number, grant) for number, grant in job.sent if number > report.grant]
+        job.grew = {}
         for gpu, entry in job.gpus.items():
             self._gpus[gpu].reported(job.number, self._resident(job, gpu, now))
-            if gpu not in before:
+            if gpu in before:
+                job.grew[gpu] = max(0, entry.resident_bytes - before[gpu].resident_bytes)
+            else:
+                job.grew[gpu] = entry.wanted_bytes
                 self._found(job, gpu, entry)
         gone = set(before) - set(job.gpus)
         for gpu in gone:
@@ -145,15 +151,20 @@ class Registry:
     def _on(self, gpu: str) -> list[Job]:
         return [job for job in self.jobs.values() if gpu in job.gpus]
 
-    def _found(self, job: Job, gpu: str, entry: wire.GpuReport) -> None:
-        """What a job found free, and what the others had of their leases then, could be shared."""
-        others = sum(
-            min(other.gpus[gpu].resident_bytes, other.may_hold_bytes(gpu))
-            for other in self._on(gpu)
-            if other is not job
-        )
+    def _found(self, job: Job, name: str, entry: wire.GpuReport) -> None:
+        """What a job found free, and what the others had of their leases then, could be shared.
+        Those that grow may have had more then than they have reported; where that leaves
+        possible what is believed already, it is."""
+        least = most = entry.usable_bytes
+        for other in self._on(name):
+            if other is not job:
+                says, lease = other.gpus[name], other.may_hold_bytes(name)
+                has = min(says.resident_bytes, lease)
+                least += has
+                most += has + min(2 * other.grew[name], max(0, min(lease, says.wanted_bytes) - has))
+        gpu = self._gpus[name]
         voice = EARLIER if self.young else job.who.owner
-        self._gpus[gpu].found(voice, entry.usable_bytes + others)
+        gpu.found(voice, min(most, max(least, gpu.usable_bytes)))
 
     # ---- what is believed ----
 
