@@ -9,8 +9,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
+
+OWN_DESCRIPTORS = 64
+"""Of the service, beside connections; those among them that are accepted and judged."""
+LEAST_CONNECTIONS = 8
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,14 @@ class Quotas:
     connect_rate: float = 1000.0
     user_connect_rate: float = 250.0
     priority_most: int = 10
+
+    def within(self, descriptors: int) -> Quotas:
+        """Return the same for a process that may have so many descriptors: accepting fails
+        without a free one, for root as well."""
+        most = max(LEAST_CONNECTIONS, descriptors - OWN_DESCRIPTORS)
+        if self.connections <= most:
+            return self
+        return replace(self, connections=most, reserved=min(self.reserved, most // 4))
 
 
 class Seat(NamedTuple):

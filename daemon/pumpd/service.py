@@ -254,7 +254,7 @@ class Service:
         if not self._users.may_connect(who.owner, who.privileged, now):
             return False
         seats = [peer.seat for peer in self._peers.values()]
-        taken, goes = admit(who.owner, who.privileged, seats, self._settings.quotas)
+        taken, goes = admit(who.owner, who.privileged, seats, self._users.quotas)
         if goes is not None:
             self._hang_up(goes.peer, "its user has most connections, and others need one")
         return taken
@@ -438,7 +438,7 @@ class Service:
             self._stopped = True
 
     def _configure(self) -> None:
-        self._users.configure(self._settings.quotas)
+        self._users.configure(self._settings.quotas.within(self._surroundings.descriptors))
         self._registry.weights = self._settings.weights
         self._registry.reserve = self._settings.reserve
         # Another /etc/subuid: all are counted anew.

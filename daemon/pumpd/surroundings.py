@@ -7,6 +7,7 @@ it other surroundings runs the very same code (tests/service).
 from __future__ import annotations
 
 import os
+import resource
 import selectors
 import signal
 import time
@@ -15,9 +16,14 @@ from typing import Protocol
 
 
 class Surroundings(Protocol):
-    """selector: what the loop waits at, and the only place where it waits."""
+    """selector: what the loop waits at, and the only place where it waits. descriptors: as
+    many as the process may have."""
 
-    selector: selectors.BaseSelector
+    @property
+    def selector(self) -> selectors.BaseSelector: ...
+
+    @property
+    def descriptors(self) -> int: ...
 
     def now(self) -> float:
         """Seconds on a clock that never goes back."""
@@ -36,6 +42,7 @@ class Process:
 
     def __init__(self) -> None:
         self.selector: selectors.BaseSelector = selectors.DefaultSelector()
+        self.descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
 
     def watch_signals(self, told: Callable[[int], None]) -> None:

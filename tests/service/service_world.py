@@ -154,6 +154,8 @@ class Listener:
 class World(selectors.BaseSelector):
     """Clock, selector and signals in one. `time` is monotonic; `wall` jumps."""
 
+    descriptors = 1 << 20
+
     def __init__(self, seed: int) -> None:
         self.dice = random.Random(seed)
         self.time = 1000.0

@@ -70,6 +70,14 @@ def test_the_privileged_have_places_of_their_own_and_if_they_must_another_ones()
     assert taken and goes is not None
 
 
+def test_there_are_fewer_places_than_descriptors() -> None:
+    assert Quotas().within(4096) == Quotas()
+    few = Quotas().within(256)
+    assert (few.connections, few.reserved) == (192, 32)
+    least = Quotas().within(24)
+    assert 0 < least.reserved < least.connections
+
+
 @pytest.mark.parametrize("privileged", [False, True])
 def test_connections_that_say_nothing_make_room_for_each_other(privileged: bool) -> None:
     full = [*seats(1, 3, silent=True), *seats(2, 2, silent=True)]
