@@ -56,6 +56,21 @@ class Daemon:
 
 
 @dataclass(frozen=True)
+class Queues:
+    """Which streams share the GPU's work queues (docs/uvm.md).
+
+    connections: queues of each priority. to_gpu, to_host: streams of each of the executors'
+    threads, by direction; at most 32. priority: of these streams, 0 (as the program's) to 5.
+    By default as pump-run and the shim have it (docs/decisions/0038-lanes.md).
+    """
+
+    connections: int = 32
+    to_gpu: int = 8
+    to_host: int = 1
+    priority: int = 4
+
+
+@dataclass(frozen=True)
 class Foresight:
     """What a policy knows beyond what the program has issued.
 
@@ -115,6 +130,7 @@ class Machine:
     memory_bytes: int
     queue_operations: int = 1024
     daemon: Daemon = field(default_factory=Daemon)
+    queues: Queues = field(default_factory=Queues)
     host: Host | None = None
     jitter: Jitter | None = None
     gate: str = "never"
@@ -378,6 +394,9 @@ def _settings(machine: Machine, facts: DeviceFacts, foresight: Foresight) -> Any
     raw.foresight_expects = foresight.expects
     raw.gate = GATES[machine.gate]
     raw.queue_operations = machine.queue_operations
+    queues = machine.queues
+    raw.connections, raw.lane_priority = queues.connections, queues.priority
+    raw.lanes = [queues.to_gpu, queues.to_host]
     raw.stop_every_ns = round(daemon.stop_every_ms * 1e6)
     raw.stop_ns = round(daemon.stop_ms * 1e6)
     if machine.jitter is not None:

@@ -25,6 +25,9 @@
  *
  * Copies and memsets do the same; their faults are not replayable.
  *
+ * Streams share work queues (gpu_engine_connections.c): what is at the head of its stream
+ * may still have to wait for another stream's operation in front of it.
+ *
  * The legacy default stream: an operation in it waits for all earlier operations
  * of blocking streams, and those for its earlier ones. Order of submission is the
  * `seq` of operations.
@@ -34,7 +37,7 @@
 #include <string.h>
 
 struct layout {
-  size_t streams, active, events, ops, uses, owners, notes, journal, blocks, bytes;
+  size_t streams, active, queues, feeds, events, ops, uses, owners, notes, journal, blocks, bytes;
 };
 
 static size_t place(size_t *at, size_t count, size_t each) {
@@ -59,6 +62,9 @@ static bool plan_layout(const struct gpu_capacity *capacity, struct layout *out)
   size_t at = (sizeof(struct gpu_engine) + 15) & ~(size_t)15;
   out->streams = place(&at, capacity->streams, sizeof(struct gpu_stream));
   out->active = place(&at, capacity->streams, sizeof(uint32_t));
+  uint32_t users = capacity->owners != 0 ? capacity->owners : 1;
+  out->queues = place(&at, (size_t)users * GPU_OWNER_QUEUES, sizeof(struct gpu_queue));
+  out->feeds = place(&at, users, sizeof(struct gpu_feed));
   out->events = place(&at, capacity->events, sizeof(struct gpu_event));
   out->ops = place(&at, capacity->operations, sizeof(struct gpu_op));
   out->uses = place(&at, capacity->uses, sizeof(struct gpu_use_node));
@@ -108,6 +114,8 @@ struct gpu_engine *gpu_engine_create(void *memory, size_t bytes,
   engine->next_seq = 1;
   engine->streams_offset = layout.streams;
   engine->active_offset = layout.active;
+  engine->queues_offset = layout.queues;
+  engine->feeds_offset = layout.feeds;
   engine->events_offset = layout.events;
   engine->ops_offset = layout.ops;
   engine->uses_offset = layout.uses;
@@ -118,7 +126,11 @@ struct gpu_engine *gpu_engine_create(void *memory, size_t bytes,
     struct gpu_stream *stream = gpu_stream_edit(engine, i);
     stream->head = stream->tail = GPU_NONE;
     stream->owner = i < gpu_legacy_streams(engine) ? i : 0;
+    stream->queue = stream->owner * GPU_OWNER_QUEUES;
   }
+  for (uint32_t i = 0; i < gpu_legacy_streams(engine); i++) gpu_feed_reset(engine, i);
+  for (uint32_t i = 0; i < gpu_legacy_streams(engine) * GPU_OWNER_QUEUES; i++)
+    *gpu_queue_edit(engine, i) = (struct gpu_queue){GPU_NONE, GPU_NONE};
   if (!shared) gpu_stream_edit(engine, 0)->state = GPU_STREAM_LIVE;
   for (uint32_t i = 0; i < capacity->operations; i++) {
     struct gpu_op *op = gpu_op_edit(engine, i);

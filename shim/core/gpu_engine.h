@@ -36,6 +36,10 @@
 #define GPU_PREFETCH_SLICE_BLOCKS 16
 #define GPU_NEVER 0xffffffffffffffff /* no time, no end in sight */
 #define GPU_MAX_OWNERS 16
+/* Priorities of streams: 0, the default, is the lowest. Each has work queues of its own. */
+#define GPU_PRIORITIES 6
+#define GPU_CONNECTIONS 8 /* work queues of a priority, where nothing else is said */
+#define GPU_CONNECTIONS_MOST 32
 
 /* Results */
 #define GPU_OK 0
@@ -272,9 +276,13 @@ uint64_t gpu_next_event_ns(const struct gpu_engine *engine);
 /* Time up to which the engine has advanced. */
 uint64_t gpu_now_ns(const struct gpu_engine *engine);
 
+/* How many work queues streams of a priority share from now on, 1 to GPU_CONNECTIONS_MOST;
+ * of a shared GPU, the actor's. Streams that exist keep theirs. */
+int gpu_connections(struct gpu_engine *engine, uint32_t connections);
+
 /* Streams: returns a number from 1, or GPU_FULL. Destroying a busy stream lets
  * its operations finish first. */
-int gpu_stream_create(struct gpu_engine *engine, uint32_t flags);
+int gpu_stream_create(struct gpu_engine *engine, uint32_t flags, uint32_t priority);
 int gpu_stream_destroy(struct gpu_engine *engine, uint32_t stream);
 
 /* 1: idle. 0: busy, and not idle before *earliest_ns (a sound lower bound, made

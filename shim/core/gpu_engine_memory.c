@@ -174,5 +174,6 @@ int gpu_check(const struct gpu_engine *engine) {
   struct gpu_counters counters;
   gpu_counters_get(engine, &counters);
   int broken = uvm_check(&engine->uvm, &counters, present);
-  return broken != 0 ? broken : check_queues(engine);
+  if (broken == 0) broken = check_queues(engine);
+  return broken != 0 ? broken : gpu_check_connections(engine);
 }

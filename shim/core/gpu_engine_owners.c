@@ -178,6 +178,7 @@ int gpu_owner_join(struct gpu_engine *engine) {
     if (gpu_owners(engine)[i].present) continue;
     *gpu_owner_edit(engine, i) = (struct gpu_owner){.present = 1};
     gpu_stream_edit(engine, i)->state = GPU_STREAM_LIVE;
+    gpu_feed_reset(engine, i);
     return (int)i;
   }
   return GPU_FULL;

@@ -166,6 +166,7 @@ int gpu_enqueue(struct gpu_engine *engine, uint32_t stream_number,
   }
   stream->tail = index;
   stream->pending++;
+  gpu_queue_join(engine, index);
   out->ticket = gpu_ticket(engine, index);
   return GPU_OK;
 }
@@ -183,6 +184,7 @@ void gpu_dequeue(struct gpu_engine *engine, uint32_t index) {
     op->first_use = GPU_NONE;
   }
   if (op->event != GPU_NO_EVENT) gpu_event_edit(engine, op->event)->pending--;
+  if (op->in_queue) gpu_queue_leave(engine, index);
   stream->finished_ns += op->bound_ns;
   stream->head = op->next;
   stream->pending--;

@@ -26,10 +26,10 @@ uint32_t gpu_server_of(uint32_t kind) {
   }
 }
 
-/* Stream order beyond the stream itself: the legacy stream, events. */
-static bool may_start(const struct gpu_engine *engine, const struct gpu_op *op) {
+bool gpu_op_ready(const struct gpu_engine *engine, const struct gpu_op *op) {
   const struct gpu_stream *streams = gpu_streams(engine);
   const struct gpu_op *ops = gpu_ops(engine);
+  if (&ops[streams[op->stream].head] != op) return false;
   uint32_t owner = streams[op->stream].owner;
   const struct gpu_stream *legacy = &streams[owner];
   if (op->stream == owner) {
@@ -53,7 +53,7 @@ uint64_t gpu_head_time(const struct gpu_engine *engine, uint32_t stream) {
   if (op->phase != GPU_PHASE_QUEUED) return op->next_ns;
   uint32_t server = gpu_server_of(op->kind);
   if (server != GPU_NONE && engine->running[server] != GPU_NONE) return GPU_NEVER;
-  if (!may_start(engine, op)) return GPU_NEVER;
+  if (!gpu_op_ready(engine, op) || !gpu_queue_reaches(engine, op)) return GPU_NEVER;
   uint64_t ready_ns = op->submit_ns;
   if (op->kind == GPU_KERNEL) ready_ns += uvm_ns(engine->uvm.profile.launch_us);
   return uvm_max(ready_ns, engine->uvm.now_ns);
@@ -291,6 +291,7 @@ static void start(struct gpu_engine *engine, const struct gpu_hooks *hooks,
     gpu_turn_began(engine, gpu_streams(engine)[op->stream].owner, server);
   }
   op->start_ns = op->next_ns = engine->uvm.now_ns;
+  if (!gpu_kind_holds(op->kind)) gpu_queue_leave(engine, index);
   gpu_tell_start(engine, hooks, op, gpu_ticket(engine, index));
   switch (op->kind) {
   case GPU_PREFETCH_IN:

@@ -47,6 +47,9 @@ struct gpu_op {
   uint32_t cursor_use; /* where a sweep or a deferred prefetch has got to */
   uint32_t cursor_block;
   uint32_t blocks; /* of all uses */
+  uint32_t in_queue; /* 1: has not left its work queue */
+  uint32_t queue_next;
+  uint32_t queue_previous;
   uint64_t seq;
   uint64_t cookie;
   uint64_t submit_ns;
@@ -69,12 +72,25 @@ struct gpu_stream {
   uint32_t state;
   uint32_t flags;
   uint32_t owner;
+  uint32_t queue; /* work queue */
   uint32_t head;
   uint32_t tail;
   uint32_t pending;
   uint32_t active_at;    /* place in the list of streams with operations */
   uint64_t submitted_ns; /* sums of bound_ns */
   uint64_t finished_ns;
+};
+
+/* A work queue: operations in order of submission, until each has left it. */
+struct gpu_queue {
+  uint32_t first;
+  uint32_t last;
+};
+
+/* Which queues the next streams of an owner get. */
+struct gpu_feed {
+  uint32_t connections;
+  uint32_t created[GPU_PRIORITIES]; /* streams, so far */
 };
 
 /* A version is one record of the event. Slots keep counting when reused. */
@@ -119,6 +135,8 @@ struct gpu_engine {
   uint64_t next_seq;
   uint64_t streams_offset; /* all from this struct */
   uint64_t active_offset;
+  uint64_t queues_offset;
+  uint64_t feeds_offset;
   uint64_t events_offset;
   uint64_t ops_offset;
   uint64_t uses_offset;
@@ -152,6 +170,8 @@ struct gpu_engine {
   }
 GPU_TABLE(struct gpu_stream, gpu_streams, streams_offset, gpu_stream_edit)
 GPU_TABLE(uint32_t, gpu_active, active_offset, gpu_active_edit)
+GPU_TABLE(struct gpu_queue, gpu_queues, queues_offset, gpu_queue_edit)
+GPU_TABLE(struct gpu_feed, gpu_feeds, feeds_offset, gpu_feed_edit)
 GPU_TABLE(struct gpu_event, gpu_events, events_offset, gpu_event_edit)
 GPU_TABLE(struct gpu_op, gpu_ops, ops_offset, gpu_op_edit)
 GPU_TABLE(struct gpu_use_node, gpu_uses, uses_offset, gpu_use_edit)
@@ -174,6 +194,21 @@ static inline uint64_t gpu_ticket(const struct gpu_engine *engine, uint32_t op) 
 
 /* The operation of a ticket, or GPU_NONE when it has ended (or never was). */
 uint32_t gpu_op_of(const struct gpu_engine *engine, uint64_t ticket);
+
+/* gpu_engine_connections.c: work queues */
+#define GPU_OWNER_QUEUES (GPU_PRIORITIES * GPU_CONNECTIONS_MOST)
+/* As nobody has made a stream but the legacy one. */
+void gpu_feed_reset(struct gpu_engine *engine, uint32_t owner);
+/* The queue of a new stream of that owner. */
+uint32_t gpu_queue_for(struct gpu_engine *engine, uint32_t owner, uint32_t priority);
+void gpu_queue_join(struct gpu_engine *engine, uint32_t op);
+void gpu_queue_leave(struct gpu_engine *engine, uint32_t op);
+/* All that was submitted before it to its queue has left, or waits for an engine alone. */
+bool gpu_queue_reaches(const struct gpu_engine *engine, const struct gpu_op *op);
+/* It keeps what is behind it in its queue until it has ended, not until it starts. */
+bool gpu_kind_holds(uint32_t kind);
+/* 0, or what is broken. */
+int gpu_check_connections(const struct gpu_engine *engine);
 
 /* gpu_engine_queue.c: operations into and out of streams */
 int gpu_enqueue(struct gpu_engine *engine, uint32_t stream,
@@ -203,6 +238,9 @@ bool gpu_notes_full(const struct gpu_engine *engine, uint32_t owner);
 
 /* gpu_engine_run.c: executing */
 uint32_t gpu_server_of(uint32_t kind);
+/* It is at the head of its stream, and what it waits for beyond that has happened: the
+ * legacy stream, events. */
+bool gpu_op_ready(const struct gpu_engine *engine, const struct gpu_op *op);
 /* When the head of the stream does something next, GPU_NEVER if it cannot. */
 uint64_t gpu_head_time(const struct gpu_engine *engine, uint32_t stream);
 /* Lets it do that; the engine's time is then. */

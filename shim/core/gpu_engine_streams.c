@@ -1,14 +1,15 @@
 /* gpu_engine_streams.c - the calls about streams, events, operations and tickets. */
 #include "gpu_engine_state.h"
 
-int gpu_stream_create(struct gpu_engine *engine, uint32_t flags) {
-  if (flags > GPU_STREAM_NONBLOCKING) return GPU_INVALID;
+int gpu_stream_create(struct gpu_engine *engine, uint32_t flags, uint32_t priority) {
+  if (flags > GPU_STREAM_NONBLOCKING || priority >= GPU_PRIORITIES) return GPU_INVALID;
   for (uint32_t i = gpu_legacy_streams(engine); i < engine->capacity.streams; i++) {
     if (gpu_streams(engine)[i].state != GPU_STREAM_FREE) continue;
     struct gpu_stream *stream = gpu_stream_edit(engine, i);
     stream->state = GPU_STREAM_LIVE;
     stream->flags = flags;
     stream->owner = engine->uvm.actor;
+    stream->queue = gpu_queue_for(engine, stream->owner, priority);
     return (int)i;
   }
   return GPU_FULL;

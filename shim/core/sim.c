@@ -15,6 +15,8 @@ static void on_finish(void *context, uint64_t cookie, uint64_t ticket, uint64_t 
   (void)ticket;
   if (cookie == SIM_GATE_COOKIE)
     sim->result.gate_ns += end_ns - start_ns;
+  else if (cookie >= SIM_LANE_COOKIE)
+    sim_movers_arrived(sim, cookie - SIM_LANE_COOKIE);
   else if (cookie != 0)
     sim_program_finished(sim, (uint32_t)(cookie - 1));
 }
@@ -81,10 +83,11 @@ static bool make_engine(struct pump_sim *sim, const struct uvm_profile *profile)
                      sim->settings.flash_read_gbps,
                      sim->settings.flash_write_gbps) != GPU_OK)
     return false;
-  if (gpu_jitter(sim->engine, sim->settings.jitter, sim->settings.jitter_seed) != GPU_OK)
+  if (gpu_jitter(sim->engine, sim->settings.jitter, sim->settings.jitter_seed) != GPU_OK ||
+      gpu_connections(sim->engine, sim->settings.connections) != GPU_OK)
     return false;
   for (uint32_t i = 0; i < program->streams; i++) {
-    int number = gpu_stream_create(sim->engine, GPU_STREAM_NONBLOCKING);
+    int number = gpu_stream_create(sim->engine, GPU_STREAM_NONBLOCKING, 0);
     if (number < 0) return false;
     sim->streams[i].number = (uint32_t)number;
   }

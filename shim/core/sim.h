@@ -103,6 +103,9 @@ struct pump_sim_settings {
   uint64_t jitter_seed;
   uint32_t queue_operations; /* of a stream, issued and not finished: then launches wait */
   uint32_t plans;            /* 0: the worker puts no plans in force */
+  uint32_t connections;      /* work queues of a priority: gpu_connections */
+  uint32_t lanes[2];         /* streams of each mover, by direction: 1 to 32 */
+  uint32_t lane_priority;    /* of these streams; the program's have 0 */
   uint64_t stop_every_ns; /* the worker is stopped in the last stop_ns of each; 0: never */
   uint64_t stop_ns;
 };

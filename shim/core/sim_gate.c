@@ -21,7 +21,8 @@ static int in_flight(const struct pump_sim *sim, uint64_t seq, uint32_t stream,
   for (uint32_t i = 0; i < SIM_MOVERS; i++) {
     const struct sim_mover *mover = &sim->directions[PUMP_TO_GPU].movers[i];
     for (uint32_t n = 0; n < mover->in_flight; n++) {
-      const struct sim_lane *lane = &mover->lanes[(mover->oldest + n) % SIM_LANES];
+      uint32_t at = (mover->oldest + n) % sim->settings.lanes[PUMP_TO_GPU];
+      const struct sim_lane *lane = &mover->lanes[at];
       const struct pump_command *command = &lane->job.command;
       if (lane->job.populates || !serves(command, seq, stream)) continue;
       if (command->function == function) return COMPLETE;

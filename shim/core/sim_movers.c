@@ -28,12 +28,17 @@ static const struct pump_adapt_bounds bounds[PUMP_DIRECTIONS] = {
 bool sim_movers_init(struct pump_sim *sim) {
   for (uint32_t way = 0; way < PUMP_DIRECTIONS; way++) {
     struct sim_direction *direction = &sim->directions[way];
-    direction->adapt = pump_adapt_begin(&bounds[way]);
+    uint32_t lanes = sim->settings.lanes[way];
+    if (lanes == 0 || lanes > SIM_LANES) return false;
+    direction->bounds = bounds[way];
+    if (way == PUMP_TO_GPU) direction->bounds.slices_max = lanes;
+    direction->adapt = pump_adapt_begin(&direction->bounds);
     direction->planned_ns = GPU_NEVER;
-    for (uint32_t i = 0; i < SIM_MOVERS * SIM_LANES; i++) {
-      int number = gpu_stream_create(sim->engine, GPU_STREAM_NONBLOCKING);
+    for (uint32_t i = 0; i < direction->bounds.threads_max * lanes; i++) {
+      int number = gpu_stream_create(sim->engine, GPU_STREAM_NONBLOCKING,
+                                     sim->settings.lane_priority);
       if (number < 0) return false;
-      direction->movers[i / SIM_LANES].lanes[i % SIM_LANES].stream = (uint32_t)number;
+      direction->movers[i / lanes].lanes[i % lanes].stream = (uint32_t)number;
     }
   }
   return true;
@@ -152,7 +157,7 @@ static void report(struct pump_sim *sim, uint32_t way, const struct sim_command 
 static void finish_oldest(struct pump_sim *sim, uint32_t way, struct sim_mover *mover) {
   struct sim_direction *direction = &sim->directions[way];
   struct sim_lane *lane = &mover->lanes[mover->oldest];
-  mover->oldest = (mover->oldest + 1) % SIM_LANES;
+  mover->oldest = (mover->oldest + 1) % sim->settings.lanes[way];
   mover->in_flight--;
   direction->flight_slices--;
   direction->flight_bytes -= (uint32_t)lane->job.command.length_bytes;
@@ -162,7 +167,7 @@ static void finish_oldest(struct pump_sim *sim, uint32_t way, struct sim_mover *
                                      .bytes = lane->job.command.length_bytes,
                                      .waiting = lane->waiting,
                                      .in_flight = lane->in_flight};
-  direction->adapt = pump_adapt_next(direction->adapt, &bounds[way], &sample);
+  direction->adapt = pump_adapt_next(direction->adapt, &direction->bounds, &sample);
   report(sim, way, &lane->job, PUMP_RESULT_MOVED, lane->called_ns);
   if (way == PUMP_TO_GPU) sim_gates_finished(sim, &lane->job.command);
 }
@@ -179,7 +184,8 @@ static bool has_room(const struct pump_sim *sim, const struct sim_direction *dir
 static void submit(struct pump_sim *sim, uint32_t way, struct sim_mover *mover,
                    const struct sim_command *job, uint32_t index) {
   struct sim_direction *direction = &sim->directions[way];
-  struct sim_lane *lane = &mover->lanes[(mover->oldest + mover->in_flight) % SIM_LANES];
+  uint32_t at = (mover->oldest + mover->in_flight) % sim->settings.lanes[way];
+  struct sim_lane *lane = &mover->lanes[at];
   const struct pump_command *command = &job->command;
   struct gpu_prefetch_call call = {
       .stream = lane->stream,
@@ -187,7 +193,16 @@ static void submit(struct pump_sim *sim, uint32_t way, struct sim_mover *mover,
                      (uint32_t)(command->offset_bytes / GPU_BLOCK_BYTES),
       .block_count = (uint32_t)(command->length_bytes / GPU_BLOCK_BYTES),
       .to_host = way == PUMP_TO_HOST};
-  if (gpu_prefetch_step(sim->engine, sim->now_ns, &sim->hooks, &call) != GPU_OK) {
+  uint32_t number = (uint32_t)(mover - direction->movers);
+  uint64_t place = ((uint64_t)way * SIM_MOVERS + number) * SIM_LANES + at;
+  struct gpu_operation record = {.kind = GPU_EVENT_RECORD,
+                                 .event = GPU_NO_EVENT,
+                                 .cookie = SIM_LANE_COOKIE + place};
+  struct gpu_submitted submitted;
+  lane->done_ns = GPU_NEVER;
+  if (gpu_prefetch_step(sim->engine, sim->now_ns, &sim->hooks, &call) != GPU_OK ||
+      gpu_submit(sim->engine, sim->now_ns, &sim->hooks, lane->stream, &record,
+                 &submitted) != GPU_OK) {
     sim->failure = PUMP_SIM_REFUSED;
     sim->result.failed_step = sim->step;
     return;
@@ -202,7 +217,13 @@ static void submit(struct pump_sim *sim, uint32_t way, struct sim_mover *mover,
   lane->in_flight = direction->flight_slices;
   lane->called_ns = sim->now_ns;
   lane->returned_ns = mover->free_ns;
-  lane->done_ns = sim_most(call.cost.complete_ns, mover->free_ns);
+}
+
+void sim_movers_arrived(struct pump_sim *sim, uint64_t place) {
+  uint64_t mover = place / SIM_LANES;
+  struct sim_direction *direction = &sim->directions[mover / SIM_MOVERS];
+  direction->movers[mover % SIM_MOVERS].lanes[place % SIM_LANES].done_ns =
+      gpu_now_ns(sim->engine);
 }
 
 /* ---- what is planned (act_plan.c) ------------------------------------------------ */
@@ -252,7 +273,7 @@ static bool start_one(struct pump_sim *sim, uint32_t way, struct sim_mover *move
   bool commanded = command_waits(sim, direction);
   if (commanded) {
     job = direction->queue[direction->head];
-    if (!has_room(sim, direction, job.command.length_bytes, bounds[way].flight_bytes))
+    if (!has_room(sim, direction, job.command.length_bytes, direction->bounds.flight_bytes))
       return false;
     direction->head = (direction->head + 1) % PUMP_COMMAND_SLOTS;
     direction->count--;
@@ -305,8 +326,9 @@ uint64_t sim_movers_next_ns(struct pump_sim *sim, uint32_t way) {
   for (uint32_t i = 0; i < SIM_MOVERS; i++) {
     const struct sim_mover *mover = &direction->movers[i];
     if (mover->free_ns > sim->now_ns) next = sim_least(next, mover->free_ns);
-    if (mover->in_flight > 0)
-      next = sim_least(next, sim_most(mover->lanes[mover->oldest].done_ns, mover->free_ns));
+    uint64_t done_ns =
+        mover->in_flight > 0 ? mover->lanes[mover->oldest].done_ns : GPU_NEVER;
+    if (done_ns != GPU_NEVER) next = sim_least(next, sim_most(done_ns, mover->free_ns));
   }
   if (direction->count > 0) {
     uint64_t visible_ns = direction->queue[direction->head].visible_ns;

@@ -9,7 +9,7 @@
 #include "pump_ring.h"
 #include "sim.h"
 
-#define SIM_LANES 32 /* slices that one mover has in flight: PUMP_IN_SLICES_MOST */
+#define SIM_LANES 32 /* slices that one mover has in flight, at most */
 #define SIM_MOVERS 4 /* of a direction: PUMP_OUT_THREADS_MOST */
 
 /* ---- the program's thread (sim_program.c) ---- */
@@ -39,7 +39,8 @@ struct sim_lane {
   struct sim_command job;
   uint32_t stream;
   uint32_t waiting, in_flight;
-  uint64_t called_ns, returned_ns, done_ns;
+  uint64_t called_ns, returned_ns;
+  uint64_t done_ns; /* the event behind the slice; GPU_NEVER: not yet */
 };
 
 struct sim_mover {
@@ -49,6 +50,7 @@ struct sim_mover {
 };
 
 struct sim_direction {
+  struct pump_adapt_bounds bounds;
   struct sim_mover movers[SIM_MOVERS];
   struct pump_adapt adapt;
   struct sim_command queue[PUMP_COMMAND_SLOTS];
@@ -62,6 +64,8 @@ struct sim_direction {
 /* A wait of the GPU's in front of a launch. */
 #define SIM_GATES 64
 #define SIM_GATE_COOKIE UINT64_MAX
+/* Of the events behind slices: plus the place among all lanes. */
+#define SIM_LANE_COOKIE (1ull << 62)
 
 struct sim_gate {
   uint64_t ticket;
@@ -176,6 +180,8 @@ bool sim_movers_push(struct pump_sim *sim, uint32_t direction,
                      const struct pump_command *command, uint64_t visible_ns);
 void sim_movers_populate(struct pump_sim *sim, uint32_t range);
 void sim_movers_go(struct pump_sim *sim, uint32_t direction);
+/* The event behind the slice in that lane has come. */
+void sim_movers_arrived(struct pump_sim *sim, uint64_t place);
 /* When movers of the direction do something next. */
 uint64_t sim_movers_next_ns(struct pump_sim *sim, uint32_t direction);
 

@@ -146,6 +146,20 @@ static int read_discard_kind(void) {
   return -1;
 }
 
+/* CUDA_DEVICE_MAX_CONNECTIONS: a number out of bounds counts as the nearest, what is none
+ * as unset. */
+static void read_connections(void) {
+  const char *text = getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+  char *end = NULL;
+  long connections = text == NULL ? 0 : strtol(text, &end, 10);
+  if (text == NULL || end == text || *end != 0) return;
+  if (connections < 1) connections = 1;
+  if (connections > GPU_CONNECTIONS_MOST) connections = GPU_CONNECTIONS_MOST;
+  vd_lock();
+  gpu_connections(vd.engine, (uint32_t)connections);
+  vd_unlock();
+}
+
 static CUresult initialise(void) {
   if (read_profile() != 0) return CUDA_ERROR_NO_DEVICE;
   if (!vd_device_visible()) {
@@ -165,6 +179,7 @@ static CUresult initialise(void) {
   CUresult result = vd_streams_start();
   if (result == CUDA_SUCCESS) result = vd_timeline_start();
   if (result != CUDA_SUCCESS) return result;
+  read_connections();
   __atomic_store_n(&vd.state, VD_READY, __ATOMIC_RELEASE);
   vd_log("device \"%s\" (%s), %.1f GiB, %s mode", vd.profile.device_name, vd.profile.name,
          (double)vd.profile.memory_bytes / (1 << 30),

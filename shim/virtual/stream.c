@@ -10,7 +10,7 @@
 static struct vd_stream *new_locked(unsigned int flags, int priority) {
   uint32_t kind =
       flags & CU_STREAM_NON_BLOCKING ? GPU_STREAM_NONBLOCKING : GPU_STREAM_BLOCKING;
-  int number = gpu_stream_create(vd.engine, kind);
+  int number = gpu_stream_create(vd.engine, kind, (uint32_t)-priority);
   if (number < 0) {
     vd_log("more than %d streams", GPU_MAX_STREAMS);
     return NULL;

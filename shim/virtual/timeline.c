@@ -215,6 +215,9 @@ static int start_worker_locked(void) {
 static void pause_locked(uint64_t earliest_ns) {
   uint64_t now_ns = vd_now_ns();
   if (vd_actions_wanted()) ring_worker_locked();
+  /* What waits for other streams knows no time of its own; before anything happens it
+   * cannot end. */
+  if (earliest_ns <= now_ns) earliest_ns = gpu_next_event_ns(vd.engine);
   if (earliest_ns == GPU_NEVER || earliest_ns <= now_ns) {
     struct timespec time = timespec_of(now_ns + PATIENCE_NS);
     vd_wait_locked(&vd.changed, &time);

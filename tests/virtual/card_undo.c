@@ -162,7 +162,7 @@ static void act(struct owner *o) {
     break;
   case 6:
     gpu_stream_destroy(engine, (uint32_t)o->streams[0]);
-    o->streams[0] = gpu_stream_create(engine, pick(2));
+    o->streams[0] = gpu_stream_create(engine, pick(2), pick(GPU_PRIORITIES));
     break;
   case 7:
     gpu_event_destroy(engine, (uint32_t)o->events[0]);
@@ -181,7 +181,7 @@ static void join(struct owner *o) {
   int number = gpu_owner_join(engine);
   MUST(number >= 0);
   o->number = engine->uvm.actor = (uint32_t)number;
-  for (int i = 0; i < STREAMS; i++) o->streams[i] = gpu_stream_create(engine, i % 2);
+  for (int i = 0; i < STREAMS; i++) o->streams[i] = gpu_stream_create(engine, i % 2, 0);
   for (int i = 0; i < EVENTS; i++) o->events[i] = gpu_event_create(engine);
   gpu_lock_given(engine);
 }

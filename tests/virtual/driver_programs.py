@@ -392,6 +392,24 @@ def wait_value() -> Any:
     return {"before": [before, still], "refused": refused}
 
 
+def work_queues() -> Any:
+    """Which of 33 streams wait where the first waits for another's kernel; of a priority, too."""
+    gpu = Gpu()
+    data = int(ask(cu.cuMemAlloc(256 * MIB)))
+    streams = [ask(cu.cuStreamCreate(1)) for _ in range(33)]
+    least, greatest = (int(bound) for bound in ask(cu.cuCtxGetStreamPriorityRange()))
+    others = [ask(cu.cuStreamCreateWithPriority(1, greatest)) for _ in range(33)]
+    events = [ask(cu.cuEventCreate(0)) for _ in streams + others]
+    ran = ask(cu.cuEventCreate(0))
+    gpu.launch("scale", (data, 1.0, 1), SCALE)
+    ask(cu.cuEventRecord(ran, gpu.stream))
+    ask(cu.cuStreamWaitEvent(streams[0], ran, 0))
+    for event, stream in zip(events, streams + others, strict=True):
+        ask(cu.cuEventRecord(event, stream))
+    stuck = [i for i, event in enumerate(events) if code_of(cu.cuEventQuery(event)) != 0]
+    return {"stuck": stuck, "levels": least - greatest + 1}
+
+
 def capture() -> Any:
     gpu = Gpu()
     n = 4096

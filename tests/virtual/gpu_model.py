@@ -220,9 +220,9 @@ class Gpu:
         assert self.lib.gpu_cpu_access(self.engine, self.now, self.hooks, first, count, cost) == 0
         self.advance(cost.caller_free_ns)
 
-    def stream(self, blocking: bool = False) -> int:
+    def stream(self, blocking: bool = False, priority: int = 0) -> int:
         flags = self.lib.GPU_STREAM_BLOCKING if blocking else self.lib.GPU_STREAM_NONBLOCKING
-        return int(self.lib.gpu_stream_create(self.engine, flags))
+        return int(self.lib.gpu_stream_create(self.engine, flags, priority))
 
     # ---- looking
 

@@ -1,0 +1,35 @@
+"""Executors' lanes and the program's kernels in the GPU's hardware queues, simulated."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from sim_programs import MS, cyclic, machine
+
+from pump.sim import contenders
+from pump.sim.simulation import Queues
+
+BUFFERS, BLOCKS = 24, 16
+OLD_LANES = Queues(connections=8, to_gpu=32, to_host=32, priority=0)
+
+
+def seconds(queues: Queues) -> float:
+    program = cyclic(BUFFERS, BLOCKS, rounds=8, duration_ns=4 * MS)
+    gpu = replace(machine(BUFFERS * BLOCKS * 2 // 3), queues=queues)
+    return contenders.simulate(contenders.by_name("window"), program, gpu).whole.seconds
+
+
+def test_kernels_are_stuck_behind_slices_in_many_lanes_of_their_own_priority() -> None:
+    assert seconds(OLD_LANES) > 1.3 * seconds(Queues())
+
+
+@pytest.mark.parametrize("connections", [1, 8, 32])
+def test_lanes_of_another_priority_hold_no_kernel_up(connections: int) -> None:
+    apart = seconds(Queues(connections=connections))
+    assert apart < 1.03 * seconds(Queues(to_gpu=32, to_host=32))
+
+
+def test_few_lanes_of_the_only_priority_stay_out_of_the_programs_queue() -> None:
+    shared = seconds(Queues(to_gpu=4, priority=0))
+    assert shared < 1.1 * seconds(Queues())
