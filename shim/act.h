@@ -88,6 +88,11 @@ uint32_t pump_stream_index(CUstream stream, bool per_thread_default);
 
 /* After the program destroyed the stream. */
 void pump_stream_gone(CUstream stream);
+/* The program has made a stream of that priority (act_stream.c). */
+void pump_priority_used(int priority);
+/* A non-blocking stream of our own in the current context, of a priority that the program
+ * does not use if there is one. */
+CUresult pump_stream_make(CUstream *stream);
 
 /* After operation `seq` was issued on `stream` (the handle as passed to the
  * driver; NULL and the special handles included), which is believed to touch

@@ -177,7 +177,7 @@ const struct pump_adapt_bounds *pump_direction_bounds(uint32_t direction) {
       [PUMP_TO_GPU] = {.threads_min = 1,
                        .threads_max = PUMP_IN_THREADS_MOST,
                        .threads_first = 1,
-                       .slices_max = PUMP_IN_SLICES_MOST,
+                       .slices_max = PUMP_IN_LANES,
                        .flight_bytes = PUMP_IN_FLIGHT_BYTES},
       [PUMP_TO_HOST] = {.threads_min = 2,
                         .threads_max = PUMP_OUT_THREADS_MOST,

@@ -26,7 +26,7 @@
 #include "act_private.h"
 
 #define IDLE_NS 1000000000u
-#define LANES PUMP_IN_SLICES_MOST
+#define LANES PUMP_IN_LANES
 /* With a slice in flight and nothing to do a thread sleeps on the bell, so that a new
  * command need not wait for the slice, and looks at the slice that often at least. */
 #define PEEK_NS 200000u
@@ -55,6 +55,7 @@ struct mover {
   struct pump_thread_role role;
   struct pump_direction *direction;
   struct lane lanes[LANES];
+  uint32_t lane_count; /* that it uses: one on the way to the host */
   uint32_t oldest, in_flight; /* lanes oldest .. oldest + in_flight - 1, modulo */
   uint64_t slice_ns_per_mib;  /* from call to arrival, running mean; 0: none yet */
   uint64_t spin_ns;
@@ -118,8 +119,7 @@ static bool note(struct mover *mover, CUresult result, const char *call) {
 /* Stream and event, created when first needed and again after a failure. */
 static bool lane_open(struct mover *mover, struct lane *lane) {
   if (lane->stream == NULL &&
-      !note(mover, pump_real.cuStreamCreate(&lane->stream, CU_STREAM_NON_BLOCKING),
-            "cuStreamCreate")) {
+      !note(mover, pump_stream_make(&lane->stream), "cuStreamCreateWithPriority")) {
     lane->stream = NULL;
     return false;
   }
@@ -258,7 +258,7 @@ static void finish_oldest(struct mover *mover) {
   release(mover->direction, (uint32_t)lane->job.command.length_bytes);
   if (to_gpu(mover))
     pump_gate_ended(mover->role.set->device, lane_number(mover, mover->oldest));
-  mover->oldest = (mover->oldest + 1) % LANES;
+  mover->oldest = (mover->oldest + 1) % mover->lane_count;
   mover->in_flight--;
   bool moved = note(mover, result, "waiting for a prefetch");
   if (moved) adapt(mover, &lane->job, now_ns);
@@ -284,7 +284,7 @@ static void wait_for_room(struct mover *mover, uint32_t bytes) {
 
 /* Whatever is finished before it is used. */
 static uint32_t next_lane(const struct mover *mover) {
-  return (mover->oldest + mover->in_flight) % LANES;
+  return (mover->oldest + mover->in_flight) % mover->lane_count;
 }
 
 /* Judges the job and hands it to the driver, or reports why not. */
@@ -451,13 +451,15 @@ void *pump_mover_thread(void *argument) {
   struct mover mover = {.role = *(struct pump_thread_role *)argument};
   mover.direction = &mover.role.set->directions[mover.role.direction];
   mover.over = !pump_set_thread_begin(&mover.role);
+  mover.lane_count = to_gpu(&mover) ? pump_stream_lanes() : 1;
   if (!mover.over && to_gpu(&mover) && mover.role.number == 0) pump_gate_ready(&mover.role);
   while (!mover.over && pump_set_lives(&mover.role)) {
     uint32_t wanted = PUMP_LOAD(&mover.direction->wanted);
     if (to_gpu(&mover) && mover.role.number == 0) pump_set_errands(mover.role.set);
     if (mover.role.number >= wanted)
       rest(&mover, wanted);
-    else if (mover.in_flight >= PUMP_LOAD(&mover.direction->slices))
+    else if (mover.in_flight >= mover.lane_count ||
+             mover.in_flight >= PUMP_LOAD(&mover.direction->slices))
       finish_oldest(&mover);
     else if (serve(&mover))
       continue;

@@ -46,7 +46,7 @@ static struct slice {
   uint32_t stream;
   uint64_t seq; /* the launch that it was sent for */
   uint64_t function;
-} slices[PUMP_MAX_DEVICES][PUMP_IN_THREADS_MOST * PUMP_IN_SLICES_MOST];
+} slices[PUMP_MAX_DEVICES][PUMP_IN_THREADS_MOST * PUMP_IN_LANES];
 #define SLICES (sizeof slices[0] / sizeof slices[0][0])
 
 /* `state`: turn << 2 | phase. */

@@ -46,8 +46,10 @@
 
 #define PUMP_IN_THREADS_MOST 2
 /* Slices that one in-thread keeps in the driver: a block that the driver knows to be on
- * its way is waited for by a kernel, one that still waits in our ring is faulted. */
-#define PUMP_IN_SLICES_MOST 32
+ * its way is waited for by a kernel, one that still waits in our ring is faulted. Each needs
+ * a stream; the second number holds where these share the program's priority. */
+#define PUMP_IN_LANES 8
+#define PUMP_IN_LANES_SHARED 4
 #define PUMP_OUT_THREADS_MOST 4
 
 /* ---- small tools --------------------------------------------------------- */
@@ -274,6 +276,11 @@ void *pump_marker_thread(void *role);
 void pump_context_fork_child(void);
 /* Ends all threads of all sets; waits until `deadline_ns`. Takes no lock. */
 void pump_sets_stop(uint64_t deadline_ns);
+
+/* ---- streams of our own (act_stream.c), in the current context -------------- */
+
+/* How many an in-thread may have. */
+uint32_t pump_stream_lanes(void);
 
 /* ---- validation (act_validate.c) ------------------------------------------- */
 

@@ -227,6 +227,8 @@ PUMP_TWINS(cuMemsetD2D32Async, _ptsz, cuMemsetD2D32Async_v3020, cuMemsetD2D32Asy
            (to, pitch, value, width, height, stream))
 
 /* ---- streams, events, capture -------------------------------------------- */
+PUMP_HOOK(cuStreamCreateWithPriority, cuStreamCreateWithPriority_v5050,
+          (CUstream *stream, unsigned int flags, int priority), (stream, flags, priority))
 PUMP_HOOK(cuStreamDestroy, cuStreamDestroy_v2000, (CUstream stream), (stream))
 PUMP_HOOK(cuStreamDestroy_v2, cuStreamDestroy_v4000, (CUstream stream), (stream))
 PUMP_TWINS(cuStreamSynchronize, _ptsz, cuStreamSynchronize_v2000,
@@ -297,7 +299,8 @@ PUMP_CALL(cuThreadExchangeStreamCaptureMode, cuThreadExchangeStreamCaptureMode_v
           (CUstreamCaptureMode *mode))
 PUMP_CALL(cuStreamIsCapturing, cuStreamIsCapturing_v10000,
           (CUstream stream, CUstreamCaptureStatus *status))
-PUMP_CALL(cuStreamCreate, cuStreamCreate_v2000, (CUstream *stream, unsigned int flags))
+PUMP_CALL(cuCtxGetStreamPriorityRange, cuCtxGetStreamPriorityRange_v5050,
+          (int *least, int *greatest))
 PUMP_CALL(cuDeviceGetDefaultMemPool, cuDeviceGetDefaultMemPool_v11020,
           (CUmemoryPool *pool, CUdevice device))
 PUMP_CALL(cuDeviceGetMemPool, cuDeviceGetMemPool_v11020, (CUmemoryPool *pool, CUdevice device))

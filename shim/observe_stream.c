@@ -38,6 +38,12 @@ HOOK_STREAM_DONE(cuStreamSynchronize_ptsz, true, true)
 HOOK_STREAM_DONE(cuStreamQuery, false, false)
 HOOK_STREAM_DONE(cuStreamQuery_ptsz, true, false)
 
+CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned int flags, int priority) {
+  CUresult result = pump_real.cuStreamCreateWithPriority(stream, flags, priority);
+  if (result == CUDA_SUCCESS && !pump_quiet()) pump_priority_used(priority);
+  return result;
+}
+
 static void context_done(uint64_t seq, uint64_t began_ns) {
   int saved = errno;
   pump_enter();

@@ -21,15 +21,16 @@
  *
  * Memory that was discarded is migrated to the GPU, explicitly, before it is used again:
  * that alone ends the discard for both kinds of discard that the driver has (after one of
- * them a mere write would not, and an eviction would drop it). A stream of ours for each
- * of the program's does it, in the order of the GPU: behind the place where memory was
- * woken for the program's stream the last time, so in time and not a queue too early. Where
- * memory is not that scarce it is woken at once, and the worker is told (POPULATED): nobody
- * will want its room meanwhile, and no kernel waits for it. The program's stream is made to
- * wait for it. Neither waits for anything that the program's stream does not wait for
- * itself, so nothing can be held up for good. Whoever shares a
- * block with memory that another stream had woken wakes it once more, until that is known
- * to be through: it changes nothing there.
+ * them a mere write would not, and an eviction would drop it). A stream of ours does it,
+ * the waker, in the order of the GPU: behind the place where memory was woken for the
+ * program's stream the last time, so in time and not a queue too early. Where memory is not
+ * that scarce it is woken at once, and the worker is told (POPULATED): nobody will want its
+ * room meanwhile, and no kernel waits for it. The program's stream is made to wait for it.
+ * Neither waits for anything that the program's stream does not wait for itself, so nothing
+ * can be held up for good: all that is in the waker at a time is for one of the program's
+ * streams. While it is for another one, memory is woken in the program's stream itself.
+ * Whoever shares a block with memory that another stream had woken wakes it once more,
+ * until that is known to be through: it changes nothing there.
  *
  * Where the driver cannot discard, dead memory is copied as any other.
  */
@@ -44,7 +45,7 @@
 
 static bool open_stream(struct pool_dead *dead) {
   if (dead->stream != NULL) return true;
-  if (pump_real.cuStreamCreate(&dead->stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS &&
+  if (pump_stream_make(&dead->stream) == CUDA_SUCCESS &&
       pump_real.cuEventCreate(&dead->done, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS)
     return true;
   PUMP_STORE(&dead->broken, true); /* what was made stays with the context */
@@ -178,28 +179,45 @@ static CUresult prefetch(const struct pool_arena *arena, uint64_t address, uint6
   return pump_real.cuMemPrefetchAsync(address, bytes, device, stream);
 }
 
-/* Under the lock: the stream's own means to wake memory. What was made before a failure
- * stays with the context. */
-static bool open_waker(struct pool_stream *stream) {
-  if (stream->waker != NULL) return true;
-  CUstream waker;
-  if (pump_real.cuEventCreate(&stream->asked, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS ||
-      pump_real.cuEventCreate(&stream->awake, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS ||
-      pump_real.cuStreamCreate(&waker, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS)
+/* Under the lock: the means to wake memory. What was made before a failure stays with the
+ * context. */
+static bool open_waker(struct pool_dead *dead, struct pool_stream *stream) {
+  if (dead->waker == NULL && pump_stream_make(&dead->waker) != CUDA_SUCCESS) {
+    dead->waker = NULL;
     return false;
-  stream->waker = waker;
+  }
+  if (stream->awake != NULL) return true;
+  CUevent awake;
+  if (pump_real.cuEventCreate(&stream->asked, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS ||
+      pump_real.cuEventCreate(&awake, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
+    return false;
+  stream->awake = awake;
   return true;
+}
+
+/* Under the lock: the waker, to be given back, or NULL while it works for another stream.
+ */
+static CUstream take_waker(struct pool_dead *dead, uint32_t stream) {
+  if (dead->waker_stream != stream &&
+      (dead->waker_calls != 0 || pump_real.cuStreamQuery(dead->waker) != CUDA_SUCCESS))
+    return NULL;
+  dead->waker_stream = stream;
+  dead->waker_calls++;
+  return dead->waker;
 }
 
 /* Without the lock. Should two threads share the stream, one may take the other's event:
  * a later one of the same two streams, and nothing goes round in a circle. */
 static bool wake(const struct pool_arena *arena, const struct pool_stream *by,
-                 uint64_t address, uint64_t bytes, CUstream handle, bool at_once) {
-  return (at_once ||
-          pump_real.cuStreamWaitEvent(by->waker, by->asked, 0) == CUDA_SUCCESS) &&
+                 CUstream waker, uint64_t address, uint64_t bytes, CUstream handle,
+                 bool at_once) {
+  if (waker == NULL)
+    return pump_real.cuEventRecord(by->asked, handle) == CUDA_SUCCESS &&
+           prefetch(arena, address, bytes, handle) == CUDA_SUCCESS;
+  return (at_once || pump_real.cuStreamWaitEvent(waker, by->asked, 0) == CUDA_SUCCESS) &&
          pump_real.cuEventRecord(by->asked, handle) == CUDA_SUCCESS &&
-         prefetch(arena, address, bytes, by->waker) == CUDA_SUCCESS &&
-         pump_real.cuEventRecord(by->awake, by->waker) == CUDA_SUCCESS &&
+         prefetch(arena, address, bytes, waker) == CUDA_SUCCESS &&
+         pump_real.cuEventRecord(by->awake, waker) == CUDA_SUCCESS &&
          pump_real.cuStreamWaitEvent(handle, by->awake, 0) == CUDA_SUCCESS;
 }
 
@@ -209,16 +227,20 @@ bool pool_wake(struct pool_arena *arena, uint32_t stream, uint64_t base,
   struct pool_dead *dead = &arena->dead;
   struct pool_stream *by = &arena->streams[stream - 1];
   struct pump_hit hit;
+  CUstream waker = NULL;
   pthread_mutex_lock(&pool_lock);
-  bool done = pump_range_lookup(base, &hit) && open_waker(by), at_once = !arena->apart;
+  bool done = pump_range_lookup(base, &hit) && open_waker(dead, by);
+  bool at_once = !arena->apart;
+  if (done) waker = take_waker(dead, stream);
   pthread_mutex_unlock(&pool_lock);
-  done = done && wake(arena, by, hit.base + span->offset_bytes, span->length_bytes,
+  done = done && wake(arena, by, waker, hit.base + span->offset_bytes, span->length_bytes,
                       at.stream, at_once);
   if (!done) PUMP_STORE(&dead->broken, true);
   if (done && at_once)
     pump_event_block(PUMP_EVENT_POPULATED, hit.slot, span->offset_bytes,
                      span->length_bytes);
   pthread_mutex_lock(&pool_lock);
+  if (waker != NULL) dead->waker_calls--;
   struct pool_piece_node *piece = pool_live_at(base);
   uint32_t same = pool_stream_number(arena, at);
   /* It counts as one of the stream's frees: an event will tell when it is through. */

@@ -90,8 +90,7 @@ struct pool_stream {
   uint64_t covered_ns;
   struct pool_bins *bins;
   struct pool_piece_node *oldest, *newest; /* what it freed and nobody has taken */
-  CUstream waker;                          /* ours: memory is woken there; NULL: none was */
-  CUevent awake;                           /* behind the latest awakening there */
+  CUevent awake; /* behind its latest awakening in the waker; NULL: there was none */
   CUevent asked; /* on the stream itself, where it was asked for */
   struct pool_event events[POOL_EVENTS];
   uint32_t events_first, events_count;
@@ -99,8 +98,11 @@ struct pool_stream {
 
 /* Dead memory of an arena (pool_dead.c). */
 struct pool_dead {
-  CUstream stream; /* ours; NULL: nothing was ever discarded */
-  CUevent done;    /* behind the latest discard */
+  CUstream stream;       /* ours; NULL: nothing was ever discarded */
+  CUevent done;          /* behind the latest discard */
+  CUstream waker;        /* ours: memory is woken there; NULL: none was */
+  uint32_t waker_stream; /* number of the stream that all work in it is for */
+  uint32_t waker_calls;  /* threads that put something there just now */
   uint64_t tick_ns;
   bool broken;
   bool submitted; /* what lies in quarantine has been discarded, up to `done` */

@@ -75,8 +75,7 @@ static uint32_t new_stream(struct pool_arena *arena, CUstream handle) {
       .covered = frees,
       .completed = frees,
       .bins = bins,
-      .waker = stream->waker, /* idle: its awakenings count among the frees */
-      .awake = stream->awake,
+      .awake = stream->awake, /* its awakenings count among the frees */
       .asked = stream->asked,
   };
   if (i == arena->streams_used) arena->streams_used++;

@@ -87,6 +87,19 @@ CUresult cuCtxGetDevice(CUdevice *device) {
   return current == NULL ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
 }
 
+CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest) {
+  *least = 0;
+  *greatest = -5;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned int flags, int priority) {
+  (void)flags;
+  (void)priority;
+  *stream = new_handle();
+  return CUDA_SUCCESS;
+}
+
 CUresult cuStreamCreate(CUstream *stream, unsigned int flags) {
   (void)flags;
   *stream = new_handle();

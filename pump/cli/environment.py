@@ -34,6 +34,12 @@ OURS = (
 )
 
 
+CONNECTIONS = "CUDA_DEVICE_MAX_CONNECTIONS"
+CONNECTIONS_MOST = "32"
+"""Hardware queues between the program's streams and the GPU, of which there are 8 where the
+variable is unset. Streams that share one wait for each other's work."""
+
+
 class Parts(NamedTuple):
     """What the job is put together from.
 
@@ -77,6 +83,7 @@ def for_job(config: JobConfig, parts: Parts, environ: Mapping[str, str]) -> dict
         _set_or_drop(job, "PUMP_GATE", "1" if config.gate else "")
         _set_or_drop(job, "PUMP_PLANS", "" if config.plans else "0")
         job.update(_frameworks(config, environ).settings)
+        job.setdefault(CONNECTIONS, CONNECTIONS_MOST)
         job["PUMP_LOG_LEVEL"] = config.log_level
         job["PUMP_LOG_FILE"] = config.log_file
         _set_or_drop(job, "PUMP_LEDGER", parts.ledger or "")
@@ -98,7 +105,18 @@ def for_job(config: JobConfig, parts: Parts, environ: Mapping[str, str]) -> dict
 
 def notes(config: JobConfig, environ: Mapping[str, str]) -> list[str]:
     """What a user should know of the changes that for_job makes to frameworks' variables."""
-    return _frameworks(config, environ).notes
+    return [*_frameworks(config, environ).notes, *one_queue(environ)]
+
+
+def one_queue(environ: Mapping[str, str]) -> list[str]:
+    """A sentence where all streams of a priority share one hardware queue; the user's own
+    choice (Megatron needs it for the order of its kernels), which nothing overrides."""
+    if environ.get(CONNECTIONS, "").strip() != "1":
+        return []
+    return [
+        f"{CONNECTIONS}=1: all streams share one hardware queue, so a kernel may wait for "
+        "another stream's transfer; leave it unset if the framework does not need it"
+    ]
 
 
 def choices(config: JobConfig, environ: Mapping[str, str]) -> list[str]:

@@ -35,7 +35,7 @@ static void want_all_threads(uint32_t direction) {
   CHECK(way->started == most);
 }
 
-#define MOST PUMP_IN_SLICES_MOST
+#define MOST PUMP_IN_LANES
 
 /* On a slow machine slices take so long that they would go singly. */
 static void allow_all_slices(void) {
@@ -56,6 +56,38 @@ SCENARIO(an_in_thread_keeps_so_many_slices_in_flight_each_on_an_idle_stream) {
   PUMP_STORE(&fake.late, 0);
   for (int i = 0; i <= MOST; i++) CHECK(worker_reap(0, PUMP_TO_GPU) == PUMP_RESULT_MOVED);
   CHECK(PUMP_LOAD(&fake.busy_stream) == 0 && PUMP_LOAD(&fake.streams_alive) <= MOST + 2);
+}
+
+SCENARIO(lanes_have_a_priority_that_the_program_does_not_use) {
+  pump_priority_used(-4);
+  uint32_t slot = begin_with_range(2);
+  CHECK(worker_submit(0, PUMP_TO_GPU, harness_slice(slot, 0, 1)));
+  CHECK(worker_reap(0, PUMP_TO_GPU) == PUMP_RESULT_MOVED);
+  CHECK(PUMP_LOAD(&fake.last_priority) == -3);
+}
+
+static void expect_lanes(uint32_t most) {
+  uint32_t slot = begin_with_range(2 * MOST);
+  allow_all_slices();
+  PUMP_STORE(&fake.late, 1);
+  for (uint64_t i = 0; i < MOST; i++)
+    CHECK(worker_submit(0, PUMP_TO_GPU, harness_slice(slot, i, 1)));
+  EVENTUALLY(PUMP_LOAD(&fake.prefetches) == most);
+  harness_sleep_us(20000);
+  CHECK(PUMP_LOAD(&fake.prefetches) == most && PUMP_LOAD(&fake.last_priority) == 0);
+  PUMP_STORE(&fake.late, 0);
+  for (int i = 0; i < MOST; i++) CHECK(worker_reap(0, PUMP_TO_GPU) == PUMP_RESULT_MOVED);
+  CHECK(PUMP_LOAD(&fake.busy_stream) == 0 && PUMP_LOAD(&fake.streams_alive) <= most + 2);
+}
+
+SCENARIO(fewer_lanes_share_the_only_priority_with_the_program) {
+  fake.greatest_priority = 0;
+  expect_lanes(PUMP_IN_LANES_SHARED);
+}
+
+SCENARIO(fewer_lanes_share_a_priority_where_the_program_uses_all) {
+  for (int priority = 0; priority >= -5; priority--) pump_priority_used(priority);
+  expect_lanes(PUMP_IN_LANES_SHARED);
 }
 
 /* A slice that takes about 15 ms; the next command comes at once. Whether it went to the

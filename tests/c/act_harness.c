@@ -131,7 +131,13 @@ static CUresult fake_exchange(CUstreamCaptureMode *exchanged) {
   return CUDA_SUCCESS;
 }
 
-static CUresult fake_stream_make(CUstream *stream, unsigned int flags) {
+static CUresult fake_priority_range(int *least, int *greatest) {
+  *least = 0;
+  *greatest = PUMP_LOAD(&fake.greatest_priority);
+  return CUDA_SUCCESS;
+}
+static CUresult fake_stream_make(CUstream *stream, unsigned int flags, int priority) {
+  PUMP_STORE(&fake.last_priority, priority);
   CHECK(flags == CU_STREAM_NON_BLOCKING && current != NULL);
   uint32_t error = PUMP_LOAD(&fake.create_error);
   if (error != 0) return (CUresult)error;
@@ -436,7 +442,10 @@ static void fill_driver(void) {
   pump_real.cuCtxGetCurrent = fake_ctx_get_current;
   pump_real.cuCtxGetDevice = fake_ctx_get_device;
   pump_real.cuThreadExchangeStreamCaptureMode = fake_exchange;
-  pump_real.cuStreamCreate = fake_stream_make;
+  pump_real.cuStreamCreateWithPriority = fake_stream_make;
+  pump_real.cuCtxGetStreamPriorityRange = fake_priority_range;
+  pump_present.cuCtxGetStreamPriorityRange = true;
+  fake.greatest_priority = -5;
   pump_real.cuStreamDestroy_v2 = fake_stream_destroy;
   pump_real.cuEventCreate = fake_event_create;
   pump_real.cuEventDestroy_v2 = fake_event_destroy;

@@ -48,7 +48,9 @@ extern struct fake {
   uint32_t prefetch_us;    /* a prefetch takes up to twice this long, at random */
   uint32_t prefetch_error; /* CUresult of every prefetch */
   uint32_t query_error;    /* CUresult of every cuEventQuery */
-  uint32_t create_error;   /* CUresult of every cuStreamCreate and cuEventCreate */
+  uint32_t create_error;   /* CUresult of every creation of a stream and cuEventCreate */
+  int greatest_priority;   /* of streams; 0: there is one */
+  int last_priority;       /* of the stream made last */
   uint32_t capturing;      /* a stream is being captured */
   uint32_t hold;           /* 1: prefetches wait until it is 0 again */
   uint32_t slow_clock_us;  /* reading the clock takes a marker thread that long */

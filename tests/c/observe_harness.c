@@ -54,6 +54,9 @@ uint32_t pump_stream_index(CUstream stream, bool per_thread_default) {
       stream == NULL ? 1u + per_thread_default : (uint32_t)(uintptr_t)stream & 1023;
   return index + told.moved_by;
 }
+void pump_priority_used(int priority) {
+  (void)priority;
+}
 void pump_stream_gone(CUstream stream) {
   (void)stream;
   told.streams_gone++;

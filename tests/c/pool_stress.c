@@ -29,7 +29,7 @@
 #define UNITS (SPACE_BYTES / POOL_UNIT_BYTES)
 #define STREAMS 12
 #define OURS (STREAMS + 1) /* the pool's own stream, for discards */
-#define LAST (OURS + 64)   /* those behind it are the pool's too, for waking */
+#define LAST (OURS + 1)    /* the waker, and no more of them */
 #define HELD 4096
 #define CONTEXT ((CUcontext)1)
 #define DEFAULT_POOL ((CUmemoryPool)0x5000)
@@ -59,8 +59,8 @@ static struct unit {
   bool discarded;  /* since somebody held it */
   uint64_t position;
 } *units;
-/* By which operations of the pool's streams a block was woken since it was discarded. */
-static uint64_t (*woken)[LAST - OURS];
+/* By which operations a block was woken since it was discarded, by stream. */
+static uint64_t (*woken)[LAST + 1];
 static uint32_t ours_made;
 static CUresult destroy_answer = CUDA_SUCCESS;
 static uint32_t prefetches_to_fail;
@@ -121,11 +121,23 @@ static CUresult stream_wait(CUstream stream, CUevent event, unsigned int flags) 
   pthread_mutex_lock(&driver_lock);
   struct stream *s = &streams[number_of(stream)];
   CHECK(s->alive && !s->captured);
+  /* With the waker it waits for no other stream of the program's that it did not wait for
+   * anyway: that one may be waiting for the host, and the host for this one. */
+  for (uint32_t i = 1; i <= STREAMS && e->stream == LAST; i++)
+    CHECK(&streams[i] == s || streams[i].executed >= e->behind[i] ||
+          s->behind[i] >= e->behind[i]);
   if (s->behind[e->stream] < e->position) s->behind[e->stream] = e->position;
   for (uint32_t i = 1; i <= LAST; i++)
     if (s->behind[i] < e->behind[i]) s->behind[i] = e->behind[i];
   pthread_mutex_unlock(&driver_lock);
   return CUDA_SUCCESS;
+}
+static CUresult stream_query(CUstream stream) {
+  pthread_mutex_lock(&driver_lock);
+  const struct stream *s = &streams[number_of(stream)];
+  bool idle = s->executed == s->issued;
+  pthread_mutex_unlock(&driver_lock);
+  return idle ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 static CUresult stream_synchronize(CUstream stream) {
   (void)stream;
@@ -172,8 +184,7 @@ static CUresult pool_succeeds(CUmemoryPool pool, size_t bytes) {
   return CUDA_SUCCESS;
 }
 
-static CUresult stream_create(CUstream *stream, unsigned int flags) {
-  CHECK(flags == CU_STREAM_NON_BLOCKING);
+CUresult pump_stream_make(CUstream *stream) {
   pthread_mutex_lock(&driver_lock);
   CHECK(ours_made <= LAST - OURS);
   streams[OURS + ours_made].alive = true;
@@ -198,8 +209,7 @@ static CUresult discard(CUdeviceptr *addresses, size_t *lengths, size_t count,
     CHECK(pump_range_lookup(addresses[i], &hit) && PUMP_LOAD(&closed[hit.slot]) != 0);
     for (uint64_t b = 0; b < lengths[i] / PUMP_BLOCK_BYTES; b++) {
       uint64_t *by = woken[(addresses[i] - BASE) / PUMP_BLOCK_BYTES + b];
-      for (uint32_t w = OURS + 1; w <= LAST; w++)
-        CHECK(streams[w].executed >= by[w - OURS - 1]);
+      for (uint32_t w = 1; w <= LAST; w++) CHECK(streams[w].executed >= by[w]);
       memset(by, 0, sizeof *woken);
     }
     for (uint64_t u = 0; u < lengths[i] / POOL_UNIT_BYTES; u++) {
@@ -218,14 +228,14 @@ static CUresult discard(CUdeviceptr *addresses, size_t *lengths, size_t count,
 /* May reach into neighbours that live: it changes no data. */
 static CUresult prefetch(CUdeviceptr address, size_t bytes, CUmemLocation location,
                          unsigned int flags, CUstream stream) {
-  CHECK(number_of(stream) > OURS && flags == 0);
+  CHECK(number_of(stream) != OURS && flags == 0);
   CHECK(location.type == CU_MEM_LOCATION_TYPE_DEVICE && location.id == 0);
   if (prefetches_to_fail != 0 && prefetches_to_fail-- != 0) return CUDA_ERROR_UNKNOWN;
   pthread_mutex_lock(&driver_lock);
   uint64_t position = ++streams[number_of(stream)].issued;
   CHECK(units_at(address, bytes) != NULL);
   for (uint64_t b = 0; b < bytes / PUMP_BLOCK_BYTES; b++)
-    woken[(address - BASE) / PUMP_BLOCK_BYTES + b][number_of(stream) - OURS - 1] = position;
+    woken[(address - BASE) / PUMP_BLOCK_BYTES + b][number_of(stream)] = position;
   wakes++;
   pthread_mutex_unlock(&driver_lock);
   return CUDA_SUCCESS;
@@ -270,10 +280,11 @@ static CUresult mem_free(CUdeviceptr address) {
 /* Whatever the stream does next comes behind an operation that woke the block. */
 static bool is_awake(uint64_t unit, const struct stream *s) {
   const uint64_t *by = woken[unit * POOL_UNIT_BYTES / PUMP_BLOCK_BYTES];
-  for (uint32_t w = OURS + 1; w <= LAST; w++) {
-    uint64_t position = by[w - OURS - 1];
+  for (uint32_t w = 1; w <= LAST; w++) {
+    uint64_t position = by[w];
     if (position == 0) continue;
-    if (streams[w].executed >= position || s->behind[w] >= position) return true;
+    if (&streams[w] == s || streams[w].executed >= position || s->behind[w] >= position)
+      return true;
   }
   return false;
 }
@@ -444,9 +455,9 @@ static void set_up(void) {
   pump_real.cuEventQuery = event_query;
   pump_real.cuEventSynchronize = event_synchronize;
   pump_real.cuStreamWaitEvent = stream_wait;
-  pump_real.cuStreamCreate = stream_create;
   pump_real.cuMemDiscardBatchAsync = discard;
   pump_real.cuMemPrefetchAsync_v2 = prefetch;
+  pump_real.cuStreamQuery = stream_query;
   pump_real.cuStreamSynchronize = stream_synchronize;
   pump_real.cuStreamGetCtx = stream_context;
   pump_real.cuCtxGetCurrent = get_current;

@@ -24,6 +24,9 @@ CONTROLLER = [
 
 FLIGHT = [
     "an_in_thread_keeps_so_many_slices_in_flight_each_on_an_idle_stream",
+    "lanes_have_a_priority_that_the_program_does_not_use",
+    "fewer_lanes_share_the_only_priority_with_the_program",
+    "fewer_lanes_share_a_priority_where_the_program_uses_all",
     "a_slice_in_flight_does_not_keep_the_next_command_waiting",
     "a_free_waits_for_all_slices_in_flight_and_cancels_what_is_queued",
     "no_more_than_the_bound_is_in_flight_whatever_the_worker_asks",

@@ -97,6 +97,11 @@ BUGS = {
         "pump_real.cuStreamWaitEvent(handle, by->awake, 0) == CUDA_SUCCESS;",
         "handle != (CUstream)3;",
     ),
+    "the waker works for two streams at once": (
+        "pool_dead.c",
+        "(dead->waker_calls != 0 || pump_real.cuStreamQuery(dead->waker) != CUDA_SUCCESS)",
+        "dead->waker_calls == 77",
+    ),
     "only the first to take a block waits for it": (
         "pool_blocks.c",
         "arena->streams[page->wake_stream - 1].completed >= page->wake_order;",

@@ -16,7 +16,8 @@ WORDS = [*(f"--{name}={value}" for name, value in SHAPE.items()), f"--rounds={RO
 
 OURS = [
     "cuMemPrefetchAsync_v2",
-    "cuStreamCreate",
+    "cuStreamCreateWithPriority",
+    "cuCtxGetStreamPriorityRange",
     "cuStreamDestroy_v2",
     "cuEventCreate",
     "cuEventRecord",

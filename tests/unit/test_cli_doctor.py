@@ -67,6 +67,8 @@ def test_an_unknown_profile_is_a_finding_like_any_other() -> None:
         ({"PYTORCH_ALLOC_CONF": "backend:cudaMallocAsync"}, {"switches": OK}),
         ({"CUDA_LAUNCH_BLOCKING": "1"}, {"CUDA_LAUNCH_BLOCKING": WARNING}),
         ({"CUDA_LAUNCH_BLOCKING": "0"}, {"switches": OK}),
+        ({"CUDA_DEVICE_MAX_CONNECTIONS": "1"}, {"CUDA_DEVICE_MAX_CONNECTIONS": WARNING}),
+        ({"CUDA_DEVICE_MAX_CONNECTIONS": "4"}, {"switches": OK}),
         ({"CUDA_VISIBLE_DEVICES": ""}, {"CUDA_VISIBLE_DEVICES": PROBLEM}),
         ({"CUDA_VISIBLE_DEVICES": "1"}, {"switches": OK}),
         ({"LD_PRELOAD": "/x/libjemalloc.so /y/libpump.so"}, {"LD_PRELOAD": WARNING}),
@@ -241,6 +243,19 @@ def test_a_script_whose_interpreter_is_itself_does_not_hold_anybody_up(tmp_path:
     placed(path, f"#!{path}\n".encode())
     (found,) = target.findings([str(path)], {})
     assert found.status == WARNING
+
+
+@pytest.mark.parametrize(
+    ("environ", "words"),
+    [
+        ({}, "pump-run sets CUDA_DEVICE_MAX_CONNECTIONS=32"),
+        ({"CUDA_DEVICE_MAX_CONNECTIONS": "16"}, "16, as CUDA_DEVICE_MAX_CONNECTIONS says"),
+    ],
+)
+def test_the_number_of_hardware_queues_is_told(environ: dict[str, str], words: str) -> None:
+    (finding,) = switches.queues(environ)
+    assert finding.status == OK
+    assert words in finding.text
 
 
 def test_how_auto_would_choose_is_told_for_each_framework() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pump.cli.environment import STAND_INS, Parts, disabled, for_job, for_pumpd
+from pump.cli.environment import STAND_INS, Parts, disabled, for_job, for_pumpd, notes
 from pump.cli.lines import BadInputError
 from pump.config.job import JobConfig
 
@@ -16,6 +16,7 @@ def test_the_shim_is_told_everything_and_preloaded_first() -> None:
     )
     assert job == {
         "HOME": "/h",
+        "CUDA_DEVICE_MAX_CONNECTIONS": "32",
         "LD_PRELOAD": f"{SHIM}:/a.so:/b.so",
         "PUMP_SOCKET": "/s",
         "PUMP_BUDGET": "80%",
@@ -35,10 +36,24 @@ def test_a_pump_run_inside_another_preloads_one_shim_and_forgets_the_outer_socke
     assert "PUMP_SOCKET" not in inner
 
 
+def test_hardware_queues_are_raised_where_the_user_has_not_chosen() -> None:
+    name = "CUDA_DEVICE_MAX_CONNECTIONS"
+    assert for_job(CONFIG, Parts(SHIM), {})[name] == "32"
+    for chosen in ("1", "8", ""):
+        assert for_job(CONFIG, Parts(SHIM), {name: chosen})[name] == chosen
+    assert name not in for_job(CONFIG, Parts(None), {})
+    (note,) = notes(CONFIG, {name: "1"})
+    assert note.startswith(f"{name}=1: ")
+    assert notes(CONFIG, {name: "2"}) == []
+
+
 def test_the_kill_switch_removes_an_outer_shim_as_well() -> None:
     outer = for_job(CONFIG, Parts(SHIM, socket_path="/outer"), {"PUMP_DISABLE": "1"})
     inner = for_job(CONFIG, Parts(None), outer)
-    assert inner == {"PUMP_DISABLE": "1"}
+    assert inner == {
+        "PUMP_DISABLE": "1",
+        "CUDA_DEVICE_MAX_CONNECTIONS": "32",  # as if the user had set it
+    }
 
 
 def test_the_shim_reports_everything_only_where_a_pumpd_can_record_it() -> None:

@@ -50,6 +50,7 @@ def examine(virtual: str | None, words: list[str], environ: dict[str, str]) -> l
     found += [host.memory(max(sizes, default=0)), host.address_space()]
     found += switches.findings(environ)
     found += switches.granularity(environ)
+    found += switches.queues(environ)
     found += gates.findings(answer, environ)
     if words:
         found += target.findings(words, environ)

@@ -19,6 +19,17 @@ def findings(environ: Mapping[str, str]) -> list[Finding]:
     return found or [ok("switches", "none in the environment is in the way")]
 
 
+def queues(environ: Mapping[str, str]) -> list[Finding]:
+    """How many hardware queues a job's streams would have."""
+    name = environment.CONNECTIONS
+    if environment.one_queue(environ):
+        return []  # a switch of its own
+    if name in environ:
+        return [ok("hardware queues", f"{environ[name]}, as {name} says")]
+    most = environment.CONNECTIONS_MOST
+    return [ok("hardware queues", f"pump-run sets {name}={most}, since it is unset")]
+
+
 def granularity(environ: Mapping[str, str]) -> list[Finding]:
     """What each framework's allocator would hand out, and what stands against tensors: the
     check by which `auto` chooses."""
@@ -70,6 +81,10 @@ def _cuda(environ: Mapping[str, str]) -> list[Finding]:
     if environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1", "NoDevFiles"):
         text = "hides every GPU"
         found.append(problem("CUDA_VISIBLE_DEVICES", text, "unset CUDA_VISIBLE_DEVICES"))
+    if environment.one_queue(environ):
+        text = "all streams share one hardware queue, so kernels may wait for transfers"
+        remedy = f"unset {environment.CONNECTIONS} if the framework does not need it"
+        found.append(warning(environment.CONNECTIONS, text, remedy))
     if "CUDA_MPS_PIPE_DIRECTORY" in environ:
         text = "clients of MPS share one context: budgets are those of all of them"
         found.append(warning("CUDA_MPS_PIPE_DIRECTORY", text, "give each job a --budget"))
