@@ -195,9 +195,8 @@ static void submit(struct pump_sim *sim, uint32_t way, struct sim_mover *mover,
       .to_host = way == PUMP_TO_HOST};
   uint32_t number = (uint32_t)(mover - direction->movers);
   uint64_t place = ((uint64_t)way * SIM_MOVERS + number) * SIM_LANES + at;
-  struct gpu_operation record = {.kind = GPU_EVENT_RECORD,
-                                 .event = GPU_NO_EVENT,
-                                 .cookie = SIM_LANE_COOKIE + place};
+  struct gpu_operation record = {
+      .kind = GPU_EVENT_RECORD, .event = GPU_NO_EVENT, .cookie = SIM_LANE_COOKIE + place};
   struct gpu_submitted submitted;
   lane->done_ns = GPU_NEVER;
   if (gpu_prefetch_step(sim->engine, sim->now_ns, &sim->hooks, &call) != GPU_OK ||
