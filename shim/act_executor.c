@@ -55,7 +55,7 @@ struct mover {
   struct pump_thread_role role;
   struct pump_direction *direction;
   struct lane lanes[LANES];
-  uint32_t lane_count; /* that it uses: one on the way to the host */
+  uint32_t lane_count;        /* that it uses: one on the way to the host */
   uint32_t oldest, in_flight; /* lanes oldest .. oldest + in_flight - 1, modulo */
   uint64_t slice_ns_per_mib;  /* from call to arrival, running mean; 0: none yet */
   uint64_t spin_ns;

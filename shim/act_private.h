@@ -46,8 +46,8 @@
 
 #define PUMP_IN_THREADS_MOST 2
 /* Slices that one in-thread keeps in the driver: a block that the driver knows to be on
- * its way is waited for by a kernel, one that still waits in our ring is faulted. Each needs
- * a stream; the second number holds where these share the program's priority. */
+ * its way is waited for by a kernel, one that still waits in our ring is faulted. Each
+ * needs a stream; the second number holds where these share the program's priority. */
 #define PUMP_IN_LANES 8
 #define PUMP_IN_LANES_SHARED 4
 #define PUMP_OUT_THREADS_MOST 4

@@ -37,7 +37,8 @@
 #include <string.h>
 
 struct layout {
-  size_t streams, active, queues, feeds, events, ops, uses, owners, notes, journal, blocks, bytes;
+  size_t streams, active, queues, feeds, events, ops, uses, owners, notes, journal, blocks,
+      bytes;
 };
 
 static size_t place(size_t *at, size_t count, size_t each) {

@@ -46,7 +46,7 @@ struct gpu_op {
   uint32_t step;
   uint32_t cursor_use; /* where a sweep or a deferred prefetch has got to */
   uint32_t cursor_block;
-  uint32_t blocks; /* of all uses */
+  uint32_t blocks;   /* of all uses */
   uint32_t in_queue; /* 1: has not left its work queue */
   uint32_t queue_next;
   uint32_t queue_previous;
