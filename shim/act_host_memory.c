@@ -105,6 +105,7 @@ static uint64_t id_of(const char *cgroup) {
 static void take_level(struct pump_host_memory *memory, uint64_t total, uint64_t room,
                        const char *cgroup) {
   uint64_t reserve = reserve_of(total);
+  if (room > total) room = total; /* a container's own /proc/meminfo may say so */
   uint64_t headroom = room > reserve ? room - reserve : 0;
   struct pump_host_level *level = &memory->levels[0];
   if (memory->level_count < PUMP_HOST_LEVELS) {

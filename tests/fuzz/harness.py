@@ -20,6 +20,7 @@ import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import host_seeds
 import image_seeds
 import targets
 
@@ -36,6 +37,8 @@ BLOCKED_S = 20
 C_TARGETS = {
     "image": [str(path.relative_to(SHIM)) for path in sorted((SHIM / "image").glob("*.c"))],
     "ring": ["core/batch.c"],
+    "ledger": [],  # it includes act_ledger.c
+    "host": ["act_host_memory.c"],
     "plan": [
         str(path.relative_to(SHIM))
         for kind in ("batch", "extents*", "learner*", "model_*", "serve*")
@@ -71,6 +74,10 @@ def seeds(target: str) -> dict[str, bytes]:
         return {f"seed-{i}": data for i, data in enumerate(targets.load(target).seeds())}
     if target == "image":
         return image_seeds.SEEDS
+    if target == "ledger":
+        return host_seeds.LEDGER
+    if target == "host":
+        return host_seeds.host_inputs()
     return {"none": b"", "rows": ring_rows()} if target == "ring" else plan_words()
 
 

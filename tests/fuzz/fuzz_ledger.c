@@ -1,0 +1,127 @@
+/* fuzz_ledger.c - entries of the host ledger, as any user may write them (act_ledger.c).
+ *
+ * The input: entries, each with four bytes in front (its slot, what it is, its length) and
+ * as many of its contents. What is read of them is what a plain look at each says, and no
+ * sum overflows.
+ */
+#include "act_ledger.c"
+#include "fuzz_folder.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
+
+#define ENTRIES_MOST 12
+
+enum { LOCKED = 1, SUMMED = 2, LINKED = 4, PIPED = 8 };
+
+struct pump_shm *pump_shm;
+
+bool pump_log_once(uint32_t *said, int level, const char *format, ...) {
+  (void)said, (void)level, (void)format;
+  return false;
+}
+
+const char *pump_quoted(char text[PUMP_QUOTED_BYTES], const char *name) {
+  (void)text;
+  return name;
+}
+
+bool pump_hush_begin(struct pump_hush *hush) {
+  (void)hush;
+  return true;
+}
+
+void pump_hush_end(const struct pump_hush *hush) {
+  (void)hush;
+}
+
+bool pump_link_has_table(void) {
+  return true;
+}
+
+static const struct pump_host_memory host = {
+    .level_count = 2, .levels = {{.id = 1}, {.id = (uint64_t)1 << 63 | 2}}};
+
+static struct pump_claims wanted[PUMP_HOST_LEVELS];
+
+static void want(const uint8_t *content, size_t length) {
+  struct entry entry;
+  if (length < sizeof entry) return;
+  memcpy(&entry, content, sizeof entry);
+  if (entry.magic != ENTRY_MAGIC || entry.check != check_of(&entry)) return;
+  if (entry.level_count > PUMP_HOST_LEVELS || entry.claimed_bytes == 0) return;
+  for (uint32_t i = 0; i < host.level_count; i++)
+    for (uint32_t k = 0; k < entry.level_count; k++)
+      if (entry.levels[k].id == host.levels[i].id) {
+        wanted[i].processes++;
+        if (entry.levels[k].first_bytes > wanted[i].first_bytes)
+          wanted[i].first_bytes = entry.levels[k].first_bytes;
+        break;
+      }
+}
+
+/* One file; a descriptor to close afterwards, -1 for none. */
+static int put(uint8_t slot, uint8_t what, uint8_t *content, size_t length) {
+  const char *path = in_folder("%u/%u", (unsigned)geteuid(), slot);
+  if ((what & LINKED) != 0) {
+    must(symlink("0", path) == 0);
+    return -1;
+  }
+  if ((what & PIPED) != 0) {
+    must(mkfifo(path, 0644) == 0);
+    return -1;
+  }
+  if ((what & SUMMED) != 0 && length >= sizeof(struct entry)) {
+    struct entry entry;
+    memcpy(&entry, content, sizeof entry);
+    entry.magic = ENTRY_MAGIC;
+    entry.check = check_of(&entry);
+    memcpy(content, &entry, sizeof entry);
+  }
+  int file = folder_file(path, content, length);
+  if ((what & LOCKED) != 0) {
+    must(lock_whole(file) == 0);
+    want(content, length);
+  }
+  return file;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
+  static uint8_t content[UINT16_MAX];
+  struct input input = {data, bytes};
+  int files[ENTRIES_MOST];
+  uint8_t slots[ENTRIES_MOST];
+  uint32_t count = 0;
+  bool taken[SLOTS] = {false};
+  const char *own_folder = in_folder("%u", (unsigned)geteuid());
+  if (mkdir(own_folder, 0755) == 0) {
+    setenv("PUMP_LEDGER", folder_root, 1);
+    must(pump_ledger_start());
+  }
+  memset(wanted, 0, sizeof wanted);
+  while (input.left > 0 && count < ENTRIES_MOST) {
+    uint8_t head[4];
+    take(&input, head, sizeof head);
+    size_t length = (size_t)head[2] << 8 | head[3];
+    take(&input, content, length);
+    if (taken[head[0]]) continue;
+    taken[head[0]] = true;
+    slots[count] = head[0];
+    files[count++] = put(head[0], head[1], content, length);
+  }
+  struct pump_claims claims[PUMP_HOST_LEVELS];
+  must(pump_ledger_read(&host, claims) == 0);
+  for (uint32_t i = 0; i < PUMP_HOST_LEVELS; i++) {
+    must(claims[i].processes == wanted[i].processes);
+    must(claims[i].first_bytes == wanted[i].first_bytes);
+    must(claims[i].bytes <= UINT64_MAX / 4);
+    must(claims[i].pending_bytes <= claims[i].bytes &&
+         claims[i].active_bytes <= claims[i].bytes);
+    must(claims[i].largest_bytes <= claims[i].bytes);
+    must((claims[i].bytes != 0) == (claims[i].processes != 0));
+  }
+  for (uint32_t i = 0; i < count; i++) {
+    if (files[i] >= 0) close(files[i]);
+    must(unlink(in_folder("%u/%u", (unsigned)geteuid(), slots[i])) == 0);
+  }
+  return 0;
+}

@@ -1,0 +1,50 @@
+"""Sound inputs of fuzz_host.c and fuzz_ledger.c: what a host says of its memory, and claims."""
+
+from __future__ import annotations
+
+import struct
+
+MEMINFO = "MemTotal:       65536000 kB\nMemFree: 1 kB\nMemAvailable:   60000000 kB\n"
+LIMIT, USED = "8589934592\n", "5368709120\n"
+STAT = "anon 1\nfile 2\ninactive_file 3221225472\nactive_file 7\n"
+
+HOST = {
+    "machine": [MEMINFO, "0::/\n"],
+    "version-2": [MEMINFO, "0::/a\n", "max\n", "1\n", STAT, LIMIT, USED],
+    "version-1": [MEMINFO, "5:hugetlb,memory:/b\n", "", "", "", "", "", LIMIT, USED, LIMIT, USED],
+    "hybrid": [MEMINFO, "4:memory:/b\n0::/a\n", *[LIMIT] * 10],
+    "elsewhere": [MEMINFO, "4:memory:/docker/../../b\n0::/../a\n", *[LIMIT] * 10],
+    "odd": ["MemTotal 5\nMemAvailable: 9 kB\n", ":::\n0:\n0::\n", "-1\n", "max\n", "file\n"],
+}
+"""Texts of the files that fuzz_host.c names, in their order."""
+
+LOCKED, SUMMED, LINKED, PIPED = 1, 2, 4, 8
+LEVELS = (1, 1 << 63 | 2)
+
+
+def _claim(claimed: int, pending: int = 0, levels: tuple[int, ...] = LEVELS) -> bytes:
+    ids = [*levels, *[0] * 8][:8]
+    words = [0, 0, 7, 4026531836, claimed, pending, 1, len(levels)]
+    for level in ids:
+        words += [level, 60 << 30]
+    return struct.pack("<24Q", *words)
+
+
+def _put(slot: int, what: int, content: bytes) -> bytes:
+    return bytes([slot, what]) + len(content).to_bytes(2, "big") + content
+
+
+LEDGER = {
+    "one": _put(0, LOCKED | SUMMED, _claim(40 << 30)),
+    "dead": _put(0, SUMMED, _claim(40 << 30)),
+    "unsummed": _put(0, LOCKED, _claim(40 << 30)),
+    "lies": b"".join(_put(i, LOCKED | SUMMED, _claim((1 << 64) - 1, 1 << 63)) for i in range(12)),
+    "levels": _put(3, LOCKED | SUMMED, _claim(1, 2, (1,) * 8)),
+    "many-levels": _put(3, LOCKED | SUMMED, _claim(1, 2, (1,) * 9)),
+    "rubbish": _put(0, LOCKED, b"\xff" * 500) + _put(1, LINKED, b"") + _put(2, PIPED, b""),
+    "short": _put(255, LOCKED, _claim(1)[:40]) + _put(9, LOCKED | SUMMED, _claim(1) + b"more"),
+}
+
+
+def host_inputs() -> dict[str, bytes]:
+    return {name: "\0".join(texts).encode() for name, texts in HOST.items()}
