@@ -13,12 +13,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "act.h"
 #include "act_private.h"
+#include "core/draft.h"
 
 struct place {
   const char *name;
@@ -124,22 +124,9 @@ static bool may_replace(const char *path) {
   return ours;
 }
 
-/* A new file beside `path`, of a name that nobody knows beforehand; NULL for none. */
-static FILE *draft(const char *path, char *partial, size_t room) {
-  uint32_t word;
-  if (getrandom(&word, sizeof word, GRND_NONBLOCK) != sizeof word) return NULL;
-  snprintf(partial, room, "%s.part-%08x", path, word);
-  int descriptor =
-      open(partial, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
-  if (descriptor < 0) return NULL;
-  FILE *file = fdopen(descriptor, "w");
-  if (file == NULL) close(descriptor);
-  return file;
-}
-
 void pump_summary_write(void) {
   const char *name = getenv("PUMP_SUMMARY");
-  char path[4096], partial[4200];
+  char path[4096], partial[PUMP_DRAFT_BYTES];
   if (pump_shm == NULL || name == NULL || *name == '\0') return;
   const char *mark = strstr(name, "%p");
   int length = mark == NULL ? snprintf(path, sizeof path, "%s", name)
@@ -152,7 +139,7 @@ void pump_summary_write(void) {
              PUMP_QUOTED(path));
     return;
   }
-  FILE *file = draft(path, partial, sizeof partial);
+  FILE *file = pump_draft(path, partial);
   struct pump_hush hush;
   if (file == NULL || !pump_hush_begin(&hush)) {
     if (file != NULL) fclose(file);

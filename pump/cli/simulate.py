@@ -145,10 +145,10 @@ def _check_files(asked: argparse.Namespace) -> None:
             continue
         if name == "-":
             raise BadInputError("--svg: name a file; standard output is for the table, or --json -")
-        _check_writable(option, name, outputs.CURVE if option == "--svg" else outputs.SIMULATED)
         other = taken.setdefault(Path(name).resolve(), option)
         if other != option and not name.startswith("/dev/"):
             raise BadInputError(f"{option} would write over {name}, which is {other}; name another")
+        _check_writable(option, name, outputs.CURVE if option == "--svg" else outputs.SIMULATED)
 
 
 def _check_writable(option: str, name: str, kind: outputs.Kind) -> None:

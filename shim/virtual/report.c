@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "../core/draft.h"
 #include "driver.h"
 
 static void put_string(FILE *file, const char *text) {
@@ -208,19 +209,18 @@ bool vd_lock_at_exit(void) {
 
 void vd_report_write(void) {
   const char *name = getenv("PUMP_VIRTUAL_REPORT");
-  char path[4096], partial[4200];
+  char path[4096], partial[PUMP_DRAFT_BYTES];
   if (name == NULL || *name == 0) return;
   const char *mark = strstr(name, "%p");
   int length = mark == NULL ? snprintf(path, sizeof path, "%s", name)
                             : snprintf(path, sizeof path, "%.*s%d%s", (int)(mark - name),
                                        name, (int)getpid(), mark + 2);
   if (length < 0 || (size_t)length >= sizeof path) return;
-  snprintf(partial, sizeof partial, "%s.%d.part", path, (int)getpid());
   if (!vd_lock_at_exit()) {
     vd_error("no report: the driver's lock is held");
     return;
   }
-  FILE *file = fopen(partial, "we");
+  FILE *file = pump_draft(path, partial);
   if (file != NULL) {
     write_report(file);
     if (fclose(file) != 0 || rename(partial, path) != 0)
