@@ -167,9 +167,10 @@ def test_one_who_makes_the_folders_first_neither_stops_a_job_nor_serves_it(folde
 # ---- a user namespace: root is an unknown user there ----
 
 IN_NAMESPACE = """
-import ctypes, os, sys
+import ctypes, os, socket, sys, tempfile
 sys.path[:0] = [sys.argv[1]]
 from pump.service import ServiceClient, ServiceError
+from pump.wire import server
 libc = ctypes.CDLL(None, use_errno=True)
 folder, readonly, base = sys.argv[2], sys.argv[3] == "ro", 100000
 pid = os.getpid()
@@ -198,6 +199,12 @@ os.write(ready[1], b"1")
 os.read(go[0], 1)
 os.setgid(int(sys.argv[4])); os.setuid(int(sys.argv[4]))
 assert os.stat("/").st_uid == 65534, "root is unknown here"
+with tempfile.TemporaryDirectory(dir="/tmp") as own:
+    listener, client = (socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(2))
+    listener.bind(own + "/socket")
+    listener.listen(1)
+    client.connect(own + "/socket")
+    server.check(client, own + "/socket")  # its own user's, whatever its number
 try:
     with ServiceClient(folder + "/service"):
         print("believed")
