@@ -15,6 +15,7 @@ KERNEL, COPY, MEMSET, CHILD, RECORD, ALLOC, FREE = 0, 1, 2, 4, 7, 10, 11
 run = functools.partial(virtual.run, script="graph_programs.py", mode="compute")
 
 
+@virtual.needs_bindings_of_13
 def test_nodes_run_as_their_edges_say_whatever_the_order_of_their_making() -> None:
     outcome = run("explicit")
     assert outcome.found == [15.0, 15.0, 30.0]
@@ -22,10 +23,12 @@ def test_nodes_run_as_their_edges_say_whatever_the_order_of_their_making() -> No
     assert outcome.report["violations"] == 0
 
 
+@virtual.needs_bindings_of_13
 def test_a_graph_with_a_cycle_cannot_be_instantiated() -> None:
     assert run("cycle").found == [INVALID_VALUE, 0]
 
 
+@virtual.needs_bindings_of_13
 def test_a_graph_tells_what_it_was_made_of() -> None:
     assert run("asked").found == {
         "types": [MEMSET, COPY],
@@ -70,6 +73,7 @@ def test_an_update_takes_parameters_over_and_refuses_another_shape() -> None:
     }
 
 
+@virtual.needs_bindings_of_13
 def test_a_capture_tells_and_changes_what_its_next_node_depends_on() -> None:
     assert run("captured").found == {
         "tail": [CHILD],

@@ -6,7 +6,7 @@ import ctypes
 import re
 
 import pytest
-from virtual_driver import GIB, MIB, profile, run
+from virtual_driver import GIB, MIB, needs_bindings_of_13, profile, run
 
 pytest.importorskip("cuda.bindings.nvrtc")
 
@@ -129,6 +129,7 @@ def test_model_time_is_the_same_in_every_run_that_the_host_does_not_delay() -> N
     raise AssertionError(f"no two of them agree: {times} ms")
 
 
+@needs_bindings_of_13
 @pytest.mark.parametrize(("where", "last"), [("host", -1), ("device", 0)])
 def test_prefetches_move_and_freed_memory_refuses_them(where: str, last: int) -> None:
     outcome = run("prefetch", where)
@@ -138,6 +139,7 @@ def test_prefetches_move_and_freed_memory_refuses_them(where: str, last: int) ->
     assert outcome.report["counters"][key] >= 8
 
 
+@needs_bindings_of_13
 def test_what_was_discarded_and_evicted_reads_as_garbage_in_compute_mode() -> None:
     outcome = run("discarded", mode="compute", memory_bytes=64 * MIB)
     assert outcome.report["evictions"] > 0
@@ -210,6 +212,7 @@ def test_stale_handles_answer_invalid_handle() -> None:
     assert run("handles").found == [400, 400, 400, 400]
 
 
+@needs_bindings_of_13
 def test_contexts_are_checked_call_by_call() -> None:
     found = run("contexts").found
     assert found == {

@@ -16,8 +16,11 @@ import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from pump import profiles
 
@@ -79,6 +82,19 @@ def host_kernels() -> Path:
 def profile(mode: str, memory_bytes: int, **changes: str) -> str:
     settings = {"mode": mode, "memory": str(memory_bytes), **changes}
     return profiles.load("a100-pcie4").flatten(settings)
+
+
+def _bindings() -> int:
+    """Major version of cuda-bindings; 0: there is none."""
+    try:
+        return int(version("cuda-bindings").partition(".")[0])
+    except PackageNotFoundError:
+        return 0
+
+
+needs_bindings_of_13 = pytest.mark.skipif(
+    _bindings() < 13, reason="it makes calls in the form of cuda-python 13"
+)
 
 
 @dataclass(frozen=True)
