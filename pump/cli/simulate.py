@@ -27,6 +27,7 @@ COMPARED = (
 DISPATCHES = ("event", "fixed", "fixed-each-way", "fixed-as-issued")
 SWEEP_POLICIES = ("naive", "window")
 TEXTS = "gpu_memory", "profile", "policy", "mapping", "host_memory", "flash", "json", "svg"
+TRACE_BYTES_MOST = 128 << 20
 ITERATIONS_MOST = 100
 """Of a trace; nothing changes after the first few."""
 
@@ -201,10 +202,15 @@ def _read(trace: str) -> bytes:
 
     try:
         with opened(trace) as (file, _):
-            return file.read()
+            data = file.read(TRACE_BYTES_MOST + 1)
     except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
         reason = error.strerror if isinstance(error, OSError) else error
         raise BadInputError(f"cannot read {trace}: {reason}") from None
+    if len(data) > TRACE_BYTES_MOST:
+        raise BadInputError(
+            f"{trace} is longer than {TRACE_BYTES_MOST >> 20} MiB; record a shorter run"
+        )
+    return data
 
 
 def _size(option: str, text: str) -> int:

@@ -31,6 +31,8 @@ DRIVER_KEYS: dict[str, tuple[str, ...]] = {
 CARD_NAME_LETTERS = frozenset(string.ascii_letters + string.digits + "-_.")
 MAX_CARD_NAME = 48
 MAX_KERNELS = 128
+FILE_BYTES_MOST = 256 << 10
+FAULT_CHARACTERS = 200
 MAX_NAME_BYTES = 127
 
 Value = str | int | float
@@ -172,11 +174,20 @@ def load(name: str) -> Profile:
             "or the path of a .toml file"
         )
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
+        with path.open("rb") as file:
+            text = file.read(FILE_BYTES_MOST + 1)
+        if len(text) > FILE_BYTES_MOST:
+            raise ProfileError(f"'{name}' is longer than {FILE_BYTES_MOST >> 10} KiB")
+        table = tomllib.loads(text.decode())
     except OSError as error:
         raise ProfileError(f"cannot read '{name}': {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ProfileError(f"'{name}' is not TOML: {error}") from None
+    except RecursionError:
+        raise ProfileError(f"'{name}' is nested too deeply") from None
+    except ProfileError:
+        raise
+    except ValueError as error:  # no TOML, no UTF-8, a number of thousands of digits
+        fault = " ".join(str(error)[:FAULT_CHARACTERS].split())
+        raise ProfileError(f"'{name}' is not TOML: {fault}") from None
     return validate(name, table)
 
 

@@ -68,6 +68,34 @@ class ProgramError(ValueError):
     """One line that says what is wrong with a trace."""
 
 
+BLOCKS_MOST: Final = 1 << 21
+"""Of all ranges: 4 TiB."""
+OPERATIONS_MOST: Final = 2_000_000
+TOUCHES_MOST: Final = 1 << 27
+"""Blocks that all operations use together, each counted as often as it is used."""
+SECONDS_MOST: Final = 24 * 3600
+"""Of operations, and between them, together."""
+STEP_NS_MOST: Final = 3600 * 10**9
+"""Of an operation, and between two."""
+
+
+def check_bounds(
+    source: str, *, blocks: int = 0, operations: int = 0, touches: int = 0, seconds: float = 0
+) -> None:
+    """Raises ProgramError for more than is simulated in reasonable time and memory."""
+    for what, count, most in (
+        ("blocks of 2 MiB", blocks, BLOCKS_MOST),
+        ("operations", operations, OPERATIONS_MOST),
+        ("uses of blocks", touches, TOUCHES_MOST),
+        ("seconds", seconds, SECONDS_MOST),
+    ):
+        if count > most:
+            raise ProgramError(
+                f"{source}: more {what} than can be simulated ({most:,}); take a shorter run or a "
+                "smaller program"
+            )
+
+
 @dataclass(frozen=True)
 class Program:
     """`steps`, `uses`, `ranges`: tables of STEP, USE and RANGE. The last step waits for all."""

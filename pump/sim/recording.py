@@ -64,7 +64,7 @@ class _Taker:
         self._devices: set[int] = set()
         self._shapes: dict[int, int] = {}
         """By signature: what the worker is told of it once."""
-        self._bytes = self._peak = 0
+        self._bytes = self._peak = self._touches = 0
         self._clock_ns: int | None = None
         """When the program's thread was free to go on."""
         self.skipped: Counter[str] = Counter()
@@ -91,7 +91,7 @@ class _Taker:
     def _host_ns(self, time_ns: int) -> int:
         before = time_ns if self._clock_ns is None else self._clock_ns
         self._clock_ns = max(before, time_ns)
-        return max(0, time_ns - before)
+        return min(max(0, time_ns - before), form.STEP_NS_MOST)
 
     def _operation(self, record: rec.Operation) -> None:
         if record.kind not in KINDS:
@@ -106,7 +106,10 @@ class _Taker:
             if room <= 0:
                 continue
             access = extent.access if extent.access != _ACCESS_UNKNOWN else form.WRITE
-            uses.append((index, extent.offset_bytes, min(room, extent.length_bytes), access))
+            length_bytes = min(room, extent.length_bytes)
+            uses.append((index, extent.offset_bytes, length_bytes, access))
+            self._touches += length_bytes // BLOCK_BYTES + 1
+        form.check_bounds(self._source, operations=self._builder.operations, touches=self._touches)
         name = self._names.get(record.function, f"function {record.function:#x}")
         key = name if record.kind == trace.KERNEL else f"({_WORDS[record.kind]})"
         self._builder.operation(
@@ -160,6 +163,8 @@ class _Taker:
         if begin is not None:
             steps["mark"][begin] = 1
         ranges, blocks = _places(self._rows)
+        times_ns = steps["duration_ns"].astype(np.float64) + steps["host_ns"]
+        form.check_bounds(self._source, blocks=blocks, seconds=float(times_ns.sum()) / 1e9)
         facts: dict[str, Any] = {
             "recorded_policy": self._header.get("policy"),
             "durations": "estimated from markers",
@@ -222,7 +227,7 @@ def _durations(summary: Summary) -> dict[str, int]:
     for kind, word in _WORDS.items():
         counts[f"({word})"] = summary.kinds[kind]
     return {
-        name: round(seconds / counts[name] * 1e9)
+        name: min(round(seconds / counts[name] * 1e9), form.STEP_NS_MOST)
         for name, seconds in whole.items()
         if counts.get(name)
     }

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import io
 import json
 import lzma
+import zlib
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import IO, Any, Final, cast
 
 import numpy as np
 
@@ -38,9 +40,12 @@ LAUNCH_US: Final = 8.0
 Span = deaths.Span
 
 
-BYTES_MOST: Final = 1 << 48
-MOST_US: Final = 3.6e9
-"""Of a tensor, and of a kernel: an hour."""
+BYTES_MOST: Final = form.BLOCKS_MOST * BLOCK_BYTES
+MOST_US: Final = form.STEP_NS_MOST / 1000
+"""Of a tensor, and of a kernel."""
+JSON_BYTES_MOST: Final = 128 << 20
+"""Of a trace, unpacked."""
+FAULT_CHARACTERS: Final = 200
 
 
 @dataclass(frozen=True)
@@ -92,24 +97,35 @@ def parse(data: bytes, source: str) -> TensorTrace:
     Raises ProgramError that names `source`.
     """
     try:
-        if data[:2] == b"\x1f\x8b":
-            data = gzip.decompress(data)
-        elif data[:6] == b"\xfd7zXZ\0":
-            data = lzma.decompress(data)
-        raw = json.loads(data)
+        raw = json.loads(_unpacked(data))
         return _trace(raw)
     except (UnicodeDecodeError, json.JSONDecodeError, RecursionError):
         raise ProgramError(
             f"{source}: no readable trace: neither a recording of pump-run nor JSON"
         ) from None
-    except (OSError, EOFError, lzma.LZMAError) as error:
+    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
         raise ProgramError(f"{source}: no readable trace: {error}") from None
     except KeyError as error:
         raise ProgramError(
-            f"{source}: not a trace of kernels and tensors: {error.args[0]!r} is missing"
+            f"{source}: not a trace of kernels and tensors: "
+            f"{str(error.args[0])[:FAULT_CHARACTERS]!r} is missing"
         ) from None
     except (TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise ProgramError(f"{source}: not a trace of kernels and tensors: {error}") from None
+        fault = " ".join(str(error)[:FAULT_CHARACTERS].split())
+        raise ProgramError(f"{source}: not a trace of kernels and tensors: {fault}") from None
+
+
+def _unpacked(data: bytes) -> bytes:
+    """Raises ValueError beyond JSON_BYTES_MOST, however small what they are packed in."""
+    file: IO[bytes] = io.BytesIO(data)
+    if data[:2] == b"\x1f\x8b":
+        file = cast(IO[bytes], gzip.GzipFile(fileobj=file))
+    elif data[:6] == b"\xfd7zXZ\0":
+        file = lzma.LZMAFile(file)  # noqa: SIM115
+    found = file.read(JSON_BYTES_MOST + 1)
+    if len(found) > JSON_BYTES_MOST:
+        raise ValueError(f"it is longer than {JSON_BYTES_MOST >> 20} MiB")
+    return found
 
 
 def _checked(what: str, value: float, most: float) -> float:
@@ -177,6 +193,13 @@ def program(
     if iterations < 1:
         raise ProgramError(f"{iterations} iterations; at least 1 is needed")
     layout = _unique(trace) if mapping == "unique" else _caching(trace)
+    form.check_bounds(
+        trace.name,
+        blocks=sum(-(-length // BLOCK_BYTES) for length in layout.lengths),
+        operations=len(trace.kernels) * iterations,
+        touches=iterations * sum(_blocks_used(trace, kernel) for kernel in trace.kernels),
+        seconds=iterations * sum(kernel.duration_ns for kernel in trace.kernels) / 1e9,
+    )
     ranges, blocks = form.ranges_in_a_row(layout.lengths)
     used = [layout.uses(kernel) for kernel in trace.kernels]
     freed = {
@@ -211,6 +234,12 @@ def program(
     facts["steps_per_iteration"] = len(once)
     facts["bytes_mapped"] = int(ranges["length_bytes"].sum())
     return Program(trace.name, steps, uses, ranges, blocks, 1, trace.peak_bytes(), facts)
+
+
+def _blocks_used(trace: TensorTrace, kernel: Kernel) -> int:
+    """At most."""
+    lengths = (trace.tensors[tensor].length_bytes for tensor, _ in kernel.uses)
+    return sum(length // BLOCK_BYTES + 2 for length in lengths)
 
 
 @dataclass

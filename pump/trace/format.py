@@ -82,6 +82,12 @@ MAX_BLOB_BYTES: Final = 1 << 22
 MAX_BODY_BYTES: Final = 1 << 25
 """Body of a chunk, before and after compression."""
 MAX_JSON_BYTES: Final = 1 << 20
+FREE_ROWS: Final = 1 << 20
+FREE_EXTENTS: Final = 1 << 20
+ROWS_PER_BYTE: Final = 4
+EXTENTS_PER_BYTE: Final = 16
+"""What a whole file may hold: so many, and for each byte of it so many more. A writer's times alone
+take a byte a row; a file of nothing but repetitions would cost its readers hours."""
 
 Column = NDArray[Any]
 Columns = dict[str, Column]

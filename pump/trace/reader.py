@@ -3,7 +3,7 @@
 Tolerant of a file that ends early (its writer was killed, or still writes): everything up
 to there is given out and `truncated` says so. Strict about everything else: bytes that are
 not what a writer wrote end the reading with a TraceError. Memory is bounded by one chunk,
-whatever the file claims.
+time by the length of the file, whatever it claims.
 
     with open(path, "rb") as file:
         reader = Reader(file)
@@ -49,6 +49,7 @@ class Reader:
         self.read_bytes = 0
         self.truncated = False
         self.end: Mapping[str, Any] | None = None
+        self._rows = self._extents = 0
         start = self._read(form.FILE_START.size)
         if not start:
             raise EmptyTraceError("the file is empty; nothing has been recorded into it")
@@ -140,9 +141,19 @@ class Reader:
             for name, field in form.FIELDS.items():
                 columns.setdefault(name, np.zeros(0, field.dtype))
             _check_counts(columns, frame.rows)
+            self._check_totals(columns)
         except DamagedError as error:
             raise DamagedError(f"damaged before byte {self.read_bytes}: {error}") from None
         return columns
+
+    def _check_totals(self, columns: Columns) -> None:
+        """Raises DamagedError where a file holds more than a writer puts into its bytes."""
+        self._rows += len(columns["kind"])
+        self._extents += len(columns["extent_slot"])
+        rows_most = form.FREE_ROWS + form.ROWS_PER_BYTE * self.read_bytes
+        extents_most = form.FREE_EXTENTS + form.EXTENTS_PER_BYTE * self.read_bytes
+        if self._rows > rows_most or self._extents > extents_most:
+            raise DamagedError("more rows than a recording of that length can hold")
 
 
 def _check_counts(columns: Columns, rows: int) -> None:
