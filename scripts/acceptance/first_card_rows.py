@@ -161,14 +161,21 @@ def verdicts(result: Mapping[str, Json]) -> tuple[str, str]:
     return ("fail" if failed else "pass" if passed else "no_samples"), said
 
 
+def speed(result: Mapping[str, Json]) -> tuple[str, str]:
+    """A stage that ran is not yet one whose bar was met: only `window`'s own verdicts count."""
+    key, said = verdicts(result)
+    window = {item["status"] for item in result["items"] if item["name"].endswith(".window")}
+    return (key if key == "fail" else "pass" if "pass" in window else "undecided"), said
+
+
 JUDGES = {
     **{
         judge.__name__: judge
         for judge in (symbols, param_info, capture, kernel_speed, discard, felt_by_others)
     },
-    **{judge.__name__: judge for judge in (lanes, tma, stream_memops)},
+    **{judge.__name__: judge for judge in (lanes, tma, stream_memops, speed)},
 }
-"""Of the questions, by name; stages are judged by their verdicts."""
+"""By name; all other stages are judged by their verdicts."""
 
 
 def rows() -> tuple[Row, ...]:
@@ -178,7 +185,7 @@ def rows() -> tuple[Row, ...]:
         Row(
             name=row["name"],
             asks=row["asks"],
-            judge=verdicts if row.get("stage") else JUDGES[row["name"]],
+            judge=JUDGES.get(row["name"], verdicts),
             outcomes=tuple(Outcome(*one) for one in row["outcomes"]),
             stage=row.get("stage", False),
         )
