@@ -127,12 +127,19 @@ def test_thousands_of_files_of_one_user_hide_no_claim_of_another(
             (machine.ledger / "1").mkdir()
             raise AssertionError("a user makes folders beside those of others")
 
-    with acting(ATTACKER, fill), machine.process(VICTIM) as victim:
-        assert victim.admit(40 * GIB)
-        with machine.process(0) as other, machine.process(ATTACKER) as attacker:
+    with machine.process(VICTIM) as victim:
+        assert victim.admit(39 * GIB)
+        with (
+            acting(ATTACKER, fill),  # behind the claim: the newest names are read first
+            machine.process(0) as other,
+            machine.process(ATTACKER) as attacker,
+        ):
+            assert victim.admit(GIB)
             assert not other.admit(20 * GIB) and other.admit(10 * GIB)
             assert not attacker.admit(10 * GIB)
-        assert machine.seen() == 40
+            other.say(f"return {10 * GIB}")
+            assert other.left() > 0  # it has carried that out
+            assert machine.seen() == 40
 
 
 def test_locks_of_other_users_neither_keep_a_dead_claim_alive_nor_a_new_one_away(
