@@ -20,6 +20,7 @@ import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import command_seeds
 import host_seeds
 import image_seeds
 import targets
@@ -37,6 +38,7 @@ BLOCKED_S = 20
 C_TARGETS = {
     "image": [str(path.relative_to(SHIM)) for path in sorted((SHIM / "image").glob("*.c"))],
     "ring": ["core/batch.c"],
+    "command": ["act_plan.c", "act_validate.c"],
     "ledger": [],  # it includes act_ledger.c
     "host": ["act_host_memory.c"],
     "plan": [
@@ -74,6 +76,8 @@ def seeds(target: str) -> dict[str, bytes]:
         return {f"seed-{i}": data for i, data in enumerate(targets.load(target).seeds())}
     if target == "image":
         return image_seeds.SEEDS
+    if target == "command":
+        return command_seeds.SEEDS
     if target == "ledger":
         return host_seeds.LEDGER
     if target == "host":

@@ -1,0 +1,46 @@
+"""Mappings of a sound worker, small: what fuzz_command.c begins with."""
+
+from __future__ import annotations
+
+import struct
+
+RANGE = struct.Struct("<QIIQQIIQ16x8Q")
+COMMAND = struct.Struct("<QIIQQQQIIII")
+PLANNED_REST = struct.Struct("<QQI12x")
+TO_GPU, TO_HOST, ENTRIES = 0, 1, 6
+RANGE_BYTES, BLOCK_BYTES = 64 << 20, 2 << 20
+
+
+def ranges(last_use: int) -> bytes:
+    """Four, of both devices in turn."""
+    whole = b""
+    for i in range(4):
+        uses = [last_use] * 8
+        whole += RANGE.pack(2, 1, 1, (i + 1) << 30, RANGE_BYTES, i % 2, 0, 0, *uses)
+    return whole
+
+
+def plan(device: int, version: int, length_bytes: int) -> bytes:
+    """Of a device: every entry may go at once."""
+    whole = struct.pack("<QIIQ", version << 32, ENTRIES, ENTRIES, 0)
+    for _ in (TO_GPU, TO_HOST):
+        for i in range(ENTRIES):
+            place = i * BLOCK_BYTES, length_bytes
+            whole += COMMAND.pack(1 + i, device + 2 * (i % 2), 1, *place, 9, 0, 1, 0, 0, 0)
+            whole += PLANNED_REST.pack(0, 0, 1)
+    return whole
+
+
+def mapping(version: int, last_use: int = 0, length_bytes: int = BLOCK_BYTES) -> bytes:
+    plans = b"".join(plan(device, version, length_bytes) for device in range(2))
+    return ranges(last_use) + plans + struct.pack("<QQI6I", 7, 7, 1, 1, 1, 1, 32, 1, 1)
+
+
+SEEDS = {
+    "none": b"",
+    "not-in-force": mapping(0),
+    "in-force": mapping(1),
+    "stale": mapping(2, last_use=100),
+    "larger-than-the-range": mapping(3, length_bytes=128 << 20),
+    "between-blocks": mapping(4, length_bytes=4096),
+}

@@ -1,0 +1,102 @@
+/* fuzz_command.c - what executors take from a mapping in which a worker, or one that writes
+ * into it, has put anything: commands, plans, foreseen words, the records of ranges
+ * (act_validate.c, act_plan.c).
+ *
+ * The input goes over plans, range records and foreseen words of two devices; then plans
+ * are taken, commands judged and operations compared. Whatever it is, what may go is one
+ * slice at most, inside the range that it names, as that range was read; and no plan is
+ * endless.
+ */
+#include "act.h"
+#include "act_private.h"
+#include "fuzz_input.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
+
+#define DEVICES 2
+#define RANGES 4
+#define ENTRIES 6
+
+static struct pump_shm shm;
+_Static_assert(sizeof(struct pump_range) == 128 && sizeof(struct pump_planned) == 96,
+               "command_seeds.py writes these");
+struct pump_shm *pump_shm = &shm;
+
+bool pump_log_once(uint32_t *said, int level, const char *format, ...) {
+  (void)said, (void)level, (void)format;
+  return false;
+}
+
+uint64_t pump_now_ns(void) {
+  return 0;
+}
+
+/* A program that has executed half of what it may have. */
+uint64_t pump_progress_executed(uint32_t stream) {
+  must(stream < PUMP_MAX_STREAMS);
+  return UINT64_MAX / 2;
+}
+
+bool pump_flight_has_room(uint32_t device, uint32_t direction, uint64_t bytes) {
+  must(device < PUMP_MAX_DEVICES && direction < PUMP_DIRECTIONS);
+  return bytes <= PUMP_SLICE_BYTES;
+}
+
+static void judge(const struct pump_command *command, uint32_t device, uint32_t way) {
+  uint64_t address = 0;
+  if (!pump_command_sane(command)) return; /* as act_executor.c begins */
+  uint32_t result = pump_command_judge(command, device, way, &address);
+  if (result != PUMP_RESULT_MOVED) return;
+  const struct pump_range *range = &shm.ranges[command->slot];
+  must(range->device == device && range->generation == command->generation);
+  must(address - range->base <= range->length_bytes);
+  must(command->length_bytes <= range->length_bytes - (address - range->base));
+}
+
+static void take_plans(void) {
+  struct pump_command command;
+  for (uint32_t d = 0; d < DEVICES; d++)
+    for (uint32_t way = 0; way < PUMP_DIRECTIONS; way++) {
+      uint32_t turns = 0;
+      pump_plan_waits(d, way);
+      for (; pump_plan_take(d, way, &command); turns++) {
+        must(turns < PUMP_PLAN_ENTRIES);
+        judge(&command, d, way);
+        pump_plan_finish(&shm, command.ticket, PUMP_RESULT_MOVED, 1);
+        if (way == PUMP_TO_HOST) pump_plan_left(d, command.length_bytes);
+      }
+    }
+}
+
+static void issue(struct input *input) {
+  uint32_t grid[3], block[3];
+  struct pump_issued issued = {.grid = grid, .block = block};
+  take(input, &issued.seq, sizeof issued.seq);
+  take(input, &issued.signature, sizeof issued.signature);
+  take(input, &issued.stream, sizeof issued.stream);
+  take(input, grid, sizeof grid);
+  take(input, block, sizeof block);
+  pump_plan_compare(&issued);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
+  struct input input = {.at = data, .left = bytes};
+  for (uint32_t i = 0; i < RANGES; i++) {
+    take(&input, &shm.ranges[i], sizeof shm.ranges[i]);
+    shm.ranges[i].version &= ~1ull; /* else a reader waits for the writer to end */
+  }
+  for (uint32_t d = 0; d < DEVICES; d++) {
+    struct pump_plan *plan = &shm.plans[d];
+    take(&input, &plan->turn, sizeof plan->turn);
+    take(&input, plan->count, sizeof plan->count);
+    take(&input, &plan->left_bytes, sizeof plan->left_bytes);
+    for (uint32_t way = 0; way < PUMP_DIRECTIONS; way++)
+      take(&input, plan->entries[way], ENTRIES * sizeof plan->entries[way][0]);
+    for (uint32_t way = 0; way < PUMP_DIRECTIONS; way++)
+      for (uint32_t i = 0; i < ENTRIES; i++) judge(&plan->entries[way][i].command, d, way);
+  }
+  take_plans();
+  pump_plan_wake();
+  issue(&input);
+  return 0;
+}
