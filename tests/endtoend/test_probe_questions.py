@@ -1,0 +1,75 @@
+"""The probe's questions about lanes and tensor maps, asked of the virtual driver."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from probe.questions import ask_lanes
+from probe_recovery import KERNELS, PROBE, PUMP_RUN
+
+pytest.importorskip("cuda.bindings.nvrtc")
+if shutil.which("cc") is None:
+    pytest.skip("no C compiler", allow_module_level=True)
+
+LIMIT_S = "20"
+"""Of the run: loops by the clock are shorter for it."""
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    folder = tmp_path_factory.mktemp("questions")
+    library = folder / "kernels.so"
+    words = ["cc", "-O2", "-fPIC", "-shared", "-o", str(library), str(KERNELS)]
+    subprocess.run(words, check=True)
+    done = subprocess.run(
+        [
+            *(str(PUMP_RUN), "--virtual", "h200-pcie5", "--virtual-set", "copies=modelled", "--"),
+            *(sys.executable, str(PROBE), "--only", "lanes", "tma", "--time-limit", LIMIT_S),
+        ],
+        env={**os.environ, "PUMP_DISABLE": "1", "PUMP_VIRTUAL_KERNELS": str(library)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)["questions"]
+    return found
+
+
+def test_lanes_are_held_and_busy_in_each_environment_and_at_each_priority(
+    answers: dict[str, Any],
+) -> None:
+    assert answers["lanes"]["status"] == "ok", answers["lanes"]
+    result = answers["lanes"]["result"]
+    assert set(result) == set(ask_lanes.CONNECTIONS)
+    brought = 0.0
+    for row in result.values():
+        for name in row["priorities"]:
+            held, busy = row[f"held_{name}"], row[f"busy_{name}"]
+            assert len(held["streams_stuck"]) == len(ask_lanes.HELD_LANES), held
+            assert set(busy) == {f"{count}_lanes" for count in ask_lanes.BUSY_LANES}
+            brought += sum(one["brought_gbps"] for one in busy.values())
+    assert brought > 0, "no lane brought anything"
+
+
+def test_tensor_maps_are_unsupported_where_no_kernel_can_use_one(answers: dict[str, Any]) -> None:
+    answer = answers["tma"]
+    assert (answer["status"], answer["result"]) == ("unsupported", {}), answer
+    assert answer["reason"]
+
+
+def test_tensor_maps_compile_for_the_first_card_that_has_them(tmp_path: Path) -> None:
+    from probe.kernels import cached_kernels
+    from probe.questions import ask_tma
+
+    cubin, ptx = cached_kernels(tmp_path, ask_tma.ARCH_LEAST, ask_tma.SOURCE)
+    assert cubin[:4] == b"\x7fELF"
+    assert b"cp.async.bulk.tensor.1d" in ptx
