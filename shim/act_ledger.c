@@ -73,6 +73,7 @@ static pthread_mutex_t own_lock = PTHREAD_MUTEX_INITIALIZER;
 static int keeper = -1;      /* holds the lock; the link thread's */
 static uint32_t looked;      /* futex: the link thread has tried to make an entry */
 static uint32_t own_failure; /* errno of that; 0: there is one */
+static uint64_t namespace;   /* of process numbers; 0: not looked up */
 static uint32_t leaving;     /* the process ends: what it still does is nobody's business */
 
 static uint64_t check_of(const struct entry *entry) {
@@ -85,11 +86,10 @@ static uint64_t check_of(const struct entry *entry) {
 
 /* Of process numbers; the same for the life of a process. */
 static uint64_t own_namespace(void) {
-  static uint64_t found;
   struct stat status;
-  if (PUMP_LOAD(&found) == 0 && stat("/proc/self/ns/pid", &status) == 0)
-    PUMP_STORE(&found, status.st_ino);
-  return PUMP_LOAD(&found);
+  if (PUMP_LOAD(&namespace) == 0 && stat("/proc/self/ns/pid", &status) == 0)
+    PUMP_STORE(&namespace, status.st_ino);
+  return PUMP_LOAD(&namespace);
 }
 
 /* PUMP_LEDGER as it was at the start: programs rewrite their environment while our thread
@@ -476,4 +476,5 @@ void pump_ledger_fork_child(void) {
   memset(&own, 0, sizeof own);
   pthread_mutex_init(&own_lock, NULL);
   looked = own_failure = leaving = 0;
+  namespace = 0;
 }

@@ -1,10 +1,11 @@
 """Hello, attach, the worker's death and return; pumpd is played by the test itself."""
 
+import subprocess
 import time
 from pathlib import Path
 
 import pytest
-from act_build import SANITIZERS, run
+from act_build import SANITIZERS, build, run
 
 from pumpd.link import ABI_VERSION
 
@@ -77,6 +78,15 @@ def test_without_a_daemon_the_job_goes_on_and_says_so_once(tmp_path: Path) -> No
     assert done.stderr == "" and done.stdout == ""
     (line,) = lines_of(log.read_text())
     assert "no pumpd answers at /nonexistent/pumpd.sock" in line
+
+
+def test_a_line_of_the_link_comes_while_the_program_runs() -> None:
+    command = [str(build("address,undefined")), "without_a_daemon_the_job_goes_on_and_says_so_once"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        assert "no pumpd answers" in process.stderr.readline()
+        assert process.poll() is None, "it sleeps for four seconds"
+        process.kill()
 
 
 def test_a_daemon_that_never_answers_holds_neither_the_program_nor_its_exit_up() -> None:
