@@ -39,10 +39,12 @@ VOICES_MOST = 64
 
 
 class Gpu:
-    """total_bytes: the card's. unaccounted_bytes: in use, and no job says so; None: not known."""
+    """total_bytes: the card's. first: the user whose job named it first. unaccounted_bytes: in
+    use, and no job says so; None: not known."""
 
-    def __init__(self, total_bytes: int) -> None:
+    def __init__(self, total_bytes: int, first: int = 0) -> None:
         self.total_bytes = total_bytes
+        self.first = first
         self.unaccounted_bytes: int | None = None
         self._found: dict[int, int] = {}
         self._used: int | None = None

@@ -33,8 +33,8 @@ class Quotas:
     user_handshakes: int = 32
     connection_rate: float = 50.0
     user_rate: float = 500.0
-    connect_rate: float = 1000.0
-    user_connect_rate: float = 250.0
+    connect_rate: float = 256.0
+    user_connect_rate: float = 64.0
     priority_most: int = 10
 
     def within(self, descriptors: int) -> Quotas:

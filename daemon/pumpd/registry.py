@@ -33,6 +33,8 @@ NVML_SLACK = 0.1
 """NVML counts memory that CUDA keeps for itself: totals may differ by that share."""
 SENT_MOST = 16
 """Grants kept apart until they are acted upon; older ones are kept as one."""
+GPUS_MOST = 64
+"""That one user's jobs name first; a machine has fewer, and MIG slices are no more."""
 ROUNDS = 2
 """A newcomer's first grant is what it has; the second round lets it grow at once."""
 
@@ -120,7 +122,7 @@ class Registry:
         before = job.gpus
         self.stale |= _what_matters(job, report) != _what_matters(job, job.report)
         job.report = report
-        job.gpus = {entry.gpu: entry for entry in report.gpus if self._admit(entry)}
+        job.gpus = {entry.gpu: entry for entry in report.gpus if self._admit(job, entry)}
         job.sent = [(number, grant) for number, grant in job.sent if number > report.grant]
         job.grew = {}
         for gpu, entry in job.gpus.items():
@@ -136,7 +138,7 @@ class Registry:
         if gone:
             self._forget_unused(gone)
 
-    def _admit(self, entry: wire.GpuReport) -> bool:
+    def _admit(self, job: Job, entry: wire.GpuReport) -> bool:
         sure = self._sure.get(entry.gpu)
         if self._sure and sure is None:
             return False
@@ -145,7 +147,11 @@ class Registry:
         least = total * (1 - NVML_SLACK) if sure else total
         if not total or not least <= entry.total_bytes <= total:
             return False
-        self._gpus.setdefault(entry.gpu, Gpu(total))
+        if known is None:
+            owner = job.who.owner
+            if sum(gpu.first == owner for gpu in self._gpus.values()) >= GPUS_MOST:
+                return False
+            self._gpus[entry.gpu] = Gpu(total, owner)
         return True
 
     def _on(self, gpu: str) -> list[Job]:
@@ -209,15 +215,18 @@ class Registry:
         fewer = [self._charged(claim, fair, now) for claim in claims]
         targets = fair if fewer == claims else arbitrate(less_spill(memory, fewer), fewer)
         changed: dict[int, dict[str, int]] = {}
+        jobs: dict[str, dict[int, Job]] = {gpu: {} for gpu in memory}
+        for claim in claims:
+            jobs[claim.gpu][claim.job] = self.jobs[claim.job]
         for gpu, whole in memory.items():
-            mine = {job.number: job for job in self._on(gpu)}
+            mine = jobs[gpu]
             wanted = {number: targets[number, gpu] for number in mine}
             for _ in range(ROUNDS):
                 leases = {number: self.lease(job, gpu, now) for number, job in mine.items()}
                 for number, granted in step(whole, wanted, leases, not self.young).items():
                     mine[number].granted[gpu] = granted
                     changed.setdefault(number, {})[gpu] = granted
-        waited_for = {key for gpu in memory for key in self._waited_for(gpu, fair)}
+        waited_for = {key for gpu in memory for key in self._waited_for(gpu, jobs[gpu], fair)}
         self.patience.look(set() if self.young else waited_for, now)
         told = [self.jobs[number] for number in sorted(changed)]
         for job in told:
@@ -258,16 +267,18 @@ class Registry:
         return claim._replace(wanted_bytes=min(claim.wanted_bytes, most))
 
     def _waited_for(
-        self, name: str, fair: Mapping[tuple[int, str], int]
+        self, name: str, jobs: Mapping[int, Job], fair: Mapping[tuple[int, str], int]
     ) -> Iterator[tuple[int, str]]:
         """Whose giving way others wait for on a GPU: of those who are above their leases, and of
         those who may be hiding what nobody accounts for."""
-        gpu, jobs = self._gpus[name], self._on(name)
+        gpu = self._gpus[name]
         grain = gpu.total_bytes // GRAIN_SHARE
         lost = (gpu.unaccounted_bytes or 0) > grain
-        short = {j.number for j in jobs if j.granted.get(name, 0) + grain < fair[j.number, name]}
-        lacking = {j.who.owner for j in jobs if fair[j.number, name] < j.gpus[name].wanted_bytes}
-        for job in jobs:
+        short = {n for n, job in jobs.items() if job.granted.get(name, 0) + grain < fair[n, name]}
+        lacking = {
+            job.who.owner for n, job in jobs.items() if fair[n, name] < job.gpus[name].wanted_bytes
+        }
+        for job in jobs.values():
             entry = job.gpus[name]
             held = max(entry.adopted_bytes, entry.resident_bytes, job.may_hold_bytes(name))
             above = held > job.granted.get(name, 0) and short - {job.number}

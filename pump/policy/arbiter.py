@@ -12,7 +12,7 @@ left for later and has to keep the promises that tests/unit/test_policy_arbiter.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from pump.model.bounds import BLOCK_BYTES
@@ -52,8 +52,8 @@ def arbitrate(
     nothing and are left out. One claim for each job and GPU.
     """
     budgets: dict[tuple[int, str], int] = {}
-    for gpu, whole_bytes in memory_bytes.items():
-        mine = sorted(claim for claim in claims if claim.gpu == gpu)
+    for gpu, mine in _by_gpu(memory_bytes, sorted(claims)).items():
+        whole_bytes = memory_bytes[gpu]
         for claim, blocks in zip(mine, _share(whole_bytes // BLOCK_BYTES, mine), strict=True):
             budgets[claim.job, gpu] = blocks * BLOCK_BYTES
     return budgets
@@ -68,12 +68,20 @@ def less_spill(memory_bytes: Mapping[str, int], claims: Sequence[Claim]) -> dict
     """
     budgets = arbitrate(memory_bytes, claims)
     left = {}
-    for gpu, whole_bytes in memory_bytes.items():
-        mine = [claim for claim in claims if claim.gpu == gpu]
+    for gpu, mine in _by_gpu(memory_bytes, claims).items():
+        whole_bytes = memory_bytes[gpu]
         short = sum(budgets[claim.job, gpu] < claim.wanted_bytes for claim in mine)
         spill = min(short * SPILL_BYTES, whole_bytes // FLOORS_SHARE) if len(mine) > 1 else 0
         left[gpu] = (whole_bytes - spill) // BLOCK_BYTES * BLOCK_BYTES
     return left
+
+
+def _by_gpu(gpus: Iterable[str], claims: Iterable[Claim]) -> dict[str, list[Claim]]:
+    found: dict[str, list[Claim]] = {gpu: [] for gpu in gpus}
+    for claim in claims:
+        if claim.gpu in found:
+            found[claim.gpu].append(claim)
+    return found
 
 
 def _share(memory: int, claims: Sequence[Claim]) -> list[int]:

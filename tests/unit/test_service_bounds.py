@@ -49,6 +49,19 @@ def test_a_job_that_names_ever_new_gpus_leaves_nothing_in_the_registry() -> None
     assert len(job.granted) == 1 and len(registry.patience) == 0
 
 
+def test_a_user_names_so_many_gpus_first_and_keeps_nobody_else_from_theirs() -> None:
+    registry = Registry()
+    for number in range(20):
+        job = registry.add(Identity(0, 7000 + number % 3, 7000), wire.Join(), 10, 0.0)
+        gpus = tuple(entry(f"{number * 100 + k:032x}") for k in range(wire.GPUS))
+        registry.hear(job, wire.Report(0, 1, 0, 0, gpus), 0.0)
+    assert len(registry.memory_bytes()) == registries.GPUS_MOST
+    other = registry.add(Identity(0, 1, 1), wire.Join(), 10, 0.0)
+    registry.hear(other, wire.Report(0, 1, 0, 0, (entry("aa" * 16),)), 0.0)
+    registry.rearrange(0.0)
+    assert other.granted
+
+
 def test_a_gpu_that_another_job_uses_is_not_forgotten() -> None:
     registry = Registry()
     first, second = (registry.add(Identity(0, 0, 0), wire.Join(), 10, 0.0) for _ in range(2))
