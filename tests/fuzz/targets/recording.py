@@ -1,4 +1,4 @@
-"""A chunk of a recording, its sums right, and the page that is made of it."""
+"""A chunk of a recording, its sums right, and the page and the program that are made of it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from pathlib import Path
 
 from pump.report import gather
 from pump.report.page import page
+from pump.sim import recording as simulated
+from pump.sim.program import ProgramError
 from pump.trace import format as form
 from pump.trace.format import TraceError
 from pump.trace.writer import Rows, TraceWriter
@@ -34,10 +36,12 @@ def target(data: bytes) -> None:
     file = [form.file_start(), form.pack_chunk(form.CHUNK_HEADER, 0, start, 0)]
     if kind != form.CHUNK_HEADER:
         file.append(form.pack_chunk(kind, rows, body, 0))
-    FILE.write_bytes(b"".join(file))
+    whole = b"".join(file)
+    FILE.write_bytes(whole)
     try:
         page(gather.report(str(FILE)))
-    except TraceError as error:
+        simulated.program(whole, "input")
+    except (TraceError, ProgramError) as error:
         one_line(error)
 
 
