@@ -24,6 +24,7 @@ MODES = ("timing", "compute")
 DRIVER_KEYS: dict[str, tuple[str, ...]] = {
     "mode": MODES,
     "copies": ("real", "modelled"),
+    "locks": ("none", "context", "space", "both"),
     "shared": (),
 }
 """Settings of the virtual driver and not of the model, with their values, the default first.
@@ -147,6 +148,10 @@ class Profile:
         if own.get("copies") == "modelled" and own.get("mode") == "compute":
             raise ProfileError(
                 f"{self.name}: copies=modelled leaves out data, which mode=compute needs"
+            )
+        if own.get("locks", "none") != "none" and "shared" in own:
+            raise ProfileError(
+                f"{self.name}: locks are each process's own, and a shared card has none"
             )
         profile = self.changed(changes) if changes else self
         entries = [f"{key}={value}" for key, value in {**profile.values, **own}.items()]

@@ -71,6 +71,21 @@ class Queues:
 
 
 @dataclass(frozen=True)
+class Locks:
+    """Locks that the driver holds while memory migrates (docs/uvm.md).
+
+    context: launches wait while a prefetch to the host is in its call. space: mapping memory
+    waits for migrations and faults under way, and later ones for that. map_every_us, map_us: how
+    often another thread of the program maps memory, and how long that takes.
+    """
+
+    context: bool = False
+    space: bool = False
+    map_every_us: float = 0.0
+    map_us: float = 10.0
+
+
+@dataclass(frozen=True)
 class Foresight:
     """What a policy knows beyond what the program has issued.
 
@@ -131,6 +146,7 @@ class Machine:
     queue_operations: int = 1024
     daemon: Daemon = field(default_factory=Daemon)
     queues: Queues = field(default_factory=Queues)
+    locks: Locks = field(default_factory=Locks)
     host: Host | None = None
     jitter: Jitter | None = None
     gate: str = "never"
@@ -186,6 +202,8 @@ class Outcome:
     ticks: int
     queue_wait_seconds: float
     sync_wait_seconds: float
+    lock_wait_seconds: float
+    map_wait_seconds: float
     refused: dict[str, int]
     mover_seconds: tuple[float, float]
     tally: dict[str, int]
@@ -336,6 +354,8 @@ class _Simulation:
             ticks=result.ticks,
             queue_wait_seconds=result.queue_wait_ns / 1e9,
             sync_wait_seconds=result.sync_wait_ns / 1e9,
+            lock_wait_seconds=result.lock_wait_ns / 1e9,
+            map_wait_seconds=result.map_wait_ns / 1e9,
             refused={name: result.refused[i] for i, name in enumerate(RESULTS) if i},
             mover_seconds=(result.mover_ns[0] / 1e9, result.mover_ns[1] / 1e9),
             tally=tally,
@@ -397,6 +417,9 @@ def _settings(machine: Machine, facts: DeviceFacts, foresight: Foresight) -> Any
     queues = machine.queues
     raw.connections, raw.lane_priority = queues.connections, queues.priority
     raw.lanes = [queues.to_gpu, queues.to_host]
+    locks = machine.locks
+    raw.locks = lib.GPU_LOCK_CONTEXT * locks.context + lib.GPU_LOCK_SPACE * locks.space
+    raw.map_every_ns, raw.map_ns = round(locks.map_every_us * 1000), round(locks.map_us * 1000)
     raw.stop_every_ns = round(daemon.stop_every_ms * 1e6)
     raw.stop_ns = round(daemon.stop_ms * 1e6)
     if machine.jitter is not None:

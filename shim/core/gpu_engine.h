@@ -41,6 +41,12 @@
 #define GPU_CONNECTIONS 8 /* work queues of a priority, where nothing else is said */
 #define GPU_CONNECTIONS_MOST 32
 
+/* Locks of the driver, and calls that wait for them */
+#define GPU_LOCK_CONTEXT 1
+#define GPU_LOCK_SPACE 2
+#define GPU_CALL_LAUNCH 1 /* and whatever else gives the GPU work */
+#define GPU_CALL_PREFETCH 2
+
 /* Results */
 #define GPU_OK 0
 #define GPU_WAIT 1       /* launch queue full: try again at retry_ns */
@@ -279,6 +285,16 @@ uint64_t gpu_now_ns(const struct gpu_engine *engine);
 /* How many work queues streams of a priority share from now on, 1 to GPU_CONNECTIONS_MOST;
  * of a shared GPU, the actor's. Streams that exist keep theirs. */
 int gpu_connections(struct gpu_engine *engine, uint32_t connections);
+
+/* Which locks the driver holds from now on (GPU_LOCK_*); none of a new GPU. Not of a shared
+ * GPU, where each process has its own. */
+int gpu_locks(struct gpu_engine *engine, uint32_t locks);
+/* When a call (GPU_CALL_*) may begin, as far as it is known now. The caller waits until
+ * then and asks again. */
+uint64_t gpu_call_ns(const struct gpu_engine *engine, uint32_t call);
+/* The process maps or unmaps memory, which takes so long once it may; returns the end. */
+uint64_t gpu_map_memory(struct gpu_engine *engine, uint64_t now_ns,
+                        const struct gpu_hooks *hooks, uint64_t taken_ns);
 
 /* Streams: returns a number from 1, or GPU_FULL. Destroying a busy stream lets
  * its operations finish first. */

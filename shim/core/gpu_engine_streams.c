@@ -185,6 +185,7 @@ int gpu_prefetch_step(struct gpu_engine *engine, uint64_t now_ns,
   op->complete_ns = uvm_max(op->complete_ns, cost.complete_ns);
   call->cost.caller_free_ns = cost.caller_free_ns;
   call->cost.complete_ns = op->complete_ns;
+  gpu_hold(engine, call->to_host != 0, cost.caller_free_ns);
   if (call->blocks_done < call->block_count) return GPU_MORE;
   op->phase = GPU_PHASE_END;
   op->next_ns = op->complete_ns;

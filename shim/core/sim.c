@@ -84,6 +84,7 @@ static bool make_engine(struct pump_sim *sim, const struct uvm_profile *profile)
                      sim->settings.flash_write_gbps) != GPU_OK)
     return false;
   if (gpu_jitter(sim->engine, sim->settings.jitter, sim->settings.jitter_seed) != GPU_OK ||
+      gpu_locks(sim->engine, sim->settings.locks) != GPU_OK ||
       gpu_connections(sim->engine, sim->settings.connections) != GPU_OK)
     return false;
   for (uint32_t i = 0; i < program->streams; i++) {
@@ -132,6 +133,7 @@ struct pump_sim *pump_sim_new(const struct pump_sim_program *program,
   sim->model = model;
   sim->hooks = (struct gpu_hooks){.context = sim, .finish = on_finish};
   sim->tick_ns = sim->poll_ns = GPU_NEVER;
+  sim->map_ns = settings->map_every_ns != 0 ? settings->map_every_ns : GPU_NEVER;
   if (!make_tables(sim) || !make_engine(sim, profile) ||
       (settings->foresight_expects && !sim_worker_foresee(sim))) {
     pump_sim_delete(sim);
@@ -155,7 +157,9 @@ void pump_sim_delete(struct pump_sim *sim) {
 
 static uint64_t next_ns(struct pump_sim *sim) {
   uint64_t next = gpu_next_event_ns(sim->engine);
-  bool timed = sim->waits == SIM_RUNS || sim->waits == SIM_RETRIES;
+  next = sim_least(next, sim->map_ns);
+  bool timed =
+      sim->waits == SIM_RUNS || sim->waits == SIM_RETRIES || sim->waits == SIM_LOCKED;
   if (timed) next = sim_least(next, sim->program_ns);
   if (sim->model == NULL) return next;
   uint64_t tick_ns = sim_worker_awake_ns(sim, sim->tick_ns);
@@ -173,6 +177,8 @@ int pump_sim_run(struct pump_sim *sim) {
     if (next == GPU_NEVER) return PUMP_SIM_STUCK;
     sim->now_ns = sim_most(sim->now_ns, next);
     gpu_advance(sim->engine, sim->now_ns, &sim->hooks);
+    /* It waited for the lock before anybody who wants it now. */
+    if (sim->waits == SIM_LOCKED) sim_program_go(sim);
     if (sim->model != NULL) {
       if (sim->poll_ns <= sim->now_ns) sim_worker_poll(sim);
       for (uint32_t i = 0; i < PUMP_DIRECTIONS; i++) sim_movers_go(sim, i);

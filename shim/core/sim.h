@@ -103,6 +103,9 @@ struct pump_sim_settings {
   uint64_t jitter_seed;
   uint32_t queue_operations; /* of a stream, issued and not finished: then launches wait */
   uint32_t plans;            /* 0: the worker puts no plans in force */
+  uint32_t locks;            /* of the driver: GPU_LOCK_* */
+  uint64_t map_every_ns;     /* the program maps memory that often; 0: never */
+  uint64_t map_ns;           /* and that takes so long */
   uint32_t connections;      /* work queues of a priority: gpu_connections */
   uint32_t lanes[2];         /* streams of each mover, by direction: 1 to 32 */
   uint32_t lane_priority;    /* of these streams; the program's have 0 */
@@ -117,6 +120,8 @@ struct pump_sim_result {
   uint64_t ticks;
   uint64_t queue_wait_ns; /* the program's: for the launch queue, for the GPU */
   uint64_t sync_wait_ns;
+  uint64_t lock_wait_ns;       /* the program's thread, for the driver's locks */
+  uint64_t map_wait_ns;        /* another one that maps memory, for the same */
   uint64_t moved_to_gpu_bytes; /* by the movers */
   uint64_t moved_to_host_bytes;
   uint64_t refused[6];  /* commands by PUMP_RESULT_* */

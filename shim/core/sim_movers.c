@@ -269,6 +269,11 @@ static bool take_planned(struct pump_sim *sim, uint32_t way, struct sim_command 
 static bool start_one(struct pump_sim *sim, uint32_t way, struct sim_mover *mover) {
   struct sim_direction *direction = &sim->directions[way];
   struct sim_command job;
+  uint64_t lock_ns = gpu_call_ns(sim->engine, GPU_CALL_PREFETCH);
+  if (lock_ns > sim->now_ns) {
+    mover->free_ns = lock_ns;
+    return false;
+  }
   bool commanded = command_waits(sim, direction);
   if (commanded) {
     job = direction->queue[direction->head];

@@ -95,6 +95,12 @@ static void issue(struct pump_sim *sim, const struct pump_sim_step *step) {
     begin_wait(sim, SIM_WAITS_QUEUE);
     return;
   }
+  uint64_t free_ns = gpu_call_ns(sim->engine, GPU_CALL_LAUNCH);
+  if (free_ns > sim->now_ns) {
+    begin_wait(sim, SIM_LOCKED);
+    sim->program_ns = free_ns;
+    return;
+  }
   uint64_t touched_bytes = 0;
   struct gpu_operation asked = {.kind = step->kind,
                                 .uses = sim->scratch_uses,
@@ -225,13 +231,15 @@ static void end_wait(struct pump_sim *sim) {
     sim->result.queue_wait_ns += waited_ns;
   else if (sim->waits == SIM_WAITS_SYNC)
     sim->result.sync_wait_ns += waited_ns;
+  else if (sim->waits == SIM_LOCKED)
+    sim->result.lock_wait_ns += waited_ns;
   sim->waits = SIM_RUNS;
   sim->program_ns = sim->now_ns;
 }
 
 static bool may_go_on(struct pump_sim *sim) {
   if (sim->waits == SIM_RUNS) return sim->program_ns <= sim->now_ns;
-  if (sim->waits == SIM_RETRIES) {
+  if (sim->waits == SIM_RETRIES || sim->waits == SIM_LOCKED) {
     if (sim->program_ns > sim->now_ns) return false;
     end_wait(sim);
     return true;
@@ -247,7 +255,16 @@ static bool may_go_on(struct pump_sim *sim) {
   return true;
 }
 
+/* Another of its threads. */
+static void map_memory(struct pump_sim *sim) {
+  uint64_t taken_ns = sim->settings.map_ns;
+  uint64_t end_ns = gpu_map_memory(sim->engine, sim->now_ns, &sim->hooks, taken_ns);
+  sim->result.map_wait_ns += end_ns - taken_ns - sim->now_ns;
+  sim->map_ns = end_ns + sim->settings.map_every_ns;
+}
+
 void sim_program_go(struct pump_sim *sim) {
+  if (sim->map_ns <= sim->now_ns && sim->waits != SIM_ENDED) map_memory(sim);
   while (sim->waits != SIM_ENDED && sim->failure == 0 && may_go_on(sim)) {
     if (sim->step == sim->program.step_count) {
       sim->waits = SIM_ENDED;

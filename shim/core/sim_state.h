@@ -24,7 +24,14 @@ struct sim_stream {
   uint64_t executed_seq; /* what pump knows */
 };
 
-enum sim_waits { SIM_RUNS, SIM_WAITS_QUEUE, SIM_WAITS_SYNC, SIM_RETRIES, SIM_ENDED };
+enum sim_waits {
+  SIM_RUNS,
+  SIM_WAITS_QUEUE,
+  SIM_WAITS_SYNC,
+  SIM_RETRIES,
+  SIM_LOCKED,
+  SIM_ENDED
+};
 
 /* ---- the movers (sim_movers.c) ---- */
 
@@ -97,6 +104,7 @@ struct pump_sim {
   bool host_done; /* the time of the host before the step has passed */
   enum sim_waits waits;
   uint64_t program_ns, wait_began_ns;
+  uint64_t map_ns;     /* when memory is mapped next */
   uint32_t unfinished; /* operations of all streams */
   struct sim_stream *streams;
   struct gpu_use *scratch_uses;

@@ -99,6 +99,14 @@ struct uvm_pace {
   uint64_t state;
 };
 
+/* Locks of the driver: until when each is held (gpu_engine_locks.c). */
+struct uvm_locks {
+  uint32_t kinds;
+  uint64_t context_until_ns;
+  uint64_t read_until_ns; /* of the address space */
+  uint64_t write_until_ns;
+};
+
 struct uvm {
   struct uvm_profile profile; /* constant, and first: no journal keeps it */
   struct gpu_counters counters;
@@ -106,7 +114,8 @@ struct uvm {
   struct uvm_link d2h;
   uint64_t now_ns;
   uint64_t handler_free_ns; /* the serial fault handler */
-  uint64_t blocks_offset;   /* of the block table, from this struct */
+  struct uvm_locks locks;
+  uint64_t blocks_offset; /* of the block table, from this struct */
   uint64_t plain_bytes;
   uint32_t block_count;
   uint32_t capacity_blocks;

@@ -149,7 +149,8 @@ uint64_t uvm_fault_batch(struct uvm *uvm, const struct gpu_hooks *hooks,
   host_ns += (uint64_t)((double)moved_pages * profile->fault_page_us * 1000 + 0.5);
   if (!replayable) host_ns += count * uvm_ns(profile->nonreplayable_us);
 
-  uint64_t copies_ns = uvm_max(uvm->now_ns, uvm->handler_free_ns) + host_ns;
+  uint64_t begin_ns = uvm_max(uvm->now_ns, uvm->handler_free_ns);
+  uint64_t copies_ns = uvm_max(begin_ns, uvm->locks.write_until_ns) + host_ns;
   uint64_t end_ns = copies_ns;
   for (uint32_t i = 0; i < count; i++)
     end_ns = uvm_max(end_ns, arrive(uvm, &arrivals[i], copies_ns, profile->demand_gbps));
@@ -160,6 +161,8 @@ uint64_t uvm_fault_batch(struct uvm *uvm, const struct gpu_hooks *hooks,
     b->ready_ns = uvm_max(b->ready_ns, end_ns);
   }
   uvm->handler_free_ns = end_ns;
+  if (uvm->locks.kinds & GPU_LOCK_SPACE)
+    uvm->locks.read_until_ns = uvm_max(uvm->locks.read_until_ns, end_ns);
   uvm->counters.fault_batches++;
   uvm->counters.fault_blocks += count;
   if (!replayable) uvm->counters.nonreplayable_blocks += count;

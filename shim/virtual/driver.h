@@ -297,6 +297,7 @@ struct vd_driver {
   enum vd_mode mode;
   bool copies_modelled; /* long copies and memsets take their time, and move nothing */
   bool shared;          /* the engine's state is a shared card's */
+  uint32_t locks;       /* GPU_LOCK_*: of the driver, that callers wait for */
   uint32_t first_block; /* of the managed arena, in the engine */
   uint32_t discard_kind;
   struct uvm_profile profile;
@@ -462,7 +463,9 @@ CUresult vd_wait_event_locked(struct vd_event *event);
 bool vd_stream_idle_locked(struct vd_stream *stream);
 bool vd_event_done_locked(struct vd_event *event, uint64_t *time_ns);
 void vd_sleep_until(uint64_t deadline_ns); /* exact, without the lock */
-void vd_pay_locked(uint64_t deadline_ns);  /* the caller is busy until then */
+void vd_pay_locked(uint64_t deadline_ns);
+/* Until the driver's locks let a call (GPU_CALL_*) begin. */
+void vd_pass_locked(uint32_t call);
 void vd_changed_locked(void);
 uint64_t vd_peak_resident_bytes(void);
 

@@ -63,6 +63,15 @@ static int take_own_key(const char *entry, size_t length) {
              entry + 7);
     return -1;
   }
+  if (strncmp(entry, "locks=", 6) == 0) {
+    static const char *const names[] = {"locks=none", "locks=context", "locks=space",
+                                        "locks=both"};
+    for (vd.locks = 0; vd.locks < 4; vd.locks++) /* GPU_LOCK_* */
+      if (entry_is(entry, length, names[vd.locks])) return 1;
+    vd_error("profile: locks must be none, context, space or both, not \"%.*s\"",
+             (int)length - 6, entry + 6);
+    return -1;
+  }
   if (strncmp(entry, "shared=", 7) == 0) {
     if (vd_card_name_set(entry + 7, length - 7)) return 1;
     vd_error(
@@ -79,6 +88,10 @@ static int check_own_keys(void) {
   const char *departures = getenv("PUMP_VIRTUAL_DEPARTURES");
   if (vd.copies_modelled && vd.mode != VD_TIMING) {
     vd_error("profile: copies=modelled leaves out data, which mode=compute needs");
+    return -1;
+  }
+  if (vd_card_wanted() && vd.locks != 0) {
+    vd_error("profile: locks are each process's own; a shared card has none");
     return -1;
   }
   if (vd_card_wanted() && departures != NULL && *departures != 0) {
@@ -180,6 +193,7 @@ static CUresult initialise(void) {
   if (result == CUDA_SUCCESS) result = vd_timeline_start();
   if (result != CUDA_SUCCESS) return result;
   read_connections();
+  if (vd.locks != 0) gpu_locks(vd.engine, vd.locks);
   __atomic_store_n(&vd.state, VD_READY, __ATOMIC_RELEASE);
   vd_log("device \"%s\" (%s), %.1f GiB, %s mode", vd.profile.device_name, vd.profile.name,
          (double)vd.profile.memory_bytes / (1 << 30),

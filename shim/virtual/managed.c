@@ -46,6 +46,7 @@ static CUresult prefetch_locked(struct vd_stream *stream, uint64_t address,
   memory->last_prefetch = location;
   memory->prefetched = true;
   call.to_host = to_host;
+  vd_pass_locked(GPU_CALL_PREFETCH);
   for (;;) {
     int step = gpu_prefetch_step(vd.engine, vd_now_ns(), &vd_hooks, &call);
     if (step == GPU_OK) break;

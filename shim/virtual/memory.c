@@ -28,6 +28,14 @@ int vd_plain_reserve_locked(uint64_t length_bytes, struct gpu_cost *cost) {
   return gpu_plain_reserve(vd.engine, vd_now_ns(), &vd_hooks, length_bytes, cost);
 }
 
+#define MAPPING_NS 10000 /* of mmap or munmap, by the order of magnitude */
+
+/* When the process may have changed its addresses: with the lock of the address space. */
+static uint64_t mapping_ns(uint64_t other_ns) {
+  uint64_t end_ns = gpu_map_memory(vd.engine, vd_now_ns(), &vd_hooks, MAPPING_NS);
+  return end_ns > other_ns ? end_ns : other_ns;
+}
+
 static CUresult reserve(struct vd_memory *memory, struct gpu_cost *cost) {
   int result = GPU_OK;
   uint64_t grain = memory->kind == VD_MANAGED ? GPU_BLOCK_BYTES : PLAIN_GRAIN;
@@ -46,6 +54,7 @@ static CUresult reserve(struct vd_memory *memory, struct gpu_cost *cost) {
     result = gpu_range_create(vd.engine, vd_now_ns(), &vd_hooks,
                               vd_memory_block(memory, memory->base),
                               (uint32_t)(memory->reserved_bytes / GPU_BLOCK_BYTES));
+    if (vd.locks != 0) cost->caller_free_ns = mapping_ns(cost->caller_free_ns);
   }
   return result == GPU_OK ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
@@ -100,7 +109,7 @@ uint64_t vd_memory_release(struct vd_memory *memory) {
     gpu_plain_release(vd.engine, vd_now_ns(), &vd_hooks, memory->reserved_bytes);
   if (memory->pool != NULL) memory->pool->used_bytes -= memory->reserved_bytes;
   free(memory);
-  return cost.complete_ns;
+  return vd.locks == 0 ? cost.complete_ns : mapping_ns(cost.complete_ns);
 }
 
 /* All of the context's own; memory of pools and of libraries belongs to none. */

@@ -1,4 +1,4 @@
-"""Executors' lanes and the program's kernels in the GPU's hardware queues, simulated."""
+"""What executors' streams and calls keep from the program: hardware queues, the driver's locks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from sim_programs import MS, cyclic, machine
 
 from pump.sim import contenders
-from pump.sim.simulation import Queues
+from pump.sim.simulation import Locks, Outcome, Queues
 
 BUFFERS, BLOCKS = 24, 16
 OLD_LANES = Queues(connections=8, to_gpu=32, to_host=32, priority=0)
@@ -33,3 +33,21 @@ def test_lanes_of_another_priority_hold_no_kernel_up(connections: int) -> None:
 def test_few_lanes_of_the_only_priority_stay_out_of_the_programs_queue() -> None:
     shared = seconds(Queues(to_gpu=4, priority=0))
     assert shared < 1.1 * seconds(Queues())
+
+
+def locked(locks: Locks) -> Outcome:
+    program = cyclic(BUFFERS, BLOCKS, rounds=4, duration_ns=4 * MS)
+    gpu = replace(machine(BUFFERS * BLOCKS * 2 // 3, queue_operations=8), locks=locks)
+    return contenders.simulate(contenders.by_name("window"), program, gpu)
+
+
+def test_launches_wait_for_evictions_under_the_contexts_lock_alone() -> None:
+    free, held = locked(Locks()), locked(Locks(context=True))
+    assert free.lock_wait_seconds == 0 < held.lock_wait_seconds
+    assert free.whole.seconds < held.whole.seconds
+
+
+def test_a_thread_that_maps_memory_waits_for_migrations_under_the_lock_of_addresses() -> None:
+    free, held = (locked(Locks(space=space, map_every_us=500)) for space in (False, True))
+    assert free.map_wait_seconds == 0 < held.map_wait_seconds
+    assert held.lock_wait_seconds == 0

@@ -104,6 +104,8 @@ def test_settings_change_a_profile_and_its_hash() -> None:
         ({"memory": "1"}, "device.memory_bytes is 0"),
         ({"mode": "fast"}, "mode is 'fast'; write timing or compute"),
         ({"copies": "none"}, "copies is 'none'; write real or modelled"),
+        ({"locks": "all"}, "locks is 'all'; write none or context or space or both"),
+        ({"locks": "space", "shared": "lab"}, "a shared card has none"),
         ({"copies": "modelled", "mode": "compute"}, "leaves out data, which mode=compute needs"),
         ({"uvm.evict_us": "soon"}, "uvm.evict_us is 'soon'; it must be a number"),
         ({"uvm.evict_us": "nan"}, "uvm.evict_us is nan"),

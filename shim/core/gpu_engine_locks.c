@@ -1,0 +1,46 @@
+/* gpu_engine_locks.c - locks of the driver, on request: what waits while memory migrates.
+ *
+ * DESIGN
+ *   context   a prefetch to the host holds it while its call lasts; every other call that
+ *             gives the GPU work waits
+ *   space     the locks of the address space (mmap_lock, VA-space lock), as one. Prefetch
+ *             calls and batches of faults hold it for reading, while they last; mapping and
+ *             unmapping memory for writing. A writer waits for all who read; who would read
+ *             later waits behind it.
+ * Ends are known when something begins, and beginnings come in order of time, so each lock
+ * is the time until which it is held. Nobody is overtaken by who comes later.
+ * docs/uvm.md says why this is believed.
+ */
+#include "gpu_engine_state.h"
+
+int gpu_locks(struct gpu_engine *engine, uint32_t locks) {
+  if (locks > (GPU_LOCK_CONTEXT | GPU_LOCK_SPACE) || gpu_shared(engine)) return GPU_INVALID;
+  engine->uvm.locks.kinds = locks;
+  return GPU_OK;
+}
+
+uint64_t gpu_call_ns(const struct gpu_engine *engine, uint32_t call) {
+  const struct uvm_locks *locks = &engine->uvm.locks;
+  if (call == GPU_CALL_PREFETCH)
+    return uvm_max(locks->context_until_ns, locks->write_until_ns);
+  return locks->context_until_ns;
+}
+
+uint64_t gpu_map_memory(struct gpu_engine *engine, uint64_t now_ns,
+                        const struct gpu_hooks *hooks, uint64_t taken_ns) {
+  gpu_advance(engine, now_ns, hooks);
+  struct uvm_locks *locks = &engine->uvm.locks;
+  uint64_t begin_ns = engine->uvm.now_ns;
+  if (!(locks->kinds & GPU_LOCK_SPACE)) return begin_ns + taken_ns;
+  begin_ns = uvm_max(begin_ns, uvm_max(locks->read_until_ns, locks->write_until_ns));
+  locks->write_until_ns = begin_ns + taken_ns;
+  return locks->write_until_ns;
+}
+
+void gpu_hold(struct gpu_engine *engine, bool to_host, uint64_t until_ns) {
+  struct uvm_locks *locks = &engine->uvm.locks;
+  if ((locks->kinds & GPU_LOCK_CONTEXT) && to_host)
+    locks->context_until_ns = uvm_max(locks->context_until_ns, until_ns);
+  if (locks->kinds & GPU_LOCK_SPACE)
+    locks->read_until_ns = uvm_max(locks->read_until_ns, until_ns);
+}
