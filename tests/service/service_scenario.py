@@ -31,9 +31,9 @@ REJOIN_S = 8.0
 """An honest job is attached again within that."""
 FAIR_S = 15.0
 FAIR_EACH_S = 10.0
-FAIR_PROGRAMS_S = 15.0
+FAIR_NVML_S = 15.0
 """An honest job has its share after FAIR_S, and so much more for each hostile person, and where
-programs without pump come and go."""
+NVML is asked: its samples are seconds apart, and some here are lost."""
 FOREIGN_S = 30.0
 """After that a foreign program's memory is not given out any more, where there is NVML."""
 CHECK_S = 0.5
@@ -44,8 +44,8 @@ QUOTAS = Quotas(
     user_jobs=20,
     handshakes=12,
     user_handshakes=6,
-    connection_rate=10.0,
-    user_rate=40.0,
+    connection_rate=6.0,
+    user_rate=20.0,
     connect_rate=80.0,
     user_connect_rate=20.0,
 )
@@ -111,7 +111,6 @@ class Scenario:
         self.service: Service | None = None
         self.up_since = 0.0
         self.restarts = 0
-        self.programs = False
         self._foreign_since: dict[Any, float] = {}
         self._short: dict[Honest, float] = {}
         self._away: dict[Honest, float] = {}
@@ -148,7 +147,6 @@ class Scenario:
     def foreign(self, name: str, size: int) -> None:
         """A program without pump begins; size 0: it ends."""
         self.world.note(f"the program {name} takes {size // MIB} MiB")
-        self.programs = True
         if size:
             self.card.allocate(name, size)
             self._foreign_since[name] = self.world.time
@@ -279,7 +277,7 @@ class Scenario:
     def _check_shares(self) -> None:
         now = self.world.time
         allowed = FAIR_S + FAIR_EACH_S * len(self.hostile_persons())
-        allowed += FAIR_PROGRAMS_S if self.programs else 0.0
+        allowed += FAIR_NVML_S if self.nvml else 0.0
         slack = 2 * (self.card.total // GRAIN_SHARE) + LEAST
         due = self.guaranteed()
         for job in self.honest:
