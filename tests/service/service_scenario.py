@@ -268,9 +268,9 @@ class Scenario:
         here = [job for job in self.honest if job.joined]
         if not self.nvml and here:
             sure = min(job.found for job in here)
-            if self.restarts:  # what was free before jobs that are gone began is forgotten
+            if self.restarts:  # the only voice of all who were there before can be outvoted
                 said = self.service._registry.memory_bytes().get(GPU, 0)  # type: ignore[union-attr]
-                sure = min(sure, max(said, min(job.usable for job in here)))
+                sure = min(sure, said)
             there = min(there, sure)
         return there // BLOCK_BYTES * BLOCK_BYTES
 
