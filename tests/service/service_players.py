@@ -162,7 +162,8 @@ class Honest(Player):
         super().__init__(world, user)
         self.card, self.wanted, self.priority, self.gpu = card, wanted, priority, gpu
         self.usable = without_reserve(max(0, card.free)) // BLOCK_BYTES * BLOCK_BYTES
-        self.found = self.usable + sum(b for one, b in card.held.items() if isinstance(one, Honest))
+        attached = (one for one in card.held if isinstance(one, Honest) and one.joined)
+        self.found = self.usable + sum(card.held[one] for one in attached)
         self.adopted = max(8 * MIB, self.usable)
         self.resident = 0
         """As it believes: what the driver evicts on behalf of others it does not see."""
