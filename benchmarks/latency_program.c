@@ -25,7 +25,7 @@
 
 CUresult cuInit(unsigned int flags);
 CUresult cuCtxCreate_v2(CUcontext *context, unsigned int flags, CUdevice device);
-CUresult cuStreamCreate(CUstream *stream, unsigned int flags);
+CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned int flags, int priority);
 CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t bytes);
 CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name);
 CUresult cuLaunchKernel(CUfunction function, unsigned int gx, unsigned int gy,
@@ -83,7 +83,7 @@ static void measure(long samples, uint64_t pause_us) {
   CUfunction kernel;
   must(cuInit(0), "cuInit");
   must(cuCtxCreate_v2(&context, 0, 0), "cuCtxCreate");
-  must(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+  must(cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, 0), "cuStreamCreate");
   must(cuModuleGetFunction(&kernel, NULL, "p1"), "cuModuleGetFunction");
   for (int i = 0; i < RANGES; i++) must(cuMemAlloc_v2(&ranges[i], BLOCK), "cuMemAlloc");
   sleep_us(1000000); /* the worker starts */

@@ -36,7 +36,7 @@
 
 CUresult cuInit(unsigned int flags);
 CUresult cuCtxCreate_v2(CUcontext *context, unsigned int flags, CUdevice device);
-CUresult cuStreamCreate(CUstream *stream, unsigned int flags);
+CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned int flags, int priority);
 CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name);
 CUresult cuMemAllocManaged(CUdeviceptr *address, size_t bytes, unsigned int flags);
 CUresult cuStreamSynchronize(CUstream stream);
@@ -189,7 +189,8 @@ int main(int argc, char **argv) {
   CUstream stream;
   CUfunction kernel;
   if (cuInit(0) != 0 || cuCtxCreate_v2(&context, 0, 0) != 0 ||
-      cuStreamCreate(&stream, 0) != 0 || cuModuleGetFunction(&kernel, NULL, argv[1]) != 0)
+      cuStreamCreateWithPriority(&stream, 0, 0) != 0 ||
+      cuModuleGetFunction(&kernel, NULL, argv[1]) != 0)
     fail("the driver does not start");
   for (uint64_t i = 0; i < range_count; i++)
     if (cuMemAllocManaged(&bases[i], BLOCK, 1) != 0) fail("an allocation failed");

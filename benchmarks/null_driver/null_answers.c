@@ -100,12 +100,6 @@ CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned int flags, int pr
   return CUDA_SUCCESS;
 }
 
-CUresult cuStreamCreate(CUstream *stream, unsigned int flags) {
-  (void)flags;
-  *stream = new_handle();
-  return CUDA_SUCCESS;
-}
-
 CUresult cuEventCreate(CUevent *event, unsigned int flags) {
   (void)flags;
   *event = new_handle();
