@@ -175,7 +175,7 @@ static enum verdict judge(uint64_t bytes) {
   if (bytes > UINT64_MAX - limit.converted) return OVER_LIMIT;
   uint64_t wanted = limit.converted + bytes;
   if (wanted > limit_bytes()) return OVER_LIMIT;
-  if (tightest(&room, &others) == NULL && limit.blind != 0) return OVER_HOST;
+  tightest(&room, &others);
   return wanted > room ? OVER_HOST : ADMIT;
 }
 
@@ -240,12 +240,6 @@ static void explain(enum verdict verdict, uint32_t device, uint64_t bytes) {
   uint64_t room;
   struct pump_claims others = {0};
   const struct pump_host_level *tight = tightest(&room, &others);
-  if (tight == NULL) {
-    pump_say("out of memory: %s more on device %u while the host's memory cannot be looked "
-             "at (%s); %s are converted already; raise ulimit -n",
-             asked, device, strerror(limit.blind), held);
-    return;
-  }
   char claims[200] = "", place[1100] = "this host's memory", share[256] = "";
   pump_bytes_text(bound, sizeof bound,
                   room_in_sight((uint32_t)(tight - limit.now.levels)) + others.bytes);
