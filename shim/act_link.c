@@ -261,6 +261,7 @@ static void say_end(enum end end, uint64_t backoff_ns) {
                   PUMP_QUOTED(link_state.path));
     break;
   case REFUSED:
+    if (backoff_ns < PATIENCE_NS) break; /* it may only have no room at the moment */
     pump_log_once(&said[REFUSED], PUMP_LOG_WARNING,
                   "pumpd refused this process: it runs on demand paging (see pumpd's log)");
     break;

@@ -29,7 +29,9 @@ from pumpd.service import BEATS_MISSED, Service, ServiceSettings
 from pumpd.surroundings import Process
 from pumpd.warm import name_process
 
-BACKLOG = 256
+BACKLOG = 4096
+"""The queue is one for all users: a short one turns away who comes beside a flood of connects.
+The kernel's own bound (net.core.somaxconn) is as high by default."""
 
 log = logging.getLogger("pumpd")
 
