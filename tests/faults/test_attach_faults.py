@@ -28,7 +28,6 @@ CALLS = [*WHAT_FAILS, "getpriority"]
 PROGRAM = "brief"
 """Threads that have not got a name yet have the program's as well."""
 SAMPLE = 24
-OUT_OF_MEMORY = 2
 LINK = "pump-link"
 DIFFERENT_MOST = 3
 """What can be missing at once where a call fails for good: pumpd, the ledger, the limit."""
@@ -39,13 +38,6 @@ class Outcome(NamedTuple):
 
     end: tuple[int, str, tuple[str, ...]]
     pumps: list[str]
-
-    @property
-    def refused_by_limit(self) -> bool:
-        """Whether pump has refused memory, and has said why: it cannot see what the host has."""
-        out_of_memory = any(f": {OUT_OF_MEMORY}: cu.MemAlloc" in line for line in self.end[2])
-        said = any("host's memory cannot be looked at" in line for line in self.pumps)
-        return out_of_memory and said
 
 
 RIGHT = (0, "right\n", ())
@@ -112,7 +104,7 @@ class Attached:
         """Raise AssertionError unless the job is what it would be without pump; whether the
         fault came to pass."""
         counted, outcome = self.run(fault)
-        if outcome.end != RIGHT and not outcome.refused_by_limit:
+        if outcome.end != RIGHT:
             assert fault.task == PROGRAM, outcome
             assert outcome.end in self.without_pump(fault.call, fault.error), outcome
         said = [line for line in outcome.pumps if not line.startswith("pump: peak ")]
