@@ -268,7 +268,7 @@ class Scenario:
         here = [job for job in self.honest if job.joined]
         if not self.nvml and here:
             sure = min(job.found for job in self.honest)  # of those who have left as well
-            if self.restarts or len(self.hostile_persons()) > 1:  # honest ones can be outvoted
+            if self.restarts or self.hostile_persons():  # honest ones can be outvoted
                 said = self.service._registry.memory_bytes().get(GPU, 0)  # type: ignore[union-attr]
                 sure = min(sure, said)
             there = min(there, sure)
