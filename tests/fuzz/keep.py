@@ -8,7 +8,7 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-import harness
+import fuzz_targets
 
 INPUTS_MOST = 150
 """Of each target: a short run passes through them in a second."""
@@ -21,12 +21,12 @@ def keep(target: str, seconds: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         corpus = Path(folder) / "corpus"
         corpus.mkdir()
-        begun_with = harness.all_inputs(target)
-        harness.as_files(begun_with, corpus)
-        print(harness.guided(target, corpus, seed=1, seconds=seconds).splitlines()[-1])
+        begun_with = fuzz_targets.all_inputs(target)
+        fuzz_targets.as_files(begun_with, corpus)
+        print(fuzz_targets.guided(target, corpus, seed=1, seconds=seconds).splitlines()[-1])
         made = {path.read_bytes() for path in corpus.iterdir()} - set(begun_with.values())
-    made |= set(harness.kept(target).values())
-    target_file = harness.HERE / "corpus" / f"{target}.zip"
+    made |= set(fuzz_targets.kept(target).values())
+    target_file = fuzz_targets.HERE / "corpus" / f"{target}.zip"
     target_file.parent.mkdir(exist_ok=True)
     whole = 0
     with zipfile.ZipFile(target_file, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as file:
@@ -37,5 +37,5 @@ def keep(target: str, seconds: int) -> None:
 
 
 if __name__ == "__main__":
-    for name in sys.argv[2:] or harness.TARGETS:
+    for name in sys.argv[2:] or fuzz_targets.TARGETS:
         keep(name, int(sys.argv[1]))

@@ -12,7 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import bounds
-import harness
+import fuzz_targets
 import pytest
 import targets
 from bounds import TooSlowError, bounded
@@ -23,30 +23,30 @@ SECONDS_LONG = 120
 CUTS = 50
 """Places where an input is cut."""
 
-can_guide = pytest.mark.skipif(bool(harness.MISSING), reason=harness.MISSING)
+can_guide = pytest.mark.skipif(bool(fuzz_targets.MISSING), reason=fuzz_targets.MISSING)
 
 
 @pytest.mark.parametrize("target", targets.NAMES)
 def test_no_input_that_is_kept_does_harm_even_cut_anywhere(target: str) -> None:
-    assert len(harness.seeds(target)) >= 8
+    assert len(fuzz_targets.seeds(target)) >= 8
     one = targets.load(target).target
-    for data in harness.all_inputs(target).values():
+    for data in fuzz_targets.all_inputs(target).values():
         for end in (len(data), *range(0, len(data), 1 + len(data) // CUTS)):
             with bounded():
                 one(data[:end])
 
 
-@pytest.mark.parametrize("target", harness.C_TARGETS)
+@pytest.mark.parametrize("target", fuzz_targets.C_TARGETS)
 def test_no_input_that_is_kept_does_harm_in_c(target: str, tmp_path: Path) -> None:
-    files = harness.as_files(harness.all_inputs(target), tmp_path)
-    harness.run([harness.built(target), *files], 60)
+    files = fuzz_targets.as_files(fuzz_targets.all_inputs(target), tmp_path)
+    fuzz_targets.run([fuzz_targets.built(target), *files], 60)
 
 
 def begun(target: str, folder: Path) -> Path:
     """A corpus with all that is kept of the target."""
     corpus = folder / target / "corpus"
     corpus.mkdir(parents=True)
-    harness.as_files(harness.all_inputs(target), corpus)
+    fuzz_targets.as_files(fuzz_targets.all_inputs(target), corpus)
     return corpus
 
 
@@ -60,30 +60,30 @@ def explored(told: str) -> int:
 def short_runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Future[str]]]:
     """A short guided run of every target, as many at once as there are processors."""
     folder = tmp_path_factory.mktemp("guided")
-    for target in harness.C_TARGETS:  # one after another: some share objects
-        harness.built(target)
+    for target in fuzz_targets.C_TARGETS:  # one after another: some share objects
+        fuzz_targets.built(target)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         yield {
             target: pool.submit(
-                harness.guided, target, begun(target, folder), 1, SECONDS_SHORT, RUNS_SHORT
+                fuzz_targets.guided, target, begun(target, folder), 1, SECONDS_SHORT, RUNS_SHORT
             )
-            for target in harness.TARGETS
+            for target in fuzz_targets.TARGETS
         }
 
 
 @can_guide
-@pytest.mark.parametrize("target", harness.TARGETS)
+@pytest.mark.parametrize("target", fuzz_targets.TARGETS)
 def test_a_short_guided_run_finds_nothing(target: str, short_runs: dict[str, Future[str]]) -> None:
-    assert explored(short_runs[target].result()) >= len(harness.all_inputs(target))
+    assert explored(short_runs[target].result()) >= len(fuzz_targets.all_inputs(target))
 
 
 @pytest.mark.long
 @can_guide
 @pytest.mark.parametrize("seed", [1, 2])
-@pytest.mark.parametrize("target", harness.TARGETS)
+@pytest.mark.parametrize("target", fuzz_targets.TARGETS)
 def test_a_long_guided_run_finds_nothing(target: str, seed: int, tmp_path: Path) -> None:
-    told = harness.guided(target, begun(target, tmp_path), seed, SECONDS_LONG)
-    assert explored(told) > len(harness.all_inputs(target)) and "\tNEW" in told
+    told = fuzz_targets.guided(target, begun(target, tmp_path), seed, SECONDS_LONG)
+    assert explored(told) > len(fuzz_targets.all_inputs(target)) and "\tNEW" in told
 
 
 def test_an_input_that_takes_too_long_or_too_much_is_a_failure(
