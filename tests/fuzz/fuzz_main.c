@@ -8,7 +8,7 @@
  * by its address, what libFuzzer then reads.
  *
  * An input that takes more than SECONDS of processor time is a failure. (One that asks for
- * too much memory is one, too: options of the sanitizer's and libFuzzer's, fuzz_targets.py.)
+ * too much memory is one, too: options that fuzz_targets.py gives.)
  */
 #include <signal.h>
 #include <stdint.h>
