@@ -61,13 +61,14 @@ class Gpu:
         if len(self._found) > VOICES_MOST:
             del self._found[next(iter(self._found))]
 
-    def reported(self, job: int, bytes_: int) -> None:
-        """A job has said what it holds, as far as it is believed."""
-        self._most[job] = max(self._most.get(job, 0), bytes_)
-        self._least[job] = min(self._least.get(job, 0), bytes_)
+    def reported(self, user: int, bytes_: int) -> None:
+        """The jobs of a user have said what they hold together, as far as they are believed:
+        one that joins again and again is not counted twice."""
+        self._most[user] = max(self._most.get(user, 0), bytes_)
+        self._least[user] = min(self._least.get(user, 0), bytes_)
 
     def measured(self, used_bytes: int, held: Mapping[int, int]) -> bool:
-        """NVML has said what is used. held: by job, as last reported. Returns whether what
+        """NVML has said what is used. held: by user, as last reported. Returns whether what
         jobs can share has changed."""
         known, before, self._used = self.unaccounted_bytes, self._used, used_bytes
         most, least = sum(self._most.values()), sum(self._least.values())

@@ -126,7 +126,8 @@ class Registry:
         job.sent = [(number, grant) for number, grant in job.sent if number > report.grant]
         job.grew = {}
         for gpu, entry in job.gpus.items():
-            self._gpus[gpu].reported(job.number, self._resident(job, gpu, now))
+            owner = job.who.owner
+            self._gpus[gpu].reported(owner, self._resident(gpu, now)[owner])
             if gpu in before:
                 job.grew[gpu] = max(0, entry.resident_bytes - before[gpu].resident_bytes)
             else:
@@ -184,15 +185,19 @@ class Registry:
         adopted, resident = min(entry.adopted_bytes, total), min(entry.resident_bytes, total)
         return Lease(granted, job.may_hold_bytes(gpu), adopted, resident)
 
-    def _resident(self, job: Job, gpu: str, now: float) -> int:
-        return min(job.gpus[gpu].resident_bytes, self.lease(job, gpu, now).held_bytes)
+    def _resident(self, gpu: str, now: float) -> Counter[int]:
+        """What users have on a GPU, as far as they are believed."""
+        found = Counter[int]()
+        for job in self._on(gpu):
+            held = self.lease(job, gpu, now).held_bytes
+            found[job.who.owner] += min(job.gpus[gpu].resident_bytes, held)
+        return found
 
     def measured(self, used_bytes: Mapping[str, int], now: float) -> None:
         """NVML has said what is used of GPUs, by everything together."""
         for name, gpu in self._gpus.items():
             if name in used_bytes:
-                held = {job.number: self._resident(job, name, now) for job in self._on(name)}
-                self.stale |= gpu.measured(used_bytes[name], held)
+                self.stale |= gpu.measured(used_bytes[name], self._resident(name, now))
 
     def on_time(self, now: float) -> None:
         """See what time has changed; to be called now and then."""

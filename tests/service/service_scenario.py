@@ -284,7 +284,7 @@ class Scenario:
             if job not in due or job.stopped or (job.granted or 0) >= due[job] - slack:
                 self._short.pop(job, None)
                 continue
-            short = now - self._short.setdefault(job, now)
+            short = now - max(self._short.setdefault(job, now), self.up_since)
             assert short <= allowed, (
                 f"{job!r} has {(job.granted or 0) // MIB} MiB and not {due[job] // MIB} "
                 f"for {short:.1f} s"
