@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from pump.model.bounds import RESERVE_PERCENT
 from pump.policy.arbiter import Claim, arbitrate, less_spill
@@ -35,12 +36,31 @@ SENT_MOST = 16
 """Grants kept apart until they are acted upon; older ones are kept as one."""
 GPUS_MOST = 64
 """That one user's jobs name first; a machine has fewer, and MIG slices are no more."""
+GROWTH_S = 1.0
+"""Reports that are closer together do not tell whether a job grows: it reports at once when it
+is granted more, and what it fetches then comes later."""
 ROUNDS = 2
 """A newcomer's first grant is what it has; the second round lets it grow at once."""
 
 
 class RefusedError(Exception):
     """One line: why a job is not served any more."""
+
+
+class Growth(NamedTuple):
+    """What a job has on a GPU grew by `bytes_` over a stretch of GROWTH_S or more; the next
+    stretch began at `since`, with `resident_bytes` there."""
+
+    since: float
+    resident_bytes: int
+    bytes_: int
+
+    def followed(self, resident_bytes: int, now: float) -> Growth:
+        """The growth after another report. Within a stretch it can only be seen to be more."""
+        grown = max(0, resident_bytes - self.resident_bytes)
+        if now - self.since < GROWTH_S:
+            return self._replace(bytes_=max(self.bytes_, grown))
+        return Growth(now, resident_bytes, grown)
 
 
 @dataclass
@@ -59,8 +79,8 @@ class Job:
     """Of its last report, those on which it can have a lease."""
     granted: dict[str, int] = field(default_factory=dict)
     grant_number: int = 0
-    grew: dict[str, int] = field(default_factory=dict)
-    """By GPU, by how much what it has there did grow until its last report."""
+    growth: dict[str, Growth] = field(default_factory=dict)
+    """By GPU."""
     sent: list[tuple[int, dict[str, int]]] = field(default_factory=list)
     """Grants that it has not acted upon yet, by number."""
 
@@ -124,14 +144,14 @@ class Registry:
         job.report = report
         job.gpus = {entry.gpu: entry for entry in report.gpus if self._admit(job, entry)}
         job.sent = [(number, grant) for number, grant in job.sent if number > report.grant]
-        job.grew = {}
+        growth, job.growth = job.growth, {}
         for gpu, entry in job.gpus.items():
             owner = job.who.owner
             self._gpus[gpu].reported(owner, self._resident(gpu, now)[owner])
             if gpu in before:
-                job.grew[gpu] = max(0, entry.resident_bytes - before[gpu].resident_bytes)
+                job.growth[gpu] = growth[gpu].followed(entry.resident_bytes, now)
             else:
-                job.grew[gpu] = entry.wanted_bytes
+                job.growth[gpu] = Growth(now, entry.resident_bytes, entry.wanted_bytes)
                 self._found(job, gpu, entry)
         gone = set(before) - set(job.gpus)
         for gpu in gone:
@@ -168,7 +188,9 @@ class Registry:
                 says, lease = other.gpus[name], other.may_hold_bytes(name)
                 has = min(says.resident_bytes, lease)
                 least += has
-                most += has + min(2 * other.grew[name], max(0, min(lease, says.wanted_bytes) - has))
+                most += has + min(
+                    2 * other.growth[name].bytes_, max(0, min(lease, says.wanted_bytes) - has)
+                )
         gpu = self._gpus[name]
         voice = EARLIER if self.young else job.who.owner
         gpu.found(voice, min(most, max(least, gpu.usable_bytes)))

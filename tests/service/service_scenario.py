@@ -33,7 +33,9 @@ FAIR_S = 15.0
 FAIR_EACH_S = 10.0
 FAIR_NVML_S = 15.0
 """An honest job has its share after FAIR_S, and so much more for each hostile person, and where
-NVML is asked: its samples are seconds apart, and some here are lost."""
+NVML is asked: its samples are seconds apart, and up to LOST_MOST of them in a row are lost. While
+NVML says nothing for longer, what it said last counts, and nothing is promised."""
+LOST_MOST = 2
 FOREIGN_S = 30.0
 """After that a foreign program's memory is not given out any more, where there is NVML."""
 CHECK_S = 0.5
@@ -71,6 +73,7 @@ class PlayedCards:
         self.total_bytes = {GPU: card.total}
         self.due: float | None = None
         self._ask_due = 0.0
+        self._lost = 0
         self._told: Callable[[dict[str, int]], None] = lambda _used: None
 
     def watch(self, _selector: Any, told: Callable[[dict[str, int]], None]) -> None:
@@ -80,6 +83,9 @@ class PlayedCards:
         if wanted and now >= self._ask_due:
             self._ask_due = now + max(ASK_S, 1.5 * beat_s)
             late = self.world.dice.choice((0.01, 0.01, 0.01, 0.5, 2.0, None))
+            if late is None and self._lost == LOST_MOST:
+                late = 2.0
+            self._lost = self._lost + 1 if late is None else 0
             if late is not None:
                 used = self.card.used
                 self.world.after(late, lambda: self._told({GPU: used}))

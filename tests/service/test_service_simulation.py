@@ -134,6 +134,11 @@ def test_honest_jobs_have_their_due_in_each_story(first: int) -> None:
         drawn(seed).run(SECONDS)
 
 
+@pytest.mark.parametrize("seed", [3824, 4320, 4795, 8934])
+def test_stories_that_long_campaigns_have_failed_in_hold(seed: int) -> None:
+    drawn(seed).run(SECONDS)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("first", range(SEEDS, SEEDS_LONG, BLOCK_LONG))
 def test_honest_jobs_have_their_due_in_ten_thousand_stories(first: int) -> None:
