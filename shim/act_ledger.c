@@ -285,7 +285,9 @@ static void complain(const char *where, int error) {
                 : error == EUSERS ? "fewer processes of this user may use GPUs at a time"
                 : error == ENOSPC ? "make room there"
                 : error == EMFILE ? "raise ulimit -n"
-                                  : "start the job with pump-run");
+                : error == ETIMEDOUT
+                    ? "its thread has not begun: allow the job one more (ulimit -u)"
+                    : "start the job with pump-run");
 }
 
 /* -errno where the entry could not be written. */
