@@ -222,7 +222,8 @@ bool vd_actions_run_locked(bool helper) {
   return any;
 }
 
-void vd_actions_poll_locked(uint64_t now_ns) {
+bool vd_actions_poll_locked(uint64_t now_ns) {
+  bool any = false;
   struct vd_action **link = &polled;
   while (*link != NULL) {
     struct vd_action *action = *link;
@@ -234,5 +235,7 @@ void vd_actions_poll_locked(uint64_t now_ns) {
     gpu_complete(vd.engine, now_ns, &vd_hooks, action->ticket);
     vd_action_free(action);
     vd_changed_locked();
+    any = true;
   }
+  return any;
 }

@@ -481,7 +481,7 @@ bool vd_actions_run_locked(bool helper);
 uint64_t vd_actions_emitted(void);
 bool vd_actions_done(uint64_t emitted);
 bool vd_actions_polling(void);
-void vd_actions_poll_locked(uint64_t now_ns);
+bool vd_actions_poll_locked(uint64_t now_ns);
 
 /* device.c */
 bool vd_device_visible(void);

@@ -179,7 +179,8 @@ static void *work(void *unused) {
     uint64_t now_ns = vd_now_ns();
     gpu_advance(vd.engine, now_ns, &vd_hooks);
     vd_actions_run_locked(false);
-    vd_actions_poll_locked(vd_now_ns());
+    /* What stood behind it in a hardware queue may be due at once. */
+    if (vd_actions_poll_locked(vd_now_ns())) continue;
     now_ns = vd_now_ns();
     uint64_t next_ns = gpu_next_event_ns(vd.engine);
     uint64_t until_ns = now_ns + (vd_actions_polling() ? POLL_NS : STEP_NS);
