@@ -9,7 +9,7 @@ import pytest
 
 from pump import profiles
 from pump.sim import contenders, tensors
-from pump.sim.simulation import Machine, Outcome
+from pump.sim.simulation import Machine, Outcome, Queues
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 import sim_unseen
@@ -17,11 +17,15 @@ import sim_unseen
 PROFILE = profiles.load("a100-pcie4")
 
 
-def both(seed: int, oversubscription: float, family: str = "giant") -> tuple[Outcome, Outcome]:
+def both(
+    seed: int, oversubscription: float, family: str = "giant", queues: Queues | None = None
+) -> tuple[Outcome, Outcome]:
     """Four iterations of a network of that seed under window and planned, with discards."""
     trace = sim_unseen.traces(family, seed + 1)[seed]
     program = tensors.program(trace, "caching", 4, discard=True)
-    machine = Machine(PROFILE, int(program.peak_bytes / oversubscription))
+    machine = Machine(
+        PROFILE, int(program.peak_bytes / oversubscription), queues=queues or Queues()
+    )
     window, planned = (
         contenders.simulate(contenders.by_name(name), program, machine)
         for name in ("window+discard", "planned+discard")
@@ -52,7 +56,11 @@ def test_what_operands_that_were_not_told_have_displaced_is_not_believed_to_be_t
 
 
 def test_planned_does_not_hold_back_what_the_gpu_then_waits_for() -> None:
-    """Mixtures of experts discard much at once, late: until then nothing moved. With 4 to 32
-    lanes the ratio is 0.97 to 0.985."""
-    window, planned = both(3, 1.5, "experts")
-    assert planned.stretches[2].seconds <= window.stretches[2].seconds / 0.97
+    """Mixtures of experts discard much at once, late: until then nothing moved. How many lanes
+    the executors have scatters the ratio by a hundredth: the mean counts."""
+    ratios = []
+    for lanes in (6, 8, 10, 16):
+        window, planned = both(3, 1.5, "experts", Queues(to_gpu=lanes))
+        ratios.append(window.stretches[2].seconds / planned.stretches[2].seconds)
+    assert sum(ratios) / len(ratios) >= 0.98, ratios
+    assert min(ratios) >= 0.97, ratios
