@@ -23,6 +23,8 @@ pytestmark = pytest.mark.skipif(
 )
 
 ATTACKER, VICTIM, STRANGER = 10001, 10002, 10003
+OTHERS = (10004, 10005)
+"""Who attack beside the attacker."""
 WRITE_LOCK = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
 READ_LOCK = struct.pack("hhqqi4x", fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0)
 
@@ -34,7 +36,7 @@ class Machine:
         self.ledger = root / "ledger"
         self.host: Host = big_host(root / "host")
         self.ledger.mkdir()
-        for user in (0, ATTACKER, VICTIM):
+        for user in (0, ATTACKER, VICTIM, *OTHERS):
             self.folder(user).mkdir()
             os.chown(self.folder(user), user, user)
         for folder in (root, self.ledger, build(SAN).parent):
@@ -171,6 +173,35 @@ def test_locks_of_other_users_neither_keep_a_dead_claim_alive_nor_a_new_one_away
         with machine.process(VICTIM) as again:
             assert again.admit(40 * GIB)
             assert machine.seen() == 40
+
+
+def test_three_users_who_fill_their_folders_and_lock_entries_together_hide_no_claim(
+    machine: Machine,
+) -> None:
+    with machine.process(VICTIM) as victim:
+        assert victim.admit(40 * GIB)
+        path = entry_of(machine, VICTIM)
+
+        def attack() -> None:
+            for i in range(2000):
+                (machine.folder(os.geteuid()) / f"{i}").touch()
+            for _ in range(200):
+                file = os.open(path, os.O_RDONLY)
+                with contextlib.suppress(BlockingIOError):  # the owner's stands against it
+                    fcntl.fcntl(file, fcntl.F_OFD_SETLK, READ_LOCK)
+                fcntl.flock(file, fcntl.LOCK_SH)
+
+        with (
+            acting(ATTACKER, attack),
+            acting(OTHERS[0], attack),
+            acting(OTHERS[1], attack),
+            machine.process(0) as other,
+        ):
+            assert not other.admit(20 * GIB)
+            assert machine.seen() == 40
+            assert victim.admit(GIB)
+        victim.kill()
+        assert machine.seen() == 0
 
 
 def test_what_a_user_puts_into_the_own_folder_counts_for_nobody_else(machine: Machine) -> None:

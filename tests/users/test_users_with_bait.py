@@ -1,0 +1,68 @@
+"""What several users together hand to the service that it must not take: descriptors, paths to
+open, names that break lines. Each attacker goes beyond what one test of one user tries."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+from service_client import Played, Service
+from supervisor_client import eventually
+from test_users_of_a_service import all_are_answered, service
+from users import ATTACKERS, Say, User, as_user, needs_root, plays
+
+from pump.service import JobState, ServiceClient
+from pump.wire import service as wire
+
+__all__ = ["service"]  # the fixture
+
+pytestmark = needs_root
+
+FRAMES = 40
+DESCRIPTORS = 50
+"""In each frame; the kernel lets 253 pass."""
+EVIL = ("a\nb", "a\x1b[2J\x1b[31m", "a\x07", "\u202eb")
+
+
+def baits(say: Say, service: Service, trap: str) -> None:
+    job = Played(service, name="bait", socket=trap, wanted_mib=10)
+    job.report()
+    with socket.socketpair()[0] as one:
+        for _ in range(FRAMES):
+            socket.send_fds(job.socket, [wire.encode(wire.Beat())], [one.fileno()] * DESCRIPTORS)
+            job.turn()
+    for name in EVIL:
+        with pytest.raises((OSError, AssertionError)):  # it is hung up on
+            Played(service, name=name)
+    say("done")
+    plays(say, job)
+
+
+def shown(path: str) -> list[JobState]:
+    with ServiceClient(path) as client:
+        return client.jobs()
+
+
+def test_what_three_users_hand_over_is_neither_kept_nor_opened_nor_shown(service: Service) -> None:
+    trap = Path(service.socket).parent / "trap"
+    before = len(service.descriptors())
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(str(trap))
+        trap.chmod(0o777)
+        listener.listen(64)
+        listener.settimeout(0.5)
+        users = [User(user, baits, service, str(trap)) for user in ATTACKERS]
+        try:
+            assert [one.hear() for one in users] == ["done"] * len(users)
+            all_are_answered(service)
+            jobs = as_user(0, shown, str(service.socket))
+            assert {job.user for job in jobs} == set(ATTACKERS)
+            assert all(job.name == "bait" and job.socket == str(trap) for job in jobs)
+            with pytest.raises(TimeoutError):
+                listener.accept()
+            kept = before + len(users)  # a connection for each job
+            eventually(lambda: len(service.descriptors()) <= kept, "no descriptor is kept")
+        finally:
+            for one in users:
+                one.close()
