@@ -20,7 +20,8 @@ from devices_job import DEVICES, expected
 
 from pump.paths import library
 
-ROUNDS = 16
+ROUNDS = 48
+"""Enough for each device to be seen at work by its plan alone, in some of many short looks."""
 OTHER = 5
 HOWS = pytest.mark.parametrize("how", ["alternating", "threads"])
 
