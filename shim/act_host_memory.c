@@ -35,18 +35,22 @@
  * as all of this, by the lock of act_limit.c. */
 static int shortage;
 
-/* Reads a whole small file as text; false when it cannot be read or is empty. */
-static bool read_text(const char *path, char text[TEXT_BYTES]) {
+int pump_text_read(const char *path, char *text, size_t room) {
   int file = open(path, O_RDONLY | O_CLOEXEC);
-  if (file < 0 && pump_is_shortage(errno)) shortage = errno;
-  if (file < 0) return false;
+  if (file < 0) return -errno;
   size_t used = 0;
   ssize_t n;
-  while (used < TEXT_BYTES - 1 && (n = read(file, text + used, TEXT_BYTES - 1 - used)) > 0)
+  while (used < room - 1 && (n = read(file, text + used, room - 1 - used)) > 0)
     used += (size_t)n;
   close(file);
   text[used] = '\0';
-  return used > 0;
+  return used > 0 ? 0 : -ENODATA;
+}
+
+static bool read_text(const char *path, char text[TEXT_BYTES]) {
+  int error = -pump_text_read(path, text, TEXT_BYTES);
+  if (pump_is_shortage(error)) shortage = error;
+  return error == 0;
 }
 
 /* The number behind `key` at the start of a line; false when there is none. */

@@ -101,6 +101,9 @@ size_t pump_bytes_text(char *text, size_t room, uint64_t bytes);
 
 /* ---- host memory (act_host_memory.c) -------------------------------------- */
 
+/* A whole small file as text; -errno where it cannot be read or is empty. */
+int pump_text_read(const char *path, char *text, size_t room);
+
 /* One thing that host memory comes out of: the machine, or a cgroup with a limit. */
 struct pump_host_level {
   uint64_t id;             /* the same for all processes on this machine */
@@ -281,6 +284,12 @@ void pump_sets_stop(uint64_t deadline_ns);
 
 /* How many an in-thread may have. */
 uint32_t pump_stream_lanes(void);
+
+/* ---- NUMA nodes (act_node.c) -------------------------------------------------- */
+
+/* The calling thread stays on the processors of the node that the card is at, as far as
+ * it has any of them. */
+void pump_node_bind(uint32_t device);
 
 /* ---- validation (act_validate.c) ------------------------------------------- */
 

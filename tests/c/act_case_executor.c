@@ -421,8 +421,9 @@ SCENARIO(a_forked_child_is_inert_until_its_own_start) {
   CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 7);
 }
 
-/* Number of threads of ours; each must have exactly the processors of `expected`. */
-static unsigned own_threads(const cpu_set_t *expected) {
+/* Number of threads of ours whose names begin like that; each must have exactly the
+ * processors of `expected`. */
+static unsigned own_threads(const char *begin_of_name, const cpu_set_t *expected) {
   unsigned count = 0;
   DIR *tasks = opendir("/proc/self/task");
   CHECK(tasks != NULL);
@@ -433,7 +434,7 @@ static unsigned own_threads(const cpu_set_t *expected) {
     if (file == NULL) continue; /* "." and ".." */
     CHECK(fgets(name, sizeof name, file) != NULL);
     fclose(file);
-    if (strncmp(name, "pump-", 5) != 0) continue;
+    if (strncmp(name, begin_of_name, strlen(begin_of_name)) != 0) continue;
     cpu_set_t seen;
     CHECK(sched_getaffinity(atoi(task->d_name), sizeof seen, &seen) == 0);
     CHECK(CPU_EQUAL(&seen, expected));
@@ -454,7 +455,25 @@ SCENARIO(threads_have_the_processors_of_the_process_and_not_of_who_started_them)
   CUcontext context = fake_context_create(0);
   pump_act_context_seen(0, context);
   pump_set_need(0, true);
-  EVENTUALLY(own_threads(&before) == 5);
+  EVENTUALLY(own_threads("pump-", &before) == 5);
   pump_act_context_gone(context);
   fake_context_destroy(context);
+}
+
+/* PUMP_SYS_ROOT, and what the test has in EXPECTED: the movers' processors. */
+SCENARIO(movers_have_the_processors_of_the_cards_node) {
+  cpu_set_t all, expected;
+  CHECK(sched_getaffinity(0, sizeof all, &all) == 0);
+  CPU_ZERO(&expected);
+  char *list = strdup(getenv("EXPECTED")), *rest = list;
+  for (const char *each; (each = strsep(&rest, ",")) != NULL;)
+    CPU_SET((size_t)atoi(each), &expected);
+  free(list);
+  fake.node = atoi(getenv("NODE")) + 1;
+  uint32_t slot = begin_with_range(4);
+  harness_wait_until_idle();
+  CHECK(ask(PUMP_TO_HOST, harness_slice(slot, 0, 4)) == PUMP_RESULT_MOVED);
+  CHECK(own_threads("pump-in-", &expected) == 1);
+  CHECK(own_threads("pump-out-", &expected) == 3);
+  CHECK(own_threads("pump-mark-", &all) == 1);
 }

@@ -275,7 +275,19 @@ static struct {
 
 static CUresult fake_attribute(int *value, CUdevice_attribute attribute, CUdevice device) {
   CHECK(device == 0);
-  *value = attribute == 122 && PUMP_LOAD(&fake.no_memory_operations) == 0;
+  switch (attribute) {
+  case 33: /* PCI bus; device and domain are 0 */
+    *value = 0x41;
+    break;
+  case 122:
+    *value = PUMP_LOAD(&fake.no_memory_operations) == 0;
+    break;
+  case 134:
+    *value = fake.node - 1;
+    break;
+  default:
+    *value = 0;
+  }
   return CUDA_SUCCESS;
 }
 static CUresult fake_register(void *start, size_t bytes, unsigned int flags) {

@@ -68,6 +68,7 @@ extern struct fake {
   uint64_t stopped_clock_ns; /* not 0: what every thread's clock shows */
   uint32_t frozen_watchdog;  /* 1: for the thread that opens late gates no time passes */
   uint32_t no_memory_operations; /* 1: the device has no stream memory operations */
+  int node;                      /* of the card, plus 1; 0: the driver does not say */
   uint32_t wait_error;           /* CUresult of every wait for a word */
   uint32_t registered;           /* pages of host memory */
   uint32_t waits;                /* for words */

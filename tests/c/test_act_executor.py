@@ -1,6 +1,8 @@
 """Executors, populate, quiesce and exit, against a fake driver under sanitizers."""
 
+import os
 import time
+from pathlib import Path
 
 import pytest
 from act_build import SANITIZERS, run
@@ -69,3 +71,42 @@ def test_driver_errors_are_logged_once_per_code() -> None:
     lines = [line for line in done.stderr.splitlines() if line.startswith("pump: ")]
     assert sum("CUDA error 999" in line and "failed" in line for line in lines) == 1
     assert sum("no prefetches there" in line for line in lines) == 1
+
+
+def machine(root: Path, nodes: dict[int, str], card: int) -> Path:
+    """A /sys with the processors of each node, and the card of the fake driver at one of them."""
+    device = root / "bus" / "pci" / "devices" / "0000:41:00.0"
+    device.mkdir(parents=True)
+    (device / "numa_node").write_text(f"{card}\n")
+    for node, processors in nodes.items():
+        folder = root / "devices" / "system" / "node" / f"node{node}"
+        folder.mkdir(parents=True)
+        (folder / "cpulist").write_text(f"{processors}\n")
+    return root
+
+
+MINE = sorted(os.sched_getaffinity(0))
+ALL = ",".join(map(str, MINE))
+FIRST = str(MINE[0])
+REST = ",".join(map(str, MINE[1:])) or FIRST  # a machine of one processor has one node
+
+
+@pytest.mark.parametrize(
+    ("by_driver", "by_kernel", "nodes", "expected"),
+    [
+        pytest.param(1, -1, {0: REST, 1: FIRST}, FIRST, id="the driver knows the node"),
+        pytest.param(-1, 1, {0: REST, 1: FIRST}, FIRST, id="the kernel knows it"),
+        pytest.param(-1, 0, {0: REST, 1: FIRST}, REST, id="the other node"),
+        pytest.param(0, -1, {0: f"{FIRST}-1023"}, ALL, id="one node"),
+        pytest.param(-1, -1, {0: REST, 1: FIRST}, ALL, id="nothing knows it"),
+        pytest.param(1, 1, {0: ALL, 1: "1022-1023"}, ALL, id="none of its processors is ours"),
+        pytest.param(1, 1, {0: ALL, 1: ""}, ALL, id="a node without processors"),
+        pytest.param(2, -1, {0: REST, 1: FIRST}, ALL, id="the kernel does not know the node"),
+    ],
+)
+def test_movers_stay_at_the_cards_numa_node(
+    tmp_path: Path, by_driver: int, by_kernel: int, nodes: dict[int, str], expected: str
+) -> None:
+    root = machine(tmp_path, nodes, by_kernel)
+    environment = {"PUMP_SYS_ROOT": str(root), "NODE": str(by_driver), "EXPECTED": expected}
+    run("address,undefined", "movers_have_the_processors_of_the_cards_node", env=environment)
