@@ -60,6 +60,7 @@ set(PUMP_ACT_SOURCES
   act_link.c
   act_log.c
   act_marker.c
+  act_node.c
   act_populate.c
   act_progress.c
   act_start.c
