@@ -2,8 +2,8 @@
 
 An input that takes more than 2 s of processor time, or 512 MiB at once, is a failure: bounds.py,
 fuzz_main.c. What a run begins with, in this order: sound inputs (seeds), what earlier runs found
-(found/TARGET, base64: one file for each fault that was there), and the smallest inputs that
-earlier runs came to new code with (corpus/TARGET.zip, which keep.py writes).
+(found/TARGET, base64: one file for each fault that was there), and inputs that earlier runs
+came to new code with (corpus/TARGET.zip, which keep.py writes).
 """
 
 from __future__ import annotations
