@@ -24,7 +24,9 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 
 #include "act.h"
 #include "act_private.h"
@@ -34,6 +36,7 @@
 #define QUIESCE_NS 5000000000u
 #define FAILURES_MAX 16
 #define GIVE_UP_NS 2000000000u /* a host short of memory may have some again by then */
+#define THREAD_DATA_BYTES 4096
 
 /* All process-wide; contexts and sets change under `lock`, readers take none;
  * a forked child starts from empty ones. */
@@ -87,8 +90,31 @@ int pump_thread_start(const char *name, void *(*body)(void *), void *argument) {
   return -error;
 }
 
-bool pump_set_thread_begin(const struct pump_thread_role *role) {
+static void say_no_thread(const char *name, int error) {
+  static uint32_t said;
+  pump_log_once(&said, PUMP_LOG_WARNING,
+                "cannot start thread %s: %s; prefetching will be slower or absent", name,
+                strerror(error));
+}
+
+/* The first call of a thread into the driver makes the thread's copy of the driver's
+ * thread-local data. The C library ends the process where there is no memory for it: so
+ * this asks first, and what it was given stays with the thread's heap. */
+static bool has_thread_memory(void) {
+  void *volatile some = malloc(THREAD_DATA_BYTES);
+  free(some);
+  return some != NULL;
+}
+
+bool pump_set_thread_begin(struct pump_thread_role *role) {
   pump_enter();
+  if (!has_thread_memory()) {
+    char name[16] = "";
+    prctl(PR_GET_NAME, name);
+    say_no_thread(name, ENOMEM);
+    role->context = NULL;
+    return false;
+  }
   if (pump_real.cuThreadExchangeStreamCaptureMode != NULL) {
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     pump_real.cuThreadExchangeStreamCaptureMode(&mode);
@@ -101,7 +127,8 @@ bool pump_set_thread_begin(const struct pump_thread_role *role) {
 
 void pump_set_thread_end(const struct pump_thread_role *role) {
   struct pump_set *set = role->set; /* `role` may be reused once we are counted out */
-  if (pump_real.cuCtxSetCurrent != NULL) pump_real.cuCtxSetCurrent(NULL);
+  if (role->context != NULL && pump_real.cuCtxSetCurrent != NULL)
+    pump_real.cuCtxSetCurrent(NULL);
   __atomic_fetch_sub(&set->alive, 1, __ATOMIC_RELEASE);
   pump_futex_wake(&set->alive);
 }
@@ -202,10 +229,7 @@ static bool start_thread(struct pump_set *set, uint32_t place, const char *kind,
   __atomic_fetch_add(&set->alive, 1, __ATOMIC_ACQ_REL);
   int error = pump_thread_start(name, body, role);
   if (error == 0) return true;
-  static uint32_t said;
-  pump_log_once(&said, PUMP_LOG_WARNING,
-                "cannot start thread %s: %s; prefetching will be slower or absent", name,
-                strerror(-error));
+  say_no_thread(name, -error);
   __atomic_fetch_sub(&set->alive, 1, __ATOMIC_ACQ_REL);
   return false;
 }

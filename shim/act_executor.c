@@ -451,9 +451,11 @@ void *pump_mover_thread(void *argument) {
   struct mover mover = {.role = *(struct pump_thread_role *)argument};
   mover.direction = &mover.role.set->directions[mover.role.direction];
   mover.over = !pump_set_thread_begin(&mover.role);
-  pump_node_bind(mover.role.set->device);
-  mover.lane_count = to_gpu(&mover) ? pump_stream_lanes() : 1;
-  if (!mover.over && to_gpu(&mover) && mover.role.number == 0) pump_gate_ready(&mover.role);
+  if (!mover.over) {
+    pump_node_bind(mover.role.set->device);
+    mover.lane_count = to_gpu(&mover) ? pump_stream_lanes() : 1;
+    if (to_gpu(&mover) && mover.role.number == 0) pump_gate_ready(&mover.role);
+  }
   while (!mover.over && pump_set_lives(&mover.role)) {
     uint32_t wanted = PUMP_LOAD(&mover.direction->wanted);
     if (to_gpu(&mover) && mover.role.number == 0) pump_set_errands(mover.role.set);

@@ -256,8 +256,9 @@ void pump_set_ask(uint32_t device);
 void pump_set_errands(struct pump_set *set);
 /* Starts threads of a direction up to the number that is wanted; by its threads. */
 void pump_set_grow(const struct pump_thread_role *role);
-/* Common first and last steps of a thread of a set. */
-bool pump_set_thread_begin(const struct pump_thread_role *role);
+/* Common first and last steps of a thread of a set. Where it may not enter the driver
+ * `begin` is false, and the role without a context if `end` may not either. */
+bool pump_set_thread_begin(struct pump_thread_role *role);
 void pump_set_thread_end(const struct pump_thread_role *role);
 /* Wakes every thread of the set; of all sets that have any. */
 void pump_set_wake(struct pump_set *set);
