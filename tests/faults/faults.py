@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
+import os
 import socket
 import subprocess
 import sys
@@ -134,7 +136,13 @@ def eventually(condition: Callable[[], bool], what: str, seconds: float = ANSWER
 
 
 class Injector:
-    """A command, and all that it starts, whose named system calls can be made to fail."""
+    """A command, and all that it starts, whose named system calls can be made to fail.
+
+    MARK: in the environment of all of them, each injector's own: pumpd is nobody's child.
+    """
+
+    MARK = "PUMP_TEST_INJECTOR"
+    _numbers = itertools.count()
 
     def __init__(
         self,
@@ -146,6 +154,8 @@ class Injector:
     ) -> None:
         """Start the command with this fault armed."""
         ours, theirs = socket.socketpair()
+        self._mark = f"{os.getpid()}.{next(self._numbers)}"
+        popen["env"] = {**popen.get("env", os.environ), self.MARK: self._mark}
         with theirs:
             words = [str(program), str(theirs.fileno()), ",".join(calls), *command]
             self.process = subprocess.Popen(words, pass_fds=[theirs.fileno()], **popen)
@@ -168,13 +178,35 @@ class Injector:
         return self._heard()
 
     def ended(self) -> Counted:
-        """Wait for the end of the command and of all that it started; calls since `arm`."""
-        counted = self._heard()
-        self.process.wait(BOUND_S)
-        self.close()
+        """Wait for the end of the command and of all that it started; calls since `arm`.
+        What has not ended within BOUND_S is killed."""
+        try:
+            counted = self._heard()
+            self.process.wait(BOUND_S)
+        except BaseException:
+            self.kill()
+            raise
+        self._close()
         return counted
 
-    def close(self) -> None:
+    def kill(self) -> None:
+        """End the command and all that it started, however they are."""
+        self.process.kill()  # calls that it is asked about fail from now on
+        self.process.wait()
+        self._close()
+        eventually(lambda: not self._kill_started(), "the end of what was killed")
+
+    def _kill_started(self) -> bool:
+        """Whether there was something to kill."""
+        found = False
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):  # it may end meanwhile
+                if process.environ().get(self.MARK) == self._mark:
+                    process.kill()
+                    found = True
+        return found
+
+    def _close(self) -> None:
         self._answers.close()
         self._control.close()
 

@@ -103,12 +103,7 @@ class Daemon:
 
     def stop(self) -> None:
         """However it is."""
-        self.pumpd.process.kill()  # calls that it is asked about fail from now on
-        self.pumpd.process.wait()
-        self.pumpd.close()
-        for name in ("pumpd", "pumpd-warm", "pumpd-worker"):
-            for process in named(name, str(self.socket)):
-                process.kill()
+        self.pumpd.kill()
         self.holder.kill()
         self.holder.communicate()
         self.socket.unlink(missing_ok=True)

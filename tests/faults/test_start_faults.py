@@ -53,8 +53,8 @@ class Started:
             stderr=subprocess.PIPE,
             text=True,
         )
-        out, err = one.process.communicate(timeout=BOUND_S)
         counted = one.ended()
+        out, err = one.process.communicate(timeout=BOUND_S)
         assert (one.process.returncode, out) == (0, "right\n"), err
         said = [line for line in err.splitlines() if not line.startswith("pump: peak ")]
         lasting = fault is not None and fault.many == FOR_GOOD  # pumpd is missing, and the ledger
