@@ -20,7 +20,6 @@ import json
 import logging
 import os
 import queue
-import threading
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -38,6 +37,7 @@ from pump.trace import records as rec
 from pump.trace.writer import ROW_COLUMNS, USE_COLUMNS, Rows, TraceWriter
 from pump.wire.abi import ffi, lib
 from pump.wire.mapping import Batch, Ranges
+from pumpd import threads
 from pumpd.settings import WorkerSettings
 
 log = logging.getLogger("pumpd.recorder")
@@ -192,16 +192,13 @@ class Recorder:
         self._waiting_bytes = 0  # put in by the worker
         self._done_bytes = 0  # by the thread
         self._work: queue.SimpleQueue[tuple[Work, int] | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
         try:
             self._writer = TraceWriter(self._draft.fd, header)
-            self._thread.start()
-        except (OSError, RuntimeError) as error:
+            self._over = threads.start(self._run)
+        except OSError:
             self._draft.discard()
             os.close(self._folder)
-            if isinstance(error, OSError):
-                raise
-            raise OSError(errno.EAGAIN, "no thread to write it") from None
+            raise
 
     def __repr__(self) -> str:
         return f"<Recorder {quoted(self.path)}: {self._writer!r}, errno {self.error}>"
@@ -301,8 +298,7 @@ class Recorder:
         """Write what is left and say that it is all. Waits for the disk, CLOSE_S at most."""
         self._hand_over()
         self._work.put(None)
-        self._thread.join(CLOSE_S)
-        if self._thread.is_alive():
+        if not self._over.wait(CLOSE_S):
             self._fail(OSError(errno.ETIMEDOUT, "the disk does not answer"))
             return  # the thread may still write: the descriptor stays open
         try:

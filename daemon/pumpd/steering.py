@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import logging
 import socket
-import threading
 from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -29,6 +28,7 @@ from pump.model.client import ABSENT, ARRIVING, DOUBTED, HOST, LEAVING, RESIDENT
 from pump.policy import by_name
 from pump.wire import control as wire
 from pump.wire.abi import ffi, lib
+from pumpd import threads
 
 if TYPE_CHECKING:
     from pumpd.worker import Worker
@@ -89,9 +89,9 @@ class Steering:
         """Begin to listen, in a thread that ends with the supervisor or the process. Without a
         thread the client is served all the same, and its requests are not answered."""
         try:
-            threading.Thread(target=self._listen, name="steering", daemon=True).start()
-        except RuntimeError as error:  # what Python says where the system has none left
-            log.warning("client %d cannot be steered: %s", self._pid, error)
+            threads.start(self._listen)
+        except OSError as error:
+            log.warning("client %d cannot be steered: %s", self._pid, error.strerror)
 
     def _listen(self) -> None:
         while True:

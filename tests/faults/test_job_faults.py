@@ -43,6 +43,8 @@ FOUND = [
     Fault("pumpd", "epoll_ctl", 3, errno.ENOMEM),  # a worker that could not be watched: no end
     Fault("pumpd-worker", "clone3", 1, errno.EAGAIN),  # no thread for the recording: no worker
     Fault("pumpd-worker", "clone3", 2, errno.EAGAIN),  # no thread for requests: no worker
+    Fault("pumpd-worker", "mmap", 10, errno.ENOMEM),  # no memory for the first line of a thread:
+    Fault("pumpd-worker", "mmap", 22, errno.ENOMEM),  # its worker waited for it for ever
 ]
 """What campaigns have found: it ended pumpd, or the job's last process could not end it."""
 RECORDED = re.compile(r"recorded (\d+) operations to (\S+)$", re.MULTILINE)
