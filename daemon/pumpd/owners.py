@@ -22,8 +22,8 @@ IDS = 2**32
 
 
 class Identity(NamedTuple):
-    """Who is at the other end of a connection, by the kernel's word. owner: the user that its
-    id counts to. privileged: it sees all jobs, and has places of its own."""
+    """The process at the other end of a connection, by the kernel's word. owner: the user that
+    its id counts to. privileged: it sees all jobs, and has places of its own."""
 
     pid: int
     user: int

@@ -1,9 +1,9 @@
 """How long others wait for a user that does not give way. No I/O.
 
 A job that was told to shrink needs time to evict, so what it says that it still holds is
-believed for a while. That while is a user's, on one GPU, for all its jobs together: one that
-leaves and joins again, or takes turns with another, has no more of it. It comes back slowly
-while nobody has to wait.
+believed for a while. That while is a user's, on one GPU, for all its jobs together: jobs that
+leave and join again, or take turns, have no more of it. It comes back slowly while no other
+user waits.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 PATIENCE_S = 10.0
 """A user that still has not given way after that is no longer waited for."""
 BACK_SHARE = 0.1
-"""Seconds that come back in a second in which nobody waits."""
+"""Seconds that come back in a second in which no other user waits."""
 GPUS_MOST = 64
 """Of one user; on any more it is not waited for."""
 
@@ -54,7 +54,7 @@ class Patience:
         return self._spent(account, now) >= PATIENCE_S
 
     def waits(self) -> bool:
-        """Return whether anybody is waited for."""
+        """Return whether any user is waited for."""
         return any(account.waits for account in self._accounts.values())
 
     def _full(self, user: int) -> bool:

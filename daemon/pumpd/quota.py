@@ -1,7 +1,7 @@
 """How much of the service one user, and one connection, may have. No I/O.
 
-Everyone is untrusted. A user who floods the service waits, and others do not; a user who has
-most of its connections makes room for those who have fewer. A user is a person here: its
+No user is trusted. A user that floods the service waits, and others do not; the user that has
+most of its connections makes room for users that have fewer. A user is a person here: its
 subordinate ids count to it (owners.py).
 """
 
@@ -47,7 +47,8 @@ class Quotas:
 
 
 class Seat(NamedTuple):
-    """One connection, as far as it matters to who has to go. heard: when it last spoke."""
+    """One connection, as far as the choice of one to be closed depends on it. heard: when its
+    last frame came."""
 
     user: int
     privileged: bool
@@ -119,7 +120,7 @@ class Users:
         return counted or privileged or not self.connections[user]
 
     def sweep(self, now: float) -> None:
-        """Forget users who are gone and whose rates are as if they had never been."""
+        """Forget users without connections and jobs whose rates are unused by now."""
         for buckets in (self._frames, self._connects):
             for user in [one for one, bucket in buckets.items() if bucket.full(now)]:
                 del buckets[user]
@@ -145,8 +146,8 @@ def admit(
     """Return whether a new connection is taken, and which other one has to go for it.
 
     A user's own bound comes first. Where all places are taken the heaviest user makes room
-    for one who would have fewer after it; the privileged have places of their own, and one of
-    anybody's if those do not do.
+    for a user that would have fewer after it; privileged users have places of their own, and
+    take any other user's where those do not do.
     """
     mine = [seat for seat in seats if seat.user == user]
     if len(mine) >= quotas.user_connections:
@@ -169,7 +170,7 @@ def _part(quotas: Quotas) -> int:
 
 
 def _first_to_go(user: int, privileged: bool, seats: Sequence[Seat]) -> Seat | None:
-    """The idlest seat of the heaviest user, those with a lease last; None: nobody has more
+    """The idlest seat of the heaviest user, those with a lease last; None: no user has more
     than the newcomer would have."""
     count = Counter(seat.user for seat in seats)
     others = [seat for seat in seats if seat.user != user and not seat.privileged]

@@ -4,14 +4,15 @@ DESIGN
   Figures come from jobs, which may lie. A job that claims more than it uses gets no more
   than its user's share by the arbiter's rules; what a job says that it holds beyond its grants
   is believed while there is patience with its user (patience.py); what a GPU has in all is
-  what NVML says, or, where there is no NVML, what the job that came first on it says: who says
-  otherwise gets no lease on it. What can be shared of it, gpus.py says. A GPU that nobody uses
-  any more is forgotten.
+  what NVML says: a job that says otherwise gets no lease on it. Without NVML jobs that differ
+  about a GPU's size share it as if it were several GPUs: a false size divides nothing with
+  honest jobs, and takes as much from them as a program without pump. What can be shared of it,
+  gpus.py says. A GPU that no job uses any more is forgotten.
 
   A user is a person: `owner`, to whom subordinate ids count. However many ids and jobs, its
   jobs on a GPU have one user's weight together.
 
-  For a while after the service has begun nobody's lease grows: jobs that were there before
+  For a while after the service has begun no lease grows: jobs that were there before
   come back one by one, and hold what they held.
 """
 
@@ -76,7 +77,8 @@ class Job:
     heard: float
     report: wire.Report = field(default_factory=lambda: wire.Report(0, 0, 0, 0))
     gpus: dict[str, wire.GpuReport] = field(default_factory=dict)
-    """Of its last report, those on which it can have a lease."""
+    """Of its last report, those on which it can have a lease; by the registry's name of each
+    (Registry._name), as in all tables here."""
     granted: dict[str, int] = field(default_factory=dict)
     grant_number: int = 0
     growth: dict[str, Growth] = field(default_factory=dict)
@@ -100,7 +102,7 @@ class Registry:
         self.jobs: dict[int, Job] = {}
         self.stale = False
         self.young = False
-        """It may not know yet who holds what: nobody's lease grows."""
+        """Jobs that held leases may not have come back yet: no lease grows."""
         self.patience = Patience()
         self.joined = self.left = self.expired = self.grants = 0
         self.weights: Mapping[int, float] = {}
@@ -113,7 +115,7 @@ class Registry:
         return f"<registry of {len(self.jobs)} jobs on {len(self._gpus)} GPUs>"
 
     def add(self, who: Identity, join: wire.Join, priority_most: int, now: float) -> Job:
-        """A job has said who it is."""
+        """A job has joined."""
         self.joined += 1
         priority = min(join.priority, priority_most)
         job = Job(self.joined, who, join, priority, now, now)
@@ -140,9 +142,9 @@ class Registry:
         if len({entry.gpu for entry in report.gpus}) != len(report.gpus):
             raise RefusedError("a report that names a GPU twice")
         before = job.gpus
-        self.stale |= _what_matters(job, report) != _what_matters(job, job.report)
+        self.stale |= self._what_matters(job, report) != self._what_matters(job, job.report)
         job.report = report
-        job.gpus = {entry.gpu: entry for entry in report.gpus if self._admit(job, entry)}
+        job.gpus = {self._name(entry): entry for entry in report.gpus if self._admit(job, entry)}
         job.sent = [(number, grant) for number, grant in job.sent if number > report.grant]
         growth, job.growth = job.growth, {}
         for gpu, entry in job.gpus.items():
@@ -159,21 +161,29 @@ class Registry:
         if gone:
             self._forget_unused(gone)
 
+    def _name(self, entry: wire.GpuReport) -> str:
+        """A GPU is known by its UUID; without NVML, by that and its size."""
+        return entry.gpu if self._sure else f"{entry.gpu} of {entry.total_bytes}"
+
     def _admit(self, job: Job, entry: wire.GpuReport) -> bool:
-        sure = self._sure.get(entry.gpu)
-        if self._sure and sure is None:
+        name = self._name(entry)
+        total = self._sure.get(entry.gpu, 0) if self._sure else entry.total_bytes
+        if not total or not total * (1 - NVML_SLACK) <= entry.total_bytes <= total:
             return False
-        known = self._gpus.get(entry.gpu)
-        total = sure or (known.total_bytes if known else entry.total_bytes)
-        least = total * (1 - NVML_SLACK) if sure else total
-        if not total or not least <= entry.total_bytes <= total:
-            return False
-        if known is None:
+        if name not in self._gpus:
             owner = job.who.owner
             if sum(gpu.first == owner for gpu in self._gpus.values()) >= GPUS_MOST:
                 return False
-            self._gpus[entry.gpu] = Gpu(total, owner)
+            self._gpus[name] = Gpu(total, owner)
         return True
+
+    def _what_matters(self, job: Job, report: wire.Report) -> object:
+        """What the arrangement depends on: what is resident within the lease does not count."""
+        gpus = [
+            replace(entry, resident_bytes=max(entry.resident_bytes, job.granted.get(name, 0)))
+            for name, entry in ((self._name(one), one) for one in report.gpus)
+        ]
+        return gpus, report.grant
 
     def _on(self, gpu: str) -> list[Job]:
         return [job for job in self.jobs.values() if gpu in job.gpus]
@@ -226,7 +236,7 @@ class Registry:
         self.stale |= bool(len(self.patience))
 
     def memory_bytes(self) -> dict[str, int]:
-        """Return what jobs may share, by GPU."""
+        """Return what jobs may share, by the name of the GPU."""
         return {name: gpu.shared_bytes(self.reserve) for name, gpu in self._gpus.items()}
 
     def rearrange(self, now: float) -> list[Job]:
@@ -283,7 +293,7 @@ class Registry:
         ]
 
     def _charged(self, claim: Claim, targets: Mapping[tuple[int, str], int], now: float) -> Claim:
-        """Memory that nobody accounts for costs those first who may be hiding it: a job that
+        """Memory that no job accounts for costs those first that may be hiding it: a job that
         says that it does not use its share gets twice what it says that it uses."""
         job, gpu = self.jobs[claim.job], self._gpus[claim.gpu]
         lost = gpu.unaccounted_bytes or 0
@@ -296,8 +306,8 @@ class Registry:
     def _waited_for(
         self, name: str, jobs: Mapping[int, Job], fair: Mapping[tuple[int, str], int]
     ) -> Iterator[tuple[int, str]]:
-        """Whose giving way others wait for on a GPU: of those who are above their leases, and of
-        those who may be hiding what nobody accounts for."""
+        """The users for whose giving way others wait on a GPU: their jobs are above their leases,
+        or may be hiding what no job accounts for."""
         gpu = self._gpus[name]
         grain = gpu.total_bytes // GRAIN_SHARE
         lost = (gpu.unaccounted_bytes or 0) > grain
@@ -316,27 +326,28 @@ class Registry:
 
     def grant_of(self, job: Job, beat_ms: int) -> wire.Grant:
         """Return what to tell a job."""
-        gpus = tuple(wire.GpuGrant(gpu, bytes_) for gpu, bytes_ in sorted(job.granted.items()))
+        granted = sorted(job.granted.items())
+        gpus = tuple(wire.GpuGrant(job.gpus[name].gpu, bytes_) for name, bytes_ in granted)
         return wire.Grant(job.grant_number, beat_ms, gpus)
 
     def held_bytes(self, now: float) -> int:
-        """Return what nobody else can be granted, on all GPUs."""
+        """Return what no other job can be granted, on all GPUs."""
         return sum(
             self.lease(job, gpu, now).held_bytes for job in self.jobs.values() for gpu in job.gpus
         )
 
     def state_of(self, job: Job, now: float) -> wire.JobState:
-        """Return what those may see who may see the job."""
+        """Return what is shown of a job."""
         gpus = tuple(
             wire.GpuLease(
-                gpu,
-                job.granted.get(gpu, 0),
+                entry.gpu,
+                job.granted.get(name, 0),
                 entry.adopted_bytes,
                 entry.resident_bytes,
                 entry.wanted_bytes,
                 entry.use,
             )
-            for gpu, entry in sorted(job.gpus.items())
+            for name, entry in sorted(job.gpus.items())
         )
         return wire.JobState(
             number=job.number,
@@ -352,12 +363,3 @@ class Registry:
             converted_bytes=job.report.converted_bytes,
             gpus=gpus,
         )
-
-
-def _what_matters(job: Job, report: wire.Report) -> object:
-    """What the arrangement depends on: what is resident within the lease does not count."""
-    gpus = [
-        replace(entry, resident_bytes=max(entry.resident_bytes, job.granted.get(entry.gpu, 0)))
-        for entry in report.gpus
-    ]
-    return gpus, report.grant

@@ -265,6 +265,11 @@ class Scenario:
             one: targets[number, GPU] for number, one in enumerate(here) if isinstance(one, Honest)
         }
 
+    @property
+    def name(self) -> str:
+        """Of the GPU, to a service that has no NVML."""
+        return f"{GPU} of {self.card.total}"
+
     def memory_for_sure(self) -> int:
         """What jobs can share whatever hostile ones say."""
         taken = sum(self.card.plain.values())
@@ -275,7 +280,7 @@ class Scenario:
         if not self.nvml and here:
             sure = min(job.found for job in self.honest)  # of those who have left as well
             if self.restarts or self.hostile_persons():  # honest ones can be outvoted
-                said = self.service._registry.memory_bytes().get(GPU, 0)  # type: ignore[union-attr]
+                said = self.service._registry.memory_bytes().get(self.name, 0)  # type: ignore[union-attr]
                 sure = min(sure, said)
             there = min(there, sure)
         return there // BLOCK_BYTES * BLOCK_BYTES

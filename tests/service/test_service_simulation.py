@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from service_players import GIB, GPU, MIB
+from service_players import GIB, MIB
 from service_scenario import OBSERVER, QUOTAS, ROOT, Scenario
 from service_seeds import SECONDS, drawn
 
@@ -121,7 +121,7 @@ def test_without_nvml_a_liar_about_what_is_usable_is_overruled_by_two_others(lie
 
     def look() -> None:
         assert story.service is not None
-        shared.append(story.service._registry.memory_bytes()[GPU])
+        shared.append(story.service._registry.memory_bytes()[story.name])
 
     story.world.after(50.0, look)
     story.run(60)

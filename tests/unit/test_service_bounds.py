@@ -68,11 +68,12 @@ def test_a_gpu_that_another_job_uses_is_not_forgotten() -> None:
     for job in (first, second):
         registry.hear(job, wire.Report(0, 1, 0, 0, (entry("aa" * 16),)), 0.0)
     registry.hear(first, wire.Report(0, 1, 0, 0, ()), 1.0)
-    assert list(registry.memory_bytes()) == ["aa" * 16]
+    assert len(registry.memory_bytes()) == 1
 
 
 def test_grants_nobody_acts_upon_are_bounded_and_the_greatest_counts() -> None:
     registry, gpu = Registry(), "aa" * 16
+    name = registry._name(entry(gpu))
     job = registry.add(Identity(0, 0, 0), wire.Join(), 10, 0.0)
     greatest = 0
     for turn in range(300):  # another comes and goes: half the memory, then all of it
@@ -81,9 +82,9 @@ def test_grants_nobody_acts_upon_are_bounded_and_the_greatest_counts() -> None:
         registry.hear(other, wire.Report(0, 1, 0, 0, (entry(gpu, 800),)), turn)
         for _ in range(2):
             registry.rearrange(turn)
-            greatest = max(greatest, job.granted[gpu])
+            greatest = max(greatest, job.granted[name])
             assert len(job.sent) <= registries.SENT_MOST
-            held = max(grant[gpu] for _, grant in job.sent)
+            held = max(grant[name] for _, grant in job.sent)
             assert held == greatest, "it may still act upon any of them"
             registry.remove(other)
     assert job.grant_number > registries.SENT_MOST, "there were too many to keep"
