@@ -108,7 +108,7 @@ def draft(name: str, dir_fd: int | None = None, mode: int | None = None) -> tupl
 
 def may_replace(path: str, kind: Kind) -> None:
     """Raises OSError where `replacing` would refuse, to know before the work is done."""
-    if not _is_stream(path):
+    if _stream(path) is None:
         look(path, kind)
 
 
@@ -117,16 +117,19 @@ def replacing(path: str, kind: Kind, mode: int | None = None) -> Iterator[TextIO
     """A text stream whose content takes the place of the file at `path` at the end of the
     block, unless that raises. A terminal, a pipe or /dev/null is written to as it is.
 
-    mode: of the file; None: that of the file which is there, else what the umask leaves.
+    mode: of the file; None: that of the user's own file which is there, else what the umask
+    leaves. Another user's file must not choose who reads this one.
     Raises OSError, and leaves what is there alone, where it is not of `kind`.
     """
-    if _is_stream(path):
-        fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOCTTY)
-        with open(fd, "w", encoding="utf-8") as out:
+    stream = _stream(path)
+    if stream is not None:
+        with open(os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOCTTY), "w", -1, "utf-8") as out:
+            if not os.path.samestat(stream, os.fstat(out.fileno())):
+                raise OSError(errno.EEXIST, "another file has come in its place")
             yield out
         return
     old = look(path, kind)
-    if mode is None and old:
+    if mode is None and old and old.st_uid == os.geteuid():
         mode = old.st_mode & 0o777
     fd, part = draft(path, mode=mode)
     try:
@@ -146,9 +149,13 @@ def write(path: str, text: str, kind: Kind, mode: int | None = None) -> None:
         out.write(text)
 
 
-def _is_stream(path: str) -> bool:
+def _stream(path: str) -> os.stat_result | None:
+    """A terminal, a device or a pipe; None for what is none, and for a pipe, or a link to one,
+    that another user has put there: it would keep us waiting, or read what is not its user's."""
     try:
-        found = os.stat(path).st_mode
+        name, found = os.lstat(path), os.stat(path)
     except (OSError, ValueError):
-        return False
-    return stat.S_ISCHR(found) or stat.S_ISFIFO(found)
+        return None
+    if not stat.S_ISCHR(name.st_mode) and name.st_uid not in (os.geteuid(), 0):
+        return None
+    return found if stat.S_ISCHR(found.st_mode) or stat.S_ISFIFO(found.st_mode) else None

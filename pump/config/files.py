@@ -78,11 +78,15 @@ def load(
 def read(path: str, *, own: bool, shown: str) -> bytes | None:
     """The bytes of a regular file; None where there is none. Raises ConfigError."""
     refusal = NotOursError if own else ConfigError
+    # Not blocking: a pipe of that name would keep the job waiting.
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
     try:
         if own:
-            _check_owner(os.lstat(path), shown)  # a link's owner chooses what is read
-        # Not blocking: a pipe of that name would keep the job waiting.
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+            status = os.lstat(path)
+            _check_owner(status, shown)  # a link's owner chooses what is read
+            if not stat.S_ISLNK(status.st_mode):  # nor is it a link that has come since
+                flags |= os.O_NOFOLLOW
+        fd = os.open(path, flags)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:

@@ -191,8 +191,10 @@ def _file(
         more = len(error.faults) - 1
         also = f" (and {more} more: pump config check {quoted(path)})" if more else ""
         raise ConfigInputError(f"{error}{also}") from None
-    if found is None:
+    if found is None and kind == NAMED:
         raise ConfigInputError(f"--config: there is no file {path}")
+    if found is None:  # a link to nothing, or another process has removed it since
+        return Layer({}, {}), {}, {}
     job = found.tables.get("job", {})
     layer = Layer(job, {key: found.origin("job", key) for key in job})
     if kind == FOLDER:

@@ -13,6 +13,7 @@ import hashlib
 import json
 import os
 import stat
+import time
 from collections.abc import Iterator, Mapping
 
 from pump import outputs
@@ -20,6 +21,8 @@ from pump.names import quoted
 
 STORE_BYTES_MAX = 1 << 20
 PATHS_MAX = 1000
+WAIT_S = 10.0
+"""For another process that changes the list: a change takes milliseconds."""
 
 
 class TrustError(Exception):
@@ -76,14 +79,31 @@ def change(path: str, content: bytes | None, environ: Mapping[str, str]) -> bool
 
 @contextlib.contextmanager
 def _alone(folder: str) -> Iterator[None]:
-    """No other `pump config trust` in between. The lock ends with the descriptor."""
+    """No other `pump config trust` in between. The lock ends with the descriptor. Raises
+    TrustError after WAIT_S: other users can lock a folder that is open to them."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        with contextlib.suppress(OSError):  # a file system without locks
-            fcntl.flock(fd, fcntl.LOCK_EX)
+        until_s = time.monotonic() + WAIT_S
+        while not _locked(fd):
+            if time.monotonic() >= until_s:
+                raise TrustError(
+                    f"another process has locked {quoted(folder)}; wait for it, or run: "
+                    f"chmod 700 {quoted(folder)}"
+                )
+            time.sleep(0.01)
         yield
     finally:
         os.close(fd)
+
+
+def _locked(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks
+        pass
+    return True
 
 
 def _read(store: str) -> dict[str, str]:
@@ -93,11 +113,12 @@ def _read(store: str) -> dict[str, str]:
         return {}
     except OSError as error:
         raise TrustError(f"cannot read {quoted(store)}: {error.strerror}; remove it") from None
+    status = os.fstat(fd)
+    private = status.st_uid == os.geteuid() and not status.st_mode & 0o077
+    if not stat.S_ISREG(status.st_mode) or not private:
+        os.close(fd)
+        raise TrustError(f"{quoted(store)} is not a file of yours alone; remove it")
     with open(fd, "rb") as file:
-        status = os.fstat(fd)
-        private = status.st_uid == os.geteuid() and not status.st_mode & 0o077
-        if not stat.S_ISREG(status.st_mode) or not private:
-            raise TrustError(f"{quoted(store)} is not a file of yours alone; remove it")
         data = file.read(STORE_BYTES_MAX + 1)
     try:
         found = json.loads(data) if len(data) <= STORE_BYTES_MAX else None

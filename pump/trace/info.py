@@ -9,7 +9,6 @@ import stat
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 import numpy as np
@@ -60,18 +59,25 @@ def opened(path: str) -> Iterator[tuple[BinaryIO, bool]]:
     draft (pump/trace/place.py). Waits up to SETTLE_S for a writer whose client has just ended.
     Raises OSError."""
     with contextlib.ExitStack() as files:
-        file = files.enter_context(Path(path).open("rb"))
+        file = files.enter_context(open(path, "rb", opener=_without_waiting))
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             yield file, False
             return
         being_written = not _settled(file)
         # What was awaited has taken the place of what was opened.
-        file = files.enter_context(Path(path).open("rb"))
+        file = files.enter_context(open(path, "rb", opener=_without_waiting))
         for part, written in place.parts(path) if being_written else []:
             if written:
                 with contextlib.suppress(FileNotFoundError):  # published meanwhile
-                    file = files.enter_context(Path(part).open("rb"))
+                    file = files.enter_context(open(part, "rb", opener=_without_waiting))
         yield file, being_written
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """A pipe that no process writes to is empty: another user may have put it there."""
+    fd = os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
+    os.set_blocking(fd, True)
+    return fd
 
 
 def _settled(file: BinaryIO) -> bool:

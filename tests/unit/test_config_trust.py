@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pump.config import checks, folder, layers, schema, trust
+from pump.config import checks, files, folder, layers, schema, trust
 from pump.trace import place
 
 ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
@@ -179,6 +179,9 @@ def test_a_list_of_trust_that_is_open_to_others_is_not_believed(clone: Clone) ->
     store.unlink()
     os.mkfifo(store)
     assert "record" not in clone.resolve().values
+    store.unlink()
+    store.mkdir()
+    assert "record" not in clone.resolve().values
 
 
 # ---- whose file it is ----
@@ -226,6 +229,25 @@ def test_a_hard_link_to_another_file_counts_only_where_no_other_can_have_made_it
     resolved = clone.resolve()
     assert resolved.values == {}
     assert "has another name too" in resolved.notes[0]
+
+
+def test_a_link_that_comes_while_a_file_is_opened_is_not_followed(
+    clone: Clone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = clone.home / "other.toml"
+    other.write_text('[job]\nbudget = "2GiB"\n')
+    clone.write('budget = "1GiB"')
+    look = os.lstat
+
+    def swapped(path: str) -> os.stat_result:
+        found = look(path)
+        clone.file.unlink()
+        clone.file.symlink_to(other)
+        return found
+
+    monkeypatch.setattr(files.os, "lstat", swapped)
+    with pytest.raises(files.NotOursError, match=r"cannot read pump\.toml"):
+        files.read("pump.toml", own=True, shown="pump.toml")
 
 
 @ROOT
