@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import shlex
 import shutil
 import signal
 import struct
@@ -27,6 +28,14 @@ OTHERS = (10004, 10005)
 """Who attack beside the attacker."""
 WRITE_LOCK = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
 READ_LOCK = struct.pack("hhqqi4x", fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0)
+
+
+NAMESPACE = ("unshare", "--pid", "--fork", "--kill-child")
+
+
+def becoming(user: int) -> tuple[str, ...]:
+    """Words in front of a command."""
+    return ("setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups")
 
 
 class Machine:
@@ -276,12 +285,54 @@ def test_a_user_whose_places_are_all_taken_gets_an_eighth(machine: Machine) -> N
 
 
 def test_a_claim_of_another_pid_namespace_counts_until_its_process_dies(machine: Machine) -> None:
-    inside = ("unshare", "--pid", "--fork", "--kill-child")
     with machine.process(0) as other:
-        with machine.process(0, before=inside) as one:
+        with machine.process(0, before=NAMESPACE) as one:
             assert one.admit(40 * GIB) and not other.admit(20 * GIB)
         assert eventually(lambda: other.admit(20 * GIB))
         assert "in another container, of user 0" in other.end()
+
+
+def test_claims_of_three_users_in_pid_namespaces_of_their_own_count_until_they_die(
+    machine: Machine,
+) -> None:
+    """Each is process 1 of its namespace, as the others are."""
+    with contextlib.ExitStack() as stack:
+        for user, claimed_gib in zip((ATTACKER, *OTHERS), (10, 15, 20), strict=True):
+            one = stack.enter_context(machine.process(0, before=(*NAMESPACE, *becoming(user))))
+            assert one.admit(claimed_gib * GIB)
+        with machine.process(VICTIM) as victim:
+            assert not victim.admit(15 * GIB) and victim.admit(10 * GIB)
+    assert eventually(lambda: machine.seen() == 0)
+
+
+def test_of_users_that_ask_at_once_no_more_get_it_than_there_is_room_for(
+    machine: Machine,
+) -> None:
+    size = 13 * GIB  # four times that is within the 56.8 GiB
+    with contextlib.ExitStack() as stack:
+        users = 2 * (ATTACKER, VICTIM, *OTHERS)
+        many = [stack.enter_context(machine.process(user)) for user in users]
+        for one in many:
+            assert one.left() > size  # it has started
+        for one in many:
+            one.say(f"admit {size}")
+        answers = [one.answer() for one in many]
+        assert answers.count("0") <= 4, "more than the host can take"
+        assert answers.count("0") + sum(one.admit(size) for one in many) == 4
+
+
+def test_three_users_who_fill_the_file_system_leave_a_fourth_an_eighth(machine: Machine) -> None:
+    users = (ATTACKER, *OTHERS)
+    lines = ['mount -t tmpfs -o size=256k,mode=755 pump "$0"']
+    lines += [f'install -d -o {user} -g {user} "$0/{user}"' for user in (VICTIM, *users)]
+    for user in users:
+        fill = f'dd if=/dev/zero of="$0/{user}/0" bs=4k count=99 status=none'
+        lines.append(f"{shlex.join(becoming(user))} {fill} 2>&- || true")
+    script = " && ".join([*lines, 'exec "$@"'])
+    inside = ("unshare", "--mount", "sh", "-c", script, str(machine.ledger), *becoming(VICTIM))
+    with machine.process(0, before=inside) as one:
+        assert not one.admit(8 * GIB) and one.admit(6 * GIB)
+        assert "(No space left on device)" in one.end()
 
 
 def test_a_full_file_system_refuses_beyond_the_share_and_says_so(machine: Machine) -> None:

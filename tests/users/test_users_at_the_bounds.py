@@ -17,7 +17,6 @@ import pytest
 from service_client import MIB, Played, Service, closing, connect, settle, until
 from users import (
     ALICE,
-    ATTACKERS,
     BOB,
     CAROL,
     PATIENCE_S,
@@ -27,6 +26,7 @@ from users import (
     needs_root,
     plays,
     public_folder,
+    together,
 )
 
 from pump.service import ServiceClient
@@ -40,7 +40,7 @@ SHORT_S = 1.0
 """The service's patience here."""
 SHARE_S = 8.0
 """Within which an honest job has its share where two others spend that patience."""
-SUBORDINATE = range(210_000, 210_015)
+SUBORDINATE = {BOB: range(210_000, 210_015), CAROL: range(310_000, 310_015)}
 USABLE_BYTES = 970 * MIB
 SMALL = {
     "connections": 64,
@@ -51,11 +51,11 @@ SMALL = {
 }
 
 
-def served(folder: Path, settings: str, config: str) -> Service:
+def served(folder: Path, settings: str, config: str, beat_s: float = 0.5) -> Service:
     """`pumpd serve` with some of its constants changed beforehand."""
     code = f"import functools, sys; from pumpd import main, owners, patience, serve\n{settings}\n"
     (folder / "config.toml").write_text(config)
-    words = ["--beat", "0.5", "--settle", "0.05", "--config", str(folder / "config.toml")]
+    words = ["--beat", f"{beat_s:g}", "--settle", "0.05", "--config", str(folder / "config.toml")]
     command = [sys.executable, "-c", f"{code}sys.exit(main.main())", "serve"]
     return Service(folder, *words, command=command)
 
@@ -143,9 +143,7 @@ def test_users_who_take_all_places_keep_out_no_newcomer_no_observer_and_not_root
     with contextlib.ExitStack() as stack:
         early = stack.enter_context(User(ALICE, keeps_a_lease, service))
         assert early.hear() == "leased"
-        people = [stack.enter_context(User(user, attack, service)) for user in ATTACKERS]
-        for one in people:
-            one.hear()
+        stack.enter_context(together(attack, service))
         for user in (0, NOBODY, ALICE + 100):
             assert as_user(user, questions, service) == 5, f"user {user}"
         late = stack.enter_context(User(ALICE + 101, keeps_a_lease, service))
@@ -160,9 +158,10 @@ def test_users_who_take_all_places_keep_out_no_newcomer_no_observer_and_not_root
 
 @pytest.fixture
 def sharing() -> Iterator[Service]:
-    """Its patience is short, and BOB has the subordinate ids."""
+    """Its patience is short, and two users have subordinate ids."""
     with public_folder() as folder:
-        (folder / "subuid").write_text(f"{BOB}:{SUBORDINATE[0]}:{len(SUBORDINATE)}\n")
+        lines = [f"{user}:{ids[0]}:{len(ids)}\n" for user, ids in SUBORDINATE.items()]
+        (folder / "subuid").write_text("".join(lines))
         settings = (
             f"patience.PATIENCE_S = {SHORT_S}; owners.SUBORDINATE_IDS = {str(folder / 'subuid')!r}"
         )
@@ -219,17 +218,19 @@ def gets(say: Say, service: Service, least_bytes: int) -> None:
 def test_two_liars_on_one_gpu_keep_no_third_from_its_share(
     sharing: Service, attack: Callable[[Say, Service], Any]
 ) -> None:
-    with contextlib.ExitStack() as stack:
-        for user in (BOB, CAROL):
-            assert stack.enter_context(User(user, attack, sharing)).hear()
-        least = USABLE_BYTES // 4
-        assert stack.enter_context(User(ALICE, gets, sharing, least)).hear() >= least
+    least = USABLE_BYTES // 4
+    with (
+        together(attack, sharing, users=(BOB, CAROL)),
+        User(ALICE, gets, sharing, least) as alice,
+    ):
+        assert alice.hear() >= least
 
 
-def test_fifteen_subordinate_ids_are_one_user_to_the_service(sharing: Service) -> None:
-    with contextlib.ExitStack() as stack:
-        for user in SUBORDINATE:
-            assert stack.enter_context(User(user, wants_much, sharing)).hear() == "wants"
-        # Sixteen users would have a sixteenth each; these are two.
-        least = USABLE_BYTES * 2 // 5
-        assert stack.enter_context(User(ALICE, gets, sharing, least)).hear() >= least
+def test_two_users_with_fifteen_subordinate_ids_each_are_two_to_the_service(
+    sharing: Service,
+) -> None:
+    users = [user for ids in SUBORDINATE.values() for user in ids]
+    # Thirty-one users would have a thirty-first each; these are three, but for 8 MiB a job.
+    least = USABLE_BYTES // 5
+    with together(wants_much, sharing, users=users), User(ALICE, gets, sharing, least) as alice:
+        assert alice.hear() >= least

@@ -10,21 +10,20 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from service_client import Played, Service, closing, connect, until
+from service_client import GPU, Played, Service, closing, connect, until
 from test_service_frames import MESSAGES, mutated
 from users import (
     ALICE,
     ATTACKERS,
     BOB,
-    CLONE_NEWPID,
     CLONE_NEWUSER,
     Say,
     User,
     as_user,
-    become,
     needs_root,
     plays,
     public_folder,
+    together,
     unshare,
 )
 
@@ -64,8 +63,8 @@ def questions(path: str) -> int:
 # ---- what they see ----
 
 
-def has_jobs(say: Say, service: Service, name: str) -> None:
-    jobs = [Played(service, name=f"{name}{number}") for number in range(3)]
+def has_jobs(say: Say, service: Service) -> None:
+    jobs = [Played(service, name=f"{os.getuid()}{number}") for number in range(3)]
     say("joined")
     with ServiceClient(str(service.socket)) as client:
         say(sorted(job.name for job in client.jobs()))
@@ -73,11 +72,7 @@ def has_jobs(say: Say, service: Service, name: str) -> None:
 
 
 def test_three_users_see_each_their_own_jobs_and_root_sees_them_all(service: Service) -> None:
-    people = [User(user, has_jobs, service, str(user)) for user in ATTACKERS]
-    with contextlib.ExitStack() as stack:
-        for one in people:
-            stack.enter_context(one)
-        assert [one.hear() for one in people] == ["joined"] * 3
+    with together(has_jobs, service) as people:
         for one in people:
             assert one.hear() == [f"{one.user}{number}" for number in range(3)]
         with service.ask() as client:
@@ -111,41 +106,6 @@ def test_root_of_a_user_namespace_sees_no_more_than_its_user(service: Service) -
             if "unshare" in str(error):
                 pytest.skip("this machine gives users no user namespaces")
             raise
-
-
-def test_a_job_of_another_pid_namespace_is_known_by_its_process_here(service: Service) -> None:
-    def joins(say: Say) -> None:
-        with closing(Played(service, name="inside", job_pid=1)) as (job,):
-            say(os.getpid())
-            plays(say, job)
-
-    def outside() -> None:
-        unshare(CLONE_NEWPID)
-
-    try:
-        outer = User(0, lambda say: (outside(), say(1), _nested(say, joins)))
-        assert outer.hear() == 1
-    except AssertionError:
-        pytest.skip("this machine gives root no PID namespace")
-    with outer:
-        assert outer.hear() == 1, "process 1, as it sees itself"
-        with service.ask() as client:
-            (job,) = client.jobs()
-        assert job.user == BOB and Path(f"/proc/{job.pid}/status").exists()
-        status = Path(f"/proc/{job.pid}/status").read_text()
-        assert f"NSpid:\t{job.pid}\t1\n" in status, "the process that joined, and no other"
-
-
-def _nested(say: Say, body: Callable[[Say], None]) -> None:
-    """In a child: the first process of the new namespace."""
-    child = os.fork()
-    if child == 0:
-        try:
-            become(BOB)
-            body(say)
-        finally:
-            os._exit(1)
-    os.waitpid(child, 0)
 
 
 # ---- floods ----
@@ -196,8 +156,31 @@ def sends_rubbish(say: Say, service: Service) -> None:
             say("rubbish")
 
 
+def reports_what_cannot_be(say: Say, service: Service) -> None:
+    """Sound frames with figures from 0 to the greatest, on GPUs that there are and are not."""
+    source = random.Random(os.getuid())
+    figures = (0, 1, 1 << 20, 1000 << 20, 1 << 34, wire.BYTES_MOST)
+    for turn in range(1_000_000):
+        refused = contextlib.suppress(OSError, AssertionError)  # a GPU named twice ends it
+        with refused, closing(Played(service)) as (job,):
+            for number in range(10):
+                entries = tuple(
+                    wire.GpuReport(
+                        source.choice((GPU, GPU, "bb" * 16, f"{source.getrandbits(128):032x}")),
+                        *source.choices(figures, k=5),
+                        source.randrange(wire.USE_MOST + 1),
+                    )
+                    for _ in range(source.randrange(4))
+                )
+                job.say(wire.Report(source.randrange(9), number, 0, 0, entries))
+        if turn == 5:
+            say("reports")
+
+
 @pytest.mark.parametrize(
-    "attack", [floods_with_frames, takes_no_answers, sends_rubbish], ids=lambda one: one.__name__
+    "attack",
+    [floods_with_frames, takes_no_answers, sends_rubbish, reports_what_cannot_be],
+    ids=lambda one: one.__name__,
 )
 def test_three_users_together_keep_no_other_from_an_answer(
     service: Service, attack: Callable[..., None]
@@ -205,9 +188,7 @@ def test_three_users_together_keep_no_other_from_an_answer(
     with contextlib.ExitStack() as stack:
         honest = stack.enter_context(User(ALICE, keeps_a_lease, service))
         assert honest.hear() == "leased"
-        people = [stack.enter_context(User(user, attack, service)) for user in ATTACKERS]
-        for one in people:
-            one.hear()
+        stack.enter_context(together(attack, service))
         all_are_answered(service)
         honest.end()
         assert honest.hear() == "has it still"
@@ -237,9 +218,6 @@ def takes_all_jobs(say: Say, service: Service) -> None:
 
 
 def test_users_at_their_bound_of_jobs_take_no_other_users_place(service: Service) -> None:
-    with contextlib.ExitStack() as stack:
-        people = [stack.enter_context(User(user, takes_all_jobs, service)) for user in ATTACKERS]
-        assert [one.hear() for one in people] == [JOBS_EACH] * 3
-        alice = stack.enter_context(User(ALICE, takes_all_jobs, service))
-        assert alice.hear() == JOBS_EACH
+    with together(takes_all_jobs, service, users=(*ATTACKERS, ALICE)) as people:
+        assert [one.said for one in people] == [JOBS_EACH] * 4
         all_are_answered(service)

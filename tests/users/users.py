@@ -14,7 +14,7 @@ import os
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from shutil import rmtree
 from types import TracebackType
@@ -80,6 +80,8 @@ class User:
 
     def __init__(self, user: int, body: Callable[..., Any], *words: Any) -> None:
         self.user = user
+        self.said: Any = None
+        """Its first word, where `together` has heard it."""
         self._ours, theirs = _fork.Pipe()
         self._process = _fork.Process(target=_run, args=(user, theirs, body, words), daemon=True)
         self._process.start()
@@ -98,8 +100,9 @@ class User:
         return said
 
     def end(self) -> None:
-        """Ask it to come to an end."""
-        self._ours.send("end")
+        """Ask it to come to an end; where it has failed, hear() says why."""
+        with contextlib.suppress(BrokenPipeError):
+            self._ours.send("end")
 
     def close(self) -> None:
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -127,6 +130,18 @@ def _run(user: int, pipe: Any, body: Callable[..., Any], words: tuple[Any, ...])
         body(Say(pipe), *words)
     except BaseException:
         pipe.send((True, traceback.format_exc()))
+
+
+@contextlib.contextmanager
+def together(
+    body: Callable[..., Any], *words: Any, users: Sequence[int] = ATTACKERS
+) -> Iterator[list[User]]:
+    """A process of each user that runs body(say, *words); goes on when each has said a word."""
+    with contextlib.ExitStack() as stack:
+        people = [stack.enter_context(User(user, body, *words)) for user in users]
+        for one in people:
+            one.said = one.hear()
+        yield people
 
 
 def as_user(user: int, function: Callable[..., Any], *words: Any) -> Any:
