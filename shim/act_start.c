@@ -15,11 +15,27 @@
 #define EXIT_NS 1000000000u
 #define RECORDER_NS 2000000000u
 #define RECORDER_MOST_NS 4000000000u
+#define RECORDED_NS 3000000000u
 
 /* The process that started the act side; 0: none. Not inherited as a right: a
  * forked child has another pid and is inert until its own start. */
 static pid_t owner;
 static bool registered; /* atexit registrations are inherited by fork */
+
+/* Only the end of a recording tells whether the disk has taken all of it: the worker writes
+ * that once it sees that this process exits. No longer than RECORDED_NS, and not for a
+ * worker that is gone. */
+static void wait_for_recording(void) {
+  const struct timespec pause = {.tv_nsec = 200000};
+  const struct pump_worker_counters *worker = &pump_shm->worker_counters;
+  uint64_t until_ns = pump_now_ns() + RECORDED_NS;
+  while (PUMP_LOAD(&worker->recorded_file) != 0 &&
+         PUMP_LOAD(&worker->recording_error) == 0 &&
+         PUMP_LOAD_ACQUIRE(&worker->recording_ended) == 0 &&
+         PUMP_LOAD(&pump_shm->shim_counters.attaches) > pump_link_losses() &&
+         pump_now_ns() < until_ns)
+    nanosleep(&pause, NULL);
+}
 
 static void act_exit(void) {
   if (owner != getpid() || pump_shm == NULL) return;
@@ -29,6 +45,7 @@ static void act_exit(void) {
   pump_tell_worker();
   pump_gate_stop();
   pump_sets_stop(pump_now_ns() + EXIT_NS);
+  if (PUMP_LOAD(&pump_shm->header.recording) != 0) wait_for_recording();
   pump_link_stop();
   pump_ledger_leave();
   pump_log_release();
@@ -42,7 +59,8 @@ static void act_exit(void) {
 /* A recording shall begin with the program's first operation and hold a program of a few
  * milliseconds too, so the first cuInit of a recorded job waits until its pumpd has
  * answered, no longer than RECORDER_NS, and then until the worker that it starts records,
- * no longer than RECORDER_MOST_NS in all. Nobody else in the job ever waits for pumpd. */
+ * no longer than RECORDER_MOST_NS in all. Beside this, and the end of a recording, nobody
+ * in the job ever waits for pumpd. */
 static void wait_for_recorder(void) {
   const struct timespec pause = {.tv_nsec = 200000};
   uint64_t begin_ns = pump_now_ns();

@@ -76,8 +76,8 @@ static void foreseen_text(char *text, size_t room) {
            foreseen < seen ? 100.0 * (double)foreseen / (double)seen : 100.0);
 }
 
-/* The worker writes the file and may still be at it: the count is that of what it was
- * told. It cannot be told where a worker was lost on the way. */
+/* The count is that of what the worker was told. It cannot be told where a worker was lost
+ * on the way. */
 static void recording_print(void) {
   const struct pump_worker_counters *worker = &pump_shm->worker_counters;
   const struct pump_shim_counters *counters = &pump_shm->shim_counters;
@@ -98,6 +98,9 @@ static void recording_print(void) {
     pump_say("the recording to %s%s stopped early: %s", PUMP_QUOTED(file), suffix,
              error == EBUSY ? "another one is being written to it"
                             : strerror(error < 4096 ? (int)error : EIO));
+  else if (PUMP_LOAD(&worker->recording_ended) == 0)
+    pump_say("the recording to %s%s is not whole yet: pump trace info tells when it is",
+             PUMP_QUOTED(file), suffix);
   else if (PUMP_LOAD(&counters->attaches) > 1)
     pump_say("recorded to %s%s what came after a worker was lost%s", PUMP_QUOTED(file),
              suffix, lost);

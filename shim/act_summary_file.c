@@ -56,15 +56,16 @@ static const struct place shim_places[] = {
 
 #define WORKER(field) {#field, offsetof(struct pump_worker_counters, field)}
 static const struct place worker_places[] = {
-    WORKER(operations),    WORKER(operations_hit),
-    WORKER(blocks_used),   WORKER(blocks_hit),
-    WORKER(miss_late),     WORKER(miss_unseen),
-    WORKER(miss_no_room),  WORKER(miss_policy),
-    WORKER(resyncs),       WORKER(overshoot_bytes_peak),
-    WORKER(ticks),         WORKER(refreshes),
-    WORKER(catch_ups),     WORKER(ops_larger),
-    WORKER(recorded_file), WORKER(recording_error),
-    WORKER(foreseen),      WORKER(foresight_lost),
+    WORKER(operations),      WORKER(operations_hit),
+    WORKER(blocks_used),     WORKER(blocks_hit),
+    WORKER(miss_late),       WORKER(miss_unseen),
+    WORKER(miss_no_room),    WORKER(miss_policy),
+    WORKER(resyncs),         WORKER(overshoot_bytes_peak),
+    WORKER(ticks),           WORKER(refreshes),
+    WORKER(catch_ups),       WORKER(ops_larger),
+    WORKER(recorded_file),   WORKER(recording_error),
+    WORKER(foreseen),        WORKER(foresight_lost),
+    WORKER(recording_ended),
 };
 
 #define DEVICE(field) {#field, offsetof(struct pump_device, field)}

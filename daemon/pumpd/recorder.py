@@ -304,6 +304,7 @@ class Recorder:
         try:
             self._draft.publish()
         except OSError as error:
+            self.error = self.error or error.errno or errno.EIO
             log.warning("the recording to %s: %s", quoted(self.path), error.strerror)
         self._draft.close()
         os.close(self._folder)

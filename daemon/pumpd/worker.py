@@ -242,7 +242,8 @@ class Worker:
         self._stale = True
 
     def finish_recording(self) -> None:
-        """Read what the client left in the ring, and close the recording."""
+        """Read what the client left in the ring, close the recording, and tell the client, which
+        waits for that where it can."""
         if self.recorder is None:
             return
         for _ in range(LAST_READS):
@@ -251,6 +252,9 @@ class Worker:
         if self._sampler:
             self._sampler.look(lib.pump_core_now_ns())
         self.recorder.close()
+        self.counters.recording_error = self.recorder.error
+        self.counters.recording_ended = 1
+        self.recorder = self._sampler = None
 
     def _read_ranges(self) -> None:
         """Read the state instead of the events that led to it. Events that still wait may
@@ -408,6 +412,8 @@ def run(
         seen = mapping.activity()
         steering.step()
         worker.tick()
+        if mapping.shm.header.client_state == lib.PUMP_CLIENT_EXITING:
+            worker.finish_recording()
         worker.wait(seen)
     worker.finish_recording()
     worker.publish()

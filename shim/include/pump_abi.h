@@ -79,7 +79,7 @@
 /* cffi: begin */
 #define PUMP_ABI_MAGIC 0x314d4853504d5550
 #define PUMP_HELLO_MAGIC 0x4f4c4c45484d5550
-#define PUMP_ABI_VERSION 5
+#define PUMP_ABI_VERSION 6
 
 /* Bounds. All powers of two where a position is masked. */
 #define PUMP_BLOCK_BYTES 2097152
@@ -411,7 +411,8 @@ struct pump_worker_counters {
   uint64_t recording_error; /* errno that ended the recording; 0 while there is none */
   uint64_t foreseen;        /* of operations: were expected, with the blocks they used */
   uint64_t foresight_lost;  /* times that what was expected was dropped */
-  uint64_t reserved[14];
+  uint64_t recording_ended; /* 1: the file is whole, or recording_error says why not */
+  uint64_t reserved[13];
 };
 
 struct pump_shm {

@@ -190,7 +190,8 @@ PUMP_ASSERT_OFFSET(pump_worker_counters, ops_larger, 104);
 PUMP_ASSERT_OFFSET(pump_worker_counters, recorded_file, 112);
 PUMP_ASSERT_OFFSET(pump_worker_counters, recording_error, 120);
 PUMP_ASSERT_OFFSET(pump_worker_counters, foreseen, 128);
-PUMP_ASSERT_OFFSET(pump_worker_counters, reserved, 144);
+PUMP_ASSERT_OFFSET(pump_worker_counters, recording_ended, 144);
+PUMP_ASSERT_OFFSET(pump_worker_counters, reserved, 152);
 
 PUMP_ASSERT_SIZE(pump_shm, 20343808);
 PUMP_ASSERT_OFFSET(pump_shm, header, 0);
