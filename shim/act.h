@@ -78,6 +78,34 @@ void pump_limit_return(uint32_t device, uint64_t bytes);
  * bounds it. */
 void pump_limit_room(uint64_t *left, uint64_t *whole);
 
+/* ---- neighbours (act_share.c) --------------------------------------------- */
+
+#define PUMP_NEIGHBOURS_MOST 256 /* those beyond count as absent */
+
+/* A card as processes under pump tell each other of it. */
+struct pump_card {
+  uint8_t uuid[16];
+  uint64_t found_bytes; /* free before any of them had anything there, as far as is known */
+  uint64_t plain_bytes; /* of the process, which cannot make way */
+  uint64_t need_bytes;  /* these, and what it would have resident besides */
+};
+
+/* What others have on cards, as the ledger says. */
+struct pump_neighbours {
+  uint32_t count;
+  struct pump_card cards[PUMP_NEIGHBOURS_MOST];
+};
+void pump_neighbours_look(struct pump_neighbours *neighbours);
+
+/* How many of them use the card; `*found_bytes` becomes the most that one of them found. */
+uint32_t pump_neighbours_on(const struct pump_neighbours *neighbours,
+                            const uint8_t uuid[16], uint64_t *found_bytes);
+
+/* Of `bytes` of the card, what is this process's while it needs all that it can get: each
+ * has what it needs as far as it is not more than everybody's equal share. */
+uint64_t pump_neighbours_leave(const struct pump_neighbours *neighbours,
+                               const uint8_t uuid[16], uint64_t bytes);
+
 /* ---- progress ------------------------------------------------------------ */
 
 /* Index into pump_shm->progress of a stream handle as the program passed it:

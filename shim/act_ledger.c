@@ -1,8 +1,9 @@
-/* act_ledger.c - what all processes under pump together may push onto this host.
+/* act_ledger.c - what all processes under pump tell each other: what they may push onto
+ * this host together, and what they need on each card.
  *
- * Each process that converts memory keeps one small file, its entry: what it has claimed,
- * and which levels of host memory (the machine, cgroups) that would come out of. It decides
- * nothing (act_limit.c does), and frees nothing.
+ * Each process keeps one small file, its entry: what it has claimed, which levels of
+ * host memory (the machine, cgroups) that would come out of, and behind that its cards. It
+ * decides nothing (act_limit.c and act_share.c do), and frees nothing.
  *
  * DESIGN. PUMP_LEDGER names a folder, in it is one for each user, named by the user's
  * number and owned by that user; in that the entries, named 0 to SLOTS - 1. A common folder
@@ -40,6 +41,7 @@
 #include "shim.h"
 
 #define ENTRY_MAGIC 0x324c504d55500001ull
+#define CARDS_MAGIC 0x324c504d55500002ull
 #define SLOTS 256      /* processes of a user that can claim */
 #define NAMES_MOST 512 /* of a user's folder; if there are more, all slots are tried */
 #define USERS_MOST 8192
@@ -60,6 +62,13 @@ struct entry {
   } levels[PUMP_HOST_LEVELS];
 };
 
+/* Behind the entry in the same file; older processes neither write nor read it. */
+struct cards {
+  uint64_t magic;
+  uint64_t check; /* over all that follows */
+  struct pump_card cards[PUMP_MAX_DEVICES];
+};
+
 /* Where this process's entry is; path "": nowhere. Written by the link thread; `own_lock`,
  * never held over a system call, guards it. A forked child starts again from nothing. */
 struct place {
@@ -76,12 +85,19 @@ static uint32_t own_failure; /* errno of that; 0: there is one */
 static uint64_t namespace;   /* of process numbers; 0: not looked up */
 static uint32_t leaving;     /* the process ends: what it still does is nobody's business */
 
-static uint64_t check_of(const struct entry *entry) {
-  const unsigned char *byte = (const unsigned char *)&entry->pid;
-  const unsigned char *end = (const unsigned char *)(entry + 1);
+static uint64_t hash_of(const void *begin, const void *end) {
   uint64_t hash = 0xcbf29ce484222325u;
-  for (; byte < end; byte++) hash = (hash ^ *byte) * 0x100000001b3u;
+  for (const unsigned char *byte = begin; byte < (const unsigned char *)end; byte++)
+    hash = (hash ^ *byte) * 0x100000001b3u;
   return hash;
+}
+
+static uint64_t check_of(const struct entry *entry) {
+  return hash_of(&entry->pid, entry + 1);
+}
+
+static uint64_t check_of_cards(const struct cards *cards) {
+  return hash_of(cards->cards, cards + 1);
 }
 
 /* Of process numbers; the same for the life of a process. */
@@ -291,7 +307,7 @@ static void complain(const char *where, int error) {
 }
 
 /* -errno where the entry could not be written. */
-static int write_own(const struct entry *entry) {
+static int write_own(const void *data, size_t bytes, off_t offset) {
   if (PUMP_LOAD_ACQUIRE(&looked) == 0) /* the process has just begun */
     pump_futex_sleep(&looked, 0, FIRST_SLOT_NS);
   if (PUMP_LOAD_ACQUIRE(&looked) == 0) return -ETIMEDOUT;
@@ -307,7 +323,7 @@ static int write_own(const struct entry *entry) {
   int error = fstat(file, &status) == 0 && is_at(&place, &status) ? 0 : -ESTALE;
   if (error == 0 && pump_hush_begin(&hush)) {
     errno = ENOSPC;
-    error = pwrite(file, entry, sizeof *entry, 0) == (ssize_t)sizeof *entry ? 0 : -errno;
+    error = pwrite(file, data, bytes, offset) == (ssize_t)bytes ? 0 : -errno;
     pump_hush_end(&hush);
   }
   close(file);
@@ -336,31 +352,37 @@ int pump_ledger_write(uint64_t claimed_bytes, uint64_t pending_bytes, bool activ
     entry.levels[i].first_bytes = first->levels[i].headroom_bytes;
   }
   entry.check = check_of(&entry);
-  int error = write_own(&entry);
+  int error = write_own(&entry, sizeof entry, 0);
   if (error != 0) complain(where, -error);
   return error;
 }
 
+int pump_ledger_tell(const struct pump_card *told, uint32_t count) {
+  struct cards cards = {.magic = CARDS_MAGIC};
+  if (PUMP_LOAD(&leaving) != 0 || folder() == NULL) return 0;
+  memcpy(cards.cards, told, count * sizeof *told);
+  cards.check = check_of_cards(&cards);
+  return write_own(&cards, sizeof cards, sizeof(struct entry));
+}
+
 /* ---- what those of others say -------------------------------------------------------- */
 
-/* 1: `entry` is sound and lives; 0: there is nothing that counts; -errno: nobody knows. */
-static int read_entry(int where, int slot, uid_t user, const struct place *mine,
-                      struct entry *entry) {
-  char name[16];
-  snprintf(name, sizeof name, "%d", slot);
-  int file = openat(where, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-  if (file < 0) return pump_is_shortage(errno) ? -errno : 0;
-  struct stat status;
-  bool sound = false;
-  if (fstat(file, &status) == 0 && S_ISREG(status.st_mode) && status.st_uid == user &&
-      !(mine->path[0] != '\0' && is_at(mine, &status)))
-    for (int tries = 0; tries < 3 && !sound; tries++)
-      sound = pread(file, entry, sizeof *entry, 0) == (ssize_t)sizeof *entry &&
-              entry->magic == ENTRY_MAGIC && entry->level_count <= PUMP_HOST_LEVELS &&
-              entry->check == check_of(entry);
-  sound = sound && entry->claimed_bytes != 0 && lives(file);
-  close(file);
-  return sound;
+/* Of an open entry; read again where it is just being written. */
+static bool read_sound(int file, struct entry *entry) {
+  for (int tries = 0; tries < 3; tries++)
+    if (pread(file, entry, sizeof *entry, 0) == (ssize_t)sizeof *entry &&
+        entry->magic == ENTRY_MAGIC && entry->level_count <= PUMP_HOST_LEVELS &&
+        entry->check == check_of(entry))
+      return true;
+  return false;
+}
+
+static bool read_sound_cards(int file, struct cards *cards) {
+  for (int tries = 0; tries < 3; tries++)
+    if (pread(file, cards, sizeof *cards, sizeof(struct entry)) == (ssize_t)sizeof *cards &&
+        cards->magic == CARDS_MAGIC && cards->check == check_of_cards(cards))
+      return true;
+  return false;
 }
 
 static void count(const struct entry *entry, uid_t user,
@@ -389,6 +411,46 @@ static void count(const struct entry *entry, uid_t user,
     }
 }
 
+/* What is done with each entry of others: claims are summed, or cards are added. */
+struct visit {
+  const struct pump_host_memory *host;
+  struct pump_claims *claims; /* NULL: cards */
+  struct pump_neighbours *neighbours;
+};
+
+static void visit_claims(const struct visit *visit, int file, uid_t user) {
+  struct entry entry;
+  if (read_sound(file, &entry) && entry.claimed_bytes != 0 && lives(file))
+    count(&entry, user, visit->host, visit->claims);
+}
+
+static void visit_cards(const struct visit *visit, int file) {
+  struct cards cards;
+  struct pump_neighbours *to = visit->neighbours;
+  if (!read_sound_cards(file, &cards) || !lives(file)) return;
+  for (uint32_t i = 0; i < PUMP_MAX_DEVICES && to->count < PUMP_NEIGHBOURS_MOST; i++)
+    if (cards.cards[i].found_bytes != 0) to->cards[to->count++] = cards.cards[i];
+}
+
+/* 0, or -errno: nobody knows what it says. */
+static int visit_entry(int where, int slot, uid_t user, const struct place *mine,
+                       const struct visit *visit) {
+  char name[16];
+  snprintf(name, sizeof name, "%d", slot);
+  int file = openat(where, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  if (file < 0) return pump_is_shortage(errno) ? -errno : 0;
+  struct stat status;
+  if (fstat(file, &status) == 0 && S_ISREG(status.st_mode) && status.st_uid == user &&
+      !(mine->path[0] != '\0' && is_at(mine, &status))) {
+    if (visit->claims != NULL)
+      visit_claims(visit, file, user);
+    else
+      visit_cards(visit, file);
+  }
+  close(file);
+  return 0;
+}
+
 /* A number as a name that we would write, at most `most`. */
 static bool is_number(const char *name, unsigned long most, unsigned long *number) {
   char *end;
@@ -412,9 +474,8 @@ static void find_slots(DIR *files, bool slots[SLOTS]) {
   }
 }
 
-static int read_user(int where, const char *name, uid_t user, const struct place *mine,
-                     const struct pump_host_memory *host,
-                     struct pump_claims claims[PUMP_HOST_LEVELS]) {
+static int visit_user(int where, const char *name, uid_t user, const struct place *mine,
+                      const struct visit *visit) {
   int number =
       openat(where, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   if (number < 0) return pump_is_shortage(errno) ? -errno : 0;
@@ -427,21 +488,15 @@ static int read_user(int where, const char *name, uid_t user, const struct place
     return pump_is_shortage(error) ? -error : 0;
   }
   bool slots[SLOTS];
-  int found = 0;
-  struct entry entry;
+  int error = 0;
   find_slots(files, slots);
-  for (int slot = 0; slot < SLOTS && found >= 0; slot++) {
-    if (!slots[slot]) continue;
-    found = read_entry(number, slot, user, mine, &entry);
-    if (found > 0) count(&entry, user, host, claims);
-  }
+  for (int slot = 0; slot < SLOTS && error == 0; slot++)
+    if (slots[slot]) error = visit_entry(number, slot, user, mine, visit);
   closedir(files);
-  return found < 0 ? found : 0;
+  return error;
 }
 
-int pump_ledger_read(const struct pump_host_memory *host,
-                     struct pump_claims claims[PUMP_HOST_LEVELS]) {
-  memset(claims, 0, PUMP_HOST_LEVELS * sizeof *claims);
+static int visit_all(const struct visit *visit) {
   const char *where = folder();
   if (where == NULL) return 0;
   DIR *users = opendir(where);
@@ -452,12 +507,22 @@ int pump_ledger_read(const struct pump_host_memory *host,
   while (error == 0 && (each = readdir(users)) != NULL) {
     unsigned long user;
     if (!is_number(each->d_name, (uid_t)-2, &user)) continue;
-    error = left-- > 0
-                ? read_user(dirfd(users), each->d_name, (uid_t)user, &mine, host, claims)
-                : -E2BIG;
+    error = left-- > 0 ? visit_user(dirfd(users), each->d_name, (uid_t)user, &mine, visit)
+                       : -E2BIG;
   }
   closedir(users);
   return error;
+}
+
+int pump_ledger_read(const struct pump_host_memory *host,
+                     struct pump_claims claims[PUMP_HOST_LEVELS]) {
+  memset(claims, 0, PUMP_HOST_LEVELS * sizeof *claims);
+  return visit_all(&(struct visit){.host = host, .claims = claims});
+}
+
+/* What cannot be read is not known of. */
+void pump_ledger_cards(struct pump_neighbours *neighbours) {
+  visit_all(&(struct visit){.neighbours = neighbours});
 }
 
 /* ---- end and fork ---------------------------------------------------------------------

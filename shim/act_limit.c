@@ -373,8 +373,7 @@ void pump_limit_room(uint64_t *left, uint64_t *whole) {
   errno = saved;
 }
 
-void pump_limit_refresh(void) {
-  bool fresh = pump_ledger_keep();
+void pump_limit_refresh(bool fresh) {
   pthread_mutex_lock(&lock);
   uint64_t bytes = limit.claimed > limit.converted ? limit.claimed : limit.converted;
   if (bytes != 0 && (fresh || limit.active != active())) claim(bytes, 0);
@@ -385,4 +384,5 @@ void pump_limit_fork_child(void) {
   pthread_mutex_init(&lock, NULL);
   memset(&limit, 0, sizeof limit);
   pump_ledger_fork_child();
+  pump_share_fork_child();
 }

@@ -4,8 +4,8 @@
  * memfd, has it attached (act_attach.c), and notices when the worker is gone.
  * Without a daemon nothing in the shim waits for it.
  *
- * The thread also keeps this process's entry in the ledger of host memory (act_ledger.c),
- * with a pumpd and without.
+ * The thread also keeps this process's entry in the ledger (act_ledger.c), with a pumpd and
+ * without, and its share of the card (act_share.c).
  *
  * While attached it is also who takes over the budgets that the worker asks for: any
  * datagram from the worker is the bell for that, and each look is a chance without one.
@@ -73,6 +73,19 @@ static struct {
 
 uint32_t pump_link_losses(void) {
   return PUMP_LOAD(&link_state.losses);
+}
+
+/* A budget may make a dormant device active: its out-threads are needed at once, not at
+ * its next operation. A bit for each such device. */
+static void ask_for_sets(uint32_t active) {
+  for (uint32_t device = 0; active != 0; device++, active >>= 1)
+    if (active & 1) pump_set_ask(device);
+}
+
+static void keep_ledger(void) {
+  bool fresh = pump_ledger_keep();
+  pump_limit_refresh(fresh);
+  ask_for_sets(pump_share_refresh(fresh));
 }
 
 /* ---- the descriptor --------------------------------------------------------- */
@@ -215,19 +228,11 @@ static enum end join_worker(void) {
   return end;
 }
 
-/* A budget may make a dormant device active: its out-threads are needed at once, not at
- * its next operation. */
-static void adopt_budgets(void) {
-  uint32_t active = pump_device_adopt_budgets();
-  for (uint32_t device = 0; active != 0; device++, active >>= 1)
-    if (active & 1) pump_set_ask(device);
-}
-
 /* While attached: returns when the worker is gone, or the thread shall end. */
 static enum end watch_worker(uint64_t attached_ns) {
   while (!stopped()) {
-    adopt_budgets();
-    pump_limit_refresh();
+    ask_for_sets(pump_device_adopt_budgets());
+    keep_ledger();
     struct pollfd ready = {.fd = own_socket(), .events = POLLIN};
     if (ready.fd < 0) return WORKER_GONE; /* the program closed our descriptor */
     if (poll(&ready, 1, POLL_MS) == 1) {
@@ -285,7 +290,7 @@ static void pause_before_retry(uint64_t pause_ns) {
   while (!stopped() && (now_ns = pump_now_ns()) < until_ns) {
     uint64_t left_ns = until_ns - now_ns;
     pump_futex_sleep(&link_state.stop, 0, left_ns < KEEP_NS ? left_ns : KEEP_NS);
-    pump_limit_refresh();
+    keep_ledger();
   }
 }
 
@@ -311,7 +316,7 @@ static void *link_thread(void *nothing) {
   pump_enter();
   take_own_table();
   uint64_t backoff_ns = BACKOFF_MIN_NS, young_ns = BACKOFF_MIN_NS;
-  pump_limit_refresh();
+  keep_ledger();
   while (!stopped() && link_state.path[0] == '\0') pause_before_retry(KEEP_NS);
   while (!stopped()) {
     enum end end = join_worker();
@@ -347,6 +352,7 @@ void pump_link_start(void) {
     path = NULL;
   }
   if (path != NULL) strcpy(link_state.path, path);
+  pump_share_start();
   bool ledger = pump_ledger_start();
   if (link_state.path[0] == '\0' && !ledger) return;
   int error = pump_thread_start("pump-link", link_thread, NULL);

@@ -163,9 +163,20 @@ int pump_ledger_read(const struct pump_host_memory *host,
 void pump_ledger_leave(void);
 void pump_ledger_fork_child(void);
 
-/* By the link thread, often: keeps the entry, and tells the others whether this process is
- * active, where that has changed. */
-void pump_limit_refresh(void);
+/* What this process has on its cards, for the others; -errno. By the link thread. */
+int pump_ledger_tell(const struct pump_card *cards, uint32_t count);
+/* Adds what the others say. */
+void pump_ledger_cards(struct pump_neighbours *neighbours);
+
+/* By the link thread, often: tells the others whether this process is active, where that
+ * has changed. fresh: the entry is a new one. */
+void pump_limit_refresh(bool fresh);
+
+/* By the link thread, often: tells the others what this process has on its cards, and takes
+ * what they leave. Answers like pump_device_adopt_budgets. */
+uint32_t pump_share_refresh(bool fresh);
+void pump_share_start(void);
+void pump_share_fork_child(void);
 
 /* ---- the mapping (act_attach.c) ---------------------------------------------------- */
 

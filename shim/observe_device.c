@@ -5,7 +5,9 @@
  * figures here are the truth; pump_shm->devices is the worker's copy of them.
  *
  * The budget: PUMP_BUDGET as bytes or as a share of the card, else what the first
- * context found free less 3 % (PUMP_RESERVE_PERCENT). A budget that was asked for may be
+ * context found free less 3 % (PUMP_RESERVE_PERCENT), or where other processes under pump
+ * are there, a share of what the first of them found (act_share.c), which follows what they
+ * need. A budget that was asked for may be
  * more than was free: what other jobs have on the card gives way, and they have budgets of
  * their own. It is never more than the administrator's PUMP_BUDGET_MOST; one of the whole
  * card, less 3 %, counts as none. `emulated`: one was asked for, or bound. The device
@@ -34,8 +36,12 @@ enum { UNSEEN, READY };
 static struct device {
   uint32_t state;
   bool converts;
+  uint8_t uuid[16];
   uint64_t total_bytes;
-  uint64_t most_bytes;  /* of a job that asks for none: what is free */
+  uint64_t found_bytes; /* free before anything under pump was there, as far as is known */
+  bool has_neighbours;  /* under pump, on the same card */
+  uint64_t asked_bytes; /* UINT64_MAX: no wish */
+  uint64_t most_bytes;  /* of a job that asks for none: what is free, or its share */
   uint64_t card_bytes;  /* a budget from here on is none */
   uint64_t bound_bytes; /* by the administrator: the most that a budget may be */
   uint64_t budget_bytes, allocated_bytes, plain_bytes;
@@ -113,6 +119,7 @@ static void judge(uint32_t index) {
 
 /* Under pump_range_lock. Without a wish: UINT64_MAX. */
 static void set_budget(struct device *d, struct pump_device *shared, uint64_t asked) {
+  d->asked_bytes = asked;
   if (asked >= d->card_bytes) asked = d->most_bytes;
   uint64_t budget = asked < d->bound_bytes ? asked : d->bound_bytes;
   d->budget_bytes = whole_blocks(budget);
@@ -136,6 +143,60 @@ static bool adopt_budget(uint32_t index) {
   return true;
 }
 
+/* Under pump_range_lock. */
+static void set_most(struct device *d, const struct pump_neighbours *neighbours) {
+  uint64_t found;
+  d->has_neighbours = pump_neighbours_on(neighbours, d->uuid, &found) != 0;
+  if (found > d->total_bytes) found = d->total_bytes;
+  if (found > d->found_bytes) d->found_bytes = found;
+  uint64_t whole = without_reserve(d->found_bytes);
+  uint64_t share = pump_neighbours_leave(neighbours, d->uuid, whole);
+  uint64_t least = whole < least_bytes ? whole : least_bytes;
+  d->most_bytes = share > least ? share : least;
+}
+
+static void notify(void) {
+  PUMP_ADD(&pump_shm->header.activity, 1);
+  pump_bell_ring(&pump_shm->header.worker_asleep, &pump_shm->header.worker_bell);
+}
+
+bool pump_device_card(uint32_t device, struct pump_card *card) {
+  const struct device *d = &devices[device];
+  pthread_mutex_lock(&pump_range_lock);
+  bool ready = d->state == READY;
+  if (ready) {
+    memcpy(card->uuid, d->uuid, sizeof card->uuid);
+    card->found_bytes = d->found_bytes;
+    card->plain_bytes = d->plain_bytes;
+    card->need_bytes = d->allocated_bytes + d->plain_bytes;
+    if (d->asked_bytes < d->card_bytes && card->need_bytes > d->budget_bytes)
+      card->need_bytes = d->budget_bytes;
+  }
+  pthread_mutex_unlock(&pump_range_lock);
+  return ready;
+}
+
+uint32_t pump_device_share(const struct pump_neighbours *neighbours) {
+  uint32_t active = 0;
+  bool changed = false;
+  pthread_mutex_lock(&pump_range_lock);
+  for (uint32_t i = 0; i < PUMP_MAX_DEVICES; i++) {
+    struct device *d = &devices[i];
+    struct pump_device *shared = &pump_shm->devices[i];
+    if (d->state != READY) continue;
+    uint64_t before = d->budget_bytes;
+    set_most(d, neighbours);
+    set_budget(d, shared, d->asked_bytes);
+    if (d->budget_bytes == before) continue;
+    changed = true;
+    judge(i);
+    if (d->active) active |= 1u << i;
+  }
+  pthread_mutex_unlock(&pump_range_lock);
+  if (changed) notify();
+  return active;
+}
+
 uint32_t pump_device_adopt_budgets(void) {
   uint32_t active = 0;
   bool adopted = false;
@@ -151,10 +212,7 @@ uint32_t pump_device_adopt_budgets(void) {
         PUMP_LOAD(&shared->device_state) == PUMP_DEVICE_ACTIVE)
       active |= 1u << i;
   }
-  if (adopted) {
-    PUMP_ADD(&pump_shm->header.activity, 1);
-    pump_bell_ring(&pump_shm->header.worker_asleep, &pump_shm->header.worker_bell);
-  }
+  if (adopted) notify();
   return active;
 }
 
@@ -203,14 +261,17 @@ static void prepare(CUdevice device) {
   uint8_t uuid[16];
   copy_uuid(device, uuid);
   bool converts = device_converts(device);
-  uint64_t most = without_reserve(free_bytes);
+  struct pump_neighbours neighbours;
+  pump_neighbours_look(&neighbours);
   uint64_t asked = first_budget(device, total_bytes);
   uint64_t bound = bound_budget(device, total_bytes, asked);
   const char *always = getenv("PUMP_ACTIVE");
   pthread_mutex_lock(&pump_range_lock);
   d->converts = converts;
   d->total_bytes = total_bytes;
-  d->most_bytes = most;
+  d->found_bytes = free_bytes;
+  memcpy(d->uuid, uuid, sizeof uuid);
+  set_most(d, &neighbours);
   d->card_bytes = without_reserve(total_bytes);
   d->bound_bytes = bound;
   memcpy(shared->uuid, uuid, sizeof uuid);
@@ -278,8 +339,9 @@ void pump_device_report(uint32_t device, size_t *free_bytes, size_t *total_bytes
   const struct device *d = &devices[device];
   uint64_t taken = d->allocated_bytes + d->plain_bytes;
   uint64_t left = d->budget_bytes > taken ? d->budget_bytes - taken : 0;
+  bool makes_way = d->has_neighbours; /* what they have is not free, but can be had */
   pthread_mutex_unlock(&pump_range_lock);
-  if (left < *free_bytes) *free_bytes = left;
+  if (left < *free_bytes || makes_way) *free_bytes = left;
 }
 
 void pump_device_reset(void) {

@@ -137,6 +137,16 @@ extern struct pump_shm *pump_shm;
  * active and has a budget so asked for: it needs its executors. By the link thread. */
 uint32_t pump_device_adopt_budgets(void);
 
+struct pump_card; /* act.h */
+struct pump_neighbours;
+
+/* What this process has on the device; false: it has not used it. */
+bool pump_device_card(uint32_t device, struct pump_card *card);
+
+/* Takes over this process's share of each card, among those. Answers like
+ * pump_device_adopt_budgets. By the link thread. */
+uint32_t pump_device_share(const struct pump_neighbours *neighbours);
+
 /* ---- devices and memory that cannot be paged ------------------------------- */
 
 /* true when allocations on this device are to be converted. */

@@ -63,6 +63,7 @@ set(PUMP_ACT_SOURCES
   act_node.c
   act_populate.c
   act_progress.c
+  act_share.c
   act_start.c
   act_stream.c
   act_summary.c

@@ -2,9 +2,10 @@
 
 The shim reads PUMP_SOCKET, PUMP_BUDGET, PUMP_LIMIT, what an administrator bounds these by
 (PUMP_BUDGET_MOST, PUMP_LIMIT_MOST), PUMP_REPORT, PUMP_LOG_LEVEL, PUMP_LOG_FILE,
-PUMP_KEEP_DEVICE, PUMP_GRANULARITY, PUMP_GATE, PUMP_RECORD, PUMP_LEDGER and PUMP_DISABLE;
-the virtual driver reads PUMP_VIRTUAL_PROFILE and PUMP_VIRTUAL_KERNELS. Whatever the user or
-an outer pump-run left of these is replaced: a pump-run inside another is a job of its own.
+PUMP_KEEP_DEVICE, PUMP_GRANULARITY, PUMP_GATE, PUMP_RECORD, PUMP_LEDGER, PUMP_NEIGHBOURS and
+PUMP_DISABLE; the virtual driver reads PUMP_VIRTUAL_PROFILE and PUMP_VIRTUAL_KERNELS. Whatever
+the user or an outer pump-run left of these is replaced: a pump-run inside another is a job of
+its own.
 PUMP_NAME is for `pump jobs`. PUMP_SUMMARY is the user's: a file for pump's counters, one
 JSON object when a process ends ("%p" in its name: the process id).
 """
@@ -30,7 +31,7 @@ OURS = (
     *("PUMP_SOCKET", "PUMP_BUDGET", "PUMP_LIMIT", "PUMP_LOG_LEVEL", "PUMP_LOG_FILE"),
     *("PUMP_KEEP_DEVICE", "PUMP_GRANULARITY", "PUMP_GATE", "PUMP_REPORT"),
     *("PUMP_BUDGET_MOST", "PUMP_LIMIT_MOST", "PUMP_NAME"),
-    *("PUMP_RECORD", "PUMP_RECORD_COMMAND", "PUMP_LEDGER"),
+    *("PUMP_RECORD", "PUMP_RECORD_COMMAND", "PUMP_LEDGER", "PUMP_NEIGHBOURS"),
 )
 
 
@@ -96,6 +97,9 @@ def for_job(config: JobConfig, parts: Parts, environ: Mapping[str, str]) -> dict
         old = [p for p in environ.get("LD_LIBRARY_PATH", "").split(":") if p and p != folder]
         job["LD_LIBRARY_PATH"] = ":".join([folder, *old])
         job["PUMP_VIRTUAL_PROFILE"] = parts.virtual_profile
+        shared = ";shared=" in f";{parts.virtual_profile}"
+        if parts.shim and not shared:  # each process has a GPU of its own
+            job["PUMP_NEIGHBOURS"] = "none"
         kernels = _kernels(parts, environ.get("PUMP_VIRTUAL_KERNELS", ""))
         _set_or_drop(job, "PUMP_VIRTUAL_KERNELS", kernels)
     if parts.visible_devices is not None:

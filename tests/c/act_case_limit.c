@@ -42,6 +42,7 @@ static void sleep_in_child(void) {
  *   exhaust 0/1: the program has all descriptors that it may have; or closes them again
  *   user NUMBER: becomes that user's process
  *   closefrom, fork, exec: as programs do it; the child, and what was executed, only sleep
+ *   need BYTES: on its device; others: what others need there, as was last seen
  *   report: what may still be converted, and all that may */
 static void follow_script(void) {
   char line[2048], path[1024], text[1024];
@@ -60,6 +61,10 @@ static void follow_script(void) {
       pump_shm->devices[0].budget_bytes = value;
     } else if (sscanf(line, "device %llu", &value) == 1) {
       pump_shm->devices[0].total_bytes = value;
+    } else if (sscanf(line, "need %llu", &value) == 1) {
+      PUMP_STORE(&harness_need, value);
+    } else if (strcmp(line, "others\n") == 0) {
+      printf("%llu\n", (unsigned long long)PUMP_LOAD(&harness_others));
     } else if (sscanf(line, "exhaust %llu", &value) == 1) {
       use_up_descriptors(value != 0);
       puts("done");

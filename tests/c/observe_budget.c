@@ -1,11 +1,13 @@
 /* observe_budget.c - budgets that a worker asks for, as observe_device.c adopts them: its
- * figures, what it tells of them, and what programs are told. No driver, no pumpd.
+ * figures, what it tells of them, and what programs are told; and the share that other
+ * processes leave (act_share.c). No driver, no pumpd, no ledger.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "act.h"
+#include "act_private.h"
 #include "check.h"
 #include "observe_blocks.h"
 #include "pump_ring.h"
@@ -50,10 +52,29 @@ void pump_limit_room(uint64_t *left, uint64_t *whole) {
   *left = room_left;
   *whole = room_whole;
 }
+/* What the ledger holds. */
+static struct pump_neighbours others;
+static struct pump_card told;
+void pump_ledger_cards(struct pump_neighbours *neighbours) {
+  *neighbours = others;
+}
+int pump_ledger_tell(const struct pump_card *cards, uint32_t count) {
+  CHECK(count == PUMP_MAX_DEVICES);
+  told = cards[2];
+  return 0;
+}
+static uint64_t now_ns = 1000000000000;
+uint64_t pump_now_ns(void) {
+  return now_ns;
+}
 static uint64_t free_blocks = FREE_BLOCKS;
 static CUresult memory(size_t *free_bytes, size_t *total_bytes) {
   *free_bytes = free_blocks * BLOCK;
   *total_bytes = 1024 * BLOCK;
+  return CUDA_SUCCESS;
+}
+static CUresult identity(CUuuid *uuid, CUdevice device) {
+  memset(uuid->bytes, device, sizeof uuid->bytes);
   return CUDA_SUCCESS;
 }
 static CUresult attribute(int *value, CUdevice_attribute which, CUdevice device) {
@@ -67,9 +88,12 @@ static struct pump_device *set_up(const char *budget) {
   pump_real.cuMemGetInfo_v2 = memory;
   pump_real.cuDeviceGetAttribute = attribute;
   pump_present.cuDeviceGetAttribute = true;
+  pump_real.cuDeviceGetUuid_v2 = identity;
+  pump_present.cuDeviceGetUuid_v2 = true;
   pump_shm = calloc(1, sizeof *pump_shm);
   CHECK(pump_shm != NULL);
   pump_device_reset();
+  pump_share_start();
   return &pump_shm->devices[2];
 }
 
@@ -228,6 +252,134 @@ static void what_nobody_asks_for_changes_nothing(void) {
   CHECK(device->budget_bytes == 512 * BLOCK && device->emulated == 1);
 }
 
+/* Another process on device 2, or on another card. In blocks. */
+static void neighbour(uint8_t card, uint64_t found, uint64_t plain, uint64_t need) {
+  struct pump_card *one = &others.cards[others.count++];
+  *one = (struct pump_card){.found_bytes = found * BLOCK,
+                            .plain_bytes = plain * BLOCK,
+                            .need_bytes = need * BLOCK};
+  memset(one->uuid, card, sizeof one->uuid);
+}
+
+/* What this process may have on the device after its next look, in blocks. */
+static uint64_t share(const struct pump_device *device) {
+  pump_share_refresh(false);
+  CHECK(device->emulated == 0);
+  return device->budget_bytes / BLOCK;
+}
+
+static void a_second_job_gets_its_share_and_not_what_the_first_left(void) {
+  free_blocks = 5;
+  neighbour(2, FREE_BLOCKS, 0, 5000);
+  struct pump_device *device = set_up("");
+  CHECK(pump_device_prepare(2));
+  CHECK(device->budget_bytes == MOST_BLOCKS / 2 * BLOCK && device->emulated == 0);
+  size_t free_bytes = 5 * BLOCK, total_bytes = 1024 * BLOCK;
+  pump_device_report(2, &free_bytes, &total_bytes); /* the other's makes way */
+  CHECK(free_bytes == MOST_BLOCKS / 2 * BLOCK);
+}
+
+static void a_share_follows_those_who_come_need_and_leave(void) {
+  struct pump_device *device = set_up("");
+  CHECK(pump_device_prepare(2));
+  allocate(900);
+  CHECK(share(device) == MOST_BLOCKS && device->device_state == PUMP_DEVICE_DORMANT);
+  neighbour(2, 5, 0, 0); /* it has only just begun */
+  CHECK(share(device) == MOST_BLOCKS);
+  others.cards[0].need_bytes = 100 * BLOCK;
+  CHECK(share(device) == MOST_BLOCKS - 100);
+  CHECK(device->device_state == PUMP_DEVICE_ACTIVE); /* 900 do not fit any more */
+  uint64_t activity = pump_shm->header.activity;
+  CHECK(share(device) == MOST_BLOCKS - 100 && pump_shm->header.activity == activity);
+  others.cards[0].need_bytes = 2000 * BLOCK;
+  CHECK(share(device) == MOST_BLOCKS / 2 && pump_shm->header.activity == activity + 1);
+  neighbour(2, 5, 0, 70); /* needs less than its third, and the rest is shared */
+  CHECK(share(device) == (MOST_BLOCKS - 70) / 2);
+  neighbour(7, 2000, 0, 2000); /* on another card */
+  CHECK(share(device) == (MOST_BLOCKS - 70) / 2);
+  others.count = 0;
+  CHECK(share(device) == MOST_BLOCKS);
+}
+
+static void what_cannot_make_way_is_left_to_its_owner(void) {
+  struct pump_device *device = set_up("");
+  CHECK(pump_device_prepare(2));
+  neighbour(2, FREE_BLOCKS, 800, 800);
+  CHECK(share(device) == MOST_BLOCKS - 800);
+  others.cards[0].need_bytes = 900 * BLOCK; /* beyond its half, so no more than that */
+  CHECK(share(device) == MOST_BLOCKS - 800);
+}
+
+/* Whatever each of them needs: what all have together is no more than the card. */
+static void all_shares_together_are_no_more_than_the_card(void) {
+  struct pump_device *device = set_up("");
+  CHECK(pump_device_prepare(2));
+  srand(1);
+  for (int round = 0; round < 2000; round++) {
+    uint64_t needs[5], sum = 0, most = 0;
+    for (int i = 0; i < 5; i++) needs[i] = (uint64_t)(rand() % (1 << (1 + rand() % 11)));
+    for (int i = 0; i < 5; i++) { /* each in turn is this process */
+      others.count = 0;
+      for (int k = 0; k < 5; k++)
+        if (k != i) neighbour(2, FREE_BLOCKS, 0, needs[k]);
+      uint64_t mine = share(device);
+      sum += mine < needs[i] ? mine : needs[i];
+      most += needs[i];
+      CHECK(mine >= MOST_BLOCKS / 5);
+    }
+    CHECK(sum <= MOST_BLOCKS);
+    CHECK(sum + 5 >= (most < MOST_BLOCKS ? most : MOST_BLOCKS)); /* and all of it */
+  }
+}
+
+static void figures_that_are_lies_do_no_more_than_take_a_share(void) {
+  struct pump_device *device = set_up("");
+  CHECK(pump_device_prepare(2));
+  neighbour(2, UINT64_MAX / BLOCK, 0, UINT64_MAX / BLOCK);
+  CHECK(share(device) == 993 / 2); /* the whole card, less 3 % */
+  for (int i = 1; i < PUMP_NEIGHBOURS_MOST; i++) neighbour(2, 1, UINT64_MAX / BLOCK, 1);
+  CHECK(share(device) == PUMP_BUDGET_BLOCKS_LEAST);
+}
+
+static void what_was_asked_for_stays_and_bounds_what_is_told(void) {
+  struct pump_device *device = set_up("50%");
+  CHECK(pump_device_prepare(2));
+  allocate(700);
+  neighbour(2, FREE_BLOCKS, 0, 2000);
+  pump_share_refresh(false);
+  CHECK(device->budget_bytes == 512 * BLOCK && device->emulated == 1);
+  CHECK(told.need_bytes >= 512 * BLOCK && told.need_bytes < 530 * BLOCK);
+  CHECK(ask(device, UINT64_MAX) == MOST_BLOCKS / 2);
+}
+
+static void a_need_that_has_gone_is_told_for_a_while(void) {
+  set_up("");
+  CHECK(pump_device_prepare(2));
+  allocate(800);
+  pump_share_refresh(false);
+  CHECK(told.found_bytes == FREE_BLOCKS * BLOCK && told.uuid[0] == 2);
+  CHECK(told.need_bytes >= 800 * BLOCK && told.need_bytes < 820 * BLOCK);
+  allocate(-790);
+  for (int i = 0; i < 8; i++) {
+    pump_share_refresh(false);
+    CHECK(told.need_bytes >= 800 * BLOCK);
+    now_ns += 1000000000;
+  }
+  for (int i = 0; i < 12; i++) {
+    pump_share_refresh(false);
+    now_ns += 1000000000;
+  }
+  CHECK(told.need_bytes >= 10 * BLOCK && told.need_bytes < 30 * BLOCK);
+}
+
+static void a_job_whose_cards_are_its_own_has_no_neighbours(void) {
+  setenv("PUMP_NEIGHBOURS", "none", 1);
+  neighbour(2, FREE_BLOCKS, 0, 2000);
+  struct pump_device *device = set_up("");
+  CHECK(pump_device_prepare(2));
+  CHECK(share(device) == MOST_BLOCKS && told.found_bytes == 0);
+}
+
 int main(int argc, char **argv) {
   static const struct {
     const char *name;
@@ -245,6 +397,14 @@ int main(int argc, char **argv) {
       SCENARIO(an_unreadable_budget_or_bound_counts_as_none),
       SCENARIO(programs_that_want_it_are_told_what_the_limit_leaves),
       SCENARIO(what_nobody_asks_for_changes_nothing),
+      SCENARIO(a_second_job_gets_its_share_and_not_what_the_first_left),
+      SCENARIO(a_share_follows_those_who_come_need_and_leave),
+      SCENARIO(what_cannot_make_way_is_left_to_its_owner),
+      SCENARIO(all_shares_together_are_no_more_than_the_card),
+      SCENARIO(figures_that_are_lies_do_no_more_than_take_a_share),
+      SCENARIO(what_was_asked_for_stays_and_bounds_what_is_told),
+      SCENARIO(a_need_that_has_gone_is_told_for_a_while),
+      SCENARIO(a_job_whose_cards_are_its_own_has_no_neighbours),
   };
   for (size_t i = 0; i < sizeof scenarios / sizeof scenarios[0]; i++)
     if (argc == 2 && strcmp(argv[1], scenarios[i].name) == 0) {

@@ -330,3 +330,34 @@ def test_without_close_range_an_entry_that_the_program_closed_is_made_again(
             os.kill(child, signal.SIGKILL)
         finally:
             first.kill()
+
+
+def test_each_process_sees_what_the_others_need_on_their_cards(
+    tmp_path: Path, ledger: Path
+) -> None:
+    with processes(3, big_host(tmp_path), ledger) as (first, second, third):
+        first.say(f"need {30 * GIB}")
+        second.say(f"need {5 * GIB}")
+
+        def sees(process: Process, needed: int) -> bool:
+            return int(process.ask("others")) == needed
+
+        # The harness's device has no size, so needs are told as they are.
+        assert eventually(lambda: sees(first, 5 * GIB))
+        assert eventually(lambda: sees(second, 30 * GIB))
+        assert eventually(lambda: sees(third, 35 * GIB)), "though it uses no card itself"
+        assert first.admit(GIB), "claims lie in the same file"
+        second.say(f"need {9 * GIB}")
+        assert eventually(lambda: sees(third, 39 * GIB))
+        first.kill()
+        assert eventually(lambda: sees(third, 9 * GIB)), "the dead need nothing"
+        folder = ledger / str(os.geteuid())
+        assert second.admit(GIB)
+        mine = entry_of(second, ledger)
+        sound = mine.read_bytes()
+        assert len(sound) > 192
+        for name, content in (("9", sound), ("10", sound[:300]), ("11", b"\xff" * 100_000)):
+            (folder / name).write_bytes(content)
+        assert not eventually(lambda: not sees(third, 9 * GIB), seconds=1.5), "nobody holds these"
+        mine.write_bytes(sound[:192] + sound[192:208] + b"x" + sound[209:])
+        assert eventually(lambda: sees(third, 0)), "a sum that is wrong"

@@ -27,6 +27,7 @@ ATTACKER, VICTIM, STRANGER = 10001, 10002, 10003
 OTHERS = (10004, 10005)
 """Who attack beside the attacker."""
 WRITE_LOCK = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+ENTRY_BYTES = 192  # cards lie behind them
 READ_LOCK = struct.pack("hhqqi4x", fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0)
 
 
@@ -112,14 +113,14 @@ def hold(path: Path, flags: int, lock: bytes) -> None:
 
 def as_claim(entry: bytes, claimed_bytes: int, levels: int | None = None) -> bytes:
     """An entry with another claim, and the sum that belongs to it."""
-    words = list(struct.unpack(f"<{len(entry) // 8}Q", entry))
+    words = list(struct.unpack(f"<{ENTRY_BYTES // 8}Q", entry[:ENTRY_BYTES]))
     words[4] = claimed_bytes
     words[7] = words[7] if levels is None else levels
     check = 0xCBF29CE484222325
     for byte in struct.pack(f"<{len(words) - 2}Q", *words[2:]):
         check = (check ^ byte) * 0x100000001B3 % (1 << 64)
     words[1] = check
-    return struct.pack(f"<{len(words)}Q", *words)
+    return struct.pack(f"<{len(words)}Q", *words) + entry[ENTRY_BYTES:]
 
 
 def entry_of(machine: Machine, user: int) -> Path:

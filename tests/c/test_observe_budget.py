@@ -1,4 +1,4 @@
-"""Budgets that a worker asks for: how the shim's figures follow, under a sanitizer."""
+"""Budgets that are asked for or shared: how the shim's figures follow, under a sanitizer."""
 
 import re
 from pathlib import Path
@@ -11,8 +11,9 @@ SCENARIOS = re.findall(r"SCENARIO\((\w+)\),", TEXT)
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_an_asked_budget_is_adopted(scenario: str) -> None:
-    run(build("address,undefined", "observe_budget", "observe_device.c"), scenario)
+def test_budgets_follow_what_is_asked_and_what_others_need(scenario: str) -> None:
+    program = build("address,undefined", "observe_budget", "observe_device.c", "act_share.c")
+    run(program, scenario)
 
 
 def test_no_scenario_of_a_budget_is_left_out() -> None:

@@ -42,6 +42,16 @@ static const struct pump_host_memory host = {
     .level_count = 2, .levels = {{.id = 1}, {.id = (uint64_t)1 << 63 | 2}}};
 
 static struct pump_claims wanted[PUMP_HOST_LEVELS];
+static uint32_t cards_wanted;
+
+static void want_cards(const uint8_t *content, size_t length) {
+  struct cards cards;
+  if (length < sizeof(struct entry) + sizeof cards) return;
+  memcpy(&cards, content + sizeof(struct entry), sizeof cards);
+  if (cards.magic != CARDS_MAGIC || cards.check != check_of_cards(&cards)) return;
+  for (uint32_t i = 0; i < PUMP_MAX_DEVICES; i++)
+    cards_wanted += cards.cards[i].found_bytes != 0;
+}
 
 static void want(const uint8_t *content, size_t length) {
   struct entry entry;
@@ -77,10 +87,18 @@ static int put(uint8_t slot, uint8_t what, uint8_t *content, size_t length) {
     entry.check = check_of(&entry);
     memcpy(content, &entry, sizeof entry);
   }
+  if ((what & SUMMED) != 0 && length >= sizeof(struct entry) + sizeof(struct cards)) {
+    struct cards cards;
+    memcpy(&cards, content + sizeof(struct entry), sizeof cards);
+    cards.magic = CARDS_MAGIC;
+    cards.check = check_of_cards(&cards);
+    memcpy(content + sizeof(struct entry), &cards, sizeof cards);
+  }
   int file = folder_file(path, content, length);
   if ((what & LOCKED) != 0) {
     must(lock_whole(file) == 0);
     want(content, length);
+    want_cards(content, length);
   }
   return file;
 }
@@ -98,6 +116,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     must(pump_ledger_start());
   }
   memset(wanted, 0, sizeof wanted);
+  cards_wanted = 0;
   while (input.left > 0 && count < ENTRIES_MOST) {
     uint8_t head[4];
     take(&input, head, sizeof head);
@@ -119,6 +138,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     must(claims[i].largest_bytes <= claims[i].bytes);
     must((claims[i].bytes != 0) == (claims[i].processes != 0));
   }
+  struct pump_neighbours neighbours = {0};
+  pump_ledger_cards(&neighbours);
+  must(neighbours.count == cards_wanted);
   for (uint32_t i = 0; i < count; i++) {
     if (files[i] >= 0) close(files[i]);
     must(unlink(in_folder("%u/%u", (unsigned)geteuid(), slots[i])) == 0);

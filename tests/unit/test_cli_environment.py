@@ -69,6 +69,18 @@ def test_the_virtual_driver_comes_first_and_once() -> None:
     assert job == {"LD_LIBRARY_PATH": "/v:/x:/y", "PUMP_VIRTUAL_PROFILE": "memory=1"}
 
 
+def test_only_a_virtual_gpu_that_processes_share_has_neighbours() -> None:
+    def told(profile: str, environ: dict[str, str]) -> str | None:
+        parts = Parts(SHIM, virtual_folder="/v", virtual_profile=profile)
+        return for_job(CONFIG, parts, environ).get("PUMP_NEIGHBOURS")
+
+    outer = {"PUMP_NEIGHBOURS": "none"}
+    assert told("memory=1;mode=compute", {}) == "none"
+    assert told("memory=1;shared=lab;mode=compute", outer) is None
+    assert told("shared=lab", outer) is None
+    assert "PUMP_NEIGHBOURS" not in for_job(CONFIG, Parts(SHIM), outer), "a real one may"
+
+
 def test_stand_ins_follow_the_shim_and_come_once() -> None:
     parts = Parts(SHIM, virtual_folder="/v", virtual_profile="p", stand_in_folder="/v/runtime")
     libraries = [f"/v/runtime/{name}" for name in STAND_INS]
