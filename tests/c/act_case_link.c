@@ -350,7 +350,8 @@ SCENARIO(workers_may_die_at_any_moment_under_load) {
       if (answered > 20 && harness_random() % 16 == 0) break;
       harness_sleep_us(harness_random() % 100);
     }
-    CHECK(answered > 0);
+    uint64_t ticket; /* on a busy machine none of them may have come by now */
+    if (answered == 0) EVENTUALLY(worker_try_reap(0, 0, &ticket) == PUMP_RESULT_MOVED);
     pumpd_die();
   }
   __atomic_store_n(&hammering, 0, __ATOMIC_RELEASE);
