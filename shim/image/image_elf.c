@@ -3,7 +3,8 @@
  * Kernels are symbols of type FUNC with 0x10 in st_other. Their parameters stand in
  * the section .nv.info.<kernel>, attribute 0x17 {u32 index; u16 ordinal; u16 offset;
  * u32 word}, length = word >> 18 & 0x3fff. Every offset is checked against the
- * image before it is used.
+ * image before it is used. Sections are looked up by name in a sorted table, and
+ * kernels by number of symbol: an image may hold many of both.
  */
 #include <elf.h>
 #include <stdlib.h>
@@ -17,6 +18,7 @@
 #define KERNEL_FLAG 0x10
 #define MANAGED_FLAG 0x04
 #define MAX_PARAMETERS 4096
+#define NAME_MOST_BYTES 65536u /* what is compared and searched for its end, at most */
 
 enum { FORMAT_BYTES = 4 }; /* of an .nv.info record: a length and so many bytes follow */
 enum {
@@ -33,7 +35,13 @@ typedef Elf64_Ehdr any_header __attribute__((aligned(1)));
 typedef Elf64_Shdr any_section __attribute__((aligned(1)));
 typedef Elf64_Sym any_symbol __attribute__((aligned(1)));
 
+struct named {
+  const char *name;
+  const any_section *section;
+};
+
 struct elf {
+  struct named *by_name; /* owned */
   const uint8_t *bytes;
   size_t length;
   const any_section *sections;
@@ -51,8 +59,9 @@ static bool inside(const struct elf *elf, uint64_t offset, uint64_t length) {
 }
 
 static const char *text_at(const char *table, size_t length, uint32_t offset) {
-  if (offset >= length || memchr(table + offset, 0, length - offset) == NULL) return NULL;
-  return table + offset;
+  if (offset >= length) return NULL;
+  size_t left = length - offset < NAME_MOST_BYTES ? length - offset : NAME_MOST_BYTES;
+  return memchr(table + offset, 0, left) == NULL ? NULL : table + offset;
 }
 
 static const char *section_name(const struct elf *elf, const any_section *section) {
@@ -60,15 +69,43 @@ static const char *section_name(const struct elf *elf, const any_section *sectio
   return name ? name : "";
 }
 
+/* Of sections with one name the first comes first. */
+static int compare_named(const void *a, const void *b) {
+  const struct named *one = a, *other = b;
+  int differs = strcmp(one->name, other->name);
+  if (differs != 0) return differs;
+  return (one->section > other->section) - (one->section < other->section);
+}
+
+static bool sort_sections(struct elf *elf) {
+  elf->by_name = calloc(elf->section_count, sizeof *elf->by_name);
+  if (elf->by_name == NULL) return false;
+  for (uint16_t i = 0; i < elf->section_count; i++)
+    elf->by_name[i] =
+        (struct named){section_name(elf, &elf->sections[i]), &elf->sections[i]};
+  qsort(elf->by_name, elf->section_count, sizeof *elf->by_name, compare_named);
+  return true;
+}
+
+static int compare(const struct named *own, const char *prefix, const char *name) {
+  size_t length = strlen(prefix);
+  int differs = strncmp(own->name, prefix, length);
+  return differs != 0 ? differs : strcmp(own->name + length, name);
+}
+
+/* The first section whose name is `prefix` and `name` together, or NULL. */
 static const any_section *find(const struct elf *elf, const char *prefix,
                                const char *name) {
-  size_t length = strlen(prefix);
-  for (uint16_t i = 0; i < elf->section_count; i++) {
-    const char *own = section_name(elf, &elf->sections[i]);
-    if (strncmp(own, prefix, length) == 0 && strcmp(own + length, name) == 0)
-      return &elf->sections[i];
+  uint32_t low = 0, high = elf->section_count;
+  while (low < high) {
+    uint32_t middle = (low + high) / 2;
+    if (compare(&elf->by_name[middle], prefix, name) < 0)
+      low = middle + 1;
+    else
+      high = middle;
   }
-  return NULL;
+  bool found = low < elf->section_count && compare(&elf->by_name[low], prefix, name) == 0;
+  return found ? elf->by_name[low].section : NULL;
 }
 
 /* Whether there are bytes in the image for it: only then its place has been checked. */
@@ -122,6 +159,7 @@ static bool open_elf(struct elf *elf, const uint8_t *bytes, size_t length) {
   if (names->sh_type != SHT_STRTAB) return false;
   elf->names = (const char *)bytes + names->sh_offset;
   elf->names_length = names->sh_size;
+  if (!sort_sections(elf)) return false;
   const any_section *table = find(elf, ".symtab", "");
   if (table == NULL || table->sh_type != SHT_SYMTAB || table->sh_link >= header->e_shnum)
     return false;
@@ -197,23 +235,21 @@ static bool read_kernel_info(const struct elf *elf, struct image_kernel *kernel)
   return true;
 }
 
-/* Registers and stack of all kernels, by number of symbol. */
-static void read_common_info(const struct elf *elf, struct image *image) {
+/* Registers and stack of all kernels, by number of symbol. kernel_of: of each symbol, one
+ * more than the number of its kernel; 0: it is none. */
+static void read_common_info(const struct elf *elf, struct image *image,
+                             const uint32_t *kernel_of) {
   const any_section *section = find(elf, ".nv.info", "");
   if (section == NULL || !has_bytes(section)) return;
   const uint8_t *at = elf->bytes + section->sh_offset, *end = at + section->sh_size;
   struct record record;
   while (next_record(&at, end, &record)) {
     if (record.length < 8 || word_at(&record, 0) >= elf->symbol_count) continue;
-    const any_symbol *symbol = &elf->symbols[word_at(&record, 0)];
-    const char *name = text_at(elf->strings, elf->strings_length, symbol->st_name);
-    for (size_t i = 0; name != NULL && i < image->kernel_count; i++) {
-      if (strcmp(image->kernels[i].name, name) != 0) continue;
-      if (record.attribute == INFO_REGISTERS)
-        image->kernels[i].registers = word_at(&record, 1);
-      if (record.attribute == INFO_FRAME)
-        image->kernels[i].local_bytes = word_at(&record, 1);
-    }
+    uint32_t number = kernel_of[word_at(&record, 0)];
+    if (number == 0) continue;
+    struct image_kernel *kernel = &image->kernels[number - 1];
+    if (record.attribute == INFO_REGISTERS) kernel->registers = word_at(&record, 1);
+    if (record.attribute == INFO_FRAME) kernel->local_bytes = word_at(&record, 1);
   }
 }
 
@@ -239,7 +275,8 @@ static bool read_global(const struct elf *elf, struct image *image,
   return true;
 }
 
-static bool read_symbols(const struct elf *elf, struct image *image, int arch) {
+static bool read_symbols(const struct elf *elf, struct image *image, int arch,
+                         uint32_t *kernel_of) {
   for (size_t i = 0; i < elf->symbol_count; i++) {
     const any_symbol *symbol = &elf->symbols[i];
     const char *name = text_at(elf->strings, elf->strings_length, symbol->st_name);
@@ -249,6 +286,7 @@ static bool read_symbols(const struct elf *elf, struct image *image, int arch) {
       struct image_kernel *kernel = image_add_kernel(image, name, strlen(name));
       if (kernel == NULL || !read_kernel_info(elf, kernel)) return false;
       kernel->ptx_version = kernel->binary_version = arch;
+      kernel_of[i] = (uint32_t)image->kernel_count;
     } else if (type == STT_OBJECT && !read_global(elf, image, symbol, name)) {
       return false;
     }
@@ -256,25 +294,37 @@ static bool read_symbols(const struct elf *elf, struct image *image, int arch) {
   return true;
 }
 
+static bool read_all(const struct elf *elf, struct image *image, int arch) {
+  uint32_t *kernel_of = calloc(elf->symbol_count + 1, sizeof *kernel_of);
+  bool read = kernel_of != NULL && read_symbols(elf, image, arch, kernel_of);
+  if (read) read_common_info(elf, image, kernel_of);
+  free(kernel_of);
+  return read;
+}
+
 int image_from_elf(const uint8_t *bytes, size_t length_bytes, int compute,
                    struct image **out, char *error, size_t error_bytes) {
   struct elf elf = {0};
-  if (!open_elf(&elf, bytes, length_bytes))
+  if (!open_elf(&elf, bytes, length_bytes)) {
+    free(elf.by_name);
     return image_fail(error, error_bytes, CUDA_ERROR_INVALID_IMAGE, "damaged cubin");
+  }
   const any_header *header = (const any_header *)(const void *)bytes;
   /* the architecture moved up a byte with version 8 of the ABI (CUDA 13) */
   int arch = header->e_ident[EI_ABIVERSION] >= 8 ? (int)(header->e_flags >> 8 & 0xff)
                                                  : (int)(header->e_flags & 0xff);
-  if (arch / 10 != compute / 10 || arch > compute)
+  bool ours = arch / 10 == compute / 10 && arch <= compute;
+  struct image *image = ours ? image_new() : NULL;
+  bool read = image != NULL && read_all(&elf, image, arch);
+  free(elf.by_name);
+  if (!ours)
     return image_fail(error, error_bytes, CUDA_ERROR_NO_BINARY_FOR_GPU,
                       "cubin is for sm_%d, the device is sm_%d", arch, compute);
-  struct image *image = image_new();
   if (image == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
-  if (!read_symbols(&elf, image, arch)) {
+  if (!read) {
     image_free(image);
     return image_fail(error, error_bytes, CUDA_ERROR_INVALID_IMAGE, "damaged cubin");
   }
-  read_common_info(&elf, image);
   *out = image;
   return CUDA_SUCCESS;
 }

@@ -45,15 +45,45 @@ def cubin(common: tuple[int, int] | None = None) -> bytes:
         (".nv.info", BITS, registers),
         (".nv.global", BITS, b"\1" * 16),
     ]
+    return _elf(
+        [
+            (n, *common, c) if common and n == ".nv.info" else (n, k, None, c)
+            for n, k, c in sections
+        ],
+        names,
+    )
+
+
+def crowded(count: int) -> bytes:
+    """So many kernels, with sections and registers of their own."""
+    kernels = [f"k{number}" for number in range(count)]
+    infos = [f".nv.info.{name}" for name in kernels]
+    common = [".shstrtab", ".strtab", ".symtab", ".nv.info"]
+    names = "\0".join(["", *common, *infos, ""]).encode()
+    strings, symbols, registers = b"\0", bytes(24), b""
+    for number, name in enumerate(kernels):
+        symbols += struct.pack("<IBBHQQ", len(strings), 0x12, 0x10, 5, 0, 64)
+        registers += b"\4\x2f\x08\0" + struct.pack("<II", 1 + number, 32)
+        strings += name.encode() + b"\0"
+    contents = [names, strings, symbols, registers]
+    kinds = [STRINGS, STRINGS, SYMBOLS, BITS]
+    sections = [("", NULL, None, b"")]
+    sections += [(n, k, None, c) for n, k, c in zip(common, kinds, contents, strict=True)]
+    return _elf([*sections, *((name, BITS, None, b"") for name in infos)], names)
+
+
+def _elf(sections: list[tuple[str, int, int | None, bytes]], names: bytes) -> bytes:
+    """Of sections by name, type, place (None: behind the one before) and content."""
+    places, at = {}, 1
+    for name in names[1:].split(b"\0"):
+        places.setdefault(name.decode(), at)
+        at += len(name) + 1
     table, data = b"", b""
-    for name, usual, content in sections:
-        kind, at = usual, 64 + len(data)
-        if common and name == ".nv.info":
-            kind, at = common
-        place = names.index(b"\0" + name.encode() + b"\0") + 1 if name else 0
+    for name, kind, place, content in sections:
         link = 2 if kind == SYMBOLS else 0
-        size = len(content)
-        table += SECTION.pack(place, kind, 0, 0, at, size, link, 0, 8, 24 if link else 0)
+        begin = 64 + len(data) if place is None else place
+        ends = (begin, len(content), link, 0, 8, 24 if link else 0)
+        table += SECTION.pack(places[name] if name else 0, kind, 0, 0, *ends)
         data += content
     start = b"\x7fELF\2\1\1\x33\7" + bytes(7)
     counts = (64, 0, 0, 64, len(sections), 1)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import bounds
 import fuzz_targets
+import image_seeds
 import pytest
 import targets
 from bounds import TooSlowError, bounded
@@ -40,6 +41,12 @@ def test_no_input_that_is_kept_does_harm_even_cut_anywhere(target: str) -> None:
 def test_no_input_that_is_kept_does_harm_in_c(target: str, tmp_path: Path) -> None:
     files = fuzz_targets.as_files(fuzz_targets.all_inputs(target), tmp_path)
     fuzz_targets.run([fuzz_targets.built(target), *files], 300)
+
+
+def test_an_image_of_many_kernels_and_sections_is_read_in_time(tmp_path: Path) -> None:
+    """2 s of processor time, which fuzz_main.c allows, for three readings."""
+    files = fuzz_targets.as_files({"crowded": image_seeds.crowded(5000)}, tmp_path)
+    fuzz_targets.run([fuzz_targets.built("image"), *files], 300)
 
 
 def begun(target: str, folder: Path) -> Path:
