@@ -58,6 +58,37 @@ PUMP_TWINS(cuMemcpyAtoD_v2, _ptds, cuMemcpyAtoD_v3020, cuMemcpyAtoD_v7000_ptds,
            (CUdeviceptr to, CUarray from, size_t offset, size_t bytes),
            (to, from, offset, bytes))
 
+PUMP_TWINS(cuMemBatchDecompressAsync, _ptsz, cuMemBatchDecompressAsync_v12060,
+           cuMemBatchDecompressAsync_v12060_ptsz,
+           (CUmemDecompressParams *parts, size_t count, unsigned int flags, size_t *failed,
+            CUstream stream),
+           (parts, count, flags, failed, stream))
+
+/* ---- device memory without addresses -------------------------------------- */
+PUMP_HOOK(cuArrayCreate_v2, cuArrayCreate_v3020,
+          (CUarray *array, const CUDA_ARRAY_DESCRIPTOR *shape), (array, shape))
+PUMP_HOOK(cuArray3DCreate_v2, cuArray3DCreate_v3020,
+          (CUarray *array, const CUDA_ARRAY3D_DESCRIPTOR *shape), (array, shape))
+PUMP_HOOK(cuArrayDestroy, cuArrayDestroy_v2000, (CUarray array), (array))
+PUMP_HOOK(cuMipmappedArrayCreate, cuMipmappedArrayCreate_v5000,
+          (CUmipmappedArray *array, const CUDA_ARRAY3D_DESCRIPTOR *shape, unsigned int levels),
+          (array, shape, levels))
+PUMP_HOOK(cuMipmappedArrayDestroy, cuMipmappedArrayDestroy_v5000, (CUmipmappedArray array),
+          (array))
+PUMP_HOOK(cuImportExternalMemory, cuImportExternalMemory_v10000,
+          (CUexternalMemory *memory, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *description),
+          (memory, description))
+PUMP_HOOK(cuDestroyExternalMemory, cuDestroyExternalMemory_v10000, (CUexternalMemory memory),
+          (memory))
+
+/* ---- obsolete launches ----------------------------------------------------- */
+PUMP_HOOK(cuLaunch, cuLaunch_v2000, (CUfunction function), (function))
+PUMP_HOOK(cuLaunchGrid, cuLaunchGrid_v2000, (CUfunction function, int width, int height),
+          (function, width, height))
+PUMP_HOOK(cuLaunchGridAsync, cuLaunchGridAsync_v2000,
+          (CUfunction function, int width, int height, CUstream stream),
+          (function, width, height, stream))
+
 /* ---- a kernel on several devices ------------------------------------------- */
 PUMP_HOOK(cuLaunchCooperativeKernelMultiDevice, cuLaunchCooperativeKernelMultiDevice_v9000,
           (CUDA_LAUNCH_PARAMS *launches, unsigned int count, unsigned int flags),

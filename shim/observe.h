@@ -126,6 +126,7 @@ struct pump_launch {
   void **params, **extra;
   struct pump_saved *saved; /* not NULL: kept parameters, in place of both */
   bool chained;             /* it may begin before the one in front of it has ended */
+  bool unknown;             /* what it is given was not seen */
 };
 void pump_launch_report(const struct pump_launch *launch, struct pump_at at);
 

@@ -205,6 +205,20 @@ static void boxes_copied(const CUDA_MEMCPY3D_BATCH_OP *copies, size_t count,
   }
 }
 
+/* Of each part, and the word that tells how much it has become. */
+static void decompressed(const CUmemDecompressParams *parts, size_t count,
+                         struct pump_at at) {
+  for (size_t i = 0; i < count; i++) {
+    struct pump_op op;
+    pump_op_begin(&op);
+    pump_op_bytes(&op, (uintptr_t)parts[i].src, parts[i].srcNumBytes, PUMP_ACCESS_READ);
+    pump_op_bytes(&op, (uintptr_t)parts[i].dst, parts[i].dstNumBytes, PUMP_ACCESS_WRITE);
+    pump_op_bytes(&op, (uintptr_t)parts[i].dstActBytes, sizeof *parts[i].dstActBytes,
+                  PUMP_ACCESS_WRITE);
+    pump_copy_report(&op, at);
+  }
+}
+
 #define HOOK_BATCH(name, per_thread, note, parameters, arguments)                          \
   CUresult name parameters {                                                               \
     if (pump_quiet()) return pump_real.name arguments;                                     \
@@ -250,6 +264,15 @@ HOOK_BATCH(cuMemcpy3DWithAttributesAsync, false, boxes_copied(copy, 1, at), ONE_
            (copy, flags, stream))
 HOOK_BATCH(cuMemcpy3DWithAttributesAsync_ptsz, true, boxes_copied(copy, 1, at), ONE_BOX,
            (copy, flags, stream))
+
+#define DECOMPRESS                                                                         \
+  (CUmemDecompressParams * parts, size_t count, unsigned int flags, size_t *failed,        \
+   CUstream stream)
+#define DECOMPRESS_ARGUMENTS (parts, count, flags, failed, stream)
+HOOK_BATCH(cuMemBatchDecompressAsync, false, decompressed(parts, count, at), DECOMPRESS,
+           DECOMPRESS_ARGUMENTS)
+HOOK_BATCH(cuMemBatchDecompressAsync_ptsz, true, decompressed(parts, count, at), DECOMPRESS,
+           DECOMPRESS_ARGUMENTS)
 
 /* ---- arrays: their other side --------------------------------------------- */
 

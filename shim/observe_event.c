@@ -234,6 +234,7 @@ void pump_launch_report(const struct pump_launch *launch, struct pump_at at) {
     uint64_t now_ns = pump_now_ns(), function = (uint64_t)(uintptr_t)launch->function;
     pump_op_begin(&op);
     pump_words_resolve(&words, &op);
+    op.dropped += launch->unknown;
     op.signature = pump_words_signature(&words, launch);
     prefetch_records(PREFETCHED, op.count / PUMP_EVENT_EXTENTS + 1);
     pump_tell_launch(launch, op.signature);

@@ -125,6 +125,23 @@ HOOK_LAUNCH(cuLaunchCooperativeKernel, pump_at(stream, false), LAUNCH(NULL), NOT
 HOOK_LAUNCH(cuLaunchCooperativeKernel_ptsz, pump_at(stream, true), LAUNCH(NULL), NOTHING,
             COOPERATIVE, COOPERATIVE_ARGUMENTS)
 
+/* ---- obsolete launches ---------------------------------------------------- */
+
+/* Their parameters were set one by one, their blocks' shape too. Such a kernel is told as
+ * one that does not tell all that it uses. */
+#define OBSOLETE(width, height)                                                            \
+  {.function = function,                                                                   \
+   .grid = {(uint32_t)(width), (uint32_t)(height), 1},                                     \
+   .block = {1, 1, 1},                                                                     \
+   .unknown = true}
+HOOK_LAUNCH(cuLaunch, pump_at(NULL, false), OBSOLETE(1, 1), NOTHING, (CUfunction function),
+            (function))
+HOOK_LAUNCH(cuLaunchGrid, pump_at(NULL, false), OBSOLETE(width, height), NOTHING,
+            (CUfunction function, int width, int height), (function, width, height))
+HOOK_LAUNCH(cuLaunchGridAsync, pump_at(stream, false), OBSOLETE(width, height), NOTHING,
+            (CUfunction function, int width, int height, CUstream stream),
+            (function, width, height, stream))
+
 /* ---- one kernel on several devices ---------------------------------------- */
 
 /* Each launch belongs to the context of its stream, whichever is current. */

@@ -7,6 +7,7 @@ set(PUMP_OBSERVE_SOURCES
   observe_range.c
   observe_blocks.c
   observe_plain.c
+  observe_array.c
   observe_refused.c
   observe_rules.c
   observe_vmm.c

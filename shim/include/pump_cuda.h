@@ -28,6 +28,8 @@ typedef struct CUgraph_st *CUgraph;
 typedef struct CUgraphNode_st *CUgraphNode;
 typedef struct CUmemPoolHandle_st *CUmemoryPool;
 typedef struct CUarray_st *CUarray;
+typedef struct CUmipmappedArray_st *CUmipmappedArray;
+typedef struct CUextMemory_st *CUexternalMemory;
 typedef struct CUgraphExec_st *CUgraphExec;
 typedef struct CUgraphEdgeData_st CUgraphEdgeData;         /* pump_cuda_graph.h */
 typedef struct CUexecAffinityParam_st CUexecAffinityParam; /* passed through untouched */
@@ -213,6 +215,47 @@ typedef struct {
   CUstream hStream;
   void **kernelParams;
 } CUDA_LAUNCH_PARAMS;
+
+typedef struct {
+  size_t Width, Height;
+  int Format; /* CU_AD_FORMAT_* */
+  unsigned int NumChannels;
+} CUDA_ARRAY_DESCRIPTOR;
+
+typedef struct {
+  size_t Width, Height, Depth;
+  int Format;
+  unsigned int NumChannels;
+  unsigned int Flags; /* CUDA_ARRAY3D_* */
+} CUDA_ARRAY3D_DESCRIPTOR;
+
+#define CUDA_ARRAY3D_LAYERED 0x01
+#define CUDA_ARRAY3D_SPARSE 0x40
+#define CUDA_ARRAY3D_DEFERRED_MAPPING 0x80
+
+typedef struct {
+  int type; /* CU_EXTERNAL_MEMORY_HANDLE_TYPE_* */
+  union {
+    int fd;
+    struct {
+      void *handle;
+      const void *name;
+    } win32;
+    const void *nvSciBufObject;
+  } handle;
+  unsigned long long size;
+  unsigned int flags;
+  unsigned int reserved[16];
+} CUDA_EXTERNAL_MEMORY_HANDLE_DESC;
+
+typedef struct {
+  size_t srcNumBytes, dstNumBytes;
+  cuuint32_t *dstActBytes;
+  const void *src;
+  void *dst;
+  int algo;
+  unsigned char padding[20];
+} CUmemDecompressParams;
 
 typedef struct {
   char reserved[64];

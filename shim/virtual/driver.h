@@ -71,7 +71,7 @@ struct vd_memory {
   struct vd_pool *pool;
   void *physical; /* of VD_MAPPED */
   CUmemLocation preferred, last_prefetch, accessed_by;
-  bool read_mostly, prefetched;
+  bool read_mostly, prefetched, is_array;
   /* Of allocation nodes (graph_memory.c): how many there are with this address, whether the
    * card has given memory, whether it is allocated now. */
   bool of_graph, backed, live;

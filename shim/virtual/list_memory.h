@@ -14,6 +14,19 @@ X(CTX, NONE, cuMemAllocManaged, cuMemAllocManaged, 6000,
 X(CTX, NONE, cuMemFree_v2, cuMemFree, 3020, (CUdeviceptr dptr), (dptr))
 X(CTX, NONE, cuMemGetAddressRange_v2, cuMemGetAddressRange, 3020,
   (CUdeviceptr * pbase, size_t *psize, CUdeviceptr dptr), (pbase, psize, dptr))
+X(CTX, NONE, cuArrayCreate_v2, cuArrayCreate, 3020,
+  (CUarray * pHandle, const CUDA_ARRAY_DESCRIPTOR *pAllocateArray),
+  (pHandle, pAllocateArray))
+X(CTX, NONE, cuArray3DCreate_v2, cuArray3DCreate, 3020,
+  (CUarray * pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pAllocateArray),
+  (pHandle, pAllocateArray))
+X(CTX, NONE, cuArrayDestroy, cuArrayDestroy, 2000, (CUarray hArray), (hArray))
+X(CTX, NONE, cuMipmappedArrayCreate, cuMipmappedArrayCreate, 5000,
+  (CUmipmappedArray * pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pMipmappedArrayDesc,
+   unsigned int numMipmapLevels),
+  (pHandle, pMipmappedArrayDesc, numMipmapLevels))
+X(CTX, NONE, cuMipmappedArrayDestroy, cuMipmappedArrayDestroy, 5000,
+  (CUmipmappedArray hMipmappedArray), (hMipmappedArray))
 X(CTX, NONE, cuMemAllocHost_v2, cuMemAllocHost, 3020, (void **pp, size_t bytesize),
   (pp, bytesize))
 X(CTX, NONE, cuMemHostAlloc, cuMemHostAlloc, 2020,

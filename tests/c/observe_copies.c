@@ -134,6 +134,30 @@ static void of_an_array_copy_the_other_side_is_told(void) {
   CHECK(driver.newest_at_call == head.seq && head.stream == 2);
 }
 
+static void a_batch_of_decompressions_reads_writes_and_tells_its_lengths(void) {
+  struct pump_range_info a = range(A, 4), b = range(B, 4);
+  CUmemDecompressParams parts[2] = {{.src = (void *)(B + 64),
+                                     .srcNumBytes = 1000,
+                                     .dst = (void *)A,
+                                     .dstNumBytes = 4096,
+                                     .dstActBytes = (void *)(B + BLOCK)},
+                                    {.src = (void *)0x5000,
+                                     .srcNumBytes = 10,
+                                     .dst = (void *)(A + BLOCK),
+                                     .dstNumBytes = 20,
+                                     .dstActBytes = (void *)0x6000}};
+  CHECK(cuMemBatchDecompressAsync_ptsz(parts, 2, 0, NULL, NULL) == CUDA_SUCCESS);
+  CHECK(next_event() && head.kind == PUMP_EVENT_COPY && head.stream == 2);
+  CHECK(head.extent_count == 3 && extent_is(0, &b, 64, 1000, PUMP_ACCESS_READ));
+  CHECK(extent_is(1, &a, 0, 4096, PUMP_ACCESS_WRITE));
+  CHECK(extent_is(2, &b, BLOCK, 4, PUMP_ACCESS_WRITE));
+  CHECK(next_event() && head.extent_count == 1);
+  CHECK(extent_is(0, &a, BLOCK, 20, PUMP_ACCESS_WRITE) && !next_event());
+  driver.answer = CUDA_ERROR_INVALID_VALUE;
+  CHECK(cuMemBatchDecompressAsync(parts, 2, 0, NULL, NULL) == CUDA_ERROR_INVALID_VALUE);
+  CHECK(!next_event());
+}
+
 int main(int argc, char **argv) {
   static const struct scenario scenarios[] = {
       SCENARIO(rows_without_gaps_overwrite_and_rows_with_gaps_write),
@@ -142,6 +166,7 @@ int main(int argc, char **argv) {
       SCENARIO(a_batch_is_so_many_copies),
       SCENARIO(boxes_beside_an_array_reach_as_far_as_its_largest_element),
       SCENARIO(of_an_array_copy_the_other_side_is_told),
+      SCENARIO(a_batch_of_decompressions_reads_writes_and_tells_its_lengths),
   };
   return run_scenario(scenarios, sizeof scenarios / sizeof *scenarios, argc, argv);
 }

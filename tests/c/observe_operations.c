@@ -191,6 +191,19 @@ static void extents_beyond_the_bound_are_counted(void) {
   CHECK(!next_event());
 }
 
+static void an_obsolete_launch_is_one_that_does_not_tell_what_it_uses(void) {
+  range(0x7f0010000000, 1);
+  CHECK(cuLaunch(KERNEL) == CUDA_SUCCESS);
+  CHECK(next_event() && head.kind == PUMP_EVENT_KERNEL && head.stream == 1);
+  CHECK(head.extent_count == 0 && head.extents_dropped == 1);
+  CHECK(cuLaunchGrid(KERNEL, 7, 3) == CUDA_SUCCESS && next_event());
+  CHECK(head.extents_dropped == 1);
+  CHECK(cuLaunchGridAsync(KERNEL, 7, 3, (CUstream)9) == CUDA_SUCCESS && next_event());
+  CHECK(head.stream == 9 && head.extents_dropped == 1 && !next_event());
+  driver.answer = CUDA_ERROR_LAUNCH_FAILED;
+  CHECK(cuLaunch(KERNEL) == CUDA_ERROR_LAUNCH_FAILED && !next_event());
+}
+
 static void a_layout_is_asked_for_once_and_again_after_an_unload(void) {
   struct pump_range_info a = range(0x7f0010000000, 1);
   uint64_t words[4] = {a.base, a.base, a.base, a.base};
@@ -661,6 +674,7 @@ int main(int argc, char **argv) {
       SCENARIO(not_a_byte_is_read_beyond_a_parameter),
       SCENARIO(packed_small_numbers_are_not_taken_for_pointers),
       SCENARIO(extents_beyond_the_bound_are_counted),
+      SCENARIO(an_obsolete_launch_is_one_that_does_not_tell_what_it_uses),
       SCENARIO(a_layout_is_asked_for_once_and_again_after_an_unload),
       SCENARIO(kernel_handles_of_libraries_are_understood),
       SCENARIO(a_handle_of_known_kind_is_never_asked_as_one_of_the_other),

@@ -8,9 +8,9 @@ from observe_build import build, run
 
 SOURCES = ["event", "params", "words", "tell", "place", "range", "launch", "copy"]
 SOURCES += ["copy_nd", "gate", "globals", "stream", "graph", "graph_memory", "graph_read"]
-SOURCES += ["blocks", "function", "tensor", "vmm"]
+SOURCES += ["blocks", "function", "tensor", "vmm", "array", "plain"]
 PROGRAMS = ["observe_operations", "observe_signatures", "observe_copies", "observe_graphs"]
-PROGRAMS += ["observe_blocks", "observe_tensor", "observe_vmm"]
+PROGRAMS += ["observe_array", "observe_blocks", "observe_tensor", "observe_vmm"]
 
 
 def text_of(program: str) -> str:
