@@ -48,6 +48,8 @@ REPORT = Kind("a report of pump", rb'\{\n "(state|file)": |[^\n]*\ncommand      
 SIMULATED = Kind("figures of pump simulate", rb'\{\n "trace": ')
 CURVE = Kind("a curve of pump simulate", rb"<svg .*slow-down by GPU memory")
 EXPORT = Kind("a trace of pump trace export", rb'\{"displayTimeUnit":"ms","otherData":')
+BENCHED = Kind("rows of scripts/bench", rb'\{"name": "bench\.machine", ')
+COMPARED = Kind("a result of scripts/quickstart", rb'\{\n "gpu": ')
 PROFILE = Kind("a profile of pump profiles", rb"# Written from a report of scripts/gpu_probe")
 
 

@@ -26,10 +26,13 @@ from typing import IO, Any
 ROOT = Path(__file__).resolve().parents[1]
 BENCHMARKS = ROOT / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
+sys.path.append(str(ROOT))  # behind what is installed: options are checked before anything is
 
 from harness import PAIRS, PAIRS_QUICK, MeasurementError, Options, Row, UnavailableError  # noqa: E402
 
-FAILED, CANNOT_RUN = 1, 3
+from pump import outputs  # noqa: E402
+
+FAILED, CANNOT_RUN, INTERRUPTED = 1, 3, 130
 
 
 def suites(folder: Path) -> dict[str, str]:
@@ -82,6 +85,11 @@ def parse(arguments: Sequence[str], known: dict[str, str]) -> argparse.Namespace
         parser.error(f"--pairs is {options.pairs}; it must be at least 1")
     if options.json and not options.json.absolute().parent.is_dir():
         parser.error(f"--json: there is no folder {options.json.absolute().parent}")
+    try:
+        if options.json:
+            outputs.may_replace(str(options.json), outputs.BENCHED)
+    except OSError as error:
+        parser.error(f"--json: {options.json}: {error.strerror}")
     return options
 
 
@@ -185,17 +193,22 @@ def main(arguments: Sequence[str] | None = None, folder: Path = BENCHMARKS) -> i
         return 0
     if options.check_options:
         return 0
-    file = options.json.open("w", encoding="utf-8") if options.json else None
-    sink = Sink(file)
+    if not options.json:
+        return _measure(options, known, Sink(None))
+    with outputs.replacing(str(options.json), outputs.BENCHED) as file:
+        return _measure(options, known, Sink(file))
+
+
+def _measure(options: argparse.Namespace, known: dict[str, str], sink: Sink) -> int:
+    """The exit status. What was measured before an interrupt is kept."""
     statuses = set()
+    sink.row(machine(options))
     try:
-        sink.row(machine(options))
         for name in options.suites:
             print(f"{name}: {known[name]}", flush=True)
             statuses.add(run_suite(name, Options(options.pairs, options.quick, options.rest), sink))
-    finally:
-        if file:
-            file.close()
+    except KeyboardInterrupt:
+        return INTERRUPTED
     if options.quick:
         print("These are quick figures: they show that the suites work, nothing else.")
     return FAILED if FAILED in statuses else max(statuses, default=0)

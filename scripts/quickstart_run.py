@@ -37,6 +37,8 @@ from quickstart_workload import (  # noqa: E402
     link_bytes_per_second,
 )
 
+from pump import outputs  # noqa: E402
+
 RUN_SECONDS_MAX = 180
 LOGS = ROOT / "build" / "quickstart"
 DEFAULT_PROFILE = "a100-pcie4"
@@ -254,6 +256,11 @@ def parse() -> argparse.Namespace:
     options = parser.parse_args()
     if options.json and not options.json.absolute().parent.is_dir():
         parser.error(f"--json: there is no folder {options.json.absolute().parent}")
+    try:
+        if options.json:
+            outputs.may_replace(str(options.json), outputs.COMPARED)
+    except OSError as error:
+        parser.error(f"--json: {options.json}: {error.strerror}")
     return options
 
 
@@ -274,7 +281,8 @@ def main() -> int:
     print("\n" + report.table(setting, runs))
     print(f"Took {time.monotonic() - began:.0f} s.")
     if options.json:
-        options.json.write_text(json.dumps(report.as_json(setting, runs), indent=1) + "\n")
+        text = json.dumps(report.as_json(setting, runs), indent=1) + "\n"
+        outputs.write(str(options.json), text, outputs.COMPARED)
     return 0 if report.identical(runs) else 1
 
 

@@ -7,13 +7,10 @@
  * "%p" in the name stands for the process id. The worker's counters are written by
  * another process and are not trusted.
  */
-#include <errno.h>
-#include <fcntl.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "act.h"
@@ -109,22 +106,6 @@ static void write_object(FILE *file) {
   fputs("]}\n", file);
 }
 
-/* Nothing, an empty file, or counters of an earlier run: whatever else is there stays,
- * links and devices included (pump/outputs.py does the same). */
-static bool may_replace(const char *path) {
-  struct stat there;
-  if (lstat(path, &there) != 0) return errno == ENOENT;
-  if (!S_ISREG(there.st_mode)) return false;
-  if (there.st_size == 0) return true;
-  char head[sizeof HEAD - 1];
-  int file = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-  if (file < 0) return false;
-  bool ours = pread(file, head, sizeof head, 0) == (ssize_t)sizeof head &&
-              memcmp(head, HEAD, sizeof head) == 0;
-  close(file);
-  return ours;
-}
-
 void pump_summary_write(void) {
   const char *name = getenv("PUMP_SUMMARY");
   char path[4096], partial[PUMP_DRAFT_BYTES];
@@ -134,7 +115,7 @@ void pump_summary_write(void) {
                             : snprintf(path, sizeof path, "%.*s%d%s", (int)(mark - name),
                                        name, (int)getpid(), mark + 2);
   if (length < 0 || (size_t)length >= sizeof path) return;
-  if (!may_replace(path)) {
+  if (!pump_may_replace(path, HEAD)) {
     pump_log(PUMP_LOG_WARNING,
              "PUMP_SUMMARY: %s is not a regular file of such counters; name another",
              PUMP_QUOTED(path));

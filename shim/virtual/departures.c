@@ -26,7 +26,7 @@ bool vd_departures_wanted(void) {
   opened = true;
   const char *name = getenv("PUMP_VIRTUAL_DEPARTURES");
   if (name == NULL || *name == 0) return false;
-  file = fopen(name, "we");
+  file = fopen(name, "wxe"); /* over nothing, through no link */
   if (file == NULL) vd_error("PUMP_VIRTUAL_DEPARTURES %s: %s", name, strerror(errno));
   return file != NULL;
 }

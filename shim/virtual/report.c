@@ -169,6 +169,8 @@ static void put_card(FILE *file) {
   put_raw_counters(file, &card.counters, "}},\n");
 }
 
+#define HEAD "{\n  \"virtual\": true, "
+
 static void write_report(FILE *file) {
   struct gpu_counters counters;
   struct gpu_owner_info share;
@@ -179,7 +181,7 @@ static void write_report(FILE *file) {
     counters = share.counters;
   }
   vd_departures_end();
-  fputs("{\n  \"virtual\": true, \"mode\": ", file);
+  fputs(HEAD "\"mode\": ", file);
   put_string(file, vd.mode == VD_COMPUTE ? "compute" : "timing");
   fputs(", \"copies\": ", file);
   put_string(file, vd.copies_modelled ? "modelled" : "real");
@@ -216,6 +218,10 @@ void vd_report_write(void) {
                             : snprintf(path, sizeof path, "%.*s%d%s", (int)(mark - name),
                                        name, (int)getpid(), mark + 2);
   if (length < 0 || (size_t)length >= sizeof path) return;
+  if (!pump_may_replace(path, HEAD)) {
+    vd_error("PUMP_VIRTUAL_REPORT %s: not a file of such a report; name another", path);
+    return;
+  }
   if (!vd_lock_at_exit()) {
     vd_error("no report: the driver's lock is held");
     return;

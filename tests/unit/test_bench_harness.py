@@ -316,18 +316,41 @@ def test_without_a_name_every_suite_runs(folder, tmp_path):
     assert {"good.pairs", "breaks.first", "lacks", "empty"} <= names
 
 
-def test_rows_written_before_a_suite_hangs_or_dies_are_in_the_file(folder, tmp_path):
+def test_rows_written_before_a_suite_hangs_or_dies_are_in_the_files_draft(folder, tmp_path):
     file = tmp_path / "rows.jsonl"
     (folder / "suite_looks.py").write_text(
-        '"""Reads the file while it is written."""\n'
+        '"""Reads the draft while it is written."""\n'
         "from pathlib import Path\nfrom harness import Row\n"
+        "def lines(file):\n"
+        "    (draft,) = file.parent.glob(f'{file.name}.part-*')\n"
+        "    return draft.read_text().splitlines()\n"
         "def run(options):\n"
         "    yield Row('looks.a', 1, '')\n"
-        "    yield Row('looks.b', len(Path(options.rest[0]).read_text().splitlines()), '')\n"
+        "    yield Row('looks.b', len(lines(Path(options.rest[0]))), '')\n"
     )
     assert bench_run.main(["looks", "--json", str(file), "--", str(file)], folder) == 0
     assert lines(file)[-1]["value"] == 2
     sys.modules.pop("suite_looks")
+
+
+def test_rows_before_an_interrupt_are_in_the_file(folder, tmp_path):
+    file = tmp_path / "rows.jsonl"
+    (folder / "suite_stops.py").write_text(
+        '"""Ends as by Ctrl-C."""\nfrom harness import Row\n'
+        "def run(options):\n    yield Row('stops.a', 1, '')\n    raise KeyboardInterrupt\n"
+    )
+    assert bench_run.main(["stops", "--json", str(file)], folder) == 130
+    assert lines(file)[-1]["name"] == "stops.a"
+    sys.modules.pop("suite_stops")
+
+
+def test_a_file_that_holds_something_else_stays(folder, tmp_path, capsys):
+    file = tmp_path / "thesis"
+    file.write_text("mine")
+    with pytest.raises(SystemExit):
+        bench_run.main(["good", "--json", str(file)], folder)
+    assert file.read_text() == "mine"
+    assert "it holds something else than rows of scripts/bench" in capsys.readouterr().err
 
 
 def test_the_list_names_every_suite_with_its_first_line(folder, capsys):

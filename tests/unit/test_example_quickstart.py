@@ -22,6 +22,8 @@ from floor import BLOCK_BYTES, Touch, Traffic  # noqa: E402
 from mlp import Model  # noqa: E402
 from quickstart_report import Run, Setting  # noqa: E402
 
+from pump import outputs  # noqa: E402
+
 
 def blocks_to_gpu(operations: list[Touch], repeats: int, capacity: int) -> int:
     return floor.least_traffic(operations, repeats, capacity * BLOCK_BYTES).h2d_bytes // BLOCK_BYTES
@@ -152,6 +154,7 @@ def test_the_json_has_exactly_the_agreed_keys_and_the_figures():
         "weights_sha256": "abc",
     }
     assert json.loads(json.dumps(found)) == found
+    assert outputs.COMPARED.fits(json.dumps(found, indent=1).encode()), "the next replaces it"
 
 
 @pytest.mark.parametrize("bad", ["abd", None])
@@ -233,7 +236,11 @@ def test_a_run_that_fails_is_named_with_the_end_of_its_log(tmp_path, monkeypatch
 
 @pytest.mark.parametrize(
     ("options", "named"),
-    [(["--json", "/no/such/folder/x.json"], "/no/such/folder"), (["--jason"], "--jason")],
+    [
+        (["--json", "/no/such/folder/x.json"], "/no/such/folder"),
+        (["--json", __file__], "it holds something else"),
+        (["--jason"], "--jason"),
+    ],
 )
 def test_a_bad_option_ends_with_status_2_before_anything_is_installed(options, named, tmp_path):
     done = subprocess.run(

@@ -64,6 +64,19 @@ def test_a_product_is_one_launch_that_touches_its_matrices_alone(tmp_path: Path)
     assert written["kernels"] == {"pump_gemm": 1}
 
 
+def test_a_report_replaces_an_earlier_one_and_nothing_else(tmp_path: Path) -> None:
+    report, mine = tmp_path / "report.json", tmp_path / "thesis"
+    mine.write_text("mine")
+    for _ in range(2):
+        assert found(run("one_product", PUMP_VIRTUAL_REPORT=str(report)))
+        assert json.loads(report.read_text())["virtual"] is True
+    files = {"PUMP_VIRTUAL_REPORT": str(mine), "PUMP_VIRTUAL_DEPARTURES": str(mine)}
+    done = run("one_product", mode="timing", **files)
+    assert found(done) == {"status": 0}
+    assert mine.read_text() == "mine"
+    assert "not a file of such a report; name another" in done.stderr
+
+
 def test_a_product_takes_the_time_of_its_multiplications(tmp_path: Path) -> None:
     """2048 cubed in float: 64 a cycle on each of 108 multiprocessors at 1.41 GHz."""
     report = tmp_path / "report.json"
