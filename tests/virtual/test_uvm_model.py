@@ -182,6 +182,19 @@ def test_the_first_eviction_of_a_block_pays_for_host_pages_and_the_next_does_not
     assert first - later == pytest.approx((gpu.profile.host_alloc_us - copy_us) * 1000, abs=20)
 
 
+def test_chunks_that_are_kept_without_a_use_are_not_free() -> None:
+    """As cuMemGetInfo has it: free frames of the card's own allocator (pmaGetFreeMemory)."""
+    gpu = gpu_with(100)
+    gpu.on_host(0, 80)
+    gpu.now = gpu.prefetch(0, 80)
+    assert gpu.memory_state().free_bytes == 20 * BLOCK
+    gpu.now = gpu.prefetch(0, 80, to_host=True)
+    state = gpu.memory_state()
+    assert (state.resident_bytes, state.unused_bytes) == (0, 80 * BLOCK)
+    assert state.free_bytes == 20 * BLOCK, "all have left, and nothing was given back"
+    gpu.check()
+
+
 def test_plain_allocations_shrink_the_memory_for_managed_blocks() -> None:
     gpu = gpu_with(100)
     gpu.create(0, 100)
