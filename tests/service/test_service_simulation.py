@@ -35,12 +35,16 @@ def test_two_that_take_turns_in_never_giving_way_cost_an_honest_job_seconds_only
     assert (story.honest[0].granted or 0) > 3 * GIB
 
 
-def test_one_that_says_that_it_holds_nothing_takes_its_lease_from_nobody_but_itself() -> None:
+@pytest.mark.parametrize("liars", [[LIAR], [LIAR, OTHER]], ids=len)
+def test_one_that_says_that_it_holds_nothing_takes_its_lease_from_nobody_but_itself(
+    liars: list[int],
+) -> None:
     story = Scenario(2, nvml=True)
     story.job(5001, 1.5)
-    story.world.after(
-        5.0, lambda: story.liar(LIAR, {"wanted": 1 << 40, "resident": 0}, physical=3 * GIB)
-    )
+    says = {"wanted": 1 << 40, "resident": 0}
+    for user in liars:
+        size = 3 * GIB // len(liars)
+        story.world.after(5.0, lambda user=user, size=size: story.liar(user, says, physical=size))
     story.run(90)
     assert (story.honest[0].granted or 0) >= 3 * GIB
 

@@ -425,5 +425,20 @@ def test_each_line_of_the_page_names_tests_that_are_there() -> None:
         for name in re.findall(r"^def (test_\w+)", path.read_text(), re.MULTILINE)
     }
     assert named and named <= there, f"no such tests: {sorted(named - there)}"
-    rows = [line for line in page.splitlines() if line.startswith("| ")]
-    assert all("`test_" in row for row in rows if "| Test" not in row), "a line without a test"
+    rows = [line for line in page.splitlines() if line.startswith("| ") and "| Test" not in line]
+    assert all("`test_" in row for row in rows), "a line without a test"
+
+
+def test_each_line_of_the_page_is_attacked_by_several_or_says_why_not() -> None:
+    attacks = (ROOT / "docs/security.md").read_text().partition("## E. ")[0]
+    several = {
+        name
+        for folder in ("users", "service")
+        for path in (ROOT / "tests" / folder).glob("test_*.py")
+        for name in re.findall(r"^def (test_\w+)", path.read_text(), re.MULTILINE)
+    }
+    for row in attacks.splitlines():
+        if row.startswith("| ") and "| Test" not in row:
+            named = set(re.findall(r"`(test_\w+)`", row))
+            counted = [name for name in named if re.search(r"_(three|two|users|pods)_", name)]
+            assert named & several or counted or "; no second attacker: " in row, row

@@ -77,10 +77,10 @@ class Pod(Service):
 
 
 @needs_root
-def test_one_who_has_the_services_number_can_neither_take_its_socket_nor_see_all(
+def test_pods_with_the_services_number_can_neither_take_its_socket_nor_see_all(
     folder: Path,
 ) -> None:
-    """A pod that runs as the service's user, beside pods of others and one that runs as root."""
+    """Two pods run as the service's user, beside pods of others and one that runs as root."""
     service = Pod(folder, "[service]\nroot_sees_all = false\n")
     path = service.socket
 
@@ -93,7 +93,8 @@ def test_one_who_has_the_services_number_can_neither_take_its_socket_nor_see_all
         return " ".join(told) or "nothing"
 
     try:
-        assert as_user(NOBODY, take) == "nothing"
+        for user in (NOBODY, ATTACKER, VICTIM, NOBODY):
+            assert as_user(user, take) == "nothing"
         status = psutil.Process(service.process.pid)
         assert (set(status.uids()), set(status.gids())) == ({NOBODY}, {NOBODY})
         lines = Path(f"/proc/{service.process.pid}/status").read_text().splitlines()

@@ -213,20 +213,31 @@ except ServiceError as error:
 """
 
 
+def asked_inside(folder: Path, mount: str, user: int) -> str:
+    words = [sys.executable, "-c", IN_NAMESPACE, str(ROOT), str(folder), mount, str(user)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False, cwd="/")
+    if "PermissionError" in done.stderr and "unshare" in done.stderr:
+        pytest.skip("this machine allows no user namespaces")
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
 @pytest.mark.parametrize("user", [0, 1000, 65534])
 def test_in_a_user_namespace_only_a_socket_on_a_read_only_mount_is_believed(
     folder: Path, user: int
 ) -> None:
-    told = {}
     with serving(folder / "service", 0):
-        for mount in ("rw", "ro"):
-            words = [sys.executable, "-c", IN_NAMESPACE, str(ROOT), str(folder), mount, str(user)]
-            done = subprocess.run(
-                words, capture_output=True, text=True, timeout=60, check=False, cwd="/"
-            )
-            if "PermissionError" in done.stderr and "unshare" in done.stderr:
-                pytest.skip("this machine allows no user namespaces")
-            assert done.returncode == 0, done.stderr
-            told[mount] = done.stdout.strip()
-    assert told["ro"] == "believed"
-    assert "mount the folder of the service's socket read-only" in told["rw"]
+        assert asked_inside(folder, "ro", user) == "believed"
+        told = asked_inside(folder, "rw", user)
+    assert "mount the folder of the service's socket read-only" in told
+
+
+def test_in_a_user_namespace_services_of_three_users_are_not_believed(folder: Path) -> None:
+    """They read as the same user there as root does."""
+    for server_ in (ATTACKER, VICTIM, 65534):
+        own = folder / str(server_)
+        own.mkdir()
+        own.chmod(0o777)
+        with serving(own / "service", server_):
+            told = asked_inside(own, "rw", 1000)
+        assert "mount the folder of the service's socket read-only" in told

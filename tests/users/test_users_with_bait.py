@@ -4,10 +4,11 @@ open, names that break lines. Each attacker goes beyond what one test of one use
 from __future__ import annotations
 
 import socket
+import subprocess
 from pathlib import Path
 
 import pytest
-from service_client import Played, Service
+from service_client import GPU, Played, Service, closing
 from supervisor_client import eventually
 from test_users_of_a_service import all_are_answered, service
 from users import ATTACKERS, Say, User, as_user, needs_root, plays
@@ -22,6 +23,8 @@ pytestmark = needs_root
 FRAMES = 40
 DESCRIPTORS = 50
 """In each frame; the kernel lets 253 pass."""
+PWN = "'\"$(touch pwned)`touch pwned`;touch pwned #"
+"""Printable: a job may be called so."""
 EVIL = ("a\nb", "a\x1b[2J\x1b[31m", "a\x07", "\u202eb")
 
 
@@ -32,6 +35,11 @@ def baits(say: Say, service: Service, trap: str) -> None:
         for _ in range(FRAMES):
             socket.send_fds(job.socket, [wire.encode(wire.Beat())], [one.fileno()] * DESCRIPTORS)
             job.turn()
+    with closing(Played(service, name=PWN)) as (called_so,):
+        gpu = wire.GpuReport(GPU, 1, 1, 1, 1, 1, 0)
+        called_so.say(wire.Report(0, 1, 0, 0, (gpu, gpu)))  # it is hung up on, which is logged
+        with pytest.raises(AssertionError):
+            called_so.take()
     for name in EVIL:
         with pytest.raises((OSError, AssertionError)):  # it is hung up on
             Played(service, name=name)
@@ -44,7 +52,9 @@ def shown(path: str) -> list[JobState]:
         return client.jobs()
 
 
-def test_what_three_users_hand_over_is_neither_kept_nor_opened_nor_shown(service: Service) -> None:
+def test_what_three_users_hand_over_is_neither_kept_nor_opened_nor_shown_nor_run(
+    service: Service, tmp_path: Path
+) -> None:
     trap = Path(service.socket).parent / "trap"
     before = len(service.descriptors())
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
@@ -61,6 +71,11 @@ def test_what_three_users_hand_over_is_neither_kept_nor_opened_nor_shown(service
             assert all(job.name == "bait" and job.socket == str(trap) for job in jobs)
             with pytest.raises(TimeoutError):
                 listener.accept()
+            log = service.log.read_text()
+            assert "touch pwned" in log, "it is told"
+            for line in log.splitlines():
+                subprocess.run(["sh", "-c", line], cwd=tmp_path, capture_output=True, check=False)
+            assert not list(tmp_path.iterdir())
             kept = before + len(users)  # a connection for each job
             eventually(lambda: len(service.descriptors()) <= kept, "no descriptor is kept")
         finally:

@@ -1,0 +1,153 @@
+"""`pump metrics` among users who wish it ill: TCP knows no users, so it is their connections that
+are bounded; and each makes as many jobs, with as many GPUs, as the service lets it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from service_client import MIB, Played, Service, closing
+from supervisor_client import eventually
+from users import ALICE, ATTACKERS, Say, as_user, needs_root, plays, public_folder, together
+
+from pump.cli.metrics.answers import PEERS_MOST
+from pump.cli.metrics.figures import GPUS_MOST, SERIES_MOST
+from pump.wire import service as wire
+
+pytestmark = needs_root
+
+GET = b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n"
+METRICS = (
+    "import sys; from pump.cli.main import main; from pump.cli.metrics import answers\n"
+    "answers.REQUEST_S = 600.0; sys.exit(main())"
+)
+"""None is answered because another one's time is over."""
+JOBS_EACH = 64
+GPUS_EACH = 8
+PATIENCE_S = 20
+
+
+@pytest.fixture
+def service() -> Iterator[Service]:
+    with public_folder() as folder:
+        made = Service(folder, "--beat", "20", "--settle", "0.05")
+        yield made
+        made.kill()
+
+
+@pytest.fixture
+def port(service: Service, tmp_path: Path) -> Iterator[int]:
+    """Where root's `pump metrics` answers for that service, with series for each job."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        number = int(probe.getsockname()[1])
+    words = [sys.executable, "-c", METRICS, "metrics", "--tcp", f"127.0.0.1:{number}", "--per-job"]
+    environ = {**os.environ, "PUMP_SERVICE": str(service.socket), "XDG_RUNTIME_DIR": str(tmp_path)}
+    process = subprocess.Popen(words, env=environ, cwd=tmp_path)
+    try:
+        eventually(lambda: answers(number), "pump metrics to listen")
+        yield number
+        assert process.poll() is None, "it goes on"
+    finally:
+        process.kill()
+        process.wait()
+
+
+def answers(port: int) -> bool:
+    with contextlib.suppress(OSError):
+        return b"pump_jobs" in asked(port)
+    return False
+
+
+def scraped(port: int) -> bytes:
+    """The answer to one that is soon asking again where it has been too slow to ask: of a crowd
+    the oldest connection goes, whoever's it is."""
+    until_s = time.monotonic() + PATIENCE_S
+    while time.monotonic() < until_s:
+        with contextlib.suppress(OSError):
+            text = asked(port)
+            if text:
+                return text
+    raise TimeoutError
+
+
+def asked(port: int) -> bytes:
+    with socket.create_connection(("127.0.0.1", port), PATIENCE_S) as peer:
+        peer.sendall(GET)
+        return b"".join(iter(lambda: peer.recv(1 << 16), b""))
+
+
+def names_gpus(say: Say, service: Service) -> None:
+    """Many jobs on GPUs that there are not: half of them on the same ones."""
+    jobs = []
+    same = [os.urandom(16).hex() for _ in range(GPUS_EACH)]
+    for number in range(JOBS_EACH):
+        job = Played(service, name=f'{number}"}} 1 #{os.getuid()}')
+        job.adopts = False  # which would name the usual one
+        entries = tuple(
+            wire.GpuReport(gpu, 1000 * MIB, 10 * MIB, 10 * MIB, 0, 0, 0)
+            for gpu in (same if number % 2 else (os.urandom(16).hex() for _ in same))
+        )
+        job.say(wire.Report(0, 1, 0, 0, entries))
+        jobs.append(job)
+    say("named")
+    plays(say, *jobs)
+
+
+def crowds(say: Say, port: int) -> None:
+    """Many more connections than there are places, from an address each: some silent, some that
+    ask for half of a line, some that take no answer. For each that is lost comes another."""
+    held = [crowding(port, number) for number in range(1, 2 * PEERS_MOST)]
+    say("crowds")
+    while True:
+        for at, one in enumerate(held):
+            if hung_up(one):
+                one.close()
+                held[at] = crowding(port, at + 1)
+
+
+def crowding(port: int, number: int) -> socket.socket:
+    one = socket.socket()
+    with contextlib.suppress(OSError):
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+        one.settimeout(PATIENCE_S)
+        one.bind((f"127.0.{os.getuid() % 250}.{number}", 0))
+        one.connect(("127.0.0.1", port))
+        one.sendall((b"", GET[:9], GET)[number % 3])
+    return one
+
+
+def hung_up(one: socket.socket) -> bool:
+    try:
+        return one.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+
+
+def test_three_users_keep_no_other_from_the_figures_and_make_no_more_series_than_are_theirs(
+    service: Service, port: int
+) -> None:
+    with closing(Played(service, name="of root", wanted_mib=7)) as (honest,):
+        honest.report()
+        with together(names_gpus, service), together(crowds, port):
+            for _ in range(3):
+                honest.turn()
+                text = as_user(ALICE, scraped, port).decode()
+                assert text.startswith("HTTP/1.0 200"), text[:200]
+                lines = text.partition("\r\n\r\n")[2].splitlines()
+                assert any(one.startswith('pump_registered_jobs{user="0"') for one in lines)
+                for user in ATTACKERS:
+                    mine = [line for line in lines if f'user="{user}"' in line]
+                    gpus = {gpu for line in mine for gpu in re.findall(r'gpu="(\w+)"', line)}
+                    assert len(mine) <= SERIES_MOST + 1 and len(gpus) <= GPUS_MOST
+                    assert any(line.startswith("pump_series_omitted{") for line in mine)
+                assert not [one for one in lines if "omitted" in one and 'user="0"' in one]
