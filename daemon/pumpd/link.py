@@ -135,8 +135,9 @@ def accept(listener: socket.socket) -> tuple[list[socket.socket], OSError | None
     return taken, None
 
 
-def bind_listener(path: str, backlog: int) -> socket.socket:
-    """Listens on `path`, replacing a socket that nobody answers. Raises OSError."""
+def bind_listener(path: str, backlog: int, mode: int = 0o600) -> socket.socket:
+    """Listens on `path`, with that mode, replacing a socket on which no process answers. Raises
+    OSError."""
     if answers(path):
         raise FileExistsError(None, f"another pumpd answers on {path}; end it first")
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -145,7 +146,7 @@ def bind_listener(path: str, backlog: int) -> socket.socket:
         if place.is_socket():
             place.unlink()
         listener.bind(path)
-        place.chmod(0o600)
+        place.chmod(mode)
         listener.listen(backlog)
     except OSError:
         listener.close()

@@ -157,9 +157,8 @@ def _listeners(path: str, for_all: bool) -> tuple[list[socket.socket], str]:
         chosen = path or (paths.SERVICE_SOCKET if root else paths.user_service_socket())
         if not path:
             _make_folder(Path(chosen).parent, root)
-        listener = link.bind_listener(chosen, BACKLOG)
-        if root or for_all:
-            Path(chosen).chmod(0o666)  # who may do what is decided by credentials
+        mode = 0o666 if root or for_all else 0o600  # credentials decide what a user may do
+        listener = link.bind_listener(chosen, BACKLOG, mode)
         if for_all and not root:
             log.warning(
                 "--open: jobs of other users believe no service of user %d; start it as root, "
