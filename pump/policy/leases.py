@@ -15,7 +15,8 @@ from pump.model.bounds import BLOCK_BYTES
 from pump.policy.arbiter import LEAST_BLOCKS
 
 GRAIN_SHARE: Final = 64
-"""A change by less than one part in so many of the GPU is not worth a message."""
+"""A change by less than one part in so many of the GPU is not worth a message, unless others lack
+what such changes add up to."""
 
 
 class Lease(NamedTuple):
@@ -51,6 +52,9 @@ def step(
     """
     room = memory_bytes - sum(lease.held_bytes for lease in leases.values())
     grain = memory_bytes // GRAIN_SHARE if room >= 0 else 0
+    above = grain
+    if sum(targets[job] - leases[job].held_bytes for job in _hungry(grain, targets, leases)) > room:
+        above //= len(leases)  # many jobs that each keep a little more starve one together
     least = LEAST_BLOCKS * BLOCK_BYTES
     grants: dict[int, int] = {}
     for job, lease in leases.items():
@@ -59,11 +63,15 @@ def step(
             own = max(0, room + lease.held_bytes)
             grants[job] = min(targets[job], lease.adopted_bytes, max(least, own))
             grants[job] = max(grants[job], min(least, targets[job]))
-        elif targets[job] + grain < lease.granted_bytes:
+        elif targets[job] + above < lease.granted_bytes:
             grants[job] = targets[job]
     if growing and room >= 0:  # up to what it holds still, a job can have anew
         _grow(room, grain, targets, leases, grants)
     return {job: bytes_ for job, bytes_ in grants.items() if bytes_ != leases[job].granted_bytes}
+
+
+def _hungry(grain: int, targets: Mapping[int, int], leases: Mapping[int, Lease]) -> list[int]:
+    return [job for job, one in leases.items() if (one.granted_bytes or 0) + grain < targets[job]]
 
 
 def _grow(
@@ -74,11 +82,7 @@ def _grow(
     grants: dict[int, int],
 ) -> None:
     """Give `room` to those below their targets, the poorest by share first."""
-    hungry = [
-        job
-        for job, lease in leases.items()
-        if (lease.granted_bytes or 0) + grain < targets[job] and job not in grants
-    ]
+    hungry = [job for job in _hungry(grain, targets, leases) if job not in grants]
     hungry.sort(key=lambda job: (leases[job].held_bytes / max(1, targets[job]), job))
     for job in hungry:
         lease = leases[job]

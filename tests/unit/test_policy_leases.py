@@ -123,3 +123,15 @@ def test_small_changes_are_not_worth_a_message_unless_room_is_short() -> None:
     calm = {1: Lease(500 * MIB, 0, 500 * MIB, 0), 2: Lease(500 * MIB, 0, 500 * MIB, 0)}
     assert step(1000 * MIB, {1: 505 * MIB, 2: 495 * MIB}, calm) == {}
     assert step(998 * MIB, {1: 500 * MIB, 2: 498 * MIB}, calm) == {2: 498 * MIB}
+
+
+def test_many_that_keep_a_little_more_than_theirs_starve_none_together() -> None:
+    """Each by less than is worth a message; one that lacks what they have gets it."""
+    memory, count, more = 64 * 30 * MIB, 30, 4 * BLOCK_BYTES
+    targets = dict.fromkeys(range(count), 40 * MIB) | {count: memory - count * 40 * MIB}
+    granted = dict.fromkeys(range(count), 40 * MIB + more)
+    granted[count] = memory - sum(granted.values())
+    for _ in range(2):  # those above give way, then it grows
+        leases = {job: Lease(has, has, has, has) for job, has in granted.items()}
+        granted |= step(memory, targets, leases)
+    assert granted[count] >= targets[count] - memory // 64
