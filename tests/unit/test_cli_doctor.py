@@ -108,6 +108,12 @@ def test_the_drivers_answers_are_judged() -> None:
     assert statuses(answer(11080))["driver"] == PROBLEM
     assert statuses(answer(), "/q/libpump.so")["interception"] == PROBLEM
     assert "interception" not in statuses(answer(), None)
+    for found_in, remedy in (
+        ("/d/libcuda.so.1", "LD_PRELOAD=/p/lib"),
+        ("/o.so", "stands in front"),
+    ):
+        elsewhere = probe.findings({**answer(), "allocates_in": found_in}, "/p/libpump.so")
+        assert remedy in elsewhere[-1].remedy and found_in in elsewhere[-1].text
     assert statuses({**answer(), "devices": []})["devices"] == PROBLEM
     assert statuses({**answer(), "init": 100}) == {"driver": PROBLEM}
     assert statuses("no answer") == {"driver": PROBLEM}
@@ -163,10 +169,24 @@ def test_host_memory_is_what_the_tightest_level_leaves(tmp_path: Path) -> None:
     assert little.status == WARNING and "16.0 GiB" in little.text
     bounded = machine(tmp_path / "c", available_gib=40, limit=str(20 * GIB), used_gib=10)
     assert bounded.status == WARNING and "10.0 GiB" in bounded.text and "job" in bounded.text
+    assert bounded.remedy == f"raise the memory limit of cgroup {tmp_path}/c/cgroup/job"
+    assert little.remedy == "free host memory"
     full = machine(tmp_path / "d", available_gib=40, limit=str(20 * GIB), used_gib=21)
     assert full.status == PROBLEM
     unknown = host.memory(GIB, str(tmp_path / "none"), str(tmp_path / "none"))
     assert unknown.status == WARNING and "--limit" in unknown.remedy
+
+
+def test_under_wsl_the_gpu_has_another_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = tmp_path / "dxg"
+    there.touch()
+    monkeypatch.setattr(host, "WSL_FILES", (str(there),))
+    monkeypatch.setattr(host, "NVIDIA_FILES", (str(tmp_path / "nvidiactl"),))
+    assert host.device_files() == Finding("device files", OK, str(there))
+    there.unlink()
+    assert host.device_files().status == PROBLEM
 
 
 def test_device_files_that_are_missing_or_closed_are_named(tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ def _driver(
         child = environment.for_job(config, parts, environ)
     except BadInputError as error:
         thing, _, remedy = str(error).partition("; ")
-        return [problem("driver", thing, remedy or "see the line before")], str(error)
+        return [problem("driver", thing, remedy or "change what it names")], str(error)
     answer = probe.ask(child)
     return probe.findings(answer, parts.shim), answer
 

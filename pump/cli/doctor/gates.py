@@ -35,8 +35,8 @@ def judged(wanted: bool, policy: str, waits: list[bool]) -> Finding:
         text = lacks if unable else "the GPU could wait, and nothing that was measured gains by it"
         return ok(NAME, f"off (gate = false): {text}")
     if unable:
-        return warning(NAME, f"on, but {lacks}: jobs there run without", "leave --gate out")
+        return warning(NAME, f"on, but {lacks}: jobs there run without", "set gate = false")
     if policy != "planned":
         text = f"on, but policy {policy} foresees no launch that could have one"
-        return warning(NAME, text, "--policy planned, or leave --gate out")
+        return warning(NAME, text, "--policy planned, or gate = false")
     return ok(NAME, "on: a launch may wait on the GPU, 5 ms at most, for blocks in flight for it")

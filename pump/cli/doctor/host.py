@@ -14,6 +14,7 @@ UNLIMITED = 1 << 62
 # The share that the shim leaves to others (shim/act_host_memory.c).
 RESERVE_SHARE, RESERVE_LEAST, RESERVE_MOST = 20, GIB // 2, 4 * GIB
 NVIDIA_FILES = ("/dev/nvidiactl", "/dev/nvidia-uvm")
+WSL_FILES = ("/dev/dxg",)
 
 
 def kernel() -> list[Finding]:
@@ -25,7 +26,11 @@ def kernel() -> list[Finding]:
     except OSError as error:
         text = f"shared memory cannot be made: {error.strerror}"
         found.append(
-            problem("memfd", text, "allow memfd_create (seccomp profile of the container)")
+            problem(
+                "memfd",
+                f"{text}: jobs run without prefetching",
+                "allow memfd_create (seccomp profile of the container)",
+            )
         )
     try:
         os.close(os.pidfd_open(os.getpid()))
@@ -44,7 +49,7 @@ def daemon() -> list[Finding]:
     found = []
     if missing:
         text = f"{' and '.join(missing)} cannot be imported: jobs run without prefetching"
-        found.append(problem("pumpd", text, "install pump again (pip install .)"))
+        found.append(problem("pumpd", text, "install pump again (pip install . in its folder)"))
     else:
         found.append(ok("pumpd", "its packages are there"))
     try:
@@ -58,8 +63,10 @@ def daemon() -> list[Finding]:
     return found
 
 
-def device_files(files: tuple[str, ...] = NVIDIA_FILES) -> Finding:
-    """Of a real GPU: may this user open them?"""
+def device_files(files: tuple[str, ...] | None = None) -> Finding:
+    """Of a real GPU: may this user open them? None: those that this system has them by."""
+    if files is None:
+        files = WSL_FILES if os.path.exists(WSL_FILES[0]) else NVIDIA_FILES
     for file in files:
         if not os.path.exists(file):
             remedy = "load the kernel module (nvidia-modprobe -u), or give the container its GPUs"
@@ -81,11 +88,14 @@ def memory(
     reserve = min(max(total // RESERVE_SHARE, RESERVE_LEAST), RESERVE_MOST)
     usable = max(room - reserve, 0)
     text = f"{usable / GIB:.1f} GiB may hold what does not fit on the GPU ({where})"
+    remedy = (
+        f"raise the memory limit of {where}" if where.startswith("cgroup") else "free host memory"
+    )
     if usable == 0:
-        return problem("host memory", text, "free host memory, or raise the cgroup's limit")
+        return problem("host memory", text, remedy)
     if usable < largest_device_bytes:
-        text += f", less than the device's {largest_device_bytes / GIB:.1f} GiB"
-        remedy = "jobs beyond that get out-of-memory: free host memory, or raise the cgroup's limit"
+        text += f", less than the device's {largest_device_bytes / GIB:.1f} GiB: "
+        text += "a job with more than that gets out-of-memory"
         return warning("host memory", text, remedy)
     return ok("host memory", text)
 
@@ -101,7 +111,7 @@ def address_space() -> Finding:
     soft, _ = resource.getrlimit(resource.RLIMIT_AS)
     if soft == resource.RLIM_INFINITY:
         return ok("address space", "unlimited")
-    text = f"limited to {soft / GIB:.1f} GiB: CUDA and pageable memory need much more"
+    text = f"limited to {soft / GIB:.1f} GiB: CUDA and pageable memory take more than they use"
     return problem("address space", text, "ulimit -v unlimited")
 
 

@@ -83,7 +83,10 @@ def ask(environ: Mapping[str, str]) -> dict[str, Any] | str:
 def findings(answer: dict[str, Any] | str, shim: str | None) -> list[Finding]:
     """What the child's answer means. `shim`: path of libpump.so, None when it is switched off."""
     if isinstance(answer, str):
-        return [problem("driver", answer, "see what nvidia-smi says; try again without pump-run")]
+        remedy = (
+            "run it with PUMP_DISABLE=1: where that helps it is pump's fault, else the driver's"
+        )
+        return [problem("driver", answer, remedy)]
     if "error" in answer:
         remedy = "install NVIDIA's driver, or use the virtual GPU: pump doctor --virtual PROFILE"
         return [problem("driver", answer["error"], remedy)]
@@ -97,13 +100,13 @@ def findings(answer: dict[str, Any] | str, shim: str | None) -> list[Finding]:
     if not answer["devices"]:
         found.append(problem("devices", "the driver has none", "check CUDA_VISIBLE_DEVICES"))
     if shim is not None:
-        found.append(_interception(answer.get("allocates_in", ""), shim))
+        found.append(_interception(answer.get("allocates_in", ""), answer.get("driver", ""), shim))
     return found
 
 
 def _version(where: str, version: int) -> Finding:
     if version < 12000:
-        return problem("driver", where, "use a driver for CUDA 12 or newer")
+        return problem("driver", f"{where}: too old for pump", "use a driver for CUDA 12 or newer")
     if version < 12040:
         text = f"{where}: does not tell the parameters of kernels, they are read from their code"
         return warning("driver", text, "a driver for CUDA 12.4 or newer tells them itself")
@@ -122,11 +125,12 @@ def _device(number: int, facts: dict[str, Any]) -> Finding:
     return ok(f"device {number}", text)
 
 
-def _interception(allocates_in: str, shim: str) -> Finding:
+def _interception(allocates_in: str, driver: str, shim: str) -> Finding:
     if allocates_in == shim:
         return ok("interception", f"cuMemAlloc is found in {shim}")
-    return problem(
-        "interception",
-        f"a program under pump-run finds cuMemAlloc in {allocates_in or 'no library'}",
-        "another preloaded library stands in front: remove it from LD_PRELOAD",
-    )
+    text = f"a program under pump-run finds cuMemAlloc in {allocates_in or 'no library'}"
+    if allocates_in in ("", driver):
+        remedy = f"the loader does not preload pump: LD_PRELOAD={shim} true says why"
+    else:
+        remedy = "that library stands in front of pump: remove it from LD_PRELOAD"
+    return problem("interception", text, remedy)

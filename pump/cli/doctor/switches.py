@@ -40,7 +40,13 @@ def granularity(environ: Mapping[str, str]) -> list[Finding]:
 def _ours(environ: Mapping[str, str]) -> list[Finding]:
     if not environment.disabled(environ):
         return []
-    return [warning("PUMP_DISABLE", "pump-run does nothing while it is set", "unset PUMP_DISABLE")]
+    return [
+        warning(
+            "PUMP_DISABLE",
+            "while it is set pump-run runs the command and does nothing else",
+            "unset PUMP_DISABLE",
+        )
+    ]
 
 
 def _preload(environ: Mapping[str, str]) -> list[Finding]:
@@ -48,8 +54,8 @@ def _preload(environ: Mapping[str, str]) -> list[Finding]:
     others = [name for name in names if os.path.basename(name) != environment.SHIM]
     if not others:
         return []
-    text = f"{' and '.join(others)} is preloaded too; pump stands in front of it"
-    return [warning("LD_PRELOAD", text, "remove it should calls not arrive where they shall")]
+    text = f"{' and '.join(others)} is preloaded too, behind pump: it may see no CUDA calls"
+    return [warning("LD_PRELOAD", text, "remove it if it hooks CUDA calls; others do no harm")]
 
 
 def _pytorch(environ: Mapping[str, str]) -> list[Finding]:
@@ -72,21 +78,24 @@ def _pytorch(environ: Mapping[str, str]) -> list[Finding]:
 def _cuda(environ: Mapping[str, str]) -> list[Finding]:
     found = []
     if environ.get("CUDA_LAUNCH_BLOCKING", "0") not in ("", "0"):
-        text = "every launch waits, so pump never knows what comes next"
+        text = "every launch waits for its end, so pump knows of none before it runs"
         found.append(warning("CUDA_LAUNCH_BLOCKING", text, "unset CUDA_LAUNCH_BLOCKING"))
     if environ.get("CUDA_MANAGED_FORCE_DEVICE_ALLOC", "0") not in ("", "0"):
-        text = "managed memory is bound to the device"
+        text = "the driver keeps managed memory on the device: pump can page none of it"
         remedy = "unset CUDA_MANAGED_FORCE_DEVICE_ALLOC"
         found.append(problem("CUDA_MANAGED_FORCE_DEVICE_ALLOC", text, remedy))
     if environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1", "NoDevFiles"):
         text = "hides every GPU"
-        found.append(problem("CUDA_VISIBLE_DEVICES", text, "unset CUDA_VISIBLE_DEVICES"))
+        remedy = "unset CUDA_VISIBLE_DEVICES, or name GPUs in it"
+        found.append(problem("CUDA_VISIBLE_DEVICES", text, remedy))
     if environment.one_queue(environ):
         text = "all streams share one hardware queue, so kernels may wait for transfers"
         remedy = f"unset {environment.CONNECTIONS} if the framework does not need it"
         found.append(warning(environment.CONNECTIONS, text, remedy))
     if "CUDA_MPS_PIPE_DIRECTORY" in environ:
-        text = "clients of MPS share one context: budgets are those of all of them"
+        text = (
+            "jobs run beside other clients of MPS where its server runs, and share the GPU's memory"
+        )
         found.append(warning("CUDA_MPS_PIPE_DIRECTORY", text, "give each job a --budget"))
     return found
 

@@ -77,12 +77,13 @@ def _program(path: str, start: bytes) -> Finding:
         return problem("command", text, f"use a build for {os.uname().machine}")
     offset, size, count = _headers(start)
     if offset + size * count > len(start):
-        return ok("command", f"{path}: the loader's part is not at its beginning")
+        text = f"{path}: cannot tell whether it is dynamically linked"
+        return warning("command", text, f"none is needed if 'file {path}' says so")
     kinds = [struct.unpack_from("<I", start, offset + i * size)[0] for i in range(count)]
     if PT_INTERP not in kinds:
         text = f"{path} is statically linked: nothing can be preloaded into it"
         return problem("command", text, "use a dynamically linked build of it")
-    text = f"{path}: its CUDA calls, and those of all that it starts, pass pump"
+    text = f"{path}: its CUDA calls, and those of what inherits its environment, pass pump"
     return ok("command", text)
 
 
