@@ -95,7 +95,8 @@ struct pump_neighbours {
   uint32_t count;
   struct pump_card cards[PUMP_NEIGHBOURS_MOST];
 };
-void pump_neighbours_look(struct pump_neighbours *neighbours);
+/* -errno: not all of them could be read. */
+int pump_neighbours_look(struct pump_neighbours *neighbours);
 
 /* How many of them use the card; `*found_bytes` becomes the most that one of them found. */
 uint32_t pump_neighbours_on(const struct pump_neighbours *neighbours,

@@ -520,9 +520,8 @@ int pump_ledger_read(const struct pump_host_memory *host,
   return visit_all(&(struct visit){.host = host, .claims = claims});
 }
 
-/* What cannot be read is not known of. */
-void pump_ledger_cards(struct pump_neighbours *neighbours) {
-  visit_all(&(struct visit){.neighbours = neighbours});
+int pump_ledger_cards(struct pump_neighbours *neighbours) {
+  return visit_all(&(struct visit){.neighbours = neighbours});
 }
 
 /* ---- end and fork ---------------------------------------------------------------------

@@ -165,8 +165,8 @@ void pump_ledger_fork_child(void);
 
 /* What this process has on its cards, for the others; -errno. By the link thread. */
 int pump_ledger_tell(const struct pump_card *cards, uint32_t count);
-/* Adds what the others say. */
-void pump_ledger_cards(struct pump_neighbours *neighbours);
+/* Adds what the others say. -errno: not all of them could be read. */
+int pump_ledger_cards(struct pump_neighbours *neighbours);
 
 /* By the link thread, often: tells the others whether this process is active, where that
  * has changed. fresh: the entry is a new one. */

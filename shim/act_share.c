@@ -37,9 +37,9 @@ void pump_share_start(void) {
   alone = text != NULL && strcmp(text, "none") == 0;
 }
 
-void pump_neighbours_look(struct pump_neighbours *neighbours) {
+int pump_neighbours_look(struct pump_neighbours *neighbours) {
   neighbours->count = 0;
-  if (!alone) pump_ledger_cards(neighbours);
+  return alone ? 0 : pump_ledger_cards(neighbours);
 }
 
 uint32_t pump_neighbours_on(const struct pump_neighbours *neighbours,
@@ -114,8 +114,8 @@ uint32_t pump_share_refresh(bool fresh) {
       pump_ledger_tell(cards, PUMP_MAX_DEVICES) == 0)
     memcpy(told, cards, sizeof cards);
   struct pump_neighbours neighbours;
-  pump_neighbours_look(&neighbours);
-  return pump_device_share(&neighbours);
+  /* Those that cannot be seen just now have not left. */
+  return pump_neighbours_look(&neighbours) == 0 ? pump_device_share(&neighbours) : 0;
 }
 
 void pump_share_fork_child(void) {

@@ -262,7 +262,7 @@ static void prepare(CUdevice device) {
   copy_uuid(device, uuid);
   bool converts = device_converts(device);
   struct pump_neighbours neighbours;
-  pump_neighbours_look(&neighbours);
+  pump_neighbours_look(&neighbours); /* those that it sees, for a start */
   uint64_t asked = first_budget(device, total_bytes);
   uint64_t bound = bound_budget(device, total_bytes, asked);
   const char *always = getenv("PUMP_ACTIVE");

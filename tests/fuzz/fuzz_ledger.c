@@ -139,7 +139,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     must((claims[i].bytes != 0) == (claims[i].processes != 0));
   }
   struct pump_neighbours neighbours = {0};
-  pump_ledger_cards(&neighbours);
+  must(pump_ledger_cards(&neighbours) == 0);
   must(neighbours.count == cards_wanted);
   for (uint32_t i = 0; i < count; i++) {
     if (files[i] >= 0) close(files[i]);
