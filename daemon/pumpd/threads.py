@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import _thread
 import errno
+import sys
 import threading
 from collections.abc import Callable
 from typing import Final
@@ -31,10 +32,14 @@ def start(body: Callable[[], None]) -> threading.Event:
         finally:
             over.set()
 
+    hook = sys.unraisablehook
+    sys.unraisablehook = bool  # needs no memory; what ends it by then is told below
     try:
         _thread.start_new_thread(run, ())
+        if not begun.wait(BEGIN_S) and turn.acquire(blocking=False):
+            raise OSError(errno.EAGAIN, f"its thread does not begin within {BEGIN_S:.0f} s")
     except RuntimeError:  # what Python says where the system has none left
         raise OSError(errno.EAGAIN, "no thread for it") from None
-    if not begun.wait(BEGIN_S) and turn.acquire(blocking=False):
-        raise OSError(errno.EAGAIN, f"its thread does not begin within {BEGIN_S:.0f} s")
+    finally:
+        sys.unraisablehook = hook
     return over

@@ -26,10 +26,8 @@ import os
 import signal
 import socket
 import struct
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from pumpd.settings import WorkerSettings
 
@@ -132,13 +130,8 @@ def _start(
             os.close(fd)
 
 
-def _log_unraisable(one: Any) -> None:
-    log.warning("%s: %r", one.err_msg or "ignored", one.exc_value)
-
-
 def _work(worker: WorkerRun, fds: list[int], settings: WorkerSettings) -> None:
     status = 1
-    sys.unraisablehook = _log_unraisable
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         name_process("pumpd-worker")

@@ -203,7 +203,7 @@ def campaign(daemon: Daemon, faults: list[Fault]) -> None:
             if tally.failed_now:  # what it left behind is not to be held against the next
                 daemon.stop()
                 daemon.start()
-        daemon.end()
+    daemon.end()
 
 
 def test_a_job_is_right_whichever_call_of_its_pumpd_fails(daemon: Daemon) -> None:

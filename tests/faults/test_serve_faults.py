@@ -117,7 +117,7 @@ def campaign(served: Served, faults: list[Fault]) -> None:
             with tally.one():
                 tally.reached += served.check(fault)
             assert served.process.is_running(), "\n".join([*tally.failures, served.log.read_text()])
-        served.end()
+    served.end()
 
 
 def test_the_service_answers_whichever_of_its_calls_fails(served: Served) -> None:
