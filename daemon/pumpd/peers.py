@@ -1,7 +1,7 @@
 """One connection of the service: who is at the other end, and what waits for it.
 
 At most one reply and one grant wait; a peer that does not take them is not read either,
-and is hung up on in the end. So nobody's slowness costs more than that.
+and is hung up on in the end. So a slow reader costs no more than that.
 """
 
 from __future__ import annotations

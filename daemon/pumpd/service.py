@@ -10,7 +10,7 @@ DESIGN
   A lease ends with its connection, or after BEATS_MISSED silent beats. Jobs do not depend
   on the service: when it ends they keep their budgets and come back when it does.
 
-  Idle it sleeps: it wakes for frames, and every CHECK_S only while somebody is connected.
+  Idle it sleeps: it wakes for frames, and every CHECK_S only while there are connections.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class ServiceSettings:
     no lease grow for so long. weights: of users by number, 1 for others. observers: users who
     see all jobs, beside root and the service's own if `root_sees_all`. owners: whom subordinate
     ids count to.
-    reserve: of each GPU that nobody is given, as bytes ("1073741824") or a share ("3%")."""
+    reserve: of each GPU that no job is given, as bytes ("1073741824") or a share ("3%")."""
 
     quotas: Quotas = field(default_factory=Quotas)
     beat_s: float = 2.0

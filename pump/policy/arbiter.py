@@ -2,8 +2,8 @@
 
 First rules. Each job gets a floor, so that none starves. What is left goes to priorities,
 the highest first, each up to what it wants; jobs of one priority share what is there for
-them by use, as water fills vessels: nobody gets more than it wants while another wants.
-What nobody wants is shared as well, for it costs nothing to have it already when it is
+them by use, as water fills vessels: no job gets more than it wants while another wants.
+What no job wants is shared as well, for it costs nothing to have it already when it is
 wanted. So all memory is always given out; how much there is to give, `less_spill` says.
 
 Optimal sharing (marginal benefit of a byte, staggered peaks: TENSILE, arXiv:2105.13336) is
@@ -85,7 +85,7 @@ def _by_gpu(gpus: Iterable[str], claims: Iterable[Claim]) -> dict[str, list[Clai
 
 
 def _share(memory: int, claims: Sequence[Claim]) -> list[int]:
-    """All in blocks. The sum is `memory`, if anybody claims it."""
+    """All in blocks. The sum is `memory`, if any job claims it."""
     if not claims:
         return []
     least = min(LEAST_BLOCKS, memory // len(claims))
@@ -102,8 +102,8 @@ def _share(memory: int, claims: Sequence[Claim]) -> list[int]:
     for priority in sorted({claim.priority for claim in claims}, reverse=True):
         level = [i for i, claim in enumerate(claims) if claim.priority == priority]
         _pour(memory - sum(budgets), budgets, level, wants, weights)
-    everybody = list(range(len(claims)))
-    _pour(memory - sum(budgets), budgets, everybody, [memory] * len(claims), weights)
+    all_claims = list(range(len(claims)))
+    _pour(memory - sum(budgets), budgets, all_claims, [memory] * len(claims), weights)
     return budgets
 
 

@@ -1,7 +1,7 @@
 """Leases: from the budgets that shall be to those that can be granted now. Pure functions.
 
 The order is what matters: a GPU never has to hold more than it has because of a lease that
-moves. So a smaller lease is granted at once, and a larger one only out of room that nobody
+moves. So a smaller lease is granted at once, and a larger one only out of room that no job
 holds any more. A job holds the most of what it was granted and may not have acknowledged
 yet, what it says that it has adopted, and what it still has on the GPU.
 """
@@ -34,7 +34,7 @@ class Lease(NamedTuple):
 
     @property
     def held_bytes(self) -> int:
-        """What nobody else can be granted."""
+        """What no other job can be granted."""
         granted = self.granted_bytes or 0
         return max(granted, self.unacknowledged_bytes, self.adopted_bytes, self.resident_bytes)
 
@@ -48,7 +48,7 @@ def step(
     """Return the grants to send now, by job, in bytes: only those that change.
 
     memory_bytes, targets: of one GPU, as given to and by the arbiter. growing: False while
-    it is not known yet who holds what: then nobody gets more than it has adopted.
+    it is not known yet what each job holds: then no job gets more than it has adopted.
     """
     room = memory_bytes - sum(lease.held_bytes for lease in leases.values())
     grain = memory_bytes // GRAIN_SHARE if room >= 0 else 0
