@@ -133,8 +133,8 @@ class Profile:
     def flatten(self, settings: Mapping[str, str] | None = None) -> str:
         """The virtual driver's "key=value;key=value", with `settings` applied.
 
-        Beside what changed() knows, DRIVER_KEYS are passed on to the driver. Raises
-        ProfileError.
+        Beside what changed() knows, DRIVER_KEYS are passed on to the driver. With `settings`,
+        empty or not, hash() goes with them, for the driver's report. Raises ProfileError.
         """
         changes = dict(settings or {})
         own = {key: changes.pop(key) for key in DRIVER_KEYS if key in changes}
@@ -154,6 +154,8 @@ class Profile:
                 f"{self.name}: locks are each process's own, and a shared card has none"
             )
         profile = self.changed(changes) if changes else self
+        if settings is not None:
+            own = {"hash": profile.hash(), **own}
         entries = [f"{key}={value}" for key, value in {**profile.values, **own}.items()]
         return ";".join(entries)
 

@@ -301,7 +301,7 @@ struct vd_driver {
   uint32_t first_block; /* of the managed arena, in the engine */
   uint32_t discard_kind;
   struct uvm_profile profile;
-  char profile_hash[13]; /* as pump.profiles.Profile.hash() */
+  char profile_hash[13]; /* Profile.hash() of pump.profiles, as passed; or empty */
   struct gpu_engine *engine;
   struct vd_range_set managed, plain, host, mapped, reserved;
   struct vd_context primary;

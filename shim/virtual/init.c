@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "driver.h"
-#include "sha256.h"
 
 #define MAX_PROFILE_BYTES 65536
 
@@ -72,6 +71,16 @@ static int take_own_key(const char *entry, size_t length) {
              (int)length - 6, entry + 6);
     return -1;
   }
+  if (strncmp(entry, "hash=", 5) == 0) {
+    size_t digits = sizeof vd.profile_hash - 1;
+    if (length == 5 + digits && strspn(entry + 5, "0123456789abcdef") >= digits) {
+      memcpy(vd.profile_hash, entry + 5, digits);
+      return 1;
+    }
+    vd_error("profile: hash must be %zu hexadecimal digits, not \"%.*s\"", digits,
+             (int)length - 5, entry + 5);
+    return -1;
+  }
   if (strncmp(entry, "shared=", 7) == 0) {
     if (vd_card_name_set(entry + 7, length - 7)) return 1;
     vd_error(
@@ -88,6 +97,10 @@ static int check_own_keys(void) {
   const char *departures = getenv("PUMP_VIRTUAL_DEPARTURES");
   if (vd.copies_modelled && vd.mode != VD_TIMING) {
     vd_error("profile: copies=modelled leaves out data, which mode=compute needs");
+    return -1;
+  }
+  if (vd_card_wanted() && vd.profile_hash[0] == 0) {
+    vd_error("profile: a shared card needs the profile's hash, which pump-run passes");
     return -1;
   }
   if (vd_card_wanted() && vd.locks != 0) {
@@ -140,9 +153,6 @@ static int read_profile(void) {
     vd_error("profile: %s", error);
     result = -1;
   }
-  char hex[65];
-  sha256_hex(rest, hex);
-  memcpy(vd.profile_hash, hex, sizeof vd.profile_hash - 1);
   free(rest);
   return result;
 }

@@ -70,15 +70,14 @@ def test_c_refuses_unknown_repeated_missing_and_bad_keys_by_name() -> None:
 def test_numbers_of_every_notation_survive_the_way_to_c() -> None:
     for text, value in (("1e-05", 1e-05), ("1e+05", 1e5), ("0.25", 0.25), ("7", 7.0)):
         settings = {"uvm.evict_us": text}
-        flat = profiles.load("a100-pcie4").flatten(settings)
+        flat = profiles.load("a100-pcie4").changed(settings).flatten()
         assert gpu_model.parse(flat).evict_us == pytest.approx(value, rel=1e-12)
 
 
 def test_a_kernel_has_its_own_speed_or_the_default_and_a_least_time() -> None:
     _, lib = gpu_model.library()
-    flat = profiles.load("a100-pcie4").flatten(
-        {"kernel.slow.gbps": "10", "kernel.name.with.dots.min_us": "50"}
-    )
+    settings = {"kernel.slow.gbps": "10", "kernel.name.with.dots.min_us": "50"}
+    flat = profiles.load("a100-pcie4").changed(settings).flatten()
     parsed = gpu_model.parse(flat)
     length = 1_300_000_000
     assert lib.uvm_profile_kernel_ns(parsed, b"other", length) == 1_000_000

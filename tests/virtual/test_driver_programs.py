@@ -258,6 +258,9 @@ def test_a_profile_that_makes_no_sense_is_named() -> None:
     outcome = run("init_only", env={"PUMP_VIRTUAL_PROFILE": "name=x;wrong=1"})
     assert outcome.found == 100
     assert "wrong" in outcome.stderr
+    outcome = run("init_only", env={"PUMP_VIRTUAL_PROFILE": "name=x;hash=12345678901g"})
+    assert outcome.found == 100
+    assert '12 hexadecimal digits, not "12345678901g"' in outcome.stderr
 
 
 @pytest.mark.parametrize(
