@@ -10,9 +10,6 @@ DESIGN
 
     virtual.transformer.<mode>.speedup   naive seconds / its seconds
     virtual.transformer.<mode>.of_floor  floor / its seconds
-    virtual.transformer.<mode>.gate  seconds without gates / with them (decision 0022), on request:
-                                    -- --only gate; `gates`, `gates_late` beside it: set in a run,
-                                    and left to the watchdog
     transformer.dead_bytes.<mode>   bytes that belonged to nobody when they were copied to the
                                     host (dead_bytes.py), of the whole run, at 2x; `live_bytes`
                                     beside them, `fewer`: the share of naive's that is saved
@@ -66,8 +63,6 @@ import quickstart_workload as quickstart  # noqa: E402
 
 PROFILE = "a100-pcie4"
 PARTS = ("speed", "dead", "fits", "instructions")
-MORE = ("gate",)
-"""On request only."""
 RATIOS = (1.5, 2.0)
 DEAD_RATIO = 2.0
 CPUS_MOST = 4
@@ -88,7 +83,6 @@ class Mode:
     policy: str = ""
     granularity: str = "native"
     managed: bool = False
-    gate: bool = False
 
 
 UNLIMITED = Mode("unlimited")
@@ -99,11 +93,6 @@ PUMPED = (
     Mode("demand", "demand", "tensor"),
     Mode("window", "window", "tensor"),
 )
-GATED = tuple(
-    (Mode(name, "planned", cut), Mode(f"{name}.gate", "planned", cut, gate=True))
-    for name, cut in (("planned.native", "native"), ("planned", "tensor"))
-)
-"""Without gates, with them."""
 
 
 @dataclass(frozen=True)
@@ -200,7 +189,6 @@ class Bench:
             command += ["--virtual-set", setting]
         if mode.policy:
             command += ["--policy", mode.policy, "--granularity", mode.granularity]
-            command += ["--gate"] if mode.gate else []
         program = str(ROOT / "benchmarks" / "transformer_train.py")
         command += ["--", "sh", "-c", PRELOAD, str(self._witness), str(self._python), program]
         environ = {
@@ -290,32 +278,6 @@ class Bench:
                 fewer=1 - dead / naive if naive else 0.0,
             )
 
-    def gates(self, ratio: float) -> Iterator[Row]:
-        """Rows of policy planned without gates / with them, in turn."""
-        modes = [mode for pair in GATED for mode in pair]
-        memory = {mode.name: self.memory_bytes(ratio) for mode in modes}
-        found = self.rounds(modes, memory)
-        for without, gated in GATED:
-            runs = found[gated.name]
-            first, second = ([run.seconds for run in found[m.name]] for m in (without, gated))
-            counted = {
-                key: statistics.median(run.counters[part][key] for run in runs)
-                for part, key in (
-                    ("shim", "gates"),
-                    ("shim", "gates_late"),
-                    ("worker", "foreseen"),
-                    ("worker", "operations"),
-                )
-            }
-            yield compared(
-                f"virtual.transformer.{without.name}.gate",
-                compare(first, second),
-                "x",
-                baseline="without gates",
-                **self.facts(ratio, runs),
-                **counted,
-            )
-
     def fits(self) -> Iterator[Row]:
         """Rows of the case that fits: pump as it comes, nothing to page."""
         pumped = Mode("pumped", "window")
@@ -391,22 +353,20 @@ class Counting:
 def parse(arguments: list[str]) -> argparse.Namespace:
     """Options of the suite; exits with status 2 on a bad one."""
     parser = argparse.ArgumentParser(prog="scripts/bench frameworks --")
-    parser.add_argument("--only", action="append", choices=(*PARTS, *MORE), help="may be repeated")
+    parser.add_argument("--only", action="append", choices=PARTS, help="may be repeated")
     return parser.parse_args(arguments)
 
 
 def run(options: Options) -> Iterator[Row]:
     parts = parse(options.rest).only or PARTS
     environment(options)
-    ratios = [ratio for ratio in RATIOS if {"speed", "gate"} & set(parts) or ratio == DEAD_RATIO]
+    ratios = [ratio for ratio in RATIOS if "speed" in parts or ratio == DEAD_RATIO]
     shape = QUICK if options.quick else Shape()
     with tempfile.TemporaryDirectory() as work, pin(*cpus()[:CPUS_MOST]):
-        if {"speed", "dead", "fits", "gate"} & set(parts):
+        if {"speed", "dead", "fits"} & set(parts):
             bench = Bench(options, shape, Path(work))
             for ratio in ratios if {"speed", "dead"} & set(parts) else ():
                 yield from bench.speed(ratio, parts)
-            for ratio in ratios if "gate" in parts else ():
-                yield from bench.gates(ratio)
             if "fits" in parts:
                 yield from bench.fits()
         if "instructions" in parts:

@@ -17,7 +17,6 @@ DESIGN
                     request: -- --only unseen
   sim.kinds.*       trainings whose steps are not all the same (sim_changes.py), on request:
                     -- --only kinds
-  sim.gate.*        what gates gain (sim_gate.py), on request: -- --only gate --traces FOLDER
   sim.reserve.*     what the memory costs that pump leaves to others, and what it is good for
                     (sim_reserve.py), on request: -- --only reserve
   sim.g10.*         under the configuration of G10's artifact (sim_g10.py), on request:
@@ -49,7 +48,6 @@ from typing import TYPE_CHECKING, Any
 
 import sim_changes
 import sim_g10
-import sim_gate
 import sim_jitter
 import sim_latency
 import sim_planned
@@ -108,7 +106,7 @@ FOUND = {
 
 
 PARTS = "study", "planned", "jitter", "latency", "agrees", "speed"
-MORE = "g10", "unseen", "gate", "reserve", "kinds"
+MORE = "g10", "unseen", "reserve", "kinds"
 """On request only: the first needs data that does not come with pump, the others minutes."""
 
 
@@ -135,8 +133,6 @@ def run(options: Options) -> Iterator[Row]:
     if "jitter" in parts:
         found = traces(chosen.traces)
         yield from sim_jitter.rows(found[:1] if options.quick else found, STUDY, options)
-    if "gate" in parts:
-        yield from sim_gate.rows(traces(chosen.traces), STUDY, RATIOS)
     if "reserve" in parts:
         from pump import profiles
 

@@ -177,26 +177,6 @@ struct pump_issued {
  * than was foreseen. */
 void pump_plan_compare(const struct pump_issued *issued);
 
-/* ---- gates --------------------------------------------------------------- */
-
-/* A launch that is about to be made as operation `seq`. `stream`: as the driver's plain
- * functions know it. */
-struct pump_gate_wish {
-  CUstream stream;
-  uint32_t stream_index, device;
-  uint64_t seq, function;
-};
-
-/* How many slices are on their way that complete what some launch lacks: while it is 0,
- * there is nothing to ask. */
-extern uint32_t pump_gates_hoped;
-
-/* All that the launch lacks is in the driver, nothing else is missing. */
-bool pump_gate_wanted(const struct pump_gate_wish *wish);
-/* Then holds the stream, in front of the launch, until that has arrived; 5 ms at most. In
- * a bracket, never on a capturing stream. */
-void pump_gate_set(const struct pump_gate_wish *wish);
-
 /* ---- log ----------------------------------------------------------------- */
 
 #define PUMP_LOG_ERROR 0

@@ -391,7 +391,6 @@ static void contexts_gone(CUcontext context, CUdevice device) {
     device = contexts[i].device;
     ended[count++] = each;
     __atomic_store_n(&contexts[i].context, NULL, __ATOMIC_RELEASE);
-    pump_gate_context_gone(i);
   }
   if (count != 0) quiesce(&sets[device]);
   pthread_mutex_unlock(&lock);

@@ -70,11 +70,6 @@ static struct pump_command_ring *ring_of(const struct mover *mover) {
   return &pump_shm->commands[mover->role.set->device][mover->role.direction];
 }
 
-/* Of all lanes of the device's in-threads; gates know slices by it. */
-static uint32_t lane_number(const struct mover *mover, uint32_t lane) {
-  return mover->role.number * LANES + lane;
-}
-
 /* ---- bytes in flight ----------------------------------------------------------- */
 
 static uint32_t flight_bound(uint32_t device, uint32_t direction) {
@@ -256,8 +251,6 @@ static void finish_oldest(struct mover *mover) {
   pump_slot_end(lane->job.command.slot);
   __atomic_fetch_sub(&mover->direction->flight_slices, 1, __ATOMIC_RELAXED);
   release(mover->direction, (uint32_t)lane->job.command.length_bytes);
-  if (to_gpu(mover))
-    pump_gate_ended(mover->role.set->device, lane_number(mover, mover->oldest));
   mover->oldest = (mover->oldest + 1) % mover->lane_count;
   mover->in_flight--;
   bool moved = note(mover, result, "waiting for a prefetch");
@@ -295,7 +288,6 @@ static void start(struct mover *mover, const struct job *job) {
   }
   uint32_t bytes = (uint32_t)job->command.length_bytes;
   uint32_t device = mover->role.set->device, next = next_lane(mover);
-  if (to_gpu(mover)) pump_gate_taken(device, lane_number(mover, next), &job->command);
   wait_for_room(mover, bytes);
   struct lane *lane = &mover->lanes[next];
   lane->job = *job;
@@ -306,12 +298,10 @@ static void start(struct mover *mover, const struct job *job) {
   if (result == PUMP_RESULT_MOVED) {
     if (submit(mover, lane, address)) {
       mover->in_flight++;
-      if (to_gpu(mover)) pump_gate_sent(device, lane_number(mover, next));
       return;
     }
     result = PUMP_RESULT_FAILED;
   }
-  if (to_gpu(mover)) pump_gate_ended(device, lane_number(mover, next));
   pump_slot_end(job->command.slot);
   release(mover->direction, bytes);
   report(mover, job, result);
@@ -454,7 +444,6 @@ void *pump_mover_thread(void *argument) {
   if (!mover.over) {
     pump_node_bind(mover.role.set->device);
     mover.lane_count = to_gpu(&mover) ? pump_stream_lanes() : 1;
-    if (to_gpu(&mover) && mover.role.number == 0) pump_gate_ready(&mover.role);
   }
   while (!mover.over && pump_set_lives(&mover.role)) {
     uint32_t wanted = PUMP_LOAD(&mover.direction->wanted);

@@ -7,7 +7,6 @@
  *   pump-in-D      act_executor.c  one or two a device: prefetch to the GPU, populate
  *   pump-out-D     act_executor.c  two to four a device: prefetch to the host
  *   pump-mark-D    act_marker.c    one a device: marker pools, polling, progress
- *   pump-gate      act_gate.c      one a process that sets gates: opens those that last
  *
  * pump-link has a table of descriptors to itself (act_link.c): it calls no driver, starts
  * no thread and does not write to stderr, but asks pump-in-D for that (pump_set_ask).
@@ -371,22 +370,6 @@ bool pump_marker_record(uint32_t device, CUcontext context, uint32_t context_ind
 bool pump_markers_are_few(uint32_t context_index);
 uint64_t pump_markers_skipped(void);
 void pump_marker_fork_child(void);
-
-/* ---- gates (act_gate.c) ---------------------------------------------------- */
-
-/* By the in-threads of a device: lane, of all their lanes, takes a command, has handed it
- * to the driver, and has seen its end or its refusal. */
-void pump_gate_taken(uint32_t device, uint32_t lane, const struct pump_command *command);
-void pump_gate_sent(uint32_t device, uint32_t lane);
-void pump_gate_ended(uint32_t device, uint32_t lane);
-/* By the first in-thread of a life, in its context: gates may be set there. */
-void pump_gate_ready(const struct pump_thread_role *role);
-/* No gate is set in the context of that small number any more. */
-void pump_gate_context_gone(uint32_t index);
-void pump_gate_start(void);
-/* Opens all and sets none; takes no lock. */
-void pump_gate_stop(void);
-void pump_gate_fork_child(void);
 
 /* ---- the rest ---------------------------------------------------------------- */
 

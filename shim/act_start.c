@@ -43,7 +43,6 @@ static void act_exit(void) {
   pump_enter();
   PUMP_STORE_RELEASE(&pump_shm->header.client_state, PUMP_CLIENT_EXITING);
   pump_tell_worker();
-  pump_gate_stop();
   pump_sets_stop(pump_now_ns() + EXIT_NS);
   if (PUMP_LOAD(&pump_shm->header.recording) != 0) wait_for_recording();
   pump_link_stop();
@@ -79,7 +78,6 @@ void pump_act_start(void) {
   int saved = errno;
   owner = getpid();
   if (!registered) registered = atexit(act_exit) == 0;
-  pump_gate_start();
   pump_plan_start();
   pump_link_start();
   if (PUMP_LOAD(&pump_shm->header.recording) != 0) wait_for_recorder();
@@ -96,7 +94,6 @@ void pump_act_fork_child(void) {
   pump_populate_fork_child();
   pump_progress_fork_child();
   pump_marker_fork_child();
-  pump_gate_fork_child();
   pump_limit_fork_child();
   errno = saved;
 }

@@ -124,16 +124,12 @@ void pump_summary_print(void) {
   if (budget != 0) snprintf(ratio, sizeof ratio, " (%.2fx)", (double)peak / (double)budget);
   hits_text(hits, sizeof hits);
   uint32_t losses = pump_link_losses();
-  uint64_t set = PUMP_LOAD(&counters->gates), late = PUMP_LOAD(&counters->gates_late);
-  char lost[48] = "", gates[96] = "", foreseen[64] = "";
+  char lost[48] = "", foreseen[64] = "";
   if (losses != 0) snprintf(lost, sizeof lost, "; worker lost %u time(s)", losses);
   foreseen_text(foreseen, sizeof foreseen);
-  if (set != 0)
-    snprintf(gates, sizeof gates, "; %llu gates, %llu left to the watchdog",
-             (unsigned long long)set, (unsigned long long)late);
   if (PUMP_LOAD(&pump_shm->header.recording) != 0) recording_print();
-  pump_say("peak %s on a budget of %s%s; %s; prefetched %s in, %s out%s%s%s", peak_text,
-           budget_text, ratio, hits, in_text, out_text, foreseen, gates, lost);
+  pump_say("peak %s on a budget of %s%s; %s; prefetched %s in, %s out%s%s", peak_text,
+           budget_text, ratio, hits, in_text, out_text, foreseen, lost);
   pump_log(
       PUMP_LOG_DEBUG,
       "commands stale %llu, late %llu, dead %llu, invalid %llu, failed %llu; markers %llu, "

@@ -45,8 +45,6 @@ static const struct place shim_places[] = {
     SHIM(graphs_unknown),
     SHIM(block_events),
     SHIM(block_dead_bytes),
-    SHIM(gates),
-    SHIM(gates_late),
     SHIM(planned_bytes),
     SHIM(plans_dropped),
 };

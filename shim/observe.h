@@ -130,9 +130,6 @@ struct pump_launch {
 };
 void pump_launch_report(const struct pump_launch *launch, struct pump_at at);
 
-/* Before the real call: a gate in front of it, where there is something to wait for. */
-void pump_gate_launch(const struct pump_launch *launch, struct pump_at at);
-
 /* The same but for the report: what it touches now, and its signature. */
 void pump_launch_describe(const struct pump_launch *launch, struct pump_op *op);
 

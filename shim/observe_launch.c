@@ -27,13 +27,6 @@
 
 #define NOTHING (void)0
 
-/* Where blocks that a launch may lack are on their way, it may have to wait for them. */
-#define GATE(launch, at)                                                                   \
-  if (PUMP_UNLIKELY(PUMP_LOAD(&pump_gates_hoped) != 0) && pump_inside == 0) {              \
-    struct pump_launch next = launch;                                                      \
-    pump_gate_launch(&next, at);                                                           \
-  }
-
 #define LAUNCH(given_extra)                                                                \
   {.function = function,                                                                   \
    .grid = {grid_x, grid_y, grid_z},                                                       \
@@ -48,10 +41,10 @@
 #define KERNEL_ARGUMENTS                                                                   \
   (function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream,      \
    params, extra)
-HOOK_LAUNCH(cuLaunchKernel, pump_at(stream, false), LAUNCH(extra),
-            GATE(LAUNCH(extra), pump_at(stream, false)), KERNEL, KERNEL_ARGUMENTS)
-HOOK_LAUNCH(cuLaunchKernel_ptsz, pump_at(stream, true), LAUNCH(extra),
-            GATE(LAUNCH(extra), pump_at(stream, true)), KERNEL, KERNEL_ARGUMENTS)
+HOOK_LAUNCH(cuLaunchKernel, pump_at(stream, false), LAUNCH(extra), NOTHING, KERNEL,
+            KERNEL_ARGUMENTS)
+HOOK_LAUNCH(cuLaunchKernel_ptsz, pump_at(stream, true), LAUNCH(extra), NOTHING, KERNEL,
+            KERNEL_ARGUMENTS)
 
 /* Whether the launch may begin before the one in front of it on its stream has ended, or
  * lets others begin before it has itself. */
@@ -87,31 +80,13 @@ static void forget_events(const CUlaunchConfig *config) {
    .extra = extra,                                                                         \
    .chained = chained(config)}
 
-/* Its blocks wait for each other. */
-static bool cooperative(const CUlaunchConfig *config) {
-  const CUlaunchAttribute *attributes = config->attrs;
-  for (unsigned int i = 0; attributes != NULL && i < config->numAttrs; i++)
-    if (attributes[i].id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE)
-      return attributes[i].value.cooperative != 0;
-  return false;
-}
-
-static void before_ex(const CUlaunchConfig *config, CUfunction function, void **params,
-                      void **extra, bool per_thread) {
-  forget_events(config);
-  if (config == NULL || PUMP_LIKELY(PUMP_LOAD(&pump_gates_hoped) == 0)) return;
-  if (!cooperative(config)) GATE(LAUNCH_EX, pump_at(config->hStream, per_thread));
-}
-
 #define KERNEL_EX                                                                          \
   (const CUlaunchConfig *config, CUfunction function, void **params, void **extra)
 #define KERNEL_EX_ARGUMENTS (config, function, params, extra)
 HOOK_LAUNCH(cuLaunchKernelEx, pump_at(config->hStream, false), LAUNCH_EX,
-            before_ex(config, function, params, extra, false), KERNEL_EX,
-            KERNEL_EX_ARGUMENTS)
+            forget_events(config), KERNEL_EX, KERNEL_EX_ARGUMENTS)
 HOOK_LAUNCH(cuLaunchKernelEx_ptsz, pump_at(config->hStream, true), LAUNCH_EX,
-            before_ex(config, function, params, extra, true), KERNEL_EX,
-            KERNEL_EX_ARGUMENTS)
+            forget_events(config), KERNEL_EX, KERNEL_EX_ARGUMENTS)
 
 #define COOPERATIVE                                                                        \
   (CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,     \

@@ -24,7 +24,6 @@ set(PUMP_OBSERVE_SOURCES
   observe_tensor.c
   observe_tell.c
   observe_place.c
-  observe_gate.c
   observe_launch.c
   observe_images.c
   observe_globals.c
@@ -53,7 +52,6 @@ set(PUMP_ACT_SOURCES
   act_context.c
   act_event.c
   act_executor.c
-  act_gate.c
   act_plan.c
   act_host_memory.c
   act_ledger.c

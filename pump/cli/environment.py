@@ -2,10 +2,9 @@
 
 The shim reads PUMP_SOCKET, PUMP_BUDGET, PUMP_LIMIT, what an administrator bounds these by
 (PUMP_BUDGET_MOST, PUMP_LIMIT_MOST), PUMP_REPORT, PUMP_LOG_LEVEL, PUMP_LOG_FILE,
-PUMP_KEEP_DEVICE, PUMP_GRANULARITY, PUMP_GATE, PUMP_RECORD, PUMP_LEDGER, PUMP_NEIGHBOURS and
-PUMP_DISABLE; the virtual driver reads PUMP_VIRTUAL_PROFILE and PUMP_VIRTUAL_KERNELS. Whatever
-the user or an outer pump-run left of these is replaced: a pump-run inside another is a job of
-its own.
+PUMP_KEEP_DEVICE, PUMP_GRANULARITY, PUMP_RECORD, PUMP_LEDGER, PUMP_NEIGHBOURS and PUMP_DISABLE;
+the virtual driver reads PUMP_VIRTUAL_PROFILE and PUMP_VIRTUAL_KERNELS. Whatever the user or an
+outer pump-run left of these is replaced: a pump-run inside another is a job of its own.
 PUMP_NAME is for `pump jobs`. PUMP_SUMMARY is the user's: a file for pump's counters, one
 JSON object when a process ends ("%p" in its name: the process id).
 """
@@ -29,7 +28,7 @@ STAND_INS = ("libcudart.so.13", "libcublasLt.so.13", "libcublas.so.13")
 COMPUTING_STAND_IN = STAND_INS[1]
 OURS = (
     *("PUMP_SOCKET", "PUMP_BUDGET", "PUMP_LIMIT", "PUMP_LOG_LEVEL", "PUMP_LOG_FILE"),
-    *("PUMP_KEEP_DEVICE", "PUMP_GRANULARITY", "PUMP_GATE", "PUMP_REPORT"),
+    *("PUMP_KEEP_DEVICE", "PUMP_GRANULARITY", "PUMP_REPORT"),
     *("PUMP_BUDGET_MOST", "PUMP_LIMIT_MOST", "PUMP_NAME"),
     *("PUMP_RECORD", "PUMP_RECORD_COMMAND", "PUMP_LEDGER", "PUMP_NEIGHBOURS"),
 )
@@ -81,7 +80,6 @@ def for_job(config: JobConfig, parts: Parts, environ: Mapping[str, str]) -> dict
         _set_or_drop(job, "PUMP_NAME", config.name)
         job["PUMP_KEEP_DEVICE"] = ",".join(config.keep_device)
         job["PUMP_GRANULARITY"] = config.granularity
-        _set_or_drop(job, "PUMP_GATE", "1" if config.gate else "")
         _set_or_drop(job, "PUMP_PLANS", "" if config.plans else "0")
         job.update(_frameworks(config, environ).settings)
         job.setdefault(CONNECTIONS, CONNECTIONS_MOST)

@@ -179,12 +179,6 @@ def _parser() -> argparse.ArgumentParser:
         f"stream order; auto: where nothing known is against it (default: {DEFAULT_GRANULARITY})",
     )
     add(
-        "--gate",
-        action="store_true",
-        default=None,
-        help="let launches wait on the GPU for blocks in flight, 5 ms at most (policy planned)",
-    )
-    add(
         "--no-plans",
         action="store_false",
         dest="plans",

@@ -70,10 +70,6 @@ def options(parser: argparse.ArgumentParser) -> None:
         help="event: whatever may go goes (pump's); fixed: in the order of a rehearsal",
     )  # fmt: skip
     parser.add_argument(
-        "--gate", choices=("never", "set", "left"), default="never",
-        help="launches wait on the GPU for blocks in flight (set); left: to the watchdog",
-    )  # fmt: skip
-    parser.add_argument(
         "--no-plans", action="store_false", dest="plans",
         help="let nothing move that was not sent for (policy planned), to compare",
     )  # fmt: skip
@@ -192,7 +188,7 @@ def _case(asked: argparse.Namespace) -> Case:
     jitter = Jitter(asked.jitter, asked.seed) if asked.jitter else None
     machine = Machine(
         profile, memory_bytes, asked.queue_launches, Daemon(plans=asked.plans),
-        host=_host(asked), jitter=jitter, gate=asked.gate,
+        host=_host(asked), jitter=jitter,
     )  # fmt: skip
     return Case(program, machine, discarding)
 

@@ -115,7 +115,6 @@ JOB: dict[str, Callable[..., object]] = {
     "report": report,
     "policy": policy,
     "granularity": granularity,
-    "gate": truth,
     "plans": truth,
     "keep_device": keep_device,
     "devices": devices,

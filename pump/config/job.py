@@ -42,7 +42,6 @@ class JobConfig(NamedTuple):
     keep_device: rules of what stays device memory, in the form the shim reads
         (shim/observe_rules.c).
     granularity: what allocators hand out as pump sees it (pump/frameworks).
-    gate: launches may wait on the GPU for blocks in flight (docs/decisions/0022-gate.md).
     plans: what comes next goes without being sent for (docs/decisions/0024-plans.md).
     command: program and arguments, never empty.
     """
@@ -62,7 +61,6 @@ class JobConfig(NamedTuple):
     record_command: bool = True
     keep_device: list[str] = DEFAULT_KEEP_DEVICE
     granularity: str = DEFAULT_GRANULARITY
-    gate: bool = False
     plans: bool = True
     name: str = ""
     priority: int = DEFAULT_PRIORITY

@@ -100,16 +100,6 @@ class JobTable(Struct):
             checks.granularity,
         ),
     ] = defaults.DEFAULT_GRANULARITY
-    gate: Annotated[
-        bool,
-        _about(
-            "Whether a launch may wait on the GPU, 5 ms at most, for blocks that are in flight "
-            "for it; only policy `planned` knows such launches. Gains nothing that could be "
-            "measured so far.",
-            True,
-            checks.truth,
-        ),
-    ] = False
     plans: Annotated[
         bool,
         _about(
@@ -269,7 +259,6 @@ FOLDER: dict[str, str] = {
     "report": AT_ONCE,
     "policy": AT_ONCE,
     "granularity": AT_ONCE,  # sets variables of frameworks, to values that pump knows
-    "gate": AT_ONCE,
     "plans": AT_ONCE,
     "keep_device": AT_ONCE,  # `library` is compared with what is loaded, and opens nothing
     "devices": AT_ONCE,

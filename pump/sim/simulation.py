@@ -18,14 +18,6 @@ from pump.sim.library import ffi, lib
 from pump.sim.program import Program, ProgramError
 from pump.wire.abi import INT64S
 
-GATES: Final = {
-    "never": lib.PUMP_SIM_GATE_NEVER,
-    "set": lib.PUMP_SIM_GATE,
-    "left": lib.PUMP_SIM_GATE_LEFT,
-}
-"""Whether launches wait on the GPU for blocks in flight; left: to the watchdog, to see what
-that costs (docs/decisions/0022-gate.md)."""
-
 MEMORY_MOST_BYTES: Final = 64 << 40
 
 RESULTS: Final = ("moved", "stale", "late", "dead", "invalid", "failed")
@@ -137,7 +129,7 @@ class Machine:
     """The GPU and the program's host. `queue_operations`: launches that may wait.
 
     host: None: as much memory as anybody needs. jitter: None: everything takes its time.
-    gate: a key of GATES. reserve_percent: of the memory, that pump does not take.
+    reserve_percent: of the memory, that pump does not take.
     taken_bytes: of it, that other programs have and pump does not know of.
     """
 
@@ -149,7 +141,6 @@ class Machine:
     locks: Locks = field(default_factory=Locks)
     host: Host | None = None
     jitter: Jitter | None = None
-    gate: str = "never"
     reserve_percent: float = RESERVE_PERCENT
     taken_bytes: int = 0
 
@@ -169,15 +160,6 @@ class Stretch:
     @property
     def d2h_bytes(self) -> int:
         return sum(self.counters[f"d2h_{name}_bytes"] for name in ("evict", "prefetch", "copy"))
-
-
-@dataclass(frozen=True)
-class Gates:
-    """How many were set, how many of them the watchdog opened, how long streams waited there."""
-
-    count: int
-    late: int
-    seconds: float
 
 
 @dataclass(frozen=True)
@@ -209,7 +191,6 @@ class Outcome:
     tally: dict[str, int]
     believed_resident_blocks: int
     """At the end, by the worker; 0 without pump."""
-    gates: Gates
     foreseen: Foreseen | None
     """None: nobody learned."""
     planned_bytes: int
@@ -360,7 +341,6 @@ class _Simulation:
             mover_seconds=(result.mover_ns[0] / 1e9, result.mover_ns[1] / 1e9),
             tally=tally,
             believed_resident_blocks=0 if self.model is None else self.model.occupied(0),
-            gates=Gates(result.gates, result.gates_late, result.gate_ns / 1e9),
             foreseen=self._foreseen(),
             planned_bytes=result.planned_bytes,
             plans_dropped=result.plans_dropped,
@@ -412,7 +392,6 @@ def _settings(machine: Machine, facts: DeviceFacts, foresight: Foresight) -> Any
     raw.foresight, raw.foresight_from = foresight.operations, foresight.from_step
     raw.foresight_run = foresight.run
     raw.foresight_expects = foresight.expects
-    raw.gate = GATES[machine.gate]
     raw.queue_operations = machine.queue_operations
     queues = machine.queues
     raw.connections, raw.lane_priority = queues.connections, queues.priority

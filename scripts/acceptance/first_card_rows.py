@@ -144,15 +144,6 @@ def tma(result: Mapping[str, Json]) -> tuple[str, str]:
     return ("packed" if at < 0 else "faults"), said
 
 
-def stream_memops(result: Mapping[str, Json]) -> tuple[str, str]:
-    row = result.get("kernel_behind_gate_opened_by_prefetch_stream")
-    if row is None:
-        return "stuck", "no wait on pinned memory was released by the host"
-    gated, waited = row["gated"]["median"], row["synchronised"]["median"]
-    said = f"{row['gates_stuck']} stuck; gated {gated:.0f} us, synchronised {waited:.0f} us"
-    return ("stuck" if row["gates_stuck"] else "opens"), said
-
-
 def verdicts(result: Mapping[str, Json]) -> tuple[str, str]:
     items = result["items"]
     failed = [item["name"] for item in items if item["status"] == "fail"]
@@ -173,7 +164,7 @@ JUDGES = {
         judge.__name__: judge
         for judge in (symbols, param_info, capture, kernel_speed, discard, felt_by_others)
     },
-    **{judge.__name__: judge for judge in (lanes, tma, stream_memops, speed)},
+    **{judge.__name__: judge for judge in (lanes, tma, speed)},
 }
 """By name; all other stages are judged by their verdicts."""
 

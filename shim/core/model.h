@@ -188,11 +188,10 @@ struct pump_model_extent {
 };
 
 /* Expects an operation behind all that was issued or is expected. The view shows it like
- * those of the window, under the number that it will have. `function`: that a launch will
- * launch, for its commands; 0: it is none, or that is not known. The next operation issued
- * takes its place if it uses the same blocks on the same stream; if not, nothing is
+ * those of the window, under the number that it will have. The next operation issued takes
+ * its place if it uses the same blocks on the same stream; if not, nothing is
  * expected any more. Returns 0, or -ENOSPC when there is no place for it. */
-int pump_model_expect(struct pump_model *model, uint32_t stream, uint64_t function,
+int pump_model_expect(struct pump_model *model, uint32_t stream,
                       const struct pump_model_extent *extents, uint32_t count);
 void pump_model_expect_nothing(struct pump_model *model);
 

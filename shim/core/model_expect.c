@@ -13,7 +13,7 @@
 #include "model_state.h"
 #include "pump_ring.h"
 
-int model_expect(struct pump_model *m, uint32_t stream, uint64_t function,
+int model_expect(struct pump_model *m, uint32_t stream,
                  const struct pump_model_extent *extents, uint32_t count, uint32_t spare) {
   struct model_run runs[PUMP_MAX_EXTENTS];
   uint32_t found = 0;
@@ -26,7 +26,6 @@ int model_expect(struct pump_model *m, uint32_t stream, uint64_t function,
   uint64_t seq = m->added_seq + (uint64_t)(m->op_head - m->op_issued) + 1;
   struct op *op = model_op_begin(m, seq, stream);
   op->likeness = model_likeness(stream, runs, found);
-  op->function = function;
   op->rank = m->streams[stream].issued + m->streams[stream].expected++;
   model_op_uses(m, runs, found, NULL);
   model_op_reserve(m, spare);
@@ -43,9 +42,9 @@ void model_expect_known(struct pump_model *m, const struct pump_predicted *next)
       .shape = pump_foreseen_word(op->seq, op->stream, next->kind, next->key)};
 }
 
-EXPORT int pump_model_expect(struct pump_model *m, uint32_t stream, uint64_t function,
+EXPORT int pump_model_expect(struct pump_model *m, uint32_t stream,
                              const struct pump_model_extent *extents, uint32_t count) {
-  return model_expect(m, stream, function, extents, count, 0);
+  return model_expect(m, stream, extents, count, 0);
 }
 
 /* Whether its block was discarded in front of it is known now. */
@@ -61,7 +60,6 @@ static void correct_freshness(struct pump_model *m, int32_t use, bool fresh) {
 
 void model_adopt(struct pump_model *m) {
   struct op *op = &m->ops[op_index(m->op_issued++)];
-  op->function = 0;
   m->partial -= op->partial;
   op->partial = false;
   m->streams[op->stream].expected--;

@@ -108,11 +108,7 @@ static bool expect_next(struct pump_model *m, uint32_t index) {
                                    .fresh = next.reaches[i].access >> FRESH_SHIFT};
   }
   if (spare > USES) return false;
-  /* Nobody can say of an operation that reaches what is not there yet what it lacks. */
-  bool named = next.kind == PUMP_EVENT_KERNEL && next.missing == 0;
-  if (model_expect(m, next.stream, named ? next.function : 0, extents, known,
-                   (uint32_t)spare) != 0)
-    return false;
+  if (model_expect(m, next.stream, extents, known, (uint32_t)spare) != 0) return false;
   model_expect_known(m, &next);
   return true;
 }

@@ -38,7 +38,6 @@ struct op {
   uint32_t stream;
   uint32_t due[DUE_KINDS];
   uint64_t likeness; /* of its stream and blocks: what was expected is known by it */
-  uint64_t function; /* that is expected to be launched; 0: issued, or no launch */
   bool executed;
   bool partial;  /* expected, and it will reach what does not exist yet */
   bool larger;   /* uses more than LARGER_PERCENT of its device's budget */
@@ -538,7 +537,7 @@ void model_drop_chain(struct pump_model *m, int32_t block);
 void model_adopt(struct pump_model *m);
 /* Expects an operation as pump_model_expect does, with `spare` places for uses that are not
  * known yet. */
-int model_expect(struct pump_model *m, uint32_t stream, uint64_t function,
+int model_expect(struct pump_model *m, uint32_t stream,
                  const struct pump_model_extent *extents, uint32_t count, uint32_t spare);
 /* Of the operation that was expected last: what it is known by when it is issued, and
  * whether it will reach what does not exist yet. */

@@ -92,20 +92,6 @@ static bool is_expected(const struct pump_model *m, int64_t block) {
   return use != NONE && model_is_expected(m, use);
 }
 
-/* All commands of a decision are made: names the launches that lack nothing any more but
- * what is on its way. */
-static void name_complete(struct pump_model *m, struct pump_command *commands,
-                          uint32_t made) {
-  for (uint32_t i = 0; i < made; i++) {
-    const struct transfer *transfer = by_ticket(m, commands[i].ticket);
-    int32_t use = m->blocks[transfer->first_block].first;
-    if (!transfer->expected || use == NONE) continue;
-    const struct op *op = &m->ops[m->uses[use].op];
-    if (!op->larger && op->due[DUE_AWAY] + op->due[DUE_DOUBTED] == 0)
-      commands[i].function = op->function;
-  }
-}
-
 static int by_number(const void *a, const void *b) {
   int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
   return (x > y) - (x < y);
@@ -153,7 +139,6 @@ EXPORT uint32_t pump_model_start(struct pump_model *m, uint32_t device, uint32_t
     m->devices[device].in_flight[direction] += length;
     i += length;
   }
-  if (direction == PUMP_TO_GPU) name_complete(m, commands, made);
   m->changes += made;
   return made;
 }

@@ -12,10 +12,8 @@
 static void on_finish(void *context, uint64_t cookie, uint64_t ticket, uint64_t start_ns,
                       uint64_t end_ns) {
   struct pump_sim *sim = context;
-  (void)ticket;
-  if (cookie == SIM_GATE_COOKIE)
-    sim->result.gate_ns += end_ns - start_ns;
-  else if (cookie >= SIM_LANE_COOKIE)
+  (void)ticket, (void)start_ns, (void)end_ns;
+  if (cookie >= SIM_LANE_COOKIE)
     sim_movers_arrived(sim, cookie - SIM_LANE_COOKIE);
   else if (cookie != 0)
     sim_program_finished(sim, (uint32_t)(cookie - 1));
@@ -164,7 +162,6 @@ static uint64_t next_ns(struct pump_sim *sim) {
   if (sim->model == NULL) return next;
   uint64_t tick_ns = sim_worker_awake_ns(sim, sim->tick_ns);
   next = sim_least(next, sim_least(tick_ns, sim->poll_ns));
-  next = sim_least(next, sim_gates_next_ns(sim));
   for (uint32_t i = 0; i < PUMP_DIRECTIONS; i++)
     next = sim_least(next, sim_movers_next_ns(sim, i));
   return next;
@@ -182,7 +179,6 @@ int pump_sim_run(struct pump_sim *sim) {
     if (sim->model != NULL) {
       if (sim->poll_ns <= sim->now_ns) sim_worker_poll(sim);
       for (uint32_t i = 0; i < PUMP_DIRECTIONS; i++) sim_movers_go(sim, i);
-      sim_gates_go(sim);
     }
     sim_program_go(sim);
     if (sim->model != NULL && sim_worker_awake_ns(sim, sim->tick_ns) <= sim->now_ns &&

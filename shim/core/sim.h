@@ -37,12 +37,6 @@
 #define PUMP_SIM_STUCK -1   /* nothing will happen any more: a fault of the simulator */
 #define PUMP_SIM_REFUSED -2 /* the model of the GPU refused a call: `failed_step` */
 
-/* Gates: whether a launch waits on the GPU for its blocks when all of them are in flight.
- * LEFT: nobody opens one but the watchdog. */
-#define PUMP_SIM_GATE_NEVER 0
-#define PUMP_SIM_GATE 1
-#define PUMP_SIM_GATE_LEFT 2
-
 struct pump_sim_step {
   uint64_t host_ns;      /* of the program's thread, before the step */
   uint64_t duration_ns;  /* operations: computing */
@@ -96,7 +90,6 @@ struct pump_sim_settings {
   uint64_t foresight_from;    /* once the program is at this step */
   uint32_t foresight_run;     /* 1: beyond what has run, not beyond what was issued */
   uint32_t foresight_expects; /* 1: told as expected, not as issued */
-  uint32_t gate;              /* PUMP_SIM_GATE_* */
   uint64_t host_memory_bytes; /* for what leaves the GPU; 0: enough */
   double flash_read_gbps, flash_write_gbps; /* behind it */
   double jitter;                            /* of transfers' times: gpu_jitter */
@@ -129,9 +122,6 @@ struct pump_sim_result {
   uint32_t movers[2];   /* that work now */
   uint32_t failed_step;
   uint32_t reserved;
-  uint64_t gates;         /* set */
-  uint64_t gates_late;    /* of them, opened by the watchdog */
-  uint64_t gate_ns;       /* that streams waited at them */
   uint64_t planned_bytes; /* of those moved: that nobody had sent for yet */
   uint64_t plans_dropped; /* in force when something else was issued */
   uint64_t plans;         /* that were put in force */

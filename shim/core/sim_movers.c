@@ -169,7 +169,6 @@ static void finish_oldest(struct pump_sim *sim, uint32_t way, struct sim_mover *
                                      .in_flight = lane->in_flight};
   direction->adapt = pump_adapt_next(direction->adapt, &direction->bounds, &sample);
   report(sim, way, &lane->job, PUMP_RESULT_MOVED, lane->called_ns);
-  if (way == PUMP_TO_GPU) sim_gates_finished(sim, &lane->job.command);
 }
 
 /* ---- moving

@@ -116,7 +116,6 @@ static void issue(struct pump_sim *sim, const struct pump_sim_step *step) {
     sim_worker_compare(sim, step);
     note_marker(sim, stream, touched_bytes);
   }
-  sim_gate_before(sim, step);
   struct gpu_submitted submitted;
   int result =
       gpu_submit(sim->engine, sim->now_ns, &sim->hooks, stream->number, &asked, &submitted);

@@ -68,19 +68,8 @@ struct sim_direction {
       planned_ns; /* when a mover takes what is planned; GPU_NEVER: it may not go yet */
 };
 
-/* A wait of the GPU's in front of a launch. */
-#define SIM_GATES 64
-#define SIM_GATE_COOKIE UINT64_MAX
 /* Of the events behind slices: plus the place among all lanes. */
 #define SIM_LANE_COOKIE (1ull << 62)
-
-struct sim_gate {
-  uint64_t ticket;
-  uint64_t seq; /* of the launch */
-  uint32_t stream;
-  bool open;
-  uint64_t until_ns;
-};
 
 /* A range that shall be resident before it is used, while everything fits. */
 struct sim_populate {
@@ -133,10 +122,6 @@ struct pump_sim {
   uint32_t populate_head, populate_count;
   uint32_t *range_of_slot;
 
-  struct sim_gate gates[SIM_GATES];
-  uint32_t gate_count;
-  uint32_t gated_step; /* the last one with a gate, plus one */
-
   struct pump_sim_mark *marks;
   uint32_t mark_count, marks_most;
   uint64_t *syncs_ns;
@@ -171,15 +156,6 @@ void sim_worker_read(struct pump_sim *sim);
 bool sim_worker_foresee(struct pump_sim *sim);
 /* Looks at markers; the worker is stirred if they tell something. */
 void sim_worker_poll(struct pump_sim *sim);
-
-/* sim_gate.c */
-/* Before the launch is submitted, which may have to be tried again. */
-void sim_gate_before(struct pump_sim *sim, const struct pump_sim_step *step);
-/* A command to the GPU is in flight no more. */
-void sim_gates_finished(struct pump_sim *sim, const struct pump_command *command);
-/* Lets streams pass that have come to an open gate. */
-void sim_gates_go(struct pump_sim *sim);
-uint64_t sim_gates_next_ns(const struct pump_sim *sim);
 
 /* sim_movers.c */
 bool sim_movers_init(struct pump_sim *sim);

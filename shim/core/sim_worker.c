@@ -215,8 +215,7 @@ static bool expect_step(struct pump_sim *sim, const struct pump_sim_step *step) 
                                                     .length_bytes = use->length_bytes,
                                                     .fresh = sim->fresh[u]};
   }
-  return pump_model_expect(sim->model, step->stream + 1, function_of(step), extents,
-                           count) == 0;
+  return pump_model_expect(sim->model, step->stream + 1, extents, count) == 0;
 }
 
 static void expect(struct pump_sim *sim) {

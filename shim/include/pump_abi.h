@@ -303,12 +303,7 @@ struct pump_command {
   uint32_t generation;
   uint64_t offset_bytes;
   uint64_t length_bytes;
-  union {
-    uint64_t observed_seq; /* TO_HOST: newest operation the decision knew of */
-    uint64_t function;     /* TO_GPU: needed_by_seq is expected to be a launch of this one,
-                              and with this command all that it lacks was sent for; 0: it
-                              has been issued, or more is missing */
-  };
+  uint64_t observed_seq;  /* TO_HOST: newest operation the decision knew of */
   uint64_t needed_by_seq; /* TO_GPU: drop once this operation has executed; 0: never */
   uint32_t stream;        /* TO_GPU: stream of that operation */
   uint32_t state;         /* PUMP_COMMAND_* */
@@ -383,11 +378,9 @@ struct pump_shim_counters {
   uint64_t discarded_bytes; /* of the pool's dead memory */
   uint64_t block_events;    /* of the program's allocator */
   uint64_t block_dead_bytes; /* told as DEAD: whole blocks, as often as they died */
-  uint64_t gates;            /* set in front of launches */
-  uint64_t gates_late;       /* of them, opened by the watchdog */
   uint64_t planned_bytes;    /* of those moved: that nobody had sent for yet */
   uint64_t plans_dropped;    /* in force when something else was issued */
-  uint64_t reserved[7];
+  uint64_t reserved[9];
   uint64_t operations; /* recorded while active; hooks count here: a line of its own */
   uint64_t reserved1[7];
 };

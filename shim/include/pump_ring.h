@@ -185,7 +185,7 @@ static inline bool pump_command_push(struct pump_command_ring *ring,
   slot->generation = command->generation;
   slot->offset_bytes = command->offset_bytes;
   slot->length_bytes = command->length_bytes;
-  slot->observed_seq = command->observed_seq; /* or the function: they share a place */
+  slot->observed_seq = command->observed_seq;
   slot->needed_by_seq = command->needed_by_seq;
   slot->stream = command->stream;
   slot->result = 0;

@@ -59,7 +59,7 @@ static struct pump_planned slice(uint32_t slot, uint64_t block, uint64_t blocks)
 
 static struct pump_planned arrival(uint32_t slot, uint64_t block, uint64_t blocks) {
   struct pump_planned entry = slice(slot, block, blocks);
-  entry.command.function = 0;
+  entry.command.observed_seq = 0;
   return entry;
 }
 
@@ -209,7 +209,7 @@ SCENARIO(planned_entries_are_judged_as_commands_are) {
   bad[2].command.offset_bytes = 4096;
   bad[3].command.length_bytes = UINT64_MAX;
   bad[4].command = harness_slice(gone, 0, 1);
-  bad[4].command.function = 0;
+  bad[4].command.observed_seq = 0;
   bad[5].command.needed_by_seq = 7;
   bad[5].command.stream = 5;
   pump_progress_advance(5, 7);

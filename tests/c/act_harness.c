@@ -61,7 +61,6 @@ static bool thread_is(const char *begin) {
 uint64_t pump_now_ns(void) {
   uint32_t slow_us = PUMP_LOAD(&fake.slow_clock_us);
   if (slow_us != 0 && thread_is("pump-mark")) harness_sleep_us(slow_us);
-  if (PUMP_LOAD(&fake.frozen_watchdog) != 0 && thread_is("pump-gate")) return 1;
   uint64_t stopped_ns = PUMP_LOAD(&fake.stopped_clock_ns);
   if (stopped_ns != 0) return stopped_ns;
   struct timespec t;
@@ -282,23 +281,11 @@ static CUresult fake_prefetch(CUdeviceptr address, size_t bytes, CUmemLocation l
   return (CUresult)error;
 }
 
-/* ---- words that the GPU waits for ------------------------------------------------ */
-
-#define WAITS_MOST 4096
-
-static struct {
-  const uint32_t *word;
-  uint32_t value;
-} waits[WAITS_MOST];
-
 static CUresult fake_attribute(int *value, CUdevice_attribute attribute, CUdevice device) {
   CHECK(device == 0);
   switch (attribute) {
   case 33: /* PCI bus; device and domain are 0 */
     *value = 0x41;
-    break;
-  case 122:
-    *value = PUMP_LOAD(&fake.no_memory_operations) == 0;
     break;
   case 134:
     *value = fake.node - 1;
@@ -307,37 +294,6 @@ static CUresult fake_attribute(int *value, CUdevice_attribute attribute, CUdevic
     *value = 0;
   }
   return CUDA_SUCCESS;
-}
-static CUresult fake_register(void *start, size_t bytes, unsigned int flags) {
-  CHECK(current != NULL && bytes == 4096 && (uintptr_t)start % 4096 == 0 && flags == 2);
-  PUMP_ADD(&fake.registered, 1);
-  return CUDA_SUCCESS;
-}
-static CUresult fake_device_pointer(CUdeviceptr *address, void *start, unsigned int flags) {
-  CHECK(flags == 0);
-  *address = (CUdeviceptr)(uintptr_t)start;
-  return CUDA_SUCCESS;
-}
-static CUresult fake_wait_value(CUstream stream, CUdeviceptr address, cuuint32_t value,
-                                unsigned int flags) {
-  CHECK(flags == 0 && stream != NULL);
-  uint32_t error = PUMP_LOAD(&fake.wait_error);
-  if (error != 0) return (CUresult)error;
-  uint32_t at = PUMP_ADD(&fake.waits, 1) % WAITS_MOST;
-  __atomic_store_n(&fake.wait_stream, stream, __ATOMIC_RELAXED);
-  PUMP_STORE(&waits[at].value, value);
-  __atomic_store_n(&waits[at].word, (const uint32_t *)(uintptr_t)address, __ATOMIC_RELEASE);
-  return CUDA_SUCCESS;
-}
-
-uint32_t fake_closed(void) {
-  uint32_t count = 0;
-  for (uint32_t i = 0; i < WAITS_MOST; i++) {
-    const uint32_t *word = __atomic_load_n(&waits[i].word, __ATOMIC_ACQUIRE);
-    if (word != NULL)
-      count += (int32_t)(PUMP_LOAD_ACQUIRE(word) - PUMP_LOAD(&waits[i].value)) < 0;
-  }
-  return count;
 }
 
 CUcontext fake_context_create(CUdevice device) {
@@ -474,6 +430,7 @@ static void fill_driver(void) {
   pump_real.cuThreadExchangeStreamCaptureMode = fake_exchange;
   pump_real.cuStreamCreateWithPriority = fake_stream_make;
   pump_real.cuCtxGetStreamPriorityRange = fake_priority_range;
+  pump_real.cuDeviceGetAttribute = fake_attribute;
   pump_present.cuCtxGetStreamPriorityRange = true;
   fake.greatest_priority = -5;
   pump_real.cuStreamDestroy_v2 = fake_stream_destroy;
@@ -484,10 +441,6 @@ static void fill_driver(void) {
   pump_real.cuEventSynchronize = fake_event_synchronize;
   pump_real.cuMemPrefetchAsync_v2 = fake_prefetch;
   pump_present.cuMemPrefetchAsync_v2 = true;
-  pump_real.cuDeviceGetAttribute = fake_attribute;
-  pump_real.cuMemHostRegister_v2 = fake_register;
-  pump_real.cuMemHostGetDevicePointer_v2 = fake_device_pointer;
-  pump_real.cuStreamWaitValue32_v2 = fake_wait_value;
   pump_present.cuDeviceGetAttribute = pump_present.cuMemHostRegister_v2 = true;
   pump_present.cuMemHostGetDevicePointer_v2 = pump_present.cuStreamWaitValue32_v2 = true;
 }

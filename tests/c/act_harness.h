@@ -66,13 +66,7 @@ extern struct fake {
   uint64_t flight_bytes_peak[PUMP_DIRECTIONS];
   uint32_t busy_stream;      /* prefetches on a stream that had one in flight */
   uint64_t stopped_clock_ns; /* not 0: what every thread's clock shows */
-  uint32_t frozen_watchdog;  /* 1: for the thread that opens late gates no time passes */
-  uint32_t no_memory_operations; /* 1: the device has no stream memory operations */
-  int node;                      /* of the card, plus 1; 0: the driver does not say */
-  uint32_t wait_error;           /* CUresult of every wait for a word */
-  uint32_t registered;           /* pages of host memory */
-  uint32_t waits;                /* for words */
-  CUstream wait_stream;          /* of the newest */
+  int node;                  /* of the card, plus 1; 0: the driver does not say */
 } fake;
 
 /* A stream of the program: operations are issued and executed by the test. */
@@ -88,8 +82,6 @@ CUcontext fake_context_create(CUdevice device);
 /* Fails the test if anything of the context is alive or in the driver. */
 void fake_context_destroy(CUcontext context);
 CUstream fake_stream_create(CUcontext context);
-/* Waits for words that the GPU could not pass now. */
-uint32_t fake_closed(void);
 void fake_execute(CUstream stream, uint64_t operations);
 
 /* ---- ranges, as the observe side would keep them ------------------------------ */

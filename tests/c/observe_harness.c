@@ -85,16 +85,6 @@ void pump_plan_compare(const struct pump_issued *issued) {
   told.compared++;
   told.issued = *issued;
 }
-uint32_t pump_gates_hoped;
-bool pump_gate_wanted(const struct pump_gate_wish *wish) {
-  CHECK(pump_inside != 0);
-  return wish->seq == 1 + pump_newest_seq();
-}
-void pump_gate_set(const struct pump_gate_wish *wish) {
-  CHECK(pump_inside != 0);
-  told.gates++;
-  told.gate = *wish;
-}
 enum pump_rule pump_rule_for(size_t bytes) {
   CHECK(bytes == SIZE_MAX);
   return driver.library ? PUMP_RULE_LIBRARY : PUMP_RULE_NONE;

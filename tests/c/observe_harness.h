@@ -26,8 +26,6 @@ struct told {
   CUevent event_gone, event_distrusted;
   int streams_gone, issues, chained, looked_up, issued_many;
   int64_t plain_bytes;
-  int gates; /* set, for `gate` the last time */
-  struct pump_gate_wish gate;
   int compared; /* with what was foreseen, `issued` the last time */
   struct pump_issued issued;
   uint32_t moved_by; /* streams have got places that are so much higher */

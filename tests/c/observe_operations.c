@@ -550,56 +550,6 @@ static void launches_that_may_overlap_are_made_known_to_the_markers(void) {
   CHECK(next_event() && told.issues == 5 && told.chained == 2);
 }
 
-static CUresult launch_ex(CUlaunchAttribute attribute) {
-  CUlaunchConfig config = {
-      .gridDimX = 1, .hStream = (CUstream)0x42, .attrs = &attribute, .numAttrs = 1};
-  return cuLaunchKernelEx(&config, KERNEL, NULL, NULL);
-}
-
-static void a_launch_asks_for_a_gate_where_there_is_hope_and_nothing_against_it(void) {
-  driver.name = "sgemm";
-  launch(NULL, NULL);
-  CHECK(told.gates == 0);
-  pump_gates_hoped = 1;
-  launch(NULL, NULL);
-  CHECK(told.gates == 1 && told.gate.function == (uintptr_t)KERNEL && told.gate.seq == 2);
-  CHECK(told.gate.stream == told.issued_stream && told.issued_seq == 2);
-  CHECK(told.gate.stream_index != 0);
-  CHECK(launch_ex((CUlaunchAttribute){.id = 1}) == CUDA_SUCCESS && told.gates == 2);
-  CHECK(told.gate.stream == (CUstream)0x42);
-  /* whose blocks wait for each other, or for other processes */
-  CUlaunchAttribute together = {.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE,
-                                .value.cooperative = 1};
-  launch_ex(together);
-  cuLaunchCooperativeKernel(KERNEL, 1, 1, 1, 1, 1, 1, 0, NULL, NULL);
-  cuLaunchCooperativeKernel_ptsz(KERNEL, 1, 1, 1, 1, 1, 1, 0, NULL, NULL);
-  driver.name = "ncclDevKernel_AllReduce_Sum_f32_RING_LL";
-  launch(NULL, NULL);
-  driver.name = "_ZN7nvshmem4waitEv";
-  launch(NULL, NULL);
-  driver.name = NULL; /* who knows */
-  launch(NULL, NULL);
-  driver.name = "sgemm";
-  driver.library = true;
-  launch(NULL, NULL);
-  driver.library = false;
-  /* that may begin early, or never */
-  CUlaunchAttribute early = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT};
-  launch_ex(early);
-  pump_captures = 1, driver.capturing = true;
-  launch(NULL, NULL);
-  driver.capturing = false;
-  pump_enter(); /* our own */
-  launch(NULL, NULL);
-  pump_leave();
-  pump_active = 0;
-  launch(NULL, NULL);
-  CHECK(told.gates == 2);
-  pump_active = 1;
-  launch(NULL, NULL);
-  CHECK(told.gates == 3);
-}
-
 /* A stream's handle comes back as another's, in another place of the table. */
 static void a_launch_on_several_devices_is_reported_once_for_each_in_its_context(void) {
   struct pump_range_info a = range(0x7f0010000000, 1);
@@ -697,7 +647,6 @@ int main(int argc, char **argv) {
       SCENARIO(each_part_of_a_batch_is_a_hint),
       SCENARIO(progress_is_told_to_a_recorder_and_to_nobody_else),
       SCENARIO(launches_that_may_overlap_are_made_known_to_the_markers),
-      SCENARIO(a_launch_asks_for_a_gate_where_there_is_hope_and_nothing_against_it),
       SCENARIO(a_launch_on_several_devices_is_reported_once_for_each_in_its_context),
       SCENARIO(a_stream_is_looked_up_again_after_one_has_gone),
       SCENARIO(default_streams_are_told_apart_by_context),

@@ -108,7 +108,7 @@ class Command:
     def __init__(self, raw: object) -> None:
         for name in ("ticket", "slot", "generation", "offset_bytes", "length_bytes"):
             setattr(self, name, getattr(raw, name))
-        for name in ("observed_seq", "function", "needed_by_seq", "stream"):
+        for name in ("observed_seq", "needed_by_seq", "stream"):
             setattr(self, name, getattr(raw, name))
 
     ticket: int
@@ -117,6 +117,5 @@ class Command:
     offset_bytes: int
     length_bytes: int
     observed_seq: int
-    function: int
     needed_by_seq: int
     stream: int

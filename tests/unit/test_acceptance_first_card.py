@@ -63,12 +63,6 @@ def maps(right: bool, at: int) -> dict[str, Any]:
     return {"on_host": row, "resident": row, "descriptor": {"address_at_byte": at}}
 
 
-def gates(stuck_count: int) -> dict[str, Any]:
-    times = {"gated": {"median": 1.0}, "synchronised": {"median": 2.0}}
-    row = {"gates_stuck": stuck_count, **times}
-    return {"kernel_behind_gate_opened_by_prefetch_stream": row}
-
-
 def items(*statuses: str) -> dict[str, Any]:
     return {"items": [{"name": f"i{n}", "status": status} for n, status in enumerate(statuses)]}
 
@@ -103,9 +97,6 @@ CASES: tuple[tuple[str, str, Any], ...] = (
     ("tma", "faults", maps(True, 0)),
     ("tma", "packed", maps(True, -1)),
     ("tma", "wrong_bits", maps(False, 0)),
-    ("stream_memops", "opens", gates(0)),
-    ("stream_memops", "stuck", gates(2)),
-    ("stream_memops", "stuck", {}),
     *((name, "pass", items("pass", "info")) for name in VERDICTS),
     *((name, "fail", items("pass", "fail")) for name in VERDICTS),
     *((name, "no_samples", items("unavailable")) for name in VERDICTS),

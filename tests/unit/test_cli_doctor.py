@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pump.cli.doctor import gates, host, probe, switches, target
+from pump.cli.doctor import host, probe, switches, target
 from pump.cli.doctor.finding import OK, PROBLEM, WARNING, Finding
 
 GIB = 1 << 30
@@ -117,23 +117,6 @@ def test_the_drivers_answers_are_judged() -> None:
     assert statuses({**answer(), "devices": []})["devices"] == PROBLEM
     assert statuses({**answer(), "init": 100}) == {"driver": PROBLEM}
     assert statuses("no answer") == {"driver": PROBLEM}
-
-
-def test_gates_are_off_and_it_says_why_or_why_they_would_not_work() -> None:
-    assert gates.judged(False, "window", [True]).status == OK
-    assert "device 1 has no stream" in gates.judged(False, "planned", [True, False]).text
-    assert gates.judged(True, "planned", [True, True]).status == OK
-    assert gates.judged(True, "planned", [False]).status == WARNING
-    assert "--policy planned" in gates.judged(True, "window", [True]).remedy
-    assert gates.findings("no driver", {}) == gates.findings({"devices": []}, {}) == []
-    found = by_name(gates.findings({"devices": [{"waits": 1}]}, {"PUMP_GATE": "perhaps"}))
-    assert found["settings"].status == PROBLEM and "PUMP_GATE" in found["settings"].text
-
-
-def test_the_virtual_gpu_can_do_gates() -> None:
-    lines = doctor("--virtual", "a100-pcie4", PUMP_GATE="true", PUMP_POLICY="planned").stdout
-    (line,) = [line for line in lines.splitlines() if " gates " in line]
-    assert line.startswith("ok ") and " on: " in line
 
 
 def test_a_driver_that_hangs_or_dies_is_a_finding(

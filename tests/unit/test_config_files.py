@@ -35,7 +35,6 @@ limit = "1.5x"
 report = "limit"
 policy = "demand"
 granularity = "tensor"
-gate = true
 plans = false
 keep_device = ["none", "below=8MiB"]
 devices = [0, "GPU-1a"]
@@ -53,7 +52,6 @@ log_file = "~/pump.log"
         "report": "limit",
         "policy": "demand",
         "granularity": "tensor",
-        "gate": True,
         "plans": False,
         "keep_device": ["below=8388608"],
         "devices": ["0", "GPU-1a"],

@@ -17,15 +17,13 @@ Run = tuple[int, int, int]
 """Slot, first block, blocks."""
 
 
-def expect(
-    script: Script, runs: Sequence[Run], fresh: int = 0, stream: int = 0, function: int = 0
-) -> None:
+def expect(script: Script, runs: Sequence[Run], fresh: int = 0, stream: int = 0) -> None:
     extents = ffi.new("struct pump_model_extent[]", max(1, len(runs)))
     for extent, (slot, first, count) in zip(extents, runs, strict=False):
         extent.slot, extent.generation = slot, script.generation[slot]
         extent.offset_bytes, extent.length_bytes = first * BLOCK, count * BLOCK
         extent.fresh = fresh
-    assert lib.pump_model_expect(script.model.raw, stream, function, extents, len(runs)) == 0
+    assert lib.pump_model_expect(script.model.raw, stream, extents, len(runs)) == 0
 
 
 def discard(script: Script, run: Run, behind: int) -> None:
@@ -366,38 +364,6 @@ def test_room_is_foreseen_for_each_device_by_itself() -> None:
     assert view.free == 4
     assert view.shortfalls_need.tolist() == []
     assert view.surplus == 0
-
-
-def test_the_command_that_leaves_an_expected_launch_nothing_to_miss_names_it() -> None:
-    script = Script()
-    first, second = (list(script.alloc(slot, 4)) for slot in (0, 1))
-    script.set_state(first + second, HOST)
-    expect(script, [(0, 0, 4), (1, 0, 2)], function=0xABC)
-    expect(script, [(1, 0, 4)], function=0xDEF)
-    assert [c.function for c in script.start(lib.PUMP_TO_GPU, first)] == [0]
-    (half,) = script.start(lib.PUMP_TO_GPU, second[:2])
-    assert (half.function, half.needed_by_seq) == (0xABC, 1)
-    (rest,) = script.start(lib.PUMP_TO_GPU, second[2:])
-    assert (rest.function, rest.needed_by_seq) == (0xDEF, 2)
-
-
-def test_a_launch_that_was_issued_is_named_to_nobody() -> None:
-    """Nor is one that is no launch, or one too large for the budget: it is left to faults."""
-    script = Script()
-    blocks = script.alloc(0, 4)
-    script.set_state(blocks, HOST)
-    expect(script, [(0, 0, 4)], function=0xABC)
-    script.copy([(0, 0, 4)])
-    assert [c.function for c in script.start(lib.PUMP_TO_GPU, list(blocks))] == [0]
-    more = script.alloc(1, 4)
-    script.set_state(more, HOST)
-    expect(script, [(1, 0, 4)])
-    assert [c.function for c in script.start(lib.PUMP_TO_GPU, list(more))] == [0]
-    small = Script(budget=8)
-    large = small.alloc(0, 8)
-    small.set_state(large, HOST)
-    expect(small, [(0, 0, 8)], function=0xABC)
-    assert {c.function for c in small.start(lib.PUMP_TO_GPU, list(large))} == {0}
 
 
 def test_late_for_an_operation_that_never_came_is_not_believed() -> None:

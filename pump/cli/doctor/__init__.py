@@ -12,7 +12,7 @@ import os
 from typing import Any
 
 from pump.cli import environment
-from pump.cli.doctor import gates, host, probe, switches, target
+from pump.cli.doctor import host, probe, switches, target
 from pump.cli.doctor.finding import OK, PROBLEM, Finding, problem
 from pump.cli.lines import BadInputError
 from pump.config.job import JobConfig
@@ -51,7 +51,6 @@ def examine(virtual: str | None, words: list[str], environ: dict[str, str]) -> l
     found += switches.findings(environ)
     found += switches.granularity(environ)
     found += switches.queues(environ)
-    found += gates.findings(answer, environ)
     if words:
         found += target.findings(words, environ)
     return found

@@ -18,7 +18,7 @@ PATIENCE_S = 30
 
 CHILD = """
 import ctypes, json, sys
-ASKED = {"managed": 83, "concurrent": 89, "major": 75, "minor": 76, "waits": 122}
+ASKED = {"managed": 83, "concurrent": 89, "major": 75, "minor": 76}
 found = {"devices": []}
 try:
     cuda = ctypes.CDLL("libcuda.so.1")

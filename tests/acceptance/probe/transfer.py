@@ -28,7 +28,7 @@ QUESTIONS = {
     "call_cost": CALL,
     "markers": f"`idle_*`: {CALL}",
     "alloc_cost": CALL,
-    "stream_memops": f"`prefetch_out_behind_closed_gate`: {OUT}",
+    "stream_memops": f"`prefetch_out_behind_wait`: {OUT}",
     "managed_pool": f"`out`: {OUT}",
 }
 CONSTANTS = {

@@ -10,7 +10,6 @@ from probe.questions import (
     ask_discard,
     ask_faults,
     ask_felt,
-    ask_gates,
     ask_lanes,
     ask_link,
     ask_machine,
@@ -18,6 +17,7 @@ from probe.questions import (
     ask_pool,
     ask_prefetch,
     ask_speed,
+    ask_stream_values,
     ask_symbols,
     ask_tma,
     ask_way_back,
@@ -41,7 +41,7 @@ DEFINED = (
     *questions_of(ask_machine, ask_symbols, ask_params, ask_capture, ask_speed, ask_discard),
     *questions_of(ask_felt, ask_lanes, ask_tma),
     *questions_of(ask_prefetch, ask_link, ask_faults, ask_way_back, ask_calls),
-    *questions_of(ask_gates, ask_copies, ask_pool),
+    *questions_of(ask_stream_values, ask_copies, ask_pool),
 )
 ORDERED = sorted(
     DEFINED, key=lambda asked: FIRST.index(asked.name) if asked.name in FIRST else len(FIRST)

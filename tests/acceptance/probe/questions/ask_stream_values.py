@@ -1,4 +1,4 @@
-"""Question: wait and write values on streams, before prefetches and kernels."""
+"""Question: wait and write values on streams, and prefetches behind them."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import threading
 import time
 
 from probe.driver import BLOCK, KIB, MIB, TO_HOST, U32, call, outcome
-from probe.figures import Json, now, rounded, us
+from probe.figures import Json, now, rounded
 from probe.gpu import Gpu
 from probe.registry import Notes, question
 from probe.stream_values import settles, stream_value
 
 
-@question(30, "the gate: wait/write values on each kind of memory and against a prefetch stream")
+@question(30, "wait/write values on each kind of memory; a prefetch behind a wait")
 def ask_stream_memops(gpu: Gpu, out: Notes) -> None:
     pinned = gpu.pinned(4 * KIB)
 
@@ -32,8 +32,7 @@ def ask_stream_memops(gpu: Gpu, out: Notes) -> None:
 
     out["pinned_released"] = outcome(released_by_host)
     if out["pinned_released"]["code"] == 0:
-        prefetch_behind_gate(gpu, out, pinned + 64)
-        kernel_behind_gate(gpu, out, pinned + 128)
+        prefetch_behind_wait(gpu, out, pinned + 64)
     # Last, because a refused operation may leave the context in error.
     for name, address in (
         ("pinned", pinned + 192),
@@ -62,61 +61,27 @@ def values_on(stream: int, address: int) -> Json:
     return row
 
 
-def prefetch_behind_gate(gpu: Gpu, out: Notes, word: int) -> None:
-    """Prefetch on a stream that a closed gate holds: does the caller wait for the gate?"""
+def prefetch_behind_wait(gpu: Gpu, out: Notes, word: int) -> None:
+    """Prefetch on a stream that a wait holds: does the caller wait, too?"""
     length, hold_s = 32 * MIB, 0.2
     address = gpu.written(length)
     gpu.move(address, length, TO_HOST)
 
-    def open_gate(value: int) -> None:  # no CUDA call here: the driver may be locked
+    def release(value: int) -> None:  # no CUDA call here: the driver may be locked
         time.sleep(hold_s)
         ctypes.c_uint32.from_address(word).value = value
 
     for value, (direction, to) in enumerate((("in", 0), ("out", TO_HOST)), start=1):
         stream = gpu.new_stream()
         stream_value("Wait", stream, word, value)
-        opener = threading.Thread(target=open_gate, args=(value,), daemon=True)
+        opener = threading.Thread(target=release, args=(value,), daemon=True)
         opener.start()
         caller = gpu.prefetch(address, length, to, stream)
         settled = settles(stream)
         opener.join(2)
-        out[f"prefetch_{direction}_behind_closed_gate"] = {
+        out[f"prefetch_{direction}_behind_wait"] = {
             "caller_us": rounded(caller / 1e3),
             "settled": settled,
-            "caller_waits_for_gate": caller / 1e9 > 0.8 * hold_s,
+            "caller_waits_for_stream": caller / 1e9 > 0.8 * hold_s,
         }
-    gpu.free(address)
-
-
-def kernel_behind_gate(gpu: Gpu, out: Notes, word: int) -> None:
-    """A kernel held by a wait that the prefetch's own stream opens, against synchronising."""
-    length = 32 * MIB
-    address, sink = gpu.written(length), gpu.plain(BLOCK)
-    prefetcher, reader = gpu.new_stream(), gpu.new_stream()
-    reading = gpu.read(address, length, sink)
-    samples: dict[str, list[int]] = {"gated": [], "synchronised": []}
-    stuck = 0
-    for value in range(1, 7):
-        gpu.move(address, length, TO_HOST)
-        start = now()
-        stream_value("Wait", reader, word, value)
-        gpu.launch(reading, reader)
-        gpu.prefetch(address, length, 0, prefetcher)
-        stream_value("Write", prefetcher, word, value)
-        if not settles(reader):
-            stuck += 1
-            ctypes.c_uint32.from_address(word).value = value
-            gpu.sync(reader)
-        samples["gated"].append(now() - start)
-        gpu.move(address, length, TO_HOST)
-        start = now()
-        gpu.prefetch(address, length, 0, prefetcher)
-        gpu.sync(prefetcher)
-        gpu.launch(reading, reader)
-        gpu.sync(reader)
-        samples["synchronised"].append(now() - start)
-    out["kernel_behind_gate_opened_by_prefetch_stream"] = {
-        "gates_stuck": stuck,
-        **{name: us(values[1:]) for name, values in samples.items()},
-    }
     gpu.free(address)
