@@ -1,4 +1,4 @@
-"""Threads that never begin: the system has made them, and memory ran out before their first line."""
+"""Threads that the system made, and that never begin: memory ran out at their first line."""
 
 from __future__ import annotations
 
