@@ -65,7 +65,7 @@ static void load_driver(const char *path) {
   *(void **)&pump_real.name = dlsym(driver, #name);                                        \
   pump_present.name = pump_real.name != NULL;
 #define PUMP_CALL(name, pfn, parameters) PUMP_HOOK(name, pfn, parameters, )
-#include "hook_list.h"
+#include "driver/hooks.h"
 }
 
 static void must(CUresult result, const char *call) {

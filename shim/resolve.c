@@ -23,12 +23,12 @@
 #include "act.h"
 #include "shim.h"
 
-/* Versions above this one may have ABIs that hook_list.h does not know. */
+/* Versions above this one may have ABIs that driver/hooks.h does not know. */
 #define NEWEST_KNOWN_VERSION 13050
 
 /* Names that cuda.h maps to a function of another name, and since which version:
- * PUMP_RENAMED(asked for, since, ELF name). With the signatures of hook_list.h this is the
- * whole table of (name, version); tests/abi holds both against cuda.h. */
+ * PUMP_RENAMED(asked for, since, ELF name). With the signatures of driver/hooks.h this is
+ * the whole table of (name, version); tests/abi holds both against cuda.h. */
 static const struct {
   const char *symbol;
   int since;
@@ -49,14 +49,14 @@ static const struct hook hooks[] = {
 #define PUMP_HOOK(name, pfn, parameters, arguments)                                        \
   {#name, #pfn, (void *)name, offsetof(struct pump_real, name),                            \
    offsetof(struct pump_present, name)},
-#include "hook_list.h"
+#include "driver/hooks.h"
 };
 
 static const struct hook calls[] = {
 #define PUMP_CALL(name, pfn, parameters)                                                   \
   {#name, #pfn, NULL, offsetof(struct pump_real, name),                                    \
    offsetof(struct pump_present, name)},
-#include "hook_list.h"
+#include "driver/hooks.h"
 };
 
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
@@ -78,11 +78,11 @@ static bool resolve_or_load(void) {
   static CUresult first_##name parameters {                                                \
     return resolve_or_load() ? pump_real.name arguments : CUDA_ERROR_NOT_FOUND;            \
   }
-#include "hook_list.h"
+#include "driver/hooks.h"
 
 struct pump_real pump_real = {
 #define PUMP_HOOK(name, pfn, parameters, arguments) .name = first_##name,
-#include "hook_list.h"
+#include "driver/hooks.h"
 };
 struct pump_present pump_present;
 

@@ -28,7 +28,7 @@
 struct pump_real {
 #define PUMP_HOOK(name, pfn, parameters, arguments) CUresult(*name) parameters;
 #define PUMP_CALL(name, pfn, parameters) CUresult(*name) parameters;
-#include "hook_list.h"
+#include "driver/hooks.h"
 };
 extern struct pump_real pump_real;
 
@@ -36,7 +36,7 @@ extern struct pump_real pump_real;
 struct pump_present {
 #define PUMP_HOOK(name, pfn, parameters, arguments) bool name;
 #define PUMP_CALL(name, pfn, parameters) bool name;
-#include "hook_list.h"
+#include "driver/hooks.h"
 };
 extern struct pump_present pump_present;
 #define PUMP_HAS(name) (pump_present.name)
@@ -44,7 +44,7 @@ extern struct pump_present pump_present;
 /* The wrappers, exported under the driver's names. */
 #define PUMP_HOOK(name, pfn, parameters, arguments)                                        \
   __attribute__((visibility("default"))) CUresult name parameters;
-#include "hook_list.h"
+#include "driver/hooks.h"
 
 /* Fills pump_real from the loaded driver; false while none is loaded. Takes no
  * lock of ours (a thread may hold the loader's lock and wait for ours). */

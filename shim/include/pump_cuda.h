@@ -43,6 +43,16 @@ typedef uint64_t cuuint64_t;
 
 /* Enums of cuda.h under its own names, so that signatures can be compared. */
 typedef int CUdevice_attribute;
+typedef int CUsharedconfig;
+typedef int CUmoduleLoadingMode;
+typedef int CUmem_range_attribute;
+typedef int CUmemAllocationGranularity_flags;
+typedef int CUmemAccess_flags;
+typedef int CUlimit;
+typedef int CUfunction_attribute;
+typedef int CUfunctionLoadingState;
+typedef int CUfunc_cache;
+typedef int CUdevice_P2PAttribute;
 typedef int CUpointer_attribute;
 typedef int CUmem_advise;
 typedef int CUmemRangeHandleType;

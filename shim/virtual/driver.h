@@ -382,7 +382,6 @@ enum vd_call {
 #include "driver_list.h"
   VD_CALLS
 };
-#undef X
 struct vd_export {
   const char *name, *symbol, *twin_symbol;
   int version;
@@ -403,7 +402,6 @@ int vd_version(void);      /* of CUDA, that the driver plays */
 #define X(level, twin, symbol, name, version, parameters, arguments)                       \
   VD_DECLARE_##twin(symbol, parameters)
 #include "driver_list.h"
-#undef X
 
 /* object.c: zeroed objects of at most VD_OBJECT_BYTES, under the lock */
 #define VD_OBJECT_BYTES 256

@@ -1,21 +1,20 @@
-/* driver_list.h - every function that the virtual driver exports, once.
+/* driver_list.h - the driver functions that the virtual driver exports.
  *
- * X(level, twin, symbol, name, version, parameters, arguments)
- *   level    what the call needs: ANY nothing, INIT a successful cuInit, CTX a
- *            current context
- *   twin     which per-thread-default-stream twin exists: NONE; SZ symbol_ptsz,
- *            the parameter `stream` is replaced; DS symbol_ptds and EZ
- *            symbol_ptsz, whose implementation takes the default stream as an
- *            extra first argument
- *   symbol   the ELF name; the implementation is vd_<symbol>
- *   name     what programs ask cuGetProcAddress for
- *   version  the oldest CUDA version whose ABI of `name` this is
- *
- * Included several times with different X: no include guard.
+ * X(level, twin, symbol, name, version, parameters, arguments): see driver/functions.h. The
+ * implementation is vd_<symbol>; that of DS and EZ takes the default stream as an extra
+ * first argument. Include it with X defined, which is undefined at the end. No include
+ * guard.
  */
-#include "list_context.h"
-#include "list_graph.h"
-#include "list_memory.h"
-#include "list_module.h"
-#include "list_stream.h"
-#include "list_vmm.h"
+#ifndef VD_DRIVER_ROWS
+#define VD_DRIVER_ROWS
+#define VD_ROW_NO(...)
+#define VD_ROW_ANY(...) X(ANY, __VA_ARGS__)
+#define VD_ROW_INIT(...) X(INIT, __VA_ARGS__)
+#define VD_ROW_CTX(...) X(CTX, __VA_ARGS__)
+#endif
+
+#define PUMP_DRIVER(shim, level, twin, symbol, name, version, twin_version, p, a)          \
+  VD_ROW_##level(twin, symbol, name, version, p, a)
+#include "../driver/functions.h"
+
+#undef X

@@ -164,17 +164,16 @@ static inline CUstream per_thread(CUstream stream) {
 #define WRAP_SZ(level, symbol, p, a)                                                       \
   WRAPPER(level, symbol, symbol, p, a, (void)0)                                            \
   WRAPPER(level, symbol, symbol##_ptsz, p, a, stream = per_thread(stream))
-#define WRAP_DS(level, symbol, p, a)                                                       \
-  WRAPPER(level, symbol, symbol, p, a, CUstream stream = CU_STREAM_LEGACY)                 \
-  WRAPPER(level, symbol, symbol##_ptds, p, a, CUstream stream = CU_STREAM_PER_THREAD)
-#define WRAP_EZ(level, symbol, p, a)                                                       \
-  WRAPPER(level, symbol, symbol, p, a, CUstream stream = CU_STREAM_LEGACY)                 \
-  WRAPPER(level, symbol, symbol##_ptsz, p, a, CUstream stream = CU_STREAM_PER_THREAD)
+#define BESIDE(...) (stream, __VA_ARGS__)
+#define WRAP_DEFAULT(level, symbol, twin, p, a)                                            \
+  WRAPPER(level, symbol, symbol, p, BESIDE a, CUstream stream = CU_STREAM_LEGACY)          \
+  WRAPPER(level, symbol, twin, p, BESIDE a, CUstream stream = CU_STREAM_PER_THREAD)
+#define WRAP_DS(level, symbol, p, a) WRAP_DEFAULT(level, symbol, symbol##_ptds, p, a)
+#define WRAP_EZ(level, symbol, p, a) WRAP_DEFAULT(level, symbol, symbol##_ptsz, p, a)
 
 #define X(level, twin, symbol, name, version, parameters, arguments)                       \
   WRAP_##twin(level, symbol, parameters, arguments)
 #include "driver_list.h"
-#undef X
 
 #define ROW_NONE(symbol) NULL, (void *)symbol, NULL
 #define ROW_SZ(symbol) #symbol "_ptsz", (void *)symbol, (void *)symbol##_ptsz
@@ -188,4 +187,3 @@ static inline CUstream per_thread(CUstream stream) {
 const struct vd_export vd_exports[VD_CALLS] = {
 #include "driver_list.h"
 };
-#undef X

@@ -32,19 +32,41 @@ def compile_check(tmp_path: Path, text: str, *arguments: str) -> str:
     return done.stderr if done.returncode else ""
 
 
-HOOK_LISTS = ("hook_list.h", "hook_list_memory.h", "hook_list_graph.h")
 SIGNATURES = """
 #include <cuda.h>
 #include <cudaTypedefs.h>
+typedef CUresult (*PFN_cuProfilerStart_v4000)(void); /* cudaProfiler.h is not in the wheel */
+typedef CUresult (*PFN_cuProfilerStop_v4000)(void);
 #define CHECK(pfn, parameters)                                                \\
   _Static_assert(__builtin_types_compatible_p(CUresult(*) parameters, PFN_##pfn), #pfn);
-#define PUMP_HOOK(name, pfn, parameters, arguments) CHECK(pfn, parameters)
-#define PUMP_CALL(name, pfn, parameters) CHECK(pfn, parameters)
-#include "hook_list.h"
+#define TWIN_NONE(name, version, parameters)
+#define TWIN_SZ(name, version, parameters) CHECK(name##_v##version##_ptsz, parameters)
+#define TWIN_DS(name, version, parameters) CHECK(name##_v##version##_ptds, parameters)
+#define TWIN_EZ TWIN_SZ
+#define PUMP_DRIVER(shim, level, twin, symbol, name, version, twin_version, p, a) \\
+  CHECK(name##_v##version, p) TWIN_##twin(name, twin_version, p)
+#include "driver/functions.h"
 """
+TWINS = {"NONE": "", "SZ": "_ptsz", "DS": "_ptds", "EZ": "_ptsz"}
 
 
-def test_every_hooked_function_has_the_signature_of_the_real_header(tmp_path: Path) -> None:
+def table(*shim: str) -> dict[str, str]:
+    """ELF name by signature ("cuMemAlloc_v3020"), twins too, of rows for which the shim does
+    one of `shim`; without any, of all rows."""
+    text = "".join(path.read_text() for path in sorted((SHIM / "driver").glob("functions_*.h")))
+    rows = re.findall(r"^PUMP_DRIVER\((\w+), \w+, (\w+), (\w+), (\w+), (\d+), (\d+),", text, re.M)
+    assert len(rows) == text.count("PUMP_DRIVER(") > 300
+    found = {}
+    for does, twin, symbol, name, version, twin_version in rows:
+        if shim and does not in shim:
+            continue
+        found[f"{name}_v{version}"] = symbol
+        if twin != "NONE":
+            found[f"{name}_v{twin_version}{TWINS[twin]}"] = symbol + TWINS[twin]
+    return found
+
+
+def test_every_driver_function_has_the_signature_of_the_real_header(tmp_path: Path) -> None:
     complaints = compile_check(
         tmp_path, SIGNATURES, f"-I{cuda_include()}", f"-I{SHIM}", "-D__CUDA_API_VERSION_INTERNAL"
     )
@@ -67,16 +89,10 @@ def elf_name(signature: str, exported: str) -> bool:
 
 
 def test_each_elf_name_belongs_to_its_signature() -> None:
-    text = "".join((SHIM / name).read_text() for name in HOOK_LISTS)
-    hooks = re.findall(r"^PUMP_(?:HOOK|CALL)\((\w+),\s+(\w+),", text, re.M)
-    for name, suffix, pfn, twin in re.findall(
-        r"^PUMP_TWINS\((\w+), (\w+),\s+(\w+),\s+(\w+),", text, re.M
-    ):
-        hooks += [(name, pfn), (name + suffix, twin)]
-    assert len(hooks) > 100
-    wrong = [(name, pfn) for name, pfn in hooks if not elf_name(pfn, name)]
+    functions = table()
+    wrong = [(name, pfn) for pfn, name in functions.items() if not elf_name(pfn, name)]
     assert wrong == []
-    assert len({name for name, _ in hooks}) == len(hooks)
+    assert len(set(functions.values())) == len(functions)
 
 
 def test_every_constant_has_the_value_of_the_real_header(tmp_path: Path) -> None:
@@ -145,25 +161,14 @@ def test_types_have_the_layout_of_the_real_header(tmp_path: Path) -> None:
     assert seen[0] == seen[1]
 
 
-def signatures() -> dict[str, str]:
-    """The ELF name of each hooked signature."""
-    text = "".join((SHIM / name).read_text() for name in HOOK_LISTS)
-    found = {pfn: name for name, pfn in re.findall(r"^PUMP_HOOK\((\w+),\s+(\w+),", text, re.M)}
-    for name, suffix, pfn, twin in re.findall(
-        r"^PUMP_TWINS\((\w+), (\w+),\s+(\w+),\s+(\w+),", text, re.M
-    ):
-        found |= {pfn: name, twin: name + suffix}
-    return found
-
-
 def test_no_version_of_a_hooked_name_is_missing_between_those_that_are_hooked() -> None:
     """A driver that hides its addresses is matched by the newest version not above the one
-    asked for: one that hook_list.h lacked would be taken for an older one."""
+    asked for: one that the table lacked would be taken for an older one."""
     header = (cuda_include() / "cudaTypedefs.h").read_text()
     known = re.search(r"NEWEST_KNOWN_VERSION (\d+)", (SHIM / "resolve.c").read_text())
     assert known
     newest = int(known[1])
-    hooked = signatures()
+    hooked = table("HOOK")
     oldest: dict[str, int] = {}
     for signature in hooked:
         name, version = re.match(r"(\w+?)_v(\d+)", signature).groups()  # type: ignore[union-attr]
@@ -178,7 +183,7 @@ def test_no_version_of_a_hooked_name_is_missing_between_those_that_are_hooked() 
 
 def test_each_hooked_name_that_the_header_maps_to_another_one_is_known() -> None:
     text = (cuda_include() / "cuda.h").read_text()
-    hooked = {re.sub(r"_v\d+.*", "", signature) for signature in signatures()}
+    hooked = {re.sub(r"_v\d+.*", "", signature) for signature in table("HOOK")}
     mapped = re.findall(
         r"^#define (cu\w+) +(?:__CUDA_API_PT[SD][SZ]\()?(cu\w+?)(?:_v\d)?\)? *$", text, re.M
     )

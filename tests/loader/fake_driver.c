@@ -1,6 +1,6 @@
 /* fake_driver.c - a libcuda.so.1 that proves where a call arrived, and nothing else.
  *
- * Every function of hook_list.h and fake_extra.h exists under its ELF name and
+ * Every function of driver/hooks.h and fake_extra.h exists under its ELF name and
  * answers a code of its own, so a caller sees which ABI variant it reached. With
  * FAKE_MODE=work a handful of them keep a little state instead (one device, host
  * memory as device memory), so that hooks have something to act on; the rest then
@@ -56,7 +56,7 @@ CUresult fake_answer(const char *name, int code) {
   }
 #define PUMP_HOOK(name, pfn, parameters, arguments) CODES(name)
 #define PUMP_CALL(name, pfn, parameters) CODES(name)
-#include "hook_list.h"
+#include "driver/hooks.h"
 #define EXTRA(name, pfn) CODES(name)
 #include "fake_extra.h"
 
@@ -69,7 +69,7 @@ static const struct function {
 #define FUNCTION(name, pfn) {#name, #pfn, (void *)name, (void *)hidden_##name},
 #define PUMP_HOOK(name, pfn, parameters, arguments) FUNCTION(name, pfn)
 #define PUMP_CALL(name, pfn, parameters) FUNCTION(name, pfn)
-#include "hook_list.h"
+#include "driver/hooks.h"
 #define EXTRA(name, pfn) FUNCTION(name, pfn)
 #include "fake_extra.h"
     FUNCTION(cuGraphInstantiateWithFlags, cuGraphInstantiate_v12000) /* as cuda.h has it */

@@ -10,14 +10,14 @@ import re
 import pytest
 from loader_build import SHIM, built, environment, run_client
 
-PARTS = ("", "_memory", "_graph")
+TWINS = {"NONE": "", "SZ": "_ptsz", "DS": "_ptds", "EZ": "_ptsz"}
 
 
 def hooked_names() -> set[str]:
-    text = "".join((SHIM / f"hook_list{part}.h").read_text() for part in PARTS)
-    names = set(re.findall(r"^PUMP_HOOK\((\w+),", text, re.M))
-    for name, suffix in re.findall(r"^PUMP_TWINS\((\w+), (\w+),", text, re.M):
-        names |= {name, name + suffix}
+    text = "".join(path.read_text() for path in (SHIM / "driver").glob("functions_*.h"))
+    names = set()
+    for twin, symbol in re.findall(r"^PUMP_DRIVER\(HOOK, \w+, (\w+), (\w+),", text, re.M):
+        names |= {symbol, symbol + TWINS[twin]}
     assert len(names) > 90
     return names
 
@@ -99,7 +99,7 @@ def test_disabled_pump_hands_out_the_drivers_own_addresses() -> None:
     assert codes(rows) == codes(routes_without_pump("client_direct", FAKE_INIT="1"))
 
 
-def test_the_exported_symbols_are_the_hook_list_dlsym_dlerror_and_two_more() -> None:
+def test_the_exported_symbols_are_the_hooks_dlsym_dlerror_and_two_more() -> None:
     import subprocess
 
     listing = subprocess.run(

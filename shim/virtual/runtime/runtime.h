@@ -22,7 +22,6 @@ struct rt_driver {
 #define X(level, twin, symbol, name, version, parameters, arguments)                       \
   CUresult(*symbol) parameters;
 #include "../driver_list.h"
-#undef X
 };
 extern struct rt_driver rt_driver;
 extern struct rt_driver rt_per_thread; /* the same for per-thread default streams */

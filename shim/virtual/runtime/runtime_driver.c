@@ -45,7 +45,6 @@ static void resolve(proc_address find, uint64_t flags, struct rt_driver *out) {
   if (find(#name, &address, version, flags, &status) == CUDA_SUCCESS)                      \
     memcpy(&out->symbol, &address, sizeof address);
 #include "../driver_list.h"
-#undef X
 }
 
 static void load(void) {
