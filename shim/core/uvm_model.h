@@ -25,7 +25,8 @@
  *   prefetch in  caller: prefetch_call + blocks * prefetch_block (* 1.3 when more
  *                than one) + room; copies at prefetch_h2d_gbps behind it
  *   prefetch out caller: the same without room, host_alloc at a block's first
- *                time, then until the copies have ended, then 512 * cpu_pte a block
+ *                time; in the second pass, block by block, until its copy has ended
+ *                and 512 * cpu_pte more, while later blocks' copies go on
  *   room         evict_us for each chunk taken from a block, its copy at
  *                copy_d2h_gbps before the newcomer's, host_alloc at its first time
  *   way back     cpu_unmap for each block that was mapped for the CPU

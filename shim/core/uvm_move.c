@@ -239,21 +239,23 @@ void uvm_prefetch_out(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t f
                       struct gpu_cost *cost) {
   const struct uvm_profile *profile = &uvm->profile;
   uint64_t host_ns = uvm->now_ns + (first_slice ? uvm_ns(profile->prefetch_call_us) : 0);
-  uint64_t copied_ns = host_ns, copied_bytes = 0;
-  uint32_t newly_mapped = 0;
+  uint64_t copied_ns[GPU_PREFETCH_SLICE_BLOCKS], copied_bytes = 0;
+  bool mapped[GPU_PREFETCH_SLICE_BLOCKS];
   next_pace(uvm);
-  for (uint32_t block = first; block < first + count; block++) {
-    const struct uvm_block *b = &uvm_blocks(uvm)[block];
-    host_ns += uvm_ns(profile->prefetch_block_us) + uvm_host_allocate(uvm, block);
-    if (!(b->flags & UVM_CPU_MAPPED) || b->gpu_pages != 0) newly_mapped++;
-    copied_ns = uvm_max(copied_ns, depart(uvm, hooks, block, host_ns, &copied_bytes));
+  for (uint32_t i = 0; i < count; i++) {
+    const struct uvm_block *b = &uvm_blocks(uvm)[first + i];
+    host_ns += uvm_ns(profile->prefetch_block_us) + uvm_host_allocate(uvm, first + i);
+    mapped[i] = (b->flags & UVM_CPU_MAPPED) && b->gpu_pages == 0;
+    copied_ns[i] = depart(uvm, hooks, first + i, host_ns, &copied_bytes);
     uvm->counters.prefetch_out_blocks++;
   }
-  if (two_passes) host_ns += second_pass_ns(uvm, count);
   uvm->counters.d2h_prefetch_bytes += copied_bytes;
-  /* The caller is blocked to the end of the copies, then maps the pages. */
-  uint64_t end_ns =
-      uvm_max(host_ns, copied_ns) + newly_mapped * uvm_ns(512 * profile->cpu_pte_us);
+  /* The caller goes over the blocks again: waits for each one's copy and maps its pages. */
+  uint64_t end_ns = host_ns, pass_ns = two_passes ? second_pass_ns(uvm, 1) : 0;
+  for (uint32_t i = 0; i < count; i++) {
+    end_ns = uvm_max(end_ns + pass_ns, copied_ns[i]);
+    if (!mapped[i]) end_ns += uvm_ns(512 * profile->cpu_pte_us);
+  }
   cost->caller_free_ns = cost->complete_ns = end_ns;
   uvm->counters.caller_ns += end_ns - uvm->now_ns;
 }

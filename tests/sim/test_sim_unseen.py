@@ -59,7 +59,7 @@ def test_planned_does_not_hold_back_what_the_gpu_then_waits_for() -> None:
     """Mixtures of experts discard much at once, late: until then nothing moved. How many lanes
     the executors have scatters the ratio by a hundredth: the mean counts."""
     ratios = []
-    for lanes in (6, 8, 10, 16):
+    for lanes in (6, 7, 8, 9, 10):
         window, planned = both(3, 1.5, "experts", Queues(to_gpu=lanes))
         ratios.append(window.stretches[2].seconds / planned.stretches[2].seconds)
     assert sum(ratios) / len(ratios) >= 0.98, ratios

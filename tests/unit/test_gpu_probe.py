@@ -308,7 +308,7 @@ def test_the_profile_undoes_the_cost_model() -> None:
             "fit_in_total": {"per_block_us": (2 << 20) / 23.0 / 1e3},
             "refused_us": {"p10": 1.0},
             "fit_in_caller": {"per_block_us": 10.4 + UNMAP},
-            "fit_out_caller": {"per_block_us": block_us + 512 * 0.25},
+            "2_mib": {"out": {"caller_us": {"p10": 17.0 + block_us + 512 * 0.25}}},
         },
         "prefetch_threads": {"slices_8_mib_threads_2": {"in_gbps": {"max": 22.5}}},
         "populate": {
@@ -352,16 +352,6 @@ def test_the_profile_undoes_the_cost_model() -> None:
     for name, value in expected.items():
         assert found[name] == pytest.approx(value, rel=0.01), name
     assert found["t_ev_us"] is None, "only oversubscription could tell"
-
-
-def test_where_the_cpu_is_slower_than_the_link_its_work_is_taken_off_instead() -> None:
-    answers = {
-        "copy_engine": {"d2h_gbps": 200.0},  # 10.5 us a block
-        "prefetch_idle": {"fit_out_caller": {"per_block_us": 20.0 + 512 * 0.25}},
-        "populate": {"fit_prefetch_caller": {"per_block_us": 20.0}},
-    }
-    found = constants.derive_profile({name: {"result": result} for name, result in answers.items()})
-    assert found["t_cpupte_us"] == pytest.approx(0.25)
 
 
 def test_demand_paging_is_never_told_to_be_faster_than_prefetching() -> None:

@@ -51,9 +51,23 @@ def test_a_prefetch_to_the_cpu_blocks_its_caller_until_it_is_done() -> None:
     p = gpu.profile
     # Blocks go out behind one another; allocating host pages is slower than the link.
     host_us = p.prefetch_call_us + 16 * (p.prefetch_block_us + p.host_alloc_us)
-    expected_us = host_us + BLOCK / p.copy_d2h_gbps / 1000 + 16 * 512 * p.cpu_pte_us
+    pass_us = p.prefetch_block_us * p.prefetch_second_pass + 512 * p.cpu_pte_us
+    expected_us = host_us + 16 * pass_us
     assert gpu.now == complete
     assert gpu.now - began == pytest.approx(expected_us * 1000, rel=0.001)
+
+
+def test_blocks_are_mapped_for_the_cpu_while_those_behind_them_are_copied() -> None:
+    gpu = gpu_with(100)
+    gpu.on_host(0, 16)
+    gpu.prefetch(0, 16)
+    gpu.run()
+    began = gpu.now
+    gpu.evict(0, 16)
+    p = gpu.profile
+    # Mapping a block takes longer than copying it: of the copies none is waited for.
+    passes_us = p.prefetch_block_us * (1 + p.prefetch_second_pass) + 512 * p.cpu_pte_us
+    assert gpu.now - began == pytest.approx((p.prefetch_call_us + 16 * passes_us) * 1000, rel=0.001)
 
 
 def test_one_thread_moves_10_to_16_gigabytes_a_second_to_the_cpu() -> None:

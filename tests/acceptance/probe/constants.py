@@ -86,9 +86,10 @@ def derive_profile(questions: Json) -> Json:
     h2d = max((rate for rate in rates if rate is not None), default=None)
     passes = at("populate", "fit_prefetch_caller", "per_block_us")
     one_call = at("populate", "2_mib", "prefetch", "caller_us", "p10")
-    # On its way out a block takes the longer of its copy and of the CPU's work on it.
-    leaving = max(BLOCK / d2h / 1e3, passes) if d2h and passes is not None else None
-    mapped = subtract(at("prefetch_idle", "fit_out_caller", "per_block_us"), leaving)
+    # Of more blocks some are copied while others are mapped; one has to wait for its copy.
+    copied = BLOCK / d2h / 1e3 if d2h else None
+    one_out = at("prefetch_idle", "2_mib", "out", "caller_us", "p10")
+    mapped = subtract(one_out, one_call, copied)
     by_memset = subtract(
         at("small_copies", "cuMemsetD8Async_on_host", "us", "p10"),
         at("small_copies", "cuMemsetD8Async_resident", "us", "p10"),
