@@ -1,9 +1,11 @@
 /* act_context.c - contexts of the program, and the life of each device's threads.
  *
  * It starts and ends executor threads; what they do is in act_executor.c and
- * act_marker.c. It creates no context: the threads live in the program's own,
- * because managed memory is migrated within the process that owns it and a
- * context of our own would cost some hundred MiB.
+ * act_marker.c. The threads live in the program's own contexts, because one of our
+ * own costs some hundred MiB of the GPU. Out-threads get some where the driver's lock is
+ * felt (act_apart.h): managed memory is the process's, whatever context it is sent from.
+ * Such a context is the program's in nothing; it stays until the process ends, since
+ * destroying it may hold up whatever else the driver does.
  *
  * DESIGN. Before the program destroys a context, our threads must have left the
  * driver and destroyed their streams and events: cuCtxDestroy under a running
@@ -35,12 +37,15 @@
 #define SET_THREADS (MARKER_ROLE + 1)
 #define QUIESCE_NS 5000000000u
 #define FAILURES_MAX 16
-#define GIVE_UP_NS 2000000000u /* a host short of memory may have some again by then */
+#define GIVE_UP_NS 2000000000u      /* a host short of memory may have some again by then */
+#define OWN_BYTES_MOST (512u << 20) /* a context's, of the device */
 #define THREAD_DATA_BYTES 4096
 
 /* All process-wide; contexts and sets change under `lock`, readers take none;
  * a forked child starts from empty ones. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+/* Of out-threads alone: none of them is waited for by whoever holds it. */
+static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
 static struct {
   CUcontext context; /* NULL: unused; stored last */
   CUdevice device;
@@ -122,6 +127,47 @@ bool pump_set_thread_begin(struct pump_thread_role *role) {
   if (pump_real.cuCtxSetCurrent == NULL) return false;
   CUresult result = pump_real.cuCtxSetCurrent(role->context);
   pump_set_note(role->set, result, "cuCtxSetCurrent");
+  return result == CUDA_SUCCESS;
+}
+
+static size_t free_bytes(void) {
+  size_t bytes = 0, total_bytes = 0;
+  return pump_real.cuMemGetInfo_v2(&bytes, &total_bytes) == CUDA_SUCCESS ? bytes : 0;
+}
+
+/* Current from then on, like any new one. One after the other, so that it can be told what
+ * each takes of the device; what else comes and goes meanwhile is in that, within bounds.
+ */
+static CUresult make_context(struct pump_set *set, CUcontext *place) {
+  if (!PUMP_HAS(cuCtxCreate_v2) || !PUMP_HAS(cuMemGetInfo_v2) ||
+      pump_real.cuStreamSynchronize == NULL)
+    return CUDA_ERROR_NOT_SUPPORTED;
+  pthread_mutex_lock(&making);
+  size_t before = free_bytes();
+  pump_real.cuCtxSetCurrent(NULL); /* the new one is pushed, not put in its place */
+  CUresult result =
+      pump_real.cuCtxCreate_v2(place, CU_CTX_SCHED_BLOCKING_SYNC, (CUdevice)set->device);
+  size_t after = result == CUDA_SUCCESS ? free_bytes() : before;
+  pthread_mutex_unlock(&making);
+  if (result != CUDA_SUCCESS) return result;
+  size_t taken = before > after ? before - after : 0;
+  pump_plain_own(set->device, *place, taken < OWN_BYTES_MOST ? taken : OWN_BYTES_MOST);
+  PUMP_ADD(&pump_shm->shim_counters.own_contexts, 1);
+  return result;
+}
+
+bool pump_set_change_context(const struct pump_thread_role *role, bool own) {
+  struct pump_set *set = role->set;
+  CUcontext *place = &set->own[role->number];
+  if (own && *place == NULL) {
+    CUresult made = make_context(set, place);
+    if (made == CUDA_SUCCESS) return true;
+    *place = NULL;
+    pump_set_note(set, made, "cuCtxCreate"); /* it stays in the program's */
+  }
+  CUcontext context = own && *place != NULL ? *place : role->context;
+  CUresult result = pump_real.cuCtxSetCurrent(context);
+  pump_set_note(set, result, "cuCtxSetCurrent");
   return result == CUDA_SUCCESS;
 }
 
@@ -418,6 +464,7 @@ void pump_sets_stop(uint64_t deadline_ns) {
 
 void pump_context_fork_child(void) {
   pthread_mutex_init(&lock, NULL);
+  pthread_mutex_init(&making, NULL);
   memset(contexts, 0, sizeof contexts);
   memset(sets, 0, sizeof sets);
   stopping = false;

@@ -34,6 +34,12 @@
 /* Commands that come closer together than that are waited for awake. */
 #define SPIN_NS 20000u
 
+#define APART                                                                              \
+  "evictions hold the program's calls on device %u up: they get contexts of their own"
+#define IN_VAIN                                                                            \
+  "contexts of their own do not keep evictions from holding calls on device %u up: "       \
+  "evictions go back to the program's"
+
 /* A slice to move, and what is in flight in a lane. */
 struct job {
   struct pump_command command;
@@ -55,7 +61,10 @@ struct mover {
   struct pump_thread_role role;
   struct pump_direction *direction;
   struct lane lanes[LANES];
-  uint32_t lane_count;        /* that it uses: one on the way to the host */
+  uint32_t lane_count; /* that it uses: one on the way to the host */
+  /* In a context of its own (act_apart.h). Nothing is recorded there: work of another
+   * context may take the GPU from the program's. */
+  bool apart;
   uint32_t oldest, in_flight; /* lanes oldest .. oldest + in_flight - 1, modulo */
   uint64_t slice_ns_per_mib;  /* from call to arrival, running mean; 0: none yet */
   uint64_t spin_ns;
@@ -134,6 +143,23 @@ static void lane_close(struct lane *lane) {
   lane->stream = NULL;
 }
 
+/* Nothing of the mover's is in flight: it goes where evictions are to go. */
+static void change_context(struct mover *mover, bool apart) {
+  lane_close(&mover->lanes[0]);
+  mover->apart = apart;
+  if (!pump_set_change_context(&mover->role, apart)) mover->over = true;
+}
+
+/* What a call without work of its own took, while slices to the host are in the driver. */
+static void look_beside(const struct mover *mover, uint64_t call_ns) {
+  struct pump_set *set = mover->role.set;
+  struct pump_apart apart = pump_apart_next(set->apart, call_ns);
+  if (apart.state != set->apart.state)
+    pump_log(PUMP_LOG_INFO, apart.state == PUMP_APART ? APART : IN_VAIN, set->device);
+  set->apart = apart;
+  PUMP_STORE(&set->apart_now, apart.state == PUMP_APART);
+}
+
 static CUresult prefetch(const struct mover *mover, CUstream stream, uint64_t address,
                          uint64_t length_bytes) {
   CUdevice device = (CUdevice)mover->role.set->device;
@@ -150,8 +176,10 @@ static CUresult prefetch(const struct mover *mover, CUstream stream, uint64_t ad
 /* Hands the lane's slice to the driver: true when it is under way. */
 static bool submit(struct mover *mover, struct lane *lane, uint64_t address) {
   struct job *job = &lane->job;
-  if (pump_set_gave_up(mover->role.set) || mover->over || !lane_open(mover, lane))
-    return false;
+  bool apart = !to_gpu(mover) && PUMP_LOAD(&mover->role.set->apart_now) != 0;
+  if (pump_set_gave_up(mover->role.set)) return false;
+  if (apart != mover->apart) change_context(mover, apart);
+  if (mover->over || !lane_open(mover, lane)) return false;
   job->in_flight = PUMP_ADD(&mover->direction->flight_slices, 1) + 1;
   job->called_ns = pump_now_ns();
   CUresult result = prefetch(mover, lane->stream, address, job->command.length_bytes);
@@ -160,9 +188,13 @@ static bool submit(struct mover *mover, struct lane *lane, uint64_t address) {
     __atomic_fetch_sub(&mover->direction->flight_slices, 1, __ATOMIC_RELAXED);
     return false;
   }
+  bool beside = to_gpu(mover) && mover->role.number == 0 &&
+                PUMP_LOAD(&mover->role.set->directions[PUMP_TO_HOST].flight_slices) != 0;
   /* Should the record fail, the event is not this slice's: wait for the stream. */
-  result = pump_real.cuEventRecord(lane->event, lane->stream);
-  if (!note(mover, result, "cuEventRecord")) {
+  result = mover->apart ? pump_real.cuStreamSynchronize(lane->stream)
+                        : pump_real.cuEventRecord(lane->event, lane->stream);
+  if (beside) look_beside(mover, pump_now_ns() - job->returned_ns);
+  if (!note(mover, result, mover->apart ? "cuStreamSynchronize" : "cuEventRecord")) {
     if (pump_real.cuStreamSynchronize != NULL) pump_real.cuStreamSynchronize(lane->stream);
     __atomic_fetch_sub(&mover->direction->flight_slices, 1, __ATOMIC_RELAXED);
     return false;
@@ -246,7 +278,8 @@ static void adapt(struct mover *mover, const struct job *job, uint64_t now_ns) {
 
 static void finish_oldest(struct mover *mover) {
   struct lane *lane = &mover->lanes[mover->oldest];
-  CUresult result = pump_real.cuEventSynchronize(lane->event);
+  CUresult result = CUDA_SUCCESS;
+  if (!mover->apart) result = pump_real.cuEventSynchronize(lane->event);
   uint64_t now_ns = pump_now_ns();
   pump_slot_end(lane->job.command.slot);
   __atomic_fetch_sub(&mover->direction->flight_slices, 1, __ATOMIC_RELAXED);

@@ -25,6 +25,7 @@
 #include <stdint.h>
 
 #include "act_adapt.h"
+#include "act_apart.h"
 #include "pump_abi.h"
 #include "pump_cuda.h"
 #include "pump_ring.h"
@@ -238,6 +239,10 @@ struct pump_set {
   uint32_t mark_bell;  /* futex of the marker thread, process-private */
   uint32_t mark_asleep;
   CUcontext context; /* of the program; where the executors live */
+  /* Of out-threads, by number, once they needed them; kept for those of the next life. */
+  CUcontext own[PUMP_OUT_THREADS_MOST];
+  struct pump_apart apart; /* the first in-thread's */
+  uint32_t apart_now;      /* 1: out-threads work in contexts of their own */
   struct pump_direction directions[PUMP_DIRECTIONS];
 };
 struct pump_set *pump_set_of(uint32_t device);
@@ -270,6 +275,9 @@ void pump_set_grow(const struct pump_thread_role *role);
  * `begin` is false, and the role without a context if `end` may not either. */
 bool pump_set_thread_begin(struct pump_thread_role *role);
 void pump_set_thread_end(const struct pump_thread_role *role);
+/* The calling out-thread leaves its context for one of its own, or that for the set's.
+ * False when it can work in neither. */
+bool pump_set_change_context(const struct pump_thread_role *role, bool own);
 /* Wakes every thread of the set; of all sets that have any. */
 void pump_set_wake(struct pump_set *set);
 void pump_sets_wake(void);

@@ -47,6 +47,7 @@ static const struct place shim_places[] = {
     SHIM(block_dead_bytes),
     SHIM(planned_bytes),
     SHIM(plans_dropped),
+    SHIM(own_contexts),
 };
 
 #define WORKER(field) {#field, offsetof(struct pump_worker_counters, field)}

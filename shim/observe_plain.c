@@ -25,6 +25,13 @@ void pump_plain_add(const struct pump_plain_info *info) {
   pthread_mutex_unlock(&pump_range_lock);
 }
 
+/* By its handle, which is no address of the device. */
+void pump_plain_own(uint32_t device, CUcontext context, uint64_t bytes) {
+  struct pump_plain_info info = {
+      .base = (uint64_t)context, .bytes = bytes, .context = context, .device = device};
+  pump_plain_add(&info);
+}
+
 static void take_out(struct pump_plain_info *plain) {
   pump_device_account(plain->device, 0, -(int64_t)plain->bytes);
   pump_table_take_out(&plains, plain);

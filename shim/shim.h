@@ -155,7 +155,9 @@ bool pump_device_converts(uint32_t device);
 /* The most device memory that was not converted, on all devices at once; and what of it
  * virtual memory management had at its own peak. */
 uint64_t pump_plain_peak_bytes(void); /* observe_device.c */
-uint64_t pump_vmm_peak_bytes(void);   /* observe_vmm.c */
+/* A context of our own takes so much of the device (observe_plain.c). */
+void pump_plain_own(uint32_t device, CUcontext context, uint64_t bytes);
+uint64_t pump_vmm_peak_bytes(void); /* observe_vmm.c */
 
 /* The card had no room for such memory. */
 bool pump_plain_refused(void); /* observe_memory.c */

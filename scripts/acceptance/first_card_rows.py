@@ -103,7 +103,12 @@ def felt_by_others(result: Mapping[str, Json]) -> tuple[str, str]:
     )
     most = max(FELT_MOST * control, control + FELT_US)
     quiet = [mib for mib, us in felt.items() if us is not None and us <= most]
-    return (f"up_to_{max(quiet)}" if quiet else "always"), said
+    elsewhere = percentile(row.get("evict_8_mib_in_another_context", {}), "cuLaunchKernel", "out")
+    if elsewhere is not None:
+        said += f", of 8 MiB in another context {elsewhere:.0f} us"
+    if quiet:
+        return f"up_to_{max(quiet)}", said
+    return ("in_its_context" if elsewhere is not None and elsewhere <= most else "always"), said
 
 
 def percentile(row: Mapping[str, Json], call: str, phase: str) -> float | None:

@@ -41,9 +41,10 @@
 #define GPU_CONNECTIONS 8 /* work queues of a priority, where nothing else is said */
 #define GPU_CONNECTIONS_MOST 32
 
-/* Locks of the driver, and calls that wait for them */
+/* Locks of the driver, and calls that wait for them. Contexts are numbered by the caller */
 #define GPU_LOCK_CONTEXT 1
 #define GPU_LOCK_SPACE 2
+#define GPU_LOCK_CONTEXTS 64
 #define GPU_CALL_LAUNCH 1 /* and whatever else gives the GPU work */
 #define GPU_CALL_PREFETCH 2
 
@@ -173,6 +174,7 @@ struct gpu_prefetch_call {
   uint32_t first_block;
   uint32_t block_count;
   uint32_t to_host; /* 1: to the CPU */
+  uint32_t context; /* whose lock it takes, below GPU_LOCK_CONTEXTS */
   uint64_t cookie;
   /* results */
   struct gpu_cost cost; /* complete_ns only of the slices done so far */
@@ -289,9 +291,9 @@ int gpu_connections(struct gpu_engine *engine, uint32_t connections);
 /* Which locks the driver holds from now on (GPU_LOCK_*); none of a new GPU. Not of a shared
  * GPU, where each process has its own. */
 int gpu_locks(struct gpu_engine *engine, uint32_t locks);
-/* When a call (GPU_CALL_*) may begin, as far as it is known now. The caller waits until
- * then and asks again. */
-uint64_t gpu_call_ns(const struct gpu_engine *engine, uint32_t call);
+/* When a call (GPU_CALL_*) in a context may begin, as far as it is known now. The caller
+ * waits until then and asks again. */
+uint64_t gpu_call_ns(const struct gpu_engine *engine, uint32_t call, uint32_t context);
 /* The process maps or unmaps memory, which takes so long once it may; returns the end. */
 uint64_t gpu_map_memory(struct gpu_engine *engine, uint64_t now_ns,
                         const struct gpu_hooks *hooks, uint64_t taken_ns);

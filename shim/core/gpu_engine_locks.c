@@ -1,8 +1,9 @@
 /* gpu_engine_locks.c - locks of the driver, on request: what waits while memory migrates.
  *
  * DESIGN
- *   context   a prefetch to the host holds it while its call lasts; every other call that
- *             gives the GPU work waits
+ *   context   one for each context of the process: a prefetch to the host holds its
+ *             context's while its call lasts; every other call in that context that gives
+ *             the GPU work waits
  *   space     the locks of the address space (mmap_lock, VA-space lock), as one. Prefetch
  *             calls and batches of faults hold it for reading, while they last; mapping and
  *             unmapping memory for writing. A writer waits for all who read; who would read
@@ -19,11 +20,10 @@ int gpu_locks(struct gpu_engine *engine, uint32_t locks) {
   return GPU_OK;
 }
 
-uint64_t gpu_call_ns(const struct gpu_engine *engine, uint32_t call) {
+uint64_t gpu_call_ns(const struct gpu_engine *engine, uint32_t call, uint32_t context) {
   const struct uvm_locks *locks = &engine->uvm.locks;
-  if (call == GPU_CALL_PREFETCH)
-    return uvm_max(locks->context_until_ns, locks->write_until_ns);
-  return locks->context_until_ns;
+  uint64_t until_ns = locks->context_until_ns[context];
+  return call == GPU_CALL_PREFETCH ? uvm_max(until_ns, locks->write_until_ns) : until_ns;
 }
 
 uint64_t gpu_map_memory(struct gpu_engine *engine, uint64_t now_ns,
@@ -37,10 +37,13 @@ uint64_t gpu_map_memory(struct gpu_engine *engine, uint64_t now_ns,
   return locks->write_until_ns;
 }
 
-void gpu_hold(struct gpu_engine *engine, bool to_host, uint64_t until_ns) {
+void gpu_hold(struct gpu_engine *engine, const struct gpu_prefetch_call *call,
+              uint64_t until_ns) {
   struct uvm_locks *locks = &engine->uvm.locks;
-  if ((locks->kinds & GPU_LOCK_CONTEXT) && to_host)
-    locks->context_until_ns = uvm_max(locks->context_until_ns, until_ns);
+  if ((locks->kinds & GPU_LOCK_CONTEXT) && call != NULL && call->to_host) {
+    uint64_t *held_ns = &locks->context_until_ns[call->context];
+    *held_ns = uvm_max(*held_ns, until_ns);
+  }
   if (locks->kinds & GPU_LOCK_SPACE)
     locks->read_until_ns = uvm_max(locks->read_until_ns, until_ns);
 }

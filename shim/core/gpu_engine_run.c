@@ -256,7 +256,7 @@ static void run_slice(struct gpu_engine *engine, const struct gpu_hooks *hooks,
     uvm_prefetch_in(uvm, hooks, first, count, first_slice, op->blocks > 1, &cost);
   else
     uvm_prefetch_out(uvm, hooks, first, count, first_slice, op->blocks > 1, &cost);
-  gpu_hold(engine, false, cost.caller_free_ns); /* no caller's context */
+  gpu_hold(engine, NULL, cost.caller_free_ns);
   op->next_ns = cost.caller_free_ns;
   op->complete_ns = uvm_max(op->complete_ns, cost.complete_ns);
 }

@@ -210,8 +210,9 @@ bool gpu_kind_holds(uint32_t kind);
 /* 0, or what is broken. */
 int gpu_check_connections(const struct gpu_engine *engine);
 
-/* gpu_engine_locks.c: a prefetch call holds what it does until then */
-void gpu_hold(struct gpu_engine *engine, bool to_host, uint64_t until_ns);
+/* gpu_engine_locks.c: a prefetch call holds what it does until then; NULL: no caller's */
+void gpu_hold(struct gpu_engine *engine, const struct gpu_prefetch_call *call,
+              uint64_t until_ns);
 
 /* gpu_engine_queue.c: operations into and out of streams */
 int gpu_enqueue(struct gpu_engine *engine, uint32_t stream,

@@ -157,6 +157,7 @@ int gpu_prefetch_step(struct gpu_engine *engine, uint64_t now_ns,
   struct uvm *uvm = &engine->uvm;
   if (!call->begun) {
     if (!gpu_stream_usable(engine, call->stream) || call->block_count == 0 ||
+        call->context >= GPU_LOCK_CONTEXTS ||
         !gpu_blocks_valid(engine, call->first_block, call->block_count) ||
         !gpu_blocks_live(engine, call->first_block, call->block_count,
                          GPU_ERROR_COMMAND_ON_FREED))
@@ -185,7 +186,7 @@ int gpu_prefetch_step(struct gpu_engine *engine, uint64_t now_ns,
   op->complete_ns = uvm_max(op->complete_ns, cost.complete_ns);
   call->cost.caller_free_ns = cost.caller_free_ns;
   call->cost.complete_ns = op->complete_ns;
-  gpu_hold(engine, call->to_host != 0, cost.caller_free_ns);
+  gpu_hold(engine, call, cost.caller_free_ns);
   if (call->blocks_done < call->block_count) return GPU_MORE;
   op->phase = GPU_PHASE_END;
   op->next_ns = op->complete_ns;

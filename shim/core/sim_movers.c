@@ -180,6 +180,24 @@ static bool has_room(const struct pump_sim *sim, const struct sim_direction *dir
   return direction->flight_bytes == 0 || direction->flight_bytes + length_bytes <= bound;
 }
 
+/* Its lock is taken: 0 is the program's. */
+static uint32_t context_of(const struct pump_sim *sim, uint32_t way,
+                           const struct sim_mover *mover) {
+  bool apart = way == PUMP_TO_HOST && sim->apart.state == PUMP_APART;
+  return apart ? 1 + (uint32_t)(mover - sim->directions[way].movers) : 0;
+}
+
+/* A slice to the GPU is with the driver; its event is recorded as soon as a launch could
+ * be. The wait is what act_apart.h goes by. */
+static void record_event(struct pump_sim *sim, struct sim_mover *mover) {
+  uint64_t free_ns = sim_most(gpu_call_ns(sim->engine, GPU_CALL_LAUNCH, 0), sim->now_ns);
+  const struct sim_direction *in = &sim->directions[PUMP_TO_GPU];
+  if (mover == in->movers && sim->directions[PUMP_TO_HOST].flight_slices != 0)
+    sim->apart = pump_apart_next(sim->apart, free_ns - sim->now_ns);
+  mover->records = false;
+  mover->free_ns = free_ns;
+}
+
 static void submit(struct pump_sim *sim, uint32_t way, struct sim_mover *mover,
                    const struct sim_command *job, uint32_t index) {
   struct sim_direction *direction = &sim->directions[way];
@@ -191,7 +209,8 @@ static void submit(struct pump_sim *sim, uint32_t way, struct sim_mover *mover,
       .first_block = sim->program.ranges[index].first_block +
                      (uint32_t)(command->offset_bytes / GPU_BLOCK_BYTES),
       .block_count = (uint32_t)(command->length_bytes / GPU_BLOCK_BYTES),
-      .to_host = way == PUMP_TO_HOST};
+      .to_host = way == PUMP_TO_HOST,
+      .context = context_of(sim, way, mover)};
   uint32_t number = (uint32_t)(mover - direction->movers);
   uint64_t place = ((uint64_t)way * SIM_MOVERS + number) * SIM_LANES + at;
   struct gpu_operation record = {
@@ -209,6 +228,7 @@ static void submit(struct pump_sim *sim, uint32_t way, struct sim_mover *mover,
   direction->flight_slices++;
   direction->flight_bytes += (uint32_t)command->length_bytes;
   mover->free_ns = call.cost.caller_free_ns;
+  mover->records = way == PUMP_TO_GPU;
   sim->result.mover_ns[way] += mover->free_ns - sim->now_ns;
   lane->job = *job;
   lane->waiting = direction->count;
@@ -268,7 +288,8 @@ static bool take_planned(struct pump_sim *sim, uint32_t way, struct sim_command 
 static bool start_one(struct pump_sim *sim, uint32_t way, struct sim_mover *mover) {
   struct sim_direction *direction = &sim->directions[way];
   struct sim_command job;
-  uint64_t lock_ns = gpu_call_ns(sim->engine, GPU_CALL_PREFETCH);
+  uint64_t lock_ns =
+      gpu_call_ns(sim->engine, GPU_CALL_PREFETCH, context_of(sim, way, mover));
   if (lock_ns > sim->now_ns) {
     mover->free_ns = lock_ns;
     return false;
@@ -300,6 +321,7 @@ void sim_movers_go(struct pump_sim *sim, uint32_t way) {
   struct sim_direction *direction = &sim->directions[way];
   for (uint32_t i = 0; i < SIM_MOVERS; i++) {
     struct sim_mover *mover = &direction->movers[i];
+    if (mover->records && mover->free_ns <= sim->now_ns) record_event(sim, mover);
     while (mover->in_flight > 0 && mover->free_ns <= sim->now_ns &&
            mover->lanes[mover->oldest].done_ns <= sim->now_ns)
       finish_oldest(sim, way, mover);

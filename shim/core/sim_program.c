@@ -95,7 +95,7 @@ static void issue(struct pump_sim *sim, const struct pump_sim_step *step) {
     begin_wait(sim, SIM_WAITS_QUEUE);
     return;
   }
-  uint64_t free_ns = gpu_call_ns(sim->engine, GPU_CALL_LAUNCH);
+  uint64_t free_ns = gpu_call_ns(sim->engine, GPU_CALL_LAUNCH, 0);
   if (free_ns > sim->now_ns) {
     begin_wait(sim, SIM_LOCKED);
     sim->program_ns = free_ns;

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 
 #include "../act_adapt.h"
+#include "../act_apart.h"
 #include "model_state.h"
 #include "pump_ring.h"
 #include "sim.h"
@@ -54,6 +55,7 @@ struct sim_mover {
   struct sim_lane lanes[SIM_LANES];
   uint32_t oldest, in_flight;
   uint64_t free_ns; /* in the driver until then */
+  bool records;     /* and records an event next */
 };
 
 struct sim_direction {
@@ -118,6 +120,7 @@ struct pump_sim {
   uint32_t outcome_count;
 
   struct sim_direction directions[PUMP_DIRECTIONS];
+  struct pump_apart apart;
   struct sim_populate *populate; /* ring of range_count entries */
   uint32_t populate_head, populate_count;
   uint32_t *range_of_slot;

@@ -103,7 +103,7 @@ struct uvm_pace {
 /* Locks of the driver: until when each is held (gpu_engine_locks.c). */
 struct uvm_locks {
   uint32_t kinds;
-  uint64_t context_until_ns;
+  uint64_t context_until_ns[GPU_LOCK_CONTEXTS];
   uint64_t read_until_ns; /* of the address space */
   uint64_t write_until_ns;
 };

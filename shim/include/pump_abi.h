@@ -380,7 +380,8 @@ struct pump_shim_counters {
   uint64_t block_dead_bytes; /* told as DEAD: whole blocks, as often as they died */
   uint64_t planned_bytes;    /* of those moved: that nobody had sent for yet */
   uint64_t plans_dropped;    /* in force when something else was issued */
-  uint64_t reserved[9];
+  uint64_t own_contexts;     /* that out-threads made for themselves */
+  uint64_t reserved[8];
   uint64_t operations; /* recorded while active; hooks count here: a line of its own */
   uint64_t reserved1[7];
 };

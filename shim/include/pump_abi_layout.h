@@ -166,7 +166,8 @@ PUMP_ASSERT_OFFSET(pump_shim_counters, block_events, 152);
 PUMP_ASSERT_OFFSET(pump_shim_counters, block_dead_bytes, 160);
 PUMP_ASSERT_OFFSET(pump_shim_counters, planned_bytes, 168);
 PUMP_ASSERT_OFFSET(pump_shim_counters, plans_dropped, 176);
-PUMP_ASSERT_OFFSET(pump_shim_counters, reserved, 184);
+PUMP_ASSERT_OFFSET(pump_shim_counters, own_contexts, 184);
+PUMP_ASSERT_OFFSET(pump_shim_counters, reserved, 192);
 PUMP_ASSERT_OFFSET(pump_shim_counters, operations, 256);
 
 PUMP_ASSERT_SIZE(pump_worker_counters, 256);

@@ -129,6 +129,7 @@ static CUresult create(CUcontext *out, unsigned int flags, CUdevice device,
   }
   vd.contexts[slot] = context;
   context->id = vd.next_id++;
+  context->number = slot;
   defaults(context, flags, version);
   vd_unlock();
   *out = (CUcontext)(void *)context;

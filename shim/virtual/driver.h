@@ -28,7 +28,7 @@
 #include "driver_types.h"
 
 #define VD_DRIVER_VERSION 13000
-#define VD_MAX_CONTEXTS 64
+#define VD_MAX_CONTEXTS GPU_LOCK_CONTEXTS
 #define VD_LIMITS 12
 #define VD_FUNCTION_ATTRIBUTES 16
 
@@ -94,6 +94,7 @@ struct vd_context {
   uint32_t magic;
   uint32_t references; /* of the primary context: retains */
   uint64_t id;
+  uint32_t number; /* the primary context is 0 */
   bool primary, alive;
   unsigned int flags, api_version;
   int cache_config, shared_config;
@@ -462,8 +463,13 @@ bool vd_stream_idle_locked(struct vd_stream *stream);
 bool vd_event_done_locked(struct vd_event *event, uint64_t *time_ns);
 void vd_sleep_until(uint64_t deadline_ns); /* exact, without the lock */
 void vd_pay_locked(uint64_t deadline_ns);
-/* Until the driver's locks let a call (GPU_CALL_*) begin. */
-void vd_pass_locked(uint32_t call);
+/* Whose lock a call on that stream takes. Contexts share the legacy stream, and no lock. */
+static inline uint32_t vd_lock_number(const struct vd_stream *stream) {
+  const struct vd_context *context = stream == &vd.legacy ? vd_current() : stream->context;
+  return context != NULL ? context->number : 0;
+}
+/* Until the driver's locks let a call (GPU_CALL_*) on that stream begin. */
+void vd_pass_locked(uint32_t call, const struct vd_stream *stream);
 void vd_changed_locked(void);
 uint64_t vd_peak_resident_bytes(void);
 

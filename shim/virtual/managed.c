@@ -28,7 +28,8 @@ static struct vd_memory *blocks_of(uint64_t address, size_t length_bytes, bool w
 
 static CUresult prefetch_locked(struct vd_stream *stream, uint64_t address,
                                 size_t length_bytes, CUmemLocation location) {
-  struct gpu_prefetch_call call = {.stream = stream->number};
+  struct gpu_prefetch_call call = {.stream = stream->number,
+                                   .context = vd_lock_number(stream)};
   struct vd_memory *memory =
       blocks_of(address, length_bytes, false, &call.first_block, &call.block_count);
   if (memory == NULL) {
@@ -46,7 +47,7 @@ static CUresult prefetch_locked(struct vd_stream *stream, uint64_t address,
   memory->last_prefetch = location;
   memory->prefetched = true;
   call.to_host = to_host;
-  vd_pass_locked(GPU_CALL_PREFETCH);
+  vd_pass_locked(GPU_CALL_PREFETCH, stream);
   for (;;) {
     int step = gpu_prefetch_step(vd.engine, vd_now_ns(), &vd_hooks, &call);
     if (step == GPU_OK) break;

@@ -85,8 +85,9 @@ void vd_pay_locked(uint64_t deadline_ns) {
   vd_lock();
 }
 
-void vd_pass_locked(uint32_t call) {
-  for (uint64_t free_ns; (free_ns = gpu_call_ns(vd.engine, call)) > vd_now_ns();)
+void vd_pass_locked(uint32_t call, const struct vd_stream *stream) {
+  uint32_t context = vd_lock_number(stream);
+  for (uint64_t free_ns; (free_ns = gpu_call_ns(vd.engine, call, context)) > vd_now_ns();)
     vd_pay_locked(free_ns);
 }
 
@@ -316,7 +317,7 @@ CUresult vd_wait_event_locked(struct vd_event *event) {
 CUresult vd_submit_locked(struct vd_stream *stream, struct gpu_operation *operation,
                           struct vd_action *action) {
   struct gpu_submitted submitted;
-  vd_pass_locked(GPU_CALL_LAUNCH);
+  vd_pass_locked(GPU_CALL_LAUNCH, stream);
   if (action != NULL) {
     if (start_worker_locked() != 0) {
       vd_action_free(action);

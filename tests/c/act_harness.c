@@ -107,8 +107,9 @@ uint32_t harness_random(void) {
 struct fake_context {
   CUdevice device;
   uint32_t destroyed;
-  uint32_t inside; /* calls and objects that need it */
-  uint32_t padding[12];
+  uint32_t inside;  /* calls and objects that need it */
+  uint32_t leaving; /* prefetches to the host */
+  uint32_t padding[11];
 };
 struct fake_event {
   CUcontext context;
@@ -141,6 +142,25 @@ static CUresult fake_ctx_get_device(CUdevice *device) {
   *device = context_of(current)->device;
   return CUDA_SUCCESS;
 }
+/* Made by us; with it goes some of the device's memory. */
+static uint32_t contexts_made;
+static CUresult fake_ctx_create(CUcontext *context, unsigned int flags, CUdevice device) {
+  CHECK(flags == CU_CTX_SCHED_BLOCKING_SYNC && current == NULL);
+  if (PUMP_LOAD(&fake.contexts_refused) != 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  *context = fake_context_create(device);
+  PUMP_ADD(&contexts_made, 1);
+  return CUDA_SUCCESS;
+}
+static CUresult fake_memory(size_t *free_bytes, size_t *total_bytes) {
+  *total_bytes = (size_t)1 << 40;
+  *free_bytes = *total_bytes - PUMP_LOAD(&contexts_made) * (size_t)FAKE_CONTEXT_BYTES;
+  return CUDA_SUCCESS;
+}
+void pump_plain_own(uint32_t device, CUcontext context, uint64_t bytes) {
+  CHECK(device == 0 && context == current);
+  PUMP_ADD(&fake.own_bytes, bytes);
+}
+
 static CUresult fake_exchange(CUstreamCaptureMode *exchanged) {
   CUstreamCaptureMode before = mode;
   mode = *exchanged;
@@ -198,6 +218,8 @@ static CUresult fake_event_destroy(CUevent event) {
   free(gone);
   return CUDA_SUCCESS;
 }
+static uint32_t leaving; /* prefetches to the host, in all contexts */
+
 static CUresult fake_event_record(CUevent event, CUstream stream) {
   struct fake_event *recorded = (struct fake_event *)(void *)event;
   static struct fake_stream special; /* legacy and per-thread ones: always done */
@@ -205,6 +227,11 @@ static CUresult fake_event_record(CUevent event, CUstream stream) {
   struct fake_stream *on = is_special ? &special : (struct fake_stream *)(void *)stream;
   CHECK(is_special || on->context == recorded->context);
   CHECK(on->executor || !PUMP_LOAD(&fake.capturing));
+  uint32_t lock = PUMP_LOAD(&fake.lock);
+  const uint32_t *held = lock == FAKE_LOCK_CONTEXT ? &context_of(on->context)->leaving
+                         : lock == FAKE_LOCK_ALL   ? &leaving
+                                                   : NULL;
+  while (held != NULL && on->executor && PUMP_LOAD(held) != 0) harness_sleep_us(20);
   if (!on->executor) PUMP_ADD(&fake.records, 1);
   if (mode != CU_STREAM_CAPTURE_MODE_RELAXED) PUMP_ADD(&fake.not_relaxed, 1);
   recorded->stream = on;
@@ -246,6 +273,12 @@ static CUresult fake_event_synchronize(CUevent event) {
   return CUDA_SUCCESS;
 }
 
+static CUresult fake_stream_synchronize(CUstream stream) {
+  while (PUMP_LOAD(&fake.late) != 0) harness_sleep_us(100);
+  arrive((struct fake_stream *)(void *)stream);
+  return CUDA_SUCCESS;
+}
+
 static CUresult fake_prefetch(CUdeviceptr address, size_t bytes, CUmemLocation location,
                               unsigned int flags, CUstream stream) {
   struct fake_stream *on = (struct fake_stream *)(void *)stream;
@@ -264,6 +297,10 @@ static CUresult fake_prefetch(CUdeviceptr address, size_t bytes, CUmemLocation l
   PUMP_ADD(&fake.prefetches, 1);
   if (running > PUMP_LOAD(&fake.running_peak)) PUMP_STORE(&fake.running_peak, running);
   PUMP_ADD(&context->inside, 1);
+  uint32_t leaves = direction == PUMP_TO_HOST;
+  PUMP_ADD(&context->leaving, leaves);
+  PUMP_ADD(&leaving, leaves);
+  if (leaves) __atomic_store_n(&fake.host_context, on->context, __ATOMIC_RELAXED);
   uint64_t slow = PUMP_LOAD(&fake.prefetch_us);
   if (slow != 0) harness_sleep_us(harness_random() % (2 * slow));
   while (PUMP_LOAD(&fake.hold) != 0) harness_sleep_us(100);
@@ -276,6 +313,8 @@ static CUresult fake_prefetch(CUdeviceptr address, size_t bytes, CUmemLocation l
     PUMP_ADD(location.type == CU_MEM_LOCATION_TYPE_DEVICE ? &fake.to_gpu_bytes
                                                           : &fake.to_host_bytes,
              bytes);
+  __atomic_fetch_sub(&context->leaving, leaves, __ATOMIC_RELAXED);
+  __atomic_fetch_sub(&leaving, leaves, __ATOMIC_RELAXED);
   __atomic_fetch_sub(&context->inside, 1, __ATOMIC_RELEASE);
   __atomic_fetch_sub(&fake.running, 1, __ATOMIC_RELAXED);
   return (CUresult)error;
@@ -427,6 +466,9 @@ static void fill_driver(void) {
   pump_real.cuCtxSetCurrent = fake_ctx_set_current;
   pump_real.cuCtxGetCurrent = fake_ctx_get_current;
   pump_real.cuCtxGetDevice = fake_ctx_get_device;
+  pump_real.cuCtxCreate_v2 = fake_ctx_create;
+  pump_real.cuMemGetInfo_v2 = fake_memory;
+  pump_present.cuCtxCreate_v2 = pump_present.cuMemGetInfo_v2 = true;
   pump_real.cuThreadExchangeStreamCaptureMode = fake_exchange;
   pump_real.cuStreamCreateWithPriority = fake_stream_make;
   pump_real.cuCtxGetStreamPriorityRange = fake_priority_range;
@@ -439,6 +481,7 @@ static void fill_driver(void) {
   pump_real.cuEventRecord = fake_event_record;
   pump_real.cuEventQuery = fake_event_query;
   pump_real.cuEventSynchronize = fake_event_synchronize;
+  pump_real.cuStreamSynchronize = fake_stream_synchronize;
   pump_real.cuMemPrefetchAsync_v2 = fake_prefetch;
   pump_present.cuMemPrefetchAsync_v2 = true;
   pump_present.cuDeviceGetAttribute = pump_present.cuMemHostRegister_v2 = true;

@@ -43,6 +43,10 @@ void harness_refuse(long call, uint32_t error);
 
 /* ---- the fake driver --------------------------------------------------------- */
 
+/* A record waits while a prefetch to the host is in the driver: in its context, in any. */
+enum { FAKE_LOCK_NONE, FAKE_LOCK_CONTEXT, FAKE_LOCK_ALL };
+#define FAKE_CONTEXT_BYTES (300u << 20)
+
 /* What it does next; atomic words that tests set. */
 extern struct fake {
   uint32_t prefetch_us;    /* a prefetch takes up to twice this long, at random */
@@ -67,6 +71,10 @@ extern struct fake {
   uint32_t busy_stream;      /* prefetches on a stream that had one in flight */
   uint64_t stopped_clock_ns; /* not 0: what every thread's clock shows */
   int node;                  /* of the card, plus 1; 0: the driver does not say */
+  uint32_t lock;             /* FAKE_LOCK_*: what a prefetch to the host keeps waiting */
+  uint32_t contexts_refused; /* 1: none can be made */
+  CUcontext host_context;    /* of the newest prefetch to the host */
+  uint64_t own_bytes;        /* of the device, that contexts made by us were said to take */
 } fake;
 
 /* A stream of the program: operations are issued and executed by the test. */

@@ -66,6 +66,18 @@ def test_an_emulated_budget_on_a_large_card_gives_the_same_bits(job: Job, right:
         assert done.stdout.split() == ["running", right], done.stderr
 
 
+@pytest.mark.parametrize("policy", ["window", "planned"])
+def test_evictions_from_contexts_of_their_own_give_the_same_bits(
+    job: Job, tmp_path: Path, policy: str
+) -> None:
+    summary, shape = tmp_path / "summary.json", SHAPE | {"steps": 200}
+    words = [*(f"--{name}={value}" for name, value in shape.items()), "--rounds=12", "--churn"]
+    locked = ("--policy", policy, "--virtual-set", "locks=both")
+    done = job.run(*words, memory_mib=48, run=locked, env={"PUMP_SUMMARY": str(summary)})
+    assert done.stdout.split() == ["running", expected(**shape, replays=12)], done.stderr
+    assert 0 < json.loads(summary.read_text())["shim"]["own_contexts"] <= 4
+
+
 def test_memory_freed_and_allocated_while_running_gives_the_same_bits(job: Job, right: str) -> None:
     done = job.run(*WORDS, "--churn")
     assert done.stdout.split() == ["running", right], done.stderr

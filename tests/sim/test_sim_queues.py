@@ -51,3 +51,18 @@ def test_a_thread_that_maps_memory_waits_for_migrations_under_the_lock_of_addres
     free, held = (locked(Locks(space=space, map_every_us=500)) for space in (False, True))
     assert free.map_wait_seconds == 0 < held.map_wait_seconds
     assert held.lock_wait_seconds == 0
+
+
+@pytest.mark.parametrize("space", [False, True])
+def test_evictions_that_hold_launches_up_cost_little_once_they_have_contexts_of_their_own(
+    space: bool,
+) -> None:
+    """Within the program's contexts alone it would be a fifth."""
+    program = cyclic(BUFFERS, BLOCKS, rounds=12, duration_ns=2 * MS)
+    gpu = machine(BUFFERS * BLOCKS // 2)
+    locks = Locks(context=True, space=space, map_every_us=500 * space)
+    free, held = (
+        contenders.simulate(contenders.by_name("window"), program, replace(gpu, locks=each))
+        for each in (Locks(), locks)
+    )
+    assert held.whole.seconds < 1.1 * free.whole.seconds

@@ -46,10 +46,13 @@ def discards(after_us: float, survived: bool, valid: bool = True) -> dict[str, A
     return {"2_mib": size, "8_mib": size, "control_valid": valid, "every_write_survived": survived}
 
 
-def felt(*p99_us: float) -> dict[str, Any]:
+def felt(*p99_us: float, elsewhere_us: float | None = None) -> dict[str, Any]:
     rows: dict[str, Any] = {"control": {"cuLaunchKernel": {"control": {"p99": 20.0}}}}
     for mib, value in zip((8, 32, 256), p99_us, strict=True):
         rows[f"evict_slices_{mib}_mib"] = {"cuLaunchKernel": {"out": {"p99": value}}}
+    if elsewhere_us is not None:
+        felt_there = {"cuLaunchKernel": {"out": {"p99": elsewhere_us}}}
+        rows["evict_8_mib_in_another_context"] = felt_there
     return {"launch": rows}
 
 
@@ -85,6 +88,9 @@ CASES: tuple[tuple[str, str, Any], ...] = (
     ("felt_by_others", "up_to_32", felt(21, 22, 9000)),
     ("felt_by_others", "up_to_8", felt(21, 800, 9000)),
     ("felt_by_others", "always", felt(300, 800, 9000)),
+    ("felt_by_others", "always", felt(300, 800, 9000, elsewhere_us=290)),
+    ("felt_by_others", "in_its_context", felt(300, 800, 9000, elsewhere_us=22)),
+    ("felt_by_others", "up_to_32", felt(21, 22, 9000, elsewhere_us=22)),
     (
         "felt_by_others",
         "no_samples",

@@ -661,6 +661,37 @@ def many_threads() -> Any:
     return [len(wrong), sum(wrong)]
 
 
+def felt_in(context: str) -> Any:
+    """How many launches return while a prefetch to the host is in its call, in the `same`
+    context or in `another`."""
+    gpu = Gpu()
+    size = 32 * MIB
+    data = int(ask(cu.cuMemAllocManaged(size, 1)))
+    ask(cu.cuMemsetD8Async(data, 7, size, gpu.stream))
+    gpu.sync()
+    word = gpu.array(np.ones(1, np.float32))
+    location = cu.CUmemLocation()
+    location.type, location.id = cu.CUmemLocationType.CU_MEM_LOCATION_TYPE_HOST, 0
+    begins, beside = threading.Event(), 0
+
+    def leave() -> None:
+        ask(cu.cuCtxSetCurrent(gpu.context))
+        if context == "another":
+            ask(cu.cuCtxCreate(None, 0, ask(cu.cuDeviceGet(0))))
+        stream = ask(cu.cuStreamCreate(1))
+        begins.set()
+        ask(cu.cuMemPrefetchAsync(data, size, location, 0, stream))
+
+    thread = threading.Thread(target=leave)
+    thread.start()
+    begins.wait()
+    while thread.is_alive():
+        gpu.launch("scale", (word, 1.0, 1), SCALE)
+        beside += thread.is_alive()
+        time.sleep(0.01)
+    return beside
+
+
 def default_streams() -> Any:
     """More threads one after another than streams exist, each with its default stream."""
     gpu = Gpu()

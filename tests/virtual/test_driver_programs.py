@@ -226,6 +226,20 @@ def test_many_threads_get_their_own_results(mode: str) -> None:
     assert outcome.found == [8, 0]
 
 
+@needs_bindings_of_13
+@pytest.mark.parametrize(
+    ("locks", "context", "waits"),
+    [("none", "same", False), ("context", "same", True), ("context", "another", False)],
+)
+def test_a_launch_waits_for_a_prefetch_to_the_host_in_its_own_context_alone(
+    locks: str, context: str, waits: bool
+) -> None:
+    slow = profile("timing", GIB, **{"uvm.cpu_pte_us": "100", "locks": locks})  # 0.8 s
+    beside = run("felt_in", context, env={"PUMP_VIRTUAL_PROFILE": slow}).found
+    # One before the call has begun, one as it ends.
+    assert beside <= 2 if waits else beside > 4
+
+
 def test_threads_that_end_give_their_default_streams_back() -> None:
     assert run("default_streams").found == [1200, 0]
 

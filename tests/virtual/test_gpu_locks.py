@@ -16,11 +16,11 @@ def gpu(locks: int) -> Gpu:
     return made
 
 
-def leave(g: Gpu, first: int = 0) -> int:
+def leave(g: Gpu, context: int = 0) -> int:
     """A slice begins to leave; when its call ends."""
     call = g.ffi.new(
         "struct gpu_prefetch_call *",
-        {"stream": g.stream(), "first_block": first, "block_count": SLICE_BLOCKS, "to_host": 1},
+        {"stream": g.stream(), "block_count": SLICE_BLOCKS, "to_host": 1, "context": context},
     )
     assert g.lib.gpu_prefetch_step(g.engine, g.now, g.hooks, call) == g.lib.GPU_OK
     return int(call.cost.caller_free_ns)
@@ -34,7 +34,22 @@ def map_memory(g: Gpu, us: int = 10) -> int:
 def test_a_launch_waits_for_a_prefetch_to_the_host_under_the_contexts_lock(locks: int) -> None:
     g = gpu(locks)
     until = leave(g)
-    assert (g.lib.gpu_call_ns(g.engine, g.lib.GPU_CALL_LAUNCH) == until) == (locks & 1 == 1)
+    assert (g.lib.gpu_call_ns(g.engine, g.lib.GPU_CALL_LAUNCH, 0) == until) == (locks & 1 == 1)
+
+
+@pytest.mark.parametrize("call", ["LAUNCH", "PREFETCH"])
+def test_each_context_has_a_lock_of_its_own(call: str) -> None:
+    g = gpu(3)
+    until = leave(g, context=1)
+    kind = getattr(g.lib, f"GPU_CALL_{call}")
+    assert [g.lib.gpu_call_ns(g.engine, kind, context) for context in range(3)] == [0, until, 0]
+
+
+def test_a_prefetch_of_a_context_beyond_the_last_is_refused() -> None:
+    g = gpu(1)
+    wrong = {"stream": 0, "block_count": 1, "context": g.lib.GPU_LOCK_CONTEXTS}
+    call = g.ffi.new("struct gpu_prefetch_call *", wrong)
+    assert g.lib.gpu_prefetch_step(g.engine, g.now, g.hooks, call) == g.lib.GPU_INVALID
 
 
 @pytest.mark.parametrize("locks", [0, 1, 2, 3])
@@ -49,7 +64,7 @@ def test_what_would_read_the_address_space_waits_behind_a_writer_that_waits() ->
     g = gpu(2)
     leave(g)
     mapped = map_memory(g)
-    assert g.lib.gpu_call_ns(g.engine, g.lib.GPU_CALL_PREFETCH) == mapped
+    assert g.lib.gpu_call_ns(g.engine, g.lib.GPU_CALL_PREFETCH, 0) == mapped
     faulting = g.kernel([(32, 4)], us=1)
     g.run()
     assert g.finished[faulting][1] > mapped

@@ -74,6 +74,8 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
     "cuDriverGetVersion": (PTR,),
     "cuCtxGetCurrent": (PTR,),
     "cuCtxSetCurrent": (PTR,),
+    "cuCtxCreate_v2": (PTR, U32, INT),
+    "cuCtxDestroy_v2": (PTR,),
     "cuThreadExchangeStreamCaptureMode": (PTR,),
     "cuMemGetInfo_v2": (PTR, PTR),
     "cuMemAlloc_v2": (PTR, SIZE),

@@ -51,6 +51,12 @@ class Disturber:
             self.move_all(slice_length, TO_HOST)
         self.phase = ""
 
+    def evict_elsewhere(self, context: int) -> None:
+        """Slices of 8 MiB to the host, all from another context of the process."""
+        call("cuCtxSetCurrent", context)
+        self.stream = self.gpu.new_stream()
+        self.evict(8 * MIB)
+
     def move_all(self, slice_length: int, to: int) -> None:
         sliced(
             self.gpu,
@@ -161,6 +167,7 @@ def feel(victim: Callable[[], dict[str, int]], disturber: Disturber, seconds: fl
 
 ALONE_S, EVICTING_S = 0.4, 0.9  # a victim is felt for so long
 FEEL_S = 0.05 + 2 * ALONE_S + 3 * EVICTING_S  # all of one victim
+ELSEWHERE = "launch", "launch_and_wait"  # EVICTING_S more, of each
 FEEL_SHARE = 0.6  # of the question's time; the rest is for moving and waiting
 
 
@@ -172,7 +179,10 @@ def ask_felt_by_others(gpu: Gpu, out: Notes) -> None:
     address = gpu.written(length)
     gpu.move(address, length, TO_HOST)
     every = victims(gpu)
-    share = min(1.0, FEEL_SHARE * out.left_s() / (len(every) * FEEL_S))
+    context = handle_of("cuCtxCreate_v2", 0, int(gpu.device))
+    call("cuCtxSetCurrent", gpu.context)
+    felt_s = len(every) * FEEL_S + len(ELSEWHERE) * EVICTING_S
+    share = min(1.0, FEEL_SHARE * out.left_s() / felt_s)
     out["share_of_full_time"] = rounded(share)
     for name, victim in every.items():
         disturber = Disturber(gpu, address, length)
@@ -183,6 +193,9 @@ def ask_felt_by_others(gpu: Gpu, out: Notes) -> None:
             (f"evict_slices_{mib}_mib", functools.partial(disturber.evict, mib * MIB))
             for mib in (8, 32, 256)
         ]
+        if name in ELSEWHERE:
+            elsewhere = functools.partial(disturber.evict_elsewhere, context)
+            plans.append(("evict_8_mib_in_another_context", elsewhere))
         for label, work in plans:
             disturber.stop = False
             worker = Worker(gpu, work)
@@ -194,3 +207,4 @@ def ask_felt_by_others(gpu: Gpu, out: Notes) -> None:
                 disturber.stop = True
                 worker.finish()
         out[name] = row
+    call("cuCtxDestroy_v2", context)
