@@ -289,7 +289,7 @@ def child(
 
 
 def compile_c(tools: Tools, name: str, sources: Iterable[Path], *flags: str) -> Path:
-    """Path of `name`, built from C sources with -O2 and the headers of shim/include.
+    """Path of `name`, built from C sources with -O2 and pump's headers.
 
     `flags`: further ones, such as -shared or -ldl. Raises UnavailableError without a compiler,
     MeasurementError when it refuses the source.
@@ -301,9 +301,9 @@ def compile_c(tools: Tools, name: str, sources: Iterable[Path], *flags: str) -> 
     made = tools.work / name
     # Whoever builds the same at the same time sees all of a file or nothing.
     fresh = made.with_name(f".{name}.{os.getpid()}")
-    include = str(tools.root / "shim" / "include")
+    headers = ["-I", str(tools.root / "shim" / "include"), "-I", str(tools.root)]
     command = [*compiler, "-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-D_GNU_SOURCE"]
-    child([*command, "-I", include, *map(str, sources), "-o", str(fresh), *flags])
+    child([*command, *headers, *map(str, sources), "-o", str(fresh), *flags])
     fresh.rename(made)
     return made
 
@@ -317,7 +317,6 @@ def build_null_driver(tools: Tools) -> Path:
         [here / name for name in ("null_driver.c", "null_answers.c")],
         *("-shared", "-fPIC", "-fvisibility=hidden", "-Wl,-Bsymbolic"),
         "-Wl,-soname,libcuda.so.1",
-        *("-I", str(tools.root / "shim")),
     )
 
 

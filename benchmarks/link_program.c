@@ -13,9 +13,9 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "act.h"
-#include "act_private.h"
 #include "observe_absent.h"
+#include "shim/execute/act.h"
+#include "shim/execute/act_private.h"
 
 #define HALF_BLOCKS 512 /* 1 GiB */
 #define HALF_BYTES ((uint64_t)HALF_BLOCKS * PUMP_BLOCK_BYTES)
@@ -65,7 +65,7 @@ static void load_driver(const char *path) {
   *(void **)&pump_real.name = dlsym(driver, #name);                                        \
   pump_present.name = pump_real.name != NULL;
 #define PUMP_CALL(name, pfn, parameters) PUMP_HOOK(name, pfn, parameters, )
-#include "driver/hooks.h"
+#include "shim/driver/hooks.h"
 }
 
 static void must(CUresult result, const char *call) {

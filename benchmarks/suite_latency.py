@@ -55,7 +55,7 @@ def build(tools: Tools) -> tuple[Path, Path]:
     here = Path(__file__).resolve().parent
     folder = tools.work / "latency"
     inside = Tools(python=tools.python, root=tools.root, work=folder)
-    headers = (f"-I{tools.root / 'shim'}", f"-I{here}")
+    headers = (f"-I{here}",)
     sources = [here / "latency_driver.c", *sorted((here / "null_driver").glob("*.c"))]
     shared = ("-shared", "-fPIC", "-fvisibility=hidden", "-Wl,-soname,libcuda.so.1")
     compile_c(inside, "libcuda.so.1", sources, *headers, *shared)

@@ -1,7 +1,7 @@
 """Two equal jobs on one virtual GPU, each with 0.8 of its memory: together, and by priority.
 
 DESIGN
-  Each job is a process of its own on one shared card (shim/virtual/README.md); both begin
+  Each job is a process of its own on one shared card (virtual/README.md); both begin
   together. Budgets are given by hand (--budget), or with --leases by `pumpd serve`, to jobs
   of equal priority and of the highest beside the lowest.
   Rounds turn the order of what is measured; ratios are taken within a round.

@@ -75,9 +75,8 @@ class Bench:
     def __init__(self, options: Options, folder: Path) -> None:
         driver = build_null_driver(options.tools)
         here = Path(__file__).resolve().parent
-        headers = f"-I{options.tools.root / 'shim'}"
         self._program = compile_c(
-            options.tools, "start_program", [here / "start_program.c", driver], headers
+            options.tools, "start_program", [here / "start_program.c", driver]
         )
         self._pump_run = [options.tools.pump_run]
         self._environ = {

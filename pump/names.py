@@ -11,7 +11,7 @@ _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01234567
 
 
 def quoted(name: str) -> str:
-    """`name` as it is where it is one plain word, else in single quotes; shim/act_log.c does
+    """`name` as it is where it is one plain word, else in single quotes; shim/base/act_log.c does
     the same (pump_quoted)."""
     if name and all(c in _PLAIN or (c > "\x7f" and c.isprintable()) for c in name):
         return name

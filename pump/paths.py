@@ -34,7 +34,7 @@ LEDGER = "/dev/shm/pump"
 
 # Not blocking: a log file may be a pipe that nobody reads, and nobody may wait for that.
 LOG_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
-"""Of opening a log file; shim/act_log.c has the same."""
+"""Of opening a log file; shim/base/act_log.c has the same."""
 
 
 def is_pipe(path: str) -> bool:

@@ -15,7 +15,7 @@
 /* Every function with its real prototype, so that these agree with it. */
 #define PUMP_HOOK(name, pfn, parameters, arguments) EXPORT CUresult name parameters;
 #define PUMP_CALL(name, pfn, parameters) EXPORT CUresult name parameters;
-#include "driver/hooks.h"
+#include "shim/driver/hooks.h"
 
 #define BLOCK ((CUdeviceptr)2 << 20)
 #define DEVICE_BYTES ((size_t)1 << 40)

@@ -21,7 +21,7 @@
   }
 #define PUMP_HOOK(name, pfn, parameters, arguments) EMPTY(name)
 #define PUMP_CALL(name, pfn, parameters) EMPTY(name)
-#include "driver/hooks.h"
+#include "shim/driver/hooks.h"
 
 /* ---- look-up ------------------------------------------------------------------ */
 
@@ -31,7 +31,7 @@ static const struct {
 } functions[] = {
 #define PUMP_HOOK(name, pfn, parameters, arguments) {#name, (void *)name},
 #define PUMP_CALL(name, pfn, parameters) {#name, (void *)name},
-#include "driver/hooks.h"
+#include "shim/driver/hooks.h"
 };
 
 EXPORT void *null_function(const char *name);

@@ -40,7 +40,7 @@ class JobConfig(NamedTuple):
         where that folder's own file asks for it; "" where the user does.
     record_command: whether command lines stand in recordings.
     keep_device: rules of what stays device memory, in the form the shim reads
-        (shim/observe_rules.c).
+        (shim/memory/observe_rules.c).
     granularity: what allocators hand out as pump sees it (pump/frameworks).
     plans: what comes next goes without being sent for (docs/decisions/0024-plans.md).
     command: program and arguments, never empty.

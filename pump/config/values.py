@@ -50,7 +50,7 @@ def parse_size(text: str) -> int:
 
 
 def parse_amount(text: str) -> str:
-    """A size, a percentage or a multiple in the form that the shim reads (shim/amount.h):
+    """A size, a percentage or a multiple in the form that the shim reads (shim/base/amount.h):
     decimal bytes, "80%" or "1.5x".
 
     Raises BadValueError for anything else, for less than one block, for percentages

@@ -1,6 +1,6 @@
 """What is believed about one client: ranges, blocks, window, transfers under way.
 
-The model itself is in C (`shim/core/model.h`); this is its shape for Python. Fed with
+The model itself is in C (`daemon/core/model/model.h`); this is its shape for Python. Fed with
 batches, progress and outcomes; answers with views. It calls no driver, reads no clock
 and decides nothing.
 """

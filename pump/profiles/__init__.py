@@ -1,6 +1,6 @@
 """Device profiles: the constants of a modelled GPU, from TOML to "key=value;...".
 
-A profile's keys are listed here and in shim/core/uvm_profile.c, which parses the
+A profile's keys are listed here and in virtual/gpu/uvm_profile.c, which parses the
 flattened form; a test holds the two lists against each other. "gbps" means 10^9
 bytes a second. A table [conditions] says under which conditions the values were taken
 (from_probe.py writes it); it is kept as data and never part of what the driver gets.

@@ -23,7 +23,7 @@ DESIGN
   iterations in a row do counts in the mean: the mean of schedules satisfies the program, too.
 
   Both ways together carry 1 + duplex factor of one way's rate, as the link is booked
-  (shim/core/uvm_link.h): of two transfers that meet only one is slowed.
+  (virtual/gpu/uvm_link.h): of two transfers that meet only one is slowed.
 
   A bound, not the best: that an operation needs all its blocks at once is not in it, since one may
   leave while its kernel still runs.

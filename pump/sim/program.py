@@ -1,6 +1,6 @@
 """A program as the simulator takes it: ranges, operations with what they use, waits.
 
-Its tables have the layout of `shim/core/sim.h`, so that C reads them where they lie.
+Its tables have the layout of `virtual/simulate/sim.h`, so that C reads them where they lie.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ typedef CUresult (*PFN_cuProfilerStop_v4000)(void);
 #define TWIN_EZ TWIN_SZ
 #define PUMP_DRIVER(shim, level, twin, symbol, name, version, twin_version, p, a) \\
   CHECK(name##_v##version, p) TWIN_##twin(name, twin_version, p)
-#include "driver/functions.h"
+#include "shim/driver/functions.h"
 """
 TWINS = {"NONE": "", "SZ": "_ptsz", "DS": "_ptds", "EZ": "_ptsz"}
 
@@ -68,7 +68,11 @@ def table(*shim: str) -> dict[str, str]:
 
 def test_every_driver_function_has_the_signature_of_the_real_header(tmp_path: Path) -> None:
     complaints = compile_check(
-        tmp_path, SIGNATURES, f"-I{cuda_include()}", f"-I{SHIM}", "-D__CUDA_API_VERSION_INTERNAL"
+        tmp_path,
+        SIGNATURES,
+        f"-I{cuda_include()}",
+        f"-I{SHIM.parent}",
+        "-D__CUDA_API_VERSION_INTERNAL",
     )
     assert complaints == ""
 
@@ -76,7 +80,7 @@ def test_every_driver_function_has_the_signature_of_the_real_header(tmp_path: Pa
 def test_a_wrong_signature_would_be_noticed(tmp_path: Path) -> None:
     wrong = SIGNATURES + "CHECK(cuMemFree_v3020, (unsigned int address))\n"
     complaints = compile_check(
-        tmp_path, wrong, f"-I{cuda_include()}", f"-I{SHIM}", "-D__CUDA_API_VERSION_INTERNAL"
+        tmp_path, wrong, f"-I{cuda_include()}", f"-I{SHIM.parent}", "-D__CUDA_API_VERSION_INTERNAL"
     )
     assert "cuMemFree_v3020" in complaints
 
@@ -165,7 +169,7 @@ def test_no_version_of_a_hooked_name_is_missing_between_those_that_are_hooked() 
     """A driver that hides its addresses is matched by the newest version not above the one
     asked for: one that the table lacked would be taken for an older one."""
     header = (cuda_include() / "cudaTypedefs.h").read_text()
-    known = re.search(r"NEWEST_KNOWN_VERSION (\d+)", (SHIM / "resolve.c").read_text())
+    known = re.search(r"NEWEST_KNOWN_VERSION (\d+)", (SHIM / "driver" / "resolve.c").read_text())
     assert known
     newest = int(known[1])
     hooked = table("HOOK")
@@ -188,6 +192,6 @@ def test_each_hooked_name_that_the_header_maps_to_another_one_is_known() -> None
         r"^#define (cu\w+) +(?:__CUDA_API_PT[SD][SZ]\()?(cu\w+?)(?:_v\d)?\)? *$", text, re.M
     )
     others = {(name, elf) for name, elf in mapped if name in hooked and name != elf}
-    resolve = (SHIM / "resolve.c").read_text()
+    resolve = (SHIM / "driver" / "resolve.c").read_text()
     known = set(re.findall(r"PUMP_RENAMED\((cu\w+), \d+, (cu\w+)\)", resolve))
     assert others == known

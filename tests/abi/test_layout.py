@@ -12,7 +12,8 @@ from pump.model import bounds
 from pump.wire.abi import HEADERS, SHM_BYTES, contract, ffi, lib
 from pumpd.service import ServiceSettings
 
-INCLUDE = [Path("shim/include"), Path("shim/core")]
+ROOMS = ("", "/extents", "/model", "/predict")
+INCLUDE = [Path("shim/include"), *(Path(f"daemon/core{room}") for room in ROOMS), Path()]
 STRUCTS = [
     "pump_hello",
     "pump_welcome",

@@ -54,7 +54,7 @@ def build(sanitizer: str) -> Path:
     folder = Path(tempfile.mkdtemp(prefix="pump-act-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     program = folder / "act"
-    sources = sorted((ROOT / "shim").glob("act_*.c")) + sorted(
+    sources = sorted((ROOT / "shim").glob("*/act_*.c")) + sorted(
         (ROOT / "tests" / "c").glob("act_*.c")
     )
     command = [
@@ -67,7 +67,7 @@ def build(sanitizer: str) -> Path:
         "-fno-omit-frame-pointer",
         f"-fsanitize={sanitizer}",
         *WARNINGS,
-        f"-I{ROOT / 'shim'}",
+        f"-I{ROOT}",
         f"-I{ROOT / 'shim' / 'include'}",
         *map(str, sources),
         "-pthread",

@@ -12,9 +12,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "act.h"
-#include "act_private.h"
 #include "check.h"
+#include "shim/execute/act.h"
+#include "shim/execute/act_private.h"
 
 /* Waits for a condition that other threads bring about; fails after 10 s. */
 #define EVENTUALLY(condition)                                                              \

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "check.h"
-#include "core/extents_state.h"
+#include "daemon/core/extents/extents_state.h"
 #include "noise.h"
 
 static uint64_t state;

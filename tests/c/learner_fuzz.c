@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "check.h"
-#include "core/learner_state.h"
+#include "daemon/core/predict/learner_state.h"
 #include "noise.h"
 
 static uint64_t state;

@@ -7,9 +7,9 @@
 #ifndef PUMP_TESTS_OBSERVE_ABSENT_H
 #define PUMP_TESTS_OBSERVE_ABSENT_H
 
-#include "act.h"
-#include "act_private.h"
-#include "pool.h"
+#include "shim/execute/act.h"
+#include "shim/execute/act_private.h"
+#include "shim/pool/pool.h"
 
 void pump_range_republish(void) {}
 void pump_tell_again(void) {}

@@ -1,7 +1,7 @@
 /* observe_blocks.c - what the program's allocator reports of its blocks, as launches then
  * see it, what is told of those that were freed, and reports that do not fit.
  */
-#include "observe_blocks.h"
+#include "shim/record/observe_blocks.h"
 
 #include <string.h>
 

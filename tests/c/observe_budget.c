@@ -6,11 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "act.h"
-#include "act_private.h"
 #include "check.h"
-#include "observe_blocks.h"
 #include "pump_ring.h"
+#include "shim/execute/act.h"
+#include "shim/execute/act_private.h"
+#include "shim/record/observe_blocks.h"
 
 #define BLOCK ((uint64_t)PUMP_BLOCK_BYTES)
 #define FREE_BLOCKS 1000

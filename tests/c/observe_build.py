@@ -35,10 +35,10 @@ def build(
     output = folder / program
     names = [program] + ["observe_harness"] * harness
     sources = [ROOT / "tests" / "c" / f"{name}.c" for name in names]
-    sources += [shim / name for name in shim_sources]
+    sources += [found for name in shim_sources for found in shim.rglob(name)]
     command = [os.environ.get("CC", "cc"), "-std=gnu11", "-O1", "-g", "-D_GNU_SOURCE"]
     command += ["-fno-strict-aliasing", "-fno-omit-frame-pointer", f"-fsanitize={sanitizer}"]
-    command += [*WARNINGS, f"-I{shim}", f"-I{shim / 'include'}"]
+    command += [*WARNINGS, f"-I{shim.parent}", f"-I{shim / 'include'}"]
     command += [*map(str, sources), "-pthread", "-o", str(output)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -5,9 +5,9 @@
 
 #include <string.h>
 
-#include "observe_rules.h"
-#include "pool.h"
-#include "resolve.h"
+#include "shim/driver/resolve.h"
+#include "shim/memory/observe_rules.h"
+#include "shim/pool/pool.h"
 
 struct told told;
 struct driver driver = {.current = (CUcontext)1};

@@ -9,10 +9,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "act.h"
 #include "check.h"
-#include "observe.h"
 #include "pump_ring.h"
+#include "shim/execute/act.h"
+#include "shim/record/observe.h"
 
 #define BLOCK ((uint64_t)PUMP_BLOCK_BYTES)
 #define KERNEL ((CUfunction)0x77770000)

@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "check.h"
-#include "observe.h"
 #include "pump_ring.h"
+#include "shim/record/observe.h"
 
 #define BLOCK ((uint64_t)PUMP_BLOCK_BYTES)
 

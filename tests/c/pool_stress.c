@@ -17,11 +17,11 @@
 #include <string.h>
 #include <time.h>
 
-#include "act.h"
 #include "check.h"
 #include "noise.h"
-#include "observe_rules.h"
-#include "pool_state.h"
+#include "shim/execute/act.h"
+#include "shim/memory/observe_rules.h"
+#include "shim/pool/pool_state.h"
 
 #define MIB ((uint64_t)1 << 20)
 #define BASE 0x7f0000000000u

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "act.h"
-#include "observe_rules.h"
+#include "shim/execute/act.h"
+#include "shim/memory/observe_rules.h"
 
 #define LOOKS 2000
 

@@ -7,9 +7,9 @@
  * slice at most, inside the range that it names, as that range was read; and no plan is
  * endless.
  */
-#include "act.h"
-#include "act_private.h"
 #include "fuzz_input.h"
+#include "shim/execute/act.h"
+#include "shim/execute/act_private.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 

@@ -6,9 +6,9 @@
  * Whatever they are, no level lies outside of the hierarchy, and the least headroom is the
  * one told.
  */
-#include "act.h"
-#include "act_private.h"
 #include "fuzz_folder.h"
+#include "shim/execute/act.h"
+#include "shim/execute/act_private.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 

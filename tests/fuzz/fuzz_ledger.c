@@ -4,8 +4,8 @@
  * as many of its contents. What is read of them is what a plain look at each says, and no
  * sum overflows.
  */
-#include "act_ledger.c"
 #include "fuzz_folder.h"
+#include "shim/memory/act_ledger.c"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 

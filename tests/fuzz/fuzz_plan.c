@@ -6,7 +6,7 @@
  * input: what client and worker do from then on, a byte each and what that byte takes.
  * Whatever it is, each transfer is in one place only, and what is counted is what there is.
  */
-#include "core/model_state.h"
+#include "daemon/core/model/model_state.h"
 #include "fuzz_input.h"
 #include "pump_ring.h"
 

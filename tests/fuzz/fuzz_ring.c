@@ -5,7 +5,7 @@
  * goes over the first range records and commands. Whatever it is, decoded rows keep to
  * their bounds, and the ring is empty or waits for a record that is not ready.
  */
-#include "core/pump_core.h"
+#include "daemon/core/pump_core.h"
 #include "fuzz_input.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);

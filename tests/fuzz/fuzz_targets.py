@@ -26,7 +26,8 @@ import image_seeds
 import targets
 
 HERE = Path(__file__).resolve().parent
-SHIM = HERE.parents[1] / "shim"
+ROOT = HERE.parents[1]
+SHIM, CORE = ROOT / "shim", ROOT / "daemon" / "core"
 INPUT_BYTES = 9000
 MEMORY_MIB = 512
 """Of one allocation of a C target."""
@@ -36,20 +37,16 @@ BLOCKED_S = 20
 """For an input that waits."""
 
 C_TARGETS = {
-    "image": [str(path.relative_to(SHIM)) for path in sorted((SHIM / "image").glob("*.c"))],
-    "ring": ["core/batch.c"],
-    "command": ["act_plan.c", "act_validate.c"],
+    "image": [*sorted((SHIM / "driver").glob("image*.c"))],
+    "ring": [CORE / "batch.c"],
+    "command": [SHIM / "execute" / f"{name}.c" for name in ("act_plan", "act_validate")],
     "ledger": [],  # it includes act_ledger.c
-    "host": ["act_host_memory.c"],
-    "plan": [
-        str(path.relative_to(SHIM))
-        for kind in ("batch", "extents*", "learner*", "model_*", "serve*")
-        for path in sorted((SHIM / "core").glob(f"{kind}.c"))
-    ],
+    "host": [SHIM / "memory" / "act_host_memory.c"],
+    "plan": [*sorted(CORE.rglob("*.c"))],
 }
 FLAGS = ["-std=gnu11", "-O1", "-g", "-D_GNU_SOURCE", "-fno-strict-aliasing", "-Wall", "-Wextra"]
 FLAGS += ["-Wconversion", "-Wshadow", "-Werror", "-fno-omit-frame-pointer"]
-FLAGS += ["-fsanitize=address,undefined", f"-I{SHIM}", f"-I{SHIM / 'include'}"]
+FLAGS += ["-fsanitize=address,undefined", f"-I{ROOT}", f"-I{SHIM / 'include'}"]
 ENVIRON = {
     **os.environ,
     "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1",
@@ -157,7 +154,7 @@ def _object(source: Path, traced: bool) -> Path:
 @functools.cache
 def built(target: str) -> Path:
     """A C target: guided where that can be, else one that runs the files which it is given."""
-    sources = [HERE / f"fuzz_{target}.c", *(SHIM / name for name in C_TARGETS[target])]
+    sources = [HERE / f"fuzz_{target}.c", *C_TARGETS[target]]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         objects = list(pool.map(lambda source: _object(source, not MISSING), sources))
     program, main = _folder() / target, HERE / "fuzz_main.c"

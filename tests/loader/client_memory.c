@@ -14,7 +14,7 @@
 #include "pump_cuda_graph.h"
 
 #define PUMP_HOOK(name, pfn, parameters, arguments) extern CUresult name parameters;
-#include "driver/hooks.h"
+#include "shim/driver/hooks.h"
 
 static CUcontext context;
 static CUdeviceptr address;

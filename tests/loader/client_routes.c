@@ -18,7 +18,7 @@ typedef int (*look_up_v2)(const char *, void **, int, uint64_t, int *);
 static const char *const names[][2] = {
 #define PUMP_HOOK(name, pfn, parameters, arguments) {#name, #pfn},
 #define PUMP_CALL(name, pfn, parameters) {#name, #pfn},
-#include "driver/hooks.h"
+#include "shim/driver/hooks.h"
 #define EXTRA(name, pfn) {#name, #pfn},
 #include "fake_extra.h"
 };
@@ -39,14 +39,14 @@ static int call(void *address) {
 
 #define PUMP_HOOK(name, pfn, parameters, arguments) extern int name();
 #define PUMP_CALL(name, pfn, parameters) extern int name();
-#include "driver/hooks.h"
+#include "shim/driver/hooks.h"
 #define EXTRA(name, pfn) extern int name();
 #include "fake_extra.h"
 
 static void *const addresses[] = {
 #define PUMP_HOOK(name, pfn, parameters, arguments) (void *)name,
 #define PUMP_CALL(name, pfn, parameters) (void *)name,
-#include "driver/hooks.h"
+#include "shim/driver/hooks.h"
 #define EXTRA(name, pfn) (void *)name,
 #include "fake_extra.h"
 };

@@ -18,7 +18,7 @@
 #include "pump_cuda_graph.h"
 
 #define PUMP_HOOK(name, pfn, parameters, arguments) extern CUresult name parameters;
-#include "driver/hooks.h"
+#include "shim/driver/hooks.h"
 
 static CUdeviceptr address;
 static void *library;

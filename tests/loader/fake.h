@@ -10,7 +10,7 @@ enum {
   FAKE_FIRST_CODE = 10000,
 #define PUMP_HOOK(name, pfn, parameters, arguments) code_##name,
 #define PUMP_CALL(name, pfn, parameters) code_##name,
-#include "driver/hooks.h"
+#include "shim/driver/hooks.h"
 #define EXTRA(name, pfn) code_##name,
 #include "fake_extra.h"
 };

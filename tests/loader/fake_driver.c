@@ -56,7 +56,7 @@ CUresult fake_answer(const char *name, int code) {
   }
 #define PUMP_HOOK(name, pfn, parameters, arguments) CODES(name)
 #define PUMP_CALL(name, pfn, parameters) CODES(name)
-#include "driver/hooks.h"
+#include "shim/driver/hooks.h"
 #define EXTRA(name, pfn) CODES(name)
 #include "fake_extra.h"
 
@@ -69,7 +69,7 @@ static const struct function {
 #define FUNCTION(name, pfn) {#name, #pfn, (void *)name, (void *)hidden_##name},
 #define PUMP_HOOK(name, pfn, parameters, arguments) FUNCTION(name, pfn)
 #define PUMP_CALL(name, pfn, parameters) FUNCTION(name, pfn)
-#include "driver/hooks.h"
+#include "shim/driver/hooks.h"
 #define EXTRA(name, pfn) FUNCTION(name, pfn)
 #include "fake_extra.h"
     FUNCTION(cuGraphInstantiateWithFlags, cuGraphInstantiate_v12000) /* as cuda.h has it */

@@ -15,7 +15,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 SHIM = HERE.parents[1] / "shim"
-INCLUDES = [f"-I{SHIM}", f"-I{SHIM / 'include'}"]
+INCLUDES = [f"-I{SHIM.parent}", f"-I{SHIM / 'include'}"]
 OLD_LACKS = (
     *("cuMemcpyBatchAsync*", "cuGraphInstantiateWithParams*", "cuCtxCreate_v4", "cuMemPool*"),
     "cuMemAdvise_v2",
@@ -34,7 +34,7 @@ def compile_c(output: Path, *arguments: str | Path) -> Path:
 
 def shim_sources() -> list[Path]:
     """The sources of libpump.so, as the build lists them."""
-    listed = re.findall(r"^\s+([\w/]+\.c)\)?$", (SHIM / "sources.cmake").read_text(), re.M)
+    listed = re.findall(r"^\s+([\w/]+\.c)\)?$", (SHIM / "CMakeLists.txt").read_text(), re.M)
     assert len(listed) > 20, listed
     return [SHIM / name for name in listed]
 

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "model_state.h"
+#include "daemon/core/model/model_state.h"
 
 #define REACH_BLOCKS 512 /* in each direction: 1 GiB */
 #define ROOMS 1024

@@ -12,19 +12,21 @@ from pathlib import Path
 from pump import paths
 
 HERE = Path(__file__).resolve().parent
-SHIM = HERE.parents[1] / "shim"
+ROOT = HERE.parents[1]
+ROOMS = ("daemon/core", "virtual/gpu", "virtual/simulate")
 
 
 def build(folder: Path) -> Path:
     """A folder like pump/_lib, whose pump_core compares (plan_by_blocks.c)."""
     headers = Path(paths.library("include/model.h")).parent
     shutil.copytree(headers, folder / "include")
-    sources = [*sorted((SHIM / "core").glob("*.c")), SHIM / "act_adapt.c"]
+    sources = [ROOT / "shim/execute/act_adapt.c"]
+    sources += [file for room in ROOMS for file in sorted((ROOT / room).rglob("*.c"))]
     command = [os.environ.get("CC", "cc"), "-std=gnu11", "-O1", "-g", "-D_GNU_SOURCE"]
     command += ["-DPUMP_CORE_EXPORT", "-fvisibility=hidden", "-fno-strict-aliasing", "-fPIC"]
     command += ["-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Werror"]
-    command += ["-shared", "-Wl,--wrap=model_rehearse", f"-I{SHIM / 'include'}"]
-    command += [f"-I{SHIM / 'core'}", *map(str, sources), str(HERE / "plan_by_blocks.c")]
+    command += ["-shared", "-Wl,--wrap=model_rehearse", f"-I{ROOT / 'shim/include'}"]
+    command += [f"-I{ROOT}", *map(str, sources), str(HERE / "plan_by_blocks.c")]
     command += ["-lm", "-o", str(folder / "libpump_core.so")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""The iteration learner on programs that repeat themselves (`shim/core/learner.h`)."""
+"""The iteration learner on programs that repeat themselves (`daemon/core/predict/learner.h`)."""
 
 import random
 from collections.abc import Iterator

@@ -20,7 +20,7 @@ import cffi
 
 from pump import profiles
 
-CORE = Path(__file__).resolve().parents[2] / "shim" / "core"
+CORE = Path(__file__).resolve().parents[2] / "virtual" / "gpu"
 HEADERS = ("uvm_profile.h", "gpu_engine.h")
 FLAGS = ("-std=gnu11", "-O2", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror")
 SANITIZE = ("-fsanitize=undefined", "-fno-sanitize-recover=all")
@@ -29,7 +29,7 @@ EVERYTHING = 0  # pages_per_block of a sweep
 
 
 def sources() -> list[Path]:
-    return sorted([*CORE.glob("uvm_*.c"), *CORE.glob("gpu_engine*.c")])
+    return sorted(CORE.glob("*.c"))
 
 
 @functools.cache

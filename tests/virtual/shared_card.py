@@ -28,7 +28,7 @@ ANSWER_S = 120
 @functools.cache
 def program(driver: Path) -> Path:
     """The client, linked with the driver in that folder."""
-    places = (f"-I{virtual.SHIM / 'include'}", f"-I{virtual.DRIVER}", f"-L{driver}")
+    places = (*virtual.INCLUDES, f"-I{virtual.DRIVER}", f"-L{driver}")
     flags = ("-std=gnu11", "-D_GNU_SOURCE", "-g1", "-O1")
     source = virtual.HERE / "card_client.c"
     target = driver / "card_client"
@@ -42,7 +42,7 @@ def deadly_driver() -> Path:
     where = virtual.folder() / "deadly"
     where.mkdir()
     probe = virtual.HERE / "card_die.c"
-    places = (f"-I{virtual.SHIM / 'include'}", "-DUVM_JOURNAL_PROBE")
+    places = (*virtual.INCLUDES, "-DUVM_JOURNAL_PROBE")
     target = where / "libcuda.so.1"
     virtual.compile_c(target, *virtual.FLAGS, *places, *virtual.sources(), probe, *virtual.LINK)
     return where

@@ -24,7 +24,7 @@ def test_six_threads_that_do_everything_at_once_find_no_race(
     program = virtual.folder() / f"stress-{sanitizer}"
     if not program.exists():
         flags = ("-std=gnu11", "-D_GNU_SOURCE", "-g1", "-O1", "-rdynamic")
-        places = (f"-I{virtual.SHIM / 'include'}", f"-I{virtual.DRIVER}")
+        places = (*virtual.INCLUDES, f"-I{virtual.DRIVER}")
         sources = (virtual.HERE / "client_stress.c", *virtual.sources())
         libraries = ("-lpthread", "-lm", "-ldl")
         virtual.compile_c(program, *flags, f"-fsanitize={sanitizer}", *places, *sources, *libraries)

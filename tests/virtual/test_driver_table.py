@@ -149,7 +149,7 @@ def test_the_layouts_are_those_of_the_real_header(tmp_path: Path) -> None:
     for number, header in enumerate(("driver_types.h", "cuda.h")):
         source = tmp_path / f"layout{number}.c"
         source.write_text(f"#include <{header}>\n{body}")
-        folders = [f"-I{virtual.DRIVER}", f"-I{include}"]
+        folders = [f"-I{virtual.DRIVER}", f"-I{include}", f"-I{virtual.ROOT}"]
         if header == "cuda.h":
             folders = [f"-I{headers[0].parent}"]
         program = virtual.compile_c(tmp_path / f"layout{number}", *folders, source)

@@ -1,4 +1,4 @@
-"""Kernels whose host library tells what they touch (shim/virtual/touch.c)."""
+"""Kernels whose host library tells what they touch (virtual/driver/touch.c)."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ import virtual_driver as virtual
 from pump import paths
 from pump.cli.environment import STAND_INS
 
-RUNTIME = virtual.DRIVER / "runtime"
+RUNTIME = virtual.ROOT / "virtual" / "runtime"
 BLAS = ("cublas", "cublasLt")  # their headers come with the frameworks
 HEADERS_OF = {"cudart": "cuda_runtime_api.h", "cublas": "cublas_v2.h", "cublasLt": "cublasLt.h"}
 

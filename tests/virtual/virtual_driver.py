@@ -27,7 +27,8 @@ from pump import profiles
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 SHIM = ROOT / "shim"
-DRIVER = SHIM / "virtual"
+DRIVER = ROOT / "virtual" / "driver"
+INCLUDES = (f"-I{SHIM / 'include'}", f"-I{ROOT}")
 FLAGS = ("-std=gnu11", "-D_GNU_SOURCE", "-O1", "-g1", "-fPIC", "-shared", "-fvisibility=hidden")
 LINK = (
     *("-Wl,-Bsymbolic", "-Wl,-z,nodelete", "-Wl,-soname,libcuda.so.1"),
@@ -58,8 +59,7 @@ def sources() -> list[Path]:
     """The driver's sources, as the build lists them, and the model's."""
     listed = re.findall(r"^  ([\w./]+\.c)$", (DRIVER / "CMakeLists.txt").read_text(), re.MULTILINE)
     assert {f"{name}.c" for name in ("init", "exports", "timeline")} <= set(listed)
-    core = SHIM / "core"
-    model = sorted([*core.glob("uvm_*.c"), *core.glob("gpu_engine*.c")])
+    model = sorted((ROOT / "virtual" / "gpu").glob("*.c"))
     return [*(DRIVER / name for name in listed), *model]
 
 
@@ -68,7 +68,7 @@ def build() -> Path:
     """Folder with libcuda.so.1, built once per test run."""
     where = folder() / "driver"
     where.mkdir()
-    compile_c(where / "libcuda.so.1", *FLAGS, f"-I{SHIM / 'include'}", *sources(), *LINK)
+    compile_c(where / "libcuda.so.1", *FLAGS, *INCLUDES, *sources(), *LINK)
     return where
 
 

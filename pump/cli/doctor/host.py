@@ -11,7 +11,7 @@ from pump.cli.doctor.finding import Finding, ok, problem, warning
 
 GIB = 1 << 30
 UNLIMITED = 1 << 62
-# The share that the shim leaves to others (shim/act_host_memory.c).
+# The share that the shim leaves to others (shim/memory/act_host_memory.c).
 RESERVE_SHARE, RESERVE_LEAST, RESERVE_MOST = 20, GIB // 2, 4 * GIB
 NVIDIA_FILES = ("/dev/nvidiactl", "/dev/nvidia-uvm")
 WSL_FILES = ("/dev/dxg",)

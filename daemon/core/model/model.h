@@ -1,0 +1,310 @@
+/* model.h - what is believed about one client: ranges, blocks, the window of issued
+ * operations, transfers under way (for Python, and for the simulator).
+ *
+ * Fed with batches, progress and outcomes; answers with views. It calls no driver,
+ * reads no clock, touches no mapping and decides nothing: policies, in Python, choose
+ * from a view what shall move. Beliefs, not facts: the driver tells nobody where a
+ * block really is, so all of it follows from what was asked of it and what ran.
+ *
+ * The life of a block
+ *
+ *   ABSENT, HOST --start--> ARRIVING --finish--> RESIDENT --start--> LEAVING --> HOST
+ *        \________________ an operation faulted __/  \--driver may have evicted--> DOUBTED
+ *
+ * One thread at a time. See the DESIGN block of model_blocks.c.
+ */
+#ifndef PUMP_MODEL_H
+#define PUMP_MODEL_H
+
+#include "daemon/core/pump_core.h"
+
+/* cffi: begin */
+
+/* Where a block is. */
+#define PUMP_BATCHES_AT_ONCE                                                               \
+  8 /* read in one tick: a flood must not keep it from deciding */
+#define PUMP_BLOCK_FREE 0
+#define PUMP_BLOCK_ABSENT 1 /* never populated */
+#define PUMP_BLOCK_HOST 2
+#define PUMP_BLOCK_ARRIVING 3
+#define PUMP_BLOCK_RESIDENT 4
+#define PUMP_BLOCK_LEAVING 5
+#define PUMP_BLOCK_DOUBTED 6 /* was resident; the driver may have evicted it since */
+#define PUMP_BLOCK_STATES 7
+
+/* next_use of a block that the window does not need. */
+#define PUMP_NOT_NEEDED 0x3fffffffffffffff
+
+#define PUMP_VIEW_MISSING 128
+#define PUMP_VIEW_LEAVERS 64
+#define PUMP_MAX_UNDER_WAY 1024
+
+/* Bounds of a model; all of them count blocks but for the shares. */
+struct pump_model_bounds {
+  uint32_t capacity;         /* blocks that can be kept track of, at most 2^24 */
+  uint32_t slice_least;      /* of one command, at most: adapted between these two, */
+  uint32_t slice_most;       /* so that a command takes about slice_us */
+  uint32_t slice_us;         /* microseconds */
+  uint32_t in_flight;        /* on their way in one direction, at most */
+  uint32_t in_flight_share;  /* and never more than the budget over this */
+  uint32_t in_flight_urgent; /* to the GPU, for what operations lack that run: instead */
+  uint32_t doubts_per_fault; /* blocks put in doubt for each that came by fault */
+};
+
+/* What the shim wrote about a device; sizes in blocks. */
+struct pump_model_device {
+  int64_t budget;
+  int64_t capacity; /* blocks that really fit: beyond, the driver evicts by itself */
+};
+
+/* What executed operations met, counted by the device of the block. */
+struct pump_model_tally {
+  uint64_t blocks;  /* block uses; the first of a block needs nothing and does not count */
+  uint64_t hit;     /* of these: resident, as far as is known */
+  uint64_t late;    /* on their way */
+  uint64_t unseen;  /* came by fault, though there was room */
+  uint64_t no_room; /* came by fault while the policy found no victim */
+  uint64_t overshoot; /* peak of blocks above the budget since the last switch */
+  uint64_t refused;   /* transfers that the executors did not carry out */
+  uint64_t refreshed; /* resident blocks that were prefetched again */
+};
+
+struct pump_model_totals {
+  uint64_t operations;
+  uint64_t operations_hit; /* all blocks were resident */
+  uint64_t lost;           /* retired unseen: the window was full */
+  uint64_t larger;         /* operations too large for the budget */
+  uint64_t ranges_untracked;
+  uint64_t observed_seq; /* newest operation that was read */
+  uint32_t window_depth; /* operations issued and not retired */
+  uint32_t under_way;    /* transfers */
+  uint32_t ranges;
+  uint32_t expected; /* operations behind the window */
+  uint64_t foreseen; /* operations that were expected, with the blocks that they used */
+  uint64_t foresight_lost; /* times that what was expected was dropped */
+  double confidence;       /* of the learner, lately: share of operations, 0 without one */
+};
+
+/* One device at one moment. Orders are operation numbers; at most so many of each. */
+struct pump_view {
+  int64_t budget, resident, arriving, leaving; /* `resident`: those in doubt included */
+  int64_t to_gpu_credit, to_host_credit;       /* blocks that may be sent now */
+  int64_t faults; /* blocks that came by fault since the last view of the device */
+  int64_t live;   /* all that there are, wherever */
+  uint32_t missing_count;
+  uint32_t arrivals_count; /* missing ones that take room: the rest is in doubt */
+  uint32_t missing_more;   /* beyond these, no less if more than there are places for */
+  uint32_t leavers_count;
+  uint32_t leavers_doubted; /* how many of them are in doubt */
+  uint32_t oldest_count;
+  uint32_t shortfalls_count;
+  /* leavers that have to be away at some time before they are needed, whoever else may
+   * leave until then; counted among those that are needed as late as the first */
+  uint32_t surplus;
+  uint32_t expected; /* operations behind the window */
+  uint32_t streams;  /* that have operations which have not executed */
+  /* Where nothing is short and there is no surplus: how many of `missing` may set out
+   * before that changes. 0: not known. */
+  uint32_t headroom;
+  /* Blocks that may leave for as many that are missing, though room would come by itself:
+   * operations waited for such lately. 0 while anything is under way. */
+  uint32_t exchange;
+  /* needed, and not surely there or on their way: nearest to their stream's head first */
+  int64_t missing[128];
+  int64_t missing_need[128];
+  int64_t missing_room[128];  /* that they take up to and including each: one in doubt
+                                 takes none, its room is counted already */
+  int64_t arrivals_need[128]; /* missing_need of those that take room */
+  /* room that will be short soon, block by block: the operation for which. Soon: before as
+   * many blocks of room are taken as may be in flight. What is discarded on the way counts;
+   * what is on its way out is gone. */
+  int64_t shortfalls_need[64];
+  /* may leave: needed last first; of those that nothing needs, the longest unused first */
+  int64_t leavers[64];
+  int64_t leavers_next_use[64];
+  /* the driver's own order: migrated longest ago first */
+  int64_t oldest[64];
+  int64_t oldest_next_use[64];
+};
+
+/* For tests and reports. */
+struct pump_block_info {
+  uint32_t state, device;
+  int64_t next_use, last_use, migrated;
+  uint32_t slot, generation;
+};
+struct pump_range_blocks {
+  int64_t first_block, blocks;
+  uint32_t generation, device;
+};
+
+struct pump_model;
+
+/* NULL when memory is short or a bound makes no sense. */
+struct pump_model *pump_model_new(const struct pump_model_bounds *bounds);
+void pump_model_delete(struct pump_model *model);
+
+/* ---- what is reported ---- */
+
+/* Makes a device known, or changes it. Ranges on unknown devices are tracked too. */
+void pump_model_device(struct pump_model *model, uint32_t device,
+                       const struct pump_model_device *facts);
+
+/* Applies the rows of a batch in order. For each kernel the lengths behind its
+ * pointers are worked out and written to batch->length_bytes (0: not used at all). */
+void pump_model_apply(struct pump_model *model, struct pump_batch *batch);
+
+/* Makes the ranges those of `ranges` (base 0: not live): at the start, and after a
+ * loss. `slots[i]` is the slot of ranges[i]. What is known stays as it is.
+ * Operations up to `newest_seq` that have not been read never will be. */
+void pump_model_resync(struct pump_model *model, uint32_t count, const uint32_t *slots,
+                       const struct pump_range *ranges, uint64_t newest_seq);
+
+/* What stands in the window is passed over: it never executed, for all we know. */
+void pump_model_forget_window(struct pump_model *model);
+
+/* Retires what has executed. Word `stream * stride` of `executed_seq` is the stream's
+ * newest executed operation. Blocks that were not there have come by fault. */
+void pump_model_progress(struct pump_model *model, const uint64_t *executed_seq,
+                         uint32_t stride);
+/* Guesses, at that time, what has executed of graphs that are under way; to be asked after
+ * pump_model_progress, with the same words. */
+void pump_model_graphs(struct pump_model *model, const uint64_t *executed_seq,
+                       uint32_t stride, uint64_t now_ns);
+
+/* ---- what is expected ---- */
+
+/* Which blocks of an extent were discarded since they were used: the first, those between,
+ * the last. */
+#define PUMP_FRESH_FIRST 1
+#define PUMP_FRESH 2
+#define PUMP_FRESH_LAST 4
+
+struct pump_model_extent {
+  uint32_t slot, generation;
+  uint64_t offset_bytes, length_bytes;
+  uint32_t fresh; /* PUMP_FRESH_* */
+  uint32_t reserved;
+};
+
+/* Expects an operation behind all that was issued or is expected. The view shows it like
+ * those of the window, under the number that it will have. The next operation issued takes
+ * its place if it uses the same blocks on the same stream; if not, nothing is
+ * expected any more. Returns 0, or -ENOSPC when there is no place for it. */
+int pump_model_expect(struct pump_model *model, uint32_t stream,
+                      const struct pump_model_extent *extents, uint32_t count);
+void pump_model_expect_nothing(struct pump_model *model);
+
+/* Learns what the client repeats (learner.h), or forgets it. -ENOMEM: not now. */
+int pump_model_learn(struct pump_model *model, uint32_t wanted);
+/* Expects what was learned, as far as it goes, at most `most` operations more. Nothing
+ * as long as an operation of the program uses much that is not told. Returns how many. */
+uint32_t pump_model_foresee(struct pump_model *model, uint32_t most);
+
+/* ---- transfers ---- */
+
+/* Turns blocks that a policy chose into commands of consecutive blocks, one slice at most,
+ * and counts them as under way; blocks that cannot move (any more) are passed over.
+ * Fills `commands`; returns how many of at most `max`. */
+uint32_t pump_model_start(struct pump_model *model, uint32_t device, uint32_t direction,
+                          const int64_t *blocks, uint32_t count,
+                          struct pump_command *commands, uint32_t max);
+
+/* Takes the ends of commands; unknown tickets, and those of plans, are passed over. */
+void pump_model_finish(struct pump_model *model, const struct pump_outcome *outcomes,
+                       uint32_t count);
+
+/* Commands that could not be handed over: as if never started. */
+void pump_model_take_back(struct pump_model *model, const struct pump_command *commands,
+                          uint32_t count);
+
+/* ---- what is asked ---- */
+
+/* To be called in each tick, behind all that it reads and before anything is sent. Where it
+ * is the turn of an operation that is larger than the budget, what is there of it will come
+ * again, with what it lacks. What leaves before the next view is not exchanged. */
+void pump_model_turn(struct pump_model *model, uint32_t device);
+/* Fills the view, for which faults are counted anew. */
+void pump_model_view(struct pump_model *model, uint32_t device, struct pump_view *view);
+
+/* How many of a view's `leavers`, needed last first, may leave for room that will be short
+ * soon: each for a shortage of its own that begins before it is needed itself. */
+uint32_t pump_view_outlast(const int64_t *shortfalls_need, uint32_t shortfalls,
+                           const int64_t *leavers_next_use, uint32_t leavers);
+
+/* What a policy said beside its choice. `is_short`: 1 if it left out something needed
+ * because nothing may leave for it. `allowance`: blocks of free room that what is missing
+ * may take without asking, soonest first: of operations issued from now on, and, if the
+ * answer is `settled`, as transfers to the device end. `hold`: it need not be asked again
+ * before so many blocks may come or go at once, or something happens that nobody foresaw.
+ * `settled`: 1 if who leaves stays the same as long as nothing else happens than that. */
+void pump_model_decided(struct pump_model *model, uint32_t device, uint32_t is_short,
+                        uint32_t allowance, uint32_t hold, uint32_t settled);
+/* Beside a settled decision: blocks that leave next, in this order, as transfers end; at
+ * most PUMP_VIEW_LEAVERS. */
+void pump_model_later(struct pump_model *model, uint32_t device, const int64_t *blocks,
+                      uint32_t count);
+
+/* 1 while what the policy said last holds: see `hold`. */
+int pump_model_holds(const struct pump_model *model, uint32_t device);
+
+/* The policy or a budget has changed: what the earlier one allowed or lacked is void, and
+ * the overshoot counts from here on. Blocks that are above the budget now count only once
+ * they have been gone and others have come. */
+void pump_model_switched(struct pump_model *model);
+
+void pump_model_totals(const struct pump_model *model, struct pump_model_totals *totals);
+void pump_model_tally(const struct pump_model *model, uint32_t device,
+                      struct pump_model_tally *tally);
+
+/* 0, or -EINVAL for a block number out of bounds. */
+int pump_model_block(const struct pump_model *model, int64_t block,
+                     struct pump_block_info *info);
+/* 0, or -ENOENT when no range is tracked in that slot. */
+int pump_model_range(const struct pump_model *model, uint32_t slot,
+                     struct pump_range_blocks *range);
+/* How many blocks of `device` are in each state: PUMP_BLOCK_STATES counts. */
+void pump_model_counts(const struct pump_model *model, uint32_t device, int64_t *counts);
+
+/* ---- a worker's steps over mapping and model (serve.c) ---- */
+
+/* Waits as pump_core_wait does. Where a policy has left an allowance, events that come
+ * are read at once, and what they miss is sent for as far as it goes: a launch after a
+ * pause need not wait for Python. Returns 0 or 1 as pump_core_wait, PUMP_SERVED when
+ * events were read, -EPROTO as pump_core_drain. */
+#define PUMP_SERVED 2
+int pump_serve_wait(struct pump_shm *shm, struct pump_model *model,
+                    struct pump_batch *batch, uint64_t seen_activity, uint64_t spin_ns,
+                    uint64_t timeout_ns);
+
+/* Drains the ring into `batch` and applies it, several times in a flood. Returns the
+ * number of rows, or -EPROTO as pump_core_drain does. */
+int pump_serve_read(struct pump_shm *shm, struct pump_model *model,
+                    struct pump_batch *batch);
+
+/* Takes over progress, and the ends of commands of every known device. `cursors`: two
+ * words a device, 0 at first. */
+void pump_serve_follow(struct pump_shm *shm, struct pump_model *model, uint64_t *cursors);
+
+/* Starts the transfers of a decision and hands their commands to the executors; what finds
+ * no room in the ring is as if never started. Then plans what comes next, where it is
+ * known (pump_abi.h). */
+void pump_serve_carry_out(struct pump_shm *shm, struct pump_model *model, uint32_t device,
+                          const int64_t *to_host, uint32_t to_host_count,
+                          const int64_t *to_gpu, uint32_t to_gpu_count);
+
+/* Puts a plan in force for what the device will send next, in place of the one before. */
+void pump_serve_plan(struct pump_shm *shm, struct pump_model *model, uint32_t device);
+/* No plan is in force any more. */
+void pump_serve_withdraw(struct pump_shm *shm, struct pump_model *model);
+
+/* Keeps of these blocks those that are neither there nor on their way; returns how many. */
+uint32_t pump_model_away(const struct pump_model *model, int64_t *blocks, uint32_t count);
+
+/* For tests: moves blocks to a state. */
+void pump_model_set(struct pump_model *model, const int64_t *blocks, uint32_t count,
+                    uint32_t state);
+
+/* cffi: end */
+
+#endif

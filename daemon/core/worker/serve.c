@@ -1,0 +1,102 @@
+/* serve.c - what a worker does with mapping and model together, in few calls.
+ *
+ * A tick happens for each batch of events, each marker and each completion; a call
+ * from Python costs as much as the work on several blocks. So the steps that decide
+ * nothing are joined here. The model itself touches no mapping.
+ */
+#include <errno.h>
+
+#include "daemon/core/model/model_state.h"
+#include "pump_ring.h"
+
+#define REAP_AT_ONCE 64
+#define FORESEE_AT_ONCE 128
+#define GUESS_NS 200000 /* between guesses how far the launch of a graph is */
+
+EXPORT int pump_serve_read(struct pump_shm *shm, struct pump_model *model,
+                           struct pump_batch *batch) {
+  int rows = 0;
+  for (int i = 0; i < PUMP_BATCHES_AT_ONCE; i++) {
+    int drained = pump_core_drain(shm, batch);
+    if (drained < 0) return drained;
+    if (drained == 0) break;
+    pump_model_apply(model, batch);
+    rows += drained;
+    if (batch->rows < sizeof batch->seq / sizeof batch->seq[0] / 2) break;
+  }
+  return rows;
+}
+
+static uint32_t submit(void *shm, uint32_t device, uint32_t direction,
+                       const struct pump_command *commands, uint32_t count) {
+  int pushed = pump_core_submit(shm, device, direction, commands, count);
+  return pushed < 0 ? 0 : (uint32_t)pushed;
+}
+
+static struct serve serve(struct pump_shm *shm, struct pump_model *model) {
+  return (struct serve){.shm = shm,
+                        .model = model,
+                        .executors = {.context = shm, .submit = submit},
+                        .plans = true};
+}
+
+EXPORT void pump_serve_follow(struct pump_shm *shm, struct pump_model *model,
+                              uint64_t *cursors) {
+  const struct serve to = serve(shm, model);
+  struct pump_outcome outcomes[REAP_AT_ONCE];
+  serve_plan_arrived(shm, model);
+  pump_model_progress(model, &shm->progress[0].executed_seq,
+                      sizeof shm->progress[0] / sizeof(uint64_t));
+  if (model->graphs.count != 0)
+    pump_model_graphs(model, &shm->progress[0].executed_seq,
+                      sizeof shm->progress[0] / sizeof(uint64_t), pump_core_now_ns());
+  for (uint32_t device = 0; device < PUMP_MAX_DEVICES; device++) {
+    if (!model->devices[device].known) continue;
+    for (uint32_t way = 0; way < PUMP_DIRECTIONS; way++) {
+      uint64_t *cursor = &cursors[PUMP_DIRECTIONS * device + way];
+      int ended;
+      do {
+        ended = pump_core_reap(shm, device, way, cursor, outcomes, REAP_AT_ONCE);
+        if (ended > 0) pump_model_finish(model, outcomes, (uint32_t)ended);
+      } while (ended == REAP_AT_ONCE);
+    }
+  }
+  serve_plan_left(shm, model);
+  if (pump_model_foresee(model, FORESEE_AT_ONCE) > 0) serve_plan_foresee(shm, model);
+  for (uint32_t device = 0; device < PUMP_MAX_DEVICES; device++) serve_go_on(&to, device);
+}
+
+EXPORT void pump_serve_carry_out(struct pump_shm *shm, struct pump_model *model,
+                                 uint32_t device, const int64_t *to_host,
+                                 uint32_t to_host_count, const int64_t *to_gpu,
+                                 uint32_t to_gpu_count) {
+  const struct serve to = serve(shm, model);
+  if (device >= PUMP_MAX_DEVICES) return;
+  const struct serve_moves moves = {.to_host = to_host,
+                                    .to_gpu = to_gpu,
+                                    .to_host_count = to_host_count,
+                                    .to_gpu_count = to_gpu_count};
+  serve_decision(&to, device, &moves);
+}
+
+/* ---- before Python wakes ---------------------------------------------------------- */
+
+static bool anything_allowed(const struct pump_model *model) {
+  for (uint32_t i = 0; i < PUMP_MAX_DEVICES; i++)
+    if (model->devices[i].allowance > 0) return true;
+  return false;
+}
+
+EXPORT int pump_serve_wait(struct pump_shm *shm, struct pump_model *model,
+                           struct pump_batch *batch, uint64_t seen_activity,
+                           uint64_t spin_ns, uint64_t timeout_ns) {
+  bool guessing = model->graphs.count != 0;
+  if (guessing && timeout_ns > GUESS_NS) timeout_ns = GUESS_NS;
+  if (pump_core_wait(shm, seen_activity, spin_ns, timeout_ns) == 0) return guessing;
+  if (!anything_allowed(model) || pump_core_backlog(shm) == 0) return 1;
+  int rows = pump_serve_read(shm, model, batch);
+  if (rows <= 0) return rows == 0 ? 1 : rows;
+  const struct serve to = serve(shm, model);
+  for (uint32_t i = 0; i < PUMP_MAX_DEVICES; i++) serve_allowance(&to, i);
+  return PUMP_SERVED;
+}

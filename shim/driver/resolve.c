@@ -1,0 +1,263 @@
+/* resolve.c - finds the driver, fills the table of real functions, and answers
+ * cuGetProcAddress with wrappers.
+ *
+ * DESIGN. The table is filled from one driver, by its own ELF names, the first
+ * time anybody needs it. Each thread that comes early fills a table of its own on
+ * its stack and only the copy into pump_real is exclusive: a lock held across
+ * dlopen or dlsym would deadlock with a thread that is inside dlopen (and holds
+ * the loader's lock) and waits for ours.
+ *
+ * cuGetProcAddress: the real one decides, version and flags included; the address
+ * it returns is looked up among the driver's hooked functions. The name says
+ * nothing about the ABI. Only for an address that no ELF symbol of the driver has
+ * do we choose by name, version and flags, and never beyond the versions we know.
+ */
+#include "resolve.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "shim/base/shim.h"
+#include "shim/execute/act.h"
+
+/* Versions above this one may have ABIs that driver/hooks.h does not know. */
+#define NEWEST_KNOWN_VERSION 13050
+
+/* Names that cuda.h maps to a function of another name, and since which version:
+ * PUMP_RENAMED(asked for, since, ELF name). With the signatures of driver/hooks.h this is
+ * the whole table of (name, version); tests/abi holds both against cuda.h. */
+static const struct {
+  const char *symbol;
+  int since;
+  const char *elf_name;
+} renamed[] = {
+#define PUMP_RENAMED(symbol, since, elf_name) {#symbol, since, #elf_name}
+    PUMP_RENAMED(cuGraphInstantiate, 12000, cuGraphInstantiateWithFlags),
+};
+
+struct hook {
+  const char *name;      /* ELF name */
+  const char *signature; /* "cuMemAlloc_v3020": what is asked for, and since when */
+  void *wrapper;
+  size_t real_offset, present_offset;
+};
+
+static const struct hook hooks[] = {
+#define PUMP_HOOK(name, pfn, parameters, arguments)                                        \
+  {#name, #pfn, (void *)name, offsetof(struct pump_real, name),                            \
+   offsetof(struct pump_present, name)},
+#include "hooks.h"
+};
+
+static const struct hook calls[] = {
+#define PUMP_CALL(name, pfn, parameters)                                                   \
+  {#name, #pfn, NULL, offsetof(struct pump_real, name),                                    \
+   offsetof(struct pump_present, name)},
+#include "hooks.h"
+};
+
+#define COUNT(array) (sizeof(array) / sizeof(array)[0])
+
+/* Someone calls a driver function and no driver is loaded: a library with stubs of
+ * its own, which would have loaded it, but our exports stand in front of them. */
+static bool resolve_or_load(void) {
+  if (pump_resolve()) return true;
+  int saved = errno;
+  char *pending = pump_dl_begin();
+  void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
+  pump_dl_end(pending);
+  errno = saved;
+  return driver != NULL && pump_resolve();
+}
+
+/* Until resolution: resolve, then go where the pointer leads now. */
+#define PUMP_HOOK(name, pfn, parameters, arguments)                                        \
+  static CUresult first_##name parameters {                                                \
+    return resolve_or_load() ? pump_real.name arguments : CUDA_ERROR_NOT_FOUND;            \
+  }
+#include "hooks.h"
+
+struct pump_real pump_real = {
+#define PUMP_HOOK(name, pfn, parameters, arguments) .name = first_##name,
+#include "hooks.h"
+};
+struct pump_present pump_present;
+
+/* 0: nothing; 1: one thread copies; 2: pump_real and driver_base stand. */
+static uint32_t resolved;
+static const void *driver_base;
+
+bool pump_disabled(void) {
+  static int disabled = -1;
+  int known = __atomic_load_n(&disabled, __ATOMIC_RELAXED);
+  if (known < 0) {
+    const char *text = getenv("PUMP_DISABLE");
+    known = text != NULL && strcmp(text, "1") == 0;
+    __atomic_store_n(&disabled, known, __ATOMIC_RELAXED);
+  }
+  return known != 0;
+}
+
+void *pump_wrapper_named(const char *name) {
+  for (size_t i = 0; i < COUNT(hooks); i++)
+    if (strcmp(hooks[i].name, name) == 0) return hooks[i].wrapper;
+  return NULL;
+}
+
+bool pump_driver_has(const void *wrapper) {
+  for (size_t i = 0; i < COUNT(hooks); i++)
+    if (hooks[i].wrapper == wrapper)
+      return *((const bool *)&pump_present + hooks[i].present_offset);
+  return false;
+}
+
+/* The driver's own answer where a function is missing, as a function. */
+static CUresult missing(void) {
+  return CUDA_ERROR_NOT_FOUND;
+}
+
+static void look_up(void *driver, const struct hook *hook, struct pump_real *real,
+                    struct pump_present *present) {
+  void *found = pump_real_dlsym(driver, hook->name);
+  *((bool *)present + hook->present_offset) = found != NULL;
+  /* The caller cleans the stack in both ABIs, so `missing` may take any arguments. */
+  if (found == NULL && hook->wrapper != NULL) found = (void *)missing;
+  memcpy((char *)real + hook->real_offset, &found, sizeof found);
+}
+
+/* `driver` is a handle, `base` its load address. */
+static void fill_from(void *driver, const void *base) {
+  struct pump_real real;
+  struct pump_present present;
+  for (size_t i = 0; i < COUNT(hooks); i++) look_up(driver, &hooks[i], &real, &present);
+  for (size_t i = 0; i < COUNT(calls); i++) look_up(driver, &calls[i], &real, &present);
+  uint32_t none = 0;
+  if (__atomic_compare_exchange_n(&resolved, &none, 1, false, __ATOMIC_ACQ_REL,
+                                  __ATOMIC_ACQUIRE)) {
+    pump_present = present;
+    driver_base = base;
+    void *const *from = (void *const *)&real;
+    void **to = (void **)&pump_real;
+    for (size_t i = 0; i < sizeof real / sizeof *to; i++)
+      __atomic_store_n(&to[i], from[i], __ATOMIC_RELEASE);
+    __atomic_store_n(&resolved, 2, __ATOMIC_RELEASE);
+  }
+  while (__atomic_load_n(&resolved, __ATOMIC_ACQUIRE) != 2) sched_yield();
+}
+
+static bool named_libcuda(const char *path) {
+  const char *slash = strrchr(path, '/');
+  return strncmp(slash == NULL ? path : slash + 1, "libcuda.so", 10) == 0;
+}
+
+bool pump_is_driver(const void *address) {
+  Dl_info info;
+  if (dladdr(address, &info) == 0 || info.dli_fname == NULL) return false;
+  if (__atomic_load_n(&resolved, __ATOMIC_ACQUIRE) == 2)
+    return info.dli_fbase == driver_base;
+  if (!named_libcuda(info.dli_fname)) return false;
+  char *pending = pump_dl_begin();
+  void *driver = dlopen(info.dli_fname, RTLD_NOLOAD | RTLD_LAZY);
+  if (driver != NULL) fill_from(driver, info.dli_fbase);
+  pump_dl_end(pending);
+  return driver != NULL && info.dli_fbase == driver_base;
+}
+
+bool pump_resolve(void) {
+  if (__atomic_load_n(&resolved, __ATOMIC_ACQUIRE) == 2) return true;
+  int saved = errno;
+  char *pending = pump_dl_begin();
+  void *driver = dlopen("libcuda.so.1", RTLD_NOLOAD | RTLD_LAZY);
+  void *init = driver == NULL ? NULL : pump_real_dlsym(driver, "cuInit");
+  bool found = init != NULL && pump_is_driver(init);
+  pump_dl_end(pending);
+  errno = saved;
+  return found;
+}
+
+/* ---- cuGetProcAddress ----------------------------------------------------- */
+
+static void *real_of(const struct hook *hook) {
+  void *address;
+  memcpy(&address, (const char *)&pump_real + hook->real_offset, sizeof address);
+  return address;
+}
+
+/* "cuMemAlloc_v3020" or "cuMemcpy_v7000_ptds" for `symbol`: its version, and
+ * whether it is a per-thread twin; 0 when it is another function. */
+static int version_of(const struct hook *hook, const char *symbol, bool *twin) {
+  size_t length = strlen(symbol);
+  *twin = false;
+  for (size_t i = 0; i < COUNT(renamed); i++)
+    if (strcmp(symbol, renamed[i].symbol) == 0 &&
+        strcmp(hook->name, renamed[i].elf_name) == 0)
+      return renamed[i].since;
+  if (strncmp(hook->signature, symbol, length) != 0 ||
+      strncmp(hook->signature + length, "_v", 2) != 0)
+    return 0;
+  char *end;
+  long version = strtol(hook->signature + length + 2, &end, 10);
+  *twin = *end == '_';
+  return (int)version;
+}
+
+/* The newest hook of that name not newer than `version`; where the caller wants
+ * per-thread streams its twin is preferred. */
+static const struct hook *hook_for(const char *symbol, int version, cuuint64_t flags) {
+  bool per_thread = (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0;
+  const struct hook *best = NULL;
+  int best_version = 0;
+  for (size_t i = 0; i < COUNT(hooks); i++) {
+    bool twin;
+    int v = version_of(&hooks[i], symbol, &twin);
+    bool present = *((const bool *)&pump_present + hooks[i].present_offset);
+    if (v == 0 || v > version || !present || (twin && !per_thread)) continue;
+    if (v >= best_version) best = &hooks[i], best_version = v;
+  }
+  return best;
+}
+
+static void substitute(const char *symbol, void **pfn, int version, cuuint64_t flags) {
+  if (symbol == NULL || pfn == NULL || *pfn == NULL || pump_disabled()) return;
+  for (size_t i = 0; i < COUNT(hooks); i++) {
+    if (*pfn != real_of(&hooks[i])) continue;
+    *pfn = hooks[i].wrapper;
+    return;
+  }
+  const struct hook *hook = hook_for(symbol, version, flags);
+  Dl_info info;
+  if (hook == NULL || (dladdr(*pfn, &info) != 0 && info.dli_saddr == *pfn)) return;
+  static uint32_t said_newer, said_address;
+  if (version > NEWEST_KNOWN_VERSION) {
+    pump_log_once(&said_newer, PUMP_LOG_WARNING,
+                  "%s of CUDA version %d is not intercepted: this driver hides its "
+                  "address and pump knows versions up to %d; a newer pump may",
+                  PUMP_QUOTED(symbol), version, NEWEST_KNOWN_VERSION);
+    return;
+  }
+  *pfn = hook->wrapper;
+  pump_log_once(&said_address, PUMP_LOG_INFO,
+                "this driver hands out addresses without names (%s); wrappers are "
+                "chosen by name, version and flags",
+                PUMP_QUOTED(symbol));
+}
+
+CUresult cuGetProcAddress(const char *symbol, void **pfn, int version, cuuint64_t flags) {
+  CUresult result = pump_real.cuGetProcAddress(symbol, pfn, version, flags);
+  int saved = errno;
+  if (result == CUDA_SUCCESS) substitute(symbol, pfn, version, flags);
+  errno = saved;
+  return result;
+}
+
+CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int version, cuuint64_t flags,
+                             CUdriverProcAddressQueryResult *status) {
+  CUresult result = pump_real.cuGetProcAddress_v2(symbol, pfn, version, flags, status);
+  int saved = errno;
+  if (result == CUDA_SUCCESS) substitute(symbol, pfn, version, flags);
+  errno = saved;
+  return result;
+}

@@ -1,0 +1,109 @@
+/* observe_refused.c - hooks of calls that CUDA refuses for managed memory, and so for
+ * what was converted: handles for other processes and devices, and stream memory
+ * operations. The driver's answer passes unchanged; when it is a refusal, one line says
+ * why and which rule keeps such memory device memory.
+ *
+ * Not here: cuIpcOpenMemHandle, cuMemExportToShareableHandle and their like. What they
+ * open or export was never converted, by us or by anybody.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "shim/execute/act.h"
+#include "shim/memory/observe_rules.h"
+#include "shim/record/observe.h"
+
+#define MIB (1u << 20)
+
+/* What to write behind --keep-device so that `caller` gets device memory. */
+static void rule_for(char *text, size_t room, const char *caller, uint64_t bytes) {
+  const char *end = strstr(caller, ".so");
+  if (strncmp(caller, "lib", 3) == 0 && end != NULL)
+    snprintf(text, room, "library=%.*s", (int)(end - caller), caller);
+  else
+    snprintf(text, room, "below=%lluMiB", (unsigned long long)(bytes / MIB + 1));
+}
+
+/* `rule_ipc`: what it allocates from now on need not be converted. */
+static void explain(const char *call, uint64_t address, bool rule_ipc, uint32_t *said) {
+  struct pump_hit hit;
+  char caller[64], rule[96];
+  if (!pump_range_lookup(address, &hit) || hit.kind != PUMP_RANGE_CONVERTED) return;
+  int saved = errno;
+  pump_enter();
+  bool learned = rule_ipc && pump_rule_learn_caller();
+  pump_rule_caller(caller, sizeof caller);
+  rule_for(rule, sizeof rule, caller, hit.requested_bytes);
+  pump_log_once(said, PUMP_LOG_WARNING,
+                "%s by %s fails: CUDA refuses it for memory that pump made pageable. Keep "
+                "such memory as it was with pump-run --keep-device %s%s",
+                call, PUMP_QUOTED(caller), PUMP_QUOTED(rule),
+                learned ? "; what it allocates from now on stays device memory" : "");
+  pump_leave();
+  errno = saved;
+}
+
+#define HOOK_HANDLE(name, parameters, arguments)                                           \
+  CUresult name parameters {                                                               \
+    CUresult result = pump_real.name arguments;                                            \
+    static uint32_t said;                                                                  \
+    if (result != CUDA_SUCCESS && !pump_inert()) explain(#name, address, true, &said);     \
+    return result;                                                                         \
+  }
+
+HOOK_HANDLE(cuIpcGetMemHandle, (CUipcMemHandle * handle, CUdeviceptr address),
+            (handle, address))
+HOOK_HANDLE(cuMemGetHandleForAddressRange,
+            (void *handle, CUdeviceptr address, size_t bytes, CUmemRangeHandleType type,
+             unsigned long long flags),
+            (handle, address, bytes, type, flags))
+
+/* ---- stream memory operations --------------------------------------------- */
+
+static uint32_t said_stream;
+
+#define HOOK_WORD(name, type)                                                              \
+  CUresult name(CUstream stream, CUdeviceptr address, type value, unsigned int flags) {    \
+    CUresult result = pump_real.name(stream, address, value, flags);                       \
+    if (result != CUDA_SUCCESS && !pump_inert())                                           \
+      explain(#name, address, false, &said_stream);                                        \
+    return result;                                                                         \
+  }
+
+#define HOOK_WORDS(name, type)                                                             \
+  HOOK_WORD(name, type)                                                                    \
+  HOOK_WORD(name##_ptsz, type)                                                             \
+  HOOK_WORD(name##_v2, type)                                                               \
+  HOOK_WORD(name##_v2_ptsz, type)
+
+HOOK_WORDS(cuStreamWaitValue32, cuuint32_t)
+HOOK_WORDS(cuStreamWaitValue64, cuuint64_t)
+HOOK_WORDS(cuStreamWriteValue32, cuuint32_t)
+HOOK_WORDS(cuStreamWriteValue64, cuuint64_t)
+
+static bool has_address(const CUstreamBatchMemOpParams *operation) {
+  return operation->operation == CU_STREAM_MEM_OP_WAIT_VALUE_32 ||
+         operation->operation == CU_STREAM_MEM_OP_WRITE_VALUE_32 ||
+         operation->operation == CU_STREAM_MEM_OP_WAIT_VALUE_64 ||
+         operation->operation == CU_STREAM_MEM_OP_WRITE_VALUE_64;
+}
+
+static void explain_batch(const CUstreamBatchMemOpParams *operations, unsigned int count) {
+  for (unsigned int i = 0; operations != NULL && i < count; i++)
+    if (has_address(&operations[i]))
+      explain("cuStreamBatchMemOp", operations[i].value_op.address, false, &said_stream);
+}
+
+#define HOOK_BATCH_WORDS(name)                                                             \
+  CUresult name(CUstream stream, unsigned int count, CUstreamBatchMemOpParams *operations, \
+                unsigned int flags) {                                                      \
+    CUresult result = pump_real.name(stream, count, operations, flags);                    \
+    if (result != CUDA_SUCCESS && !pump_inert()) explain_batch(operations, count);         \
+    return result;                                                                         \
+  }
+
+HOOK_BATCH_WORDS(cuStreamBatchMemOp)
+HOOK_BATCH_WORDS(cuStreamBatchMemOp_ptsz)
+HOOK_BATCH_WORDS(cuStreamBatchMemOp_v2)
+HOOK_BATCH_WORDS(cuStreamBatchMemOp_v2_ptsz)

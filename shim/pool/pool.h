@@ -1,0 +1,77 @@
+/* pool.h - the shim's own stream-ordered pool: what it offers to the hooks.
+ *
+ * It serves cuMemAllocAsync and cuMemAllocFromPoolAsync from managed memory, so that
+ * stream-ordered memory can exceed the card too, and it knows every live block exactly.
+ * Its files: pool_sizes.h (size classes), pool_map.h (blocks as launches see them),
+ * pool_blocks.c (pieces of segments), pool_streams.c (who may reuse what, and when),
+ * pool_segments.c (managed memory), pool_serve.c (allocate and free), pool_kinds.c
+ * (which of the driver's pools it stands in for, and what they answer).
+ *
+ * The functions are called in the guard (pump_inside raised); none waits for a stream.
+ * "Not ours" means that the driver has to be asked.
+ */
+#ifndef PUMP_POOL_H
+#define PUMP_POOL_H
+
+#include "shim/record/observe.h"
+
+/* ---- allocate and free (pool_serve.c) ------------------------------------- */
+
+/* Memory in the order of a stream. `pool` NULL: the device's current one. true: served,
+ * or refused with `*result`; false: not ours. */
+bool pump_pool_allocate(CUdeviceptr *address, size_t bytes, CUmemoryPool pool,
+                        struct pump_at at, CUresult *result);
+
+/* Frees in the order of a stream; false: not ours. */
+bool pump_pool_free_ordered(CUdeviceptr address, struct pump_at at, CUresult *result);
+
+/* cuMemFree of pool memory. CUDA takes all uses of it for complete and does not wait
+ * for them. false: not ours. */
+bool pump_pool_free_now(CUdeviceptr address, CUresult *result);
+
+/* Gives what lies idle on the device back to the driver, before memory is refused; returns
+ * the bytes. Waits for the device if there is anything, as every cuMemFree does. */
+uint64_t pump_pool_relieve(uint32_t device);
+
+/* ---- what is known of an address ------------------------------------------- */
+
+struct pump_pool_block {
+  uint64_t base, requested_bytes;
+  CUmemoryPool pool; /* NULL: of a pool that was destroyed */
+};
+/* The live block that `address` lies in; false: none. Takes the pool's lock. */
+bool pump_pool_find(uint64_t address, struct pump_pool_block *block);
+
+/* For who watches over the pool (the virtual GPU, tests), exported: where the piece
+ * that `address` lies in begins and ends, and whether it is live. 0: no pool memory. */
+#define PUMP_POOL_PIECE_FREE 1
+#define PUMP_POOL_PIECE_LIVE 2
+__attribute__((visibility("default"))) int pump_pool_piece(uint64_t address, uint64_t *base,
+                                                           uint64_t *length_bytes);
+
+/* ---- the driver's pools (pool_kinds.c) -------------------------------------- */
+
+/* The pool whose memory `pool` (NULL: the device's current one) shall be served from
+ * ours; false when the driver's own has to serve it. */
+bool pump_pool_serves(CUmemoryPool *pool, uint32_t device);
+
+/* ---- dead memory (pool_dead.c): the marker thread alone ---------------------- */
+
+/* Whether pump_pool_dead_tick shall be called, with `context` current. */
+bool pump_pool_dead_due(CUcontext context, uint64_t now_ns);
+void pump_pool_dead_tick(CUcontext context, uint64_t now_ns);
+/* The thread leaves the context. */
+void pump_pool_dead_leave(CUcontext context);
+
+/* ---- ends ------------------------------------------------------------------- */
+
+/* Before the program destroys a stream: what was freed on it. */
+void pump_pool_stream_ends(CUstream stream);
+/* After a context has gone, with the memory that was allocated in it. */
+void pump_pool_context_gone(CUcontext context);
+/* Empties everything; nobody else may run (start of a process). */
+void pump_pool_reset(void);
+/* In the child of a fork: nothing here is the child's. */
+void pump_pool_fork_child(void);
+
+#endif

@@ -1,0 +1,261 @@
+/* pool_dead.c - memory of the pool that nobody owns: kept from being copied about.
+ *
+ * DESIGN. The driver does not know that a freed block's contents are worthless; it would
+ * write them back to the host to make room, and fetch them again. Telling it (discard)
+ * changes data, so it happens only in quarantine:
+ *
+ *   in whole blocks of 2 MiB, in a piece that is clean: every operation of its last owners
+ *     has executed, by events
+ *   freed LONG_NS ago, or, where memory is scarce, so much handed out since that its owner
+ *     will not soon have it back (hot_bytes)
+ *   set aside under the pool's lock: nobody can be given it
+ *   its range closed to executors, and none at work on it
+ *   until the event behind the discard has completed
+ *
+ * It runs in the device's marker thread, and only while the device is oversubscribed.
+ * Where that is by much (keep_apart in pool_serve.c) memory is freed with an event behind
+ * it, the worker is told of it (FREED), so that it does not choose it meanwhile, and a
+ * stream is given back only what it has just freed: a program runs ahead of the GPU, and
+ * what it were given earlier than the GPU is done with it could not be thrown away between
+ * the two (pool_serve.c).
+ *
+ * Memory that was discarded is migrated to the GPU, explicitly, before it is used again:
+ * that alone ends the discard for both kinds of discard that the driver has (after one of
+ * them a mere write would not, and an eviction would drop it). A stream of ours does it,
+ * the waker, in the order of the GPU: behind the place where memory was woken for the
+ * program's stream the last time, so in time and not a queue too early. Where memory is not
+ * that scarce it is woken at once, and the worker is told (POPULATED): nobody will want its
+ * room meanwhile, and no kernel waits for it. The program's stream is made to wait for it.
+ * Neither waits for anything that the program's stream does not wait for itself, so nothing
+ * can be held up for good: all that is in the waker at a time is for one of the program's
+ * streams. While it is for another one, memory is woken in the program's stream itself.
+ * Whoever shares a block with memory that another stream had woken wakes it once more,
+ * until that is known to be through: it changes nothing there.
+ *
+ * Where the driver cannot discard, dead memory is copied as any other.
+ */
+#include "pool_state.h"
+#include "shim/execute/act.h"
+
+#define LONG_NS 30000000u
+#define TICK_NS 3000000u
+#define TICK_SOON_NS 500000u
+
+/* ---- quarantine: the marker thread alone -------------------------------------- */
+
+static bool open_stream(struct pool_dead *dead) {
+  if (dead->stream != NULL) return true;
+  if (pump_stream_make(&dead->stream) == CUDA_SUCCESS &&
+      pump_real.cuEventCreate(&dead->done, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS)
+    return true;
+  PUMP_STORE(&dead->broken, true); /* what was made stays with the context */
+  return false;
+}
+
+/* Puts back what nobody may stay away from any longer. */
+static void release(struct pool_dead *dead, uint32_t i, bool discarded) {
+  struct pool_piece_node *piece = dead->pieces[i];
+  pump_slot_open(piece->segment->slot);
+  if (discarded)
+    pump_event_block(PUMP_EVENT_DISCARDED, piece->segment->slot,
+                     piece->base - piece->segment->base, piece->length_bytes);
+  pool_unset_aside(piece, discarded);
+}
+
+/* Under the lock: what is to be discarded, closed to executors. */
+static void gather(struct pool_arena *arena, uint64_t now_ns) {
+  struct pool_dead *dead = &arena->dead;
+  pool_poll(arena);
+  uint32_t count = pool_set_aside(arena, now_ns - LONG_NS, dead->pieces, POOL_DEAD_MOST);
+  dead->count = 0;
+  for (uint32_t i = 0; i < count; i++) {
+    struct pool_piece_node *piece = dead->pieces[i];
+    if (pump_slot_close(piece->segment->slot)) {
+      dead->pieces[dead->count++] = piece;
+    } else { /* an executor is at work there: another time */
+      pump_slot_open(piece->segment->slot);
+      pool_unset_aside(piece, false);
+    }
+  }
+}
+
+static bool submit(struct pool_dead *dead) {
+  CUdeviceptr addresses[POOL_DEAD_MOST];
+  size_t lengths[POOL_DEAD_MOST];
+  for (uint32_t i = 0; i < dead->count; i++) {
+    addresses[i] = dead->pieces[i]->base;
+    lengths[i] = dead->pieces[i]->length_bytes;
+  }
+  if (pump_real.cuMemDiscardBatchAsync(addresses, lengths, dead->count, 0, dead->stream) !=
+      CUDA_SUCCESS)
+    return false;
+  return pump_real.cuEventRecord(dead->done, dead->stream) == CUDA_SUCCESS ||
+         pump_real.cuStreamSynchronize(dead->stream) == CUDA_SUCCESS;
+}
+
+/* A device may be active for another reason: because a trace is recorded. */
+static bool oversubscribed(uint32_t device) {
+  const struct pump_device *d = &pump_shm->devices[device];
+  return PUMP_LOAD(&d->allocated_bytes) + PUMP_LOAD(&d->plain_bytes) >
+         PUMP_LOAD(&d->budget_bytes);
+}
+
+bool pool_saves(const struct pool_arena *arena) {
+  return !PUMP_LOAD(&arena->dead.broken) && PUMP_HAS(cuMemDiscardBatchAsync) &&
+         oversubscribed(arena->device);
+}
+
+/* Under the lock, which is released meanwhile. */
+static void begin(struct pool_arena *arena, uint64_t now_ns) {
+  struct pool_dead *dead = &arena->dead;
+  if (!pool_saves(arena) || !open_stream(dead)) return;
+  gather(arena, now_ns);
+  if (dead->count == 0) return;
+  dead->submitted = false;
+  pthread_mutex_unlock(&pool_lock);
+  bool submitted = submit(dead);
+  pthread_mutex_lock(&pool_lock);
+  dead->submitted = submitted;
+  if (submitted) return;
+  PUMP_STORE(&dead->broken, true);
+  /* The driver may have discarded some of it before it failed: to be woken in any case. */
+  for (uint32_t i = 0; i < dead->count; i++) release(dead, i, true);
+  dead->count = 0;
+}
+
+static void end(struct pool_dead *dead) {
+  if (pump_real.cuEventQuery(dead->done) == CUDA_ERROR_NOT_READY) return;
+  for (uint32_t i = 0; i < dead->count; i++) {
+    PUMP_ADD(&pump_shm->shim_counters.discarded_bytes, dead->pieces[i]->length_bytes);
+    release(dead, i, true);
+  }
+  dead->count = 0;
+}
+
+static uint64_t tick_ns(const struct pool_arena *arena) {
+  return arena->apart ? TICK_SOON_NS : TICK_NS;
+}
+
+bool pump_pool_dead_due(CUcontext context, uint64_t now_ns) {
+  bool due = false;
+  pthread_mutex_lock(&pool_lock);
+  for (uint32_t i = 0; i < POOL_ARENAS && pool_arena_at(i) != NULL; i++) {
+    const struct pool_arena *arena = pool_arena_at(i);
+    due |= arena->context == context && now_ns - arena->dead.tick_ns >= tick_ns(arena);
+  }
+  pthread_mutex_unlock(&pool_lock);
+  return due;
+}
+
+void pump_pool_dead_tick(CUcontext context, uint64_t now_ns) {
+  pthread_mutex_lock(&pool_lock);
+  for (uint32_t i = 0; i < POOL_ARENAS && pool_arena_at(i) != NULL; i++) {
+    struct pool_arena *arena = pool_arena_at(i);
+    if (arena->context != context) continue;
+    arena->dead.tick_ns = now_ns;
+    if (arena->dead.count == 0) begin(arena, now_ns);
+    if (arena->dead.count != 0) end(&arena->dead);
+  }
+  pthread_mutex_unlock(&pool_lock);
+}
+
+void pump_pool_dead_leave(CUcontext context) {
+  pthread_mutex_lock(&pool_lock);
+  for (uint32_t i = 0; i < POOL_ARENAS && pool_arena_at(i) != NULL; i++) {
+    struct pool_arena *arena = pool_arena_at(i);
+    if (arena->context == context) pool_dead_finish(&arena->dead);
+  }
+  pthread_mutex_unlock(&pool_lock);
+}
+
+/* ---- awakening: the thread that allocates --------------------------------------- */
+
+static CUresult prefetch(const struct pool_arena *arena, uint64_t address, uint64_t bytes,
+                         CUstream stream) {
+  CUdevice device = (CUdevice)arena->device;
+  CUmemLocation location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device};
+  if (PUMP_HAS(cuMemPrefetchAsync_v2))
+    return pump_real.cuMemPrefetchAsync_v2(address, bytes, location, 0, stream);
+  return pump_real.cuMemPrefetchAsync(address, bytes, device, stream);
+}
+
+/* Under the lock: the means to wake memory. What was made before a failure stays with the
+ * context. */
+static bool open_waker(struct pool_dead *dead, struct pool_stream *stream) {
+  if (dead->waker == NULL && pump_stream_make(&dead->waker) != CUDA_SUCCESS) {
+    dead->waker = NULL;
+    return false;
+  }
+  if (stream->awake != NULL) return true;
+  CUevent awake;
+  if (pump_real.cuEventCreate(&stream->asked, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS ||
+      pump_real.cuEventCreate(&awake, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
+    return false;
+  stream->awake = awake;
+  return true;
+}
+
+/* Under the lock: the waker, to be given back, or NULL while it works for another stream.
+ */
+static CUstream take_waker(struct pool_dead *dead, uint32_t stream) {
+  if (dead->waker_stream != stream &&
+      (dead->waker_calls != 0 || pump_real.cuStreamQuery(dead->waker) != CUDA_SUCCESS))
+    return NULL;
+  dead->waker_stream = stream;
+  dead->waker_calls++;
+  return dead->waker;
+}
+
+/* Without the lock. Should two threads share the stream, one may take the other's event:
+ * a later one of the same two streams, and nothing goes round in a circle. */
+static bool wake(const struct pool_arena *arena, const struct pool_stream *by,
+                 CUstream waker, uint64_t address, uint64_t bytes, CUstream handle,
+                 bool at_once) {
+  if (waker == NULL)
+    return pump_real.cuEventRecord(by->asked, handle) == CUDA_SUCCESS &&
+           prefetch(arena, address, bytes, handle) == CUDA_SUCCESS;
+  return (at_once || pump_real.cuStreamWaitEvent(waker, by->asked, 0) == CUDA_SUCCESS) &&
+         pump_real.cuEventRecord(by->asked, handle) == CUDA_SUCCESS &&
+         prefetch(arena, address, bytes, waker) == CUDA_SUCCESS &&
+         pump_real.cuEventRecord(by->awake, waker) == CUDA_SUCCESS &&
+         pump_real.cuStreamWaitEvent(handle, by->awake, 0) == CUDA_SUCCESS;
+}
+
+/* Where it fails, the blocks stay marked as asleep for whoever gets the next of them. */
+bool pool_wake(struct pool_arena *arena, uint32_t stream, uint64_t base,
+               const struct pool_span *span, struct pump_at at) {
+  struct pool_dead *dead = &arena->dead;
+  struct pool_stream *by = &arena->streams[stream - 1];
+  struct pump_hit hit;
+  CUstream waker = NULL;
+  pthread_mutex_lock(&pool_lock);
+  bool done = pump_range_lookup(base, &hit) && open_waker(dead, by);
+  bool at_once = !arena->apart;
+  if (done) waker = take_waker(dead, stream);
+  pthread_mutex_unlock(&pool_lock);
+  done = done && wake(arena, by, waker, hit.base + span->offset_bytes, span->length_bytes,
+                      at.stream, at_once);
+  if (!done) PUMP_STORE(&dead->broken, true);
+  if (done && at_once)
+    pump_event_block(PUMP_EVENT_POPULATED, hit.slot, span->offset_bytes,
+                     span->length_bytes);
+  pthread_mutex_lock(&pool_lock);
+  if (waker != NULL) dead->waker_calls--;
+  struct pool_piece_node *piece = pool_live_at(base);
+  uint32_t same = pool_stream_number(arena, at);
+  /* It counts as one of the stream's frees: an event will tell when it is through. */
+  if (done && piece != NULL && same == stream) pool_woken(piece, span, stream, ++by->frees);
+  pthread_mutex_unlock(&pool_lock);
+  return done && piece != NULL && same == stream;
+}
+
+void pool_dead_finish(struct pool_dead *dead) {
+  if (dead->count == 0 || !dead->submitted) return;
+  pump_real.cuEventSynchronize(dead->done);
+  end(dead);
+}
+
+void pool_dead_forget(struct pool_dead *dead) {
+  for (uint32_t i = 0; i < dead->count; i++) pump_slot_open(dead->pieces[i]->segment->slot);
+  dead->count = 0;
+}

@@ -1,0 +1,212 @@
+/* pool_kinds.c - which of the driver's pools ours stands in for, and what they answer.
+ *
+ * A device's default pool, and pools that a program makes without wishes that managed
+ * memory cannot fulfil: shared with other processes, bounded, host memory, other uses.
+ * Those stay the driver's. The rule "stream-ordered" leaves all of them to it.
+ *
+ * The figures of a pool that we stand in for are the driver's and ours together. Like a
+ * pool with the release threshold that frameworks set, ours keeps what is freed until it
+ * is trimmed or memory runs short, whatever the threshold.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "pool_state.h"
+#include "shim/memory/observe_rules.h"
+
+/* Under pool_lock: pools of the program that are served. Full: the driver serves. */
+static struct {
+  CUmemoryPool pool;
+  uint32_t device;
+} made[POOL_ARENAS];
+
+/* Under pool_lock. */
+static void enter(CUmemoryPool pool, uint32_t device) {
+  uint32_t i = 0;
+  while (i < POOL_ARENAS && made[i].pool != NULL) i++;
+  if (i == POOL_ARENAS) return;
+  made[i].pool = pool;
+  made[i].device = device;
+}
+
+static bool is_made(CUmemoryPool pool, uint32_t device) {
+  bool found = false;
+  pthread_mutex_lock(&pool_lock);
+  for (uint32_t i = 0; i < POOL_ARENAS && !found; i++)
+    found = made[i].pool == pool && made[i].device == device;
+  pthread_mutex_unlock(&pool_lock);
+  return found;
+}
+
+bool pump_pool_serves(CUmemoryPool *pool, uint32_t device) {
+  CUmemoryPool usual = NULL;
+  if (pump_rule_stream_ordered() || !PUMP_HAS(cuDeviceGetDefaultMemPool) ||
+      !PUMP_HAS(cuDeviceGetMemPool))
+    return false;
+  if (*pool == NULL &&
+      (pump_real.cuDeviceGetMemPool(pool, (CUdevice)device) != CUDA_SUCCESS ||
+       *pool == NULL))
+    return false;
+  if (pump_real.cuDeviceGetDefaultMemPool(&usual, (CUdevice)device) == CUDA_SUCCESS &&
+      usual == *pool)
+    return true;
+  return is_made(*pool, device);
+}
+
+/* ---- pools of the program ----------------------------------------------------------- */
+
+static bool is_simple(const CUmemPoolProps *wishes) {
+  return wishes->allocType == CU_MEM_ALLOCATION_TYPE_PINNED &&
+         wishes->handleTypes == CU_MEM_HANDLE_TYPE_NONE &&
+         wishes->location.type == CU_MEM_LOCATION_TYPE_DEVICE && wishes->location.id >= 0 &&
+         wishes->maxSize == 0 && wishes->usage == 0;
+}
+
+CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *wishes) {
+  CUresult result = pump_real.cuMemPoolCreate(pool, wishes);
+  if (result != CUDA_SUCCESS || pump_inert() || pool == NULL || wishes == NULL ||
+      !is_simple(wishes))
+    return result;
+  pthread_mutex_lock(&pool_lock);
+  enter(*pool, (uint32_t)wishes->location.id);
+  pthread_mutex_unlock(&pool_lock);
+  return result;
+}
+
+void pool_kinds_reset(void) {
+  memset(made, 0, sizeof made);
+}
+
+/* Calls `visit` for every arena that stands in for the pool, under the lock, which it may
+ * release: then all are looked at again. */
+static void each_arena(CUmemoryPool pool, void (*visit)(struct pool_arena *, void *),
+                       void *argument) {
+  pthread_mutex_lock(&pool_lock);
+  for (uint32_t i = 0; i < POOL_ARENAS; i++) {
+    struct pool_arena *arena = pool_arena_at(i);
+    if (arena != NULL && arena->context != NULL && arena->pool == pool)
+      visit(arena, argument);
+  }
+  pthread_mutex_unlock(&pool_lock);
+}
+
+static void trim(struct pool_arena *arena, void *keep_bytes) {
+  pool_cover_all(arena);
+  pool_poll(arena);
+  pool_trim(arena, *(size_t *)keep_bytes);
+}
+
+struct closed {
+  bool was_made, arenas[POOL_ARENAS];
+  uint32_t device;
+};
+
+/* The pool's arenas are nobody's. What is still in use, or on its way, is given back when
+ * the next pool ends, is trimmed, or needs the room. */
+static void close_books(CUmemoryPool pool, struct closed *closed) {
+  pthread_mutex_lock(&pool_lock);
+  for (uint32_t i = 0; i < POOL_ARENAS; i++) {
+    if (made[i].pool != pool) continue;
+    made[i].pool = NULL;
+    closed->was_made = true;
+    closed->device = made[i].device;
+  }
+  for (uint32_t i = 0; closed->was_made && i < POOL_ARENAS; i++) {
+    struct pool_arena *arena = pool_arena_at(i);
+    if (arena == NULL || arena->context == NULL || arena->pool != pool) continue;
+    arena->pool = NULL;
+    closed->arenas[i] = true;
+  }
+  pthread_mutex_unlock(&pool_lock);
+}
+
+/* An arena that another pool has taken meanwhile was empty. */
+static void open_books(CUmemoryPool pool, const struct closed *closed) {
+  pthread_mutex_lock(&pool_lock);
+  enter(pool, closed->device);
+  for (uint32_t i = 0; i < POOL_ARENAS; i++) {
+    struct pool_arena *arena = pool_arena_at(i);
+    if (closed->arenas[i] && arena->context != NULL && arena->pool == NULL)
+      arena->pool = pool;
+  }
+  pthread_mutex_unlock(&pool_lock);
+}
+
+/* The books are closed before: once the real call is through, another thread may be given
+ * the handle for a pool of its own. */
+CUresult cuMemPoolDestroy(CUmemoryPool pool) {
+  struct closed closed = {0};
+  if (pump_inert() || pool == NULL) return pump_real.cuMemPoolDestroy(pool);
+  close_books(pool, &closed);
+  CUresult result = pump_real.cuMemPoolDestroy(pool);
+  if (!closed.was_made) return result;
+  int saved = errno;
+  struct pump_bracket bracket = pump_bracket_open();
+  if (result != CUDA_SUCCESS) {
+    open_books(pool, &closed);
+  } else {
+    pthread_mutex_lock(&pool_lock);
+    pool_trim_device(closed.device, false);
+    pthread_mutex_unlock(&pool_lock);
+  }
+  pump_bracket_close(bracket);
+  errno = saved;
+  return result;
+}
+
+CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep_bytes) {
+  CUresult result = pump_real.cuMemPoolTrimTo(pool, keep_bytes);
+  if (result != CUDA_SUCCESS || pump_inert() || pool == NULL) return result;
+  int saved = errno;
+  struct pump_bracket bracket = pump_bracket_open();
+  each_arena(pool, trim, &keep_bytes);
+  pump_bracket_close(bracket);
+  errno = saved;
+  return result;
+}
+
+/* ---- figures --------------------------------------------------------------------------
+ */
+
+struct figures {
+  uint64_t reserved, reserved_high, used, used_high;
+  bool reset_reserved, reset_used;
+};
+
+static void add_figures(struct pool_arena *arena, void *argument) {
+  struct figures *sum = argument;
+  if (sum->reset_reserved) arena->reserved_high_bytes = arena->reserved_bytes;
+  if (sum->reset_used) arena->used_high_bytes = arena->used_bytes;
+  sum->reserved += arena->reserved_bytes;
+  sum->reserved_high += arena->reserved_high_bytes;
+  sum->used += arena->used_bytes;
+  sum->used_high += arena->used_high_bytes;
+}
+
+CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute,
+                               void *value) {
+  CUresult result = pump_real.cuMemPoolGetAttribute(pool, attribute, value);
+  if (result != CUDA_SUCCESS || pump_inert() || pool == NULL || value == NULL ||
+      attribute < CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT ||
+      attribute > CU_MEMPOOL_ATTR_USED_MEM_HIGH)
+    return result;
+  struct figures sum = {0};
+  each_arena(pool, add_figures, &sum);
+  const uint64_t ours[] = {sum.reserved, sum.reserved_high, sum.used, sum.used_high};
+  cuuint64_t answer;
+  memcpy(&answer, value, sizeof answer);
+  answer += ours[attribute - CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT];
+  memcpy(value, &answer, sizeof answer);
+  return result;
+}
+
+CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute,
+                               void *value) {
+  CUresult result = pump_real.cuMemPoolSetAttribute(pool, attribute, value);
+  if (result != CUDA_SUCCESS || pump_inert() || pool == NULL) return result;
+  struct figures sum = {.reset_reserved = attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH,
+                        .reset_used = attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH};
+  if (sum.reset_reserved || sum.reset_used) each_arena(pool, add_figures, &sum);
+  return result;
+}

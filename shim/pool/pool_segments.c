@@ -1,0 +1,141 @@
+/* pool_segments.c - managed memory for the pool: taken from the driver, given back.
+ *
+ * A segment is a converted range like any other: limited, counted, populated, evicted
+ * and prefetched. It is allocated in RELAXED capture mode: stream-ordered allocation,
+ * which it serves, is allowed beside other threads' captures. An idle segment goes back
+ * to the driver when the program trims its pool, or before memory runs short; that
+ * waits for the device as every cuMemFree does.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "pool_state.h"
+#include "shim/execute/act.h"
+
+#define TRIM_AT_ONCE 256u
+
+static uint64_t whole_blocks(uint64_t bytes) {
+  return (bytes + PUMP_BLOCK_BYTES - 1) / PUMP_BLOCK_BYTES * PUMP_BLOCK_BYTES;
+}
+
+/* Puts the segment into its arena and into the table of ranges; the lock is held. */
+static int adopt(struct pool_segment *segment, struct pump_range_info *info) {
+  int result = pool_segment_open(segment);
+  if (result != 0) {
+    free(segment);
+    return result;
+  }
+  for (uint64_t i = 0; i < segment->length_bytes / PUMP_BLOCK_BYTES; i++)
+    segment->pages[i].freed_ns = pump_now_ns();
+  info->pool = segment->map;
+  int slot = pump_range_add(info);
+  if (slot < 0) {
+    pool_segment_close(segment);
+    return slot;
+  }
+  segment->slot = info->slot;
+  return 0;
+}
+
+/* Without the lock: `bytes` of managed memory, admitted. */
+static int allocate(struct pool_arena *arena, uint64_t bytes, CUdeviceptr *base) {
+  struct pump_bracket bracket = pump_bracket_open();
+  CUresult result = pump_real.cuMemAllocManaged(base, bytes, CU_MEM_ATTACH_GLOBAL);
+  pump_bracket_close(bracket);
+  if (result == CUDA_SUCCESS) return 0;
+  pump_limit_return(arena->device, bytes);
+  return -EAGAIN; /* the driver's own pool shall say what is wrong */
+}
+
+static void give_back(struct pool_arena *arena, CUdeviceptr base, uint64_t bytes) {
+  struct pump_bracket bracket = pump_bracket_open();
+  pump_real.cuMemFree_v2(base);
+  pump_bracket_close(bracket);
+  pump_limit_return(arena->device, bytes);
+}
+
+/* Without the lock. Before memory is refused, what lies idle is given back. */
+static int admit(struct pool_arena *arena, uint64_t bytes) {
+  int admitted = pump_limit_try(arena->device, bytes);
+  if (admitted != -ENOMEM || pump_pool_relieve(arena->device) == 0) return admitted;
+  return pump_limit_try(arena->device, bytes);
+}
+
+static int grow_by(struct pool_arena *arena, uint32_t kind, uint64_t bytes) {
+  CUdeviceptr base = 0;
+  int result = admit(arena, bytes);
+  if (result == -ENOSPC) return -EAGAIN; /* it fits as plain memory */
+  if (result == 0) result = allocate(arena, bytes, &base);
+  if (result != 0) return result;
+  struct pump_range_info info = {.base = base,
+                                 .length_bytes = bytes,
+                                 .requested_bytes = bytes,
+                                 .kind = PUMP_RANGE_CONVERTED,
+                                 .device = arena->device,
+                                 .context = arena->context};
+  struct pool_segment *segment = calloc(1, sizeof *segment);
+  if (segment != NULL) {
+    *segment = (struct pool_segment){
+        .base = base, .length_bytes = bytes, .arena = arena, .kind = kind};
+    pthread_mutex_lock(&pool_lock);
+    result = adopt(segment, &info);
+    pthread_mutex_unlock(&pool_lock);
+  }
+  if (info.displaced_bytes != 0) pump_limit_return(info.device, info.displaced_bytes);
+  if (segment == NULL || result != 0) {
+    give_back(arena, base, bytes);
+    return -EAGAIN;
+  }
+  pump_peer_settle(&info);
+  pump_act_populate(info.slot, info.generation);
+  pump_event_range(PUMP_EVENT_ALLOC, &info);
+  return 0;
+}
+
+int pool_grow(struct pool_arena *arena, uint32_t kind, uint64_t length_bytes) {
+  uint64_t least = kind == 0 ? POOL_SEGMENT_SMALL_BYTES : POOL_SEGMENT_LARGE_BYTES;
+  uint64_t bytes = whole_blocks(length_bytes);
+  pthread_mutex_unlock(&pool_lock);
+  int result = grow_by(arena, kind, bytes < least ? least : bytes);
+  if (result == -ENOMEM && bytes < least) result = grow_by(arena, kind, bytes);
+  pthread_mutex_lock(&pool_lock);
+  return result;
+}
+
+/* Under the lock: an idle segment, taken out of the arena; false: none. */
+static bool take_idle(struct pool_arena *arena, uint64_t *base) {
+  struct pool_segment *segment = arena->segments;
+  while (segment != NULL && !pool_segment_idle(segment)) segment = segment->next;
+  if (segment == NULL) return false;
+  *base = segment->base;
+  pool_segment_close(segment);
+  return true;
+}
+
+/* Without the lock. Bytes that went back to the driver. */
+static uint64_t free_segment(CUdeviceptr base) {
+  struct pump_range_info info;
+  if (pump_range_remove(base, &info) != 0) return 0;
+  pump_event_range(PUMP_EVENT_FREE, &info);
+  pump_act_wait_slot(info.slot);
+  struct pump_bracket bracket = pump_bracket_open();
+  CUresult result = pump_real.cuMemFree_v2(base);
+  pump_bracket_close(bracket);
+  info.pool = NULL; /* should the driver refuse: nobody's memory any more */
+  pump_range_free_ended(&info, result);
+  return info.length_bytes;
+}
+
+uint64_t pool_trim(struct pool_arena *arena, uint64_t keep_bytes) {
+  uint64_t given_bytes = 0, bases[TRIM_AT_ONCE];
+  uint32_t count;
+  do {
+    /* Many under one lock: what is left idle meanwhile would go into quarantine. */
+    for (count = 0; count < TRIM_AT_ONCE && arena->reserved_bytes > keep_bytes; count++)
+      if (!take_idle(arena, &bases[count])) break;
+    pthread_mutex_unlock(&pool_lock);
+    for (uint32_t i = 0; i < count; i++) given_bytes += free_segment(bases[i]);
+    pthread_mutex_lock(&pool_lock);
+  } while (count == TRIM_AT_ONCE);
+  return given_bytes;
+}

@@ -1,0 +1,431 @@
+/* pool_serve.c - allocate and free in stream order, and the ends of streams and contexts.
+ *
+ * What a request goes through: a piece that its stream may use at once; one that has
+ * become free to all meanwhile; a new segment; and, when memory is out, one that another
+ * stream has freed but not yet reached, behind which the stream is made to wait (as the
+ * driver's own pools do). Only then it is refused.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "pool_state.h"
+#include "shim/execute/act.h"
+#include "shim/memory/observe_rules.h"
+
+/* Other threads may take what one has asked the driver for. */
+#define GROW_ATTEMPTS 16
+
+/* Where dead memory is saved: address space of the arena, in peaks of what lives there. */
+#define SPREAD 4
+
+/* The part of the budget that a program may be handed until what it has just freed is no
+ * longer worth keeping for it. */
+#define HOT_SHARE 4
+#define SCARCE_HALVES 3
+
+/* How long a request may wait before memory is refused: a second in all. */
+#define NAP_NS 5000000
+#define NAPS 200u
+
+pthread_mutex_t pool_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct pool_arena *arenas[POOL_ARENAS]; /* under pool_lock; used again */
+
+struct pool_arena *pool_arena_of(CUmemoryPool pool, CUcontext context, uint32_t device,
+                                 bool make) {
+  struct pool_arena *unused = NULL, *orphan = NULL;
+  for (uint32_t i = 0; i < POOL_ARENAS; i++) {
+    if (arenas[i] == NULL) {
+      if (unused != NULL || !make) break;
+      unused = arenas[i] = calloc(1, sizeof **arenas);
+      break;
+    }
+    if (arenas[i]->context == NULL) unused = arenas[i];
+    if (arenas[i]->context != context) continue;
+    if (arenas[i]->pool == pool) return arenas[i];
+    /* Of a pool that was destroyed and holds nothing any more: its streams and events serve
+     * the next one. */
+    if (arenas[i]->pool == NULL && arenas[i]->segments == NULL) orphan = arenas[i];
+  }
+  if (orphan != NULL) unused = orphan;
+  if (!make || unused == NULL) return NULL;
+  unused->pool = pool;
+  unused->context = context;
+  unused->device = device;
+  unused->reserved_high_bytes = unused->used_high_bytes = 0;
+  return unused;
+}
+
+struct pool_arena *pool_arena_at(uint32_t i) {
+  return arenas[i];
+}
+
+uint64_t pool_trim_device(uint32_t device, bool all) {
+  uint64_t given_bytes = 0;
+  for (uint32_t i = 0; i < POOL_ARENAS && arenas[i] != NULL; i++) {
+    struct pool_arena *arena = arenas[i];
+    if (arena->context == NULL || arena->device != device) continue;
+    if (!all && arena->pool != NULL) continue;
+    pool_cover_all(arena);
+    pool_poll(arena);
+    if (all) pool_dead_finish(&arena->dead);
+    given_bytes += pool_trim(arena, 0);
+  }
+  return given_bytes;
+}
+
+/* Under the lock. Saving every dead block has its price: each is populated anew for its
+ * next owner. It is worth that where what lives, at the peak, is more than SCARCE_HALVES
+ * halves of the budget. */
+static void keep_apart(struct pool_arena *arena) {
+  const struct pump_device *device = &pump_shm->devices[arena->device];
+  uint64_t budget_bytes = PUMP_LOAD(&device->budget_bytes);
+  uint64_t taken_bytes =
+      PUMP_LOAD(&device->allocated_bytes) + PUMP_LOAD(&device->plain_bytes);
+  bool apart =
+      pool_saves(arena) && taken_bytes + arena->peak_bytes >
+                               arena->reserved_bytes + budget_bytes / 2 * SCARCE_HALVES;
+  if (arena->apart && !apart) pool_settle(arena);
+  arena->apart = apart;
+  arena->hot_bytes = budget_bytes / HOT_SHARE;
+}
+
+/* ---- allocate ------------------------------------------------------------------- */
+
+struct request {
+  struct pool_arena *arena;
+  uint32_t stream, kind;
+  uint64_t length_bytes, requested_bytes;
+};
+
+static struct pool_piece_node *take(const struct request *request, bool hot) {
+  struct pool_piece_node *piece = pool_find_free(
+      request->arena, request->kind, request->length_bytes, request->stream, hot);
+  return piece == NULL ? NULL
+                       : pool_take(piece, request->length_bytes, request->requested_bytes);
+}
+
+/* What another stream has freed: makes `handle` wait until that stream gets there. An
+ * event must have been recorded behind it. */
+static struct pool_piece_node *borrow(const struct request *request, CUstream handle) {
+  struct pool_arena *arena = request->arena;
+  if (!PUMP_HAS(cuStreamWaitEvent)) return NULL;
+  for (uint32_t i = 0; i < arena->streams_used; i++) {
+    struct pool_stream *other = &arena->streams[i];
+    if (!other->used) continue;
+    struct pool_piece_node *piece =
+        pool_find_free(arena, request->kind, request->length_bytes, i + 1, false);
+    if (piece == NULL || piece->stream != i + 1 || piece->order > other->covered) continue;
+    for (uint32_t e = 0; e < other->events_count; e++) {
+      const struct pool_event *event =
+          &other->events[(other->events_first + e) & (POOL_EVENTS - 1)];
+      if (event->order < piece->order) continue;
+      if (pump_real.cuStreamWaitEvent(handle, event->event, 0) != CUDA_SUCCESS) return NULL;
+      return pool_take(piece, request->length_bytes, request->requested_bytes);
+    }
+  }
+  return NULL;
+}
+
+/* More address space for what would otherwise be memory that is dead on the GPU. Not what
+ * others may need: half of the job's limit stays, and what lives at the peak is the
+ * measure. */
+static bool may_spread(const struct request *request) {
+  const struct pool_arena *arena = request->arena;
+  uint64_t left, whole, bytes = request->length_bytes;
+  if (bytes < POOL_SEGMENT_LARGE_BYTES) bytes = POOL_SEGMENT_LARGE_BYTES;
+  if (arena->reserved_bytes + bytes > SPREAD * arena->peak_bytes) return false;
+  pump_limit_room(&left, &whole);
+  return left > bytes && left - bytes >= whole / 2;
+}
+
+/* Of memory that is dead on the GPU already, or was just freed; NULL: none. What was freed
+ * longer ago, and not reached by the GPU, could not be thrown away any more if it were
+ * handed out. The lock is held, and released meanwhile. */
+static struct pool_piece_node *obtain_clean(struct request *request, struct pump_at at) {
+  struct pool_piece_node *piece = take(request, true);
+  if (piece != NULL) return piece;
+  pool_poll(request->arena);
+  piece = take(request, true);
+  if (piece != NULL) return piece;
+  if (!may_spread(request)) return NULL;
+  pool_grow(request->arena, request->kind, request->length_bytes);
+  request->stream = pool_stream_number(request->arena, at);
+  return request->stream == 0 ? NULL : take(request, true);
+}
+
+/* It has taken more address space than it would where everything fits. */
+static bool spread(const struct pool_arena *arena) {
+  return arena->reserved_bytes > 2 * arena->peak_bytes;
+}
+
+static bool is_pending(const struct pool_arena *arena) {
+  bool pending = false;
+  for (uint32_t i = 0; i < arena->streams_used; i++)
+    pending |= arena->streams[i].used && arena->streams[i].events_count != 0;
+  return pending;
+}
+
+/* Before memory is refused that address space was spent on: what the GPU has yet to come to
+ * may be all that is needed, and whole segments go back only when it has. Not for ever: it
+ * may be waiting for this very thread. The lock is held, and released meanwhile. */
+static struct pool_piece_node *obtain_late(struct request *request, struct pump_at at) {
+  struct pool_arena *arena = request->arena;
+  struct pool_piece_node *piece = NULL;
+  pool_cover_all(arena);
+  for (uint32_t nap = 0; nap < NAPS && piece == NULL && is_pending(arena); nap++) {
+    pthread_mutex_unlock(&pool_lock);
+    nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
+    pthread_mutex_lock(&pool_lock);
+    pool_poll(arena);
+    pool_settle(arena);
+    int why = pool_grow(arena, request->kind, request->length_bytes);
+    request->stream = pool_stream_number(arena, at);
+    if (request->stream == 0 || (why != 0 && why != -ENOMEM)) break;
+    piece = take(request, false);
+  }
+  return piece;
+}
+
+/* The lock is held, and released while the driver is asked for more. */
+static struct pool_piece_node *obtain(struct request *request, struct pump_at at,
+                                      int *why) {
+  struct pool_arena *arena = request->arena;
+  struct pool_piece_node *piece = arena->apart ? obtain_clean(request, at) : NULL;
+  *why = 0;
+  if (piece == NULL && request->stream == 0) *why = -EAGAIN;
+  if (piece == NULL && *why == 0) piece = take(request, false);
+  if (piece != NULL || *why != 0) return piece;
+  pool_poll(arena);
+  if (arena->apart) pool_settle(arena);
+  piece = take(request, false);
+  if (piece != NULL) return piece;
+  for (int attempt = 0; piece == NULL && *why == 0 && attempt < GROW_ATTEMPTS; attempt++) {
+    *why = pool_grow(request->arena, request->kind, request->length_bytes);
+    /* Others may have taken the stream's entry, have freed as well, or have been faster. */
+    request->stream = pool_stream_number(request->arena, at);
+    if (request->stream == 0) *why = -EAGAIN;
+    if (request->stream != 0) piece = take(request, false);
+  }
+  if (piece == NULL && *why == 0) *why = -EAGAIN;
+  if (piece == NULL && *why == -ENOMEM) piece = borrow(request, at.stream);
+  if (piece == NULL && *why == -ENOMEM && spread(arena)) piece = obtain_late(request, at);
+  return piece;
+}
+
+/* In a bracket. */
+static bool allocate(CUdeviceptr *address, uint64_t bytes, CUmemoryPool pool,
+                     struct pump_at at, CUcontext context, uint32_t device,
+                     CUresult *result) {
+  int why = -EAGAIN;
+  struct pool_piece_node *piece = NULL;
+  struct request request = {.length_bytes = pool_round(bytes), .requested_bytes = bytes};
+  request.kind = request.length_bytes < POOL_LARGE_BYTES ? 0 : 1;
+  pthread_mutex_lock(&pool_lock);
+  request.arena = pool_arena_of(pool, context, device, true);
+  if (request.arena != NULL) {
+    request.stream = pool_stream_number(request.arena, at);
+    keep_apart(request.arena);
+  }
+  if (request.stream != 0) piece = obtain(&request, at, &why);
+  struct pool_span span = {0, 0};
+  if (piece != NULL) {
+    *address = piece->base;
+    if (request.arena->dead.stream != NULL) span = pool_asleep(piece, request.stream);
+  }
+  pthread_mutex_unlock(&pool_lock);
+  /* What cannot be woken stays with nobody, for good: the driver has to serve. */
+  if (span.length_bytes != 0 &&
+      !pool_wake(request.arena, request.stream, *address, &span, at))
+    return false;
+  if (piece == NULL && why == -ENOMEM) pump_limit_explain(device, request.length_bytes);
+  *result = piece == NULL ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+  return piece != NULL || why == -ENOMEM;
+}
+
+bool pump_pool_allocate(CUdeviceptr *address, size_t bytes, CUmemoryPool pool,
+                        struct pump_at at, CUresult *result) {
+  CUcontext context = NULL;
+  /* A library that needs device memory for sharing does not ask a plain pool for it, so of
+   * the rules only the size's counts here. */
+  if (address == NULL || bytes == 0 || bytes > POOL_MOST_BYTES || pump_rule_by_size(bytes))
+    return false;
+  int device = pump_current_device(&context);
+  if (device < 0 || context == NULL || !pump_device_converts((uint32_t)device))
+    return false;
+  struct pump_bracket bracket = pump_bracket_open();
+  bool served = !pump_capturing(at.stream) && pump_pool_serves(&pool, (uint32_t)device) &&
+                allocate(address, bytes, pool, at, context, (uint32_t)device, result);
+  pump_bracket_close(bracket);
+  return served;
+}
+
+/* ---- free ---------------------------------------------------------------------------- */
+
+static bool in_pool(uint64_t address) {
+  struct pump_hit hit;
+  return pump_range_lookup(address, &hit) && hit.pool != NULL;
+}
+
+/* Under the lock: the stream that has not come to the free before this one, 0: none. That
+ * its last owner is done with a block tells nothing of the one before, should the last
+ * not have used it. */
+static uint32_t earlier_owner(const struct pool_piece_node *piece) {
+  if (piece->stream == 0) return 0;
+  const struct pool_stream *by = &piece->segment->arena->streams[piece->stream - 1];
+  return by->used && piece->order > by->completed ? piece->stream : 0;
+}
+
+/* The number of a new free; of a stream that is gone its last: no event will follow. */
+static uint64_t next_order(struct pool_stream *stream) {
+  return stream->gone ? stream->frees : ++stream->frees;
+}
+
+/* Under the lock: takes the block back, or answers for what is no block. */
+static CUresult give(uint64_t address, struct pump_at *at, struct pool_arena **arena,
+                     uint32_t *stream, uint32_t *slot, struct pool_span *died) {
+  struct pool_piece_node *piece = pool_live_at(address);
+  if (piece == NULL) return CUDA_ERROR_INVALID_VALUE;
+  *arena = piece->segment->arena;
+  *slot = piece->segment->slot;
+  keep_apart(*arena);
+  *stream = at == NULL ? earlier_owner(piece) : pool_stream_number(*arena, *at);
+  if (at != NULL && *stream == 0) return CUDA_ERROR_NOT_READY;
+  uint64_t order = *stream == 0 ? 0 : next_order(&(*arena)->streams[*stream - 1]);
+  pool_give(piece, *stream, order, pump_now_ns(), died);
+  return CUDA_SUCCESS;
+}
+
+static CUresult give_locked(uint64_t address, struct pump_at *at, struct pool_arena **arena,
+                            uint32_t *stream, bool *died) {
+  struct pool_span span = {0, 0};
+  uint32_t slot = 0;
+  pthread_mutex_lock(&pool_lock);
+  CUresult result = give(address, at, arena, stream, &slot, &span);
+  *died = result == CUDA_SUCCESS && span.length_bytes != 0 && (*arena)->apart;
+  if (*died) pump_event_block(PUMP_EVENT_FREED, slot, span.offset_bytes, span.length_bytes);
+  pthread_mutex_unlock(&pool_lock);
+  return result;
+}
+
+/* On a stream that cannot be kept account of (of another context, or one too many) there
+ * is no event to be had: its work is waited for. */
+static CUresult give_waiting(uint64_t address, struct pump_at at) {
+  struct pool_arena *arena;
+  uint32_t stream;
+  bool died;
+  CUresult result = pump_real.cuStreamSynchronize(at.stream);
+  return result == CUDA_SUCCESS ? give_locked(address, NULL, &arena, &stream, &died)
+                                : result;
+}
+
+bool pump_pool_free_ordered(CUdeviceptr address, struct pump_at at, CUresult *result) {
+  struct pool_arena *arena;
+  uint32_t stream;
+  bool died;
+  if (!in_pool(address)) return false;
+  struct pump_bracket bracket = pump_bracket_open();
+  if (pump_capturing(at.stream)) { /* only what a graph has allocated can be freed there */
+    *result = CUDA_ERROR_INVALID_VALUE;
+  } else {
+    *result = give_locked(address, &at, &arena, &stream, &died);
+    if (*result == CUDA_SUCCESS) pool_cover(arena, stream, at.stream, died);
+    if (*result == CUDA_ERROR_NOT_READY) *result = give_waiting(address, at);
+  }
+  pump_bracket_close(bracket);
+  return true;
+}
+
+bool pump_pool_free_now(CUdeviceptr address, CUresult *result) {
+  struct pool_arena *arena;
+  uint32_t stream;
+  bool died;
+  if (!in_pool(address)) return false;
+  *result = give_locked(address, NULL, &arena, &stream, &died);
+  return true;
+}
+
+uint64_t pump_pool_relieve(uint32_t device) {
+  struct pump_bracket bracket = pump_bracket_open();
+  pthread_mutex_lock(&pool_lock);
+  uint64_t given_bytes = pool_trim_device(device, true);
+  pthread_mutex_unlock(&pool_lock);
+  pump_bracket_close(bracket);
+  return given_bytes;
+}
+
+/* ---- what is known of an address ----------------------------------------------------- */
+
+int pump_pool_piece(uint64_t address, uint64_t *base, uint64_t *length_bytes) {
+  struct pump_hit hit;
+  if (!pump_range_lookup(address, &hit) || hit.pool == NULL) return 0;
+  struct pool_piece piece = pool_map_piece(hit.pool, address - hit.base);
+  *base = hit.base + piece.offset_bytes;
+  *length_bytes = piece.length_bytes;
+  return piece.live ? PUMP_POOL_PIECE_LIVE : PUMP_POOL_PIECE_FREE;
+}
+
+bool pump_pool_find(uint64_t address, struct pump_pool_block *block) {
+  uint64_t base, length_bytes;
+  if (pump_pool_piece(address, &base, &length_bytes) != PUMP_POOL_PIECE_LIVE) return false;
+  pthread_mutex_lock(&pool_lock);
+  const struct pool_piece_node *piece = pool_live_at(base);
+  if (piece != NULL)
+    *block = (struct pump_pool_block){.base = piece->base,
+                                      .requested_bytes = piece->requested_bytes,
+                                      .pool = piece->segment->arena->pool};
+  pthread_mutex_unlock(&pool_lock);
+  return piece != NULL;
+}
+
+/* ---- ends ---------------------------------------------------------------------------- */
+
+/* Ends the account of a stream in one arena; what it freed gets its last event. */
+static void end_stream(struct pool_arena *arena, struct pump_at at) {
+  for (uint32_t i = 0; i < arena->streams_used; i++) {
+    struct pool_stream *stream = &arena->streams[i];
+    if (!stream->used || stream->gone || stream->handle != at.stream) continue;
+    pthread_mutex_unlock(&pool_lock);
+    if (!pump_capturing(at.stream)) pool_cover_last(arena, i + 1, at.stream);
+    pthread_mutex_lock(&pool_lock);
+    stream->gone = true;
+    arena->streams_live--;
+    return;
+  }
+}
+
+void pump_pool_stream_ends(CUstream handle) {
+  if ((uintptr_t)handle <= (uintptr_t)CU_STREAM_PER_THREAD) return;
+  struct pump_bracket bracket = pump_bracket_open();
+  pthread_mutex_lock(&pool_lock);
+  for (uint32_t i = 0; i < POOL_ARENAS && arenas[i] != NULL; i++)
+    if (arenas[i]->context != NULL) end_stream(arenas[i], pump_at(handle, false));
+  pthread_mutex_unlock(&pool_lock);
+  pump_bracket_close(bracket);
+}
+
+static void drop_arena(struct pool_arena *arena) {
+  pool_dead_forget(&arena->dead);
+  while (arena->segments != NULL) pool_segment_close(arena->segments);
+  for (uint32_t i = 0; i < arena->streams_used; i++) free(arena->streams[i].bins);
+  free(arena->spare); /* the events have gone with the context */
+  memset(arena, 0, sizeof *arena);
+}
+
+void pump_pool_context_gone(CUcontext context) {
+  pthread_mutex_lock(&pool_lock);
+  for (uint32_t i = 0; i < POOL_ARENAS && arenas[i] != NULL; i++)
+    if (arenas[i]->context == context) drop_arena(arenas[i]);
+  pthread_mutex_unlock(&pool_lock);
+}
+
+void pump_pool_reset(void) {
+  memset(arenas, 0, sizeof arenas);
+  pool_blocks_reset();
+  pool_kinds_reset();
+}
+
+void pump_pool_fork_child(void) {
+  pthread_mutex_init(&pool_lock, NULL);
+}

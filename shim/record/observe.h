@@ -1,0 +1,290 @@
+/* observe.h - what the files of the observe side offer to each other; the act
+ * side needs none of it. See shim.h for the rules of globals.
+ */
+#ifndef PUMP_OBSERVE_H
+#define PUMP_OBSERVE_H
+
+#include "shim/base/shim.h"
+
+/* ---- devices and their figures (observe_device.c) ------------------------ */
+
+/* Once per process and device, with a context of it current: fills
+ * pump_shm->devices[device] and decides whether memory can be converted there.
+ * Later calls cost one load. false: hands off this device. */
+bool pump_device_prepare(CUdevice device);
+
+/* Live bytes changed. The caller holds pump_range_lock. */
+void pump_device_account(uint32_t device, int64_t range_bytes, int64_t plain_bytes);
+
+/* Turns cuMemGetInfo's answer into what the program is told (PUMP_REPORT): what the budget
+ * leaves, or what the limit leaves, then of a total that holds it. total_bytes: or NULL. */
+void pump_device_report(uint32_t device, size_t *free_bytes, size_t *total_bytes);
+
+void pump_device_reset(void);
+
+/* ---- contexts (observe_context.c) ---------------------------------------- */
+
+/* The device of the calling thread's context, prepared, its context made known to
+ * the act side; -1 when there is no context or the device is left alone. Costs one
+ * driver look-up once this thread knows its context. */
+int pump_current_device(CUcontext *context);
+
+void pump_context_reset(void);
+
+/* ---- frees (observe_memory.c) --------------------------------------------- */
+
+/* After the real call that frees a range which pump_range_remove has taken out: gives
+ * its bytes back, or undoes the record when the driver has refused. */
+void pump_range_free_ended(struct pump_range_info *info, CUresult result);
+
+/* Managed memory of the program's own becomes a range (observe_globals.c); false: there is
+ * no room for it. In the guard. */
+bool pump_managed_add(uint64_t base, uint64_t bytes, uint32_t device, CUcontext context);
+
+/* ---- device memory that is not converted (observe_plain.c) --------------- */
+
+struct pump_plain_info {
+  uint64_t base, bytes;
+  CUcontext context; /* whose end is its end */
+  uint32_t device;
+};
+
+/* Remember and forget one allocation, for the figures only; a full table means
+ * that further ones are not counted. */
+void pump_plain_add(const struct pump_plain_info *info);
+bool pump_plain_remove(uint64_t base, struct pump_plain_info *info);
+void pump_plain_context_gone(CUcontext context);
+void pump_plain_reset(void);
+
+void pump_vmm_reset(void);    /* observe_vmm.c */
+void pump_blocks_reset(void); /* observe_blocks.c */
+
+/* ---- operations and events (observe_event.c) ----------------------------- */
+
+/* One operation while it is collected; only what is counted is initialised. */
+struct pump_op {
+  uint32_t count;
+  uint32_t dropped;   /* beyond PUMP_MAX_EXTENTS */
+  uint64_t signature; /* of a launch; else 0 */
+  bool of_graph;      /* whose allocator may call memory free that its launches use */
+  struct pump_extent extents[PUMP_MAX_EXTENTS];
+};
+
+/* A stream as a hook sees it. */
+struct pump_at {
+  CUstream given;  /* as the program passed it */
+  CUstream stream; /* the same for the driver's plain functions */
+  bool per_thread; /* called through a _ptsz/_ptds twin */
+};
+
+static inline struct pump_at pump_at(CUstream stream, bool per_thread) {
+  return (struct pump_at){.given = stream,
+                          .stream =
+                              stream == NULL && per_thread ? CU_STREAM_PER_THREAD : stream,
+                          .per_thread = per_thread};
+}
+
+static inline void pump_op_begin(struct pump_op *op) {
+  op->count = op->dropped = 0;
+  op->signature = 0;
+  op->of_graph = false;
+}
+
+/* A pointer that stands at byte `argument` of a launch's parameters. */
+void pump_op_argument(struct pump_op *op, const struct pump_hit *hit, uint64_t offset,
+                      uint32_t argument);
+
+/* Bytes that a copy or memset reaches, cut at the end of the range they begin in.
+ * OVERWRITE is kept for the blocks that lie wholly inside and becomes WRITE for
+ * what is left at both ends: at most three extents. */
+void pump_op_bytes(struct pump_op *op, uint64_t address, uint64_t bytes, uint32_t access);
+
+/* A reported operation; seq 0: nothing was reported. */
+struct pump_token {
+  uint64_t seq, time_ns, touched_bytes;
+  uint32_t stream_index;
+};
+
+/* Gives the operation its number and tells the worker, then records a marker when
+ * one is due; nothing at all on a capturing stream. After the real call: whoever
+ * then records a marker behind number n knows that all up to n were issued. */
+void pump_op_report(struct pump_op *op, uint32_t kind, uint64_t function,
+                    struct pump_at at);
+
+/* The two halves of it, around a real call that blocks and whose blocks the worker
+ * should bring in meanwhile. Should that call fail, a use was reported that never
+ * happens: at worst a needless transfer. */
+struct pump_token pump_op_announce(struct pump_op *op, uint32_t kind, uint64_t function,
+                                   struct pump_at at);
+void pump_op_issued(struct pump_token token, struct pump_at at);
+
+/* A launch, all of it: reads its parameters, tells what the worker does not know of
+ * them, reports. After the real call. */
+struct pump_launch {
+  CUfunction function;
+  uint32_t grid[3], block[3];
+  void **params, **extra;
+  struct pump_saved *saved; /* not NULL: kept parameters, in place of both */
+  bool chained;             /* it may begin before the one in front of it has ended */
+  bool unknown;             /* what it is given was not seen */
+};
+void pump_launch_report(const struct pump_launch *launch, struct pump_at at);
+
+/* The same but for the report: what it touches now, and its signature. */
+void pump_launch_describe(const struct pump_launch *launch, struct pump_op *op);
+
+/* Operations of one call, ready to be told: the launch of a graph. */
+struct pump_ready {
+  uint32_t kind;
+  uint16_t count, dropped; /* extents */
+  uint64_t signature;
+  const struct pump_launch *launch; /* of a kernel; else NULL */
+  const struct pump_extent *extents;
+};
+struct pump_series {
+  const struct pump_ready *operations;
+  uint32_t count;
+  uint64_t graph; /* handle of the executable graph */
+  uint64_t *told; /* what pump_tell_state() said when all was told last */
+};
+void pump_series_report(const struct pump_series *series, struct pump_at at);
+
+/* ALLOC, FREE, SYNC and HINT: no operations, no number of their own; SYNC and HINT
+ * carry that of the newest operation. Only on an active client. `began_ns`: when the
+ * call that has synchronised began. */
+void pump_event_range(uint32_t kind, const struct pump_range_info *info);
+/* DISCARDED, FREED, DEAD and POPULATED: whole blocks of the range in `slot`. */
+void pump_event_block(uint32_t kind, uint32_t slot, uint64_t offset_bytes,
+                      uint64_t length_bytes);
+void pump_event_sync(uint32_t stream_index, uint64_t seq, uint64_t began_ns);
+void pump_event_hint(uint64_t address, uint64_t bytes, struct pump_at at);
+
+/* PARAMS and NAME: `bytes` of payload, cut at PUMP_MAX_PAYLOAD_BYTES. false: no room. */
+bool pump_event_payload(const struct pump_event *head, const void *payload, size_t bytes);
+
+/* The number of the newest operation. */
+uint64_t pump_newest_seq(void);
+
+/* ---- where an operation goes (observe_place.c) --------------------------- */
+
+struct pump_place {
+  uint32_t stream_index; /* into pump_shm->progress */
+  uint32_t device;
+};
+
+/* Each thread remembers some, so that it rarely has to ask. Inside a bracket. */
+struct pump_place pump_place_of(struct pump_at at);
+
+/* A stream or context has gone: its handle may come back as another's. */
+void pump_place_forget(void);
+
+/* ---- parameters (observe_params.c) --------------------------------------- */
+
+/* Adds a launch's arguments to `words`, which it begins. */
+struct pump_words;
+void pump_params_scan(struct pump_words *words, const struct pump_launch *launch);
+
+/* Copies the parameter buffer as the kernel gets it, gaps as zeros, and cuts it at
+ * `room`. Returns its whole size, 0 when that is not known. */
+size_t pump_params_copy(const struct pump_launch *launch, void *buffer, size_t room);
+
+/* ---- other GPUs of the process (observe_peer.c) --------------------------- */
+
+/* A converted range has been added: where a peer may reach it, it is to stay on its device.
+ * Under the guard. */
+void pump_peer_settle(const struct pump_range_info *info);
+void pump_peer_reset(void);
+
+/* ---- function handles (observe_function.c) -------------------------------- */
+
+/* The driver's answers for a CUfunction, or for a CUkernel passed in its place. The second
+ * of them is CUDA_ERROR_INVALID_VALUE from the number of parameters on. In a bracket. */
+CUresult pump_function_name(CUfunction function, const char **name);
+CUresult pump_function_parameter(CUfunction function, size_t index, size_t *offset,
+                                 size_t *bytes);
+/* The driver has handed this handle out, as a CUkernel or as a CUfunction. */
+void pump_function_note(const void *handle, bool is_kernel);
+void pump_function_reset(void);
+
+/* Place and size of a parameter as the loaded code tells them; answers as
+ * cuFuncGetParamInfo does, CUDA_ERROR_NOT_FOUND for what is not known (observe_images.c).
+ */
+CUresult pump_image_parameter(CUfunction function, size_t index, size_t *offset,
+                              size_t *bytes);
+/* Before a module or library is unloaded. */
+void pump_image_forget(const void *handle);
+void pump_images_reset(void);
+void pump_globals_reset(void); /* observe_globals.c */
+
+/* A copy of a launch's parameters that needs nothing of the program's any more, the
+ * caller's to free; empty when nothing is known of them. NULL: no memory. */
+struct pump_saved *pump_params_save(const struct pump_launch *launch);
+size_t pump_params_saved_bytes(const struct pump_saved *saved);
+
+/* A module or library went away: handles may be used again with other layouts. */
+void pump_params_forget(void);
+/* How often that has happened. */
+uint32_t pump_params_epoch(void);
+void pump_params_reset(void);
+
+/* ---- the words among them (observe_words.c) ------------------------------ */
+
+#define PUMP_WORD_MOST 512 /* different ones that may be pointers */
+#define PUMP_WORD_PLACES 1024
+
+struct pump_words {
+  uint64_t hash;      /* sum of the terms of all words that are no pointers */
+  uint64_t low, span; /* where live ranges may be */
+  uint32_t count, place_shift;
+  uint32_t beyond; /* words beyond PUMP_WORD_MOST, not looked at */
+  struct pump_word {
+    uint64_t word, terms; /* terms: of all places where it stands */
+    uint32_t offset;      /* of the first of them */
+    uint32_t hint;        /* of the look-up */
+  } words[PUMP_WORD_MOST];
+  uint16_t places[PUMP_WORD_PLACES]; /* open addressing: number of a word + 1 */
+};
+
+/* `parameter_bytes` in all will be added. */
+void pump_words_begin(struct pump_words *words, size_t parameter_bytes);
+/* One parameter, or one buffer: it stands `offset` bytes into all of them. */
+void pump_words_add(struct pump_words *words, const void *memory, size_t bytes,
+                    uint64_t offset);
+/* Once all are added. Something else may be done in between: memory is sent for. */
+void pump_words_look_ahead(struct pump_words *words);
+void pump_words_resolve(struct pump_words *words, struct pump_op *op);
+/* Never 0. */
+uint64_t pump_words_signature(const struct pump_words *words,
+                              const struct pump_launch *launch);
+
+/* ---- tensor map descriptors (observe_tensor.c) --------------------------- */
+
+#define PUMP_TENSOR_MAP_BYTES 128u
+#define PUMP_TENSOR_MAP_ALIGN 64u /* cuda.h before 13 asks for no more */
+
+/* `shape`: a hash of all that was encoded but the address; 0: not known. */
+struct pump_tensor {
+  uint64_t address, shape;
+};
+
+/* Not 0 once one was encoded. */
+extern uint32_t pump_tensor_maps_seen;
+
+/* What the descriptor in those PUMP_TENSOR_MAP_BYTES was encoded for; false: unknown. */
+bool pump_tensor_find(const void *memory, struct pump_tensor *tensor);
+void pump_tensor_reset(void);
+
+/* ---- what is told once (observe_tell.c) ---------------------------------- */
+
+/* Before an operation with that signature is reported: the function's name and the
+ * launch's parameters, unless the worker was told. false: no room. Inside a bracket. */
+bool pump_tell_launch(const struct pump_launch *launch, uint64_t signature);
+
+/* As long as this stays the same, what was told is known; never 0. */
+uint64_t pump_tell_state(void);
+
+/* ---- graphs (observe_graph.c) ---------------------------------------------- */
+
+void pump_graph_reset(void);
+
+#endif

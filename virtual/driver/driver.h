@@ -1,0 +1,585 @@
+/* driver.h - what the files of the virtual driver share.
+ *
+ * DESIGN
+ *   exports.c        wrappers of every exported function: counted, checked, failed
+ *                    on request, then vd_<symbol>() is called
+ *   timeline.c       the model of the GPU under one lock and the real clock
+ *   actions.c        the effects on data, carried out in the model's order
+ *   memory, copy, managed, pool, stream, event, capture, graph, launch, module,
+ *   library, function, device, context: the vd_ functions by family
+ *   image_*.c        parsers of PTX, cubin and fat binary
+ *
+ * One lock (`vd.lock`) guards everything except what is constant after cuInit and
+ * what says otherwise. It is never held while the program's functions or a host
+ * kernel run, nor while a thread sleeps. Of a card that several processes share (card.c),
+ * vd_lock() takes the card's own lock behind it.
+ *
+ * Handles are pointers to objects (object.c) that are recycled but never unmapped
+ * and carry a magic number, so that a stale handle gives an error.
+ */
+#ifndef PUMP_VIRTUAL_DRIVER_H
+#define PUMP_VIRTUAL_DRIVER_H
+
+#include <pthread.h>
+#include <stdbool.h>
+
+#include "driver_types.h"
+#include "shim/driver/image.h"
+#include "virtual/gpu/gpu_engine.h"
+
+#define VD_DRIVER_VERSION 13000
+#define VD_MAX_CONTEXTS GPU_LOCK_CONTEXTS
+#define VD_LIMITS 12
+#define VD_FUNCTION_ATTRIBUTES 16
+
+enum vd_state { VD_COLD = 0, VD_READY = 1, VD_FORKED = 2, VD_EXITED = 3 };
+enum vd_mode { VD_TIMING = 0, VD_COMPUTE = 1 };
+
+enum vd_magic {
+  VD_FREE_OBJECT = 0,
+  VD_CONTEXT = 0x43545800,
+  VD_STREAM,
+  VD_EVENT,
+  VD_MODULE,
+  VD_LIBRARY,
+  VD_FUNCTION,
+  VD_GRAPH,
+  VD_GRAPH_EXEC,
+  VD_NODE,
+  VD_POOL,
+  VD_PHYSICAL,
+};
+
+enum vd_memory_kind {
+  VD_HOST_PINNED,
+  VD_HOST_REGISTERED,
+  VD_PLAIN, /* from here on the device's */
+  VD_MANAGED,
+  VD_MAPPED,  /* memory of cuMemCreate; `flags` is its access */
+  VD_RESERVED /* addresses only */
+};
+
+/* One live allocation. */
+struct vd_memory {
+  uint64_t base;
+  uint64_t length_bytes;   /* as asked for */
+  uint64_t reserved_bytes; /* as taken from arena and card */
+  enum vd_memory_kind kind;
+  unsigned int flags;
+  uint64_t id;
+  struct vd_context *context;
+  struct vd_pool *pool;
+  void *physical; /* of VD_MAPPED */
+  CUmemLocation preferred, last_prefetch, accessed_by;
+  bool read_mostly, prefetched, is_array;
+  /* Of allocation nodes (graph_memory.c): how many there are with this address, whether the
+   * card has given memory, whether it is allocated now. */
+  bool of_graph, backed, live;
+  uint32_t holders;
+};
+
+struct vd_range_entry {
+  uint64_t base, end;
+  struct vd_memory *memory;
+};
+
+/* Live allocations of one address range, sorted by address. */
+struct vd_range_set {
+  uint64_t base, end; /* 0, 0: addresses chosen elsewhere */
+  struct vd_range_entry *entries;
+  size_t count, room;
+};
+
+struct vd_context {
+  uint32_t magic;
+  uint32_t references; /* of the primary context: retains */
+  uint64_t id;
+  uint32_t number; /* the primary context is 0 */
+  bool primary, alive;
+  unsigned int flags, api_version;
+  int cache_config, shared_config;
+  size_t limits[VD_LIMITS];
+};
+
+struct vd_capture;
+struct vd_graph;
+struct vd_node;
+
+/* Nodes of one graph; both arrays are owned. */
+struct vd_nodes {
+  struct vd_node **nodes;
+  CUgraphEdgeData *edges; /* of as many zeros: what is told of edges to them */
+  size_t count;
+};
+
+struct vd_stream {
+  uint32_t magic;
+  uint32_t number; /* in the engine */
+  uint64_t id;
+  struct vd_context *context;
+  unsigned int flags;
+  int priority;
+  uint64_t last_ticket; /* newest submission */
+  struct vd_capture *capture;
+  struct vd_nodes tail; /* what the next captured node depends on */
+  struct vd_stream *next, **link;
+};
+
+struct vd_event {
+  uint32_t magic;
+  uint32_t number; /* in the engine */
+  unsigned int flags;
+  bool recorded;
+  bool foreign;     /* opened: another process has made it */
+  uint64_t ticket;  /* of the last record */
+  uint64_t actions; /* actions emitted before the last record ended */
+  struct vd_context *context;
+  struct vd_capture *capture; /* recorded in a capturing stream ... */
+  struct vd_nodes tail;       /* ... behind these */
+};
+
+struct vd_pool {
+  uint32_t magic;
+  bool is_default;
+  uint64_t release_threshold, used_bytes, used_high_bytes;
+  uint64_t settings[4];
+};
+
+/* Memory that a launch touches, as its host library tells (touch.c). */
+struct vd_touch {
+  uint64_t address, length_bytes;
+};
+typedef unsigned (*vd_touch_fn)(void **params, const unsigned grid[3],
+                                const unsigned block[3], struct vd_touch *out,
+                                unsigned most);
+typedef int (*vd_touch_any_fn)(const char *kernel, const void *parameters,
+                               unsigned parameter_bytes, const unsigned grid[3],
+                               const unsigned block[3], struct vd_touch *out,
+                               unsigned most);
+typedef double (*vd_cycles_fn)(void **params, const unsigned grid[3],
+                               const unsigned block[3]);
+
+/* CUfunction and CUkernel alike. */
+struct vd_function {
+  uint32_t magic;
+  bool is_kernel; /* belongs to `library`, else to `module` */
+  struct vd_module *module;
+  struct vd_library *library;
+  const struct image_kernel *kernel;
+  int attributes[VD_FUNCTION_ATTRIBUTES];
+  uint64_t set_attributes; /* bits of those that the program has set */
+  void (*host)(void **params, const unsigned grid[3], const unsigned block[3]);
+  vd_touch_fn touches; /* NULL: all that the pointers reach */
+  vd_cycles_fn cycles; /* NULL: no longer than its bytes take */
+  uint64_t *count;     /* launches of all kernels of this name */
+};
+
+struct vd_kernel_count {
+  struct vd_kernel_count *next;
+  uint64_t launches;
+  char name[];
+};
+extern struct vd_kernel_count *vd_kernel_counts;
+
+struct vd_module {
+  uint32_t magic;
+  struct image *image;
+  struct vd_library *library;     /* owns the image when not NULL */
+  struct vd_context *context;     /* with which it ends, unless it is a library's */
+  struct vd_module *next, **link; /* of all that are no library's */
+  struct vd_function **functions; /* one per kernel of the image */
+  struct vd_memory **globals;     /* one per global; created on first use */
+};
+
+struct vd_library {
+  uint32_t magic;
+  struct image *image;
+  struct vd_function **kernels;
+  struct vd_module *module; /* created on first use */
+};
+
+/* Effects on data (actions.c). */
+enum vd_action_kind {
+  VD_ACTION_KERNEL,
+  VD_ACTION_COPY,
+  VD_ACTION_SET,
+  VD_ACTION_HOST_FUNCTION,
+  VD_ACTION_CALLBACK,
+  VD_ACTION_WRITE_VALUE,
+  VD_ACTION_WAIT_VALUE,
+  VD_ACTION_FREE,
+  VD_ACTION_POISON,
+};
+
+/* Up to three dimensions; a plain copy has height = depth = 1. */
+struct vd_copy {
+  uint64_t destination, source;
+  size_t width_bytes, height, depth;
+  size_t destination_pitch, destination_slice, source_pitch, source_slice;
+};
+
+struct vd_set {
+  uint64_t destination;
+  size_t width, height, pitch; /* elements, rows, bytes */
+  uint32_t value;
+  uint32_t element_bytes; /* 1, 2 or 4 */
+};
+
+struct vd_kernel_call {
+  struct vd_function *function;
+  unsigned grid[3], block[3], shared_bytes;
+  size_t parameter_bytes;
+  uint8_t *parameters; /* the parameter buffer */
+};
+
+struct vd_action {
+  enum vd_action_kind kind;
+  bool ends_operation; /* of kind GPU_HOST: gpu_complete() after it */
+  uint64_t ticket;
+  void *staged; /* owned copy of pageable memory */
+  struct vd_action *next;
+  union {
+    struct vd_kernel_call kernel;
+    struct vd_copy copy;
+    struct vd_set set;
+    struct {
+      CUhostFn function;
+      CUstreamCallback callback;
+      void *user_data;
+      CUstream stream;
+    } host;
+    struct {
+      uint64_t address, value;
+      uint32_t bytes, flags;
+    } word;
+    uint64_t address; /* free, poison */
+  };
+};
+
+/* Work as a program asks for it: what a node of a graph holds. */
+struct vd_work {
+  int type; /* CU_GRAPH_NODE_TYPE_* */
+  union {
+    struct vd_kernel_call kernel;
+    struct vd_copy copy;
+    struct vd_set set;
+    CUDA_HOST_NODE_PARAMS_v1 host;
+    struct vd_graph *child;
+    CUevent event;
+    struct {
+      uint64_t address, length_bytes, id;
+    } memory; /* allocated, freed */
+  };
+};
+
+/* Work that launches of graphs have submitted. */
+struct vd_graph_counts {
+  uint64_t launches, kernels, copies, memsets;
+};
+
+/* Violations of the rules, counted for the report (checks.c). */
+struct vd_checks {
+  uint64_t prefetch_unknown;
+  uint64_t discard_unknown;
+  uint64_t discard_live;
+  uint64_t discard_pending;
+  uint64_t free_unknown;
+  uint64_t capture_invalidated;
+  uint64_t managed_stream_operations;
+  uint64_t calls_failed_on_request;
+};
+
+/* The driver. Writer: the thread in cuInit; afterwards under `lock`. After a fork
+ * `state` alone is looked at. */
+struct vd_driver {
+  int state; /* enum vd_state, atomic */
+  pthread_mutex_t lock;
+  pthread_cond_t changed; /* CLOCK_MONOTONIC: an action ended, gpu_complete() */
+  enum vd_mode mode;
+  bool copies_modelled; /* long copies and memsets take their time, and move nothing */
+  bool shared;          /* the engine's state is a shared card's */
+  uint32_t locks;       /* GPU_LOCK_*: of the driver, that callers wait for */
+  uint32_t first_block; /* of the managed arena, in the engine */
+  uint32_t discard_kind;
+  struct uvm_profile profile;
+  char profile_hash[13]; /* Profile.hash() of pump.profiles, as passed; or empty */
+  struct gpu_engine *engine;
+  struct vd_range_set managed, plain, host, mapped, reserved;
+  struct vd_context primary;
+  struct vd_context *contexts[VD_MAX_CONTEXTS];
+  struct vd_stream *streams; /* all live ones */
+  struct vd_stream legacy;
+  struct vd_pool pool, *current_pool;
+  struct vd_checks checks;
+  struct vd_graph_counts graphs;
+  uint64_t graph_used_high, graph_reserved_high; /* bytes of graphs' own memory */
+  uint64_t next_id;
+};
+extern struct vd_driver vd;
+
+/* Thread's own. */
+#define VD_CONTEXT_DEPTH 64
+struct vd_thread {
+  struct vd_context *stack[VD_CONTEXT_DEPTH];
+  uint32_t depth;
+  int capture_mode;                 /* CU_STREAM_CAPTURE_MODE_* */
+  struct vd_stream *default_stream; /* per-thread default stream */
+  uint64_t default_stream_id;       /* of it while it lives */
+  uint64_t random;
+};
+extern __thread struct vd_thread vd_thread;
+
+static inline struct vd_context *vd_current(void) {
+  return vd_thread.depth ? vd_thread.stack[vd_thread.depth - 1] : NULL;
+}
+/* card.c: a card that several processes share */
+struct vd_card_figures {
+  const char *name;
+  uint32_t processes; /* there now */
+  uint64_t joined, died, peak_bytes;
+  int check; /* gpu_check() */
+  struct gpu_memory memory;
+  struct gpu_counters counters; /* of all processes, also those that have left */
+};
+bool vd_card_name_set(const char *name, size_t length); /* false: a bad name */
+bool vd_card_wanted(void);
+const char *vd_card_name(void); /* empty: a private one */
+/* `capacity` of one process. Sets vd.engine, vd.shared and vd.first_block. */
+CUresult vd_card_join(const struct gpu_capacity *capacity);
+void vd_card_leave_locked(void); /* the process's lock must not be given back then */
+void vd_card_take(void);
+void vd_card_give(void);
+/* Frees what processes left behind that were killed; returns their number. */
+uint32_t vd_card_reclaim_locked(void);
+void vd_card_figures_locked(struct vd_card_figures *out);
+void vd_card_own_locked(struct gpu_owner_info *out);
+
+static inline void vd_lock(void) {
+  pthread_mutex_lock(&vd.lock);
+  if (vd.shared) vd_card_take();
+}
+static inline void vd_unlock(void) {
+  if (vd.shared) vd_card_give();
+  pthread_mutex_unlock(&vd.lock);
+}
+/* Waits without the locks; `until` NULL: without end. */
+static inline void vd_wait_locked(pthread_cond_t *bell, const struct timespec *until) {
+  if (vd.shared) vd_card_give();
+  if (until == NULL)
+    pthread_cond_wait(bell, &vd.lock);
+  else
+    pthread_cond_timedwait(bell, &vd.lock, until);
+  if (vd.shared) vd_card_take();
+}
+
+/* diagnose.c */
+void vd_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void vd_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
+const char *vd_result_name(CUresult result);
+
+/* exports.c */
+#define X(level, twin, symbol, ...) VD_CALL_##symbol,
+enum vd_call {
+#include "driver_list.h"
+  VD_CALLS
+};
+struct vd_export {
+  const char *name, *symbol, *twin_symbol;
+  int version;
+  void *function, *twin;
+};
+extern const struct vd_export vd_exports[VD_CALLS];
+extern uint64_t vd_call_counts[VD_CALLS];
+int vd_inject_setup(void); /* 0, or -1 after a log line */
+int vd_version(void);      /* of CUDA, that the driver plays */
+
+/* Implementations, declared from the list: DS and EZ take the default stream. */
+#define VD_PARAMETERS(...) __VA_ARGS__
+#define VD_DECLARE_NONE(symbol, parameters) CUresult vd_##symbol parameters;
+#define VD_DECLARE_SZ VD_DECLARE_NONE
+#define VD_DECLARE_DS(symbol, parameters)                                                  \
+  CUresult vd_##symbol(CUstream stream, VD_PARAMETERS parameters);
+#define VD_DECLARE_EZ VD_DECLARE_DS
+#define X(level, twin, symbol, name, version, parameters, arguments)                       \
+  VD_DECLARE_##twin(symbol, parameters)
+#include "driver_list.h"
+
+/* object.c: zeroed objects of at most VD_OBJECT_BYTES, under the lock */
+#define VD_OBJECT_BYTES 256
+void *vd_object_new(enum vd_magic magic);
+void vd_object_free(void *object);
+static inline bool vd_is(const void *object, enum vd_magic magic) {
+  return object != NULL && *(const uint32_t *)object == (uint32_t)magic;
+}
+
+/* ranges.c */
+struct vd_memory *vd_range_find(const struct vd_range_set *set, uint64_t address);
+/* The piece of pump's own pool that `address` lies in (shim/pool/pool.h): VD_PIECE_*. */
+enum { VD_PIECE_NONE, VD_PIECE_FREE, VD_PIECE_LIVE };
+int vd_pool_piece(uint64_t address, uint64_t *base, uint64_t *length_bytes);
+/* The same of a preloaded library that watches the program's own allocator, if there is
+ * one. */
+int vd_witness_piece(uint64_t address, uint64_t *base, uint64_t *length_bytes);
+/* What of `memory` is an allocation to the program, where `address` lies in it; false:
+ * nothing is allocated there. */
+bool vd_memory_piece(const struct vd_memory *memory, uint64_t address, uint64_t *base,
+                     uint64_t *end);
+uint64_t vd_range_gap(const struct vd_range_set *set, uint64_t length_bytes,
+                      uint64_t alignment);
+int vd_range_add(struct vd_range_set *set, struct vd_memory *memory);
+bool vd_range_remove(struct vd_range_set *set, struct vd_memory *memory);
+struct vd_memory *vd_memory_at(uint64_t address); /* in any set of memory */
+
+/* departures.c: the log of what leaves the GPU; all under the lock */
+bool vd_departures_wanted(void);
+void vd_departures_kernel(uint64_t issued_ns);
+void vd_departures_note(uint64_t address, uint32_t pages);
+void vd_departures_end(void);
+
+/* vmm.c: bytes from `address` on that are mapped without a gap and may be accessed */
+uint64_t vd_mapped_bytes(uint64_t address);
+
+/* memory.c, with the lock */
+CUresult vd_memory_new(enum vd_memory_kind kind, uint64_t length_bytes,
+                       struct vd_memory **out);
+CUresult vd_graph_memory_new(uint64_t length_bytes, struct vd_memory **out);
+uint64_t vd_memory_release(struct vd_memory *memory); /* without waiting */
+/* gpu_plain_reserve(); of a shared card, after the dead have been looked for if need be */
+int vd_plain_reserve_locked(uint64_t length_bytes, struct gpu_cost *cost);
+void vd_memory_drop_context_locked(const struct vd_context *context);
+uint32_t vd_memory_block(const struct vd_memory *memory, uint64_t address);
+
+/* timeline.c. *_locked run with the lock; waits release it meanwhile. */
+CUresult vd_timeline_start(void);
+uint64_t vd_now_ns(void);
+extern const struct gpu_hooks vd_hooks;
+/* Submits; waits while the launch queue is full. `action` may be NULL. */
+CUresult vd_submit_locked(struct vd_stream *stream, struct gpu_operation *operation,
+                          struct vd_action *action);
+CUresult vd_wait_stream_locked(struct vd_stream *stream);
+CUresult vd_wait_device_locked(void); /* all that was submitted before */
+CUresult vd_wait_event_locked(struct vd_event *event);
+bool vd_stream_idle_locked(struct vd_stream *stream);
+bool vd_event_done_locked(struct vd_event *event, uint64_t *time_ns);
+void vd_sleep_until(uint64_t deadline_ns); /* exact, without the lock */
+void vd_pay_locked(uint64_t deadline_ns);
+/* Whose lock a call on that stream takes. Contexts share the legacy stream, and no lock. */
+static inline uint32_t vd_lock_number(const struct vd_stream *stream) {
+  const struct vd_context *context = stream == &vd.legacy ? vd_current() : stream->context;
+  return context != NULL ? context->number : 0;
+}
+/* Until the driver's locks let a call (GPU_CALL_*) on that stream begin. */
+void vd_pass_locked(uint32_t call, const struct vd_stream *stream);
+void vd_changed_locked(void);
+uint64_t vd_peak_resident_bytes(void);
+
+/* actions.c, with the lock */
+struct vd_action *vd_action_new(enum vd_action_kind kind);
+void vd_action_free(struct vd_action *action);
+void vd_action_emit(struct vd_action *action);
+void vd_action_pending(int change); /* submitted, not yet started */
+bool vd_actions_wanted(void);
+/* Runs what is due; `helper` leaves the program's functions to the driver's thread.
+ * Returns whether anything ran. */
+bool vd_actions_run_locked(bool helper);
+uint64_t vd_actions_emitted(void);
+bool vd_actions_done(uint64_t emitted);
+bool vd_actions_polling(void);
+bool vd_actions_poll_locked(uint64_t now_ns);
+
+/* device.c */
+bool vd_device_visible(void);
+
+/* stream.c */
+CUresult vd_streams_start(void);
+struct vd_stream *vd_stream_of_locked(CUstream handle); /* NULL: invalid */
+void vd_streams_drop_context_locked(struct vd_context *context);
+
+/* graph_memory.c */
+CUresult vd_work_of_alloc_locked(size_t length_bytes, struct vd_work *out);
+/* `graph`: that the free shall be part of, or NULL. */
+CUresult vd_work_of_free_locked(const struct vd_graph *graph, CUdeviceptr address,
+                                struct vd_work *out);
+void vd_graph_memory_let_go_locked(const struct vd_work *work);
+CUresult vd_graph_memory_free_locked(struct vd_memory *memory);
+
+/* capture.c */
+const struct vd_graph *vd_capture_graph_locked(const struct vd_stream *stream);
+/* An API call that a capture forbids: CUDA_SUCCESS, or the error to return. */
+CUresult vd_capture_unsafe_locked(const char *what);
+/* Work for `stream`: when it captures, a copy of `work` becomes a node and *captured is
+ * true. */
+CUresult vd_capture_take_locked(struct vd_stream *stream, const struct vd_work *work,
+                                bool *captured);
+/* `external`: as a node of its own. */
+CUresult vd_capture_record_event_locked(struct vd_stream *stream, struct vd_event *event,
+                                        bool external, bool *captured);
+CUresult vd_capture_wait_event_locked(struct vd_stream *stream, struct vd_event *event,
+                                      bool external, bool *captured);
+CUresult vd_capture_refuse_locked(struct vd_stream *stream, const char *what);
+void vd_capture_tail_empty(struct vd_nodes *tail);
+/* Work in the legacy stream beside a capture that it would wait for. */
+CUresult vd_capture_implicit_locked(struct vd_stream *stream);
+void vd_capture_forget_stream_locked(struct vd_stream *stream);
+
+/* copy.c. The two that run what a graph holds: nothing is captured, staged or waited
+ * for. */
+CUresult vd_copy_submit_locked(struct vd_stream *stream, const struct vd_copy *copy);
+CUresult vd_set_submit_locked(struct vd_stream *stream, const struct vd_set *set);
+CUresult vd_copy(CUstream handle, const struct vd_copy *copy, bool synchronous,
+                 const char *what);
+uint32_t vd_uses_of(uint64_t address, uint64_t length_bytes, uint16_t access,
+                    struct gpu_use *use);
+
+/* copy_nd.c */
+CUresult vd_copy_of_3d(const CUDA_MEMCPY3D *params, struct vd_copy *out);
+
+/* launch.c */
+/* Checks a launch and takes its parameters into a buffer that is the caller's. */
+CUresult vd_kernel_call_new(CUfunction function, const unsigned grid[3],
+                            const unsigned block[3], unsigned shared_bytes,
+                            void **parameters, void **extra, struct vd_kernel_call *out);
+CUresult vd_kernel_submit_locked(struct vd_stream *stream,
+                                 const struct vd_kernel_call *call);
+
+/* stream.c, event.c: what nodes of graphs do */
+CUresult vd_host_submit_locked(struct vd_stream *stream,
+                               const CUDA_HOST_NODE_PARAMS_v1 *host);
+CUresult vd_event_record_locked(struct vd_stream *stream, CUevent event);
+CUresult vd_event_wait_locked(struct vd_stream *stream, CUevent event);
+
+/* function.c */
+struct vd_function *vd_function_new(const struct image_kernel *kernel,
+                                    struct vd_module *module, struct vd_library *library);
+void vd_host_kernels_open(void);
+extern vd_touch_any_fn vd_touch_any; /* of the first library that has it, or NULL */
+
+/* touch.c */
+struct vd_touched {
+  struct vd_touch *parts; /* NULL: nothing is told */
+  uint32_t count;
+  uint64_t least_ns; /* that it computes at least; 0: nothing is told */
+};
+void vd_touches_ask(const struct vd_function *function, const unsigned grid[3],
+                    const unsigned block[3], uint8_t *buffer, struct vd_touched *out);
+struct gpu_use *vd_touches_uses_locked(const struct vd_touched *touched, uint32_t *count,
+                                       uint64_t *length_bytes);
+
+/* module.c */
+CUresult vd_image_load(const void *image, size_t length_bytes, struct image **out);
+CUresult vd_image_load_file(const char *path, struct image **out);
+CUresult vd_module_from(struct image *image, struct vd_library *library,
+                        struct vd_module **out);
+void vd_module_free_locked(struct vd_module *module);
+void vd_modules_drop_context_locked(const struct vd_context *context);
+CUresult vd_module_global_locked(struct vd_module *module, const char *name, bool managed,
+                                 CUdeviceptr *address, size_t *length_bytes);
+
+/* context.c */
+bool vd_context_alive(const struct vd_context *context);
+
+/* report.c */
+bool vd_lock_at_exit(void); /* false: somebody does not let go of it */
+void vd_report_write(void);
+
+#endif

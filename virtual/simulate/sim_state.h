@@ -1,0 +1,175 @@
+/* sim_state.h - inside of the simulator; see sim.h. */
+#ifndef PUMP_SIM_STATE_H
+#define PUMP_SIM_STATE_H
+
+#include <stdbool.h>
+
+#include "daemon/core/model/model_state.h"
+#include "pump_ring.h"
+#include "shim/execute/act_adapt.h"
+#include "shim/execute/act_apart.h"
+#include "sim.h"
+
+#define SIM_LANES 32 /* slices that one mover has in flight, at most */
+#define SIM_MOVERS 4 /* of a direction: PUMP_OUT_THREADS_MOST */
+
+/* ---- the program's thread (sim_program.c) ---- */
+
+struct sim_stream {
+  uint32_t number; /* in the engine */
+  uint32_t unfinished;
+  uint32_t since_marker;
+  uint64_t touched_bytes, marked_ns;
+  uint64_t issued_seq, finished_seq;
+  uint64_t marked_seq;   /* newest finished operation with a marker behind it */
+  uint64_t executed_seq; /* what pump knows */
+};
+
+enum sim_waits {
+  SIM_RUNS,
+  SIM_WAITS_QUEUE,
+  SIM_WAITS_SYNC,
+  SIM_RETRIES,
+  SIM_LOCKED,
+  SIM_ENDED
+};
+
+/* ---- the movers (sim_movers.c) ---- */
+
+struct sim_command {
+  struct pump_command command;
+  uint64_t visible_ns;
+  bool populates; /* nobody asked for it, nobody is told */
+  bool planned;   /* taken from the plan */
+};
+
+struct sim_lane {
+  struct sim_command job;
+  uint32_t stream;
+  uint32_t waiting, in_flight;
+  uint64_t called_ns, returned_ns;
+  uint64_t done_ns; /* the event behind the slice; GPU_NEVER: not yet */
+};
+
+struct sim_mover {
+  struct sim_lane lanes[SIM_LANES];
+  uint32_t oldest, in_flight;
+  uint64_t free_ns; /* in the driver until then */
+  bool records;     /* and records an event next */
+};
+
+struct sim_direction {
+  struct pump_adapt_bounds bounds;
+  struct sim_mover movers[SIM_MOVERS];
+  struct pump_adapt adapt;
+  struct sim_command queue[PUMP_COMMAND_SLOTS];
+  uint32_t head, count;
+  uint32_t flight_bytes, flight_slices;
+  uint64_t asleep_since_ns;
+  uint64_t
+      planned_ns; /* when a mover takes what is planned; GPU_NEVER: it may not go yet */
+};
+
+/* Of the events behind slices: plus the place among all lanes. */
+#define SIM_LANE_COOKIE (1ull << 62)
+
+/* A range that shall be resident before it is used, while everything fits. */
+struct sim_populate {
+  uint32_t range;
+  uint64_t offset_bytes;
+};
+
+struct pump_sim {
+  struct pump_sim_program program;
+  struct pump_sim_settings settings;
+  struct pump_sim_result result;
+  struct gpu_engine *engine;
+  void *engine_memory;
+  struct gpu_hooks hooks;
+  struct pump_model *model;
+  uint64_t now_ns;
+  int failure; /* PUMP_SIM_REFUSED */
+
+  /* program */
+  uint32_t step;
+  bool host_done; /* the time of the host before the step has passed */
+  enum sim_waits waits;
+  uint64_t program_ns, wait_began_ns;
+  uint64_t map_ns;     /* when memory is mapped next */
+  uint32_t unfinished; /* operations of all streams */
+  struct sim_stream *streams;
+  struct gpu_use *scratch_uses;
+  uint8_t *marker_behind; /* by step */
+  uint64_t *last_use_seq; /* PUMP_USE_SLICES a range */
+  uint8_t *live;          /* by range */
+  uint64_t allocated_bytes;
+
+  /* worker */
+  struct pump_shm *shm;  /* of which only plans are used */
+  uint64_t plan_ns;      /* when the one in force can be seen */
+  uint32_t plan_version; /* and which one that is */
+  uint64_t sends_ns;     /* when what is sent can be seen */
+  struct pump_batch *batch;
+  bool active;
+  uint32_t active_from, told, expected; /* steps */
+  uint8_t *fresh;                       /* by use: PUMP_FRESH_* when it was used last */
+  uint32_t run_step;                    /* all steps before it have finished, about */
+  uint64_t tick_ns, busy_until_ns, poll_ns;
+  uint32_t naps; /* since anything happened */
+  struct pump_outcome outcomes[PUMP_MAX_UNDER_WAY];
+  uint32_t outcome_count;
+
+  struct sim_direction directions[PUMP_DIRECTIONS];
+  struct pump_apart apart;
+  struct sim_populate *populate; /* ring of range_count entries */
+  uint32_t populate_head, populate_count;
+  uint32_t *range_of_slot;
+
+  struct pump_sim_mark *marks;
+  uint32_t mark_count, marks_most;
+  uint64_t *syncs_ns;
+  uint32_t sync_count, syncs_most;
+};
+
+static inline uint64_t sim_least(uint64_t a, uint64_t b) {
+  return a < b ? a : b;
+}
+
+static inline uint64_t sim_most(uint64_t a, uint64_t b) {
+  return a > b ? a : b;
+}
+
+/* sim_program.c */
+void sim_program_go(struct pump_sim *sim);
+void sim_program_finished(struct pump_sim *sim, uint32_t step);
+uint32_t sim_use_slice(uint64_t range_bytes, uint64_t offset_bytes);
+
+/* sim_worker.c */
+/* When a tick that is due then begins: not while the worker is stopped. */
+uint64_t sim_worker_awake_ns(const struct pump_sim *sim, uint64_t time_ns);
+/* An operation has got its number. */
+void sim_worker_compare(struct pump_sim *sim, const struct pump_sim_step *step);
+/* Something happened that the worker can see. */
+void sim_worker_stir(struct pump_sim *sim);
+/* Becomes active where live memory outgrows the budget. */
+void sim_worker_judge(struct pump_sim *sim);
+/* The first half of a tick, up to the decision. */
+void sim_worker_read(struct pump_sim *sim);
+/* Finds out what will be fresh, for what is expected. False when memory is short. */
+bool sim_worker_foresee(struct pump_sim *sim);
+/* Looks at markers; the worker is stirred if they tell something. */
+void sim_worker_poll(struct pump_sim *sim);
+
+/* sim_movers.c */
+bool sim_movers_init(struct pump_sim *sim);
+/* False when the ring is full. */
+bool sim_movers_push(struct pump_sim *sim, uint32_t direction,
+                     const struct pump_command *command, uint64_t visible_ns);
+void sim_movers_populate(struct pump_sim *sim, uint32_t range);
+void sim_movers_go(struct pump_sim *sim, uint32_t direction);
+/* The event behind the slice in that lane has come. */
+void sim_movers_arrived(struct pump_sim *sim, uint64_t place);
+/* When movers of the direction do something next. */
+uint64_t sim_movers_next_ns(struct pump_sim *sim, uint32_t direction);
+
+#endif
