@@ -25,6 +25,7 @@ DRIVER_KEYS: dict[str, tuple[str, ...]] = {
     "mode": MODES,
     "copies": ("real", "modelled"),
     "locks": ("none", "context", "space", "both"),
+    "queues": ("apart", "shared"),
     "shared": (),
 }
 """Settings of the virtual driver and not of the model, with their values, the default first.

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from acceptance import first_card_rows
 from probe.questions import ask_lanes
 from probe_recovery import KERNELS, PROBE, PUMP_RUN
 
@@ -22,16 +23,16 @@ LIMIT_S = "20"
 """Of the run: loops by the clock are shorter for it."""
 
 
-@pytest.fixture(scope="module")
-def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    folder = tmp_path_factory.mktemp("questions")
+def asked(folder: Path, queues: str, *names: str) -> dict[str, Any]:
+    """Answers of the virtual driver; `queues`: of priorities, apart or shared."""
     library = folder / "kernels.so"
     words = ["cc", "-O2", "-fPIC", "-shared", "-o", str(library), str(KERNELS)]
     subprocess.run(words, check=True)
     done = subprocess.run(
         [
-            *(str(PUMP_RUN), "--virtual", "h200-pcie5", "--virtual-set", "copies=modelled", "--"),
-            *(sys.executable, str(PROBE), "--only", "lanes", "tma", "--time-limit", LIMIT_S),
+            *(str(PUMP_RUN), "--virtual", "h200-pcie5", "--virtual-set", "copies=modelled"),
+            *("--virtual-set", f"queues={queues}", "--"),
+            *(sys.executable, str(PROBE), "--only", *names, "--time-limit", LIMIT_S),
         ],
         env={**os.environ, "PUMP_DISABLE": "1", "PUMP_VIRTUAL_KERNELS": str(library)},
         capture_output=True,
@@ -42,6 +43,11 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)["questions"]
     return found
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return asked(tmp_path_factory.mktemp("questions"), "apart", "lanes", "tma")
 
 
 def test_lanes_are_held_and_busy_in_each_environment_and_at_each_priority(
@@ -58,6 +64,15 @@ def test_lanes_are_held_and_busy_in_each_environment_and_at_each_priority(
             assert set(busy) == {f"{count}_lanes" for count in ask_lanes.BUSY_LANES}
             brought += sum(one["brought_gbps"] for one in busy.values())
     assert brought > 0, "no lane brought anything"
+
+
+def test_lanes_of_another_priority_are_judged_by_whether_they_hold_streams_up(
+    answers: dict[str, Any], tmp_path: Path
+) -> None:
+    shared = asked(tmp_path, "shared", "lanes")["lanes"]["result"]
+    for result, expected in ((answers["lanes"]["result"], "priority"), (shared, "shared")):
+        answer, said = first_card_rows.lanes(result)
+        assert answer == expected, said
 
 
 def test_tensor_maps_are_unsupported_where_no_kernel_can_use_one(answers: dict[str, Any]) -> None:

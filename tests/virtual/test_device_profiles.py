@@ -105,6 +105,7 @@ def test_settings_change_a_profile_and_its_hash() -> None:
         ({"copies": "none"}, "copies is 'none'; write real or modelled"),
         ({"locks": "all"}, "locks is 'all'; write none or context or space or both"),
         ({"locks": "space", "shared": "lab"}, "a shared card has none"),
+        ({"queues": "few"}, "queues is 'few'; write apart or shared"),
         ({"copies": "modelled", "mode": "compute"}, "leaves out data, which mode=compute needs"),
         ({"uvm.evict_us": "soon"}, "uvm.evict_us is 'soon'; it must be a number"),
         ({"uvm.evict_us": "nan"}, "uvm.evict_us is nan"),

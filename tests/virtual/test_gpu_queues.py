@@ -134,3 +134,11 @@ def test_the_driver_has_as_many_queues_as_the_variable_says(
     if connections is not None:
         env["CUDA_DEVICE_MAX_CONNECTIONS"] = connections
     assert run("work_queues", env=env).found == {"stuck": stuck, "levels": 6}
+
+
+def test_priorities_share_queues_where_the_driver_is_set_so() -> None:
+    """As above, 8 queues; the greatest priority's streams follow on in the same ones."""
+    slow = profile("timing", GIB, **{"kernels.default_gbps": "0.1", "queues": "shared"})
+    stuck = run("work_queues", env={"PUMP_VIRTUAL_PROFILE": slow}).found["stuck"]
+    assert stuck[:9] == [0, 7, 8, 15, 16, 23, 24, 31, 32]
+    assert len(stuck) > 9

@@ -299,6 +299,7 @@ struct vd_driver {
   bool copies_modelled; /* long copies and memsets take their time, and move nothing */
   bool shared;          /* the engine's state is a shared card's */
   uint32_t locks;       /* GPU_LOCK_*: of the driver, that callers wait for */
+  bool queues_shared;   /* streams of all priorities have the same work queues */
   uint32_t first_block; /* of the managed arena, in the engine */
   uint32_t discard_kind;
   struct uvm_profile profile;

@@ -71,6 +71,13 @@ static int take_own_key(const char *entry, size_t length) {
              (int)length - 6, entry + 6);
     return -1;
   }
+  if (strncmp(entry, "queues=", 7) == 0) {
+    vd.queues_shared = entry_is(entry, length, "queues=shared");
+    if (vd.queues_shared || entry_is(entry, length, "queues=apart")) return 1;
+    vd_error("profile: queues must be apart or shared, not \"%.*s\"", (int)length - 7,
+             entry + 7);
+    return -1;
+  }
   if (strncmp(entry, "hash=", 5) == 0) {
     size_t digits = sizeof vd.profile_hash - 1;
     if (length == 5 + digits && strspn(entry + 5, "0123456789abcdef") >= digits) {

@@ -10,7 +10,8 @@
 static struct vd_stream *new_locked(unsigned int flags, int priority) {
   uint32_t kind =
       flags & CU_STREAM_NON_BLOCKING ? GPU_STREAM_NONBLOCKING : GPU_STREAM_BLOCKING;
-  int number = gpu_stream_create(vd.engine, kind, (uint32_t)-priority);
+  uint32_t queues = vd.queues_shared ? 0 : (uint32_t)-priority;
+  int number = gpu_stream_create(vd.engine, kind, queues);
   if (number < 0) {
     vd_log("more than %d streams", GPU_MAX_STREAMS);
     return NULL;
