@@ -50,9 +50,20 @@ bool pump_capturing(CUstream stream) {
   return false;
 }
 
-/* Nobody asks for another budget. */
+/* No other budget is asked for, no other process shares the card, nothing is counted. */
 uint32_t pump_device_adopt_budgets(void) {
   return 0;
+}
+bool pump_device_card(uint32_t device, struct pump_card *card) {
+  (void)device, (void)card;
+  return false;
+}
+uint32_t pump_device_share(const struct pump_neighbours *neighbours) {
+  (void)neighbours;
+  return 0;
+}
+void pump_plain_own(uint32_t device, CUcontext context, uint64_t bytes) {
+  (void)device, (void)context, (void)bytes;
 }
 
 static void load_driver(const char *path) {
