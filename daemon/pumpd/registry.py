@@ -44,10 +44,6 @@ ROUNDS = 2
 """A newcomer's first grant is what it has; the second round lets it grow at once."""
 
 
-class RefusedError(Exception):
-    """One line: why a job is not served any more."""
-
-
 class Growth(NamedTuple):
     """What a job has on a GPU grew by `bytes_` over a stretch of GROWTH_S or more; the next
     stretch began at `since`, with `resident_bytes` there."""
@@ -137,10 +133,8 @@ class Registry:
             self._gpus.pop(gpu, None)
 
     def hear(self, job: Job, report: wire.Report, now: float) -> None:
-        """A job has said how it stands. Raises RefusedError for what cannot be."""
+        """A job has said how it stands. Of a GPU that it names twice the last entry counts."""
         job.heard = now
-        if len({entry.gpu for entry in report.gpus}) != len(report.gpus):
-            raise RefusedError("a report that names a GPU twice")
         before = job.gpus
         self.stale |= self._what_matters(job, report) != self._what_matters(job, job.report)
         job.report = report
@@ -168,7 +162,7 @@ class Registry:
     def _admit(self, job: Job, entry: wire.GpuReport) -> bool:
         name = self._name(entry)
         total = self._sure.get(entry.gpu, 0) if self._sure else entry.total_bytes
-        if not total or not total * (1 - NVML_SLACK) <= entry.total_bytes <= total:
+        if not total * (1 - NVML_SLACK) <= entry.total_bytes <= total:
             return False
         if name not in self._gpus:
             owner = job.who.owner

@@ -33,7 +33,7 @@ from pumpd.cards import Cards
 from pumpd.owners import Identity, Owners
 from pumpd.peers import SLOW_S, Peer
 from pumpd.quota import Bucket, Quotas, Users, admit
-from pumpd.registry import Job, RefusedError, Registry
+from pumpd.registry import Job, Registry
 from pumpd.sdnotify import Manager
 from pumpd.surroundings import Surroundings
 
@@ -48,6 +48,10 @@ REARRANGE_PAUSE_S = 0.01
 """Between two arrangements: what comes together is decided on together."""
 
 log = logging.getLogger("pumpd")
+
+
+class RefusedError(Exception):
+    """One line: why a peer is not served any more."""
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,14 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
 from service_client import GPU, Played, Service, closing, connect, until
+from supervisor_client import eventually
 from test_service_frames import MESSAGES, mutated
 from users import (
     ALICE,
@@ -29,10 +32,13 @@ from users import (
 
 from pump.service import ServiceClient
 from pump.wire import service as wire
+from pump.wire.strict import FrameError
+from pumpd.registry import GPUS_MOST
 
 pytestmark = needs_root
 
-JOBS_EACH = 4
+JOBS_EACH = 5
+"""Name more GPUs together than a user may."""
 
 
 @pytest.fixture
@@ -53,10 +59,11 @@ def all_are_answered(service: Service, *, users: tuple[int, ...] = (ALICE, 0)) -
 
 
 def questions(path: str) -> int:
-    """A connection for each of ten questions; how many were answered."""
+    """A connection for each of ten questions, and one more; how many were answered."""
     for _ in range(10):
         with ServiceClient(path) as client:
             client.state()
+            client.jobs()
     return 10
 
 
@@ -157,24 +164,51 @@ def sends_rubbish(say: Say, service: Service) -> None:
 
 
 def reports_what_cannot_be(say: Say, service: Service) -> None:
-    """Sound frames with figures from 0 to the greatest, on GPUs that there are and are not."""
-    source = random.Random(os.getuid())
-    figures = (0, 1, 1 << 20, 1000 << 20, 1 << 34, wire.BYTES_MOST)
+    """Two jobs stay, with the least and the greatest figures that a frame may carry, a GPU named
+    twice; others report each figure beyond its bounds, and each is hung up on."""
+    absurd = [Played(service), Played(service)]
+    for job, figure in zip(absurd, (0, wire.BYTES_MOST), strict=True):
+        job.adopts = False
+        gpus = (GPU, GPU, *new_gpus(wire.GPUS - 2))
+        entries = tuple(wire.GpuReport(gpu, *5 * (figure,), wire.USE_MOST) for gpu in gpus)
+        job.say(wire.Report(wire.COUNT_MOST, 1, figure, figure, entries))
     for turn in range(1_000_000):
-        refused = contextlib.suppress(OSError, AssertionError)  # a GPU named twice ends it
-        with refused, closing(Played(service)) as (job,):
-            for number in range(10):
-                entries = tuple(
-                    wire.GpuReport(
-                        source.choice((GPU, GPU, "bb" * 16, f"{source.getrandbits(128):032x}")),
-                        *source.choices(figures, k=5),
-                        source.randrange(wire.USE_MOST + 1),
-                    )
-                    for _ in range(source.randrange(4))
-                )
-                job.say(wire.Report(source.randrange(9), number, 0, 0, entries))
-        if turn == 5:
+        for wrong in reports_out_of_bounds():
+            with contextlib.suppress(FrameError, OSError):  # too many connects, in a second round
+                assert is_hung_up_on(Played(service), wrong), wrong
+            for job in absurd:
+                job.turn()
+        if turn == 0:
             say("reports")
+
+
+def new_gpus(count: int) -> list[str]:
+    return [os.urandom(16).hex() for _ in range(count)]
+
+
+def reports_out_of_bounds() -> Iterator[wire.Report]:
+    sound = wire.GpuReport(GPU, *5 * (1000 << 20,), 0)
+    report = wire.Report(0, 1, 0, 0, (sound,))
+    for kind in (wire.Report, wire.GpuReport):
+        for name in (one.name for one in fields(kind) if one.name not in ("gpu", "gpus")):
+            for value in (-1, True, 1 << 63):
+                if kind is wire.Report:
+                    yield replace(report, **{name: value})
+                else:
+                    yield replace(report, gpus=(replace(sound, **{name: value}),))
+    yield replace(report, gpus=(replace(sound, gpu="xy" * 16),))
+    yield replace(report, gpus=tuple(replace(sound, gpu=gpu) for gpu in new_gpus(wire.GPUS + 1)))
+
+
+def is_hung_up_on(job: Played, report: wire.Report) -> bool:
+    """Whether a job is, for a report, instead of being answered."""
+    with closing(job), contextlib.suppress(OSError):
+        job.say(report)
+        job.say(wire.AskService())
+        while data := job.socket.recv(wire.REPLY_BYTES):
+            if isinstance(wire.decode(data, wire.FROM_SERVICE), wire.ServiceState):
+                return False
+    return True
 
 
 @pytest.mark.parametrize(
@@ -221,3 +255,22 @@ def test_users_at_their_bound_of_jobs_take_no_other_users_place(service: Service
     with together(takes_all_jobs, service, users=(*ATTACKERS, ALICE)) as people:
         assert [one.said for one in people] == [JOBS_EACH] * 4
         all_are_answered(service)
+
+
+def names_new_gpus(say: Say, service: Service) -> None:
+    jobs = [Played(service) for _ in range(JOBS_EACH)]
+    for job in jobs:
+        job.adopts = False
+        entries = (wire.GpuReport(gpu, *5 * (1 << 30,), 0) for gpu in new_gpus(wire.GPUS))
+        job.say(wire.Report(0, 1, 0, 0, tuple(entries)))
+    say("named")
+    plays(say, *jobs)
+
+
+def test_users_at_their_bound_of_gpus_keep_no_other_from_a_lease(service: Service) -> None:
+    with together(names_new_gpus, service), service.ask() as client:
+        eventually(lambda: sum(job.clients for job in client.jobs()) == 3 * JOBS_EACH, "reports")
+        named = Counter(job.user for job in client.jobs() for _ in job.gpus)
+        assert named == dict.fromkeys(ATTACKERS, GPUS_MOST)
+        with User(ALICE, keeps_a_lease, service) as honest:
+            assert honest.hear() == "leased"
