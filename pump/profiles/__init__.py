@@ -92,6 +92,8 @@ KEYS: dict[str, Key] = {
     "uvm.cpu_unmap_us": _US,
     "uvm.host_alloc_us": _US,
     "uvm.nonreplayable_us": _US,
+    "uvm.discard_call_us": _US,
+    "uvm.discard_block_us": _US,
     "kernels.default_gbps": _GBPS,
     "kernels.min_us": _US,
     "kernels.launch_us": _US,

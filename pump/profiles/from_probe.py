@@ -33,6 +33,8 @@ DIRECT = {
     "uvm.cpu_unmap_us": "t_cpuunmap_us",
     "uvm.host_alloc_us": "t_hostalloc_us",
     "uvm.nonreplayable_us": "t_nonreplayable_us",
+    "uvm.discard_call_us": "t_discard_us",
+    "uvm.discard_block_us": "t_discard_block_us",
     "kernels.default_gbps": "kernel_gbps",
     "kernels.min_us": "kernel_min_us",
     "kernels.launch_us": "kernel_launch_us",

@@ -12,7 +12,7 @@ from pump.model.bounds import BLOCK_BYTES
 
 KERNELS_FREE: Final = 4
 """Memory that is used again within so many kernels is not discarded: nobody could use its
-room in between, and its next use would fault to map it again (docs/uvm.md)."""
+room in between, and its next use would fault unless it was sent for (docs/uvm.md)."""
 
 Span = tuple[int, int, int]
 """range, offset_bytes, length_bytes."""

@@ -106,6 +106,8 @@ FIGURES = (
         ("small_copies", "faults"),
         "nonreplayable",
     ),
+    Figure("t_discard_us", one("uvm.discard_call_us"), SUM, ("discard",), "discard_call"),
+    Figure("t_discard_block_us", one("uvm.discard_block_us"), SUM, ("discard",), "discard_block"),
     Figure("kernel_min_us", one("kernels.min_us"), SUM, ("markers",), "kernels.min"),
     Figure(
         "kernel_idle_us",
@@ -146,6 +148,8 @@ def draw(seed: int) -> dict[str, str]:
         "uvm.cpu_unmap_us": between(5, 40),
         "uvm.host_alloc_us": between(50, 300),
         "uvm.nonreplayable_us": between(15, 100),
+        "uvm.discard_call_us": between(4, 15),
+        "uvm.discard_block_us": between(3, 30),
         "kernels.default_gbps": between(500, 5000),
         "kernels.min_us": between(1.5, 6),
         "kernels.launch_us": between(2, 8),

@@ -153,12 +153,16 @@ def test_a_program_that_makes_no_sense_is_refused_with_a_reason() -> None:
 def test_pump_hears_of_discards_and_copies_nothing_that_is_dead() -> None:
     """Scratch is written, read and discarded; the next round writes it anew."""
 
+    quarter = MS // 4
+
     def sweeps(discard: bool) -> form.Program:
         builder = Builder()
         for _ in range(6):
             for index in range(12):
-                builder.operation(form.KERNEL, [whole(index, 16, form.OVERWRITE)], duration_ns=MS)
-                builder.operation(form.KERNEL, [whole(index, 16, form.READ)], duration_ns=MS)
+                builder.operation(
+                    form.KERNEL, [whole(index, 16, form.OVERWRITE)], duration_ns=quarter
+                )
+                builder.operation(form.KERNEL, [whole(index, 16, form.READ)], duration_ns=quarter)
                 if discard:
                     builder.discard([whole(index, 16, form.OVERWRITE)])
         return made(builder, [16] * 12)

@@ -117,7 +117,7 @@ def test_a_program_that_allocates_in_each_step_is_foreseen_beyond_its_allocation
     program, small = allocating(32, 24, 16), machine(700, 20)
     planned, window = (run(program, small, policy).stretches[3] for policy in (Planned(), Window()))
     fetched = "h2d_prefetch_bytes"
-    assert planned.counters[fetched] < 0.9 * window.counters[fetched]
+    assert planned.counters[fetched] < 0.92 * window.counters[fetched]
     assert planned.seconds < 1.03 * window.seconds  # bound by what has to leave
 
 
@@ -161,4 +161,4 @@ def test_one_kernel_over_buffer_after_buffer_is_foreseen_where_it_is_waited_for(
     window, planned = (run(program, gpu, policy) for policy in (Window(), Planned()))
     assert planned.foreseen is not None
     assert planned.foreseen.operations > 0.8 * planned.operations
-    assert planned.whole.seconds < 0.8 * window.whole.seconds
+    assert planned.whole.seconds < 0.82 * window.whole.seconds

@@ -41,8 +41,8 @@ def test_where_priorities_share_queues_as_many_as_a_job_gets_keep_lanes_out_of_t
 
 
 def locked(locks: Locks) -> Outcome:
-    program = cyclic(BUFFERS, BLOCKS, rounds=4, duration_ns=4 * MS)
-    gpu = replace(machine(BUFFERS * BLOCKS * 2 // 3, queue_operations=8), locks=locks)
+    program = cyclic(BUFFERS, BLOCKS, rounds=4, duration_ns=2 * MS)
+    gpu = replace(machine(BUFFERS * BLOCKS * 2 // 3, queue_operations=4), locks=locks)
     return contenders.simulate(contenders.by_name("window"), program, gpu)
 
 

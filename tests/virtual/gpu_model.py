@@ -181,8 +181,10 @@ class Gpu:
 
     # ---- calls of a host thread that waits for its own cost
 
-    def prefetch(self, first: int, count: int, to_host: bool = False, stream: int = 1) -> int:
-        """Carries a prefetch call out; `now` passes with it. Returns its completion."""
+    def prefetch(
+        self, first: int, count: int, to_host: bool = False, stream: int = 1, discard_kind: int = 0
+    ) -> int:
+        """Carries a prefetch or discard call out; `now` passes. Returns its completion."""
         call = self.ffi.new(
             "struct gpu_prefetch_call *",
             {
@@ -190,6 +192,7 @@ class Gpu:
                 "first_block": first,
                 "block_count": count,
                 "to_host": to_host,
+                "discard_kind": discard_kind,
                 "cookie": 1 << 40,
             },
         )
@@ -204,8 +207,7 @@ class Gpu:
         return self.prefetch(first, count, to_host=True, stream=stream)
 
     def discard(self, first: int, count: int, kind: int) -> None:
-        self.submit(self.lib.GPU_DISCARD, [(first, count)], discard_kind=kind)
-        self.advance(self.now)
+        self.prefetch(first, count, discard_kind=kind)
 
     def create(self, first: int, count: int) -> None:
         assert self.lib.gpu_range_create(self.engine, self.now, self.hooks, first, count) == 0

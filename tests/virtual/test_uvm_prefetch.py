@@ -135,7 +135,7 @@ def test_a_newcomer_in_an_unused_chunk_waits_for_what_still_leaves_it() -> None:
     out = gpu.submit(gpu.lib.GPU_PREFETCH_OUT, [(0, 16)], stream=2)  # by the driver's worker
     gpu.advance(gpu.now + 1)
     gpu.prefetch(16, 1)
-    leaving = gpu.block(15)  # the last to go is the first to be taken
+    leaving = gpu.block(0)  # the first to go is the first to be taken
     assert leaving.state == gpu.lib.GPU_BLOCK_LEAVING
     assert gpu.block(16).ready_ns > leaving.left_ns
     gpu.run()
@@ -225,7 +225,81 @@ def test_a_write_after_a_discard_that_unmaps_faults_and_clears_the_state() -> No
     assert gpu.block(3).list == gpu.lib.GPU_LIST_USED
     assert gpu.counters().fault_blocks == faults + 1
     assert gpu.counters().h2d_demand_bytes == moved
-    assert gpu.dropped == []
+    assert gpu.dropped == [3]  # the old contents; not what the write left
+    gpu.create(20, 10)
+    gpu.run_kernel([(20, 10)])
+    assert gpu.dropped == [3]
+    assert gpu.counters().d2h_evict_bytes == 10 * BLOCK
+
+
+def test_a_discard_that_unmaps_clears_residency_at_once_and_its_chunk_is_taken_first() -> None:
+    gpu = gpu_with(10)
+    gpu.on_host(0, 10)
+    gpu.run_kernel([(0, 10)])
+    gpu.discard(3, 1, gpu.lib.GPU_DISCARD_UNMAP)
+    block = gpu.block(3)
+    assert (block.gpu_pages, block.data_pages) == (0, 0)
+    assert block.list == gpu.lib.GPU_LIST_UNUSED
+    assert gpu.memory_state().unused_bytes == BLOCK
+    gpu.create(20, 1)
+    gpu.run_kernel([(20, 1)])
+    counters = gpu.counters()
+    assert (counters.evictions_unused, counters.d2h_evict_bytes) == (1, 0)
+    assert gpu.block(3).list == gpu.lib.GPU_LIST_NONE
+
+
+def test_who_takes_the_chunk_of_a_discarded_block_pays_for_its_host_pages() -> None:
+    gpu = gpu_with(4)
+    gpu.create(0, 4)
+    gpu.prefetch(0, 4)
+    gpu.run()
+    gpu.discard(0, 1, gpu.lib.GPU_DISCARD_UNMAP)
+    assert gpu.counters().host_alloc_blocks == 0
+    gpu.create(20, 1)
+    gpu.prefetch(20, 1)
+    assert gpu.counters().host_alloc_blocks == 1
+    assert gpu.counters().d2h_evict_bytes == 0
+
+
+def test_a_read_after_a_discard_that_unmaps_does_not_clear_it_and_a_write_faults_again() -> None:
+    gpu = gpu_with(10)
+    gpu.on_host(0, 10)
+    gpu.run_kernel([(0, 10)])
+    gpu.discard(3, 1, gpu.lib.GPU_DISCARD_UNMAP)
+    gpu.run_kernel([(3, 1, 0, gpu.lib.GPU_READ)])
+    assert gpu.block(3).discarded == gpu.lib.GPU_DISCARD_UNMAP
+    assert gpu.block(3).list == gpu.lib.GPU_LIST_DISCARDED
+    faults = gpu.counters().fault_blocks
+    gpu.run_kernel([(3, 1, 0, gpu.lib.GPU_WRITE)])
+    assert gpu.counters().fault_blocks == faults + 1
+    assert gpu.block(3).discarded == 0
+
+
+def test_the_caller_of_a_discard_pays_for_the_call_and_for_each_block_that_was_mapped() -> None:
+    gpu = gpu_with(100)
+    gpu.create(0, 80)
+    gpu.prefetch(0, 40)  # the others were never there
+    gpu.run()
+    began = gpu.now
+    complete = gpu.prefetch(0, 80, discard_kind=gpu.lib.GPU_DISCARD_UNMAP)
+    p = gpu.profile
+    cost_ns = (p.discard_call_us + 40 * p.discard_block_us) * 1000
+    assert gpu.now - began == complete - began == pytest.approx(cost_ns, rel=1e-6)
+
+
+def test_a_discard_on_a_busy_stream_keeps_what_is_behind_it_waiting() -> None:
+    gpu = gpu_with(100)
+    gpu.create(0, 40)
+    gpu.prefetch(0, 40)
+    gpu.run()
+    gpu.kernel([(0, 1)], us=100)
+    gpu.submit(gpu.lib.GPU_DISCARD, [(8, 20)], discard_kind=gpu.lib.GPU_DISCARD_UNMAP)
+    behind = gpu.kernel([(0, 1)], us=100)
+    began = gpu.now
+    gpu.run()
+    p = gpu.profile
+    cost_us = p.launch_us + 100 + p.discard_call_us + 20 * p.discard_block_us
+    assert gpu.finished[behind][0] - began == pytest.approx(cost_us * 1000, rel=0.01)
 
 
 def test_an_explicit_migration_clears_a_discard() -> None:

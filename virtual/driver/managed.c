@@ -1,8 +1,8 @@
 /* managed.c - the program's hints on managed memory: prefetch, discard, advice.
  *
- * Prefetches go through the model's call of the same shape, whose caller is busy as
- * long as a real one would be. Discards are operations in stream order. Advice is
- * stored and given back; the model's driver ignores it.
+ * Prefetches and discards go through the model's call of the same shape, whose caller is
+ * busy as long as a real one would be. Advice is stored and given back; the model's driver
+ * ignores it.
  */
 #include <string.h>
 
@@ -26,10 +26,31 @@ static struct vd_memory *blocks_of(uint64_t address, size_t length_bytes, bool w
   return memory;
 }
 
+/* One range of a prefetch or discard: by the caller, or by the driver's worker if the
+ * stream is busy. */
+static CUresult carry_out_locked(struct vd_stream *stream, struct gpu_prefetch_call *call) {
+  call->stream = stream->number;
+  call->context = vd_lock_number(stream);
+  vd_pass_locked(GPU_CALL_PREFETCH, stream);
+  for (;;) {
+    int step = gpu_prefetch_step(vd.engine, vd_now_ns(), &vd_hooks, call);
+    if (step == GPU_OK) break;
+    if (step == GPU_MORE)
+      vd_pay_locked(call->cost.caller_free_ns);
+    else if (step == GPU_WAIT || step == GPU_FULL)
+      vd_pay_locked(step == GPU_WAIT && call->retry_ns != GPU_NEVER ? call->retry_ns
+                                                                    : vd_now_ns() + 100000);
+    else
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (call->ticket != 0) stream->last_ticket = call->ticket;
+  vd_pay_locked(call->cost.caller_free_ns);
+  return CUDA_SUCCESS;
+}
+
 static CUresult prefetch_locked(struct vd_stream *stream, uint64_t address,
                                 size_t length_bytes, CUmemLocation location) {
-  struct gpu_prefetch_call call = {.stream = stream->number,
-                                   .context = vd_lock_number(stream)};
+  struct gpu_prefetch_call call = {0};
   struct vd_memory *memory =
       blocks_of(address, length_bytes, false, &call.first_block, &call.block_count);
   if (memory == NULL) {
@@ -47,26 +68,13 @@ static CUresult prefetch_locked(struct vd_stream *stream, uint64_t address,
   memory->last_prefetch = location;
   memory->prefetched = true;
   call.to_host = to_host;
-  vd_pass_locked(GPU_CALL_PREFETCH, stream);
-  for (;;) {
-    int step = gpu_prefetch_step(vd.engine, vd_now_ns(), &vd_hooks, &call);
-    if (step == GPU_OK) break;
-    if (step == GPU_MORE)
-      vd_pay_locked(call.cost.caller_free_ns);
-    else if (step == GPU_WAIT || step == GPU_FULL)
-      vd_pay_locked(step == GPU_WAIT && call.retry_ns != GPU_NEVER ? call.retry_ns
-                                                                   : vd_now_ns() + 100000);
-    else
-      return CUDA_ERROR_INVALID_VALUE;
-  }
-  if (call.ticket != 0) stream->last_ticket = call.ticket;
-  vd_pay_locked(call.cost.caller_free_ns);
-  return CUDA_SUCCESS;
+  return carry_out_locked(stream, &call);
 }
 
 /* Memory of pump's pool: nothing live may lie in it, and whatever was issued on it must
  * have executed. A program's own discards are its own business. */
-static void check_dead(const struct gpu_use *use, uint64_t address, size_t length_bytes) {
+static void check_dead(const struct gpu_prefetch_call *call, uint64_t address,
+                       size_t length_bytes) {
   uint64_t base = address, piece_bytes = 0, end = address + length_bytes;
   bool live = false, ours = false;
   for (uint64_t at = address; at < end; at = base + piece_bytes) {
@@ -75,9 +83,9 @@ static void check_dead(const struct gpu_use *use, uint64_t address, size_t lengt
     ours = true;
     live |= piece == VD_PIECE_LIVE;
   }
-  if (!ours || use->block_count == 0) return;
+  if (!ours || call->block_count == 0) return;
   gpu_advance(vd.engine, vd_now_ns(), &vd_hooks);
-  uint32_t pending = gpu_uses_pending(vd.engine, use->first_block, use->block_count);
+  uint32_t pending = gpu_uses_pending(vd.engine, call->first_block, call->block_count);
   vd.checks.discard_live += live;
   vd.checks.discard_pending += pending != 0;
   if (live || pending != 0)
@@ -87,19 +95,18 @@ static void check_dead(const struct gpu_use *use, uint64_t address, size_t lengt
 
 static CUresult discard_locked(struct vd_stream *stream, uint64_t address,
                                size_t length_bytes) {
-  struct gpu_use use = {.access = GPU_WRITE};
-  if (blocks_of(address, length_bytes, true, &use.first_block, &use.block_count) == NULL) {
+  struct gpu_prefetch_call call = {.discard_kind = vd.discard_kind};
+  if (blocks_of(address, length_bytes, true, &call.first_block, &call.block_count) ==
+      NULL) {
     vd.checks.discard_unknown++;
     vd_log("discard of 0x%llx, %zu bytes: not live managed memory",
            (unsigned long long)address, length_bytes);
     return CUDA_ERROR_INVALID_VALUE;
   }
-  check_dead(&use, address, length_bytes);
+  check_dead(&call, address, length_bytes);
   CUresult result = vd_capture_refuse_locked(stream, "cuMemDiscardBatchAsync");
-  if (result != CUDA_SUCCESS || use.block_count == 0) return result;
-  struct gpu_operation operation = {
-      .kind = GPU_DISCARD, .use_count = 1, .uses = &use, .discard_kind = vd.discard_kind};
-  return vd_submit_locked(stream, &operation, NULL);
+  if (result != CUDA_SUCCESS || call.block_count == 0) return result;
+  return carry_out_locked(stream, &call);
 }
 
 static CUresult prefetch(CUstream handle, uint64_t address, size_t length_bytes,

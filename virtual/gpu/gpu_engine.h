@@ -69,15 +69,15 @@
 #define GPU_EVENT_RECORD 8
 #define GPU_EVENT_WAIT 9
 #define GPU_HOST 10    /* starts in stream order, ends by gpu_complete() */
-#define GPU_DISCARD 11 /* of the uses' blocks, in stream order */
+#define GPU_DISCARD 11 /* of the uses' blocks */
 
 /* Access, as in PUMP_ACCESS_*: 0 counts as both */
 #define GPU_READ 1
 #define GPU_WRITE 2
 
-/* Kinds of discard (uvm.h, UvmDiscard). KEEP leaves the mapping: writes do not
- * clear the state and are lost at eviction. UNMAP: the next access faults, and
- * a write clears the state. */
+/* Kinds of discard (uvm.h, UvmDiscard). UNMAP is what the public calls make: nothing is
+ * resident any more, the next access faults, and a write or a prefetch ends it. KEEP
+ * leaves the mapping: writes do not clear the state and are lost at eviction. */
 #define GPU_DISCARD_KEEP 1
 #define GPU_DISCARD_UNMAP 2
 
@@ -121,8 +121,8 @@ struct gpu_capacity {
 /* Called in model order while time goes on. `start`: the operation begins to
  * execute; effects on data belong here. `finish`: it has ended (also for
  * prefetches made through gpu_prefetch_step). `drop`: the block's contents are
- * gone without a copy (it was discarded, then evicted or moved). `leave`: these pages of
- * the block go to the host by a copy. */
+ * gone without a copy (it was discarded, and with KEEP then evicted or moved). `leave`:
+ * these pages of the block go to the host by a copy. */
 struct gpu_hooks {
   void *context;
   void (*start)(void *context, uint64_t cookie, uint64_t ticket, uint64_t time_ns);
@@ -167,14 +167,16 @@ struct gpu_cost {
   uint64_t complete_ns;
 };
 
-/* One call of cuMemPrefetchAsync, carried out by gpu_prefetch_step(). The caller
- * fills the first part, zeroes the rest, and does not look at the last. */
+/* One call of cuMemPrefetchAsync, or one range of cuMemDiscardBatchAsync, carried out by
+ * gpu_prefetch_step(). The caller fills the first part, zeroes the rest, and does not look
+ * at the last. */
 struct gpu_prefetch_call {
   uint32_t stream;
   uint32_t first_block;
   uint32_t block_count;
-  uint32_t to_host; /* 1: to the CPU */
-  uint32_t context; /* whose lock it takes, below GPU_LOCK_CONTEXTS */
+  uint32_t to_host;      /* 1: to the CPU */
+  uint32_t discard_kind; /* GPU_DISCARD_*: no prefetch but a discard */
+  uint32_t context;      /* whose lock it takes, below GPU_LOCK_CONTEXTS */
   uint64_t cookie;
   /* results */
   struct gpu_cost cost; /* complete_ns only of the slices done so far */
@@ -214,7 +216,7 @@ struct gpu_counters {
   uint64_t d2h_cpu_bytes;      /* faults of the CPU */
   uint64_t d2h_copy_bytes;
   uint64_t populated_bytes; /* zeroed in place, no link */
-  uint64_t dropped_bytes;   /* resident and discarded: gone without a copy */
+  uint64_t dropped_bytes;   /* were resident, and were discarded: gone without a copy */
   uint64_t freed_bytes;     /* resident when their range was freed */
   uint64_t evictions_used;
   uint64_t evictions_unused;
@@ -233,7 +235,7 @@ struct gpu_counters {
   uint64_t copy_stall_ns;    /* copies and memsets waiting for memory */
   uint64_t h2d_busy_ns;
   uint64_t d2h_busy_ns;
-  uint64_t caller_ns; /* of prefetch calls */
+  uint64_t caller_ns; /* of prefetch and discard calls */
   /* misuse */
   uint64_t errors;
   uint32_t last_error; /* GPU_ERROR_* */
@@ -318,7 +320,7 @@ int gpu_event_query(struct gpu_engine *engine, uint64_t now_ns,
                     const struct gpu_hooks *hooks, uint32_t event, uint64_t *time_ns);
 
 /* Puts an operation into a stream: GPU_OK, GPU_WAIT, GPU_INVALID, GPU_FULL. A
- * GPU_PREFETCH_* is carried out by the driver's deferred worker. */
+ * GPU_PREFETCH_* or GPU_DISCARD is carried out by the driver's deferred worker. */
 int gpu_submit(struct gpu_engine *engine, uint64_t now_ns, const struct gpu_hooks *hooks,
                uint32_t stream, const struct gpu_operation *operation,
                struct gpu_submitted *out);
@@ -332,7 +334,7 @@ int gpu_ticket_query(struct gpu_engine *engine, uint64_t now_ns,
 int gpu_complete(struct gpu_engine *engine, uint64_t now_ns, const struct gpu_hooks *hooks,
                  uint64_t ticket);
 
-/* One slice of a prefetch call. On an idle stream the calling thread does the
+/* One slice of a prefetch or discard call. On an idle stream the calling thread does the
  * work: after GPU_MORE it sleeps until call->cost.caller_free_ns and calls again.
  * On a busy stream the call is deferred and returns GPU_OK at once. After GPU_OK
  * the caller sleeps until caller_free_ns too. Also GPU_WAIT, GPU_INVALID, GPU_FULL. */

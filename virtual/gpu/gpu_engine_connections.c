@@ -9,10 +9,10 @@
  *                         that they wait for done, they leave for their engine and wait
  *                         there: nothing behind them is held up by a busy engine
  *   event wait            holds the queue until the event has happened
- *   prefetch, host        hold it until they have ended: the GPU waits for a word that the
- *                         driver, or the host, writes then
+ *   prefetch, discard,    hold it until they have ended: the GPU waits for a word that the
+ *   host                  driver, or the host, writes then
  *   caller's prefetch     done by its calling thread whatever is in the queue; but what is
- *                         behind it waits
+ *   or discard            behind it waits
  *
  * A stream has its queue for life: streams of one priority of one process get them in turn.
  * docs/uvm.md says which of this is known and which assumed.
@@ -65,7 +65,7 @@ void gpu_queue_leave(struct gpu_engine *engine, uint32_t index) {
 }
 
 bool gpu_kind_holds(uint32_t kind) {
-  return kind == GPU_PREFETCH_IN || kind == GPU_PREFETCH_OUT || kind == GPU_HOST;
+  return gpu_server_of(kind) == GPU_SERVER_WORKER || kind == GPU_HOST;
 }
 
 bool gpu_queue_reaches(const struct gpu_engine *engine, const struct gpu_op *op) {

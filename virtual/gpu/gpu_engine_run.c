@@ -1,9 +1,9 @@
 /* gpu_engine_run.c - how an operation executes, from event to event.
  *
  *   QUEUED -> SWEEP <-> (batches) -> STEP -> STEP_END -> SWEEP ... -> ended
- *   QUEUED -> SLICE ... -> END -> ended             deferred prefetch
+ *   QUEUED -> SLICE ... -> END -> ended             deferred prefetch or discard
  *   QUEUED -> OPEN  -> END -> ended                 host callback, caller's prefetch
- *   QUEUED -> ended                                 record, wait, discard
+ *   QUEUED -> ended                                 record, wait
  */
 #include "gpu_engine_state.h"
 
@@ -20,6 +20,7 @@ uint32_t gpu_server_of(uint32_t kind) {
     return GPU_SERVER_LOCAL;
   case GPU_PREFETCH_IN:
   case GPU_PREFETCH_OUT:
+  case GPU_DISCARD:
     return GPU_SERVER_WORKER;
   default:
     return GPU_NONE;
@@ -106,15 +107,13 @@ static bool look(struct uvm *uvm, struct gpu_op *op, const struct gpu_use *use,
     return true;
   }
   uint32_t pages = use->pages ? use->pages : uvm_touched_pages(block, use->pages_per_block);
-  if ((pages & ~b->gpu_pages) != 0 || (b->flags & UVM_UNMAPPED)) {
+  /* What was only read since it was discarded is mapped for reading. */
+  bool refused = b->discard == GPU_DISCARD_UNMAP && use->access != GPU_READ;
+  if ((pages & ~b->gpu_pages) != 0 || refused) {
     *miss = (struct uvm_miss){.block = block, .pages = pages, .access = use->access};
     return false;
   }
   if (b->ready_ns > op->arrival_ns) op->arrival_ns = b->ready_ns;
-  if (b->discard == GPU_DISCARD_UNMAP && use->access != GPU_READ) {
-    uvm_edit(uvm, block)->discard = 0; /* the write lands and clears the state */
-    uvm_list_refresh(uvm, block);
-  }
   return true;
 }
 
@@ -227,6 +226,18 @@ static void start_sweep(struct gpu_engine *engine, const struct gpu_hooks *hooks
   sweep(engine, hooks, op);
 }
 
+void gpu_slice(struct gpu_engine *engine, const struct gpu_hooks *hooks,
+               const struct gpu_op *op, uint32_t first, uint32_t count, bool first_slice,
+               bool two_passes, struct gpu_cost *cost) {
+  struct uvm *uvm = &engine->uvm;
+  if (op->kind == GPU_PREFETCH_IN)
+    uvm_prefetch_in(uvm, hooks, first, count, first_slice, two_passes, cost);
+  else if (op->kind == GPU_PREFETCH_OUT)
+    uvm_prefetch_out(uvm, hooks, first, count, first_slice, two_passes, cost);
+  else
+    uvm_discard(uvm, hooks, first, count, op->discard_kind, first_slice, cost);
+}
+
 /* The worker takes up to a slice of blocks of one use. */
 static void run_slice(struct gpu_engine *engine, const struct gpu_hooks *hooks,
                       struct gpu_op *op) {
@@ -252,26 +263,10 @@ static void run_slice(struct gpu_engine *engine, const struct gpu_hooks *hooks,
   op->next_ns = uvm->now_ns;
   if (!gpu_blocks_live(engine, first, count, GPU_ERROR_COMMAND_ON_FREED)) return;
   struct gpu_cost cost;
-  if (op->kind == GPU_PREFETCH_IN)
-    uvm_prefetch_in(uvm, hooks, first, count, first_slice, op->blocks > 1, &cost);
-  else
-    uvm_prefetch_out(uvm, hooks, first, count, first_slice, op->blocks > 1, &cost);
+  gpu_slice(engine, hooks, op, first, count, first_slice, op->blocks > 1, &cost);
   gpu_hold(engine, NULL, cost.caller_free_ns);
   op->next_ns = cost.caller_free_ns;
   op->complete_ns = uvm_max(op->complete_ns, cost.complete_ns);
-}
-
-static void discard_uses(struct gpu_engine *engine, const struct gpu_op *op) {
-  for (uint32_t n = op->first_use; n != GPU_NONE; n = gpu_uses(engine)[n].next) {
-    const struct gpu_use *use = &gpu_uses(engine)[n].use;
-    if (!gpu_blocks_live(engine, use->first_block, use->block_count,
-                         GPU_ERROR_COMMAND_ON_FREED))
-      continue;
-    for (uint32_t i = 0; i < use->block_count; i++) {
-      uvm_discard(&engine->uvm, use->first_block + i, op->discard_kind);
-      if (uvm_journal_filling(&engine->uvm)) checkpoint(engine, op);
-    }
-  }
 }
 
 static void record_event(struct gpu_engine *engine, const struct gpu_op *op) {
@@ -297,6 +292,7 @@ static void start(struct gpu_engine *engine, const struct gpu_hooks *hooks,
   switch (op->kind) {
   case GPU_PREFETCH_IN:
   case GPU_PREFETCH_OUT:
+  case GPU_DISCARD:
     op->cursor_use = op->first_use;
     run_slice(engine, hooks, op);
     return;
@@ -307,9 +303,6 @@ static void start(struct gpu_engine *engine, const struct gpu_hooks *hooks,
     record_event(engine, op);
     break;
   case GPU_EVENT_WAIT:
-    break;
-  case GPU_DISCARD:
-    discard_uses(engine, op);
     break;
   default:
     start_sweep(engine, hooks, op);

@@ -113,11 +113,17 @@ int gpu_complete(struct gpu_engine *engine, uint64_t now_ns, const struct gpu_ho
   return GPU_OK;
 }
 
+static uint32_t kind_of(const struct gpu_prefetch_call *call) {
+  if (call->discard_kind != 0) return GPU_DISCARD;
+  return call->to_host ? GPU_PREFETCH_OUT : GPU_PREFETCH_IN;
+}
+
 /* The call comes to a stream that is busy: the driver's worker will do it. */
 static int defer_prefetch(struct gpu_engine *engine, struct gpu_prefetch_call *call) {
   struct gpu_use use = {.first_block = call->first_block, .block_count = call->block_count};
   struct gpu_operation operation = {
-      .kind = call->to_host ? GPU_PREFETCH_OUT : GPU_PREFETCH_IN,
+      .kind = kind_of(call),
+      .discard_kind = call->discard_kind,
       .use_count = 1,
       .uses = &use,
       .cookie = call->cookie,
@@ -136,7 +142,8 @@ static int defer_prefetch(struct gpu_engine *engine, struct gpu_prefetch_call *c
 static int open_prefetch(struct gpu_engine *engine, const struct gpu_hooks *hooks,
                          struct gpu_prefetch_call *call) {
   struct gpu_operation operation = {
-      .kind = call->to_host ? GPU_PREFETCH_OUT : GPU_PREFETCH_IN,
+      .kind = kind_of(call),
+      .discard_kind = call->discard_kind,
       .cookie = call->cookie,
   };
   struct gpu_submitted submitted;
@@ -176,12 +183,8 @@ int gpu_prefetch_step(struct gpu_engine *engine, uint64_t now_ns,
   struct gpu_cost cost = {.caller_free_ns = uvm->now_ns, .complete_ns = uvm->now_ns};
   bool first_slice = call->blocks_done == 0, two_passes = call->block_count > 1;
   /* A range freed in the middle of the call: counted, and the slice left out. */
-  if (gpu_blocks_live(engine, first, count, GPU_ERROR_COMMAND_ON_FREED)) {
-    if (call->to_host)
-      uvm_prefetch_out(uvm, hooks, first, count, first_slice, two_passes, &cost);
-    else
-      uvm_prefetch_in(uvm, hooks, first, count, first_slice, two_passes, &cost);
-  }
+  if (gpu_blocks_live(engine, first, count, GPU_ERROR_COMMAND_ON_FREED))
+    gpu_slice(engine, hooks, op, first, count, first_slice, two_passes, &cost);
   call->blocks_done += count;
   op->complete_ns = uvm_max(op->complete_ns, cost.complete_ns);
   call->cost.caller_free_ns = cost.caller_free_ns;

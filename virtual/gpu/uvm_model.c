@@ -85,7 +85,6 @@ void uvm_drop(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t block) {
   b->gpu_pages = 0;
   b->data_pages = 0;
   b->discard = 0;
-  b->flags &= (uint8_t)~UVM_UNMAPPED;
   if (uvm->owner_blocks != 0 && block / uvm->owner_blocks != uvm->actor)
     gpu_note_drop(uvm, block);
   else if (hooks && hooks->drop)
@@ -117,14 +116,15 @@ bool uvm_take_chunk(struct uvm *uvm, const struct gpu_hooks *hooks,
   while (list <= GPU_LIST_USED && uvm->lists[list].count == 0) list++;
   if (list > GPU_LIST_USED) return false;
   uint32_t block = uvm->lists[list].head;
-  const struct uvm_block *b = &uvm_blocks(uvm)[block];
+  struct uvm_block *b = uvm_edit(uvm, block);
   out->block = block;
   out->host_ns = uvm_ns(uvm->profile.evict_us);
   uvm_list_remove(uvm, block);
+  if (b->discard != 0) out->host_ns += uvm_host_allocate(uvm, block);
   if (list == GPU_LIST_USED) {
     evict_used(uvm, hooks, block, out);
   } else if (list == GPU_LIST_UNUSED) {
-    out->after_ns = b->left_ns;
+    out->after_ns = uvm_max(b->left_ns, b->ready_ns);
     uvm->counters.evictions_unused++;
   } else {
     out->after_ns = b->ready_ns;
@@ -143,16 +143,6 @@ uint64_t uvm_victim_leaves(struct uvm *uvm, const struct uvm_victim *victim,
       uvm->profile.copy_d2h_gbps / uvm->pace.now, uvm->profile.duplex_factor);
   uvm_edit(uvm, victim->block)->left_ns = left_ns;
   return left_ns;
-}
-
-void uvm_discard(struct uvm *uvm, uint32_t block, uint32_t kind) {
-  if (uvm_blocks(uvm)[block].data_pages == 0) return; /* nothing there to be thrown away */
-  struct uvm_block *b = uvm_edit(uvm, block);
-  b->discard = (uint8_t)kind;
-  uvm->counters.discarded_blocks++;
-  if (b->gpu_pages == 0) return;
-  if (kind == GPU_DISCARD_UNMAP) b->flags |= UVM_UNMAPPED;
-  if (b->list != GPU_LIST_DISCARDED) uvm_list_refresh(uvm, block);
 }
 
 void uvm_free_block(struct uvm *uvm, uint32_t block, uint64_t *complete_ns) {

@@ -12,11 +12,13 @@
  *
  *   chunks: free + UNUSED + DISCARDED + USED + plain = capacity, always
  *   gpu_pages != 0  <=>  in USED or DISCARDED;  DISCARDED <=> the block is discarded
- *   UNUSED: the contents went to the CPU by request, the chunk is first to be taken
+ *   UNUSED: the contents went to the CPU by request, or were discarded; the chunk stays
+ *   with its block, and is first to be taken
  *
- * Room is taken in the driver's order: free, UNUSED, DISCARDED, head of USED.
- * USED is in order of migration; accesses never touch it. There is no dirty
- * tracking: what leaves USED is copied, page for page.
+ * Room is taken in the driver's order: free, then the heads of UNUSED, DISCARDED, USED
+ * (uvm_pmm_gpu.c). Each is in the order in which its blocks came to it; USED in order of
+ * migration, which a prefetch of what is there already counts as; accesses never touch
+ * it. There is no dirty tracking: what leaves USED is copied, page for page.
  *
  * Costs, with the constants of the profile (t_x is x_us, bw_x is x_gbps):
  *
@@ -30,6 +32,8 @@
  *   room         evict_us for each chunk taken from a block, its copy at
  *                copy_d2h_gbps before the newcomer's, host_alloc at its first time
  *   way back     cpu_unmap for each block that was mapped for the CPU
+ *   discard      discard_call, and discard_block for each block that is unmapped; who does
+ *                it and what waits for it as with a prefetch
  *   populate     bytes / populate_gbps, no link
  *
  * Choices made here:
@@ -37,12 +41,13 @@
  *     pipeline with the write-back of its victims
  *   - evict_us is paid for every chunk that is taken from another block, also
  *     from UNUSED and DISCARDED; only USED moves bytes
+ *   - what was discarded gets host pages when its chunk is taken, although nothing is
+ *     copied there: the driver makes its pages resident on the CPU (uvm_va_block.c)
  *   - faults are 64 KiB pages; inside a block the tree prefetcher completes every
  *     aligned group of which more than 51 % is there or faulted
  *   - a copy engine's faults are serviced one block a batch, plus nonreplayable_us
  *   - where no chunk can be had at all (plain allocations hold everything) pages
  *     are read over the link and stay where they are: "remote"
- *   - discarding itself takes no time
  */
 #ifndef PUMP_UVM_MODEL_H
 #define PUMP_UVM_MODEL_H
@@ -65,7 +70,6 @@
 #define UVM_HOST_ALLOCATED 4u
 #define UVM_IN_HOST 16u /* of a limited host: held in its memory */
 #define UVM_ON_FLASH 32u
-#define UVM_UNMAPPED 8u /* from the GPU, by a discard: the next access faults */
 
 struct uvm_block {
   uint64_t ready_ns;
@@ -189,7 +193,6 @@ uint64_t uvm_victim_leaves(struct uvm *uvm, const struct uvm_victim *victim,
 uint64_t uvm_host_allocate(struct uvm *uvm, uint32_t block);
 /* The contents are worthless and forgotten. The chunk stays where it is. */
 void uvm_drop(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t block);
-void uvm_discard(struct uvm *uvm, uint32_t block, uint32_t kind);
 void uvm_free_block(struct uvm *uvm, uint32_t block, uint64_t *complete_ns);
 int uvm_plain_reserve(struct uvm *uvm, const struct gpu_hooks *hooks, uint64_t length_bytes,
                       struct gpu_cost *cost);
@@ -209,6 +212,9 @@ void uvm_prefetch_in(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t fi
 void uvm_prefetch_out(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t first,
                       uint32_t count, bool first_slice, bool two_passes,
                       struct gpu_cost *cost);
+/* `first_slice` pays for the call. */
+void uvm_discard(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t first,
+                 uint32_t count, uint32_t kind, bool first_slice, struct gpu_cost *cost);
 void uvm_cpu_access(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t first,
                     uint32_t count, struct gpu_cost *cost);
 

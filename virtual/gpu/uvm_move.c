@@ -1,5 +1,5 @@
-/* uvm_move.c - demand faults, prefetches and the CPU's accesses: what they cost
- * and what they move. See uvm_model.h. */
+/* uvm_move.c - demand faults, prefetches, discards and the CPU's accesses: what they
+ * cost and what they move. See uvm_model.h. */
 #include "uvm_model.h"
 
 uint32_t uvm_touched_pages(uint32_t block, uint32_t pages_per_block) {
@@ -64,7 +64,7 @@ static void plan_arrival(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_
                          uint32_t pages, struct arrival *out) {
   struct uvm_block *b = uvm_edit(uvm, block);
   *out = (struct arrival){.block = block, .victim.block = UVM_NO_BLOCK};
-  if (b->discard != 0 && b->gpu_pages == 0) {
+  if (b->discard != 0 && b->gpu_pages == 0 && b->data_pages != 0) {
     /* Discarded on the host: worthless there, so nothing is copied. The state
      * itself survives a mere fault. */
     uint8_t discard = b->discard;
@@ -89,7 +89,6 @@ static void plan_arrival(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_
   }
   b->gpu_pages |= missing;
   b->data_pages |= missing;
-  b->flags &= (uint8_t)~UVM_UNMAPPED;
   uvm->counters.populated_bytes += uvm_pages_bytes(out->populate_pages);
   uvm_list_refresh(uvm, block);
 }
@@ -229,7 +228,7 @@ static uint64_t depart(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t 
   b->flags |= UVM_CPU_MAPPED;
   if (b->list == GPU_LIST_USED || b->list == GPU_LIST_DISCARDED) {
     uvm_list_remove(uvm, block);
-    uvm_list_push(uvm, block, GPU_LIST_UNUSED, true);
+    uvm_list_push(uvm, block, GPU_LIST_UNUSED, false);
   }
   return end_ns;
 }
@@ -258,6 +257,38 @@ void uvm_prefetch_out(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t f
   }
   cost->caller_free_ns = cost->complete_ns = end_ns;
   uvm->counters.caller_ns += end_ns - uvm->now_ns;
+}
+
+/* Returns whether it was mapped, and is not now. */
+static bool discard_block(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t block,
+                          uint32_t kind) {
+  struct uvm_block *b = uvm_edit(uvm, block);
+  bool mapped = b->gpu_pages != 0 || (b->flags & UVM_CPU_MAPPED);
+  uvm->counters.discarded_blocks++;
+  if (kind == GPU_DISCARD_UNMAP) {
+    uvm_drop(uvm, hooks, block);
+    b->flags &= (uint8_t)~UVM_CPU_MAPPED;
+    if (b->list != GPU_LIST_NONE) {
+      uvm_list_remove(uvm, block);
+      uvm_list_push(uvm, block, GPU_LIST_UNUSED, false);
+    }
+  }
+  b->discard = (uint8_t)kind;
+  if (b->gpu_pages != 0 && b->list != GPU_LIST_DISCARDED) uvm_list_refresh(uvm, block);
+  return mapped && kind == GPU_DISCARD_UNMAP;
+}
+
+void uvm_discard(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t first,
+                 uint32_t count, uint32_t kind, bool first_slice, struct gpu_cost *cost) {
+  const struct uvm_profile *profile = &uvm->profile;
+  uint64_t time_ns = uvm->now_ns + (first_slice ? uvm_ns(profile->discard_call_us) : 0);
+  for (uint32_t block = first; block < first + count; block++) {
+    if (uvm_blocks(uvm)[block].data_pages == 0) continue; /* nothing to be thrown away */
+    if (discard_block(uvm, hooks, block, kind))
+      time_ns += uvm_ns(profile->discard_block_us);
+  }
+  cost->caller_free_ns = cost->complete_ns = time_ns;
+  uvm->counters.caller_ns += time_ns - uvm->now_ns;
 }
 
 void uvm_cpu_access(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t first,

@@ -60,6 +60,8 @@ static const struct key keys[] = {
     {"uvm.cpu_unmap_us", KIND_DOUBLE, FIELD(cpu_unmap_us), 0, MAX_US},
     {"uvm.host_alloc_us", KIND_DOUBLE, FIELD(host_alloc_us), 0, MAX_US},
     {"uvm.nonreplayable_us", KIND_DOUBLE, FIELD(nonreplayable_us), 0, MAX_US},
+    {"uvm.discard_call_us", KIND_DOUBLE, FIELD(discard_call_us), 0, MAX_US},
+    {"uvm.discard_block_us", KIND_DOUBLE, FIELD(discard_block_us), 0, MAX_US},
     {"kernels.default_gbps", KIND_DOUBLE, FIELD(kernel_gbps), 0.001, MAX_GBPS},
     {"kernels.min_us", KIND_DOUBLE, FIELD(kernel_min_us), 0, MAX_US},
     {"kernels.launch_us", KIND_DOUBLE, FIELD(launch_us), 0, MAX_US},

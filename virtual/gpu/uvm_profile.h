@@ -63,6 +63,8 @@ struct uvm_profile {
   double cpu_unmap_us;         /* t_cpuunmap, per block on its way back */
   double host_alloc_us;        /* t_hostalloc, first host pages of a block */
   double nonreplayable_us;     /* extra per block when a copy engine faults */
+  double discard_call_us;      /* per range discarded: each is a call of the kernel */
+  double discard_block_us;     /* per block unmapped by it */
   /* kernels */
   double kernel_gbps;
   double kernel_min_us;

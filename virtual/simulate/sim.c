@@ -73,7 +73,11 @@ static bool make_engine(struct pump_sim *sim, const struct uvm_profile *profile)
   if (bytes == 0) return false;
   sim->engine_memory = calloc(1, bytes);
   if (sim->engine_memory == NULL) return false;
-  sim->engine = gpu_engine_create(sim->engine_memory, bytes, &capacity, profile,
+  /* They stand between the program's operations here, not beside them as the pool's: a
+   * price would be the program's (docs/simulator.md). */
+  struct uvm_profile free_discards = *profile;
+  free_discards.discard_call_us = free_discards.discard_block_us = 0;
+  sim->engine = gpu_engine_create(sim->engine_memory, bytes, &capacity, &free_discards,
                                   sim->settings.memory_bytes, 0);
   if (sim->engine == NULL) return false;
   if (sim->settings.host_memory_bytes != 0 &&

@@ -123,6 +123,10 @@ def derive_profile(questions: Json) -> Json:
         "t_nonreplayable_us": subtract(
             by_memset / MEMSET_BLOCKS if by_memset is not None else None, by_kernel
         ),
+        "t_discard_us": subtract(
+            at("discard", "fit_caller", "fixed_us"), at("discard", "refused_us", "p10")
+        ),
+        "t_discard_block_us": at("discard", "fit_caller", "per_block_us"),
         "bw_memset_gbps": memset,
         "kernel_gbps": at("kernel_speed", "copy_kernel", "plain_gbps"),
         "kernel_min_us": kernel_min,

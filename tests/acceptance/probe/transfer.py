@@ -38,6 +38,8 @@ CONSTANTS = {
     "t_cpupte_us": OUT,
     "t_cpuunmap_us": OUT,
     "t_hostalloc_us": OUT,
+    "t_discard_us": DISCARD,
+    "t_discard_block_us": DISCARD,
     "kernel_idle_us": CALL,
     "kernel_launch_us": CALL,
 }

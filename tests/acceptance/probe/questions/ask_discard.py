@@ -1,4 +1,4 @@
-"""Question: which discard the public call makes."""
+"""Question: which discard the public call makes, and what it costs."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import array
 import ctypes
 
 from probe.driver import (
+    BLOCK,
     MIB,
     SIZE,
     TO_HOST,
@@ -14,17 +15,22 @@ from probe.driver import (
     MemLocation,
     UnsupportedError,
     native,
+    refused,
     timed,
 )
-from probe.figures import Json, rounded
+from probe.figures import Json, line_fit, now, rounded, us
 from probe.gpu import Gpu
 from probe.moves import moves_summary
 from probe.registry import Notes, question
 
+COST_BLOCKS = (1, 4, 16, 64)
+COST_SAMPLES = 12
 
-@question(30, "which discard the public call makes; whether dead blocks may be discarded at all")
+
+@question(30, "which discard the public call makes, and what a block of it costs its caller")
 def ask_discard(gpu: Gpu, out: Notes) -> None:
     native("cuMemDiscardBatchAsync")
+    discard_costs(gpu, out)
     for mib in (2, 8):
         length = mib * MIB
         address = gpu.written(length, 1)
@@ -57,6 +63,34 @@ def ask_discard(gpu: Gpu, out: Notes) -> None:
         "of an eviction; a write that is slow after the discard (it faults) points to the kind "
         "that unmaps, where writes count"
     )
+
+
+def discard_costs(gpu: Gpu, out: Notes) -> None:
+    """Caller time on an idle stream, of blocks that the GPU has mapped and of discarded ones."""
+    ask = refused("cuMemDiscardBatchAsync", None, None, 0, 0, gpu.stream)
+    asking: list[float] = []
+    for _ in range(50):
+        start = now()
+        ask()
+        asking.append(now() - start)
+    out["refused_us"] = us(asking[10:])
+    address = gpu.written(max(COST_BLOCKS) * BLOCK)
+    points: list[tuple[float, float]] = []
+    for blocks in COST_BLOCKS:
+        length = blocks * BLOCK
+        arguments = (U64 * 1)(address), (SIZE * 1)(length), 1, 0, gpu.stream
+        spent: dict[str, list[float]] = {"mapped": [], "discarded": []}
+        for _ in range(COST_SAMPLES):
+            gpu.move(address, length, 0)
+            for samples in spent.values():
+                samples.append(timed("cuMemDiscardBatchAsync", *arguments))
+                gpu.sync()
+        row = {name: us(samples[2:]) for name, samples in spent.items()}
+        out[f"{blocks}_blocks"] = row
+        points.append((float(blocks), row["mapped"]["p10"]))
+    gpu.free(address)
+    fixed, per_block = line_fit(points)
+    out["fit_caller"] = {"fixed_us": rounded(fixed), "per_block_us": rounded(per_block)}
 
 
 def discard_once(gpu: Gpu, address: int, length: int, variant: str) -> Json:
