@@ -20,7 +20,8 @@ import cffi
 
 from pump import profiles
 
-CORE = Path(__file__).resolve().parents[2] / "virtual" / "gpu"
+ROOT = Path(__file__).resolve().parents[2]
+CORE = ROOT / "virtual" / "gpu"
 HEADERS = ("uvm_profile.h", "gpu_engine.h")
 FLAGS = ("-std=gnu11", "-O2", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror")
 SANITIZE = ("-fsanitize=undefined", "-fno-sanitize-recover=all")

@@ -20,7 +20,14 @@ def undo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     target = tmp_path_factory.mktemp("undo") / "card_undo"
     source = virtual.HERE / "card_undo.c"
     return virtual.compile_c(
-        target, *FLAGS, *SANITIZE, f"-I{gpu_model.CORE}", source, *gpu_model.sources(), "-lm"
+        target,
+        *FLAGS,
+        *SANITIZE,
+        f"-I{gpu_model.ROOT}",
+        f"-I{gpu_model.CORE}",
+        source,
+        *gpu_model.sources(),
+        "-lm",
     )
 
 
