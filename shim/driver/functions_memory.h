@@ -54,7 +54,7 @@ PUMP_DRIVER(HOOK, INIT, NONE, cuPointerGetAttributes, cuPointerGetAttributes, 70
             (unsigned int count, CUpointer_attribute *attributes, void **data, CUdeviceptr
              address),
             (count, attributes, data, address))
-PUMP_DRIVER(NO, INIT, NONE, cuPointerSetAttribute, cuPointerSetAttribute, 6000, 0,
+PUMP_DRIVER(HOOK, INIT, NONE, cuPointerSetAttribute, cuPointerSetAttribute, 6000, 0,
             (const void *value, CUpointer_attribute attribute, CUdeviceptr ptr),
             (value, attribute, ptr))
 PUMP_DRIVER(HOOK, CTX, DS, cuMemcpy, cuMemcpy, 4000, 7000,

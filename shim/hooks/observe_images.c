@@ -22,6 +22,7 @@
 #include "shim/driver/image_source.h"
 #include "shim/driver/resolve.h"
 #include "shim/execute/act.h"
+#include "shim/memory/observe_rules.h"
 #include "shim/memory/observe_table.h"
 #include "shim/record/observe.h"
 
@@ -241,24 +242,48 @@ HOOK(cuLibraryLoadFromFile, read_file(key_of(*library), path),
       library_count))
 HOOK(cuLibraryGetModule, keep(key_of(*module), key_of(library), NULL),
      (CUmodule * module, CUlibrary library), (module, library))
-#define HOOK_FUNCTION(name, handle, is_kernel, note, parameters, arguments)                \
+/* NCCL by its kernels, also where it is part of something that no rule names. Mangled names
+ * are searched. Before NCCL 2.19 they had the second form. */
+static void asked_for(const char *kernel) {
+  static uint32_t said;
+  char caller[64];
+  if (kernel == NULL ||
+      (strstr(kernel, "ncclDevKernel") == NULL && strstr(kernel, "ncclKernel") == NULL))
+    return;
+  int saved = errno;
+  pump_enter();
+  if (!pump_rule_keeps_caller()) {
+    pump_rule_caller(caller, sizeof caller);
+    pump_log_once(&said, PUMP_LOG_WARNING,
+                  "NCCL is part of %s, so no rule knows its buffers from other memory, and "
+                  "pump made them pageable. Where a collective fails, set "
+                  "NCCL_CUMEM_ENABLE=1, or keep memory of their size as it was with "
+                  "pump-run --keep-device below=16MiB",
+                  PUMP_QUOTED(caller));
+  }
+  pump_leave();
+  errno = saved;
+}
+
+#define HOOK_FUNCTION(name, handle, is_kernel, kernel, note, parameters, arguments)        \
   CUresult name parameters {                                                               \
     CUresult result = pump_real.name arguments;                                            \
     if (result == CUDA_SUCCESS && !pump_inert()) {                                         \
       pump_function_note(handle, is_kernel);                                               \
+      asked_for(kernel);                                                                   \
       if (wanted) note;                                                                    \
     }                                                                                      \
     return result;                                                                         \
   }
 
-HOOK_FUNCTION(cuModuleGetFunction, *function, false,
+HOOK_FUNCTION(cuModuleGetFunction, *function, false, name,
               name_function(key_of(*function), key_of(module), name),
               (CUfunction * function, CUmodule module, const char *name),
               (function, module, name))
-HOOK_FUNCTION(cuLibraryGetKernel, *kernel, true,
+HOOK_FUNCTION(cuLibraryGetKernel, *kernel, true, name,
               name_function(key_of(*kernel), key_of(library), name),
               (CUkernel * kernel, CUlibrary library, const char *name),
               (kernel, library, name))
-HOOK_FUNCTION(cuKernelGetFunction, *function, false,
+HOOK_FUNCTION(cuKernelGetFunction, *function, false, NULL,
               same_function(key_of(*function), key_of(kernel)),
               (CUfunction * function, CUkernel kernel), (function, kernel))

@@ -3,7 +3,8 @@
  * Converted memory answers as the device memory that the program asked for, in
  * every call alike; the program's own managed memory stays what it is. Only
  * answers that the driver gave are corrected, with one exception that the driver
- * itself makes for device memory: it has no host pointer.
+ * itself makes for device memory: it has no host pointer. Libraries that register
+ * device memory with network cards are told the truth: they would fail.
  *
  * cuMemGetAddressRange gives the size that the program asked for, not the whole
  * blocks that it got: programs compare it with their own sizes, and would take the
@@ -11,6 +12,7 @@
  */
 #include <errno.h>
 
+#include "shim/memory/observe_rules.h"
 #include "shim/pool/pool.h"
 
 static bool converted(CUdeviceptr address, struct pump_hit *hit) {
@@ -32,6 +34,17 @@ static bool see(CUdeviceptr address, struct seen *seen) {
   if (hit.pool != NULL && pump_pool_find(address, &block))
     *seen = (struct seen){block.base, block.requested_bytes, block.pool};
   return true;
+}
+
+/* Whether an answer of the driver about `address` is to be corrected. */
+static bool corrected(CUdeviceptr address, struct seen *seen) {
+  if (!see(address, seen)) return false;
+  int saved = errno;
+  pump_enter();
+  bool truth = pump_rule_told_truth();
+  pump_leave();
+  errno = saved;
+  return !truth;
 }
 
 /* Corrects one answer of the driver. */
@@ -65,7 +78,7 @@ CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute,
                                CUdeviceptr address) {
   CUresult result = pump_real.cuPointerGetAttribute(data, attribute, address);
   struct seen hit;
-  if (result != CUDA_SUCCESS || pump_inert() || !see(address, &hit)) return result;
+  if (result != CUDA_SUCCESS || pump_inert() || !corrected(address, &hit)) return result;
   correct(attribute, data, &hit);
   return attribute == CU_POINTER_ATTRIBUTE_HOST_POINTER ? CUDA_ERROR_INVALID_VALUE : result;
 }
@@ -75,7 +88,7 @@ CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute *attribu
   CUresult result = pump_real.cuPointerGetAttributes(count, attributes, data, address);
   struct seen hit;
   if (result != CUDA_SUCCESS || attributes == NULL || data == NULL || pump_inert() ||
-      !see(address, &hit))
+      !corrected(address, &hit))
     return result;
   for (unsigned int i = 0; i < count; i++) correct(attributes[i], data[i], &hit);
   return result;

@@ -1,7 +1,7 @@
 /* observe_refused.c - hooks of calls that CUDA refuses for managed memory, and so for
- * what was converted: handles for other processes and devices, and stream memory
- * operations. The driver's answer passes unchanged; when it is a refusal, one line says
- * why and which rule keeps such memory device memory.
+ * what was converted: handles for other processes and devices, attributes that prepare
+ * such a use, and stream memory operations. The driver's answer passes unchanged; when it
+ * is a refusal, one line says why and which rule keeps such memory device memory.
  *
  * Not here: cuIpcOpenMemHandle, cuMemExportToShareableHandle and their like. What they
  * open or export was never converted, by us or by anybody.
@@ -54,6 +54,10 @@ static void explain(const char *call, uint64_t address, bool rule_ipc, uint32_t 
 
 HOOK_HANDLE(cuIpcGetMemHandle, (CUipcMemHandle * handle, CUdeviceptr address),
             (handle, address))
+/* SYNC_MEMOPS: who sets it is about to register the memory with a network card. */
+HOOK_HANDLE(cuPointerSetAttribute,
+            (const void *value, CUpointer_attribute attribute, CUdeviceptr address),
+            (value, attribute, address))
 HOOK_HANDLE(cuMemGetHandleForAddressRange,
             (void *handle, CUdeviceptr address, size_t bytes, CUmemRangeHandleType type,
              unsigned long long flags),

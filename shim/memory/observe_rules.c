@@ -1,5 +1,6 @@
 /* observe_rules.c - which allocations stay device memory, by size, by calling library,
- * and by what a library has asked for before. It allocates nothing and hooks nothing.
+ * and by what a library has asked for before; and which libraries are told what memory
+ * really is. It allocates nothing and hooks nothing.
  *
  * PUMP_KEEP_DEVICE, a list separated by commas, as pump-run writes it:
  *   below=BYTES    allocations of fewer bytes
@@ -33,8 +34,18 @@
 #define NAME_BYTES 64
 #define SPANS 32
 
+/* Libraries that hand memory to network cards: they register what is device memory, which
+ * fails for managed memory, and have another way for that (UCX, Open MPI and libfabric ask
+ * for IS_MANAGED). Not libucm: it only asks on behalf of libuct. */
+static const char *const transports[] = {"libuct",      "libucp",    "libucs",    "libmpi",
+                                         "libopen-pal", "libfabric", "libibverbs"};
+
+#define USE_KEPT 1u  /* what it allocates stays device memory */
+#define USE_TRUTH 2u /* it is told which memory is managed */
+
 struct span {
   uintptr_t begin, end;
+  uint32_t uses;
 };
 
 /* Written by pump_rules_reset, then inside dl_iterate_phdr only. */
@@ -105,7 +116,7 @@ void pump_rules_reset(void) {
 /* ---- where libraries lie -------------------------------------------------- */
 
 static struct span span_of(const struct dl_phdr_info *info) {
-  struct span span = {UINTPTR_MAX, 0};
+  struct span span = {UINTPTR_MAX, 0, 0};
   for (int i = 0; i < info->dlpi_phnum; i++) {
     const ElfW(Phdr) *part = &info->dlpi_phdr[i];
     if (part->p_type != PT_LOAD) continue;
@@ -126,12 +137,15 @@ static bool begins_with(const char *name, const char *prefix) {
   return strncmp(name, prefix, strlen(prefix)) == 0;
 }
 
-static bool kept(const char *name, const struct span *span) {
+static uint32_t uses_of(const char *name, const struct span *span) {
+  uint32_t uses = 0;
   for (uint32_t i = 0; i < rules.name_count; i++)
-    if (begins_with(name, rules.names[i])) return true;
+    if (begins_with(name, rules.names[i])) uses |= USE_KEPT;
   for (uint32_t i = 0; i < rules.learned_count; i++)
-    if (rules.learned[i] == span->begin) return true;
-  return false;
+    if (rules.learned[i] == span->begin) uses |= USE_KEPT;
+  for (size_t i = 0; i < sizeof transports / sizeof transports[0]; i++)
+    if (begins_with(name, transports[i])) uses |= USE_TRUTH;
+  return uses;
 }
 
 struct visit {
@@ -159,7 +173,8 @@ static int visit_object(struct dl_phdr_info *info, size_t size, void *data) {
     if (current) return 1;
   }
   struct span span = span_of(info);
-  if (rules.span_count < SPANS && kept(file_name(info), &span)) {
+  span.uses = uses_of(file_name(info), &span);
+  if (rules.span_count < SPANS && span.uses != 0) {
     rules.spans[rules.span_count++] = span;
     visit->spans[visit->count++] = span;
   }
@@ -170,16 +185,27 @@ static bool within(const struct span *span, const void *address) {
   return (uintptr_t)address >= span->begin && (uintptr_t)address < span->end;
 }
 
-static bool called_by_kept_library(void) {
+static bool called_by_library(uint32_t use) {
   struct visit visit = {.begun = false};
   void *frames[FRAMES];
+  uint32_t spans = 0;
   dl_iterate_phdr(visit_object, &visit);
-  if (visit.count == 0) return false;
+  for (uint32_t s = 0; s < visit.count; s++)
+    if (visit.spans[s].uses & use) visit.spans[spans++] = visit.spans[s];
+  if (spans == 0) return false;
   int count = backtrace(frames, FRAMES);
   for (int i = 0; i < count; i++)
-    for (uint32_t s = 0; s < visit.count; s++)
+    for (uint32_t s = 0; s < spans; s++)
       if (within(&visit.spans[s], frames[i])) return true;
   return false;
+}
+
+bool pump_rule_keeps_caller(void) {
+  return called_by_library(USE_KEPT);
+}
+
+bool pump_rule_told_truth(void) {
+  return called_by_library(USE_TRUTH);
 }
 
 bool pump_rule_stream_ordered(void) {
@@ -194,7 +220,7 @@ enum pump_rule pump_rule_for(size_t bytes) {
   if (pump_rule_by_size(bytes)) return PUMP_RULE_SIZE;
   if (rules.name_count == 0 && __atomic_load_n(&rules.learned_count, __ATOMIC_RELAXED) == 0)
     return PUMP_RULE_NONE;
-  return called_by_kept_library() ? PUMP_RULE_LIBRARY : PUMP_RULE_NONE;
+  return pump_rule_keeps_caller() ? PUMP_RULE_LIBRARY : PUMP_RULE_NONE;
 }
 
 /* ---- who has called ------------------------------------------------------- */

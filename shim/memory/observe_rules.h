@@ -17,6 +17,15 @@ void pump_rules_reset(void);
  * piece of its stack, only while a library of the rules is loaded. In the guard. */
 enum pump_rule pump_rule_for(size_t bytes);
 
+/* Whether a library of the rules has called us. Walks as pump_rule_for does. In the guard.
+ */
+bool pump_rule_keeps_caller(void);
+
+/* Whether a library has called us that has to know managed memory from device memory,
+ * because it registers the latter with a network card. Walks as pump_rule_for does. In the
+ * guard. */
+bool pump_rule_told_truth(void);
+
 /* Only whether RULE_SIZE keeps it; walks nothing. */
 bool pump_rule_by_size(size_t bytes);
 

@@ -7,9 +7,14 @@
 
 CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t bytes);
 CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr address);
+CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute,
+                               CUdeviceptr address);
+CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute *attributes,
+                                void **data, CUdeviceptr address);
 
 EXPORT CUresult allocate(CUdeviceptr *address, size_t bytes);
 EXPORT CUresult ask_for_handle(CUdeviceptr address);
+EXPORT CUresult ask_kind(CUdeviceptr address, unsigned int *kinds);
 EXPORT CUresult call_back(CUresult (*function)(size_t), size_t bytes);
 
 /* Results are kept, so that no call is a tail call and each leaves a frame. */
@@ -21,6 +26,16 @@ EXPORT CUresult allocate(CUdeviceptr *address, size_t bytes) {
 EXPORT CUresult ask_for_handle(CUdeviceptr address) {
   CUipcMemHandle handle;
   volatile CUresult result = cuIpcGetMemHandle(&handle, address);
+  return result;
+}
+
+/* IS_MANAGED twice: of the singular call and of the plural one. */
+EXPORT CUresult ask_kind(CUdeviceptr address, unsigned int *kinds) {
+  CUpointer_attribute attribute = CU_POINTER_ATTRIBUTE_IS_MANAGED;
+  void *second = &kinds[1];
+  volatile CUresult result = cuPointerGetAttribute(&kinds[0], attribute, address);
+  if (result == CUDA_SUCCESS)
+    result = cuPointerGetAttributes(1, &attribute, &second, address);
   return result;
 }
 

@@ -7,6 +7,9 @@
  *   alloc:BYTES      this program allocates by itself
  *   handle           the current library asks for an IPC handle of the last allocation
  *   range            this program asks for a handle of a piece of it
+ *   sync             this program sets SYNC_MEMOPS on it
+ *   kind             the current library asks whether it is managed, in two ways
+ *   kernel:NAME      this program asks for a kernel; called:NAME: from the current library
  *   wait  write  batch   a stream memory operation on the last allocation
  */
 #include <dlfcn.h>
@@ -62,6 +65,32 @@ static CUresult ask_for_handle(void) {
   return ask(address);
 }
 
+static CUresult set_sync(void) {
+  unsigned int yes = 1;
+  return cuPointerSetAttribute(&yes, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address);
+}
+
+static CUresult ask_kind(unsigned int *kinds) {
+  CUresult (*ask)(CUdeviceptr, unsigned int *);
+  *(void **)&ask = of_library("ask_kind");
+  return ask(address, kinds);
+}
+
+static const char *kernel_name;
+
+static CUresult ask_for_kernel(size_t unused) {
+  CUfunction function;
+  (void)unused;
+  volatile CUresult result = cuModuleGetFunction(&function, NULL, kernel_name);
+  return result;
+}
+
+static CUresult called_for_kernel(void) {
+  CUresult (*call)(CUresult (*)(size_t), size_t);
+  *(void **)&call = of_library("call_back");
+  return call(ask_for_kernel, 0);
+}
+
 static void batch(void) {
   CUstreamBatchMemOpParams operations[2] = {
       {.operation = CU_STREAM_MEM_OP_BARRIER},
@@ -71,6 +100,7 @@ static void batch(void) {
 
 int main(int argc, char **argv) {
   CUcontext context;
+  unsigned int kinds[2] = {9, 9};
   if (cuInit(0) != CUDA_SUCCESS || cuCtxCreate_v2(&context, 0, 0) != CUDA_SUCCESS) return 1;
   for (int i = 1; i < argc; i++) {
     const char *colon = strchr(argv[i], ':');
@@ -83,10 +113,18 @@ int main(int argc, char **argv) {
       printf("%d\n", through_deeply(bytes));
     else if (strncmp(argv[i], "alloc:", 6) == 0)
       printf("%d\n", plainly(bytes));
+    else if (strncmp(argv[i], "kernel:", 7) == 0)
+      kernel_name = colon + 1, printf("%d\n", ask_for_kernel(0));
+    else if (strncmp(argv[i], "called:", 7) == 0)
+      kernel_name = colon + 1, printf("%d\n", called_for_kernel());
     else if (strcmp(argv[i], "handle") == 0)
       printf("%d\n", ask_for_handle());
     else if (strcmp(argv[i], "range") == 0)
       printf("%d\n", cuMemGetHandleForAddressRange(&address, address, 4096, 1, 0));
+    else if (strcmp(argv[i], "sync") == 0)
+      printf("%d\n", set_sync());
+    else if (strcmp(argv[i], "kind") == 0)
+      printf("%d", ask_kind(kinds)), printf(" %u %u\n", kinds[0], kinds[1]);
     else if (strcmp(argv[i], "wait") == 0)
       printf("%d\n", cuStreamWaitValue32_v2(NULL, address, 0, 0));
     else if (strcmp(argv[i], "write") == 0)

@@ -257,6 +257,13 @@ EXPORT CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr address) {
   return refuse_managed(address);
 }
 
+EXPORT CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
+                                      CUdeviceptr address) {
+  (void)value, (void)attribute;
+  CODE(cuPointerSetAttribute)
+  return refuse_managed(address);
+}
+
 EXPORT CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr address,
                                               size_t bytes, CUmemRangeHandleType type,
                                               unsigned long long flags) {

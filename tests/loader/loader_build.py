@@ -81,7 +81,7 @@ def built() -> Path:
     compile_c(folder / "client_next", HERE / "client_next.c", driver)
     compile_c(folder / "client_memory", HERE / "client_memory.c", driver)
     compile_c(folder / "client_rules", HERE / "client_rules.c", driver, "-ldl")
-    for name in ("libnccl.so.2", "libother.so"):
+    for name in ("libnccl.so.2", "libmpi.so.40", "libuct_cuda.so.0", "libother.so"):
         compile_c(folder / name, *library, HERE / "caller.c")
     return folder
 

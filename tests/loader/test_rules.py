@@ -68,7 +68,7 @@ def test_the_walk_is_bounded(tmp_path: Path) -> None:
     assert made == ["managed 4", "plain 6"]
 
 
-@pytest.mark.parametrize("call", ["handle", "range", "wait", "write", "batch"])
+@pytest.mark.parametrize("call", ["handle", "range", "sync", "wait", "write", "batch"])
 def test_a_refusal_for_converted_memory_is_explained_once(tmp_path: Path, call: str) -> None:
     answers, text = steps(tmp_path, "", library("libother.so"), through(4), call, call)
     assert answers == ["managed 4"]
@@ -80,7 +80,7 @@ def test_a_refusal_for_converted_memory_is_explained_once(tmp_path: Path, call: 
     assert caller in line and f"--keep-device {rule}" in line
 
 
-@pytest.mark.parametrize("call", ["handle", "range", "wait", "write", "batch"])
+@pytest.mark.parametrize("call", ["handle", "range", "sync", "wait", "write", "batch"])
 def test_memory_that_was_not_converted_is_no_business_of_pumps(tmp_path: Path, call: str) -> None:
     _, text = steps(tmp_path, f"below={8 * MIB}", library("libother.so"), through(4), call)
     assert text.splitlines() == ["0", "0", "0"]
@@ -98,6 +98,30 @@ def test_a_library_that_asked_for_a_handle_gets_device_memory_from_then_on(
     made, text = steps(tmp_path, "library=libnccl", *commands)
     assert made == ["managed 4", "managed 6", "managed 8"]
     assert "from now on" not in text
+
+
+@pytest.mark.parametrize("name", ["libuct_cuda.so.0", "libmpi.so.40"])
+def test_a_library_that_registers_memory_with_network_cards_is_told_what_it_is(
+    tmp_path: Path, name: str
+) -> None:
+    """Everything else hears of device memory, also while such a library is loaded."""
+    commands = [library(name), f"alloc:{8 * MIB}", "kind", library("libother.so"), "kind"]
+    made, text = steps(tmp_path, "", *commands)
+    assert made == ["managed 8"]
+    assert text.splitlines() == ["0", "0", "0 1 1", "0", "0 0 0"]
+
+
+def test_kernels_of_an_nccl_that_no_rule_can_name_are_told_once(tmp_path: Path) -> None:
+    kernel = "_Z40ncclDevKernel_AllReduce_Sum_f32_RING_LL24ncclDevKernelArgsStorageILm4096EE"
+    _, text = steps(tmp_path, DEFAULTS, "kernel:scale", f"kernel:{kernel}", f"kernel:{kernel}")
+    (line,) = text.splitlines()[3:]
+    assert "NCCL is part of 'the program'" in line
+    assert "NCCL_CUMEM_ENABLE=1" in line and "--keep-device below=16MiB" in line
+
+
+def test_kernels_of_an_nccl_that_a_rule_names_are_no_news(tmp_path: Path) -> None:
+    _, text = steps(tmp_path, DEFAULTS, library("libnccl.so.2"), "called:ncclDevKernel_Broadcast")
+    assert text.splitlines() == ["0", "0"]
 
 
 def test_a_rule_that_is_none_is_named_and_the_others_hold(tmp_path: Path) -> None:
