@@ -203,7 +203,7 @@ HOOKS_SET(8, unsigned char)
 HOOKS_SET(16, unsigned short)
 HOOKS_SET(32, unsigned int)
 
-/* ---- the program's own prefetches, discards and advice -------------------- */
+/* ---- the program's own prefetches and discards ----------------------------- */
 
 #define HOOK_HINT(name, at, parameters, arguments)                                         \
   CUresult name parameters {                                                               \
@@ -225,12 +225,6 @@ HOOK_HINT(cuMemPrefetchAsync_v2, pump_at(stream, false), PREFETCH_V2,
           (address, bytes, location, flags, stream))
 HOOK_HINT(cuMemPrefetchAsync_v2_ptsz, pump_at(stream, true), PREFETCH_V2,
           (address, bytes, location, flags, stream))
-HOOK_HINT(cuMemAdvise, pump_at(NULL, false),
-          (CUdeviceptr address, size_t bytes, CUmem_advise advice, CUdevice device),
-          (address, bytes, advice, device))
-HOOK_HINT(cuMemAdvise_v2, pump_at(NULL, false),
-          (CUdeviceptr address, size_t bytes, CUmem_advise advice, CUmemLocation location),
-          (address, bytes, advice, location))
 
 #define HOOK_HINTS(name, per_thread, parameters, arguments)                                \
   CUresult name parameters {                                                               \

@@ -64,7 +64,7 @@ static void found(uint64_t base, uint64_t bytes) {
   pump_enter();
   int device = pump_current_device(&context);
   if (device >= 0 && is_managed(base) && !pump_range_lookup(base + bytes / 2, &hit) &&
-      remember(base))
+      !pump_plain_known(base) && remember(base))
     pump_managed_add(base, bytes, (uint32_t)device, context);
   pump_leave();
   errno = saved;
@@ -95,17 +95,21 @@ HOOK_GLOBAL(cuLibraryGetManaged,
 /* ---- unloading ------------------------------------------------------------ */
 
 struct held {
-  uint32_t count;
+  uint32_t count, plain_count;
   struct pump_range_info ranges[GLOBALS_MOST];
+  struct pump_plain_info plains[GLOBALS_MOST]; /* under READ_MOSTLY (observe_advice.c) */
 };
 
 /* Before the real call: nothing of ours works on them while they may end. Those whose
  * context has gone meanwhile are in no table any more. */
 static void hold(struct held *held) {
-  held->count = 0;
+  held->count = held->plain_count = 0;
   pthread_mutex_lock(&globals_lock);
   for (uint32_t i = 0; i < base_count; i++)
-    if (pump_range_remove(bases[i], &held->ranges[held->count]) == 0) held->count++;
+    if (pump_range_remove(bases[i], &held->ranges[held->count]) == 0)
+      held->count++;
+    else if (pump_plain_remove(bases[i], &held->plains[held->plain_count]))
+      held->plain_count++;
   base_count = 0;
   pthread_mutex_unlock(&globals_lock);
   for (uint32_t i = 0; i < held->count; i++) {
@@ -120,6 +124,9 @@ static void settle(struct held *held) {
     bool lives = is_managed(info->base) && remember(info->base);
     pump_range_free_ended(info, lives ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS);
   }
+  for (uint32_t i = 0; i < held->plain_count; i++)
+    if (is_managed(held->plains[i].base) && remember(held->plains[i].base))
+      pump_plain_add(&held->plains[i]);
 }
 
 /* Layouts and code are forgotten before: once the real call is through, another thread

@@ -37,6 +37,13 @@ static void take_out(struct pump_plain_info *plain) {
   pump_table_take_out(&plains, plain);
 }
 
+bool pump_plain_known(uint64_t base) {
+  pthread_mutex_lock(&pump_range_lock);
+  bool known = pump_table_find(&plains, base) != NULL;
+  pthread_mutex_unlock(&pump_range_lock);
+  return known;
+}
+
 bool pump_plain_remove(uint64_t base, struct pump_plain_info *info) {
   pthread_mutex_lock(&pump_range_lock);
   struct pump_plain_info *plain = pump_table_find(&plains, base);

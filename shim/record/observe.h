@@ -53,6 +53,7 @@ struct pump_plain_info {
  * that further ones are not counted. */
 void pump_plain_add(const struct pump_plain_info *info);
 bool pump_plain_remove(uint64_t base, struct pump_plain_info *info);
+bool pump_plain_known(uint64_t base);
 void pump_plain_context_gone(CUcontext context);
 void pump_plain_reset(void);
 

@@ -410,6 +410,23 @@ def work_queues() -> Any:
     return {"stuck": stuck, "levels": least - greatest + 1}
 
 
+def read_mostly(advice: str) -> Any:
+    """Where managed memory was last prefetched to, under READ_MOSTLY and after it."""
+    gpu = Gpu()
+    data = int(ask(cu.cuMemAllocManaged(8 * MIB, 1)))
+    ask(cu.cuMemsetD32Async(data, 7, 2 * MIB, gpu.stream))
+    gpu.sync()
+    device, host = cu.CUmemLocation(), cu.CUmemLocation()
+    device.type = cu.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
+    host.type = cu.CUmemLocationType.CU_MEM_LOCATION_TYPE_HOST
+    for number in advice.split():
+        ask(cu.cuMemAdvise(data, 8 * MIB, cu.CUmem_advise(int(number)), device))
+    ask(cu.cuMemPrefetchAsync(data, 8 * MIB, host, 0, gpu.stream))
+    gpu.sync()
+    last = cu.CUmem_range_attribute.CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION
+    return int(ask(cu.cuMemRangeGetAttribute(4, last, data, 8 * MIB)))
+
+
 def capture() -> Any:
     gpu = Gpu()
     n = 4096

@@ -140,6 +140,15 @@ def test_prefetches_move_and_freed_memory_refuses_them(where: str, last: int) ->
 
 
 @needs_bindings_of_13
+@pytest.mark.parametrize(("advice", "left"), [("1", 0), ("1 2", 4)])
+def test_under_read_mostly_a_prefetch_to_the_host_frees_nothing(advice: str, left: int) -> None:
+    """Until the advice is taken back. The place that was asked for last is told either way."""
+    outcome = run("read_mostly", advice)
+    assert outcome.found == -1
+    assert outcome.report["counters"]["prefetch_out_blocks"] == left
+
+
+@needs_bindings_of_13
 def test_what_was_discarded_and_evicted_reads_as_garbage_in_compute_mode() -> None:
     outcome = run("discarded", mode="compute", memory_bytes=64 * MIB)
     assert outcome.report["evictions"] > 0

@@ -1,8 +1,9 @@
 /* managed.c - the program's hints on managed memory: prefetch, discard, advice.
  *
  * Prefetches and discards go through the model's call of the same shape, whose caller is
- * busy as long as a real one would be. Advice is stored and given back; the model's driver
- * ignores it.
+ * busy as long as a real one would be. Advice is stored and given back, and ignored but
+ * for one thing: under READ_MOSTLY a prefetch to the host frees nothing. The copy that it
+ * makes is not modelled.
  */
 #include <string.h>
 
@@ -67,6 +68,7 @@ static CUresult prefetch_locked(struct vd_stream *stream, uint64_t address,
   if (result != CUDA_SUCCESS) return result;
   memory->last_prefetch = location;
   memory->prefetched = true;
+  if (to_host && memory->read_mostly) return CUDA_SUCCESS;
   call.to_host = to_host;
   return carry_out_locked(stream, &call);
 }

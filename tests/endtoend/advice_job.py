@@ -1,0 +1,48 @@
+"""Sweeps through managed and device memory, the former under the advice that is named.
+
+python advice_job.py ADVICE:MIB...; prints what CUDA answers to the same advice on device memory.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+from cuda.bindings import driver as cu
+
+MIB = 1 << 20
+BYTES = 96 * MIB
+PIECE = 8 * MIB
+
+
+def ask(answer: tuple[Any, ...]) -> Any:
+    if int(answer[0]) != 0:
+        raise SystemExit(f"error {answer[0].name}")
+    return answer[1] if len(answer) == 2 else answer[1:]
+
+
+def main() -> None:
+    ask(cu.cuInit(0))
+    ask(cu.cuCtxSetCurrent(ask(cu.cuDevicePrimaryCtxRetain(ask(cu.cuDeviceGet(0))))))
+    managed = int(ask(cu.cuMemAllocManaged(BYTES, 1)))
+    plain = int(ask(cu.cuMemAlloc(BYTES)))
+    where = cu.CUmemLocation()
+    where.type = cu.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
+    answers = []
+    for word in sys.argv[1:]:
+        number, mib = (int(part) for part in word.split(":"))
+        advice = cu.CUmem_advise(number)
+        ask(cu.cuMemAdvise(managed, mib * MIB, advice, where))
+        answers.append(int(cu.cuMemAdvise(plain, mib * MIB, advice, where)[0]))
+    stream = ask(cu.cuStreamCreate(1))
+    for _ in range(4):
+        for memory in (managed, plain):
+            for offset in range(0, BYTES, PIECE):
+                ask(cu.cuMemsetD32Async(memory + offset, 7, PIECE // 4, stream))
+    ask(cu.cuStreamSynchronize(stream))
+    print(json.dumps(answers))
+
+
+if __name__ == "__main__":
+    main()
