@@ -32,7 +32,8 @@
  * Whoever shares a block with memory that another stream had woken wakes it once more,
  * until that is known to be through: it changes nothing there.
  *
- * Where the driver cannot discard, dead memory is copied as any other.
+ * Where the driver cannot discard, dead memory is copied as any other, and one line says
+ * so.
  */
 #include "pool_state.h"
 #include "shim/execute/act.h"
@@ -40,6 +41,15 @@
 #define LONG_NS 30000000u
 #define TICK_NS 3000000u
 #define TICK_SOON_NS 500000u
+
+/* Without the lock: a log may be slow. */
+static void say_copied(void) {
+  static uint32_t said;
+  pump_log_once(
+      &said, PUMP_LOG_WARNING,
+      "the driver does not discard memory: what the program has freed is copied to "
+      "the host like any other (drivers from 580 on discard it)");
+}
 
 /* ---- quarantine: the marker thread alone -------------------------------------- */
 
@@ -114,6 +124,7 @@ static void begin(struct pool_arena *arena, uint64_t now_ns) {
   dead->submitted = false;
   pthread_mutex_unlock(&pool_lock);
   bool submitted = submit(dead);
+  if (!submitted) say_copied();
   pthread_mutex_lock(&pool_lock);
   dead->submitted = submitted;
   if (submitted) return;
@@ -148,15 +159,18 @@ bool pump_pool_dead_due(CUcontext context, uint64_t now_ns) {
 }
 
 void pump_pool_dead_tick(CUcontext context, uint64_t now_ns) {
+  bool lacks = false;
   pthread_mutex_lock(&pool_lock);
   for (uint32_t i = 0; i < POOL_ARENAS && pool_arena_at(i) != NULL; i++) {
     struct pool_arena *arena = pool_arena_at(i);
     if (arena->context != context) continue;
     arena->dead.tick_ns = now_ns;
+    lacks |= !PUMP_HAS(cuMemDiscardBatchAsync) && oversubscribed(arena->device);
     if (arena->dead.count == 0) begin(arena, now_ns);
     if (arena->dead.count != 0) end(&arena->dead);
   }
   pthread_mutex_unlock(&pool_lock);
+  if (lacks) say_copied();
 }
 
 void pump_pool_dead_leave(CUcontext context) {

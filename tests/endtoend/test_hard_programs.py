@@ -191,6 +191,18 @@ def test_dead_memory_is_discarded_and_nothing_else(
     assert isinstance(calls, dict) and calls["cuMemDiscardBatchAsync"] > 0
 
 
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [("PUMP_VIRTUAL_VERSION", "12080"), ("PUMP_VIRTUAL_FAIL", "cuMemDiscardBatchAsync:0:801")],
+)
+def test_where_dead_memory_cannot_be_discarded_one_line_says_so(
+    program: Program, monkeypatch: pytest.MonkeyPatch, variable: str, value: str
+) -> None:
+    monkeypatch.setenv(variable, value)
+    program.right("hard_pool", "streams")
+    assert program.log.read_text().count("the driver does not discard memory") == 1
+
+
 def test_stream_ordered_memory_answers_as_the_drivers_own(program: Program) -> None:
     program.right("hard_pool", "answers")
 
