@@ -26,7 +26,7 @@ def build(
     harness: bool = False,
     shim: Path = ROOT / "shim",
 ) -> Path:
-    """Compiles tests/c/<program>.c and the named files of shim/; returns the program.
+    """Compiles tests/c/<program>.c and the named files of shim/ or daemon/core; returns it.
 
     `harness`: with observe_harness.c. `shim`: where the files of shim/ are, or a copy of them.
     """
@@ -35,7 +35,9 @@ def build(
     output = folder / program
     names = [program] + ["observe_harness"] * harness
     sources = [ROOT / "tests" / "c" / f"{name}.c" for name in names]
-    sources += [found for name in shim_sources for found in shim.rglob(name)]
+    for file in shim_sources:
+        (found,) = (*shim.rglob(file), *(ROOT / "daemon" / "core").rglob(file))
+        sources.append(found)
     command = [os.environ.get("CC", "cc"), "-std=gnu11", "-O1", "-g", "-D_GNU_SOURCE"]
     command += ["-fno-strict-aliasing", "-fno-omit-frame-pointer", f"-fsanitize={sanitizer}"]
     command += [*WARNINGS, f"-I{shim.parent}", f"-I{shim / 'include'}"]

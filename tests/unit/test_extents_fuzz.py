@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "c"))
 from observe_build import build, run
 
 SOURCES = [
-    f"core/extents{part}.c"
+    f"extents{part}.c"
     for part in ("", "_cache", "_formula", "_names", "_params", "_segments", "_tables")
 ]
 SANITIZER = "address,undefined"

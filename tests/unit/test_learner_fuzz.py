@@ -10,7 +10,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "c"))
 from observe_build import build, run
 
 PARTS = ("", "_ahead", "_forks", "_iterations", "_match", "_places", "_reaches")
-SOURCES = [f"core/learner{part}.c" for part in PARTS]
+SOURCES = [f"learner{part}.c" for part in PARTS]
 SANITIZER = "address,undefined"
 
 
