@@ -30,7 +30,7 @@ from pumpd.surroundings import Process
 from pumpd.warm import name_process
 
 BACKLOG = 4096
-"""The queue is one for all users: a short one turns away who comes beside a flood of connects.
+"""The queue is one for all users: beside a flood of connects a short one refuses other clients.
 The kernel's own bound (net.core.somaxconn) is as high by default."""
 
 log = logging.getLogger("pumpd")

@@ -44,7 +44,7 @@
 /* All process-wide; contexts and sets change under `lock`, readers take none;
  * a forked child starts from empty ones. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-/* Of out-threads alone: none of them is waited for by whoever holds it. */
+/* Taken by out-threads alone; its holder waits for no other out-thread. */
 static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
 static struct {
   CUcontext context; /* NULL: unused; stored last */

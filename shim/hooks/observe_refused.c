@@ -54,7 +54,7 @@ static void explain(const char *call, uint64_t address, bool rule_ipc, uint32_t 
 
 HOOK_HANDLE(cuIpcGetMemHandle, (CUipcMemHandle * handle, CUdeviceptr address),
             (handle, address))
-/* SYNC_MEMOPS: who sets it is about to register the memory with a network card. */
+/* SYNC_MEMOPS: a library sets it before it registers the memory with a network card. */
 HOOK_HANDLE(cuPointerSetAttribute,
             (const void *value, CUpointer_attribute attribute, CUdeviceptr address),
             (value, attribute, address))

@@ -58,8 +58,8 @@ static void act_exit(void) {
 /* A recording shall begin with the program's first operation and hold a program of a few
  * milliseconds too, so the first cuInit of a recorded job waits until its pumpd has
  * answered, no longer than RECORDER_NS, and then until the worker that it starts records,
- * no longer than RECORDER_MOST_NS in all. Beside this, and the end of a recording, nobody
- * in the job ever waits for pumpd. */
+ * no longer than RECORDER_MOST_NS in all. Beside this, and the end of a recording, no
+ * thread of the job ever waits for pumpd. */
 static void wait_for_recorder(void) {
   const struct timespec pause = {.tv_nsec = 200000};
   uint64_t begin_ns = pump_now_ns();

@@ -432,7 +432,7 @@ static void visit_cards(const struct visit *visit, int file) {
     if (cards.cards[i].found_bytes != 0) to->cards[to->count++] = cards.cards[i];
 }
 
-/* 0, or -errno: nobody knows what it says. */
+/* 0, or -errno: the entry could not be read. */
 static int visit_entry(int where, int slot, uid_t user, const struct place *mine,
                        const struct visit *visit) {
   char name[16];

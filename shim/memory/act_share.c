@@ -30,7 +30,7 @@ static struct {
   uint64_t begin_ns, now_bytes[PUMP_MAX_DEVICES], before_bytes[PUMP_MAX_DEVICES];
 } needs;
 static struct pump_card told[PUMP_MAX_DEVICES];
-static bool alone; /* nobody else can use this job's cards */
+static bool alone; /* no other process can use this job's cards */
 
 void pump_share_start(void) {
   const char *text = getenv("PUMP_NEIGHBOURS");

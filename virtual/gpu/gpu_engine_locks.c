@@ -6,10 +6,10 @@
  *             the GPU work waits
  *   space     the locks of the address space (mmap_lock, VA-space lock), as one. Prefetch
  *             calls and batches of faults hold it for reading, while they last; mapping and
- *             unmapping memory for writing. A writer waits for all who read; who would read
- *             later waits behind it.
+ *             unmapping memory for writing. A writer waits for all readers; later
+ *             readers wait behind it.
  * Ends are known when something begins, and beginnings come in order of time, so each lock
- * is the time until which it is held. Nobody is overtaken by who comes later.
+ * is the time until which it is held. A later caller never overtakes an earlier one.
  * docs/uvm.md says why this is believed.
  */
 #include "gpu_engine_state.h"

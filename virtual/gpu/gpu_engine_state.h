@@ -242,7 +242,7 @@ bool gpu_notes_full(const struct gpu_engine *engine, uint32_t owner);
 
 /* gpu_engine_run.c: executing */
 uint32_t gpu_server_of(uint32_t kind);
-/* Some blocks of a prefetch or discard, by whoever carries it out. */
+/* Some blocks of a prefetch or discard, for the caller or the driver's worker. */
 void gpu_slice(struct gpu_engine *engine, const struct gpu_hooks *hooks,
                const struct gpu_op *op, uint32_t first, uint32_t count, bool first_slice,
                bool two_passes, struct gpu_cost *cost);

@@ -32,8 +32,8 @@
  *   room         evict_us for each chunk taken from a block, its copy at
  *                copy_d2h_gbps before the newcomer's, host_alloc at its first time
  *   way back     cpu_unmap for each block that was mapped for the CPU
- *   discard      discard_call, and discard_block for each block that is unmapped; who does
- *                it and what waits for it as with a prefetch
+ *   discard      discard_call, and discard_block for each block that is unmapped; the same
+ *                thread does it, and the same waits for it, as with a prefetch
  *   populate     bytes / populate_gbps, no link
  *
  * Choices made here:

@@ -178,7 +178,7 @@ int pump_sim_run(struct pump_sim *sim) {
     if (next == GPU_NEVER) return PUMP_SIM_STUCK;
     sim->now_ns = sim_most(sim->now_ns, next);
     gpu_advance(sim->engine, sim->now_ns, &sim->hooks);
-    /* It waited for the lock before anybody who wants it now. */
+    /* The program has waited for the lock longer than any that asks for it now. */
     if (sim->waits == SIM_LOCKED) sim_program_go(sim);
     if (sim->model != NULL) {
       if (sim->poll_ns <= sim->now_ns) sim_worker_poll(sim);
