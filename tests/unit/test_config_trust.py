@@ -409,3 +409,24 @@ def test_a_killed_writers_draft_is_found_and_blocks_no_later_recording(tmp_path:
         os.umask(old)
     assert (tmp_path / first.part).exists()
     assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_recording_that_is_published_between_the_look_and_the_lock_is_not_claimed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lock would be one on the file that the publication has replaced."""
+    (tmp_path / "run.pump").touch()
+    locked = place.lock
+
+    def lock(fd: int) -> None:
+        (tmp_path / "draft").touch()
+        (tmp_path / "draft").rename(tmp_path / "run.pump")
+        locked(fd)
+
+    monkeypatch.setattr(place, "lock", lock)
+    folder_fd = os.open(tmp_path, os.O_PATH)
+    try:
+        with pytest.raises(OSError, match=place.BUSY):
+            place.claim("run.pump", folder_fd)
+    finally:
+        os.close(folder_fd)
