@@ -1,0 +1,36 @@
+"""What documents name exists: a file that has moved takes its name in each page along."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from tidy_sources import ROOT, files, name, text
+
+PAGES = [
+    path
+    for path in files()
+    if path.suffix == ".md" and not name(path).startswith(("docs/decisions/", "CHANGELOG"))
+]
+"""Decisions and the change log tell of what was there once."""
+FILE = re.compile(r"`((?:\.\./)?[\w./-]+\.(?:c|h|py|md|toml|map|sh))(?::\d+)?`")
+ELSEWHERE = {
+    *("./pump.toml", "pump.toml", "/etc/pump/config.toml", "summary.md"),  # of users and runs
+    *("uvm_va_block.c", "uvm_migrate.c", "uvm_pmm_gpu.c", "uvm_pmm_gpu.h", "uvm.h", "cuda.h"),
+    *("kern_mem_sys_ctrl.c", "phys_mem_allocator.c", "src/ucm/cuda/cudamem.c"),
+}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_each_file_that_a_page_names_exists(page: Path) -> None:
+    names = {path.name for path in files()}
+    missing = [
+        found
+        for found in FILE.findall(text(page))
+        if found not in ELSEWHERE
+        and not (ROOT / found).exists()
+        and not (page.parent / found).exists()
+        and ("/" in found or found not in names)
+    ]
+    assert not missing, f"{name(page)} names {missing}"
