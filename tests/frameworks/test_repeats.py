@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,10 +10,12 @@ import pytest
 from framework_runs import Bench
 
 from pump.model.bounds import BLOCK_BYTES
-from pump.model.learner import CONFIRMED, DEVIATED, Learner, Predicted, Reach
 from pump.trace import format as trace
 from pump.trace import records as rec
 from pump.trace.reader import Reader
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "unit"))
+from learner_calls import CONFIRMED, DEVIATED, Learner, Predicted, Reach
 
 pytest_plugins = ("framework_fixtures",)
 pytestmark = pytest.mark.frameworks

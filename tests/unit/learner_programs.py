@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from pump.model.learner import CONFIRMED, DEVIATED, Learner, Reach
+from learner_calls import CONFIRMED, DEVIATED, Learner, Reach
 
 BLOCK = 2 << 20
 

@@ -4,9 +4,8 @@ import random
 from collections.abc import Iterator
 
 import pytest
+from learner_calls import CONFIRMED, DEVIATED, UNKNOWN, Learner, Reach
 from learner_programs import BLOCK, Caller, evaluation, training
-
-from pump.model.learner import CONFIRMED, DEVIATED, UNKNOWN, Learner, Reach
 
 
 def test_a_repeated_step_is_predicted_from_its_second_time_on():

@@ -5,9 +5,8 @@ from __future__ import annotations
 import random
 
 import pytest
+from learner_calls import Learner
 from learner_programs import Caller, Seen, evaluation, training
-
-from pump.model.learner import Learner
 
 
 def joined(parts: list[Seen]) -> Seen:

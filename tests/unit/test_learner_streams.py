@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 import pytest
+from learner_calls import Reach
 from learner_programs import BLOCK, Caller
-
-from pump.model.learner import Reach
 
 Operation = tuple[int, list[Reach], int]
 

@@ -1,7 +1,7 @@
 """What comes next: the sequence of operations that a program repeats, learned on line.
 
-The learner itself is in C (`daemon/core/predict/learner.h`, whose words are used here); this is its
-shape for Python. Fed with operations, allocations and frees in issue order; answers with
+Not a test. The learner itself is in C (`daemon/core/predict/learner.h`, whose words are used here);
+this is how tests call it. Fed with operations, allocations and frees in issue order; answers with
 predictions. It does no I/O, looks at no clock and decides nothing.
 """
 
