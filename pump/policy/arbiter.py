@@ -7,7 +7,7 @@ What no job wants is shared as well, for it costs nothing to have it already whe
 wanted. So all memory is always given out; how much there is to give, `less_spill` says.
 
 Optimal sharing (marginal benefit of a byte, staggered peaks: TENSILE, arXiv:2105.13336) is
-left for later and has to keep the promises that tests/unit/test_policy_arbiter.py checks.
+left for later and has to keep the promises that test_policy_arbiter.py checks.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from places import ROOT
 
 from pump.config.schema import ServiceTable
 from pump.model import bounds
@@ -48,7 +49,6 @@ STRUCTS = [
     "pump_predicted",
     "pump_learner_report",
 ]
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def constants() -> list[str]:

@@ -12,7 +12,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from places import ROOT
+
 SANITIZERS = ("thread", "address,undefined")
 WARNINGS = [
     "-Wall",

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 import time
 from pathlib import Path
 
 import pytest
+from acceptance import build, speed_plan, stage_speed, stage_trace
+from acceptance.contract import GIB, INFO, LATE, PASS, VIRTUAL, Context, Item, Machine
+from places import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "scripts")]
-
-from acceptance import build, speed_plan, stage_speed, stage_trace  # noqa: E402
-from acceptance.contract import GIB, INFO, LATE, PASS, VIRTUAL, Context, Item, Machine  # noqa: E402
-
-from pump import paths  # noqa: E402
+from pump import paths
 
 PROFILE = "a100-pcie4"
 LIMIT_S = 150.0

@@ -9,14 +9,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import harness
 import pytest
-
-ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "scripts")]
-
-import harness  # noqa: E402
-import suite_policy  # noqa: E402
-import suite_virtual  # noqa: E402
+import suite_policy
+import suite_virtual
+from places import ROOT
 
 needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
 

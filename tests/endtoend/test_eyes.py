@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from places import ROOT
 
 from pump.cli.metrics.figures import METRICS
 
 BIN = Path(sys.executable).parent
-ROOT = Path(__file__).resolve().parents[2]
 TIMEOUT_S = 120
 BLOCK = 2 << 20
 MIB = 1 << 20

@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from places import ROOT
 
 from pump import paths, profiles
 
-ROOT = Path(__file__).resolve().parents[2]
 LIMIT_S = 240
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 from conftest import BIN
+from places import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 SHAPE = ["--width=1024", "--layers=12", "--batch=16", "--rate=2e-4", "--iterations=12"]
 MEMORY_MIB = {1.5: 130, 2.0: 97}
 """Cards of which the model (195 MiB) is so many times as much."""

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 from conftest import BIN, MIB
+from places import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 SWEEP = ["cyclic_sweep.py", "--buffers=12", "--buffer-mib=4", "--iterations=4"]
 GATHER = ["irregular_gather.py", "--table-mib=48", "--rows=32", "--launches=8", "--iterations=4"]
 PAGE = 64 << 10

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import random
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -13,9 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from faults import BIN, FOR_GOOD, HERE, WHAT_FAILS, Fault, Injector, Tally, eventually, faults_of
-
-sys.path.insert(0, str(HERE.parent / "unit"))
+from faults import BIN, FOR_GOOD, WHAT_FAILS, Fault, Injector, Tally, eventually, faults_of
 from service_client import Played, closing, until
 
 from pump.service import ServiceClient, ServiceError

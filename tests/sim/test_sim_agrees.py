@@ -15,6 +15,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from places import ROOT
 
 from pump import profiles
 from pump.sim import recording
@@ -25,7 +26,6 @@ from pump.sim.simulation import Machine, Outcome
 from pump.sim.sweep import as_text, over_memory
 from pump.trace.info import opened
 
-ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
 MIB = 1 << 20
 SWEEP = ["cyclic_sweep.py", "--buffers=16", "--buffer-mib=64", "--iterations=8"]

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from test_service_code import WEAK, made, refusal
 from users import ALICE, ATTACKERS, BOB, Say, as_user, needs_root, public_folder, together
+from weak_installation import WEAK, made, refusal
 
 from pump import outputs
 from pump.config import layers, trust

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 from service_client import GPU, Played, Service, closing, connect, until
+from service_messages import MESSAGES, mutated
 from supervisor_client import eventually
-from test_service_frames import MESSAGES, mutated
 from users import (
     ALICE,
     ATTACKERS,

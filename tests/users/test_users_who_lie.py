@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from fake_nvml import NVML
 from service_client import GPU, Played, Service, closing, until
 from supervisor_client import eventually
-from test_service_cards import NVML
 from test_users_at_the_bounds import USABLE_BYTES, gets, served
 from users import (
     ALICE,

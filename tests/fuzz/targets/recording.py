@@ -19,7 +19,7 @@ from pump.trace.writer import Rows, TraceWriter
 
 from . import one_line
 
-sys.path.append(str(Path(__file__).resolve().parents[2] / "unit"))
+sys.path.append(str(Path(__file__).resolve().parents[2] / "support"))
 
 from trace_rows import RowMaker, random_record
 

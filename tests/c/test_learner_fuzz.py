@@ -1,0 +1,31 @@
+"""The iteration learner told nonsense, under sanitizers, and its hashes against naive ones."""
+
+import pytest
+from observe_build import build, run
+
+PARTS = ("", "_ahead", "_forks", "_iterations", "_match", "_places", "_reaches")
+SOURCES = [f"learner{part}.c" for part in PARTS]
+SANITIZER = "address,undefined"
+
+
+@pytest.fixture(autouse=True)
+def _every_report_ends_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UBSAN_OPTIONS", "halt_on_error=1:print_stacktrace=1")
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_nonsense_neither_crashes_it_nor_makes_two_learners_differ(seed: int) -> None:
+    run(build(SANITIZER, "learner_fuzz", *SOURCES), "noise", str(seed), "30000")
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_contexts_agree_with_hashes_made_anew(seed: int) -> None:
+    run(build(SANITIZER, "learner_fuzz", *SOURCES), "contexts", str(seed), "5000")
+
+
+@pytest.mark.long
+def test_fuzzing_for_long_finds_nothing_more() -> None:
+    program = build(SANITIZER, "learner_fuzz", *SOURCES)
+    for seed in range(100, 130):
+        run(program, "noise", str(seed), "200000", timeout_s=300)
+        run(program, "contexts", str(seed), "30000", timeout_s=300)

@@ -1,0 +1,258 @@
+"""The model of a GPU for tests: compiled from its sources, driven through cffi.
+
+Gpu is a GPU on a clock of its own, with the calls that a host thread would make. It
+checks no fact itself.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import cffi
+from places import ROOT
+
+from pump import profiles
+
+CORE = ROOT / "virtual" / "gpu"
+HEADERS = ("uvm_profile.h", "gpu_engine.h")
+FLAGS = ("-std=gnu11", "-O2", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror")
+SANITIZE = ("-fsanitize=undefined", "-fno-sanitize-recover=all")
+BLOCK = 2 << 20
+EVERYTHING = 0  # pages_per_block of a sweep
+
+
+def sources() -> list[Path]:
+    return sorted(CORE.glob("*.c"))
+
+
+@functools.cache
+def build() -> Path:
+    """The model as a shared library, built once per test run by the system's C compiler."""
+    folder = Path(tempfile.mkdtemp(prefix="pump-gpu-model-"))
+    atexit.register(shutil.rmtree, folder)
+    target = folder / "gpu_model.so"
+    command = ["cc", *FLAGS, *SANITIZE, "-o", str(target), *map(str, sources())]
+    subprocess.run(command, check=True, timeout=120)
+    return target
+
+
+@functools.cache
+def library() -> tuple[cffi.FFI, Any]:
+    """(ffi, library) of the model's public interface."""
+    ffi = cffi.FFI()
+    for header in HEADERS:
+        text = (CORE / header).read_text()
+        public = re.search(r"/\* cffi: begin \*/(.*)/\* cffi: end \*/", text, re.DOTALL)
+        assert public, f"{header} lacks its cffi marks"
+        ffi.cdef(public[1])
+    return ffi, ffi.dlopen(str(build()))
+
+
+def parse(text: str) -> Any:
+    """A parsed profile; ValueError with the C parser's sentence."""
+    ffi, lib = library()
+    profile, error = ffi.new("struct uvm_profile *"), ffi.new("char[200]")
+    if lib.uvm_profile_parse(text.encode(), profile, error, len(error)) != 0:
+        raise ValueError(ffi.string(error).decode())
+    return profile
+
+
+class Gpu:
+    """One modelled GPU. `now` is in nanoseconds; `blocks` the size of its memory."""
+
+    def __init__(
+        self,
+        blocks: int,
+        profile: str = "a100-pcie4",
+        arena_blocks: int = 4096,
+        owners: int = 0,
+    ) -> None:
+        self.ffi, self.lib = library()
+        self.profile = parse(profiles.load(profile).flatten())
+        capacity = self.ffi.new(
+            "struct gpu_capacity *",
+            {
+                "blocks": arena_blocks,
+                "streams": 64,
+                "events": 256,
+                "operations": 8192,
+                "uses": 65536,
+                "owners": owners,
+                "notes": 1024 if owners else 0,
+            },
+        )
+        size = self.lib.gpu_engine_bytes(capacity)
+        self.memory = self.ffi.new("uint64_t[]", size // 8 + 1)
+        self.engine = self.lib.gpu_engine_create(
+            self.memory, size, capacity, self.profile, blocks * BLOCK, 0
+        )
+        assert self.engine != self.ffi.NULL
+        self.now = 0
+        self.started: list[tuple[int, int]] = []  # (cookie, time)
+        self.finished: dict[int, tuple[int, int]] = {}  # cookie -> (start, end)
+        self.dropped: list[int] = []
+        self.left: list[tuple[int, int]] = []  # (block, pages)
+        self.tickets: dict[int, int] = {}
+        self._callbacks = [
+            self.ffi.callback("void(void *, uint64_t, uint64_t, uint64_t)", self._start),
+            self.ffi.callback("void(void *, uint64_t, uint64_t, uint64_t, uint64_t)", self._finish),
+            self.ffi.callback("void(void *, uint32_t)", self._drop),
+            self.ffi.callback("void(void *, uint32_t, uint32_t)", self._leave),
+        ]
+        self.hooks = self.ffi.new("struct gpu_hooks *", [self.ffi.NULL, *self._callbacks])
+        self._cookie = 0
+
+    def _start(self, _context: Any, cookie: int, _ticket: int, time_ns: int) -> None:
+        self.started.append((cookie, time_ns))
+
+    def _finish(self, _context: Any, cookie: int, _ticket: int, start: int, end: int) -> None:
+        self.finished[cookie] = (start, end)
+
+    def _drop(self, _context: Any, block: int) -> None:
+        self.dropped.append(block)
+
+    def _leave(self, _context: Any, block: int, pages: int) -> None:
+        self.left.append((block, pages))
+
+    # ---- time
+
+    def advance(self, now: int) -> None:
+        self.now = max(self.now, now)
+        self.lib.gpu_advance(self.engine, self.now, self.hooks)
+
+    def next_event(self) -> int:
+        return int(self.lib.gpu_next_event_ns(self.engine))
+
+    def run(self) -> int:
+        """Lets time pass until nothing happens any more; returns the time then."""
+        while (time := self.next_event()) != self.lib.GPU_NEVER:
+            self.advance(time)
+        return self.now
+
+    # ---- operations
+
+    def submit(
+        self,
+        kind: int,
+        uses: Iterable[Sequence[int]] = (),
+        stream: int = 0,
+        expect: int = 0,
+        **fields: int,
+    ) -> int:
+        """Cookie of a new operation. Uses are (first, count[, pages[, access]])."""
+        rows = [(*use, *(EVERYTHING, self.lib.GPU_READ)[len(use) - 2 :]) for use in uses]
+        array = self.ffi.new("struct gpu_use[]", [tuple(row) for row in rows])
+        self._cookie += 1
+        operation = self.ffi.new(
+            "struct gpu_operation *",
+            {
+                "kind": kind,
+                "use_count": len(rows),
+                "uses": array,
+                "cookie": self._cookie,
+                **fields,
+            },
+        )
+        out = self.ffi.new("struct gpu_submitted *")
+        status = self.lib.gpu_submit(self.engine, self.now, self.hooks, stream, operation, out)
+        assert status == expect, f"submit: {status}"
+        self.retry_ns = out.retry_ns
+        self.tickets[self._cookie] = out.ticket
+        return self._cookie
+
+    def kernel(self, uses: Iterable[Sequence[int]] = (), us: float = 100, stream: int = 0) -> int:
+        return self.submit(self.lib.GPU_KERNEL, uses, stream, duration_ns=round(us * 1000))
+
+    def time_of(self, cookie: int) -> int:
+        """Runs to the end; nanoseconds from start to end of an operation."""
+        self.run()
+        start, end = self.finished[cookie]
+        return end - start
+
+    def run_kernel(self, uses: Iterable[Sequence[int]] = (), us: float = 100) -> int:
+        return self.time_of(self.kernel(uses, us))
+
+    # ---- calls of a host thread that waits for its own cost
+
+    def prefetch(
+        self, first: int, count: int, to_host: bool = False, stream: int = 1, discard_kind: int = 0
+    ) -> int:
+        """Carries a prefetch or discard call out; `now` passes. Returns its completion."""
+        call = self.ffi.new(
+            "struct gpu_prefetch_call *",
+            {
+                "stream": stream,
+                "first_block": first,
+                "block_count": count,
+                "to_host": to_host,
+                "discard_kind": discard_kind,
+                "cookie": 1 << 40,
+            },
+        )
+        status = self.lib.GPU_MORE
+        while status == self.lib.GPU_MORE:
+            status = self.lib.gpu_prefetch_step(self.engine, self.now, self.hooks, call)
+            assert status in (self.lib.GPU_OK, self.lib.GPU_MORE), status
+            self.advance(call.cost.caller_free_ns)
+        return int(call.cost.complete_ns)
+
+    def evict(self, first: int, count: int, stream: int = 2) -> int:
+        return self.prefetch(first, count, to_host=True, stream=stream)
+
+    def discard(self, first: int, count: int, kind: int) -> None:
+        self.prefetch(first, count, discard_kind=kind)
+
+    def create(self, first: int, count: int) -> None:
+        assert self.lib.gpu_range_create(self.engine, self.now, self.hooks, first, count) == 0
+
+    def on_host(self, first: int, count: int) -> None:
+        """A new range whose contents the CPU has written."""
+        self.create(first, count)
+        self.cpu_access(first, count)
+
+    def cpu_access(self, first: int, count: int) -> None:
+        cost = self.ffi.new("struct gpu_cost *")
+        assert self.lib.gpu_cpu_access(self.engine, self.now, self.hooks, first, count, cost) == 0
+        self.advance(cost.caller_free_ns)
+
+    def stream(self, blocking: bool = False, priority: int = 0) -> int:
+        flags = self.lib.GPU_STREAM_BLOCKING if blocking else self.lib.GPU_STREAM_NONBLOCKING
+        return int(self.lib.gpu_stream_create(self.engine, flags, priority))
+
+    # ---- looking
+
+    def counters(self) -> Any:
+        out = self.ffi.new("struct gpu_counters *")
+        self.lib.gpu_counters_get(self.engine, out)
+        return out
+
+    def memory_state(self) -> Any:
+        out = self.ffi.new("struct gpu_memory *")
+        self.lib.gpu_memory_get(self.engine, out)
+        return out
+
+    def block(self, number: int) -> Any:
+        out = self.ffi.new("struct gpu_block_info *")
+        assert self.lib.gpu_block_get(self.engine, number, out) == 0
+        return out
+
+    def resident(self, first: int, count: int) -> list[int]:
+        return [i for i in range(first, first + count) if self.block(i).gpu_pages]
+
+    def check(self) -> None:
+        assert self.lib.gpu_check(self.engine) == 0
+
+
+def gpu_with(blocks: int) -> Gpu:
+    """A GPU with an in-stream (1) and an out-stream (2) for prefetches."""
+    gpu = Gpu(blocks)
+    assert [gpu.stream(), gpu.stream()] == [1, 2]
+    return gpu

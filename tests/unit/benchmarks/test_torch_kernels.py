@@ -1,0 +1,111 @@
+"""What PyTorch's kernels touch by benchmarks/torch_kernels.c, on tables made by hand."""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+import struct
+import subprocess
+
+import pytest
+from places import BENCHMARKS
+
+SOURCE = BENCHMARKS / "torch_kernels.c"
+pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
+
+CHUNK = 65536
+STALE = 0x7F00DEADB000
+NAMESPACE = "_ZN2at6native12_GLOBAL__N__25multi_tensor_apply_kernelINS1_"
+PLAIN = NAMESPACE + "18TensorListMetadataILi2EEENS1_14UnaryOpFunctorIfLi2ELi1ELi1EEEJEEEvT_T0_"
+SCALARS = NAMESPACE + "28TensorListScalarListMetadataIfLi1EEENS1_7FunctorIfLi1EEEJEEEvT_T0_"
+SUM = "_ZN2at6native13reduce_kernelILi128ELi4ENS0_8ReduceOpIfZNS0_11sum_functorIfffEclE"
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+    made = tmp_path_factory.mktemp("kernels") / "torch_kernels.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", made, SOURCE], check=True, timeout=60)
+    return ctypes.CDLL(str(made))
+
+
+def touched(
+    library: ctypes.CDLL, kernel: str, parameters: bytes, grid: tuple[int, ...], block: int = 512
+) -> list[tuple[int, int]] | None:
+    """(address, bytes) of each part; None: it knows nothing of the kernel."""
+    out = (ctypes.c_uint64 * 2000)()
+    grids, blocks = (ctypes.c_uint * 3)(*grid), (ctypes.c_uint * 3)(block, 1, 1)
+    count = library.pump_touch_any(
+        kernel.encode(), parameters, len(parameters), grids, blocks, out, 1000
+    )
+    return None if count < 0 else [(out[2 * i], out[2 * i + 1]) for i in range(count)]
+
+
+def table(lists: int, room: int, tensors: list[tuple[int, ...]], scalars: bool) -> bytes:
+    """By-value table of tensors (addresses, one a list, then elements); what is left of it
+    holds addresses of an earlier launch."""
+    words = [STALE] * (lists * room) + [1 << 20] * room
+    blocks = []
+    for slot, (*addresses, elements) in enumerate(tensors):
+        for number, address in enumerate(addresses):
+            words[number * room + slot] = address
+        words[lists * room + slot] = elements
+        blocks += [(slot, chunk) for chunk in range(-(-elements // CHUNK))]
+    tail = bytes(slot for slot, _ in blocks).ljust(320, b"\x01")
+    chunks = [chunk for _, chunk in blocks] + [99] * (320 - len(blocks))
+    values = struct.pack(f"<{room}f", *[1.0] * room) if scalars else b""
+    return struct.pack(f"<{len(words)}Q", *words) + values + tail + struct.pack("<320i", *chunks)
+
+
+def test_slots_that_no_block_of_the_launch_works_on_are_not_touched(library: ctypes.CDLL) -> None:
+    first, second = (0x1000000, 0x5000000, CHUNK + 10), (0x2000000, 0x6000000, 100)
+    parameters = table(2, 64, [first, second], scalars=False) + bytes(12)
+    assert touched(library, PLAIN, parameters, (3, 1, 1)) == [
+        (0x1000000, 4 * CHUNK),
+        (0x5000000, 4 * CHUNK),
+        (0x1000000 + 4 * CHUNK, 40),
+        (0x5000000 + 4 * CHUNK, 40),
+        (0x2000000, 400),
+        (0x6000000, 400),
+    ]
+
+
+def test_scalars_stand_between_the_lengths_and_the_blocks(library: ctypes.CDLL) -> None:
+    parameters = table(1, 96, [(0x1000000, 7)], scalars=True) + bytes(4)
+    assert touched(library, SCALARS, parameters, (1, 1, 1)) == [(0x1000000, 28)]
+
+
+def test_a_table_that_makes_no_sense_is_left_alone(library: ctypes.CDLL) -> None:
+    parameters = table(2, 64, [(0x1000000, 0x5000000, 100)], scalars=False)
+    assert touched(library, PLAIN, parameters, (2, 1, 1)) is None  # its chunk lies behind the end
+    assert touched(library, PLAIN, parameters[:3000], (1, 1, 1)) is None
+
+
+def reduction(blocks: int, across: int, threads: int = 64) -> bytes:
+    """A sum of four outputs a thread; `across`: 1 if threads of a block share an output."""
+    config = (4, 1000, 64, 1, 1, blocks, across, 0, int(blocks > 1), 0, 0, threads, 1, threads)
+    head = bytes(8) + struct.pack("<14i?3xi", *config, True, 4)
+    tail = struct.pack("<6Qq4xi", 0x10000, 0x20000, 0, 0, 0x40000, 0x50000, 0, 1)
+    return head + bytes(400 - len(head) - len(tail)) + tail
+
+
+@pytest.mark.parametrize(
+    ("across", "scratch"),
+    [(1, 2 * 5 * 4 * 4), (0, 2 * 5 * 64 * 4 * 4)],  # grid, vector, float; threads
+)
+def test_a_reduction_reaches_no_further_into_its_scratch_than_it_stages(
+    library: ctypes.CDLL, across: int, scratch: int
+) -> None:
+    parts = touched(library, SUM, reduction(5, across), (2, 5, 1), 64)
+    assert parts is not None
+    assert parts[:2] == [(0x10000, 1 << 40), (0x20000, 1 << 40)]
+    assert parts[2:] == [(0x40000, scratch), (0x50000, 8)]
+
+
+def test_blocks_that_finish_alone_stage_nothing(library: ctypes.CDLL) -> None:
+    parts = touched(library, SUM, reduction(1, 0), (2, 1, 1), 64)
+    assert parts is not None and len(parts) == 2
+
+
+def test_other_kernels_are_not_known(library: ctypes.CDLL) -> None:
+    assert touched(library, "pump_gemm", bytes(400), (1, 1, 1)) is None
+    assert touched(library, SUM, reduction(5, 1), (2, 5, 1), 128) is None

@@ -1,0 +1,146 @@
+"""Frames of the system service: what comes back is what was said; versions; garbage."""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import pytest
+from service_messages import GPU, MESSAGES, mutated
+
+from pump.wire import service as wire
+from pump.wire.strict import FrameError
+
+
+@pytest.mark.parametrize(("message", "kinds"), MESSAGES, ids=lambda one: type(one).__name__)
+def test_a_message_comes_back_as_it_was_said(message: Any, kinds: tuple[type, ...]) -> None:
+    data = wire.encode(message)
+    assert wire.decode(data, kinds) == message
+    assert len(data) <= wire.FRAME_BYTES
+
+
+def test_the_longest_report_fits_into_a_frame() -> None:
+    gpu = wire.GpuReport(GPU, *[wire.BYTES_MOST] * 5, wire.USE_MOST)
+    most = wire.Report(wire.COUNT_MOST, 4096, *[wire.BYTES_MOST] * 2, (gpu,) * wire.GPUS)
+    assert len(wire.encode(most)) <= wire.FRAME_BYTES
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "null",
+        "[]",
+        "{}",
+        '{"say":"what"}',
+        '{"say":"beat","more":1}',
+        '{"say":["beat"]}',
+        '{"say":"grant","number":1,"beat_ms":100,"gpus":[]}',
+        '{"say":"join","priority":11}',
+        '{"say":"join","priority":1.0}',
+        '{"say":"join","priority":true}',
+        '{"say":"join","name":"' + "x" * 65 + '"}',
+        '{"say":"join","name":"a\\u0007b"}',
+        '{"say":"report"}',
+        '{"say":"jobs?","after":-1}',
+        '{"say":"jobs?","after":1,"after":2}',
+        '{"say":"report","grant":0,"clients":0,"converted_bytes":0,"host_bytes":0,"gpus":{}}',
+        '{"say":"report","grant":0,"clients":0,"converted_bytes":0,"host_bytes":0,"gpus":[7]}',
+        "[" * 8000,
+        '{"say":"join","name":"' + "x" * 9000 + '"}',
+    ],
+)
+def test_a_frame_that_is_not_exactly_right_is_refused_in_one_line(text: str) -> None:
+    with pytest.raises(FrameError) as error:
+        wire.decode(text.encode(), wire.FROM_CLIENTS)
+    assert "\n" not in str(error.value) and len(str(error.value)) < 200
+
+
+@pytest.mark.parametrize("gpu", ["", "x" * 32, GPU.upper(), GPU + "0", "../../etc/passwd"])
+def test_a_gpu_is_a_uuid_and_nothing_else(gpu: str) -> None:
+    words = json.loads(wire.encode(MESSAGES[1][0]))
+    words["gpus"][0]["gpu"] = gpu
+    with pytest.raises(FrameError, match="UUID"):
+        wire.decode(json.dumps(words).encode(), wire.FROM_CLIENTS)
+
+
+# ---- versions ----
+
+
+def test_the_newest_version_that_both_know_is_spoken(monkeypatch: pytest.MonkeyPatch) -> None:
+    for ours in (1, 2, 3):
+        monkeypatch.setattr(wire, "VERSION", ours)
+        monkeypatch.setattr(wire, "OLDEST", max(1, ours - 1))
+        for oldest, newest in [(1, 1), (1, 2), (2, 3), (3, 4), (4, 5)]:
+            both = set(range(oldest, newest + 1)) & set(range(max(1, ours - 1), ours + 1))
+            status, version = wire.judge_hello(wire.pack_hello(oldest, newest))
+            assert (status, version) == ((wire.OK, max(both)) if both else (wire.OTHER_VERSION, 0))
+            if both:
+                assert wire.check_welcome(wire.pack_welcome(status, version)) == version
+
+
+@dataclass(frozen=True)
+class NextBeat:
+    """A Beat as a next release might have it."""
+
+    SAY: ClassVar[str] = "beat"
+    mood: int = wire._whole(9, since=2, default=5)
+
+
+def test_a_later_field_is_left_out_for_an_older_peer_and_has_its_default_from_one() -> None:
+    assert wire.decode(wire.encode(NextBeat(7), 1), (wire.Beat,), 1) == wire.Beat()
+    assert wire.decode(wire.encode(wire.Beat(), 1), (NextBeat,), 1) == NextBeat(5)
+    assert wire.decode(wire.encode(NextBeat(7), 2), (NextBeat,), 2) == NextBeat(7)
+    with pytest.raises(FrameError, match="unknown key"):
+        wire.decode(wire.encode(NextBeat(7), 2), (NextBeat,), 1)
+
+
+@pytest.mark.parametrize("cut", [0, 8, 15, 17, 400])
+def test_a_hello_that_is_none_is_refused(cut: int) -> None:
+    assert wire.judge_hello((wire.pack_hello() + bytes(400))[:cut])[0] == wire.REFUSED
+    with pytest.raises(FrameError, match="no welcome"):
+        wire.check_welcome((wire.pack_welcome(0, 1) + bytes(400))[:cut])
+
+
+def test_a_refusal_says_why_in_words() -> None:
+    for status in (wire.OTHER_VERSION, wire.REFUSED, wire.BUSY):
+        with pytest.raises(FrameError, match="the service refused: it"):
+            wire.check_welcome(wire.pack_welcome(status, 0))
+
+
+# ---- garbage ----
+
+
+def fuzz(count: int, seed: int) -> tuple[int, int]:
+    """Decode `count` injured frames; returns how many were taken and how many refused."""
+    source = random.Random(seed)
+    frames = [(wire.encode(message), kinds) for message, kinds in MESSAGES]
+    hellos = [wire.pack_hello(), wire.pack_welcome(wire.OK, 1)]
+    taken = refused = 0
+    for turn in range(count):
+        data, kinds = frames[turn % len(frames)]
+        broken = mutated(data, source)
+        try:
+            message = wire.decode(broken, kinds)
+            assert wire.decode(wire.encode(message), kinds) == message
+            taken += 1
+        except FrameError as error:
+            assert "\n" not in str(error)
+            refused += 1
+        if turn % 16 == 0:
+            hello = mutated(source.choice(hellos), source)
+            assert wire.judge_hello(hello)[0] in (wire.OK, wire.OTHER_VERSION, wire.REFUSED)
+    return taken, refused
+
+
+def test_two_hundred_thousand_mutated_frames_are_decoded_or_refused() -> None:
+    taken, refused = fuzz(200_000, seed=1)
+    assert taken > 1000 and refused > 100_000, "the injuries are neither too light nor too heavy"
+
+
+@pytest.mark.long
+def test_ten_million_mutated_frames_are_decoded_or_refused() -> None:
+    for seed in range(50):
+        fuzz(200_000, seed)
