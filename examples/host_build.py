@@ -89,7 +89,7 @@ def build(folder: Path = DEFAULT_FOLDER) -> Path:
         made = Path(work) / name
         include = ["-include", str(HERE / "host_kernels.h"), "-x", "c", str(source)]
         _run([*compiler, *FLAGS, *include, "-o", str(made), "-lm"])
-        made.rename(library)  # whoever builds at the same time sees all of it or nothing
+        made.rename(library)  # another build at the same time sees all of it or nothing
     return library
 
 

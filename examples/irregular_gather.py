@@ -1,8 +1,8 @@
 """Gathers random rows of a large table, in plain cuda-python.
 
 What it shows: where prefetching cannot help. A launch is given the whole table but
-touches a few of its pages, which an index in GPU memory chooses anew each time. Nobody
-who sees the launch alone can tell which, so the best that a policy can do is not to be
+touches a few of its pages, which an index in GPU memory chooses anew each time. The
+launch alone does not tell which, so the best that a policy can do is not to be
 in the way: bringing in all of the table would move far more than the rows.
 
     python examples/irregular_gather.py --table-mib 1024

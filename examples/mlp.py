@@ -167,7 +167,7 @@ class Model:
                 overwrites=(f"bias{n}_grad",),
             )
             if n == 0:
-                return  # nobody asks for the gradient of the images
+                return  # the gradient of the images is not used
             x_grad = "y_grad_even" if n % 2 else "y_grad_odd"
             yield Operation(
                 "dense_backward_input",

@@ -3,9 +3,9 @@ kind, never through a symbolic link.
 
 DESIGN
   Every file that pump replaces goes this way: a draft of a random name beside it, made by
-  O_EXCL and O_NOFOLLOW, which takes the file's place once it is whole. So whoever else writes
-  to the folder cannot lead us to another file, a draft that a killed process has left is in
-  nobody's way, and readers see the old file or the new one.
+  O_EXCL and O_NOFOLLOW, which takes the file's place once it is whole. So another process
+  that writes to the folder cannot lead us to another file, a draft that a killed process has
+  left is in no one's way, and readers see the old file or the new one.
 
   What lies there already is replaced only if it is empty or of the same kind, told by how it
   begins. Standard library only: pump-run passes through here.

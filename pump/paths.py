@@ -32,7 +32,7 @@ START_BASE = re.compile(r"run-[0-9a-f]{12}")
 LEDGER = "/dev/shm/pump"
 """Where the jobs of all users tell each other of host memory, if an administrator has made it."""
 
-# Not blocking: a log file may be a pipe that nobody reads, and nobody may wait for that.
+# Not blocking: a log file may be a pipe without a reader, and no thread may wait for that.
 LOG_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
 """Of opening a log file; shim/base/act_log.c has the same."""
 
@@ -145,7 +145,7 @@ def make_temporary_base() -> str:
 
 
 def job_bases() -> list[str]:
-    """Where jobs of this user may be found: folders that are there and nobody else's.
+    """Where jobs of this user may be found: folders that are there and the user's own.
 
     Those made for one job have random names: they are known by their owner, whom no other
     user can give them.

@@ -88,7 +88,7 @@ def for_job(config: JobConfig, parts: Parts, environ: Mapping[str, str]) -> dict
         _set_or_drop(job, "PUMP_LEDGER", parts.ledger or "")
         if parts.socket_path:
             job["PUMP_SOCKET"] = parts.socket_path
-        if parts.socket_path and config.record:  # nobody else would write it
+        if parts.socket_path and config.record:  # nothing else would write it
             job["PUMP_RECORD"] = config.record
     if parts.virtual_folder is not None and parts.virtual_profile is not None:
         folder = _listable(parts.virtual_folder, "LD_LIBRARY_PATH", ":;")

@@ -213,7 +213,7 @@ def _become_pumpd(descriptors: _Descriptors, command: list[str], environ: dict[s
     null = os.open("/dev/null", os.O_RDWR)
     log = null
     if descriptors.log_file:  # for what Python itself says when pumpd cannot even be imported
-        with contextlib.suppress(OSError):  # such as a pipe that nobody reads yet
+        with contextlib.suppress(OSError):  # such as a pipe without a reader yet
             log = os.open(descriptors.log_file, paths.LOG_FLAGS, 0o666)
     given = {0: null, 1: null, 2: log, PUMPD_LISTENER_FD: descriptors.listener}
     if descriptors.job is not None:

@@ -59,7 +59,7 @@ def main() -> int:
     except MissingFileError as error:
         say(PROGRAM, str(error))
         return 2
-    except BrokenPipeError:  # `pump ... | head`: who reads has seen enough
+    except BrokenPipeError:  # `pump ... | head`: the reader has seen enough
         _abandon_output()
         return 1
     except KeyboardInterrupt:

@@ -113,7 +113,7 @@ def _settings(asked: argparse.Namespace) -> dict[str, Any]:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The parser of the options alone, for who documents them."""
+    """The parser of the options alone, for those that document them."""
     return _parser()
 
 
@@ -295,7 +295,7 @@ def _record_file(text: str) -> str:
 def writable_log(path: str) -> str:
     """`path`, made if it was not there. Raises BadValueError where it cannot be written to.
 
-    Lines for a pipe that nobody reads are lost; nobody waits for its reader.
+    Lines for a pipe without a reader are lost; pump-run does not wait for one.
     """
     if paths.is_pipe(path):
         return path

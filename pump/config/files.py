@@ -38,7 +38,7 @@ class ConfigError(Exception):
 
 
 class NotOursError(ConfigError):
-    """A file that nobody has named and that is not the user's, or no file: one line says why."""
+    """A file that was not named and that is not the user's, or no file: one line says why."""
 
 
 class FileValues(NamedTuple):

@@ -50,7 +50,7 @@ class Layer(NamedTuple):
 
 
 class Resolved(NamedTuple):
-    """All settings of a job that somebody has set, each with its origin.
+    """All settings of a job that any source has set, each with its origin.
 
     most: the administrator's bounds by key of [limits], with their origins.
     notes: lines for the user, about what was brought down or left out.

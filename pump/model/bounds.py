@@ -9,7 +9,7 @@ MAX_BLOCKS = 1 << 18
 """Blocks a worker keeps track of (512 GiB); memory beyond that is left to faults."""
 
 RESERVE_PERCENT = 3
-"""Of a GPU, for what nobody asks pump for (PUMP_RESERVE_PERCENT, which says why)."""
+"""Of a GPU, for what is allocated without pump (PUMP_RESERVE_PERCENT, which says why)."""
 
 
 def without_reserve(memory_bytes: int, percent: float = RESERVE_PERCENT) -> int:
@@ -32,7 +32,7 @@ IN_FLIGHT_URGENT_BLOCKS = 64
 urgent, and what the driver has not been asked for yet they fault for, at half the rate."""
 
 IN_FLIGHT_SHARE = 8
-"""In flight never more than the budget over this: on the way, a block serves nobody."""
+"""In flight never more than the budget over this: on the way, a block serves no operation."""
 
 DOUBTS_PER_FAULT = 1
 """Blocks put in doubt for each block that came by fault: the driver may have made room

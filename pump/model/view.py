@@ -57,11 +57,11 @@ class View(NamedTuple):
     as much room is taken, given back or not, as blocks may be in flight. Room that comes by
     itself counts; what is on its way out is gone."""
     surplus: int
-    """Leavers that have to be away at some time before they are needed, whoever else may
+    """Leavers that have to be away at some time before they are needed, whichever others may
     leave until then; among those that are needed as late as the first."""
     headroom: int
     """How many of `missing` may set out before there is a shortfall or a surplus; 0: there is
-    one, or nobody knows."""
+    one, or it is unknown."""
     exchange: int
     """Blocks that may leave for as many that are missing, though room will come by itself:
     operations waited for such lately. 0 while anything is under way."""
@@ -109,11 +109,11 @@ class Decision(NamedTuple):
     that may leave, and fewer may come (for want of room or of credit), the policy would
     move nothing: it need not be asked. 0: it wants to be asked each time."""
     settled: bool = False
-    """Who leaves stays the same as long as nothing happens but arrivals, and what the
+    """Which blocks leave stays the same as long as nothing happens but arrivals, and what the
     allowance sends for. Then the policy need not be asked either, `hold` blocks or more at
     once go, and the rest of the decision stands."""
     later: Blocks = NO_BLOCKS
-    """Of a settled decision: who leaves next, in this order, `hold` blocks or more at once,
+    """Of a settled decision: which blocks leave next, in this order, `hold` blocks or more at once,
     as those before them have gone. It stands while they go, too."""
 
     def for_once(self) -> Decision:

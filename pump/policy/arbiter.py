@@ -64,7 +64,7 @@ def less_spill(memory_bytes: Mapping[str, int], claims: Sequence[Claim]) -> dict
 
     A job that has less than it wants is above its budget now and then, by what its faults
     bring in before its own evictions have made room. Without room for that the driver evicts
-    what migrated longest ago: of whoever has had all its memory there for longest.
+    what migrated longest ago: of the job that has had all its memory there for longest.
     """
     budgets = arbitrate(memory_bytes, claims)
     left = {}

@@ -9,7 +9,7 @@ deviation, it is the window.
 
 Room decides, not time. A block leaves only if, without that, room will be short at some
 operation ahead, what comes back by itself counted, and if no better one could leave until
-then; then it leaves at once, so that the way out is busy before anybody waits for it. A block
+then; then it leaves at once, so that the way out is busy before room is short. A block
 comes as soon as there is room that nothing needed sooner lacks, however far ahead that is. So
 no duration is estimated, and none can be wrong (docs/decisions/0016-planned.md).
 """
@@ -37,8 +37,8 @@ class Planned(Window):
         """Choose blocks that leave for room that will be short.
 
         For room that is short soon the rule is the window's: a victim is needed later than
-        its newcomer. For what is short further on only those leave that nobody can replace
-        (`View.surplus`). Those remain, whoever sets out.
+        its newcomer. For what is short further on only those leave that no other block can replace
+        (`View.surplus`). Those remain the same, whatever sets out.
         """
         if view.expected == 0:
             return super()._make_room(view, arrivals, spare)
@@ -59,7 +59,7 @@ class Planned(Window):
         return Room(view.leavers[:count], later, found < short)
 
     def _keep_spare(self, view: View, arrivals: int, spare: int) -> Room:
-        """Choose blocks that nothing needs, for what nobody foresees."""
+        """Choose blocks that nothing needs, for what is not predicted."""
         if len(view.leavers) == 0 or view.leavers_next_use[0] <= FAR_AWAY:
             return Room(ease=view.headroom)
         wanted = spare + arrivals - view.free - view.leaving

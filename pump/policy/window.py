@@ -3,8 +3,8 @@
 After PUMP (ASP-DAC 2022): the blocks of a launched kernel are known before it runs, so
 they travel in the time between launch and execution. Its weak point is what has to
 leave; the rule here is Belady's, bounded by what has been issued: never evict what is
-needed sooner than what comes in. A block that has to be away before it is needed, whoever
-else may leave, leaves at once, so that the way out is busy before anybody waits for room.
+needed sooner than what comes in. A block that has to be away before it is needed, whichever others
+may leave, leaves at once, so that the way out is busy before room is short.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FAR_AWAY = NOT_NEEDED >> 1
 
 
 class Room(NamedTuple):
-    """Who makes room."""
+    """The blocks that make room."""
 
     to_host: Blocks = NO_BLOCKS
     """They leave now,"""
@@ -32,7 +32,7 @@ class Room(NamedTuple):
     short: bool = False
     """A newcomer was left without a victim."""
     ease: int = -1
-    """So many may set out before others have to leave; below 0: nobody knows."""
+    """So many may set out before others have to leave; below 0: unknown."""
 
 
 class Window:
@@ -64,7 +64,7 @@ class Window:
             leaving = set(to_host.tolist())
             both = (i for i, block in enumerate(to_gpu.tolist()) if block in leaving)
             to_gpu = to_gpu[: next(both, len(to_gpu))]
-        # What is left when all is on its way needs no victim, so nobody has to be asked.
+        # What is left when all is on its way needs no victim, so no decision is due.
         sent_all = len(to_gpu) == missing and not view.missing_more
         allowance = max(0, free - arrivals) if sent_all else 0
         if view.faults and not view.emulated:
@@ -76,11 +76,11 @@ class Window:
             return Decision(to_gpu, to_host, short, allowance)
         free -= len(to_gpu)
         if len(later):
-            # Whoever comes takes the room of those who leave, and changes nothing about them.
+            # Arrivals take the room of blocks that leave, and do not change which leave.
             allowance = max(0, free + view.leaving + len(to_host) + len(later))
             return Decision(to_gpu, to_host, short, allowance, SLICE_BLOCKS_LEAST, True, later)
         if view.to_host_credit - len(to_host) < SLICE_BLOCKS_LEAST and view.leaving + len(to_host):
-            ease = view.free  # nobody may leave before others have left
+            ease = view.free  # no block may leave before others have left
         ease -= len(to_gpu)
         allowance = max(0, min(free, ease))
         return Decision(to_gpu, to_host, short, allowance, SLICE_BLOCKS_LEAST, ease >= 0)
@@ -119,21 +119,21 @@ class Window:
             count = 0
         later = NO_BLOCKS
         if not overshoot and not view.faults:
-            # Those needed behind all that is in sight: gone, they change nobody's turn. With
-            # several streams one that has left may be missing before others are.
+            # Those needed behind all that is in sight: gone, they change no other block's
+            # turn. With several streams one that has left may be missing before others are.
             sure = view.surplus
             if served > max(count, sure) and view.streams < 2:
                 sure = max(sure, int(np.count_nonzero(uses[:served] > view.arrivals_need[-1])))
             later = view.leavers[count:sure]
         # The surplus tells of those needed last alone: once they are gone, others may have to go.
-        somebody = homeless or overshoot or view.surplus
-        ease = -1 if somebody else min(view.free, view.headroom)
+        leaves = homeless or overshoot or view.surplus
+        ease = -1 if leaves else min(view.free, view.headroom)
         return Room(view.leavers[:count], later, served < min(homeless, credit - overshoot), ease)
 
     def _refresh(self, view: View, to_gpu: Blocks, to_host: Blocks) -> Blocks:
         """Choose resident blocks whose prefetch makes them the driver's youngest.
 
-        Faults come that nobody foresaw. When the next one needs room before our own
+        Faults come that were not predicted. When the next one needs room before our own
         evictions have made any, the driver takes what migrated longest ago, even if the
         window needs it next.
         """

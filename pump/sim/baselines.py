@@ -24,7 +24,7 @@ class Unbounded:
 
     Run-ahead without a rule: first come, first served, whatever is thrown out for it. What is
     there when its turn comes is not moved. The driver throws out what migrated longest ago,
-    which may be what was just prefetched for an operation that has not run, and nobody looks
+    which may be what was just prefetched for an operation that has not run, and no tick looks
     at that one again.
     """
 

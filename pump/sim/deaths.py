@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pump.model.bounds import BLOCK_BYTES
 
 KERNELS_FREE: Final = 4
-"""Memory that is used again within so many kernels is not discarded: nobody could use its
+"""Memory that is used again within so many kernels is not discarded: no other block could use its
 room in between, and its next use would fault unless it was sent for (docs/uvm.md)."""
 
 Span = tuple[int, int, int]

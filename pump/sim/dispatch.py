@@ -118,7 +118,7 @@ class Rehearsal(_Where):
         self._left: dict[int, int] = {}
 
     def decide(self, view: View) -> Decision:
-        """Return the policy's decision, without leave to send what nobody would write down."""
+        """Return the policy's decision, without leave to send what no fixed order holds."""
         decision = self.policy.decide(view)
         begin = self.iterations.begin(self.iterations.count - 2)
         inside, seen = self.run - begin, self.issued - begin

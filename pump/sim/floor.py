@@ -1,14 +1,14 @@
 """The floor: what a stretch of operations must cost at least on a GPU of a given memory. Pure.
 
 DESIGN
-  Whoever moves the memory, however clever: the kernels take their time, and a
+  Whatever moves the memory: the kernels take their time, and a
   block that is not resident when an operation uses it must have come over the
   link. So  floor = max(compute, least bytes to the GPU / link bandwidth).
 
   Least bytes is Belady's bound for blocks of 2 MiB: a block that has to go is the
   one whose contents are needed latest, known in advance. Contents that will be
   overwritten before they are read are worth nothing: they leave and return for
-  free (nobody has to copy what is dead). What is resident at the start may be
+  free (what is dead need not be copied). What is resident at the start may be
   chosen freely, so a stretch of iterations out of a long run is bounded too. Under
   these rules dropping the furthest need is optimal, so the bound holds for every
   policy.
@@ -65,7 +65,7 @@ def least_traffic(operations: Sequence[Touch], repeats: int, memory_bytes: int) 
     needs, first_needs = _next_needs(sequence)
     # What is needed first fills the memory at the start.
     order = sorted((need, block) for block, need in first_needs.items() if need < len(sequence))
-    resident = {block: need for need, block in order[:capacity]}  # block -> who needs its contents
+    resident = {block: need for need, block in order[:capacity]}  # block -> its next need
     queue = [(-need, block) for block, need in resident.items()]  # the furthest need first
     heapq.heapify(queue)
     dirty = set(resident)  # the host's copy is not the newest
@@ -99,9 +99,9 @@ def least_traffic(operations: Sequence[Touch], repeats: int, memory_bytes: int) 
 
 
 def _next_needs(sequence: Sequence[Touch]) -> tuple[list[list[int]], dict[int, int]]:
-    """Who needs a block's contents next: after each use of an operation; at the start.
+    """The operation that needs a block's contents next: after each use; at the start.
 
-    len(sequence) where nobody does, because they are overwritten first or never used.
+    len(sequence) where none does, because they are overwritten first or never used.
     """
     never = len(sequence)
     upcoming: dict[int, int] = {}

@@ -65,7 +65,7 @@ class Iteration:
     live_bytes: Numbers
     periods: list[Period]
     dead: list[tuple[int, int]]
-    """Blocks whose contents nobody needs for a while, and the kernel that writes them again."""
+    """Blocks whose contents no kernel needs for a while, and the kernel that writes them again."""
 
 
 def iteration_of(program: Program) -> Iteration:

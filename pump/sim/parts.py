@@ -17,7 +17,7 @@ DESIGN
   How many blocks of each such stay (by the parts of its first and its second use) are in memory at
   each cut, and how many cross in each part, are the variables of a linear program; the least sum
   of the parts' times is the floor. Any schedule gives values that satisfy all this, so none can be
-  faster: the true future is known to the program, and nothing is said of who decides. Fractions
+  faster: the true future is known to the program, whatever decides. Fractions
   of blocks, and nothing said of the order within a part, only make it less. Contents that were
   discarded, or are overwritten before they are read, are no stay and need no room. What many
   iterations in a row do counts in the mean: the mean of schedules satisfies the program, too.

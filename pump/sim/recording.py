@@ -181,7 +181,7 @@ class _Taker:
         )  # fmt: skip
 
     def _budget_bytes(self) -> int:
-        """What the recorded run might keep on its GPU; all that it had where nobody told."""
+        """What the recorded run might keep on its GPU; without a recorded budget all it had."""
         return min((self._budgets.get(device, self._peak) for device in self._devices), default=0)
 
 

@@ -60,7 +60,7 @@ def _measured(case: Case) -> tuple[Program, int]:
 
 def floor_of_parts(case: Case) -> float | None:
     """Seconds of an iteration that any policy needs, the order of its operations kept
-    (pump/sim/parts.py), the floor at least. None of a recording: nobody says where its
+    (pump/sim/parts.py), the floor at least. None of a recording: it does not say where its
     iterations begin; and without scipy."""
     program, first = _measured(case)
     if "iterations" not in program.facts or not parts.available():
@@ -150,7 +150,7 @@ def able(
 ) -> tuple[list[tuple[Contender, Program]], list[str]]:
     """Those that can run, each with its program, and the names of those that cannot.
 
-    Raises ProgramError where nobody can.
+    Raises ProgramError where it cannot be known.
     """
     runs, left_out = [], []
     for contender in contenders:

@@ -128,7 +128,7 @@ class Jitter:
 class Machine:
     """The GPU and the program's host. `queue_operations`: launches that may wait.
 
-    host: None: as much memory as anybody needs. jitter: None: everything takes its time.
+    host: None: as much memory as the program needs. jitter: None: everything takes its time.
     reserve_percent: of the memory, that pump does not take.
     taken_bytes: of it, that other programs have and pump does not know of.
     """
@@ -192,7 +192,7 @@ class Outcome:
     believed_resident_blocks: int
     """At the end, by the worker; 0 without pump."""
     foreseen: Foreseen | None
-    """None: nobody learned."""
+    """None: nothing was learned."""
     planned_bytes: int
     """Moved by plans, without having been sent for."""
     plans_dropped: int

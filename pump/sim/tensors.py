@@ -183,7 +183,7 @@ def program(
     discard: bool = False,
     kernels_free: int = deaths.KERNELS_FREE,
 ) -> Program:
-    """The trace replayed. `discard`: freed memory is discarded at once, as if somebody knew,
+    """The trace replayed. `discard`: freed memory is discarded at once, as if its death were known,
     if it stays free for more than `kernels_free` kernels.
 
     Raises ProgramError for an unknown mapping.

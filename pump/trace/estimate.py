@@ -1,6 +1,6 @@
 """Estimates how long each kind of operation ran, from markers that stand many operations apart.
 
-Nobody measures single operations: a marker only says that everything before it on its
+Single operations are not measured: a marker only says that everything before it on its
 stream had executed. Each stretch between two markers gives one equation, its operations
 by kind times their unknown durations = its time; the answer comes near to fitting all
 stretches (least squares by multiplicative steps), scaled so that all operations together
@@ -9,7 +9,7 @@ take as long as all stretches. Streams that run side by side are each counted in
 How good: in one training on the virtual GPU, on a busy machine, kernels that take 205 us
 each came out between 141 and 276 us; all operations together within 1 %. A kind with less
 than RESOLVED of the time is not resolved: it may come out several times too long, or at nothing.
-Whoever shows these figures says that they are estimates.
+Where these figures are shown, they are called estimates.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ DESIGN
   empty where it was not there, so that two jobs never record to one file. What a killed writer
   has left keeps its name, and can be read.
 
-  A folder is opened once, and everything below happens by its descriptor: who moves folders
-  about meanwhile, or puts links in their place, leads nobody away.
+  A folder is opened once, and everything below happens by its descriptor: folders that are
+  moved meanwhile, or links put in their place, lead no writer away.
 
 Standard library only: pump-run passes through here.
 """

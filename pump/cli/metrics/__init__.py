@@ -42,7 +42,7 @@ def options(parser: argparse.ArgumentParser) -> None:
         "--tcp",
         metavar="HOST:PORT",
         type=checked(service_checks.address),
-        help="answer HTTP at an address: whoever reaches it reads the figures",
+        help="answer HTTP at an address: all that reach it can read the figures",
     )
     parser.add_argument(
         "--per-job", action="store_true", help="series for each job, not sums for each user"

@@ -7,8 +7,8 @@ DESIGN
   it named, SERIES_MOST series of a user, and STRANGERS_MOST users that this machine has no
   name for; more of them are summed as user "other". `pump_series_omitted` counts what is left out.
 
-  A sum of counters must not fall when a job ends. Who looks again and again (`keeps`) adds what
-  has grown between two looks, from zero on; one look alone sums the counters as they are.
+  A sum of counters must not fall when a job ends. A reader that looks again and again (`keeps`)
+  adds what has grown between two looks, from zero on; one look alone sums the counters as they are.
 """
 
 from __future__ import annotations
