@@ -11,7 +11,7 @@
  * A wait for a value cannot stand in the queue, since what it waits for may stand
  * behind it: it moves to a list that the driver's thread polls.
  *
- * Model time does not wait for actions. Whoever reports that work is done checks
+ * Model time does not wait for actions. A thread that reports that work is done checks
  * both: the model's answer, and that the actions emitted until then are done.
  */
 #include <stdlib.h>
@@ -24,7 +24,7 @@
 
 static struct vd_action *queue_first, **queue_end = &queue_first;
 static struct vd_action *polled; /* waits for values */
-static bool running;             /* somebody carries out an action */
+static bool running;             /* a thread carries out an action */
 static uint64_t emitted, done;
 static uint64_t pending; /* submitted with an action that has not started */
 static struct vd_action *spare;

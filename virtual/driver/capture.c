@@ -1,7 +1,9 @@
-/* capture.c - stream capture: what is recorded, what is refused, who is invalidated.
+/* capture.c - stream capture: what is recorded, what is refused, which captures are
+ * invalidated.
  *
  * Each capturing stream has a tail: the nodes that its next one depends on. An event
- * recorded in a capture takes the tail along; who waits for it adds it to his own.
+ * recorded in a capture takes the tail along; a stream that waits for it adds it to its
+ * own.
  *
  * A capture belongs to its origin stream and thread. Other streams join it by
  * waiting for an event recorded in it. Unsafe calls (those that allocate, free or
@@ -244,7 +246,7 @@ CUresult vd_cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph,
 static void mark(const struct vd_nodes *tail, struct vd_graph *graph) {
   for (size_t i = 0; i < graph->count; i++) graph->nodes[i]->colour = 0;
   for (size_t i = 0; i < tail->count; i++) tail->nodes[i]->colour = 1;
-  /* A dependency may be younger than who depends on it: until nothing changes. */
+  /* A dependency may be younger than its dependent: until nothing changes. */
   for (bool changed = true; changed;) {
     changed = false;
     for (size_t i = graph->count; i-- > 0;) {
@@ -258,7 +260,7 @@ static void mark(const struct vd_nodes *tail, struct vd_graph *graph) {
   }
 }
 
-/* Takes the capture off all its streams; true if one had work that nobody joined. */
+/* Takes the capture off all its streams; true if one had work that was not joined. */
 static bool detach(struct vd_capture *capture) {
   bool unjoined = false;
   for (size_t i = 0; i < capture->graph->count; i++)

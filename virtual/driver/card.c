@@ -6,19 +6,19 @@
  * it: addresses, contents, handles, effects on data, its own lock. Under that lock, and
  * only under it, the card's lock is taken; it is never held while a thread sleeps.
  *
- * Time is CLOCK_MONOTONIC for all. Whoever calls moves the model on for everybody; what
+ * Time is CLOCK_MONOTONIC for all. Each call moves the model on for all processes; what
  * that starts of others' work waits for them as notes, which they take when they next have
  * the lock. Waiting threads look at least every millisecond, the thread for effects every
- * 200 us, so nobody has to be woken across processes.
+ * 200 us, so no process has to be woken by another.
  *
  * A process may be killed at any moment. The card's lock is robust, and a journal undoes
  * a step that was broken off (uvm_journal.h). Owners are processes by number, start time
- * and program; who finds one gone has the model drop all it had: every LOOK_NS, before
- * memory is refused, and when somebody asks how much is free. The link carries what the
- * dead one had booked, some milliseconds at most.
+ * and program; a process that finds one gone has the model drop all it had: every LOOK_NS,
+ * before memory is refused, and when a process asks how much is free. The link carries what
+ * the dead one had booked, some milliseconds at most.
  *
- * A process that is stopped (SIGSTOP) while it has the lock stops the others: who waits
- * says so once, and for whom.
+ * A process that is stopped (SIGSTOP) while it has the lock stops the others: a waiting
+ * process says so once, and names it.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -228,7 +228,7 @@ static enum found judge(int file, uint64_t engine_bytes) {
   enum found found = FOUND_OTHER;
   if (card->version != CARD_VERSION || card->pid_namespace != card_pid_namespace()) {
     vd_error("shared card \"%s\": %s was made by another version of pump or in another "
-             "container; use another name, or remove it when nobody uses it",
+             "container; use another name, or remove it when no process uses it",
              own.name, own.path);
   } else if (living_process(card) == 0) {
     found = FOUND_NOBODY;
@@ -248,7 +248,7 @@ static enum found judge(int file, uint64_t engine_bytes) {
   return found;
 }
 
-/* The file is locked; *retry: it was nobody's any more and is removed. */
+/* The file is locked; *retry: no process used it any more, and it is removed. */
 static struct card *find(int file, uint64_t engine_bytes, bool *retry) {
   off_t bytes = lseek(file, 0, SEEK_END);
   *retry = false;
@@ -267,7 +267,7 @@ static struct card *find(int file, uint64_t engine_bytes, bool *retry) {
 static CUresult take_place(int file, struct card *card) {
   own.card = card;
   vd.engine = state_of(card);
-  own.owner = own.capacity.owners; /* nobody yet */
+  own.owner = own.capacity.owners; /* none yet */
   own.look_ns = 0;
   vd_card_take();
   int owner = gpu_owner_join(vd.engine);
@@ -337,7 +337,7 @@ void vd_card_leave_locked(void) {
   int file = card_open_existing(own.path);
   if (file < 0) return;
   const struct card *card = look(file);
-  /* Somebody may have come in between, or it is another card by now. */
+  /* Another process may have come in between, or it is another card by now. */
   if (card != NULL && living_process(card) == 0) unlink(own.path);
   if (card != NULL) munmap((void *)(uintptr_t)card, sizeof *card);
   card_close(file);

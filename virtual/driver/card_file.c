@@ -1,8 +1,8 @@
 /* card_file.c - the file of a shared card: found, opened safely, locked, cleared away.
  *
- * A lock on the file (flock) is held by who comes or goes, so that a card is made by one
- * process and removed by the last. It ends with its holder, and is waited for a bounded
- * time. The card's own lock is another one, in the file.
+ * A lock on the file (flock) is held by a process that comes or goes, so that a card is
+ * made by one process and removed by the last. It ends with its holder, and is waited for a
+ * bounded time. The card's own lock is another one, in the file.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -97,7 +97,7 @@ int card_open_existing(const char *path) {
   return open_file(path, 0);
 }
 
-/* With the file locked: nobody who could still use it? */
+/* With the file locked: can no process use it any more? */
 static bool is_stale(int file) {
   struct stat status;
   if (fstat(file, &status) != 0) return false;
@@ -133,7 +133,7 @@ void card_remove_stale(const char *path) {
     if (file < 0) continue;
     if (flock(file, LOCK_EX | LOCK_NB) == 0 && check(file, other) == 1 && is_stale(file) &&
         unlink(other) == 0)
-      vd_log("shared card: removed %s, which nobody uses", other);
+      vd_log("shared card: removed %s, which no process uses", other);
     card_close(file);
   }
   closedir(folder);

@@ -17,7 +17,7 @@
 
 /* One process, and the program in it: an exec changes where its stack starts. */
 struct card_process {
-  int32_t pid; /* 0: nobody */
+  int32_t pid; /* 0: none */
   uint32_t reserved;
   uint64_t started;   /* in ticks since boot */
   uint64_t stack_top; /* 0 where the kernel does not tell */
@@ -48,12 +48,12 @@ uint64_t card_pid_namespace(void);
 /* Path of the card of that name; -1 after an error was told. */
 int card_path(const char *name, char *path, size_t bytes);
 /* Opens and locks the file of `path`, making it when it is not there. -1 after an error
- * was told. Until card_close() nobody comes or goes. */
+ * was told. Until card_close() no process comes or goes. */
 int card_open(const char *path);
 /* The same of a file that is there; -1 when it is not, or not within the time. */
 int card_open_existing(const char *path);
 void card_close(int file);
-/* Removes this user's cards that nobody uses, in the folder of `path`. */
+/* Removes this user's cards that no process uses, in the folder of `path`. */
 void card_remove_stale(const char *path);
 
 #endif

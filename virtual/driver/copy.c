@@ -5,9 +5,9 @@
  * waits, when it is long); a copy into it waits. So the program may reuse its
  * buffer when the call returns, as with a real driver.
  *
- * The host moves bytes more slowly than a fast link, and who waits for a copy waits for
- * that too. With the driver's key copies=modelled (timing mode only) long copies and
- * memsets therefore have no effect on data, and take the model's time exactly.
+ * The host moves bytes more slowly than a fast link, and a thread that waits for a copy
+ * waits for that too. With the driver's key copies=modelled (timing mode only) long copies
+ * and memsets therefore have no effect on data, and take the model's time exactly.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,8 @@
 /* event.c - events: recorded and waited for as operations of the model.
  *
  * One that another process opens has one place in a shared card's state, so it is the same
- * event in both; who made it destroys it. A private card has nobody who could open it.
+ * event in both; the process that made it destroys it. On a private card no process could
+ * open it.
  */
 #include <string.h>
 #include <unistd.h>

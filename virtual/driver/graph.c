@@ -184,7 +184,7 @@ CUresult vd_cuGraphCreate(CUgraph *out, unsigned int flags) {
 CUresult vd_cuGraphDestroy(CUgraph handle) {
   vd_lock();
   struct vd_graph *graph = vd_graph_of(handle, VD_GRAPH);
-  if (graph != NULL && graph->memory) { /* which somebody may still use */
+  if (graph != NULL && graph->memory) { /* which work may still use */
     vd_wait_device_locked();
     graph = vd_graph_of(handle, VD_GRAPH);
   }
@@ -258,7 +258,7 @@ struct list {
   CUgraphNode *nodes, *others; /* NULL: not asked for */
   CUgraphEdgeData *edges;
   size_t room, count;
-  bool lossy; /* an edge has data that nobody asked for */
+  bool lossy; /* an edge has data that the caller did not ask for */
 };
 
 static void put(struct list *list, struct vd_node *node, struct vd_node *other,

@@ -26,7 +26,7 @@ struct vd_node {
 struct vd_graph {
   uint32_t magic;
   bool owned;     /* by a child node: the program must not destroy it */
-  bool dead;      /* destroyed while somebody launches it */
+  bool dead;      /* destroyed while a thread launches it */
   bool memory;    /* it allocates or frees (graph_memory.c) */
   uint32_t users; /* launches under way */
   uint64_t flags; /* of its instantiation */
@@ -46,7 +46,7 @@ struct vd_capture {
   struct vd_capture *next;
 };
 
-/* Who takes a handle takes the driver's lock first. NULL: not such a handle. */
+/* A caller that takes a handle takes the driver's lock first. NULL: not such a handle. */
 static inline struct vd_graph *vd_graph_of(const void *handle, enum vd_magic magic) {
   return vd_is(handle, magic) ? (struct vd_graph *)(uintptr_t)handle : NULL;
 }
@@ -78,7 +78,7 @@ CUresult vd_work_of_host(const CUDA_HOST_NODE_PARAMS_v1 *params, struct vd_work 
 CUresult vd_work_of_event_locked(CUevent event, int type, struct vd_work *out);
 CUresult vd_work_of_any_locked(const CUgraphNodeParams *params, struct vd_work *out);
 
-/* The node takes `work`, or nobody has it any more. */
+/* The node takes `work`; otherwise it is freed. */
 CUresult vd_node_add_locked(CUgraphNode *out, CUgraph graph, const CUgraphNode *on,
                             const CUgraphEdgeData *edges, size_t count,
                             struct vd_work *work);

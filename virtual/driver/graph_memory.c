@@ -150,7 +150,7 @@ CUresult vd_graph_memory_free_locked(struct vd_memory *memory) {
   memory->live = false;
   if (memory->holders > 0) return CUDA_SUCCESS;
   uint64_t address = memory->base, id = memory->id;
-  memory->holders = 1; /* nobody else shall release it meanwhile */
+  memory->holders = 1; /* no other thread shall release it meanwhile */
   vd_wait_device_locked();
   memory = at(address, id);
   if (memory != NULL) vd_memory_release(memory);

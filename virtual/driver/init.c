@@ -1,7 +1,7 @@
 /* init.c - cuInit, what it reads from the environment, fork and exit.
  *
  * Without PUMP_VIRTUAL_PROFILE there is no device: pump-run --virtual is the only
- * way in, so that nobody takes modelled figures for real ones by accident.
+ * way in, so that modelled figures are not taken for real ones by accident.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -66,7 +66,7 @@ CUresult vd_cuLibraryUnload(CUlibrary handle) {
   vd_lock();
   struct vd_library *library = library_of(handle);
   if (library != NULL) vd_wait_device_locked();
-  library = library_of(handle); /* somebody may have unloaded it meanwhile */
+  library = library_of(handle); /* another thread may have unloaded it meanwhile */
   if (library != NULL) {
     if (library->module != NULL) vd_module_free_locked(library->module);
     for (size_t i = 0; i < library->image->kernel_count; i++)

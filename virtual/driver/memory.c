@@ -79,7 +79,7 @@ static CUresult new_memory(enum vd_memory_kind kind, uint64_t length_bytes, bool
   }
   memory->id = vd.next_id++;
   *out = memory;
-  vd_pay_locked(cost.caller_free_ns); /* for evictions; nobody else knows it yet */
+  vd_pay_locked(cost.caller_free_ns); /* for evictions; no other thread knows it yet */
   return CUDA_SUCCESS;
 }
 
@@ -183,7 +183,7 @@ CUresult vd_cuMemFree_v2(CUdeviceptr address) {
     } else {
       uint64_t id = memory->id;
       vd_wait_device_locked();
-      memory = vd_memory_at(address); /* somebody may have freed it meanwhile */
+      memory = vd_memory_at(address); /* another thread may have freed it meanwhile */
       if (memory != NULL && memory->id == id)
         vd_pay_locked(vd_memory_release(memory));
       else

@@ -83,8 +83,8 @@ struct vd_memory *vd_memory_at(uint64_t address) {
   return memory;
 }
 
-/* Whoever tells of pieces is loaded before this driver or not at all: one look-up is
- * enough. It is made at the first launch, long after whoever stands in for dlsym has found
+/* A library that tells of pieces is loaded before this driver or not at all: one look-up is
+ * enough. It is made at the first launch, long after a stand-in for dlsym has found
  * us. */
 struct teller {
   int (*piece)(uint64_t, uint64_t *, uint64_t *);

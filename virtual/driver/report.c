@@ -1,6 +1,6 @@
 /* report.c - PUMP_VIRTUAL_REPORT: one JSON object when the process ends.
  *
- * Written next to its final name and renamed, so that nobody reads half of one.
+ * Written next to its final name and renamed, so that no reader sees half of one.
  * "%p" in the name stands for the process id.
  */
 #include <errno.h>
@@ -151,7 +151,7 @@ static void put_checks(FILE *file, const struct gpu_counters *c) {
   put(file, "calls_failed_on_request", v->calls_failed_on_request, "\n");
 }
 
-/* The card's own figures, of all who share it; the others are this process's. */
+/* The card's own figures, of all that share it; the others are this process's. */
 static void put_card(FILE *file) {
   struct vd_card_figures card;
   vd_card_figures_locked(&card);

@@ -107,7 +107,7 @@ CUresult vd_cuStreamCreate(CUstream *out, unsigned int flags) {
   return vd_cuStreamCreateWithPriority(out, flags, 0);
 }
 
-/* Its work finishes first, without anybody waiting for it. */
+/* Its work finishes first; no thread waits for it. */
 CUresult vd_cuStreamDestroy_v2(CUstream handle) {
   vd_lock();
   struct vd_stream *stream = (void *)handle;

@@ -1,15 +1,15 @@
 /* timeline.c - the model of the GPU under the driver's lock and the real clock.
  *
  * DESIGN
- * The model advances only when somebody calls it; its answers do not depend on how
+ * The model advances only when it is called; its answers do not depend on how
  * often. So no thread has to run for kernels alone: a thread that waits asks the
  * model until when nothing can happen, sleeps, and asks again. Completion times are
  * computed deadlines; a late wake-up never moves them.
  *
- * Effects on data have to happen without anybody calling (a pinned word, a host
+ * Effects on data have to happen without a call (a pinned word, a host
  * function, a host kernel). For those there is one thread, created with the first
  * of them. It looks every STEP_NS while such work is pending, which bounds its cost
- * and the delay of an effect nobody waits for; waiting threads are exact, since
+ * and the delay of an effect that no thread waits for; waiting threads are exact, since
  * they carry out effects themselves.
  *
  * A sleeping thread wakes EARLY_NS before its deadline and spins through the rest,

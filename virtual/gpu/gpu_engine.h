@@ -8,7 +8,7 @@
  * Rules
  *   - Every call that takes `now_ns` first carries out all that happens up to
  *     then, in the order of virtual time. A time before the engine's own counts
- *     as the engine's own. How often anybody calls has no effect on any
+ *     as the engine's own. How often it is called has no effect on any
  *     completion time; only submissions and their times have.
  *   - A block is 2 MiB; its number is (address - arena base) >> 21 in the
  *     caller's arena. A managed range owns consecutive blocks.
@@ -383,8 +383,8 @@ uint32_t gpu_uses_pending(const struct gpu_engine *engine, uint32_t first_block,
 
 /* A shared GPU (capacity.owners): several processes use one state, each as an owner of
  * streams, events, blocks and plain memory, and every call is the actor's. Owner n has the
- * blocks from n * blocks / owners on and the legacy stream n; its work waits for nobody
- * else's by stream order. An engine with work of several owners waiting takes turns: whose
+ * blocks from n * blocks / owners on and the legacy stream n; its work waits for no
+ * other's by stream order. An engine with work of several owners waiting takes turns: whose
  * work it did for the shortest time is next. Memory, eviction lists, link and the serial
  * fault handler are common to all. `start` and `drop` of others' work, which the actor's
  * time sets off, are kept for them as notes; others' `finish` and `leave` are not told.

@@ -1,5 +1,5 @@
-/* gpu_engine_owners.c - a GPU that several processes share: who is there, whose turn it
- * is, whose counters, what is kept to be told. The counters of one that is not shared,
+/* gpu_engine_owners.c - a GPU that several processes share: which of them live, whose turn
+ * it is, whose counters, what is kept to be told. The counters of one that is not shared,
  * too. See gpu_engine.h. */
 #include <string.h>
 
@@ -184,7 +184,7 @@ int gpu_owner_join(struct gpu_engine *engine) {
   return GPU_FULL;
 }
 
-/* Others who wait for a record that will not come go on. */
+/* Others that wait for a record that will not come go on. */
 static void let_go(struct gpu_engine *engine, const struct gpu_op *op) {
   if (op->kind != GPU_EVENT_RECORD || op->event == GPU_NO_EVENT) return;
   if (gpu_events(engine)[op->event].completed_version < op->event_version)
@@ -204,8 +204,8 @@ static void cancel(struct gpu_engine *engine, uint32_t stream) {
   gpu_stream_edit(engine, stream)->state = GPU_STREAM_FREE;
 }
 
-/* In an order that may be broken off anywhere and begun again: who leaves stays present
- * until nothing of it is left. */
+/* In an order that may be broken off anywhere and begun again: an owner that leaves stays
+ * present until nothing of it is left. */
 void gpu_owner_leave(struct gpu_engine *engine, uint64_t now_ns,
                      const struct gpu_hooks *hooks, uint32_t owner) {
   if (owner >= engine->capacity.owners || !gpu_owners(engine)[owner].present) return;

@@ -84,7 +84,7 @@ static bool arguments_valid(struct gpu_engine *engine, uint32_t stream,
 
 static void take_uses(struct gpu_engine *engine, struct gpu_op *op,
                       const struct gpu_operation *operation) {
-  /* Free nodes hang together already, and nobody reads what is in one: only the link of
+  /* Free nodes hang together already, and what is in one is not read: only the link of
    * the last one changes, and the journal need not keep the others. */
   uint32_t node = engine->free_use, last = GPU_NONE;
   for (uint32_t i = 0; i < operation->use_count; i++) {

@@ -105,7 +105,7 @@ struct gpu_event {
   uint32_t owner;
 };
 
-/* Those who share the GPU; behind them one that stands for all who have left. */
+/* The processes that share the GPU; behind them one that stands for all who have left. */
 struct gpu_owner {
   uint32_t present;
   uint32_t outstanding; /* operations with a cookie that have not started */
@@ -197,7 +197,7 @@ uint32_t gpu_op_of(const struct gpu_engine *engine, uint64_t ticket);
 
 /* gpu_engine_connections.c: work queues */
 #define GPU_OWNER_QUEUES (GPU_PRIORITIES * GPU_CONNECTIONS_MOST)
-/* As nobody has made a stream but the legacy one. */
+/* Before any stream but the legacy one is made. */
 void gpu_feed_reset(struct gpu_engine *engine, uint32_t owner);
 /* The queue of a new stream of that owner. */
 uint32_t gpu_queue_for(struct gpu_engine *engine, uint32_t owner, uint32_t priority);

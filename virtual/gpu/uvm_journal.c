@@ -37,8 +37,8 @@ static uint64_t append(const struct uvm *uvm, struct uvm_journal *journal, uint6
   struct record record = {.offset_bytes =
                               (uint64_t)((const uint8_t *)from - engine_of(uvm)),
                           .length_bytes = length_bytes};
-  /* Callers make checkpoints in time. If one did not: who dies here harms nobody, for
-   * what it has changed so far can be undone. */
+  /* Callers make checkpoints in time. If one did not: a process that dies here harms no
+   * other, for what it has changed so far can be undone. */
   if (at + padded_bytes + sizeof record > journal->room_bytes) abort();
   uint8_t *to = (uint8_t *)(journal + 1) + at;
   memcpy(to, from, length_bytes);

@@ -2,10 +2,10 @@
  *
  * DESIGN
  * A process may be killed while it changes a state that others use too. So before
- * anything changes, its old contents go into a journal that lies in the same state. Who
- * finds a journal that was left open puts the old contents back, newest first: the state
- * is as it was before the change began. A state of one process has no journal; there a
- * save is one comparison.
+ * anything changes, its old contents go into a journal that lies in the same state. A
+ * process that finds a journal left open puts the old contents back, newest first: the
+ * state is as it was before the change began. A state of one process has no journal; there
+ * a save is one comparison.
  *
  *   arm         the struct at the head of the state is saved as a whole: its fields may
  *               be written freely from then on

@@ -23,7 +23,7 @@ void uvm_error(struct uvm *uvm, uint32_t error, uint32_t block) {
   uvm->counters.last_error_block = block;
 }
 
-/* Whose memory of the GPU it counts as: a block that waits to be taken is nobody's. */
+/* Whose memory of the GPU it counts as: a block that waits to be taken counts for none. */
 static void hold(struct uvm *uvm, uint32_t block, uint32_t list, uint32_t change) {
   if (uvm->owner_blocks != 0 && list != GPU_LIST_UNUSED)
     uvm->held[block / uvm->owner_blocks] += change;
@@ -184,7 +184,8 @@ int uvm_plain_reserve(struct uvm *uvm, const struct gpu_hooks *hooks, uint64_t l
   uint64_t capacity_bytes = (uint64_t)uvm->capacity_blocks * GPU_BLOCK_BYTES;
   if (length_bytes > capacity_bytes - uvm->plain_bytes) return GPU_NO_MEMORY;
   uint32_t plain_blocks = whole_blocks(uvm->plain_bytes + length_bytes);
-  /* More is held than needed after somebody was killed in here, until his part is freed. */
+  /* More is held than needed after a process was killed in here, until its part is freed.
+   */
   uint32_t missing =
       plain_blocks > uvm->plain_blocks ? plain_blocks - uvm->plain_blocks : 0;
   take_chunks(uvm, hooks, missing, &uvm->plain_blocks, cost);

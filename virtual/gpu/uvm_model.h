@@ -132,7 +132,7 @@ struct uvm {
   /* of a shared GPU */
   uint64_t journal_offset;       /* from this struct; 0: none */
   uint32_t owner_blocks;         /* of each owner, one after the other; 0: not shared */
-  uint32_t actor;                /* the owner who calls */
+  uint32_t actor;                /* the owner that calls */
   uint32_t held[GPU_MAX_OWNERS]; /* blocks in USED and DISCARDED, by owner */
 };
 
@@ -226,7 +226,7 @@ uint64_t uvm_host_give(struct uvm *uvm, uint32_t block, uint64_t earliest_ns);
 /* Contents are gone. */
 void uvm_host_forget(struct uvm *uvm, uint32_t block);
 
-/* gpu_engine_owners.c: tells the owner of the block, who is not the one who calls */
+/* gpu_engine_owners.c: tells the owner of the block, which is not the caller */
 void gpu_note_drop(struct uvm *uvm, uint32_t block);
 
 /* uvm_check.c: 0, or the number of the broken invariant. `counters` of all owners;

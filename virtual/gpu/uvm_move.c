@@ -49,7 +49,7 @@ static uint64_t book_out(struct uvm *uvm, uint64_t earliest_ns, uint32_t pages) 
                        uvm->profile.duplex_factor);
 }
 
-/* One block on its way in: who makes room, what is copied, what is zeroed. */
+/* One block on its way in: what makes room, what is copied, what is zeroed. */
 struct arrival {
   uint32_t block;
   uint32_t copy_pages;

@@ -1,4 +1,4 @@
-/* sim.c - the simulator's clock: who is next, and from the beginning to the end. */
+/* sim.c - the simulator's clock: what is next, and from the beginning to the end. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -122,7 +122,7 @@ struct pump_sim_result {
   uint32_t movers[2];   /* that work now */
   uint32_t failed_step;
   uint32_t reserved;
-  uint64_t planned_bytes; /* of those moved: that nobody had sent for yet */
+  uint64_t planned_bytes; /* of those moved: not yet sent for by a decision */
   uint64_t plans_dropped; /* in force when something else was issued */
   uint64_t plans;         /* that were put in force */
 };

@@ -116,7 +116,7 @@ static uint32_t judge(const struct pump_sim *sim, uint32_t way, uint32_t index,
   const struct pump_sim_range *range = &sim->program.ranges[index];
   if (!sim->live[index] || range->generation != command->generation)
     return PUMP_RESULT_DEAD;
-  /* Who knows less than was issued, by choice, is not told off for it. */
+  /* A policy that knows less than was issued, by choice, is not charged with it. */
   if (way == PUMP_TO_HOST && !sim->settings.foresight_run)
     return last_use(sim, index, command) > command->observed_seq ? PUMP_RESULT_STALE
                                                                  : PUMP_RESULT_MOVED;

@@ -39,7 +39,7 @@ enum sim_waits {
 struct sim_command {
   struct pump_command command;
   uint64_t visible_ns;
-  bool populates; /* nobody asked for it, nobody is told */
+  bool populates; /* not asked for, not reported */
   bool planned;   /* taken from the plan */
 };
 
