@@ -41,8 +41,8 @@ static ino_t stderr_inode;
 static bool stderr_known;
 
 /* What the link thread has said and no other thread has written yet. It alone adds
- * (`tail`); who has `busy` takes out. A forked child starts again from nothing: they are
- * its parent's. */
+ * (`tail`); the thread that has `busy` takes out. A forked child starts again from nothing:
+ * they are its parent's. */
 #define KEPT_MOST 8
 static __thread bool keeps;
 static struct {
@@ -72,7 +72,7 @@ __attribute__((constructor)) static void log_load(void) {
   errno = saved;
 }
 
-/* SIGPIPE: nobody reads any more; SIGXFSZ: the file is as long as the program may make one.
+/* SIGPIPE: the reader is gone; SIGXFSZ: the file is as long as the program may make one.
  * The kernel sends both to the thread that writes. */
 static const int raised_by_writing[] = {SIGPIPE, SIGXFSZ};
 #define RAISED (sizeof raised_by_writing / sizeof *raised_by_writing)
@@ -102,7 +102,7 @@ void pump_hush_end(const struct pump_hush *hush) {
   errno = saved;
 }
 
-/* Never blocks and never raises a signal in the program: where nobody reads, or
+/* Never blocks and never raises a signal in the program: where no one reads, or
  * not fast enough, the line is lost and the program goes on. A line fits into
  * PIPE_BUF, so a pipe that polls writable takes it whole. */
 static void write_line(int descriptor, const char *line, size_t length) {

@@ -2,7 +2,7 @@
  * cuGetProcAddress with wrappers.
  *
  * DESIGN. The table is filled from one driver, by its own ELF names, the first
- * time anybody needs it. Each thread that comes early fills a table of its own on
+ * time it is needed. Each thread that comes early fills a table of its own on
  * its stack and only the copy into pump_real is exclusive: a lock held across
  * dlopen or dlsym would deadlock with a thread that is inside dlopen (and holds
  * the loader's lock) and waits for ours.
@@ -61,7 +61,7 @@ static const struct hook calls[] = {
 
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
 
-/* Someone calls a driver function and no driver is loaded: a library with stubs of
+/* A driver function is called and no driver is loaded: a library with stubs of
  * its own, which would have loaded it, but our exports stand in front of them. */
 static bool resolve_or_load(void) {
   if (pump_resolve()) return true;

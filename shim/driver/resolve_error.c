@@ -3,9 +3,9 @@
  * DESIGN. Every dl function forgets what dlerror() has still to tell, and even what it
  * has told, and there is no way to put a text back. So before we look something up within
  * a call of the program's, its text is taken over, and afterwards one look-up for a name
- * that nobody has fails on purpose: its error stands for the program's. It goes where that
- * would have gone: the program's next dl function forgets it, its dlerror() would tell it.
- * Ours tells the program's text in its place.
+ * that no library has fails on purpose: its error stands for the program's. It goes where
+ * that would have gone: the program's next dl function forgets it, its dlerror() would tell
+ * it. Ours tells the program's text in its place.
  *
  * Each thread has errors of its own, as in libc.
  */

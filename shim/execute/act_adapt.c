@@ -19,7 +19,7 @@
 #define CLEAR_KEEP 1.5
 #define PATIENCE_FIRST 128 /* spells */
 #define PATIENCE_MOST 1024
-#define SOONER 4 /* is one thread more tried: that makes nobody wait */
+#define SOONER 4 /* is one thread more tried: that makes no call wait */
 
 struct pump_adapt pump_adapt_begin(const struct pump_adapt_bounds *bounds) {
   return (struct pump_adapt){.threads = bounds->threads_first,

@@ -195,7 +195,7 @@ bool pump_set_note(struct pump_set *set, CUresult result, const char *call) {
   if (PUMP_ADD(&set->failures, 1) + 1 >= FAILURES_MAX && PUMP_LOAD(&set->give_up) == 0) {
     static uint32_t said_once;
     PUMP_STORE(&set->gave_up_ns, pump_now_ns());
-    PUMP_STORE_RELEASE(&set->give_up, 1); /* who sees it sees the time */
+    PUMP_STORE_RELEASE(&set->give_up, 1); /* a thread that sees it sees the time */
     pump_log_once(&said_once, PUMP_LOG_WARNING,
                   "%d driver errors in a row on device %u (the last: %d): no prefetches "
                   "there for a while, demand paging goes on",

@@ -14,8 +14,8 @@
  * finished first, while the others hold too much. A slice that is larger than the
  * whole bound goes when it is alone.
  *
- * Bell. One command wakes one thread, if the worker rings for one; whoever takes a
- * command raises the flag again for those who still sleep, and rings for them when
+ * Bell. One command wakes one thread, if the worker rings for one; the thread that takes a
+ * command raises the flag again for those that still sleep, and rings for them when
  * more is waiting.
  *
  * Attach. Taking and finishing happen inside pump_mapping_enter/leave; a command
@@ -291,7 +291,7 @@ static void finish_oldest(struct mover *mover) {
   report(mover, &lane->job, moved ? PUMP_RESULT_MOVED : PUMP_RESULT_FAILED);
 }
 
-/* Returns once `bytes` are reserved. Nobody waits for a thread that waits here: what
+/* Returns once `bytes` are reserved. No thread waits for one that waits here: what
  * this one had in flight is finished first. */
 static void wait_for_room(struct mover *mover, uint32_t bytes) {
   struct pump_direction *direction = mover->direction;

@@ -8,13 +8,13 @@
  * DESIGN. A plan is void as soon as something is issued that the worker did not foresee.
  * Each operation is compared with the word that stands under its number, wherever a plan
  * may be in force; the first that differs clears `armed`, which every executor looks at
- * before it takes. Numbers that the worker has not written yet differ too: nobody runs
+ * before it takes. Numbers that the worker has not written yet differ too: no executor runs
  * ahead of what is known. To arm again is the worker's, once it has read what was issued
  * meanwhile.
  *
  * What an entry waits for comes from the program's side (operations have executed) or from
- * the executors' own (bytes have left), so who brings it about looks whether somebody may
- * go on now, and wakes him (pump_plan_look).
+ * the executors' own (bytes have left), so the executor that brings it about looks whether
+ * another may go on now, and wakes it (pump_plan_look).
  */
 #include <stdlib.h>
 #include <string.h>

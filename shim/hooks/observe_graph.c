@@ -14,7 +14,7 @@
  *
  * LOCKS. `table_lock` guards the table and the counts of references, an executable
  * graph's own lock what is known of it; neither is held across a call of the program's.
- * Who destroys one that another thread launches breaks the rules of CUDA, not us.
+ * A program that destroys one that another thread launches breaks the rules of CUDA.
  *
  * A launch into a capturing stream is no operation: it becomes a child of the graph
  * captured there.

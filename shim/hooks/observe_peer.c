@@ -17,7 +17,8 @@
 #define SET_PREFERRED_LOCATION 3 /* CU_MEM_ADVISE_SET_PREFERRED_LOCATION */
 
 /* Devices whose memory a peer may reach: 1, for good. Written and read relaxed; a range is
- * advised by who adds it or by who sets this, or by both. A forked child starts anew. */
+ * advised by the thread that adds it, by the one that sets this, or by both. A forked child
+ * starts anew. */
 static uint32_t reached[PUMP_MAX_DEVICES];
 
 static void advise(const struct pump_range_info *info) {

@@ -4,7 +4,7 @@
  * is a refusal, one line says why and which rule keeps such memory device memory.
  *
  * Not here: cuIpcOpenMemHandle, cuMemExportToShareableHandle and their like. What they
- * open or export was never converted, by us or by anybody.
+ * open or export was never converted.
  */
 #include <errno.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
  *
  * For scripts and tests; people get the line of act_summary.c. Written whenever the
  * process reached cuInit, dormant or not, so that "intercepted" can be told from
- * "loaded". Next to its final name and renamed, so that nobody reads half of one;
+ * "loaded". Next to its final name and renamed, so that no reader sees half of one;
  * "%p" in the name stands for the process id. The worker's counters are written by
  * another process and are not trusted.
  */

@@ -63,7 +63,7 @@ static void judge_traffic(uint64_t budget) {
   const struct pump_worker_counters *worker = &pump_shm->worker_counters;
   uint64_t used = PUMP_LOAD(&worker->blocks_used), hit = PUMP_LOAD(&worker->blocks_hit);
   uint64_t missed = used > hit ? used - hit : 0;
-  uint64_t unhelped = PUMP_LOAD(&worker->miss_policy); /* nobody tried */
+  uint64_t unhelped = PUMP_LOAD(&worker->miss_policy); /* no policy tried */
   uint64_t moved = PUMP_LOAD(&pump_shm->shim_counters.moved_to_gpu_bytes);
   if (used < USES_LEAST || missed < used / 2 || unhelped > missed / 2) return;
   if (moved / BUDGETS_MOVED < budget) return;

@@ -1,6 +1,6 @@
 /* act_attach.c - puts the worker's memfd under the region where everybody works.
  *
- * It speaks to nobody (act_link.c does) and is called by the link thread only.
+ * It uses no socket (act_link.c does) and is called by the link thread only.
  *
  * DESIGN. The region has one address for life. Attach, under pump_range_lock:
  * copy what is state (ranges, devices, counters) into the new mapping, let the

@@ -7,7 +7,7 @@
  * The thread also keeps this process's entry in the ledger (act_ledger.c), with a pumpd and
  * without, and its share of the card (act_share.c).
  *
- * While attached it is also who takes over the budgets that the worker asks for: any
+ * While attached it also takes over the budgets that the worker asks for: any
  * datagram from the worker is the bell for that, and each look is a chance without one.
  *
  * DESIGN. Programs close all descriptors, or reuse the number of one that was
@@ -21,7 +21,7 @@
  * inode are compared before each use, and a number that is no longer ours is neither used
  * nor closed. A program that takes the number over just then loses what it put there.
  *
- * Two pauses, each doubling: one between attempts that nobody answers, one after
+ * Two pauses, each doubling: one between attempts that are not answered, one after
  * workers that died young. A worker that dies of this very client would otherwise
  * be forked, attached and lost again as fast as pumpd can fork.
  */

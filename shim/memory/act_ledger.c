@@ -83,7 +83,7 @@ static int keeper = -1;      /* holds the lock; the link thread's */
 static uint32_t looked;      /* futex: the link thread has tried to make an entry */
 static uint32_t own_failure; /* errno of that; 0: there is one */
 static uint64_t namespace;   /* of process numbers; 0: not looked up */
-static uint32_t leaving;     /* the process ends: what it still does is nobody's business */
+static uint32_t leaving;     /* the process ends: what it still does is not counted */
 
 static uint64_t hash_of(const void *begin, const void *end) {
   uint64_t hash = 0xcbf29ce484222325u;
@@ -170,9 +170,9 @@ static int open_own_folder(const char *where, uid_t user) {
   return -EPERM; /* another user took the name */
 }
 
-/* One process of a user at a time makes an entry: who finds a dead one removes it, which
- * must not be one that another process has just put there. Other users cannot open the file
- * that is locked for that. -errno, or a descriptor that is to be closed. */
+/* One process of a user at a time makes an entry: one that finds a dead entry removes it,
+ * which must not be one that another process has just put there. Other users cannot open
+ * the file that is locked for that. -errno, or a descriptor that is to be closed. */
 static int take_turn(int where) {
   int file =
       openat(where, "turn", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
@@ -460,7 +460,7 @@ static bool is_number(const char *name, unsigned long most, unsigned long *numbe
   return errno == 0 && *end == '\0' && *number <= most;
 }
 
-/* Which slots are worth a look: all of them where somebody has put too much there. */
+/* Which slots are worth a look: all of them where a process has put too much there. */
 static void find_slots(DIR *files, bool slots[SLOTS]) {
   const struct dirent *each;
   unsigned long slot;

@@ -194,8 +194,8 @@ static enum verdict settle(uint64_t bytes) {
   return ADMIT;
 }
 
-/* Judges with `bytes` claimed, so that whoever looks at the same time sees it. Where the
- * claims that stand against it are themselves not decided yet, it tries again. */
+/* Judges with `bytes` claimed, so that a process that looks at the same time sees it. Where
+ * the claims that stand against it are themselves not decided yet, it tries again. */
 static enum verdict judge_claimed(uint64_t bytes) {
   uint64_t before = limit.claimed, wanted = limit.converted + bytes, most = limit_bytes();
   if (wanted > most) return OVER_LIMIT;

@@ -138,7 +138,7 @@ static bool adopt_budget(uint32_t index) {
     set_budget(d, shared, asked > least_bytes ? asked : least_bytes);
     judge(index);
   }
-  /* Who sees this sees the figures above. */
+  /* A thread that sees this sees the figures above. */
   PUMP_STORE_RELEASE(&shared->adopted_budget_bytes, asked);
   return true;
 }

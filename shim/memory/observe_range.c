@@ -65,7 +65,7 @@ static void index_fill(uint64_t first, uint64_t end, uint32_t value) {
 }
 
 /* Writes the worker's copy of a slot from its mirror. `version` is even afterwards
- * whatever somebody else has put there. */
+ * whatever another mapping has put there. */
 static void write_record(uint32_t slot) {
   const struct pump_mirror *mirror = &pump_mirrors[slot];
   struct pump_range *range = &pump_shm->ranges[slot];
@@ -101,7 +101,7 @@ static void enliven(struct pump_range_info *info, uint64_t first, uint64_t end) 
   uint64_t generation = PUMP_LOAD(&mirror->state) >> 32;
   if (generation == 0) generation = 1;
   info->generation = (uint32_t)generation;
-  /* Release: who reads one of these reads, after it, at least the dead state. */
+  /* Release: a reader of one of these reads, after it, at least the dead state. */
   PUMP_STORE_RELEASE(&mirror->base, info->base);
   PUMP_STORE_RELEASE(&mirror->length_bytes, info->length_bytes);
   PUMP_STORE_RELEASE(&mirror->requested_bytes, info->requested_bytes);
@@ -237,7 +237,7 @@ void pump_range_release(uint32_t slot) {
   pthread_mutex_unlock(&pump_range_lock);
 }
 
-/* The driver refused the free, so nobody else can have been given these blocks. */
+/* The driver refused the free, so no other thread can have been given these blocks. */
 void pump_range_restore(struct pump_range_info *info) {
   uint64_t first, end;
   owned_blocks(info->base, info->length_bytes, &first, &end);

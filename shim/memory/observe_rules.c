@@ -223,7 +223,7 @@ enum pump_rule pump_rule_for(size_t bytes) {
   return pump_rule_keeps_caller() ? PUMP_RULE_LIBRARY : PUMP_RULE_NONE;
 }
 
-/* ---- who has called ------------------------------------------------------- */
+/* ---- which library has called ------------------------------------------------------- */
 
 /* On the way from a library to us. */
 static bool is_runtime(const char *name) {

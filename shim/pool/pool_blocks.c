@@ -434,7 +434,7 @@ void pool_woken(struct pool_piece_node *piece, const struct pool_span *span,
     page->wake_stream = stream;
     page->wake_order = order;
   }
-  piece->order = order; /* who frees it unused has not waited for that either */
+  piece->order = order; /* an owner that frees it unused has not waited for that either */
   piece->stream = stream;
 }
 

@@ -1,4 +1,4 @@
-/* pool_dead.c - memory of the pool that nobody owns: kept from being copied about.
+/* pool_dead.c - memory of the pool without an owner: kept from being copied about.
  *
  * DESIGN. The driver does not know that a freed block's contents are worthless; it would
  * write them back to the host to make room, and fetch them again. Telling it (discard)
@@ -8,7 +8,7 @@
  *     has executed, by events
  *   freed LONG_NS ago, or, where memory is scarce, so much handed out since that its owner
  *     will not soon have it back (hot_bytes)
- *   set aside under the pool's lock: nobody can be given it
+ *   set aside under the pool's lock: it cannot be handed out
  *   its range closed to executors, and none at work on it
  *   until the event behind the discard has completed
  *
@@ -24,13 +24,13 @@
  * them a mere write would not, and an eviction would drop it). A stream of ours does it,
  * the waker, in the order of the GPU: behind the place where memory was woken for the
  * program's stream the last time, so in time and not a queue too early. Where memory is not
- * that scarce it is woken at once, and the worker is told (POPULATED): nobody will want its
- * room meanwhile, and no kernel waits for it. The program's stream is made to wait for it.
- * Neither waits for anything that the program's stream does not wait for itself, so nothing
- * can be held up for good: all that is in the waker at a time is for one of the program's
- * streams. While it is for another one, memory is woken in the program's stream itself.
- * Whoever shares a block with memory that another stream had woken wakes it once more,
- * until that is known to be through: it changes nothing there.
+ * that scarce it is woken at once, and the worker is told (POPULATED): no owner will want
+ * its room meanwhile, and no kernel waits for it. The program's stream is made to wait for
+ * it. Neither waits for anything that the program's stream does not wait for itself, so
+ * nothing can be held up for good: all that is in the waker at a time is for one of the
+ * program's streams. While it is for another one, memory is woken in the program's stream
+ * itself. An owner that shares a block with memory that another stream had woken wakes it
+ * once more, until that is known to be through: it changes nothing there.
  *
  * Where the driver cannot discard, dead memory is copied as any other, and one line says
  * so.
@@ -62,7 +62,7 @@ static bool open_stream(struct pool_dead *dead) {
   return false;
 }
 
-/* Puts back what nobody may stay away from any longer. */
+/* Puts back what may be handed out again. */
 static void release(struct pool_dead *dead, uint32_t i, bool discarded) {
   struct pool_piece_node *piece = dead->pieces[i];
   pump_slot_open(piece->segment->slot);
@@ -235,7 +235,7 @@ static bool wake(const struct pool_arena *arena, const struct pool_stream *by,
          pump_real.cuStreamWaitEvent(handle, by->awake, 0) == CUDA_SUCCESS;
 }
 
-/* Where it fails, the blocks stay marked as asleep for whoever gets the next of them. */
+/* Where it fails, the blocks stay marked as asleep for their next owner. */
 bool pool_wake(struct pool_arena *arena, uint32_t stream, uint64_t base,
                const struct pool_span *span, struct pump_at at) {
   struct pool_dead *dead = &arena->dead;

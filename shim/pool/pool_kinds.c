@@ -102,7 +102,7 @@ struct closed {
   uint32_t device;
 };
 
-/* The pool's arenas are nobody's. What is still in use, or on its way, is given back when
+/* The pool's arenas have no owner. What is still in use, or on its way, is given back when
  * the next pool ends, is trimmed, or needs the room. */
 static void close_books(CUmemoryPool pool, struct closed *closed) {
   pthread_mutex_lock(&pool_lock);

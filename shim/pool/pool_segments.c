@@ -121,7 +121,7 @@ static uint64_t free_segment(CUdeviceptr base) {
   struct pump_bracket bracket = pump_bracket_open();
   CUresult result = pump_real.cuMemFree_v2(base);
   pump_bracket_close(bracket);
-  info.pool = NULL; /* should the driver refuse: nobody's memory any more */
+  info.pool = NULL; /* should the driver refuse: memory without an owner */
   pump_range_free_ended(&info, result);
   return info.length_bytes;
 }

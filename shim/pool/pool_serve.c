@@ -235,7 +235,7 @@ static bool allocate(CUdeviceptr *address, uint64_t bytes, CUmemoryPool pool,
     if (request.arena->dead.stream != NULL) span = pool_asleep(piece, request.stream);
   }
   pthread_mutex_unlock(&pool_lock);
-  /* What cannot be woken stays with nobody, for good: the driver has to serve. */
+  /* What cannot be woken is never handed out again: the driver has to serve. */
   if (span.length_bytes != 0 &&
       !pool_wake(request.arena, request.stream, *address, &span, at))
     return false;

@@ -98,7 +98,7 @@ static void keep_event(struct pool_arena *arena, CUevent event) {
   if (arena->spare_count == arena->spare_room) {
     uint32_t room = arena->spare_room == 0 ? 64 : arena->spare_room * 2;
     CUevent *larger = realloc(arena->spare, room * sizeof *larger);
-    if (larger == NULL) { /* it is not recorded any more: its end waits for nobody */
+    if (larger == NULL) { /* it is not recorded any more: nothing waits for its end */
       pump_real.cuEventDestroy_v2(event);
       return;
     }
@@ -190,8 +190,8 @@ void pool_cover(struct pool_arena *arena, uint32_t number, CUstream handle, bool
   cover(arena, number, handle, soon);
 }
 
-/* Whoever destroys a stream need not be in its context, but an event can only be made
- * there. */
+/* The thread that destroys a stream need not be in its context, but an event can only be
+ * made there. */
 void pool_cover_last(struct pool_arena *arena, uint32_t number, CUstream handle) {
   CUcontext current = NULL;
   bool moved = PUMP_HAS(cuCtxSetCurrent) && !current_is(arena->context) &&

@@ -1,7 +1,7 @@
 /* act_marker.c - cheap events that tell how far the program's streams have executed.
  *
  * A marker is one event of ours, recorded by the application thread behind an
- * operation it has just issued, polled by the device's marker thread. Nobody
+ * operation it has just issued, polled by the device's marker thread. No thread
  * waits for a marker: without one, progress is known later, never wrong.
  *
  * DESIGN. Life of a marker: FREE queue -> application thread (records) -> FRESH
@@ -37,7 +37,7 @@
 #define FIRST 128  /* made for a context before anything is recorded there */
 #define POLL_MIN_NS 50000
 #define POLL_MAX_NS 100000
-#define LINGER_NS 5000000 /* a program that goes on within that wakes nobody */
+#define LINGER_NS 5000000 /* a program that goes on within that wakes no thread */
 #define SLACK_NS 10000    /* a timed sleep ends at most that late */
 #define IDLE_NS 1000000000u
 #define COLLECT_NS 100000000u
@@ -163,8 +163,8 @@ bool pump_marker_record(uint32_t device, CUcontext context, uint32_t context_ind
       !queue_pop(&pool->free, &ticket))
     return skip(pool, set);
   if (!of_life(ticket, life)) {
-    /* Left over from an earlier life; or the pool began anew between our two looks, and who
-     * ends it will look for this one. */
+    /* Left over from an earlier life; or the pool began anew between our two looks, and the
+     * thread that ends it will look for this one. */
     if (of_later_life(ticket, life)) queue_push(&pool->free, ticket);
     return false;
   }
@@ -261,7 +261,7 @@ static void make_markers(struct poller *poller, struct pool *pool) {
 }
 
 /* A program issues a thousand operations within milliseconds and then waits for them.
- * Without markers behind the last of them nobody would know how far they are until
+ * Without markers behind the last of them it would be unknown how far they are until
  * the program's wait is over, so the markers have to be there before the burst. A
  * context in which nothing was ever recorded gets so many that one in sixteen
  * operations of a full launch queue can have one. */

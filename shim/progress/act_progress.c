@@ -18,7 +18,7 @@
  * synchronisation tells.
  *
  * `executed` only grows. It is a hint that steers transfers and never proves
- * anything about data, so two small lies are accepted: an operation that another
+ * anything about data, so two inexactnesses are accepted: an operation that another
  * thread has numbered, but not yet issued when we record the marker, and a handle
  * that is reused while work of the stream it named before is still under way.
  */
@@ -42,7 +42,7 @@
 #define MARKER_BYTES (16u * PUMP_BLOCK_BYTES)
 
 /* An event between two launches of which the second may begin before the first has
- * ended would forbid just that. Nobody knows what the next launch will be, so for a
+ * ended would forbid just that. The next launch is unknown, so for a
  * while after such a launch markers are that many times rarer. */
 #define CHAINED_OPERATIONS 64
 #define CHAINED_FACTOR 4
@@ -53,7 +53,7 @@ static uint64_t keys[PUMP_MAX_STREAMS];
 static struct stream {
   CUcontext context;
   uint64_t issued, executed;
-  /* Hints, written by whoever issues; two threads on one stream may lose a few. */
+  /* Hints, written by the issuing thread; two threads on one stream may lose a few. */
   uint64_t marked_ns;     /* when the last marker was recorded */
   uint64_t touched_bytes; /* by operations issued since then */
   uint32_t since_marker;  /* how many those are */
@@ -135,7 +135,7 @@ static uint32_t find(uint64_t key, uint32_t *reuse) {
     uint64_t seen = PUMP_LOAD_ACQUIRE(&keys[place]);
     if (seen == key) return place;
     if (seen == KEY_GONE && *reuse == 0) {
-      /* Rather one whose work is done: see the second small lie above. */
+      /* Rather one whose work is done: see the second inexactness above. */
       if (PUMP_LOAD(&streams[place].executed) >= PUMP_LOAD(&streams[place].issued))
         *reuse = place;
       else if (gone_busy == 0)

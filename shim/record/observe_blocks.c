@@ -7,7 +7,7 @@
  * listens and calls the original. The mangled name tells the parameters' types: a version
  * with others has another name, and then nothing comes here.
  *
- * That is no interface anybody has promised, so what is told has to fit what is known: in a
+ * That is no promised interface, so what is told has to fit what is known: in a
  * range that we have converted, in whole units of 512 bytes, inside that range, beside all
  * live blocks; and what is freed was handed out with that length. The first report that
  * does not ends it: one line, and extents are learned from then on. Blocks outside of
@@ -19,7 +19,7 @@
  * contents are kept as any other's. Nor could they be discarded: a graph's launches use
  * blocks that were freed while it was captured, and nothing is reported then.
  *
- * A dormant program tells nobody anything, and PyTorch makes three reports for a launch:
+ * A dormant program reports nothing, and PyTorch makes three reports for a launch:
  * until it becomes active the live blocks stand in a table, at a third of the price of the
  * maps, which are made of it then. What does not fit there is found out at that time.
  */

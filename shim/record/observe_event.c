@@ -6,10 +6,10 @@
  * that has executed proves that everything issued on its stream up to n has. The
  * price: the worker hears of an operation a microsecond later than it could.
  *
- * Nobody waits here. A full ring drops the event and counts it; the worker then
+ * No thread waits here. A full ring drops the event and counts it; the worker then
  * recovers from the range table, whose last_use_seq is written in any case.
  *
- * What a launch costs is mostly memory: ranges that nobody has looked at for long, ring
+ * What a launch costs is mostly memory: ranges that were not looked at for long, ring
  * records that the worker has read last, the newest number. So all of it is sent for
  * before any is needed, and nothing here waits for a store to arrive (see
  * pump_bell_ring_later).
@@ -63,7 +63,7 @@ void pump_op_bytes(struct pump_op *op, uint64_t address, uint64_t bytes, uint32_
     add_extent(op, &hit, begin, end - begin, access);
     return;
   }
-  /* What was rounded up behind the requested bytes is nobody's: a block that ends
+  /* What was rounded up behind the requested bytes has no contents: a block that ends
    * there is overwritten whole. */
   if (hit.kind == PUMP_RANGE_CONVERTED && end == hit.requested_bytes)
     end = hit.length_bytes;

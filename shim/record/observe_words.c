@@ -20,7 +20,7 @@
  * are exactly the beginning of a range. A word inside a structure has to be aligned to
  * four bytes (odd rows of fp32 tensors are no better aligned; a few in ten thousand
  * words of real traffic are rubbish with two or one); a parameter of its own has to
- * be nothing, because nobody passes rubbish there.
+ * be nothing, because programs pass no rubbish there.
  */
 #include <string.h>
 
