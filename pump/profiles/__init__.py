@@ -1,9 +1,9 @@
 """Device profiles: the constants of a modelled GPU, from TOML to "key=value;...".
 
-A profile's keys are listed here and in virtual/gpu/uvm_profile.c, which parses the
-flattened form; a test holds the two lists against each other. "gbps" means 10^9
-bytes a second. A table [conditions] says under which conditions the values were taken
-(from_probe.py writes it); it is kept as data and never part of what the driver gets.
+keys.def lists a profile's keys, for this module and for virtual/gpu/uvm_profile.c, which parses
+the flattened form. "gbps" means 10^9 bytes a second. A table [conditions] says under which
+conditions the values were taken (from_probe.py writes it); it is kept as data and never part of
+what the driver gets.
 Standard library only: pump-run passes through here.
 """
 
@@ -53,52 +53,21 @@ class Key:
     maximum: float = 0
 
 
-_NAME = Key(str)
-_GBPS = Key(float, 0.001, 100_000)
-_US = Key(float, 0, 1_000_000)
-_BYTES = Key(int, 0, 10**9)
+_KINDS: dict[str, type] = {"NAME": str, "VERSION": str, "U32": int, "U64": int, "DOUBLE": float}
 
-KEYS: dict[str, Key] = {
-    "name": _NAME,
-    "device.name": _NAME,
-    "device.compute_capability": _NAME,
-    "device.memory_bytes": Key(int, 2 << 20, 10**15),
-    "device.multiprocessors": Key(int, 1, 100_000),
-    "device.threads_per_multiprocessor": Key(int, 32, 65_536),
-    "device.registers_per_block": Key(int, 1, 10**7),
-    "device.shared_bytes_per_block": _BYTES,
-    "device.shared_bytes_per_block_optin": _BYTES,
-    "device.shared_bytes_per_multiprocessor": _BYTES,
-    "device.l2_cache_bytes": Key(int, 0, 10**12),
-    "device.clock_khz": Key(int, 1, 10**8),
-    "device.memory_clock_khz": Key(int, 1, 10**8),
-    "device.memory_bus_bits": Key(int, 1, 10**6),
-    "device.pci_device": Key(int, 0, 65_535),
-    "link.prefetch_h2d_gbps": _GBPS,
-    "link.copy_h2d_gbps": _GBPS,
-    "link.copy_d2h_gbps": _GBPS,
-    "link.demand_gbps": _GBPS,
-    "link.duplex_factor": Key(float, 0.1, 1),
-    "uvm.populate_gbps": _GBPS,
-    "uvm.fault_base_us": _US,
-    "uvm.fault_replay_us": _US,
-    "uvm.fault_block_us": _US,
-    "uvm.fault_page_us": _US,
-    "uvm.evict_us": _US,
-    "uvm.prefetch_call_us": _US,
-    "uvm.prefetch_block_us": _US,
-    "uvm.prefetch_second_pass": Key(float, 0, 10),
-    "uvm.cpu_pte_us": _US,
-    "uvm.cpu_unmap_us": _US,
-    "uvm.host_alloc_us": _US,
-    "uvm.nonreplayable_us": _US,
-    "uvm.discard_call_us": _US,
-    "uvm.discard_block_us": _US,
-    "kernels.default_gbps": _GBPS,
-    "kernels.min_us": _US,
-    "kernels.launch_us": _US,
-}
-KERNEL_KEYS: dict[str, Key] = {"gbps": _GBPS, "min_us": _US}
+
+def _keys(macro: str) -> dict[str, Key]:
+    """What keys.def lists under `macro`, in its order."""
+    found = {}
+    for line in (FOLDER / "keys.def").read_text(encoding="ascii").splitlines():
+        if line.startswith(f"{macro}("):
+            key, kind, _, least, most = line[len(macro) + 1 : -1].split(", ")
+            found[key.strip('"')] = Key(_KINDS[kind], float(least), float(most))
+    return found
+
+
+KEYS: dict[str, Key] = _keys("PROFILE_KEY")
+KERNEL_KEYS: dict[str, Key] = _keys("KERNEL_KEY")
 
 
 @dataclass(frozen=True)

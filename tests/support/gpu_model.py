@@ -39,7 +39,7 @@ def build() -> Path:
     folder = Path(tempfile.mkdtemp(prefix="pump-gpu-model-"))
     atexit.register(shutil.rmtree, folder)
     target = folder / "gpu_model.so"
-    command = ["cc", *FLAGS, *SANITIZE, "-o", str(target), *map(str, sources())]
+    command = ["cc", *FLAGS, *SANITIZE, f"-I{ROOT}", "-o", str(target), *map(str, sources())]
     subprocess.run(command, check=True, timeout=120)
     return target
 

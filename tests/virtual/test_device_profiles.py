@@ -54,6 +54,7 @@ def test_c_refuses_unknown_repeated_missing_and_bad_keys_by_name() -> None:
         (good + ";name=b", "given twice: 'name'"),
         (good + ";kernel.x.gbps=3;kernel.x.gbps=4", "given twice: 'kernel.x.gbps'"),
         (good + ";kernel.x.gbps=0", "bad value of key 'kernel.x.gbps'"),
+        (good + ";kernel.x.gbps=100001", "bad value of key 'kernel.x.gbps'"),
         (good + ";loose", "no '=' in 'loose'"),
         (good.replace("uvm.evict_us=25.0", ""), "missing key 'uvm.evict_us'"),
         (good.replace("uvm.evict_us=25.0", "uvm.evict_us=-1"), "bad value of key 'uvm.evict_us'"),

@@ -1,7 +1,6 @@
 /* uvm_profile.c - reads a flattened device profile; times of kernels and fills.
  *
- * The table below is the list of keys; pump/profiles/__init__.py has the same
- * list for the TOML side, and a test holds the two against each other.
+ * pump/profiles/keys.def is the list of keys, for pump/profiles/__init__.py as well.
  */
 #include "uvm_profile.h"
 
@@ -19,54 +18,26 @@ struct key {
   double maximum;
 };
 
-#define FIELD(member) offsetof(struct uvm_profile, member)
-#define MAX_GBPS 100000.0
-#define MAX_US 1000000.0
-
 static const struct key keys[] = {
-    {"name", KIND_NAME, FIELD(name), 0, 0},
-    {"device.name", KIND_NAME, FIELD(device_name), 0, 0},
-    {"device.compute_capability", KIND_VERSION, FIELD(compute_major), 0, 0},
-    {"device.memory_bytes", KIND_U64, FIELD(memory_bytes), 2097152, 1e15},
-    {"device.l2_cache_bytes", KIND_U64, FIELD(l2_cache_bytes), 0, 1e12},
-    {"device.shared_bytes_per_block", KIND_U64, FIELD(shared_bytes_per_block), 0, 1e9},
-    {"device.shared_bytes_per_block_optin", KIND_U64, FIELD(shared_bytes_per_block_optin),
-     0, 1e9},
-    {"device.shared_bytes_per_multiprocessor", KIND_U64,
-     FIELD(shared_bytes_per_multiprocessor), 0, 1e9},
-    {"device.multiprocessors", KIND_U32, FIELD(multiprocessors), 1, 100000},
-    {"device.threads_per_multiprocessor", KIND_U32, FIELD(threads_per_multiprocessor), 32,
-     65536},
-    {"device.registers_per_block", KIND_U32, FIELD(registers_per_block), 1, 1e7},
-    {"device.clock_khz", KIND_U32, FIELD(clock_khz), 1, 1e8},
-    {"device.memory_clock_khz", KIND_U32, FIELD(memory_clock_khz), 1, 1e8},
-    {"device.memory_bus_bits", KIND_U32, FIELD(memory_bus_bits), 1, 1e6},
-    {"device.pci_device", KIND_U32, FIELD(pci_device), 0, 65535},
-    {"link.prefetch_h2d_gbps", KIND_DOUBLE, FIELD(prefetch_h2d_gbps), 0.001, MAX_GBPS},
-    {"link.copy_h2d_gbps", KIND_DOUBLE, FIELD(copy_h2d_gbps), 0.001, MAX_GBPS},
-    {"link.copy_d2h_gbps", KIND_DOUBLE, FIELD(copy_d2h_gbps), 0.001, MAX_GBPS},
-    {"link.demand_gbps", KIND_DOUBLE, FIELD(demand_gbps), 0.001, MAX_GBPS},
-    {"link.duplex_factor", KIND_DOUBLE, FIELD(duplex_factor), 0.1, 1},
-    {"uvm.populate_gbps", KIND_DOUBLE, FIELD(populate_gbps), 0.001, MAX_GBPS},
-    {"uvm.fault_base_us", KIND_DOUBLE, FIELD(fault_base_us), 0, MAX_US},
-    {"uvm.fault_replay_us", KIND_DOUBLE, FIELD(fault_replay_us), 0, MAX_US},
-    {"uvm.fault_block_us", KIND_DOUBLE, FIELD(fault_block_us), 0, MAX_US},
-    {"uvm.fault_page_us", KIND_DOUBLE, FIELD(fault_page_us), 0, MAX_US},
-    {"uvm.evict_us", KIND_DOUBLE, FIELD(evict_us), 0, MAX_US},
-    {"uvm.prefetch_call_us", KIND_DOUBLE, FIELD(prefetch_call_us), 0, MAX_US},
-    {"uvm.prefetch_block_us", KIND_DOUBLE, FIELD(prefetch_block_us), 0, MAX_US},
-    {"uvm.prefetch_second_pass", KIND_DOUBLE, FIELD(prefetch_second_pass), 0, 10},
-    {"uvm.cpu_pte_us", KIND_DOUBLE, FIELD(cpu_pte_us), 0, MAX_US},
-    {"uvm.cpu_unmap_us", KIND_DOUBLE, FIELD(cpu_unmap_us), 0, MAX_US},
-    {"uvm.host_alloc_us", KIND_DOUBLE, FIELD(host_alloc_us), 0, MAX_US},
-    {"uvm.nonreplayable_us", KIND_DOUBLE, FIELD(nonreplayable_us), 0, MAX_US},
-    {"uvm.discard_call_us", KIND_DOUBLE, FIELD(discard_call_us), 0, MAX_US},
-    {"uvm.discard_block_us", KIND_DOUBLE, FIELD(discard_block_us), 0, MAX_US},
-    {"kernels.default_gbps", KIND_DOUBLE, FIELD(kernel_gbps), 0.001, MAX_GBPS},
-    {"kernels.min_us", KIND_DOUBLE, FIELD(kernel_min_us), 0, MAX_US},
-    {"kernels.launch_us", KIND_DOUBLE, FIELD(launch_us), 0, MAX_US},
+#define PROFILE_KEY(name, kind, member, minimum, maximum)                                  \
+  {name, KIND_##kind, offsetof(struct uvm_profile, member), minimum, maximum},
+#define KERNEL_KEY(name, kind, member, minimum, maximum)
+#include "pump/profiles/keys.def"
+#undef PROFILE_KEY
+#undef KERNEL_KEY
 };
 #define KEYS (sizeof(keys) / sizeof(keys[0]))
+
+/* Offsets are those in struct uvm_kernel_timing. */
+static const struct key kernel_keys[] = {
+#define PROFILE_KEY(name, kind, member, minimum, maximum)
+#define KERNEL_KEY(name, kind, member, minimum, maximum)                                   \
+  {name, KIND_##kind, offsetof(struct uvm_kernel_timing, member), minimum, maximum},
+#include "pump/profiles/keys.def"
+#undef PROFILE_KEY
+#undef KERNEL_KEY
+};
+#define KERNEL_KEYS (sizeof(kernel_keys) / sizeof(kernel_keys[0]))
 
 struct parser {
   struct uvm_profile *out;
@@ -80,6 +51,14 @@ static int fail(struct parser *parser, const char *what, const char *key, int ke
     (void)snprintf(parser->error, parser->error_bytes, "device profile: %s '%.*s'", what,
                    key_length, key);
   return -1;
+}
+
+static const struct key *find(const struct key *table, size_t count, const char *name,
+                              size_t length) {
+  for (size_t i = 0; i < count; i++)
+    if (strlen(table[i].name) == length && memcmp(table[i].name, name, length) == 0)
+      return &table[i];
+  return NULL;
 }
 
 /* strtod is at the mercy of the locale: a profile is not. Plain decimals with an
@@ -138,8 +117,7 @@ static bool read_version(const char *text, size_t length, uint32_t *major_minor)
 }
 
 /* False when the text is not a value of that kind, or out of the key's bounds. */
-static bool store(struct uvm_profile *out, const struct key *key, const char *text,
-                  size_t length) {
+static bool store(void *out, const struct key *key, const char *text, size_t length) {
   char *field = (char *)out + key->offset;
   if (key->kind == KIND_NAME) return copy_name(field, text, length);
   if (key->kind == KIND_VERSION)
@@ -172,15 +150,10 @@ static int store_kernel(struct parser *parser, const char *key, size_t key_lengt
     if (*c == '.') dot = c;
   if (!dot) return fail(parser, "unknown key", key, (int)key_length);
   size_t suffix_length = key_length - (size_t)(dot + 1 - key);
-  bool gbps = suffix_length == 4 && memcmp(dot + 1, "gbps", 4) == 0;
-  bool min_us = suffix_length == 6 && memcmp(dot + 1, "min_us", 6) == 0;
+  const struct key *rule = find(kernel_keys, KERNEL_KEYS, dot + 1, suffix_length);
   char kernel[UVM_PROFILE_NAME_BYTES];
-  if ((!gbps && !min_us) || !copy_name(kernel, name, (size_t)(dot - name)))
+  if (!rule || !copy_name(kernel, name, (size_t)(dot - name)))
     return fail(parser, "unknown key", key, (int)key_length);
-  double number;
-  if (!read_number(value, value_length, &number) || number > MAX_US ||
-      (gbps && number < 0.001))
-    return fail(parser, "bad value of key", key, (int)key_length);
 
   struct uvm_profile *out = parser->out;
   uint32_t i = 0;
@@ -193,9 +166,10 @@ static int store_kernel(struct parser *parser, const char *key, size_t key_lengt
     timing->gbps = timing->min_us = -1; /* the default, filled in at the end */
     out->kernel_count++;
   }
-  double *field = gbps ? &timing->gbps : &timing->min_us;
-  if (*field >= 0) return fail(parser, "key given twice:", key, (int)key_length);
-  *field = number;
+  if (*(double *)(void *)((char *)timing + rule->offset) >= 0)
+    return fail(parser, "key given twice:", key, (int)key_length);
+  if (!store(timing, rule, value, value_length))
+    return fail(parser, "bad value of key", key, (int)key_length);
   return 0;
 }
 
@@ -207,16 +181,14 @@ static int store_entry(struct parser *parser, const char *entry, size_t length) 
   size_t value_length = length - key_length - 1;
   if (key_length > 7 && memcmp(entry, "kernel.", 7) == 0)
     return store_kernel(parser, entry, key_length, value, value_length);
-  for (size_t i = 0; i < KEYS; i++) {
-    if (strlen(keys[i].name) != key_length || memcmp(keys[i].name, entry, key_length) != 0)
-      continue;
-    if (parser->seen[i]) return fail(parser, "key given twice:", entry, (int)key_length);
-    parser->seen[i] = true;
-    if (!store(parser->out, &keys[i], value, value_length))
-      return fail(parser, "bad value of key", entry, (int)key_length);
-    return 0;
-  }
-  return fail(parser, "unknown key", entry, (int)key_length);
+  const struct key *rule = find(keys, KEYS, entry, key_length);
+  if (!rule) return fail(parser, "unknown key", entry, (int)key_length);
+  bool *seen = &parser->seen[rule - keys];
+  if (*seen) return fail(parser, "key given twice:", entry, (int)key_length);
+  *seen = true;
+  if (!store(parser->out, rule, value, value_length))
+    return fail(parser, "bad value of key", entry, (int)key_length);
+  return 0;
 }
 
 int uvm_profile_parse(const char *text, struct uvm_profile *out, char *error,
