@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from framework_runs import Bench
+from learner_calls import CONFIRMED, DEVIATED, Learner, Predicted, Reach
 
 from pump.model.bounds import BLOCK_BYTES
 from pump.trace import format as trace
 from pump.trace import records as rec
 from pump.trace.reader import Reader
-
-sys.path.append(str(Path(__file__).resolve().parents[1] / "unit"))
-from learner_calls import CONFIRMED, DEVIATED, Learner, Predicted, Reach
 
 pytest_plugins = ("framework_fixtures",)
 pytestmark = pytest.mark.frameworks

@@ -32,7 +32,7 @@ BELOW: dict[str, set[str]] = {
         *("shim/include", "daemon/core", "daemon/core/extents", "daemon/core/predict"),
     },
     "daemon/core/worker": {"shim/include", "daemon/core", "daemon/core/model"},
-    "virtual/gpu": set(),
+    "virtual/gpu": {"pump/profiles"},
     "virtual/driver": {"shim/include", "shim/base", "shim/driver", "virtual/gpu"},
     "virtual/runtime": {"shim/include", "virtual/driver"},
     "virtual/simulate": {
