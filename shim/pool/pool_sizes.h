@@ -7,7 +7,7 @@
  *                  two powers of two, so at most 1/32 (3.1 %) of a block is rounding
  *
  * the same below and from 2 MiB. On recorded PyTorch training rounding takes about 1 %
- * (tests/c/test_pool.py measures it).
+ * (tests/c/pool/test_pool.py measures it).
  *
  * Blocks below 1 MiB and blocks from there on never share a segment: small ones live
  * long beside each other, large ones come and go, and each would cut up the other's

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from faults import BIN, ENDTOEND, HERE, INCLUDE, MEMORY_MIB, Injector
+from faults import BIN, HERE, MEMORY_MIB, Injector
+from places import HARD, INCLUDE, PROGRAMS
 
 FLAGS = ["-std=gnu11", "-D_GNU_SOURCE", "-O2", "-g1", "-Wall", "-Wextra", "-Werror"]
 
@@ -17,12 +18,12 @@ FLAGS = ["-std=gnu11", "-D_GNU_SOURCE", "-O2", "-g1", "-Wall", "-Wextra", "-Werr
 def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of inject, brief and the kernels that brief launches."""
     folder = tmp_path_factory.mktemp("faults")
-    includes = [f"-I{ENDTOEND}", f"-I{INCLUDE}"]
-    brief = [str(HERE / "brief.c"), str(ENDTOEND / "hard.c"), "-ldl", "-lpthread"]
+    includes = [f"-I{HARD}", f"-I{INCLUDE}"]
+    brief = [str(HERE / "brief.c"), str(HARD / "hard.c"), "-ldl", "-lpthread"]
     for command in (
         [*FLAGS, "-o", str(folder / "inject"), str(HERE / "inject.c"), "-lpthread"],
         [*FLAGS, *includes, "-o", str(folder / "brief"), *brief],
-        ["-O2", "-shared", "-fPIC", "-o", str(folder / "mix.so"), str(ENDTOEND / "mix_kernels.c")],
+        ["-O2", "-shared", "-fPIC", "-o", str(folder / "mix.so"), str(PROGRAMS / "mix_kernels.c")],
     ):
         subprocess.run(["cc", *command], check=True)
     return folder

@@ -22,8 +22,6 @@ from typing import Any, NamedTuple, Self
 import psutil
 
 HERE = Path(__file__).resolve().parent
-ENDTOEND = HERE.parent / "endtoend"
-INCLUDE = HERE.parents[1] / "shim" / "include"
 BIN = Path(sys.executable).parent
 MEMORY_MIB = 24
 """The job uses 32 MiB."""

@@ -8,7 +8,6 @@ from framework_runs import Bench, Outcome
 from pump.trace.reader import Reader
 from pump.trace.records import Name, Operation
 
-pytest_plugins = ("framework_fixtures",)
 pytestmark = pytest.mark.frameworks
 
 NOTICE = "the allocator's reports of its blocks do not fit its memory (a block lies in a live one)"

@@ -10,7 +10,6 @@ import pytest
 from framework_runs import MIB, Bench, Outcome
 from framework_runs import PROGRAMS as FOLDER
 
-pytest_plugins = ("framework_fixtures",)
 pytestmark = pytest.mark.frameworks
 
 PROGRAMS = [

@@ -14,7 +14,6 @@ from pump.trace import format as trace
 from pump.trace import records as rec
 from pump.trace.reader import Reader
 
-pytest_plugins = ("framework_fixtures",)
 pytestmark = pytest.mark.frameworks
 
 WORK = (trace.KERNEL, trace.COPY, trace.MEMSET)

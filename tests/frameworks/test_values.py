@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 from framework_runs import HERE, MIB, Bench, Outcome
 
-pytest_plugins = ("framework_fixtures",)
 pytestmark = pytest.mark.frameworks
 
 ACCEPTANCE = HERE.parents[1] / "scripts" / "acceptance" / "programs"

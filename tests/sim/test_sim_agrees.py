@@ -14,6 +14,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import host_build
 import pytest
 from places import ROOT
 
@@ -36,9 +37,6 @@ SETTINGS = {"kernel.sweep.gbps": "60"}
 
 @pytest.fixture(scope="module")
 def kernels() -> Path:
-    sys.path.insert(0, str(EXAMPLES))
-    import host_build
-
     return Path(host_build.build())
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
+import sim_kinds
+from sim_kinds import PROGRAMS, dissolving, lengths
 
 from pump import profiles
 from pump.model.client import ClientModel
@@ -14,11 +13,6 @@ from pump.policy.planned import Planned
 from pump.policy.window import Window
 from pump.sim.program import Program
 from pump.sim.simulation import Daemon, Foresight, Machine, run
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
-
-import sim_kinds
-from sim_kinds import PROGRAMS, dissolving, lengths
 
 STEPS = 24
 STEADY = 16

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
+import sim_unseen
 
 from pump import profiles
 from pump.sim import contenders, tensors
 from pump.sim.simulation import Machine, Outcome, Queues
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
-import sim_unseen
 
 PROFILE = profiles.load("a100-pcie4")
 

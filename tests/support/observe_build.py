@@ -27,7 +27,7 @@ def build(
     harness: bool = False,
     shim: Path = ROOT / "shim",
 ) -> Path:
-    """Compiles tests/c/<program>.c and the named files of shim/ or daemon/core; returns it.
+    """Compiles <program>.c below tests/c and the named files of shim/ or daemon/core; returns it.
 
     `harness`: with observe_harness.c. `shim`: where the files of shim/ are, or a copy of them.
     """
@@ -35,13 +35,18 @@ def build(
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     output = folder / program
     names = [program] + ["observe_harness"] * harness
-    sources = [ROOT / "tests" / "c" / f"{name}.c" for name in names]
-    for file in shim_sources:
-        (found,) = (*shim.rglob(file), *(ROOT / "daemon" / "core").rglob(file))
-        sources.append(found)
+    tests = ROOT / "tests" / "c"
+    sources = []
+    for places, wanted in (
+        ((tests,), [f"{name}.c" for name in names]),
+        ((shim, ROOT / "daemon" / "core"), shim_sources),
+    ):
+        for file in wanted:
+            (found,) = (path for place in places for path in place.rglob(file))
+            sources.append(found)
     command = [os.environ.get("CC", "cc"), "-std=gnu11", "-O1", "-g", "-D_GNU_SOURCE"]
     command += ["-fno-strict-aliasing", "-fno-omit-frame-pointer", f"-fsanitize={sanitizer}"]
-    command += [*WARNINGS, f"-I{shim.parent}", f"-I{shim / 'include'}"]
+    command += [*WARNINGS, f"-I{shim.parent}", f"-I{shim / 'include'}", f"-I{tests}"]
     command += [*map(str, sources), "-pthread", "-o", str(output)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

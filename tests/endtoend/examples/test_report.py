@@ -1,0 +1,157 @@
+"""pump report over a recorded run: its figures against the virtual driver's, its page in a
+browser."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from browser import opened
+from places import EXAMPLES
+
+BIN = Path(sys.executable).parent
+SWEEP = EXAMPLES / "cyclic_sweep.py"
+BLOCK = 2 << 20
+MIB = 1 << 20
+TIMEOUT_S = 180
+
+
+TRIES = 5
+
+
+class Run:
+    """A recorded sweep over 12 buffers of 32 MiB on a card of 256 MiB."""
+
+    def __init__(self, folder: Path) -> None:
+        self.recording = folder / "run.pump"
+        report = folder / "driver.json"
+        words = ["--buffers", "12", "--buffer-mib", "32", "--iterations", "12"]
+        sweep = [sys.executable, SWEEP, *words]
+        virtual = ["--virtual", "a100-pcie4", "--virtual-set", "memory=256MiB"]
+        # On a busy machine pumpd may come too late for a short job: cuInit waits 2 s for it.
+        for _ in range(TRIES):
+            subprocess.run(
+                [
+                    BIN / "pump-run",
+                    *virtual,
+                    "--record",
+                    self.recording,
+                    *sweep,
+                ],
+                env={"PATH": "/usr/bin:/bin", "PUMP_VIRTUAL_REPORT": str(report), **_library()},
+                check=True,
+                capture_output=True,
+                timeout=TIMEOUT_S,
+            )
+            self.driver = json.loads(report.read_text())
+            if self._whole():
+                return
+        raise AssertionError(f"{TRIES} recordings, and none of them whole")
+
+    def _whole(self) -> bool:
+        told = self.pump("report", "--json", self.recording).stdout
+        found = json.loads(told) if told else {"state": "", "operations": 0}
+        return found["state"] == "complete" and found["operations"] == self.driver["operations"]
+
+    def pump(self, *words: object) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [BIN / "pump", *map(str, words)],
+            cwd=self.recording.parent,
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+
+
+def _library() -> dict[str, str]:
+    return {name: os.environ[name] for name in ("PUMP_LIB_DIR", "HOME") if name in os.environ}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return Run(tmp_path_factory.mktemp("report"))
+
+
+def near(told: float, counted: float) -> bool:
+    """Within 5 %."""
+    return abs(told - counted) <= 0.05 * counted
+
+
+def test_figures_are_the_virtual_drivers_within_five_percent(run: Run) -> None:
+    told = json.loads(run.pump("report", "--json", run.recording).stdout)
+    counters = run.driver["counters"]
+    # What pump populated before the first operation was not there to be moved.
+    assert near(told["moved_to_gpu_bytes"], counters["prefetch_in_blocks"] * BLOCK)
+    assert near(told["moved_to_host_bytes"], counters["prefetch_out_blocks"] * BLOCK)
+    assert told["operations"] == run.driver["operations"]
+    counts = {kernel["name"]: kernel["count"] for kernel in told["kernel_list"]}
+    assert counts.pop("(copies)") == counters["copies"]
+    assert counts == run.driver["kernels"]
+    (device,) = told["devices"]
+    assert device["allocated_bytes_peak"] == counters["populated_bytes"] == 12 * 32 * MIB
+    assert device["resident_bytes_peak"] <= run.driver["peak_resident_bytes"]
+    assert device["total_bytes"] == run.driver["memory_bytes"]
+
+
+def test_the_parts_of_a_report_agree_with_each_other(run: Run) -> None:
+    told = json.loads(run.pump("report", "--json", run.recording).stdout)
+    (device,) = told["devices"]
+    series = device["series"]
+    assert len({len(values) for values in series.values()}) == 1
+    for at in range(len(series["seconds"])):
+        places = ("sure", "doubted", "arriving", "leaving", "host")
+        whole = sum(series[f"{place}_bytes"][at] for place in places)
+        # Ranges are freed one by one while a sample is taken.
+        assert abs(whole - series["allocated_bytes"][at]) <= 32 * MIB
+    misses = device["blocks_late"] + device["blocks_unseen"] + device["blocks_no_room"]
+    assert device["blocks_used"] == device["blocks_hit"] + misses
+    shared = sum(kernel["estimated_missed_blocks"] for kernel in told["kernel_list"])
+    assert near(shared, misses)
+    assert told["operations_series"]["executed"][-1] <= told["operations"]
+    assert told["top_extents"][0]["length_bytes"] == 32 * MIB
+
+
+def test_the_text_names_the_cause_and_labels_estimates(run: Run) -> None:
+    text = run.pump("report", "--text", run.recording).stdout
+    assert "why it may be slow" in text and "of the blocks that operations used" in text
+    assert "time (est.)" in text and "missed blocks (est.)" in text
+    assert re.search(r"^ +144 .* sweep$", text, re.M)
+
+
+def test_the_page_opens_in_a_browser_and_draws_its_plots(run: Run, tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    assert run.pump("report", run.recording, "-o", page).stdout == f"wrote {page}\n"
+    text = page.read_text()
+    assert not re.search(r"https?://|<script|src=|@import|url\(", text), "it loads nothing"
+    shown = opened(page, "--dump-dom")
+    assert shown.count("<svg") == 5
+    assert shown.count("<polygon") == 5 and shown.count("<polyline") == 6
+    assert "where memory was" in shown and "nan" not in shown.lower().replace("finance", "")
+    picture = tmp_path / "shot.png"
+    opened(page, f"--screenshot={picture}")
+    assert picture.read_bytes().startswith(b"\x89PNG") and picture.stat().st_size > 50_000
+
+
+def test_a_page_lies_beside_its_recording_unless_told_otherwise(run: Run) -> None:
+    run.pump("report", run.recording.name)
+    assert run.recording.with_name("run.pump.html").read_text().startswith("<!doctype html>")
+
+
+@pytest.mark.parametrize("words", [["--json"], ["--text"], []])
+def test_what_is_no_recording_and_no_job_is_told_in_one_line(
+    run: Run, words: list[str], tmp_path: Path
+) -> None:
+    done = run.pump("report", *words, "nothing-of-this-name")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "no file and no running job 'nothing-of-this-name'" in done.stderr
+    other = tmp_path / "other"
+    other.write_text("not a recording, but a text")
+    done = run.pump("report", *words, other)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"pump: {other}: not a recording of pump\n"

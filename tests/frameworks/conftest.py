@@ -1,0 +1,29 @@
+"""Fixtures of this folder's tests."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from framework_runs import HERE, Bench
+
+
+@pytest.fixture(scope="session")
+def frameworks() -> Path:
+    """The environment that PUMP_FRAMEWORKS names, else the one made of this list before."""
+    named = os.environ.get("PUMP_FRAMEWORKS")
+    if named:
+        assert (Path(named) / "bin" / "python").exists(), f"PUMP_FRAMEWORKS: no Python in {named}"
+        return Path(named)
+    find = [HERE.parents[1] / "scripts" / "setup_frameworks", "--find"]
+    done = subprocess.run(find, capture_output=True, text=True, timeout=60, check=False)
+    if done.returncode != 0:
+        pytest.skip("the frameworks are not installed; scripts/setup_frameworks installs them")
+    return Path(done.stdout.strip())
+
+
+@pytest.fixture
+def bench(frameworks: Path, tmp_path: Path) -> Bench:
+    return Bench(frameworks, tmp_path)

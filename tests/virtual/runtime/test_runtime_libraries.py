@@ -1,0 +1,295 @@
+"""The stand-ins for libcudart, libcublas and libcublasLt, called by name."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import virtual_driver as virtual
+
+from pump import paths
+from pump.cli.environment import STAND_INS
+
+HERE = Path(__file__).resolve().parent
+RUNTIME = virtual.ROOT / "virtual" / "runtime"
+BLAS = ("cublas", "cublasLt")  # their headers come with the frameworks
+HEADERS_OF = {"cudart": "cuda_runtime_api.h", "cublas": "cublas_v2.h", "cublasLt": "cublasLt.h"}
+
+
+def libraries() -> list[str]:
+    return [paths.library(f"virtual/runtime/{name}") for name in STAND_INS]
+
+
+def run(
+    program: str, *arguments: str, mode: str = "compute", **env: str
+) -> subprocess.CompletedProcess[str]:
+    """A function of runtime_programs.py in a fresh process, the stand-ins preloaded."""
+    environ = virtual.environment(mode, 64 * virtual.MIB, LD_PRELOAD=":".join(libraries()))
+    environ["PUMP_VIRTUAL_KERNELS"] += f":{libraries()[1]}"
+    return subprocess.run(
+        [sys.executable, str(HERE / "runtime_programs.py"), program, *arguments],
+        env={name: value for name, value in {**environ, **env}.items() if value},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def found(done: subprocess.CompletedProcess[str]) -> Any:
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("name", ["float32", "float64", "float16", "complex64", "complex128"])
+def test_products_of_every_type_are_those_of_numpy(name: str) -> None:
+    cases = found(run("products", name))
+    assert len(cases) >= 4
+    for case, worst in cases.items():
+        assert worst < 1, f"{case}: {worst} of what rounding explains"
+
+
+def test_a_product_is_one_launch_that_touches_its_matrices_alone(tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    log = found(run("one_product", PUMP_VIRTUAL_REPORT=str(report)))
+    assert log == {"status": 0}
+    written = json.loads(report.read_text())
+    assert written["calls"]["cuLaunchKernel"] == 1
+    assert written["kernels"] == {"pump_gemm": 1}
+
+
+def test_a_report_replaces_an_earlier_one_and_nothing_else(tmp_path: Path) -> None:
+    report, mine = tmp_path / "report.json", tmp_path / "thesis"
+    mine.write_text("mine")
+    for _ in range(2):
+        assert found(run("one_product", PUMP_VIRTUAL_REPORT=str(report)))
+        assert json.loads(report.read_text())["virtual"] is True
+    files = {"PUMP_VIRTUAL_REPORT": str(mine), "PUMP_VIRTUAL_DEPARTURES": str(mine)}
+    done = run("one_product", mode="timing", **files)
+    assert found(done) == {"status": 0}
+    assert mine.read_text() == "mine"
+    assert "not a file of such a report; name another" in done.stderr
+
+
+def test_a_product_takes_the_time_of_its_multiplications(tmp_path: Path) -> None:
+    """2048 cubed in float: 64 a cycle on each of 108 multiprocessors at 1.41 GHz."""
+    report = tmp_path / "report.json"
+    for side, least_us in ((64, 0), (2048, (2048**3) / 64 / 108 / 1410)):
+        assert found(run("one_product", str(side), mode="timing", PUMP_VIRTUAL_REPORT=str(report)))
+        busy_us = json.loads(report.read_text())["compute_busy_ns"] / 1e3
+        assert least_us * 0.999 <= busy_us <= least_us * 1.05 + 50
+
+
+def test_memory_copies_and_errors_are_those_of_the_runtime() -> None:
+    assert found(run("memory")) == {
+        "round_trip": True,
+        "nothing": 0,
+        "free_of_nothing": [0, 0],
+        "unknown_free": 1,
+        "last_error": [1, 0],
+        "types": [2, 3, 1, 0],
+        "direction": 21,
+        "kernel": 98,
+    }
+
+
+def test_per_thread_default_streams_are_streams_of_their_own() -> None:
+    assert found(run("per_thread")) == {"set": True, "other": True}
+
+
+def test_what_is_not_implemented_says_its_name_and_answers_not_supported() -> None:
+    done = run("stubs", PUMP_VIRTUAL_LOG="stderr")
+    assert found(done) == {"cudaMemcpy3DPeer": 801, "cublasSsyrk_v2": 15}
+    assert "cudaMemcpy3DPeer is not implemented" in done.stderr
+    assert "cublasSsyrk_v2 is not implemented" in done.stderr
+
+
+def test_without_the_virtual_gpu_they_refuse_and_load_no_driver(tmp_path: Path) -> None:
+    """On a machine with a driver of its own, nobody may get these by mistake."""
+    source = tmp_path / "driver.c"
+    source.write_text(
+        "#include <stdio.h>\n__attribute__((constructor)) static void loaded(void) "
+        '{ fputs("DRIVER LOADED\\n", stderr); }\n'
+        "int cuGetProcAddress_v2(void) { return 0; }\n"
+    )
+    virtual.compile_c(tmp_path / "libcuda.so.1", "-shared", "-fPIC", source)
+    done = run("start", PUMP_VIRTUAL_PROFILE="", LD_LIBRARY_PATH=str(tmp_path))
+    assert found(done) == {"cudaFree": 35, "cublasCreate_v2": 1}
+    assert done.stderr.count("work on the virtual GPU alone") == 2, "each library, once"
+    assert "DRIVER LOADED" not in done.stderr
+
+
+def test_their_folder_is_on_no_path_that_a_program_is_loaded_from() -> None:
+    """They lie apart from the virtual driver, whose folder does come on a job's path."""
+    folder = Path(libraries()[0]).parent
+    assert folder.name == "runtime"
+    assert list(folder.glob("libcuda.so*")) == []
+    done = subprocess.run(
+        [sys.executable, "-c", "import ctypes; ctypes.CDLL('libcublasLt.so.13')"],
+        env={**os.environ, "LD_LIBRARY_PATH": str(folder.parent), "LD_PRELOAD": ""},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert str(folder) not in done.stderr
+    assert done.returncode == 0 or "cannot open shared object" in done.stderr
+
+
+def implemented() -> dict[str, str]:
+    """Name and parameters of every function that the sources define, as C."""
+    functions = {}
+    for source in sorted(RUNTIME.glob("*.c")):
+        text = re.sub(r"\\\n", " ", source.read_text())
+        for match in re.finditer(r"^(?:RT|BLAS)_\w+\((?:[\w *]+, )?(\w+),\s*\(", text, re.M):
+            depth, end = 1, match.end()
+            while depth:
+                depth += {"(": 1, ")": -1}.get(text[end], 0)
+                end += 1
+            functions[match[1]] = " ".join(text[match.end() - 1 : end].split())
+    return functions
+
+
+def listed(name: str) -> set[str]:
+    lines = (RUNTIME / "names" / f"{name}.txt").read_text().split("\n")
+    return {line for line in lines if line and not line.startswith("#")}
+
+
+def test_every_function_is_exported_under_a_listed_name() -> None:
+    functions = implemented()
+    assert {"cudaMalloc", "cudaStreamCreate", "cublasGemmEx", "cublasLtMatmul"} <= set(functions)
+    sources = "".join(file.read_text() for file in RUNTIME.glob("*.c"))
+    twins = re.findall(r"^RT_\w*TWINS\((\w+), (\w+),", sources, re.M)
+    assert len(twins) > 20
+    assert {name + suffix for suffix, name in twins} <= listed("cudart")
+    assert set(functions) <= listed("cudart") | listed("cublas") | listed("cublasLt")
+
+
+CRT = """
+#define __host__
+#define __device__
+#define __global__
+#define __shared__
+#define __constant__
+#define __managed__
+#define __device_builtin__
+#define __device_builtin_texture_type__
+#define __device_builtin_surface_type__
+#define __cudart_builtin__
+#define __builtin_align__(n) __attribute__((aligned(n)))
+#define __align__(n) __attribute__((aligned(n)))
+#define __specialization_static static
+#define CUDARTAPI
+#define CUDARTAPI_CDECL
+#define __CUDA_DEPRECATED_OR_NOTHING
+"""
+# Types of device code, whose headers need a part of the toolkit that no wheel here has.
+NO_DEVICE_TYPES = (
+    "-D__CUDA_FP16_H__",
+    "-D__CUDA_BF16_H__",
+    "-D__CUDA_FP8_H__",
+    "-D__half=short",
+    "-D__nv_bfloat16=short",
+)
+STRUCTS = (
+    *("cudaDeviceProp", "cudaFuncAttributes", "cudaPointerAttributes", "cudaMemPoolProps"),
+    *("cudaMemAccessDesc", "cudaMemLocation"),
+)
+
+
+def include_folder(header: str) -> Path:
+    """Where an NVIDIA wheel has that header: of this environment or of the frameworks'."""
+    spec = importlib.util.find_spec("nvidia")
+    places = [Path(p) for p in (spec.submodule_search_locations if spec else None) or ()]
+    frameworks = os.environ.get("PUMP_FRAMEWORKS")  # as tests/frameworks reads it
+    if frameworks:
+        places += Path(frameworks).glob("lib/python*/site-packages/nvidia")
+    for place in places:
+        for file in sorted(place.glob(f"*/include/{header}")):
+            return file.parent
+    pytest.skip(f"no {header}: no wheel that brings it is installed")
+
+
+def compile_against(tmp_path: Path, header: str, text: str) -> None:
+    """Compiles `text` after that header; the part of it that nvcc brings is made up."""
+    folder = include_folder(header)
+    (tmp_path / "crt").mkdir()
+    (tmp_path / "crt" / "host_defines.h").write_text(CRT)
+    source = tmp_path / "check.c"
+    source.write_text(f"#include <stddef.h>\n#include <{header}>\n{text}")
+    extra = [f"-I{include_folder('cuda_runtime_api.h')}"]
+    places = [f"-I{folder}", *extra, *([] if (folder / "crt").exists() else [f"-I{tmp_path}"])]
+    command = ["cc", "-std=gnu11", "-fsyntax-only", "-w", *NO_DEVICE_TYPES, *places, str(source)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr[:4000]
+
+
+@pytest.mark.parametrize(
+    "name", ["cudart", *(pytest.param(n, marks=pytest.mark.frameworks) for n in BLAS)]
+)
+def test_signatures_are_those_of_the_real_header(name: str, tmp_path: Path) -> None:
+    """As far as the header has them: what nvcc generates calls of stands in none of these."""
+    folder = include_folder(HEADERS_OF[name])
+    declared = "".join(file.read_text(errors="replace") for file in folder.glob("cu[db]*.h"))
+    wanted = {
+        function: parameters
+        for function, parameters in implemented().items()
+        if function in listed(name)
+        and re.search(rf"\b{function}\(", declared)
+        and not function.startswith("__")
+    }
+    assert len(wanted) > 10
+    checks = []
+    for function, parameters in wanted.items():
+        checks.append(f"#undef {function}\nextern __typeof__({function}) *check_{function};")
+        checks.append(
+            f"_Static_assert(__builtin_types_compatible_p(__typeof__(*check_{function}), "
+            f'{returned(function)} {parameters}), "{function}");'
+        )
+    compile_against(
+        tmp_path, HEADERS_OF[name], "#define RT_ENUM(name) enum name\n" + "\n".join(checks)
+    )
+
+
+def returned(function: str) -> str:
+    if function.endswith(("GetErrorName", "GetErrorString", "GetStatusName", "GetStatusString")):
+        return "const char *"
+    if function.endswith(("CudartVersion", "LtGetVersion")):
+        return "size_t"
+    return "cudaError_t" if function.startswith("cuda") else "cublasStatus_t"
+
+
+def layout(struct: str) -> str:
+    text = (RUNTIME / "runtime_types.h").read_text()
+    body = re.search(rf"^struct {struct} \{{(.*?)^\}};", text, re.M | re.S)
+    assert body is not None
+    fields = re.findall(r"(\w+)(?:\[\d+\])?(?=[,;])", body[1])
+    return "\n".join(
+        f"_Static_assert(offsetof(struct own_{struct}, {field}) == "
+        f'offsetof(struct {struct}, {field}), "{struct}.{field}");'
+        for field in fields
+        if field != "reserved"  # newer headers have made fields of its front part
+    )
+
+
+def test_structs_lie_in_memory_as_in_the_real_header(tmp_path: Path) -> None:
+    own = (RUNTIME / "runtime_types.h").read_text()
+    copies = []
+    for struct in STRUCTS:
+        body = re.search(rf"^struct {struct} \{{.*?^\}};", own, re.M | re.S)
+        assert body is not None
+        copies.append(body[0].replace(f"struct {struct} {{", f"struct own_{struct} {{"))
+        size = (
+            f'_Static_assert(sizeof(struct own_{struct}) == sizeof(struct {struct}), "{struct}");'
+        )
+        copies.append(size)
+        copies.append(layout(struct))
+    text = "\n".join(copies).replace("CUuuid", "cudaUUID_t")
+    compile_against(tmp_path, "cuda_runtime_api.h", text)
