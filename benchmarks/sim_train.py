@@ -17,9 +17,9 @@ POLICIES = "window", "planned"
 
 
 def rows(recording: Path, work: Any, profile: str, ratio: float, timed: Any) -> Iterator[Row]:
-    """`work`: the training (scripts/quickstart_workload.py). timed(times of waits): seconds."""
+    """`work`: the training (examples/quickstart/workload.py). timed(times of waits): seconds."""
     import floor
-    import quickstart_workload
+    from quickstart import workload
 
     from pump import profiles
     from pump.sim import contenders, parts
@@ -43,7 +43,7 @@ def rows(recording: Path, work: Any, profile: str, ratio: float, timed: Any) -> 
     memory_bytes = work.memory_bytes(ratio)
     repeats = work.iterations - work.warm_up
     least = repeats * parts.least_seconds(touches, compute_ns, memory_bytes, rates)
-    link = quickstart_workload.link_bytes_per_second(profile)
+    link = workload.link_bytes_per_second(profile)
     plain = work.floor_seconds(ratio, repeats * sum(compute_ns) / 1e9, link)
     for policy in POLICIES:
         machine = Machine(loaded, memory_bytes)

@@ -21,7 +21,7 @@ DESIGN
 
   <mode>: the policy with granularity `tensor`; with `.native` behind it PyTorch's own allocator
   cuts the memory. naive: that allocator on Unified Memory without pump. The floor is that of the
-  native allocator's addresses (scripts/acceptance/models/torch_touches.py); other
+  native allocator's addresses (tests/acceptance/models/torch_touches.py); other
   granularities have the same memory, not the same addresses.
 """
 
@@ -54,12 +54,12 @@ from harness import (
     virtual_facts,
 )
 
-sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "examples")]
+sys.path[:0] = [str(ROOT / "examples")]
 
 import dead_bytes  # noqa: E402
 import floor  # noqa: E402
 import instructions  # noqa: E402
-import quickstart_workload as quickstart  # noqa: E402
+from quickstart import workload as quickstart  # noqa: E402
 
 PROFILE = "a100-pcie4"
 PARTS = ("speed", "dead", "fits", "instructions")
@@ -133,7 +133,7 @@ class Figures:
 
 def environment(options: Options) -> Path:
     """The Python of the frameworks' environment. Raises UnavailableError without one."""
-    command = [str(ROOT / "scripts" / "setup_frameworks"), "--find"]
+    command = [str(ROOT / "tests" / "frameworks" / "setup_frameworks"), "--find"]
     done = subprocess.run(
         ["env", f"PYTHON={options.tools.python}", *command],
         capture_output=True,
@@ -142,7 +142,7 @@ def environment(options: Options) -> Path:
         check=False,
     )
     if done.returncode != 0:
-        raise UnavailableError("PyTorch's environment is missing; scripts/setup_frameworks")
+        raise UnavailableError("PyTorch is missing; tests/frameworks/setup_frameworks installs it")
     return Path(done.stdout.strip()) / "bin" / "python"
 
 

@@ -47,7 +47,7 @@ from harness import (
     virtual_facts,
 )
 
-sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "examples")]
+sys.path[:0] = [str(ROOT / "examples")]
 
 import cyclic_sweep  # noqa: E402
 import host_build  # noqa: E402

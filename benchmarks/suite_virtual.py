@@ -11,7 +11,7 @@ DESIGN
     virtual.<program>.<policy>.over_demand   demand seconds / policy seconds, where both were
                                          asked for: pump's demand paging, on the same budget
     virtual.<program>.<policy>.of_floor  floor / policy seconds; the floor is what any
-                                         policy needs (scripts/floor.py)
+                                         policy needs (examples/floor.py)
     virtual.change.planned.relearned     the slowest step from the third on after a change of batch
                                          size / the median step where only that size is trained;
                                          of each step the least of the rounds
@@ -57,13 +57,13 @@ from harness import (
 )
 from worker_stops import stopping
 
-sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "examples")]
+sys.path[:0] = [str(ROOT / "examples")]
 
 import cyclic_sweep  # noqa: E402
 import floor  # noqa: E402
 import host_build  # noqa: E402
 import irregular_gather  # noqa: E402
-import quickstart_workload as quickstart  # noqa: E402
+from quickstart import workload as quickstart  # noqa: E402
 
 UNLIMITED, NAIVE, DEMAND, WINDOW = "unlimited", "naive", "demand", "window"
 PLANNED = "planned"

@@ -17,10 +17,10 @@ def frameworks() -> Path:
     if named:
         assert (Path(named) / "bin" / "python").exists(), f"PUMP_FRAMEWORKS: no Python in {named}"
         return Path(named)
-    find = [HERE.parents[1] / "scripts" / "setup_frameworks", "--find"]
+    find = [HERE / "setup_frameworks", "--find"]
     done = subprocess.run(find, capture_output=True, text=True, timeout=60, check=False)
     if done.returncode != 0:
-        pytest.skip("the frameworks are not installed; scripts/setup_frameworks installs them")
+        pytest.skip("frameworks are missing; tests/frameworks/setup_frameworks installs them")
     return Path(done.stdout.strip())
 
 

@@ -17,7 +17,7 @@ from framework_runs import HERE, MIB, Bench, Outcome
 
 pytestmark = pytest.mark.frameworks
 
-ACCEPTANCE = HERE.parents[1] / "scripts" / "acceptance" / "programs"
+ACCEPTANCE = HERE.parent / "acceptance" / "programs"
 KERNEL = """
 #include <stdint.h>
 #include <string.h>

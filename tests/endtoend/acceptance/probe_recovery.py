@@ -26,7 +26,7 @@ from pump import profiles
 ROOT = Path(__file__).resolve().parents[3]
 PROBE = ROOT / "scripts" / "gpu_probe"
 PACKAGE = ROOT / "tests" / "acceptance" / "probe"
-KERNELS = ROOT / "scripts" / "acceptance" / "probe_kernels.c"
+KERNELS = ROOT / "tests" / "acceptance" / "probe_kernels.c"
 PUMP_RUN = Path(sys.executable).parent / "pump-run"
 BASE = "a100-pcie4"
 LIMIT_S = 100

@@ -7,8 +7,9 @@ import time
 from pathlib import Path
 
 import pytest
-from acceptance import build, speed_plan, stage_speed, stage_trace
+from acceptance import build, stage_speed, stage_trace
 from acceptance.contract import GIB, INFO, LATE, PASS, VIRTUAL, Context, Item, Machine
+from acceptance.speed import plan as speed_plan
 from places import ROOT
 
 from pump import paths
@@ -21,7 +22,7 @@ LIMIT_S = 150.0
 def context(tmp_path_factory: pytest.TempPathFactory):
     """Of a checkout of its own, so that nothing is written into this one."""
     root = tmp_path_factory.mktemp("checkout")
-    for name in ("scripts", "examples", "benchmarks", "pump", "daemon"):
+    for name in ("scripts", "tests", "examples", "benchmarks", "pump", "daemon"):
         (root / name).symlink_to(ROOT / name)
     out, work = root / "out", root / "work"
     out.mkdir()

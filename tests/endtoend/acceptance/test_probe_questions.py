@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from acceptance import first_card_rows
+from acceptance.first_card import rows as first_card_rows
 from probe.questions import ask_lanes
 from probe_recovery import KERNELS, PROBE, PUMP_RUN
 

@@ -21,7 +21,7 @@ needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="no C com
 def bench(folder: Path, *words: str) -> dict[str, list[dict[str, Any]]]:
     """Rows by name of `scripts/bench WORDS --quick --pairs 1` in this Python."""
     file = folder / "rows.jsonl"
-    script = str(ROOT / "scripts" / "bench_run.py")
+    script = str(ROOT / "benchmarks" / "bench_run.py")
     done = subprocess.run(
         [sys.executable, script, *words[:1], "--quick", "--pairs=1", "--json", file, *words[1:]],
         capture_output=True,

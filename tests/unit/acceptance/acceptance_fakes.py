@@ -1,4 +1,4 @@
-"""Fakes for the tests of scripts/acceptance: machines, runs, stages that misbehave."""
+"""Fakes for the tests of acceptance: machines, runs, stages that misbehave."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from acceptance import contract, results, runner, running
-from places import SCRIPTS
+from places import ROOT
 
 GIB = contract.GIB
 
@@ -71,7 +71,7 @@ def stage_run(folder: Path, body: str, limit_s: float = 20.0) -> runner.StageRun
     launcher = folder / "launcher"
     launcher.write_text(
         "import sys\n"
-        f"sys.path.insert(0, {str(SCRIPTS)!r})\n"
+        f"sys.path.insert(0, {str(ROOT / 'tests')!r})\n"
         "import acceptance\n"
         f"acceptance.__path__.append({str(folder)!r})\n"
         "from acceptance import child\n"

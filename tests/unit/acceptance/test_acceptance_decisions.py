@@ -17,7 +17,8 @@ from acceptance.contract import (
     RefusedError,
     managed_most_bytes,
 )
-from acceptance_fakes import GIB, SCRIPTS, make_machine
+from acceptance_fakes import GIB, make_machine
+from places import SCRIPTS
 
 CARD = {"name": "NVIDIA H200", "uuid": "GPU-1", "total_bytes": 140 * GIB, "free_bytes": 139 * GIB}
 

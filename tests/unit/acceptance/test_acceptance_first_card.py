@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from acceptance import first_card, first_card_rows, results
+from acceptance import results
+from acceptance.first_card import page as first_card
+from acceptance.first_card import rows as first_card_rows
 from places import ROOT
 from probe import questions
 

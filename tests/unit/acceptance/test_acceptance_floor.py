@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import floor
 import pytest
-from acceptance import floor_recording as recorded
 from acceptance.models import programs
+from acceptance.speed import floor_recording as recorded
 from floor import BLOCK_BYTES, Touch
 
 from pump.trace import format as form

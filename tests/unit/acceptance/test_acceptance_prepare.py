@@ -11,9 +11,7 @@ from pathlib import Path
 
 import pytest
 from acceptance import build, prepare
-from acceptance_fakes import SCRIPTS
-
-ROOT = SCRIPTS.parent
+from places import ROOT
 
 
 def wheel(folder: Path, name: str, version: str, text: str = "VALUE = 1\n") -> Path:

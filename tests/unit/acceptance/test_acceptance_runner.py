@@ -167,7 +167,7 @@ def test_a_stage_dies_with_the_command_that_runs_it(tmp_path: Path) -> None:
 import sys
 sys.path[:] = {sys.path!r}
 from pathlib import Path
-from acceptance_fakes import SCRIPTS, make_machine, stage_run
+from acceptance_fakes import make_machine, stage_run
 body = "open({str(pid)!r}, 'w').write(str(os.getpid()))\\ntime.sleep(600)\\nyield"
 stage_run(Path({str(tmp_path)!r}), body, 600).run(make_machine())
 """

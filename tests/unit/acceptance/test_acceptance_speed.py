@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from acceptance import models, speed_plan, stage_speed, stage_trace
+from acceptance import models, stage_speed, stage_trace
 from acceptance.contract import (
     CARD,
     FAIL,
@@ -22,7 +22,8 @@ from acceptance.contract import (
     Machine,
 )
 from acceptance.models import sizes
-from acceptance.speed_plan import DEMAND, UNLIMITED, WINDOW, Measured, Phase
+from acceptance.speed import plan as speed_plan
+from acceptance.speed.plan import DEMAND, UNLIMITED, WINDOW, Measured, Phase
 from places import ROOT
 
 LINK = 10e9

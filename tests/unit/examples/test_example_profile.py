@@ -9,7 +9,7 @@ from __future__ import annotations
 import floor
 import pytest
 from gpu_model import Gpu
-from quickstart_run import RATIOS, SPEED
+from quickstart.run import RATIOS, SPEED
 
 from pump import profiles
 

@@ -10,13 +10,13 @@ import sys
 
 import floor
 import pytest
-import quickstart_report as report
-import quickstart_run as quickstart
 import train_mlp
 from floor import BLOCK_BYTES, Touch, Traffic
 from mlp import Model
 from places import ROOT
-from quickstart_report import Run, Setting
+from quickstart import report
+from quickstart import run as quickstart
+from quickstart.report import Run, Setting
 
 from pump import outputs
 
@@ -251,11 +251,11 @@ def test_a_bad_option_ends_with_status_2_before_anything_is_installed(options, n
     assert named in done.stderr and "Setting up" not in done.stdout
 
 
-@pytest.mark.parametrize("script", ["quickstart", "bench"])
+@pytest.mark.parametrize("script", ["examples/quickstart/run.py", "benchmarks/bench_run.py"])
 def test_options_are_checked_by_a_python_without_anything_installed(script):
     """As on a fresh clone: -S leaves out what is installed, -B leaves no caches behind."""
     done = subprocess.run(
-        [sys.executable, "-S", "-B", ROOT / "scripts" / f"{script}_run.py", "--check-options"],
+        [sys.executable, "-S", "-B", ROOT / script, "--check-options"],
         capture_output=True,
         text=True,
         timeout=20,

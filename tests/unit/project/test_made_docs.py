@@ -18,7 +18,7 @@ from pump.report import advice
 def test_the_pages_made_from_the_code_are_current() -> None:
     for path, text in make_docs.pages().items():
         assert path.exists() and path.read_text(encoding="utf-8") == text, (
-            f"{path.name} is out of date: python scripts/make_docs.py"
+            f"{path.name} is out of date: python docs/made/make_docs.py"
         )
 
 

@@ -1,6 +1,6 @@
 """The page for the first minutes on a card: docs/first-card.md, or filled in from results.
 
-The page in docs/ is the same without results, made by scripts/make_docs.py.
+The page in docs/ is the same without results, made by docs/made/make_docs.py.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from acceptance import results
 from acceptance.contract import LATE, Json
-from acceptance.first_card_rows import ROWS, UNSUPPORTED, Row, questions
+from acceptance.first_card.rows import ROWS, UNSUPPORTED, Row, questions
 
 HEAD = """# The first minutes on a card
 

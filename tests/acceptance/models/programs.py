@@ -7,16 +7,12 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
-import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import floor
 
 from acceptance.models import sizes
-
-sys.path.append(str(Path(__file__).resolve().parents[3] / "examples"))
 
 ACCESS: Mapping[str, str] = {
     "dense_forward": "wrrr",

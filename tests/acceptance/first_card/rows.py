@@ -1,7 +1,7 @@
 """What each first answer of a card can be, what it means and what has to change. Pure.
 
 A row's `judge` gets the question's result and names one of the row's outcomes, with the figures
-that it goes by. The texts are in first_card.toml; first_card.py makes docs/first-card.md.
+that it goes by. The texts are in rows.toml; page.py makes docs/first-card.md.
 """
 
 from __future__ import annotations
@@ -175,8 +175,8 @@ JUDGES = {
 
 
 def rows() -> tuple[Row, ...]:
-    """Of first_card.toml, in the order in which they matter."""
-    found = tomllib.loads(Path(__file__).with_name("first_card.toml").read_text())["row"]
+    """Of rows.toml, in the order in which they matter."""
+    found = tomllib.loads(Path(__file__).with_name("rows.toml").read_text())["row"]
     return tuple(
         Row(
             name=row["name"],

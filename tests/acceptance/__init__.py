@@ -7,4 +7,6 @@ at import, since it runs from a checkout on machines that have no pump installed
 import sys
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).resolve().parents[2] / "tests" / "acceptance"))  # probe
+ROOT = Path(__file__).resolve().parents[2]
+# The probe; the floor of examples/ and what they share; how pairs are compared.
+sys.path += [str(ROOT / part) for part in ("tests/acceptance", "examples", "benchmarks")]

@@ -26,7 +26,7 @@ from acceptance.results import STAGE_ITEM, Identity
 POLL_S = 0.2
 PIPE_BYTES_MAX = 8 << 20
 """A stage that writes more without a line's end is broken."""
-LAUNCHER = Path(__file__).resolve().parents[1] / "gpu_acceptance"
+LAUNCHER = Path(__file__).resolve().parents[2] / "scripts" / "gpu_acceptance"
 
 Told = Callable[[str], None]
 

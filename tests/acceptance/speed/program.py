@@ -4,11 +4,11 @@ Run by the speed and trace stages, under pump-run or without. It writes a JSON o
 each as soon as it is known, so that nothing is lost when it is killed:
 
     model     facts, link-independent; footprint
-    phase     speed_plan.Measured
+    phase     plan.Measured
     timeline  of one policy, see timeline()
     loop      seconds of a loop of iterations (--loop), nothing switched
 
-    pump-run python scripts/acceptance/speed_program.py --model mlp --ratio 1.5 --out lines
+    pump-run python tests/acceptance/speed/program.py --model mlp --ratio 1.5 --out lines
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "scripts")]
+ROOT = Path(__file__).resolve().parents[3]
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "examples")]
 
 import floor  # noqa: E402
-
-from acceptance import models, speed_plan  # noqa: E402
-from acceptance.speed_plan import UNLIMITED, Measured, Phase  # noqa: E402
+from acceptance import models  # noqa: E402
+from acceptance.speed import plan as speed_plan  # noqa: E402
+from acceptance.speed.plan import UNLIMITED, Measured, Phase  # noqa: E402
 from acceptance.switching import Figures, Switch, SwitchError  # noqa: E402
 
 WARM_UNITS = 3

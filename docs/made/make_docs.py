@@ -1,19 +1,23 @@
 """Writes the pages of docs/ that are made from the code; tests hold them current.
 
-python scripts/make_docs.py     (in an environment where pump is installed)
+python docs/made/make_docs.py     (in an environment where pump is installed)
 """
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
-import man_pages
-from acceptance import first_card
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "tests"))  # acceptance
 
-from pump.config import reference
+import man_pages  # noqa: E402
+from acceptance.first_card import page as first_card  # noqa: E402
 
-DOCS = Path(__file__).resolve().parent.parent / "docs"
-BEGIN = "<!-- made by scripts/make_docs.py from pump/config/schema.py -->\n"
+from pump.config import reference  # noqa: E402
+
+DOCS = ROOT / "docs"
+BEGIN = "<!-- made by docs/made/make_docs.py from pump/config/schema.py -->\n"
 END = "<!-- end of what is made -->\n"
 
 

@@ -1,6 +1,6 @@
 """The stage speed: what paging costs under each policy, against no limit and against the floor.
 
-One process per model (speed_program.py) switches policy and budget between iterations; then
+One process per model (speed/program.py) switches policy and budget between iterations; then
 plain and pumped processes in turn for the case that fits. Items:
 
     <model>.<ratio>.<policy>   gpt2.1_5x.window: figures of speed_plan.figures
@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from acceptance import models, running, speed_plan
+from acceptance import models, running
 from acceptance.comparing import broken
 from acceptance.contract import (
     FAIL,
@@ -35,7 +35,8 @@ from acceptance.contract import (
     late,
 )
 from acceptance.models import programs
-from acceptance.speed_plan import compare
+from acceptance.speed import plan as speed_plan
+from acceptance.speed.plan import compare
 
 NAME = "speed"
 LIMIT_S = 240.0
@@ -173,7 +174,7 @@ def link_bytes_per_second(context: Context) -> float | Item:
     if context.machine.virtual:
         profile = context.root / "pump" / "profiles" / f"{context.machine.profile}.toml"
         return 1e9 * float(tomllib.loads(profile.read_text())["link"]["copy_h2d_gbps"])
-    words = [sys.executable, str(context.root / "scripts" / "quickstart_gpu.py")]
+    words = [sys.executable, str(context.root / "examples" / "quickstart" / "card.py")]
     ended = running.plain(context, words, limit_s=60)
     if not ended.ok:
         return Item("link", FAIL, ended.trouble(), ended.evidence())
@@ -182,7 +183,7 @@ def link_bytes_per_second(context: Context) -> float | Item:
 
 def words(context: Context, model: str, lines: Path, *more: str) -> list[str]:
     """The command that trains a model, before it is put under pump."""
-    program = context.root / "scripts" / "acceptance" / "speed_program.py"
+    program = context.root / "tests" / "acceptance" / "speed" / "program.py"
     quick = ["--quick"] if context.quick else []
     return [sys.executable, str(program), "--model", model, "--out", str(lines), *quick, *more]
 

@@ -22,14 +22,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "examples"))
 sys.path.append(str(ROOT))  # behind what is installed: options are checked before anything is
 
-import quickstart_report as report  # noqa: E402
 from host_build import BuildError, build  # noqa: E402
-from quickstart_report import DEMAND, NAIVE, UNLIMITED, WINDOW, Run, Setting  # noqa: E402
-from quickstart_workload import (  # noqa: E402
+from quickstart import report  # noqa: E402
+from quickstart.report import DEMAND, NAIVE, UNLIMITED, WINDOW, Run, Setting  # noqa: E402
+from quickstart.workload import (  # noqa: E402
     RATIOS,
     RESULTS,
     SPEED,
@@ -191,9 +191,9 @@ def floors(runs: Sequence[Run], link: float) -> dict[float, float]:
 
 
 def find_gpu() -> dict[str, Any] | None:
-    """What quickstart_gpu.py tells about the real GPU, or None."""
+    """What card.py tells about the real GPU, or None."""
     asked = subprocess.run(
-        [sys.executable, str(ROOT / "scripts" / "quickstart_gpu.py")],
+        [sys.executable, str(ROOT / "examples" / "quickstart" / "card.py")],
         capture_output=True,
         text=True,
         timeout=120,

@@ -18,7 +18,6 @@ from types import FrameType
 from acceptance import (
     build,
     child,
-    first_card,
     machine,
     prepare,
     processes,
@@ -29,6 +28,7 @@ from acceptance import (
     summary,
 )
 from acceptance.contract import FAIL, LATE, STATUSES, UNAVAILABLE, Context, Json, Machine, Stage
+from acceptance.first_card import page
 
 ROOT = Path(__file__).resolve().parents[2]
 WHEELS = ".wheels"
@@ -110,7 +110,7 @@ def print_first_card(path: Path) -> int:
         dated = sorted(path.glob("*-????-??-??"), key=lambda folder: folder.stat().st_mtime)
         path = dated[-1] if dated else path
     try:
-        print(first_card.page(*first_card.load(path)), end="")
+        print(page.page(*page.load(path)), end="")
     except ValueError as error:
         say(f"{PROGRAM}: --first-card: {error}")
         return EXIT_USAGE

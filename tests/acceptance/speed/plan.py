@@ -10,16 +10,11 @@ DESIGN
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import floor
-
-sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
-
 from harness_stats import compare, interval, median
 
 __all__ = ["compare", "interval", "median"]

@@ -59,7 +59,7 @@ def pages() -> dict[str, str]:
 def _page(name: str, what: str, synopsis: str, parts: list[str]) -> str:
     others = ",\n".join(f".BR {other} (1)" for other in SEE_ALSO[name])
     lines = [
-        ".\\\" made by scripts/make_docs.py from the command's own options",
+        ".\\\" made by docs/made/make_docs.py from the command's own options",
         f'.TH {name.upper()} 1 "" "pump {pump.__version__}" "pump"',
         ".SH NAME",
         f"{_plain(name)} \\- {_plain(what)}",

@@ -17,10 +17,11 @@ from typing import Any
 
 import floor
 
-from acceptance import models, running, speed_plan, stage_speed
+from acceptance import models, running, stage_speed
 from acceptance.comparing import broken
 from acceptance.contract import FAIL, PASS, UNAVAILABLE, Context, Item, RefusedError, late
 from acceptance.models import programs
+from acceptance.speed import plan as speed_plan
 
 NAME = "trace"
 LIMIT_S = 60.0
@@ -108,7 +109,7 @@ def look(recording: Path) -> tuple[dict[str, Any], str]:
 def floors(recording: Path, model: str, quick: bool) -> dict[str, Any]:
     """Least bytes to the GPU of an iteration at 1.5x and 2x: from the recording, and from what
     the model tells of itself. The first can only be lower, where less is certain."""
-    from acceptance import floor_recording
+    from acceptance.speed import floor_recording
     from pump.trace.reader import Reader
 
     with recording.open("rb") as file:
