@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pump import outputs
 from pump.cli.lines import BadInputError
 from pump.names import quoted
+from pump.report.words import plain, size
 from pump.trace import place
 
 if TYPE_CHECKING:  # it imports numpy, which help does not need
@@ -92,10 +93,10 @@ def left(file: str) -> str:
 
 def as_text(file: str, found: dict[str, Any]) -> str:
     """The summary for people. What the file says of itself is shown without control characters."""
-    size, count = found["file_bytes"], found["operations"]
+    file_bytes, count = found["file_bytes"], found["operations"]
     per = f", {found['bytes_per_operation']:.1f} bytes an operation" if count else ""
     lines = [
-        _line("file", f"{file}: {_bytes(size)}{per}; {found['state']}"),
+        _line("file", f"{file}: {size(file_bytes)}{per}; {found['state']}"),
         _line("recorded", f"{found['recorded']} by pump {found['pump']}, policy {found['policy']}"),
         _line("command", " ".join(_words(found["command"])) or "not known"),
         *_gpu_lines(found),
@@ -108,13 +109,13 @@ def as_text(file: str, found: dict[str, Any]) -> str:
         *_graph_lines(found),
         _line(
             "reach",
-            f"{_many(found['extents'], 'extent')}, {_bytes(found['extent_bytes'])} in all; "
+            f"{_many(found['extents'], 'extent')}, {size(found['extent_bytes'])} in all; "
             f"{_many(found['signatures'], 'signature')}",
         ),
         _line(
             "memory",
             f"{_many(found['allocations'], 'allocation')}, {_many(found['frees'], 'free')}; "
-            f"peak {_bytes(found['allocated_bytes_peak'])}",
+            f"peak {size(found['allocated_bytes_peak'])}",
         ),
         _line(
             "waits",
@@ -150,8 +151,8 @@ def _gpu_lines(found: dict[str, Any]) -> list[str]:
     lines = []
     for device in found["devices"]:
         emulated = " (by choice)" if device["emulated"] else ""
-        text = f"{device['device']}: {_bytes(device['total_bytes'])}, budget "
-        lines.append(_line("GPU", f"{text}{_bytes(device['budget_bytes'])}{emulated}"))
+        text = f"{device['device']}: {size(device['total_bytes'])}, budget "
+        lines.append(_line("GPU", f"{text}{size(device['budget_bytes'])}{emulated}"))
     if isinstance(virtual, dict):
         words = " ".join(f"{key}={value}" for key, value in virtual.items())
         lines.append(_line("virtual", words))
@@ -173,7 +174,8 @@ def _kernel_lines(found: dict[str, Any]) -> list[str]:
         if seconds is not None:
             little = seconds < RESOLVED * whole
             text = f"under {RESOLVED:.0%}" if little else f"about {seconds:.2g} s"
-        lines.append(f"{kernel['count']:>11,}   {text:>21}   {_plain(kernel['name'], True)}")
+        name = plain(kernel["name"], NAME_CHARACTERS_SHOWN)
+        lines.append(f"{kernel['count']:>11,}   {text:>21}   {name}")
     if len(kernels) > KERNELS_SHOWN:
         lines.append(f"            and {len(kernels) - KERNELS_SHOWN} more (--json lists all)")
     return lines
@@ -186,14 +188,7 @@ def _losses(found: dict[str, Any]) -> str:
 
 
 def _line(name: str, text: str) -> str:
-    return f"{name:<11} {_plain(text)}"
-
-
-def _plain(text: str, shorten: bool = False) -> str:
-    shown = "".join(letter if letter.isprintable() else "?" for letter in text)
-    if shorten and len(shown) > NAME_CHARACTERS_SHOWN:
-        shown = shown[: NAME_CHARACTERS_SHOWN - 3] + "..."
-    return shown
+    return f"{name:<11} {plain(text, len(text))}"
 
 
 def _words(found: object) -> list[str]:
@@ -202,14 +197,6 @@ def _words(found: object) -> list[str]:
 
 def _many(count: int, word: str) -> str:
     return f"{count:,} {word}{'' if count == 1 else 's'}"
-
-
-def _bytes(count: float) -> str:
-    for unit in ("bytes", "KiB", "MiB", "GiB"):
-        if count < 1024:
-            return f"{count:,.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
-        count /= 1024
-    return f"{count:,.1f} TiB"
 
 
 def _time(seconds: float) -> str:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 
-def size(count: float) -> str:
-    """Bytes with a unit: "1.5 GiB"."""
-    for unit in ("bytes", "KiB", "MiB", "GiB"):
-        if abs(count) < 1024:
-            return f"{count:,.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
+def size(count: float, decimals: int = 1) -> str:
+    """Bytes with a unit: "1.5 GiB". decimals: from GiB on; less has one."""
+    if abs(count) < 1024:
+        return f"{count:,.0f} bytes"
+    for unit in ("KiB", "MiB", "GiB"):
         count /= 1024
-    return f"{count:,.1f} TiB"
+        if abs(count) < 1024:
+            return f"{count:.{decimals if unit == 'GiB' else 1}f} {unit}"
+    return f"{count / 1024:,.{decimals}f} TiB"
 
 
 def seconds(value: float) -> str:

@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from pump.model.bounds import BLOCK_BYTES
+from pump.report.words import size
 from pump.sim import parts
 from pump.sim.contenders import Contender, iteration_steps, simulate
 from pump.sim.floor import Floor, Rates, floor_of, least_traffic
@@ -349,8 +350,8 @@ def heading(found: Figures) -> list[str]:
 
 
 def gib(length_bytes: float) -> str:
-    small = 0 < length_bytes < GIB
-    return f"{length_bytes * 1024 / GIB:.1f} MiB" if small else f"{length_bytes / GIB:.2f} GiB"
+    """Bytes as a table of this report has them."""
+    return size(length_bytes, 2)
 
 
 def _seconds(value: float) -> str:

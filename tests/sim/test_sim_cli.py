@@ -129,7 +129,7 @@ def test_columns_stay_apart_however_wide_their_figures_are(tmp_path: Path) -> No
     file.write_bytes(trace(tensors=tensors, kernels=[kernel]))
     text = simulate(str(file), "--gpu-memory", "1GiB", "--policy", "naive+discard").stdout
     (row,) = (line for line in text.splitlines() if line.startswith("naive"))
-    assert row.split()[5:10:2] == ["1200.00", "1200.00", "19,660,800"]
+    assert row.split()[5:10:2] == ["1.17", "1.17", "19,660,800"]
     names = "planned", "planned+discard"
     file.write_bytes(trace(tensors=_large_tensors()))
     head = simulate(str(file), "--sweep", "--compare", "--iterations", "2").stdout.splitlines()[4]

@@ -20,7 +20,7 @@ LAYERS: dict[str, set[str]] = {
     "profiles": {"config"},
     "model": {"wire"},
     "policy": {"model", "wire"},
-    "sim": {"policy", "model", "wire", "profiles", "config", "trace", "paths"},
+    "sim": {"policy", "model", "wire", "profiles", "config", "trace", "paths", "report"},
     "trace": {"wire", "model", "outputs"},
     "report": {"trace", "model", "config"},
     "frameworks": {"config"},

@@ -8,6 +8,7 @@ import resource
 
 from pump import paths
 from pump.cli.doctor.finding import Finding, ok, problem, warning
+from pump.report.words import size
 
 GIB = 1 << 30
 UNLIMITED = 1 << 62
@@ -87,14 +88,14 @@ def memory(
         return warning("host memory", "the kernel does not tell what is free", remedy)
     reserve = min(max(total // RESERVE_SHARE, RESERVE_LEAST), RESERVE_MOST)
     usable = max(room - reserve, 0)
-    text = f"{usable / GIB:.1f} GiB may hold what does not fit on the GPU ({where})"
+    text = f"{size(usable)} may hold what does not fit on the GPU ({where})"
     remedy = (
         f"raise the memory limit of {where}" if where.startswith("cgroup") else "free host memory"
     )
     if usable == 0:
         return problem("host memory", text, remedy)
     if usable < largest_device_bytes:
-        text += f", less than the device's {largest_device_bytes / GIB:.1f} GiB: "
+        text += f", less than the device's {size(largest_device_bytes)}: "
         text += "a job with more than that gets out-of-memory"
         return warning("host memory", text, remedy)
     return ok("host memory", text)
@@ -111,7 +112,7 @@ def address_space() -> Finding:
     soft, _ = resource.getrlimit(resource.RLIMIT_AS)
     if soft == resource.RLIM_INFINITY:
         return ok("address space", "unlimited")
-    text = f"limited to {soft / GIB:.1f} GiB: CUDA and pageable memory take more than they use"
+    text = f"limited to {size(soft)}: CUDA and pageable memory take more than they use"
     return problem("address space", text, "ulimit -v unlimited")
 
 
