@@ -51,48 +51,59 @@ def byte_steps(most: float) -> list[float]:
 
 
 class _Frame:
-    """Axes of a plot, and where values lie in it."""
+    """Axes of a plot with labels at given values, and where values lie in it. until: where the
+    x axis ends, if not at its last label."""
 
-    def __init__(self, until: float, y_steps: list[float]) -> None:
-        self.x_most = max(1e-9, until)
-        self.y_steps = y_steps
-        self.y_most = y_steps[-1]
+    def __init__(self, x_steps: list[float], y_steps: list[float], until: float = 0) -> None:
+        self.x_steps, self.y_steps = x_steps, y_steps
+        self.x_span = max(1e-9, (until or x_steps[-1]) - x_steps[0])
+        self.y_span = max(1e-9, y_steps[-1] - y_steps[0])
+
+    @classmethod
+    def of_time(cls, until: float, y_steps: list[float]) -> _Frame:
+        """Over seconds from 0 to `until`."""
+        until = max(1e-9, until)
+        return cls([value for value in steps(until) if value <= until * 1.0001], y_steps, until)
 
     def x(self, value: float) -> float:
-        return LEFT + value / self.x_most * (WIDTH - LEFT - RIGHT)
+        return LEFT + (value - self.x_steps[0]) / self.x_span * (WIDTH - LEFT - RIGHT)
 
     def y(self, value: float) -> float:
-        return HEIGHT - BOTTOM - value / self.y_most * (HEIGHT - TOP - BOTTOM)
+        room = HEIGHT - TOP - BOTTOM
+        return HEIGHT - BOTTOM - (value - self.y_steps[0]) / self.y_span * room
 
-    def axes(self, words: Words) -> list[str]:
+    def axes(self, words: Words, x_unit: str = "seconds") -> list[str]:
         parts = []
         for value in self.y_steps:
             y = self.y(value)
             parts.append(_across("grid", y))
             parts.append(_text(LEFT - 8, y + 4, words(value), "end"))
-        for value in steps(self.x_most):
-            if value <= self.x_most * 1.0001:
-                parts.append(_text(self.x(value), HEIGHT - BOTTOM + 18, f"{value:.4g}", "middle"))
-        parts.append(_text(WIDTH - RIGHT, HEIGHT - 2, "seconds", "end"))
+        for value in self.x_steps:
+            parts.append(_text(self.x(value), HEIGHT - BOTTOM + 18, f"{value:.4g}", "middle"))
+        parts.append(_text(WIDTH - RIGHT, HEIGHT - 2, x_unit, "end"))
         return parts
 
     def path(self, xs: Sequence[float], ys: Sequence[float]) -> str:
         return " ".join(f"{self.x(x):.1f},{self.y(y):.1f}" for x, y in zip(xs, ys, strict=True))
 
 
-def _text(x: float, y: float, words: str, anchor: str) -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{html.escape(words)}</text>'
+def _text(x: float, y: float, words: str, anchor: str, more: str = "") -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{more}>{html.escape(words)}</text>'
 
 
 def _across(kind: str, y: float) -> str:
     return f'<line class="{kind}" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
 
 
-def _svg(parts: list[str], label: str, height: float = HEIGHT) -> str:
+def _svg(parts: list[str], label: str, height: float = HEIGHT, more: str = "") -> str:
+    box = f'viewBox="0 0 {WIDTH} {height:.0f}"'
+    return f'<svg {more}{box} role="img" aria-label="{html.escape(label)}">{"".join(parts)}</svg>'
+
+
+def _line(one: Series, points: str) -> str:
     return (
-        f'<svg viewBox="0 0 {WIDTH} {height:.0f}" role="img" aria-label="{html.escape(label)}">'
-        + "".join(parts)
-        + "</svg>"
+        f'<polyline fill="none" stroke="{one.colour}" stroke-width="1.6" points="{points}">'
+        f"<title>{html.escape(one.name)}</title></polyline>"
     )
 
 
@@ -110,7 +121,7 @@ def stacked(
     sums = [0.0] * len(xs)
     for layer in layers:
         sums = [a + b for a, b in zip(sums, layer.values, strict=True)]
-    frame = _Frame(until, byte_steps(max([*sums, mark[1] if mark else 0.0, 1.0])))
+    frame = _Frame.of_time(until, byte_steps(max([*sums, mark[1] if mark else 0.0, 1.0])))
     parts = frame.axes(words)
     below = [0.0] * len(xs)
     for layer in layers:
@@ -138,17 +149,39 @@ def lines(
     y_steps: list[float],
 ) -> str:
     """Rates over one axis: each value holds from the x before, or 0, to its own."""
-    frame = _Frame(until, y_steps)
+    frame = _Frame.of_time(until, y_steps)
     parts = frame.axes(words)
     before = [0.0, *xs[:-1]]
     corners = [x for pair in zip(before, xs, strict=True) for x in pair]
     parts += [
-        f'<polyline fill="none" stroke="{one.colour}" stroke-width="1.6" '
-        f'points="{frame.path(corners, [y for y in one.values for _ in range(2)])}">'
-        f"<title>{html.escape(one.name)}</title></polyline>"
-        for one in series
+        _line(one, frame.path(corners, [y for y in one.values for _ in range(2)])) for one in series
     ]
     return _svg(parts, label)
+
+
+def curves(
+    label: str, xs: Sequence[float], series: Sequence[Series], *, words: Words, x_unit: str
+) -> str:
+    """A picture of its own, for a file: lines through the values at `xs`, with their names. The
+    axes begin at the least x and at 1."""
+    most = max([*(y for one in series for y in one.values), 1.0])
+    low, high = min(xs), max(xs)
+    quarters = [number / 4 for number in range(5)]
+    frame = _Frame(
+        [low + (high - low) * part for part in quarters],
+        [1 + (most - 1) * part for part in quarters],
+    )
+    parts = [
+        "<style>text{font:12px sans-serif}.grid{stroke:#ddd}</style>",
+        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
+        *frame.axes(words, x_unit),
+        _text(LEFT, HEIGHT - 2, label, "start"),
+    ]
+    for number, one in enumerate(series):
+        parts.append(_line(one, frame.path(xs, one.values)))
+        place = WIDTH - RIGHT - 8, TOP + 12 + 14 * number
+        parts.append(_text(*place, one.name, "end", f' fill="{one.colour}"'))
+    return _svg(parts, label, more='xmlns="http://www.w3.org/2000/svg" ') + "\n"
 
 
 def bars(label: str, rows: Sequence[tuple[str, float, str]], colour: str) -> str:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, Final
-from xml.sax.saxutils import escape
 
 from pump.model.bounds import BLOCK_BYTES
+from pump.report import svg
 from pump.sim import report
 from pump.sim.contenders import Contender, simulate
 from pump.sim.report import GIB, Case, Figures
@@ -16,7 +16,6 @@ SHARES: Final = (1.05, 1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.25, 0.2)
 
 LEAST_BYTES: Final = 8 * BLOCK_BYTES
 
-WIDTH, HEIGHT, MARGIN = 720, 400, 56
 COLOURS: Final = (
     *("#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#ff7f0e", "#8c564b", "#e377c2", "#17becf"),
     *("#bcbd22", "#000080", "#808000", "#ff00ff"),
@@ -68,45 +67,18 @@ def as_svg(found: Figures) -> str:
     """The curve as an SVG picture."""
     points = found["points"]
     names = list(points[0]["slowdown"])
-    most: float = max(max(point["slowdown"].values()) for point in points)
     unit, unit_bytes = ("GiB", GIB) if points[0]["gpu_memory_bytes"] >= GIB else ("MiB", GIB >> 10)
-    sizes: list[float] = [point["gpu_memory_bytes"] / unit_bytes for point in points]
-    low, high = min(sizes), max(sizes)
-
-    def x(size: float) -> float:
-        return MARGIN + (WIDTH - 2 * MARGIN) * (size - low) / max(high - low, 1e-9)
-
-    def y(value: float) -> float:
-        return HEIGHT - MARGIN - (HEIGHT - 2 * MARGIN) * (value - 1) / max(most - 1, 1e-9)
-
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{HEIGHT}" '
-        f'viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif" font-size="12">',
-        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
-        _text(WIDTH / 2, 20, f"{found['trace']}: slow-down by GPU memory (simulated)", "middle"),
-        _text(WIDTH / 2, HEIGHT - 12, f"GPU memory ({unit})", "middle"),
-    ]
-    for tick in range(5):
-        size, value = low + (high - low) * tick / 4, 1 + (most - 1) * tick / 4
-        parts.append(_text(x(size), HEIGHT - MARGIN + 18, f"{size:.1f}", "middle"))
-        parts.append(_text(MARGIN - 8, y(value) + 4, f"{value:.1f}x", "end"))
-        parts.append(
-            f'<line x1="{MARGIN}" x2="{WIDTH - MARGIN}" y1="{y(value):.1f}" y2="{y(value):.1f}" '
-            'stroke="#dddddd"/>'
-        )
-    for number, name in enumerate(names):
-        colour = FLOOR_COLOUR if name == "floor" else COLOURS[number % len(COLOURS)]
-        line = " ".join(
-            f"{x(size):.1f},{y(point['slowdown'][name]):.1f}"
-            for size, point in zip(sizes, points, strict=True)
-        )
-        parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="2"/>')
-        parts.append(_text(WIDTH - MARGIN - 8, MARGIN + 16 * number, name, "end", colour))
-    return "\n".join([*parts, "</svg>", ""])
-
-
-def _text(x: float, y: float, text: str, anchor: str, colour: str = "#222222") -> str:
-    return (
-        f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{colour}">'
-        f"{escape(text)}</text>"
+    return svg.curves(
+        f"{found['trace']}: slow-down by GPU memory (simulated)",
+        [point["gpu_memory_bytes"] / unit_bytes for point in points],
+        [
+            svg.Series(
+                name,
+                FLOOR_COLOUR if name == "floor" else COLOURS[number % len(COLOURS)],
+                [point["slowdown"][name] for point in points],
+            )
+            for number, name in enumerate(names)
+        ],
+        words=lambda slowdown: f"{slowdown:.1f}x",
+        x_unit=f"{unit} of GPU memory",
     )
