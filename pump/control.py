@@ -15,7 +15,6 @@ from __future__ import annotations
 import os
 import socket
 import time
-from types import TracebackType
 
 from pump.wire import control as wire
 from pump.wire import exchange, server
@@ -35,12 +34,9 @@ class ControlError(Exception):
         self.clients = clients or []
 
 
-class Control:
-    """A connection to one job's pumpd; connects when needed. One thread at a time."""
-
-    def __init__(self, socket_path: str) -> None:
-        self.path = socket_path
-        self._socket: socket.socket | None = None
+class Control(exchange.Client):
+    """A connection to one job's pumpd; connects when needed, also after close(). One thread at a
+    time."""
 
     @classmethod
     def of_job(cls, socket_path: str | None = None) -> Control:
@@ -56,23 +52,6 @@ class Control:
 
     def __repr__(self) -> str:
         return f"<Control of {self.path}{'' if self._socket else ', not connected'}>"
-
-    def __enter__(self) -> Control:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the connection; the next request opens another."""
-        if self._socket is not None:
-            self._socket.close()
-            self._socket = None
 
     # ---- requests ----
 

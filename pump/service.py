@@ -10,9 +10,7 @@ socket only.
 
 from __future__ import annotations
 
-import socket
 import time
-from types import TracebackType
 from typing import Any
 
 from pump import paths
@@ -36,13 +34,12 @@ class StrangeServiceError(ServiceError):
     """Another user serves the socket than is believed."""
 
 
-class ServiceClient:
+class ServiceClient(exchange.Client):
     """A connection to one service. One thread at a time."""
 
     def __init__(self, path: str) -> None:
         """Connect. Raises ServiceError."""
-        self.path = path
-        self._socket: socket.socket | None = None
+        super().__init__(path)
         deadline = time.monotonic() + TIMEOUT_S
         try:
             self._socket = exchange.connect(path, deadline)
@@ -75,23 +72,6 @@ class ServiceClient:
 
     def __repr__(self) -> str:
         return f"<ServiceClient of {self.path}>"
-
-    def __enter__(self) -> ServiceClient:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Hang up."""
-        if self._socket is not None:
-            self._socket.close()
-            self._socket = None
 
     def jobs(self) -> list[JobState]:
         """Return the user's jobs (all jobs for root), in the order in which they joined.

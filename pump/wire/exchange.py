@@ -10,6 +10,8 @@ from __future__ import annotations
 import contextlib
 import socket
 import time
+from types import TracebackType
+from typing import Self
 
 from pump.wire import server
 
@@ -18,6 +20,32 @@ RETRY_S = 0.02
 
 class ClosedError(Exception):
     """The other side has closed the connection."""
+
+
+class Client:
+    """Keeps a connection to the socket at `path` between questions, until the end of a
+    with-block. One thread at a time."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._socket: socket.socket | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Hang up."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
 
 
 def connect(path: str, deadline: float) -> socket.socket:
