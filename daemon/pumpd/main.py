@@ -65,42 +65,38 @@ def _parser() -> OneLineParser:
     verbs = parser.add_subparsers(metavar="VERB", required=True)
     job = verbs.add_parser("job", help="serve one job until it ends", allow_abbrev=False)
     job.set_defaults(run=_job)
-    add = job.add_argument
+    value, add = job.value, job.add_argument
     add("--socket", metavar="PATH", required=True, help="the job's socket (its PUMP_SOCKET)")
     add("--fd", metavar="N", type=int, help="descriptor that listens on that socket already")
     add("--job-pid", metavar="PID", type=int, required=True, help="the job's first process")
     add("--job-pidfd", metavar="N", type=int, help="a pidfd of it")
-    add(
-        "--policy",
-        metavar="NAME",
+    value(
+        "--policy NAME",
+        checks.policy,
+        f"{' or '.join(POLICIES)} (default: {DEFAULT_POLICY})",
         default=DEFAULT_POLICY,
-        type=checked(checks.policy),
-        help=f"{' or '.join(POLICIES)} (default: {DEFAULT_POLICY})",
     )
-    add(
-        "--log-level",
-        metavar="LEVEL",
+    value(
+        "--log-level LEVEL",
+        checks.log_level,
+        f"{', '.join(LOG_LEVELS)} (default: {DEFAULT_LOG_LEVEL})",
         default=DEFAULT_LOG_LEVEL,
-        type=checked(checks.log_level),
-        help=f"{', '.join(LOG_LEVELS)} (default: {DEFAULT_LOG_LEVEL})",
     )
     add("--log-file", metavar="FILE", help="append log lines to FILE (default: no log)")
     add("--record", metavar="FILE", help="record clients to FILE, FILE.2, ...")
     add("--record-fd", metavar="N", type=int, help="descriptor of the folder that FILE lies in")
-    add(
-        "--record-command",
-        metavar="yes|no",
-        type=checked(checks.truth),
+    value(
+        "--record-command yes|no",
+        checks.truth,
+        "whether command lines stand in recordings (default: yes)",
         default=True,
-        help="whether command lines stand in recordings (default: yes)",
     )
     add("--name", metavar="NAME", type=checked(checks.name), help="what the job is called")
-    add(
-        "--priority",
-        metavar="N",
-        type=checked(checks.priority),
+    value(
+        "--priority N",
+        checks.priority,
+        "-10 to 10: what the system service shares GPUs by",
         default=DEFAULT_PRIORITY,
-        help="-10 to 10: what the system service shares GPUs by",
     )
     add("--record-job", metavar="JSON", default="", help="facts for the recordings' header")
     add(
@@ -120,7 +116,7 @@ def _parser() -> OneLineParser:
 
 
 def _serve_options(parser: OneLineParser) -> None:
-    add = parser.add_argument
+    value, add = parser.value, parser.add_argument
     add(
         "--socket",
         metavar="PATH",
@@ -141,23 +137,20 @@ def _serve_options(parser: OneLineParser) -> None:
         default="",
         help="become USER once the socket is there, which then stays root's (root only)",
     )
-    add(
-        "--beat",
-        metavar="SECONDS",
-        type=checked(_seconds),
-        help="how often jobs say how they stand (default: a third of lease_s)",
+    value(
+        "--beat SECONDS",
+        _seconds,
+        "how often jobs say how they stand (default: a third of lease_s)",
     )
-    add(
-        "--settle",
-        metavar="SECONDS",
-        type=checked(_seconds),
-        help="for so long after its start no lease grows, while jobs come back (default: 5)",
+    value(
+        "--settle SECONDS",
+        _seconds,
+        "for so long after its start no lease grows, while jobs come back (default: 5)",
     )
-    add(
-        "--log-level",
-        metavar="LEVEL",
-        type=checked(checks.log_level),
-        help=f"{', '.join(LOG_LEVELS)} (default: {DEFAULT_LOG_LEVEL}); log lines go to stderr",
+    value(
+        "--log-level LEVEL",
+        checks.log_level,
+        f"{', '.join(LOG_LEVELS)} (default: {DEFAULT_LOG_LEVEL}); log lines go to stderr",
     )
 
 

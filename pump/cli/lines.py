@@ -6,7 +6,7 @@ import argparse
 import contextlib
 import sys
 from collections.abc import Callable
-from typing import NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from pump.config.values import BadValueError
 from pump.names import one_line
@@ -27,6 +27,11 @@ class OneLineParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise BadInputError(message.removeprefix("argument "))
+
+    def value(self, usage: str, check: Callable[[str], object], text: str, **more: Any) -> None:
+        """Add an option, "--name METAVAR"; `check` converts its value or raises BadValueError."""
+        option, metavar = usage.split()
+        self.add_argument(option, metavar=metavar, type=checked(check), help=text, **more)
 
 
 def checked(convert: Callable[[str], T]) -> Callable[[str], T]:

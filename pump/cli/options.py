@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import pump
 from pump import paths
-from pump.cli.lines import BadInputError, OneLineParser, checked
+from pump.cli.lines import BadInputError, OneLineParser
 from pump.config import checks, keep
 from pump.config.job import (
     DEFAULT_GRANULARITY,
@@ -117,7 +117,7 @@ def parser() -> argparse.ArgumentParser:
     return _parser()
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser() -> OneLineParser:
     parser = OneLineParser(
         prog="pump-run",
         usage=USAGE,
@@ -127,55 +127,43 @@ def _parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
         add_help=False,
     )
-    add = parser.add_argument
-    add(
-        "--config",
-        metavar="FILE",
-        type=checked(checks.file_name),
-        help="read settings from FILE, before ./pump.toml and the user's and system's files",
+    value, add = parser.value, parser.add_argument
+    value(
+        "--config FILE",
+        checks.file_name,
+        "read settings from FILE, before ./pump.toml and the user's and system's files",
     )
-    add(
-        "--name",
-        metavar="NAME",
-        type=checked(checks.name),
-        help="what the job is called in pump jobs and pump top (default: the command's name)",
+    value(
+        "--name NAME",
+        checks.name,
+        "what the job is called in pump jobs and pump top (default: the command's name)",
     )
-    add(
-        "--priority",
-        metavar="N",
-        type=checked(checks.priority),
-        help=f"-10 to 10: what the system service shares GPUs by (default: {DEFAULT_PRIORITY})",
+    value(
+        "--priority N",
+        checks.priority,
+        f"-10 to 10: what the system service shares GPUs by (default: {DEFAULT_PRIORITY})",
     )
-    add(
-        "--budget",
-        metavar="SIZE",
-        type=checked(checks.amount),
-        help="GPU memory the program may keep resident (default: what is free)",
+    value(
+        "--budget SIZE",
+        checks.amount,
+        "GPU memory the program may keep resident (default: what is free)",
     )
-    add(
-        "--limit",
-        metavar="SIZE",
-        type=checked(checks.amount),
-        help="memory the job may convert in all (default: the host's headroom)",
+    value(
+        "--limit SIZE",
+        checks.amount,
+        "memory the job may convert in all (default: the host's headroom)",
     )
-    add(
-        "--report",
-        metavar="NAME",
-        type=checked(checks.report),
-        help=f"what the program is told that is free: what is left of {' or '.join(REPORTS)} "
+    value(
+        "--report NAME",
+        checks.report,
+        f"what the program is told that is free: what is left of {' or '.join(REPORTS)} "
         f"(default: {DEFAULT_REPORT})",
     )
-    add(
-        "--policy",
-        metavar="NAME",
-        type=checked(checks.policy),
-        help=f"{' or '.join(POLICIES)} (default: {DEFAULT_POLICY})",
-    )
-    add(
-        "--granularity",
-        metavar="NAME",
-        type=checked(checks.granularity),
-        help="native: leave allocators alone; tensor: make frameworks allocate each tensor in "
+    value("--policy NAME", checks.policy, f"{' or '.join(POLICIES)} (default: {DEFAULT_POLICY})")
+    value(
+        "--granularity NAME",
+        checks.granularity,
+        "native: leave allocators alone; tensor: make frameworks allocate each tensor in "
         f"stream order; auto: where nothing known is against it (default: {DEFAULT_GRANULARITY})",
     )
     add(
@@ -185,64 +173,52 @@ def _parser() -> argparse.ArgumentParser:
         default=None,
         help="let nothing move that was not sent for (policy planned), to compare",
     )
-    add(
-        "--keep-device",
-        metavar="RULE",
-        type=checked(keep.parse),
-        action="append",
-        help="what stays device memory, beside NCCL's, NVSHMEM's and UCX's: below=SIZE, "
+    value(
+        "--keep-device RULE",
+        keep.parse,
+        "what stays device memory, beside NCCL's, NVSHMEM's and UCX's: below=SIZE, "
         "library=NAME, ipc or stream-ordered; none: not even those; may be repeated",
+        action="append",
     )
-    add(
-        "--device",
-        metavar="LIST",
+    value(
+        "--device LIST",
+        checks.devices,
+        "GPUs by index (as nvidia-smi counts) or UUID, separated by commas",
         dest="devices",
-        type=checked(checks.devices),
-        help="GPUs by index (as nvidia-smi counts) or UUID, separated by commas",
     )
-    add(
-        "--virtual",
-        metavar="PROFILE",
-        type=checked(_not_empty),
-        help="run on the virtual GPU: a profile's name (see pump profiles) or a .toml file",
+    value(
+        "--virtual PROFILE",
+        _not_empty,
+        "run on the virtual GPU: a profile's name (see pump profiles) or a .toml file",
     )
-    add(
-        "--virtual-set",
-        metavar="KEY=VALUE",
-        type=checked(_setting),
+    value(
+        "--virtual-set KEY=VALUE",
+        _setting,
+        "change the profile, e.g. memory=8GiB or mode=compute; may be repeated",
         action="append",
         default=[],
-        help="change the profile, e.g. memory=8GiB or mode=compute; may be repeated",
     )
     add(
         "--virtual-runtime",
         action="store_true",
         help="put pump's stand-ins in the place of CUDA's runtime and cuBLAS, as PyTorch needs it",
     )
-    add(
-        "--log-level",
-        metavar="LEVEL",
-        type=checked(checks.log_level),
-        help=f"{', '.join(LOG_LEVELS)} (default: {DEFAULT_LOG_LEVEL})",
+    value(
+        "--log-level LEVEL",
+        checks.log_level,
+        f"{', '.join(LOG_LEVELS)} (default: {DEFAULT_LOG_LEVEL})",
     )
-    add(
-        "--log-file",
-        metavar="FILE",
-        type=checked(_log_file),
-        help="append log lines to FILE",
-    )
-    add(
-        "--record",
-        metavar="FILE",
-        type=checked(_record_file),
-        help="record what the program asks of the GPU; an older recording in FILE is replaced "
+    value("--log-file FILE", _log_file, "append log lines to FILE")
+    value(
+        "--record FILE",
+        _record_file,
+        "record what the program asks of the GPU; an older recording in FILE is replaced "
         "when the new one is whole (pump trace info)",
     )
-    add(
-        "--record-command",
-        metavar="yes|no",
-        type=checked(checks.truth),
-        help="whether command lines stand in the recording (default: yes)",
+    value(
+        "--record-command yes|no",
+        checks.truth,
+        "whether command lines stand in the recording (default: yes)",
     )
     add("-v", action="count", default=0, help="same as --log-level info; -vv: debug")
     add("--version", action="version", version=f"pump {pump.__version__}", help="show the version")
