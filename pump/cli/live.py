@@ -7,13 +7,18 @@ differences of two looks; of one look alone they are those since the client bega
 
 from __future__ import annotations
 
+import argparse
 import time
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from pump.cli import jobs, registered
+from pump.cli.lines import checked
+from pump.config.values import BadValueError, shown
 from pump.control import ClientState, Control, ControlError, DeviceState
 from pump.service import JobState
+
+INTERVAL_MOST_S = 3600
 
 
 class Seen(NamedTuple):
@@ -33,6 +38,30 @@ class Look(NamedTuple):
     """What the system service tells of jobs, of this user's and of others that it may see."""
     strange: str = ""
     """Why no service was believed, or ""."""
+
+
+def add_interval(parser: argparse.ArgumentParser, least_s: float, usual_s: float, of: str) -> None:
+    """Add --interval, in seconds, from `least_s` to an hour. of: what it lies between."""
+
+    def seconds(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = 0.0
+        if not least_s <= value <= INTERVAL_MOST_S:
+            raise BadValueError(
+                f"'{shown(text)}' is out of bounds; write seconds from {least_s:g} to "
+                f"{INTERVAL_MOST_S}"
+            )
+        return value
+
+    parser.add_argument(
+        "--interval",
+        metavar="S",
+        type=checked(seconds),
+        default=usual_s,
+        help=f"seconds between {of} (default: {usual_s:g})",
+    )
 
 
 class Watch:

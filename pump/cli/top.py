@@ -15,7 +15,6 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from pump.cli import live, registered
-from pump.cli.lines import BadInputError
 from pump.report.words import share, size
 
 HELP = "watch GPUs and jobs live: residency, hit rate, transfers, stalls, window"
@@ -63,31 +62,19 @@ LEGEND = "~ estimated from where pump believes blocks to be"
 def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--once", action="store_true", help="show it once and end")
     parser.add_argument("--json", action="store_true", help="as JSON, one object a look")
-    parser.add_argument(
-        "--interval",
-        metavar="S",
-        type=float,
-        default=INTERVAL_S,
-        help=f"seconds between two looks (default: {INTERVAL_S})",
-    )
+    live.add_interval(parser, 0.1, INTERVAL_S, "two looks")
 
 
 def run(asked: argparse.Namespace) -> int:
-    if not 0.1 <= asked.interval <= 3600:
-        raise BadInputError(f"--interval is {asked.interval:g}; write seconds from 0.1 to 3600")
-    watch = live.Watch()
-    try:
-        with contextlib.suppress(KeyboardInterrupt):
-            if asked.once:
-                before = watch.look()
-                time.sleep(min(FIRST_S, asked.interval))
-                _print(asked.json, watch.look(), before)
-            elif asked.json or not sys.stdout.isatty():
-                _stream(watch, asked)
-            else:
-                _screen(watch, asked.interval)
-    finally:
-        watch.close()
+    with contextlib.closing(live.Watch()) as watch, contextlib.suppress(KeyboardInterrupt):
+        if asked.once:
+            before = watch.look()
+            time.sleep(min(FIRST_S, asked.interval))
+            _print(asked.json, watch.look(), before)
+        elif asked.json or not sys.stdout.isatty():
+            _stream(watch, asked)
+        else:
+            _screen(watch, asked.interval)
     return 0
 
 

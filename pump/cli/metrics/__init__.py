@@ -47,39 +47,30 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--per-job", action="store_true", help="series for each job, not sums for each user"
     )
-    parser.add_argument(
-        "--interval",
-        metavar="S",
-        type=float,
-        default=INTERVAL_S,
-        help=f"seconds between two writings of the textfile (default: {INTERVAL_S:g})",
-    )
+    live.add_interval(parser, 1, INTERVAL_S, "two writings of the textfile")
 
 
 def run(asked: argparse.Namespace) -> int:
-    if not 1 <= asked.interval <= 3600:
-        raise BadInputError(f"--interval is {asked.interval:g}; write seconds from 1 to 3600")
-    watch = live.Watch()
     repeats = bool(asked.textfile or asked.socket or asked.tcp)
     figures = Figures(per_job=asked.per_job, keeps=repeats)
     strange = ""
 
-    def text() -> str:
-        nonlocal strange
-        look = watch.look()
-        if look.strange and not strange:
-            strange = look.strange
-            say("pump", strange)
-        return figures.text(look)
+    with contextlib.closing(live.Watch()) as watch, contextlib.suppress(KeyboardInterrupt):
 
-    with contextlib.suppress(KeyboardInterrupt):
+        def text() -> str:
+            nonlocal strange
+            look = watch.look()
+            if look.strange and not strange:
+                strange = look.strange
+                say("pump", strange)
+            return figures.text(look)
+
         if asked.textfile:
             _write_for_ever(text, asked.textfile, asked.interval)
         elif repeats:
             _serve(text, asked.socket, asked.tcp)
         else:
             sys.stdout.write(text())
-    watch.close()
     return 0
 
 

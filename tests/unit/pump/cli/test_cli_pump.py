@@ -106,3 +106,22 @@ def test_a_library_that_is_missing_is_named_in_one_line(tmp_path: Path) -> None:
     )  # fmt: skip
     assert done.returncode == 2
     assert re.fullmatch(r"pump: .* is missing from .*\n", done.stderr)
+
+
+@pytest.mark.parametrize(
+    ("verb", "text", "least"),
+    [
+        ("top", "0.05", "0.1"),
+        ("top", "soon", "0.1"),
+        ("metrics", "nan", "1"),
+        ("metrics", "4e3", "1"),
+    ],
+)
+def test_an_interval_out_of_bounds_is_refused_with_the_bounds(
+    verb: str, text: str, least: str
+) -> None:
+    done = run(verb, "--interval", text)
+    assert done.returncode == 2
+    assert (
+        f"--interval: '{text}' is out of bounds; write seconds from {least} to 3600" in done.stderr
+    )
