@@ -17,10 +17,10 @@ from __future__ import annotations
 
 import argparse
 import ctypes
-import sys
+from typing import Any
 
 import workload
-from workload import FLOAT_BYTES, KERNELS, MIB
+from workload import FLOAT_BYTES, MIB
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
@@ -41,41 +41,23 @@ def footprint_bytes(options: argparse.Namespace) -> int:
     return int(options.buffers * options.buffer_mib * MIB)
 
 
-def main() -> int:
-    options = parse()
-    if options.footprint:
-        print(footprint_bytes(options))
-        return 0
-    from gpu import Gpu, GpuError
-
+def make(gpu: Any, options: argparse.Namespace) -> workload.Made:
+    """Buffers, filled; a launch for each."""
     size = options.buffer_mib * MIB
     count = size // FLOAT_BYTES
     work = workload.rounds(options.compute_per_byte)
-    try:
-        gpu = Gpu(KERNELS, options.managed)
-        buffers = [gpu.allocate(size) for _ in range(options.buffers)]
-        launches = []
-        for number, buffer in enumerate(buffers):
-            values = [ctypes.c_void_p(buffer), ctypes.c_int(count)]
-            gpu.launch(
-                "init_uniform", [*values, ctypes.c_uint(number + 1), ctypes.c_float(1)], count
-            )()
-            launches.append(gpu.launch("sweep", [*values, ctypes.c_int(work)], count))
-        result = workload.run(gpu, options, lambda _: launches)
-        result["result_sha256"] = (
-            None if options.no_hash else workload.sha256(gpu, ((b, size) for b in buffers))
-        )
-        result |= {
-            "gpu": gpu.name,
-            "footprint_bytes": footprint_bytes(options),
-            "managed": options.managed,
-        }
-        gpu.close()
-    except GpuError as error:
-        print(f"cyclic_sweep: {error}", file=sys.stderr)
-        return 1
-    workload.finish(result, options.json)
-    return 0
+    buffers = [gpu.allocate(size) for _ in range(options.buffers)]
+    launches = []
+    for number, buffer in enumerate(buffers):
+        values = [ctypes.c_void_p(buffer), ctypes.c_int(count)]
+        gpu.launch("init_uniform", [*values, ctypes.c_uint(number + 1), ctypes.c_float(1)], count)()
+        launches.append(gpu.launch("sweep", [*values, ctypes.c_int(work)], count))
+    return lambda _: launches, [(buffer, size) for buffer in buffers]
+
+
+def main() -> int:
+    options = parse()
+    return workload.main("cyclic_sweep", options, footprint_bytes(options), make)
 
 
 if __name__ == "__main__":

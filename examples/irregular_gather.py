@@ -20,11 +20,10 @@ import argparse
 import array
 import ctypes
 import random
-import sys
 from typing import Any
 
 import workload
-from workload import FLOAT_BYTES, KERNELS, MIB
+from workload import FLOAT_BYTES, MIB
 
 TABLE_MIB_MAX = 8191  # the kernels count its elements with 31 bits
 
@@ -99,30 +98,14 @@ class Gather:
             yield self._launch
 
 
+def make(gpu: Any, options: argparse.Namespace) -> workload.Made:
+    gather = Gather(gpu, options)
+    return gather.launches_of, [(gather.sums, gather.sums_bytes)]
+
+
 def main() -> int:
     options = parse()
-    if options.footprint:
-        print(footprint_bytes(options))
-        return 0
-    from gpu import Gpu, GpuError
-
-    try:
-        gpu = Gpu(KERNELS, options.managed)
-        gather = Gather(gpu, options)
-        result = workload.run(gpu, options, gather.launches_of)
-        sums = (gather.sums, gather.sums_bytes)
-        result["result_sha256"] = None if options.no_hash else workload.sha256(gpu, [sums])
-        result |= {
-            "gpu": gpu.name,
-            "footprint_bytes": footprint_bytes(options),
-            "managed": options.managed,
-        }
-        gpu.close()
-    except GpuError as error:
-        print(f"irregular_gather: {error}", file=sys.stderr)
-        return 1
-    workload.finish(result, options.json)
-    return 0
+    return workload.main("irregular_gather", options, footprint_bytes(options), make)
 
 
 if __name__ == "__main__":

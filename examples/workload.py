@@ -9,6 +9,7 @@ import argparse
 import ctypes
 import hashlib
 import json
+import sys
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -17,6 +18,10 @@ from typing import Any
 KERNELS = Path(__file__).resolve().parent / "kernels.cu"
 MIB = 1 << 20
 FLOAT_BYTES = 4
+Launches = Callable[[int], Iterable[Callable[[], None]]]
+"""The launches of an iteration, counted from 0, in order."""
+Made = tuple[Launches, list[tuple[int, int]]]
+"""A workload's launches, and the (address, bytes) of its results."""
 SYNC_CHOICES = ("iteration", "launch")
 
 
@@ -77,11 +82,7 @@ def rounds(compute_per_byte: float) -> int:
     return max(0, round(compute_per_byte * FLOAT_BYTES / 2))
 
 
-def run(
-    gpu: Any,
-    options: argparse.Namespace,
-    launches_of: Callable[[int], Iterable[Callable[[], None]]],
-) -> dict[str, Any]:
+def run(gpu: Any, options: argparse.Namespace, launches_of: Launches) -> dict[str, Any]:
     """Issues the launches of all iterations, counted from 0, and times those after the warm-up.
 
     Returns what --json writes about the loop; "started_s" is of the machine's monotonic clock.
@@ -119,6 +120,37 @@ def sha256(gpu: Any, buffers: Iterable[tuple[int, int]]) -> str:
         gpu.download(ctypes.addressof(host), address, length_bytes)
         digest.update(memoryview(host))
     return digest.hexdigest()
+
+
+def main(
+    name: str,
+    options: argparse.Namespace,
+    footprint_bytes: int,
+    make: Callable[[Any, argparse.Namespace], Made],
+) -> int:
+    """A workload from its options to its result; returns the exit status. make: allocates and
+    fills the workload's buffers on a GPU."""
+    if options.footprint:
+        print(footprint_bytes)
+        return 0
+    from gpu import Gpu, GpuError
+
+    try:
+        gpu = Gpu(KERNELS, options.managed)
+        launches_of, results = make(gpu, options)
+        result = run(gpu, options, launches_of)
+        result["result_sha256"] = None if options.no_hash else sha256(gpu, results)
+        result |= {
+            "gpu": gpu.name,
+            "footprint_bytes": footprint_bytes,
+            "managed": options.managed,
+        }
+        gpu.close()
+    except GpuError as error:
+        print(f"{name}: {error}", file=sys.stderr)
+        return 1
+    finish(result, options.json)
+    return 0
 
 
 def finish(result: dict[str, Any], file: str | None) -> None:
