@@ -10,7 +10,7 @@ Imports msgspec: pump-run comes here only where there is a file to read.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct, field
@@ -29,6 +29,13 @@ def _about(
     """What is known of a field. `without`: what holds where it is not set, in words."""
     extra = {"check": check, "without": without}
     return Meta(description=description, examples=[example], extra=extra, **bounds)
+
+
+def _choice(
+    description: str, words: Iterable[str], example: str, check: Callable[[str], object]
+) -> Meta:
+    """What is known of a field that takes one of some words."""
+    return _about(f"{description}: one of {', '.join(words)}.", example, check)
 
 
 class JobTable(Struct):
@@ -83,12 +90,7 @@ class JobTable(Struct):
         ),
     ] = defaults.DEFAULT_REPORT
     policy: Annotated[
-        str,
-        _about(
-            "How pump decides what moves: one of " + ", ".join(defaults.POLICIES) + ".",
-            "window",
-            checks.policy,
-        ),
+        str, _choice("How pump decides what moves", defaults.POLICIES, "window", checks.policy)
     ] = defaults.DEFAULT_POLICY
     granularity: Annotated[
         str,
@@ -148,12 +150,7 @@ class JobTable(Struct):
         ),
     ] = True
     log_level: Annotated[
-        str,
-        _about(
-            "What is told of pump itself: " + ", ".join(defaults.LOG_LEVELS) + ".",
-            "info",
-            checks.log_level,
-        ),
+        str, _choice("What is told of pump itself", defaults.LOG_LEVELS, "info", checks.log_level)
     ] = defaults.DEFAULT_LOG_LEVEL
     log_file: Annotated[
         str,

@@ -75,38 +75,25 @@ def test_each_setting_is_looked_for_by_itself(sources: Sources) -> None:
 
 
 def test_every_setting_has_its_variable(sources: Sources) -> None:
-    environ = {
-        "PUMP_NAME": "a",
-        "PUMP_PRIORITY": "3",
-        "PUMP_BUDGET": "1GiB",
-        "PUMP_LIMIT": "1.5x",
-        "PUMP_REPORT": "limit",
-        "PUMP_POLICY": "demand",
-        "PUMP_GRANULARITY": "auto",
-        "PUMP_PLANS": "0",
-        "PUMP_KEEP_DEVICE": "none,below=4MiB",
-        "PUMP_DEVICES": "0,1",
-        "PUMP_RECORD": "/r",
-        "PUMP_RECORD_COMMAND": "no",
-        "PUMP_LOG_LEVEL": "info",
-        "PUMP_LOG_FILE": "/l",
+    said = {
+        "name": ("a", "a"),
+        "priority": ("3", 3),
+        "budget": ("1GiB", str(1 << 30)),
+        "limit": ("1.5x", "1.5x"),
+        "report": ("limit", "limit"),
+        "policy": ("demand", "demand"),
+        "granularity": ("auto", "auto"),
+        "plans": ("0", False),
+        "keep_device": ("none,below=4MiB", ["below=4194304"]),
+        "devices": ("0,1", ["0", "1"]),
+        "record": ("/r", "/r"),
+        "record_command": ("no", False),
+        "log_level": ("info", "info"),
+        "log_file": ("/l", "/l"),
     }
-    assert sources.resolve(environ=environ).values == {
-        "name": "a",
-        "priority": 3,
-        "budget": str(1 << 30),
-        "limit": "1.5x",
-        "report": "limit",
-        "policy": "demand",
-        "granularity": "auto",
-        "plans": False,
-        "keep_device": ["below=4194304"],
-        "devices": ["0", "1"],
-        "record": "/r",
-        "record_command": False,
-        "log_level": "info",
-        "log_file": "/l",
-    }
+    environ = {f"PUMP_{setting.upper()}": text for setting, (text, _) in said.items()}
+    values = {setting: value for setting, (_, value) in said.items()}
+    assert sources.resolve(environ=environ).values == values
 
 
 def test_an_empty_variable_sets_nothing(sources: Sources) -> None:
