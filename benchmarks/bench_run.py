@@ -1,4 +1,4 @@
-"""Runs the suites of benchmarks/ that scripts/bench was asked for.
+"""Runs the suites of benchmarks/suites that scripts/bench was asked for.
 
 Prints each row when it is there and, with --json, writes it as one JSON object a line.
 The first line tells the machine (name bench.machine). A suite that fails or cannot run
@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import IO, Any
 
 ROOT = Path(__file__).resolve().parents[1]
-BENCHMARKS = ROOT / "benchmarks"
-sys.path.insert(0, str(BENCHMARKS))
+SUITES = ROOT / "benchmarks" / "suites"
+sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "examples")]
 sys.path.append(str(ROOT))  # behind what is installed: options are checked before anything is
 
 from harness import PAIRS, PAIRS_QUICK, MeasurementError, Options, Row, UnavailableError  # noqa: E402
@@ -38,12 +38,12 @@ FAILED, CANNOT_RUN, INTERRUPTED = 1, 3, 130
 def suites(folder: Path) -> dict[str, str]:
     """First line of the docstring of each suite, by name. Imports none of them."""
     found = {}
-    for path in sorted(folder.glob("suite_*.py")):
+    for path in sorted(folder.glob("*.py")):
         try:
             text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
         except SyntaxError as error:
             text = f"(broken: {error})"  # running it gives the whole error
-        found[path.stem.removeprefix("suite_")] = text.partition("\n")[0]
+        found[path.stem] = text.partition("\n")[0]
     return found
 
 
@@ -165,7 +165,7 @@ def run_suite(name: str, options: Options, sink: Sink) -> int:
     """Runs one suite to its end; returns its share of the exit status."""
     try:
         count = 0
-        for row in importlib.import_module(f"suite_{name}").run(options):
+        for row in importlib.import_module(f"suites.{name}").run(options):
             sink.row(row)
             count += 1
         if count == 0:
@@ -183,7 +183,7 @@ def run_suite(name: str, options: Options, sink: Sink) -> int:
     return 0
 
 
-def main(arguments: Sequence[str] | None = None, folder: Path = BENCHMARKS) -> int:
+def main(arguments: Sequence[str] | None = None, folder: Path = SUITES) -> int:
     known = suites(folder)
     options = parse(sys.argv[1:] if arguments is None else arguments, known)
     if options.list:

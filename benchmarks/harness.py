@@ -1,6 +1,6 @@
 """What every suite of the benchmarks uses: options, rows, paired measurements, pinning.
 
-A suite is a module suite_<name>.py beside this one: its first line says what it measures,
+A suite is a module of suites/: its first line says what it measures,
 and `run(options: Options) -> Iterator[Row]` yields its rows as they come. It raises
 UnavailableError when this machine lacks something, MeasurementError when a measurement fails;
 either ends that suite only. scripts/bench runs them. No suite judges: targets are not here.
@@ -310,7 +310,7 @@ def compile_c(tools: Tools, name: str, sources: Iterable[Path], *flags: str) -> 
 
 def build_null_driver(tools: Tools) -> Path:
     """Path of a libcuda.so.1 of empty functions, alone in its folder. Raises as compile_c does."""
-    here = tools.root / "benchmarks" / "null_driver"
+    here = tools.root / "benchmarks" / "feeders" / "null_driver"
     return compile_c(
         replace(tools, work=tools.work / "null_driver"),
         "libcuda.so.1",

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-import sim_kinds
-from sim_kinds import PROGRAMS, dissolving, lengths
+from study import sim_kinds
+from study.sim_kinds import PROGRAMS, dissolving, lengths
 
 from pump import profiles
 from pump.model.client import ClientModel

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-import sim_unseen
+from study import sim_unseen
 
 from pump import profiles
 from pump.sim import contenders, tensors

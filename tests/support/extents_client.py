@@ -8,7 +8,7 @@ import hashlib
 from dataclasses import dataclass, field
 from typing import Any
 
-import extents_replay
+from study import extents_replay
 
 MIB = 1 << 20
 BASE = 0x7F0000000000

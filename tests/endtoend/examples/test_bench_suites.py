@@ -11,9 +11,9 @@ from typing import Any
 
 import harness
 import pytest
-import suite_policy
-import suite_virtual
 from places import ROOT
+from suites import policy as suite_policy
+from suites import virtual as suite_virtual
 
 needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
 

@@ -244,14 +244,14 @@ def run(options):
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """Writes the suites of that name, under names of this test alone; returns their folder."""
-    made = tmp_path / "benchmarks"
+    made = tmp_path / "suites"
     made.mkdir()
-    monkeypatch.syspath_prepend(str(made))
+    monkeypatch.syspath_prepend(str(tmp_path))
     for name, text in SUITES.items():
-        (made / f"suite_{name}.py").write_text(text)
+        (made / f"{name}.py").write_text(text)
     yield made
     for name in SUITES:
-        sys.modules.pop(f"suite_{name}", None)
+        sys.modules.pop(f"suites.{name}", None)
 
 
 def lines(path: Path) -> list[dict]:
@@ -315,7 +315,7 @@ def test_without_a_name_every_suite_runs(folder, tmp_path):
 
 def test_rows_written_before_a_suite_hangs_or_dies_are_in_the_files_draft(folder, tmp_path):
     file = tmp_path / "rows.jsonl"
-    (folder / "suite_looks.py").write_text(
+    (folder / "looks.py").write_text(
         '"""Reads the draft while it is written."""\n'
         "from pathlib import Path\nfrom harness import Row\n"
         "def lines(file):\n"
@@ -327,18 +327,18 @@ def test_rows_written_before_a_suite_hangs_or_dies_are_in_the_files_draft(folder
     )
     assert bench_run.main(["looks", "--json", str(file), "--", str(file)], folder) == 0
     assert lines(file)[-1]["value"] == 2
-    sys.modules.pop("suite_looks")
+    sys.modules.pop("suites.looks")
 
 
 def test_rows_before_an_interrupt_are_in_the_file(folder, tmp_path):
     file = tmp_path / "rows.jsonl"
-    (folder / "suite_stops.py").write_text(
+    (folder / "stops.py").write_text(
         '"""Ends as by Ctrl-C."""\nfrom harness import Row\n'
         "def run(options):\n    yield Row('stops.a', 1, '')\n    raise KeyboardInterrupt\n"
     )
     assert bench_run.main(["stops", "--json", str(file)], folder) == 130
     assert lines(file)[-1]["name"] == "stops.a"
-    sys.modules.pop("suite_stops")
+    sys.modules.pop("suites.stops")
 
 
 def test_a_file_that_holds_something_else_stays(folder, tmp_path, capsys):
@@ -394,8 +394,8 @@ def test_the_script_answers_before_anything_is_installed(options, status, named)
 
 
 def test_every_real_suite_says_what_it_measures():
-    for name, text in bench_run.suites(bench_run.BENCHMARKS).items():
-        assert text.endswith("."), f"suite_{name}.py needs one sentence as its first line"
+    for name, text in bench_run.suites(bench_run.SUITES).items():
+        assert text.endswith("."), f"suites/{name}.py needs one sentence as its first line"
 
 
 def test_options_have_the_promised_defaults():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from dead_bytes import (
+from study.dead_bytes import (
     PAGE_BYTES,
     Bytes,
     Departure,

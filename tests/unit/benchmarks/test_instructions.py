@@ -1,9 +1,9 @@
-"""What callgrind's dumps and perf's files are read as (benchmarks/instructions.py)."""
+"""What callgrind's dumps and perf's files are read as (benchmarks/study/instructions.py)."""
 
 from __future__ import annotations
 
-import instructions
 import pytest
+from study import instructions
 
 DUMP = """# callgrind format
 positions: line

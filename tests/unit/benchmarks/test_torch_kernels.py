@@ -1,4 +1,4 @@
-"""What PyTorch's kernels touch by benchmarks/torch_kernels.c, on tables made by hand."""
+"""What PyTorch's kernels touch by benchmarks/feeders/torch_kernels.c, on tables made by hand."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import subprocess
 import pytest
 from places import BENCHMARKS
 
-SOURCE = BENCHMARKS / "torch_kernels.c"
+SOURCE = BENCHMARKS / "feeders" / "torch_kernels.c"
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
 
 CHUNK = 65536

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 from extents_client import LEARNER, MIB, Client, ints, words
-from extents_layout import lay_out
-from extents_replay import ADDRESSED, TENSORS, Learner, Score, replay
-from extents_scratch import CONFIGURATION, Scratch, scratch
-from extents_traffic import Launch, open_lines, read_traffic
 from places import ROOT
+from study.extents_layout import lay_out
+from study.extents_replay import ADDRESSED, TENSORS, Learner, Score, replay
+from study.extents_scratch import CONFIGURATION, Scratch, scratch
+from study.extents_traffic import Launch, open_lines, read_traffic
 
 ADD, OTHER = 1, 2
 MULTI = (

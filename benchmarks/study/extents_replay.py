@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from c_part import load
-from extents_traffic import BLOCK_BYTES, Bytes, Event, Gone, Launch, Name, Pointer, Range
+from study.extents_traffic import BLOCK_BYTES, Bytes, Event, Gone, Launch, Name, Pointer, Range
 
 STEADY_FROM = 2
 """Iterations from this one on (the third) are steady state."""

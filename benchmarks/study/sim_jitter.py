@@ -1,4 +1,4 @@
-"""Event-driven dispatch beside a fixed order of transfers, under jitter: rows of suite_sim.
+"""Event-driven dispatch beside a fixed order of transfers, under jitter: rows of the suite sim.
 
 Simulated: seeds take the place of pairs, and the same seed gives the same times.
 

@@ -1,4 +1,4 @@
-"""Trains a GPT-like decoder with PyTorch and AdamW; run by suite_frameworks.py.
+"""Trains a GPT-like decoder with PyTorch and AdamW; run by the suite frameworks.
 
 Needs PyTorch; of pump it knows nothing. Writes one JSON object:
 
@@ -21,7 +21,7 @@ import sys
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT)]
 
 import torch  # noqa: E402

@@ -1,7 +1,7 @@
 """What pump costs a program: its hooks against a driver of empty functions, training that fits.
 
 DESIGN
-  The hooks are timed on the null driver (benchmarks/null_driver): whatever a launch takes
+  The hooks are timed on the null driver (benchmarks/feeders/null_driver): whatever a launch takes
   there beside a few nanoseconds is pump's. overhead_launch.c launches in batches, through
   pump's hook and past it in turns, on one CPU, with a worker of pumpd attached that reads
   what the hooks write. A process gives the median over its batches of the difference; a
@@ -37,7 +37,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from harness import (
@@ -57,7 +56,7 @@ from harness import (
 )
 from orphans import adopt_orphans, processor_s, wait_for_orphans
 
-HERE = Path(__file__).resolve().parent
+HERE = ROOT / "benchmarks" / "feeders"
 PARTS = ("launch", "fits")
 PROFILE = "a100-pcie4"
 STRUCTURES = (1048, 4096)

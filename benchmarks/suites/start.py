@@ -32,6 +32,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness import (
+    ROOT,
     MeasurementError,
     Options,
     Row,
@@ -74,7 +75,7 @@ class Bench:
 
     def __init__(self, options: Options, folder: Path) -> None:
         driver = build_null_driver(options.tools)
-        here = Path(__file__).resolve().parent
+        here = ROOT / "benchmarks" / "feeders"
         self._program = compile_c(
             options.tools, "start_program", [here / "start_program.c", driver]
         )

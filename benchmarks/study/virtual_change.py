@@ -1,4 +1,4 @@
-"""Part of suite_virtual: a training that changes its batch size while it runs.
+"""Part of suites/virtual.py: a training that changes its batch size while it runs.
 
 DESIGN
   examples/train_mlp.py waits for the GPU after each step and writes down when. Of TURNS turns of
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from harness import Row
 
 if TYPE_CHECKING:
-    from suite_virtual import Bench, Figures, Program
+    from suites.virtual import Bench, Figures, Program
 
 STEPS, TURNS = 6, 4
 LEARNED = 2

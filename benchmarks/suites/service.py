@@ -30,8 +30,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import host_build
 from harness import (
-    ROOT,
     MeasurementError,
     Options,
     Row,
@@ -42,11 +42,7 @@ from harness import (
     paired,
     percentile,
 )
-from service_jobs import Jobs, cpu_s, pss_mib
-
-sys.path.append(str(ROOT / "examples"))
-
-import host_build
+from study.service_jobs import Jobs, cpu_s, pss_mib
 
 CLIENTS = 64
 MIB = 1 << 20

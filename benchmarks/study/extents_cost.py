@@ -9,15 +9,14 @@ Their parameters are told where the shim would: with each new signature, in both
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from extents_replay import STEADY_FROM
-from extents_traffic import Bytes, Event, Gone, Launch, Name, Range
-from harness import MeasurementError
+from harness import ROOT, MeasurementError
+from study.extents_replay import STEADY_FROM
+from study.extents_traffic import Bytes, Event, Gone, Launch, Name, Range
 
-SOURCE = Path(__file__).with_name("extents_feeder.c")
+SOURCE = ROOT / "benchmarks" / "feeders" / "extents_feeder.c"
 
 
 class Packed:

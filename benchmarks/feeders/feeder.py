@@ -34,7 +34,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
 
 def library(tools: Tools) -> ctypes.CDLL:
     """feeder.c, built against the headers of this tree."""
-    source = ROOT / "benchmarks" / "feeder.c"
+    source = ROOT / "benchmarks" / "feeders" / "feeder.c"
     path = compile_c(tools, "feeder.so", [source], "-shared", "-fPIC", "-pthread")
     loaded = ctypes.CDLL(str(path))
     for name, (result, arguments) in _SIGNATURES.items():

@@ -4,7 +4,7 @@ DESIGN
   Threads in C (feeder.c) push operations of four extents (two records each) as fast as
   they can, from 1, 2 and 4 threads. The worker reads them with its own tick, on a CPU of
   its own where there is one: drain, decode, block table and window, progress. Its
-  device is dormant, so that nothing is decided: suite_policy measures that.
+  device is dormant, so that nothing is decided: suites/policy.py measures that.
 
     ring.records_per_s   operations a second, all of them seen: producers wait while the
                          ring is half full (a worker further behind would skip), and the
@@ -20,7 +20,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from feeder import EXTENTS, RECORDS, Feeder, library, serving
+from feeders.feeder import EXTENTS, RECORDS, Feeder, library, serving
 from harness import MeasurementError, Options, Row, cpus, interval, median, pin
 
 THREADS = (1, 2, 4)

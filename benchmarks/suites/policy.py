@@ -24,7 +24,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from feeder import PER_MARKER, TO_GPU, TO_HOST, Feeder, library, serving
+from feeders.feeder import PER_MARKER, TO_GPU, TO_HOST, Feeder, library, serving
 from harness import MeasurementError, Options, Row, interval, median, percentile, pin
 
 RANGES, RANGE_BLOCKS = 2000, 10

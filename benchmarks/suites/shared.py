@@ -28,7 +28,6 @@ import contextlib
 import json
 import os
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -36,6 +35,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import cyclic_sweep
+import host_build
 from harness import (
     ROOT,
     MeasurementError,
@@ -46,11 +47,6 @@ from harness import (
     compared,
     virtual_facts,
 )
-
-sys.path[:0] = [str(ROOT / "examples")]
-
-import cyclic_sweep  # noqa: E402
-import host_build  # noqa: E402
 
 PROFILE = "a100-pcie4"
 SHARE = 0.8

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from harness import (
+    ROOT,
     Options,
     Row,
     Tools,
@@ -42,7 +43,7 @@ ROUNDS, ROUNDS_QUICK = 20, 3
 def build(tools: Tools) -> Path:
     """Builds the program from the shim's own sources."""
     shim = tools.root / "shim"
-    source = Path(__file__).resolve().parent / "link_program.c"
+    source = ROOT / "benchmarks" / "feeders" / "link_program.c"
     sources = [source, *sorted(shim.glob("*/act_*.c"))]
     folders = [f"-I{tools.root / 'tests' / 'c'}"]  # there: observe_absent.h
     return compile_c(tools, "link_program", sources, *folders, "-pthread", "-ldl")

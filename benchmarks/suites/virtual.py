@@ -32,7 +32,6 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import sys
 import tempfile
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
@@ -40,7 +39,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-import virtual_change
+import cyclic_sweep
+import floor
+import host_build
+import irregular_gather
 from harness import (
     ROOT,
     MeasurementError,
@@ -55,15 +57,9 @@ from harness import (
     rounds,
     virtual_facts,
 )
-from worker_stops import stopping
-
-sys.path[:0] = [str(ROOT / "examples")]
-
-import cyclic_sweep  # noqa: E402
-import floor  # noqa: E402
-import host_build  # noqa: E402
-import irregular_gather  # noqa: E402
-from quickstart import workload as quickstart  # noqa: E402
+from quickstart import workload as quickstart
+from study import virtual_change
+from study.worker_stops import stopping
 
 UNLIMITED, NAIVE, DEMAND, WINDOW = "unlimited", "naive", "demand", "window"
 PLANNED = "planned"

@@ -1,6 +1,6 @@
 """How near to what its order of operations leaves possible the training of the quickstart gets.
 
-Rows of suite_sim: sim.train.POLICY.of_parts is the floor of parts (pump/sim/parts.py) / seconds of
+Rows sim.train: sim.train.POLICY.of_parts is the floor of parts (pump/sim/parts.py) / seconds of
 the timed iterations, simulated from a recording; `floor_of_parts`: the floor of `virtual.train.*`
 as a share of that bound, above which no policy's `of_floor` can be.
 """

@@ -1,4 +1,4 @@
-"""Trainings whose steps are not all the same, for suite_sim's part `kinds` and the tests.
+"""Trainings whose steps are not all the same, for suites/sim.py's part `kinds` and the tests.
 
 A network of LAYERS layers, with weights, two states of the optimiser each, and activations
 that die in the backward pass. Its memory is shared out once, as by a caching allocator; what

@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 from harness import ROOT, MeasurementError, Options, Row
-from learner_steps import OPERATION, Steps, feeder, made_up, recording, traffic
+from study.learner_steps import OPERATION, Steps, feeder, made_up, recording, traffic
 
 TRAFFIC = ROOT / "benchmarks" / "data" / "pytorch_traffic"
 CAPACITY = 1 << 17

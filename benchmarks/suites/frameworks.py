@@ -31,13 +31,13 @@ import argparse
 import json
 import statistics
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import floor
 from harness import (
     ROOT,
     MeasurementError,
@@ -53,13 +53,11 @@ from harness import (
     rounds,
     virtual_facts,
 )
-
-sys.path[:0] = [str(ROOT / "examples")]
-
-import dead_bytes  # noqa: E402
-import floor  # noqa: E402
-import instructions  # noqa: E402
-from quickstart import workload as quickstart  # noqa: E402
+from quickstart import workload as quickstart
+from study import (
+    dead_bytes,
+    instructions,
+)
 
 PROFILE = "a100-pcie4"
 PARTS = ("speed", "dead", "fits", "instructions")
@@ -147,8 +145,8 @@ def environment(options: Options) -> Path:
 
 
 def library(options: Options, name: str, *flags: str) -> Path:
-    """benchmarks/NAME.c as a shared library."""
-    source = ROOT / "benchmarks" / f"{name}.c"
+    """benchmarks/feeders/NAME.c as a shared library."""
+    source = ROOT / "benchmarks" / "feeders" / f"{name}.c"
     return compile_c(options.tools, f"lib{name}.so", [source], "-shared", "-fPIC", *flags)
 
 
@@ -189,7 +187,7 @@ class Bench:
             command += ["--virtual-set", setting]
         if mode.policy:
             command += ["--policy", mode.policy, "--granularity", mode.granularity]
-        program = str(ROOT / "benchmarks" / "transformer_train.py")
+        program = str(ROOT / "benchmarks" / "feeders" / "transformer_train.py")
         command += ["--", "sh", "-c", PRELOAD, str(self._witness), str(self._python), program]
         environ = {
             "PUMP_DISABLE": "" if mode.policy else "1",
@@ -344,7 +342,10 @@ class Counting:
     def _run(self, around: list[str], shape: Shape, pump: bool, *more: str) -> None:
         command = [self._options.tools.pump_run, "--virtual", PROFILE, "--virtual-runtime"]
         command += ["--virtual-set", f"memory={COUNTED_BYTES}", "--", *around]
-        command += [str(self._python), str(ROOT / "benchmarks" / "transformer_train.py")]
+        command += [
+            str(self._python),
+            str(ROOT / "benchmarks" / "feeders" / "transformer_train.py"),
+        ]
         words = [*shape.words(), "--json", str(self._work / "counted.json"), *more]
         environ = {"PUMP_DISABLE": "" if pump else "1", "PYTHONWARNINGS": "ignore"}
         child([*command, *words], environ, COUNTING_SECONDS_MAX)

@@ -1,4 +1,4 @@
-"""Part of suite_sim: planned where steps are not all the same, against the window.
+"""Part of suites/sim.py: planned where steps are not all the same, against the window.
 
 DESIGN
   Each program of sim_kinds.py, 24 steps, at 1.5 and 2.5 times the memory, 1,024 and 50 launches
@@ -28,7 +28,7 @@ QUEUES = (1024, 50)
 
 
 def rows(profile: Profile) -> Iterator[Row]:
-    import sim_kinds
+    from study import sim_kinds
 
     from pump.policy.planned import Planned
     from pump.policy.window import Window

@@ -1,6 +1,6 @@
 """The simulator under the configuration of G10's artifact, beside its published times.
 
-Rows of suite_sim, for traces with durations as published (NAME.json.*, not the marginal ones).
+Rows of suites/sim.py, for traces with durations as published (NAME.json.*, not the marginal ones).
 
 DESIGN
   GPU memory 40 GiB, 15.754 GB/s each way, no cost of faults, host memory of 128 GiB with flash

@@ -1,5 +1,5 @@
-/* feeder.c - a client for suite_ring and suite_policy: writes a mapping as the shim
- * would, at full speed. No CUDA. Built and loaded by benchmarks/feeder.py.
+/* feeder.c - a client for the suites ring and policy: writes a mapping as the shim
+ * would, at full speed. No CUDA. Built and loaded by feeder.py.
  *
  * DESIGN
  * Ranges of equal size lie one after the other, four to a layer. An iteration goes
@@ -8,12 +8,12 @@
  * operation writes its own two, and reads the first of the other pass and the last of
  * the operation before.
  *
- * Beside that a clock of its own for suite_policy: operations execute 16 at a time, as
+ * Beside that a clock of its own for the suite policy: operations execute 16 at a time, as
  * a marker tells of them, and as many new ones are issued. Each direction of the link
  * carries one command at a time, at a fixed time a block. feeder_next() goes to what
  * happens next; whoever calls it lets the worker tick in between.
  *
- * In suite_ring threads push as fast as the ring takes them.
+ * In the suite ring threads push as fast as the ring takes them.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -187,7 +187,7 @@ EXPORT uint64_t feeder_tell(struct feeder *f) {
   return FUNCTIONS;
 }
 
-/* ---- the clock of suite_policy ------------------------------------------ */
+/* ---- the clock of policy ------------------------------------------------ */
 
 EXPORT void feeder_clock(struct feeder *f, uint64_t operation_ns, uint64_t block_ns) {
   f->marker_every_ns = operation_ns * PER_MARKER;
@@ -242,7 +242,7 @@ EXPORT uint64_t feeder_commands(const struct feeder *f, uint32_t direction) {
   return direction < PUMP_DIRECTIONS ? f->commands[direction] : 0;
 }
 
-/* ---- the threads of suite_ring ------------------------------------------ */
+/* ---- the threads of ring ------------------------------------------------ */
 
 struct producer {
   struct feeder *feeder;

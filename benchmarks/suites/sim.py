@@ -38,7 +38,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -46,18 +45,20 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import sim_changes
-import sim_g10
-import sim_jitter
-import sim_latency
-import sim_planned
-import sim_reserve
-import sim_train
-import sim_unseen
 from harness import ROOT, MeasurementError, Options, Row, UnavailableError, child
+from study import (
+    sim_changes,
+    sim_g10,
+    sim_jitter,
+    sim_latency,
+    sim_planned,
+    sim_reserve,
+    sim_train,
+    sim_unseen,
+)
 
 if TYPE_CHECKING:
-    from suite_virtual import Program as Example
+    from suites.virtual import Program as Example
 
     from pump.policy.base import Policy
     from pump.profiles import Profile
@@ -247,7 +248,7 @@ def planned(found: list[TensorTrace], group: str, quick: bool) -> Iterator[Row]:
 
 def bound_touched(program: Program, memory_bytes: int, compute_seconds: float) -> float:
     """The same for victims by their next touch, and the mean of both directions' bytes."""
-    import sim_bound
+    from study import sim_bound
 
     from pump.model.bounds import BLOCK_BYTES
     from pump.sim.contenders import iteration_steps
@@ -262,9 +263,8 @@ def bound_touched(program: Program, memory_bytes: int, compute_seconds: float) -
 
 
 def agreement(options: Options) -> Iterator[Row]:
-    sys.path.insert(0, str(ROOT / "examples"))
     import host_build
-    import suite_virtual as virtual
+    from suites import virtual
 
     try:
         kernels = host_build.build()

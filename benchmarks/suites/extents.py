@@ -40,11 +40,11 @@ from pathlib import Path
 from typing import Any
 
 from c_part import feeder, load
-from extents_cost import SOURCE, Cost
-from extents_layout import LAYOUTS, lay_out
-from extents_replay import ADDRESSED, HANDED, TENSORS, Learner, Result, Score, replay
-from extents_traffic import Event, Launch, open_lines, read_traffic
 from harness import ROOT, MeasurementError, Options, Row
+from study.extents_cost import SOURCE, Cost
+from study.extents_layout import LAYOUTS, lay_out
+from study.extents_replay import ADDRESSED, HANDED, TENSORS, Learner, Result, Score, replay
+from study.extents_traffic import Event, Launch, open_lines, read_traffic
 
 TRAFFIC = ROOT / "benchmarks" / "data" / "pytorch_traffic"
 REPLAYS = 9

@@ -27,6 +27,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from harness import (
+    ROOT,
     MeasurementError,
     Options,
     Row,
@@ -52,7 +53,7 @@ SECONDS_MAX = 280
 
 def build(tools: Tools) -> tuple[Path, Path]:
     """Builds driver and program; returns the driver's folder and the program."""
-    here = Path(__file__).resolve().parent
+    here = ROOT / "benchmarks" / "feeders"
     folder = tools.work / "latency"
     inside = Tools(python=tools.python, root=tools.root, work=folder)
     headers = (f"-I{here}",)

@@ -1,6 +1,6 @@
 """What the way through the worker costs, for programs that are few operations ahead.
 
-Rows of suite_sim: sim.latency.POLICY is seconds of the last iteration / those with a worker, and
+Rows sim.latency: sim.latency.POLICY is seconds of the last iteration / those with a worker, and
 movers, that answer in no time at all, nobody with plans in the client, which would hide it.
 `slow`: with a worker that takes four to seven times as long.
 

@@ -14,10 +14,10 @@ from typing import Any
 
 import c_part
 import numpy as np
-from extents_traffic import Bytes, Gone, Launch, Range, open_lines, read_traffic
-from harness import MeasurementError, Tools
+from harness import ROOT, MeasurementError, Tools
+from study.extents_traffic import Bytes, Gone, Launch, Range, open_lines, read_traffic
 
-SOURCE = Path(__file__).with_name("learner_feeder.c")
+SOURCE = ROOT / "benchmarks" / "feeders" / "learner_feeder.c"
 KERNEL, COPY = 1, 2
 STEP = np.dtype(
     [

@@ -1,4 +1,4 @@
-"""Part of suite_sim: the planned policy against naive, window and the floors.
+"""Part of suites/sim.py: the planned policy against naive, window and the floors.
 
 DESIGN
   Each trace is replayed five times; figures are of the third iteration, when the learner has
@@ -8,7 +8,7 @@ DESIGN
     sim.planned.window_gain     naive / window
     sim.planned.gain            naive / planned
     sim.planned.*_serial        the same for a naive that writes each victim back wholly before
-                                its newcomer arrives (suite_sim.SERIAL), as a study assumed
+                                its newcomer arrives (SERIAL of suites/sim.py), as a study assumed
     sim.planned.of_floor        floor of `pump simulate` / planned
     sim.planned.of_parts        floor of parts (pump/sim/parts.py) / planned: what the order of
                                 things leaves possible
@@ -145,7 +145,7 @@ def iteration(case: Case) -> tuple[list[Touch], list[int]]:
 
 def floors(case: Case) -> dict[str, float]:
     """Seconds of an iteration, by the row that compares with them."""
-    import sim_bound
+    from study import sim_bound
 
     from pump.model.bounds import BLOCK_BYTES, without_reserve
     from pump.sim import report

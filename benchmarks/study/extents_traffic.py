@@ -43,7 +43,7 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 import numpy as np
-from extents_scratch import scratch
+from study.extents_scratch import scratch
 
 BLOCK_BYTES = 2 << 20
 CONVERTED_BYTES = 2 << 20

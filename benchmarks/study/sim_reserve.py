@@ -1,4 +1,4 @@
-"""Part of suite_sim: what the memory costs that pump leaves to others, and what it is good for.
+"""Part of suites/sim.py: what the memory costs that pump leaves to others, and what it is good for.
 
 DESIGN
   Each trace is replayed five times with discards; figures are of the third iteration. pump
@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from harness import Row
-from sim_planned import case_of, least_bytes, steady
+from study.sim_planned import case_of, least_bytes, steady
 
 if TYPE_CHECKING:
     from pump.profiles import Profile
