@@ -21,6 +21,8 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 
+from pump import nvml
+
 ASK_S = 3.0
 ANSWER_S = 10.0
 AGAIN_S = 60.0
@@ -173,28 +175,12 @@ class Cards:
             process.stdout.close()
 
 
-def plain_uuid(text: str) -> str:
-    """Return "GPU-..." as 32 hexadecimal digits."""
-    return text.removeprefix("GPU-").replace("-", "").lower()
-
-
 def main() -> None:
     """Answer each line with what NVML says then, a JSON object in one line: UUID to total and
     used bytes."""
-    import pynvml
-
-    pynvml.nvmlInit()
-    handles = {}
-    for index in range(pynvml.nvmlDeviceGetCount()):
-        handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-        uuid = pynvml.nvmlDeviceGetUUID(handle)
-        handles[plain_uuid(uuid.decode() if isinstance(uuid, bytes) else uuid)] = handle
+    handles = nvml.handles()
     for _ in sys.stdin:
-        found = {}
-        for uuid, handle in handles.items():
-            memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
-            found[uuid] = int(memory.total), int(memory.total) - int(memory.free)
-        print(json.dumps(found), flush=True)
+        print(json.dumps({uuid: nvml.memory(one) for uuid, one in handles.items()}), flush=True)
 
 
 if __name__ == "__main__":

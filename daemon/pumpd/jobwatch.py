@@ -1,7 +1,8 @@
 """Sees the end of the job's first process. Neither its parent nor its child.
 
 By pidfd where there are pidfds; else by looking at /proc now and then, where the start
-time tells the process from a later one with the same number.
+time tells the process from a later one with the same number. Not psutil's: its import costs
+13 ms, a third of this process's start, for which clients wait.
 """
 
 from __future__ import annotations

@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, TypeVar
 
+import psutil
+
 from pump import paths
 from pump.cli.lines import BadInputError, say
 from pump.control import ClientState, Control, ControlError
@@ -22,7 +24,6 @@ from pump.control import ClientState, Control, ControlError
 HELP = "list the running jobs of this user, and others that it may see"
 
 FOLDER = re.compile(r"(\d+)-[0-9a-f]{8}")
-ENVIRONMENT_BYTES_MAX = 1 << 20
 ASKED_AT_ONCE = 32
 
 Answer = TypeVar("Answer")
@@ -94,9 +95,9 @@ def found() -> Iterator[Job]:
     for pid, socket in sorted(there):
         if not os.path.exists(socket):
             continue
-        command = _words(f"/proc/{pid}/cmdline")
-        if command:
-            yield Job(pid, socket, _name(pid, command), " ".join(command))
+        with contextlib.suppress(psutil.Error):  # it has ended, or is another user's
+            if command := psutil.Process(pid).cmdline():
+                yield Job(pid, socket, _name(pid, command), " ".join(command))
 
 
 def of_each(there: Sequence[Job], ask: Callable[[Job], Answer]) -> list[Answer]:
@@ -141,23 +142,13 @@ def recording_of(job: str) -> str:
 
 def environment_of(pid: int) -> dict[str, str]:
     """What a process was started with; empty where that cannot be seen."""
-    return {
-        name: value
-        for name, equals, value in (word.partition("=") for word in _words(f"/proc/{pid}/environ"))
-        if equals
-    }
+    try:
+        return dict(psutil.Process(pid).environ())
+    except psutil.Error:
+        return {}
 
 
 def _name(pid: int, command: list[str]) -> str:
     given = environment_of(pid).get("PUMP_NAME", "")
     name = given or os.path.basename(command[0])
     return "".join(letter if letter.isprintable() else "?" for letter in name)[:64]
-
-
-def _words(path: str) -> list[str]:
-    try:
-        with open(path, "rb") as file:
-            data = file.read(ENVIRONMENT_BYTES_MAX)
-    except OSError:
-        return []
-    return [os.fsdecode(word) for word in data.split(b"\0") if word]

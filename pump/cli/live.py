@@ -8,17 +8,25 @@ differences of two looks; of one look alone they are those since the client bega
 from __future__ import annotations
 
 import argparse
+import contextlib
+import threading
 import time
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+import psutil
+
+from pump import nvml
 from pump.cli import jobs, registered
 from pump.cli.lines import checked
 from pump.config.values import BadValueError, shown
 from pump.control import ClientState, Control, ControlError, DeviceState
+from pump.nvml import Card
 from pump.service import JobState
 
 INTERVAL_MOST_S = 3600
+CARDS_S = 0.5
+"""Between two questions to NVML."""
 
 
 class Seen(NamedTuple):
@@ -38,6 +46,8 @@ class Look(NamedTuple):
     """What the system service tells of jobs, of this user's and of others that it may see."""
     strange: str = ""
     """Why no service was believed, or ""."""
+    cards: Sequence[Card] = ()
+    """What NVML told last of this machine's GPUs."""
 
 
 def add_interval(parser: argparse.ArgumentParser, least_s: float, usual_s: float, of: str) -> None:
@@ -64,12 +74,38 @@ def add_interval(parser: argparse.ArgumentParser, least_s: float, usual_s: float
     )
 
 
-class Watch:
-    """Looks at all jobs of the user; keeps one connection to each, and to the service."""
+class Cards:
+    """Asks NVML again and again, in a thread that nothing waits for: a call may never return.
+
+    last: of the GPUs, at most CARDS_S old; none where there is no NVML.
+    """
 
     def __init__(self) -> None:
+        self.last: Sequence[Card] = ()
+        self._closed = threading.Event()
+        threading.Thread(target=self._run, name="nvml", daemon=True).start()
+
+    def _run(self) -> None:
+        with contextlib.suppress(Exception):  # no module, no library, no card: all end alike
+            handles = nvml.handles()
+            while not self._closed.is_set():
+                self.last = [nvml.card(uuid, handle) for uuid, handle in handles.items()]
+                self._closed.wait(CARDS_S)
+        self.last = ()
+
+    def close(self) -> None:
+        """Ask no more."""
+        self._closed.set()
+
+
+class Watch:
+    """Looks at all jobs of the user; keeps one connection to each, and to the service. cards:
+    whether NVML is asked, too."""
+
+    def __init__(self, *, cards: bool = False) -> None:
         self._controls: dict[str, Control] = {}
         self._service = registered.Registered()
+        self._cards = Cards() if cards else None
 
     def look(self) -> Look:
         """Ask every job for its figures. One that does not answer has an error."""
@@ -78,7 +114,8 @@ class Watch:
             self._controls.pop(path).close()
         told = self._service.jobs()
         seen = jobs.of_each(there, self._ask)
-        return Look(time.monotonic(), seen, told, self._service.strange)
+        cards = self._cards.last if self._cards else ()
+        return Look(time.monotonic(), seen, told, self._service.strange, cards)
 
     def _ask(self, job: jobs.Job) -> Seen:
         control = self._controls.setdefault(job.socket, Control(job.socket))
@@ -93,6 +130,8 @@ class Watch:
             control.close()
         self._controls.clear()
         self._service.close()
+        if self._cards:
+            self._cards.close()
 
 
 class Rates(NamedTuple):
@@ -221,14 +260,9 @@ def rows(look: Look, before: Look | None) -> list[Row]:
 
 def age_s(pid: int) -> float:
     """How long a process has lived; 1 where that cannot be seen."""
-    import os
-
     try:
-        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
-            ticks = int(file.read().rpartition(")")[2].split()[19])
-        begun_s = ticks / os.sysconf("SC_CLK_TCK")
-        return max(1e-3, time.clock_gettime(time.CLOCK_BOOTTIME) - begun_s)
-    except (OSError, IndexError, ValueError):
+        return max(1e-3, time.time() - float(psutil.Process(pid).create_time()))
+    except psutil.Error:
         return 1.0
 
 
@@ -242,6 +276,7 @@ def as_json(look: Look, before: Look | None) -> dict[str, Any]:
         by_job.setdefault(row.seen.job.socket, []).append(told)
     return {
         "gpus": [gpu._asdict() for gpu in gpus(look)],
+        "cards": [card._asdict() for card in look.cards],
         "jobs": [
             {
                 **seen.job._asdict(),

@@ -14,7 +14,10 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+import psutil
+
 from pump.cli import live, registered
+from pump.nvml import Card
 from pump.report.words import share, size
 
 HELP = "watch GPUs and jobs live: residency, hit rate, transfers, stalls, window"
@@ -66,7 +69,10 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(asked: argparse.Namespace) -> int:
-    with contextlib.closing(live.Watch()) as watch, contextlib.suppress(KeyboardInterrupt):
+    with (
+        contextlib.closing(live.Watch(cards=True)) as watch,
+        contextlib.suppress(KeyboardInterrupt),
+    ):
         if asked.once:
             before = watch.look()
             time.sleep(min(FIRST_S, asked.interval))
@@ -157,7 +163,11 @@ def lines(look: live.Look, before: live.Look | None, width: int = ALL) -> list[s
     """A look as lines of text, its table for a screen so wide. Bytes are what pump believes."""
     count = len(look.seen)
     shown = [f"pump top  {time.strftime('%H:%M:%S')}  {count} job{'' if count == 1 else 's'}"]
-    shown += [line for gpu in live.gpus(look) for line in _gpu(gpu, width)]
+    shown.append(_host())
+    cards = {card.uuid: card for card in look.cards}
+    for gpu in live.gpus(look):
+        shown += _gpu(gpu, width)
+        shown += [f"{'':13}{_card(cards[gpu.uuid])}"] if gpu.uuid in cards else []
     chosen = columns(width)
     shown += ["", _row(chosen, {column.head: column.head for column in chosen})]
     rows = live.rows(look, before)
@@ -188,6 +198,26 @@ def _gpu(gpu: live.Gpu, width: int) -> list[str]:
     if len(first) + 2 + len(second) <= width:
         return [f"{first}, {second}"]
     return [first, f"{'':13}{second}"]
+
+
+def _host() -> str:
+    memory = psutil.virtual_memory()
+    return (
+        f"host {size(memory.available)} of {size(memory.total)} available, "
+        f"{psutil.cpu_count()} processors {psutil.cpu_percent():.0f}% busy"
+    )
+
+
+def _card(card: Card) -> str:
+    """What NVML says of a GPU, all its processes together."""
+
+    def rate(bytes_per_s: int | None) -> str:
+        return "?" if bytes_per_s is None else f"{size(bytes_per_s)}/s"
+
+    count = "?" if card.processes is None else card.processes
+    busy = "?" if card.busy is None else f"{card.busy:.0%}"
+    link = f"link {rate(card.to_gpu_bytes_per_s)} in, {rate(card.to_host_bytes_per_s)} out"
+    return f"by NVML {busy} busy, {link}, {size(card.used_bytes)} used by {count} processes"
 
 
 def _row(chosen: list[Column], cells: Mapping[str, str]) -> str:

@@ -14,4 +14,13 @@ def nvmlDeviceGetUUID(handle): return "GPU-01234567-89ab-cdef-0123-456789abcdef"
 def nvmlDeviceGetMemoryInfo(handle):
     while open(os.environ["USED"]).read() == "hangs": time.sleep(0.01)
     return Memory()
+NVML_PCIE_UTIL_TX_BYTES, NVML_PCIE_UTIL_RX_BYTES = 0, 1
+class NVMLError(Exception): pass
+class Rates:
+    gpu = 87
+def nvmlDeviceGetUtilizationRates(handle): return Rates()
+def nvmlDeviceGetComputeRunningProcesses(handle): return ["one", "other"]
+def nvmlDeviceGetPcieThroughput(handle, way):
+    if way == NVML_PCIE_UTIL_TX_BYTES: raise NVMLError("not supported")
+    return 3 << 20
 """

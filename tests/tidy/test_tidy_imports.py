@@ -12,6 +12,7 @@ from tidy_sources import imports, name, python_files
 # imported; a new folder has to be given its place.
 LAYERS: dict[str, set[str]] = {
     "names": set(),
+    "nvml": set(),
     "outputs": set(),
     "config": {"paths", "names", "outputs"},
     "paths": {"trust"},

@@ -5,6 +5,9 @@ from __future__ import annotations
 import importlib.util
 import os
 import resource
+import warnings
+
+import psutil
 
 from pump import paths
 from pump.cli.doctor.finding import Finding, ok, problem, warning
@@ -78,11 +81,9 @@ def device_files(files: tuple[str, ...] | None = None) -> Finding:
     return ok("device files", " and ".join(files))
 
 
-def memory(
-    largest_device_bytes: int, proc: str = "/proc", cgroups: str = "/sys/fs/cgroup"
-) -> Finding:
+def memory(largest_device_bytes: int, cgroups: str = "/sys/fs/cgroup") -> Finding:
     """What pageable memory may take of the host, against what a device holds."""
-    room, total, where = headroom(proc, cgroups)
+    room, total, where = headroom(cgroups)
     if total == 0:
         remedy = "bound each job by pump-run --limit"
         return warning("host memory", "the kernel does not tell what is free", remedy)
@@ -101,9 +102,9 @@ def memory(
     return ok("host memory", text)
 
 
-def headroom(proc: str, cgroups: str) -> tuple[int, int, str]:
+def headroom(cgroups: str) -> tuple[int, int, str]:
     """(free bytes, total bytes, whose bound that is) of the tightest level; 0, 0, "": unknown."""
-    levels = [level for level in (_meminfo(proc), *_cgroup_levels(proc, cgroups)) if level]
+    levels = [level for level in (_whole_host(), *_cgroup_levels(cgroups)) if level]
     return min(levels, default=(0, 0, ""))
 
 
@@ -116,20 +117,20 @@ def address_space() -> Finding:
     return problem("address space", text, "ulimit -v unlimited")
 
 
-def _meminfo(proc: str) -> tuple[int, int, str] | None:
-    values: dict[str, int] = {}
-    for line in _lines(f"{proc}/meminfo"):
-        key, _, rest = line.partition(":")
-        if key in ("MemTotal", "MemAvailable") and rest.split():
-            values[key] = int(rest.split()[0]) << 10
-    if len(values) < 2:
+def _whole_host() -> tuple[int, int, str] | None:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of figures that pump does not need
+            found = psutil.virtual_memory()
+    except (OSError, KeyError):  # /proc is hidden, or tells less than it should
         return None
-    return values["MemAvailable"], values["MemTotal"], "the host's memory"
+    return found.available, found.total, "the host's memory"
 
 
-def _cgroup_levels(proc: str, root: str) -> list[tuple[int, int, str]]:
+def _cgroup_levels(root: str) -> list[tuple[int, int, str]]:
+    """Of each cgroup that this process lies in; psutil knows none."""
     levels = []
-    for line in _lines(f"{proc}/self/cgroup"):
+    for line in _lines(f"{psutil.PROCFS_PATH}/self/cgroup"):
         parts = line.split(":", 2)
         if len(parts) != 3 or ".." in parts[2]:
             continue

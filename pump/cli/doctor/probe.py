@@ -13,36 +13,42 @@ from collections.abc import Mapping
 from typing import Any
 
 from pump.cli.doctor.finding import Finding, ok, problem, warning
+from pump.report.words import size
 
 PATIENCE_S = 30
 
 CHILD = """
 import ctypes, json, sys
-ASKED = {"managed": 83, "concurrent": 89, "major": 75, "minor": 76}
 found = {"devices": []}
 try:
-    cuda = ctypes.CDLL("libcuda.so.1")
-except OSError as error:
-    found["error"] = str(error)
+    loaded = ctypes.CDLL("libcuda.so.1")
+    from cuda.bindings import driver as cuda
+except (OSError, ImportError) as error:
+    found["lacks" if isinstance(error, ImportError) else "error"] = str(error)
     print(json.dumps(found))
     sys.exit()
-number = ctypes.c_int()
-cuda.cuDriverGetVersion(ctypes.byref(number))
-found["version"] = number.value
-found["init"] = cuda.cuInit(0)
-if found["init"] == 0:
-    cuda.cuDeviceGetCount(ctypes.byref(number))
-    for device in range(number.value):
-        name, size = ctypes.create_string_buffer(96), ctypes.c_size_t()
-        cuda.cuDeviceGetName(name, 96, device)
-        cuda.cuDeviceTotalMem_v2(ctypes.byref(size), device)
-        facts = {"name": name.value.decode(errors="replace"), "bytes": size.value}
-        for what, attribute in ASKED.items():
-            value = ctypes.c_int()
-            cuda.cuDeviceGetAttribute(ctypes.byref(value), attribute, device)
-            facts[what] = value.value
-        found["devices"].append(facts)
-address = ctypes.cast(cuda.cuMemAlloc_v2, ctypes.c_void_p).value
+which = cuda.CUdevice_attribute
+ASKED = {
+    "managed": which.CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY,
+    "concurrent": which.CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS,
+    "major": which.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
+    "minor": which.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
+}
+def ask(call, *words):
+    status, *answer = call(*words)
+    if status != cuda.CUresult.CUDA_SUCCESS:
+        sys.exit(f"{call.__name__} answers {int(status)}")
+    return answer[0]
+found["version"] = ask(cuda.cuDriverGetVersion)
+found["init"] = int(cuda.cuInit(0)[0])
+for number in range(ask(cuda.cuDeviceGetCount) if found["init"] == 0 else 0):
+    device = ask(cuda.cuDeviceGet, number)
+    name = ask(cuda.cuDeviceGetName, 96, device).partition(b"\\0")[0]
+    facts = {"name": name.decode(errors="replace"), "bytes": ask(cuda.cuDeviceTotalMem, device)}
+    for what, attribute in ASKED.items():
+        facts[what] = ask(cuda.cuDeviceGetAttribute, attribute, device)
+    found["devices"].append(facts)
+address = ctypes.cast(loaded.cuMemAlloc_v2, ctypes.c_void_p).value
 for line in open("/proc/self/maps"):
     words = line.split(maxsplit=5)
     begin, end = (int(x, 16) for x in words[0].split("-"))
@@ -58,7 +64,7 @@ def ask(environ: Mapping[str, str]) -> dict[str, Any] | str:
     """What the child found out, or a sentence that says why it did not."""
     try:
         done = subprocess.run(
-            [sys.executable, "-S", "-c", CHILD],
+            [sys.executable, "-P", "-c", CHILD],
             env=dict(environ),
             capture_output=True,
             text=True,
@@ -87,6 +93,9 @@ def findings(answer: dict[str, Any] | str, shim: str | None) -> list[Finding]:
             "run it with PUMP_DISABLE=1: where that helps it is pump's fault, else the driver's"
         )
         return [problem("driver", answer, remedy)]
+    if "lacks" in answer:
+        text = f"cuda-python, which asks the driver, cannot be imported: {answer['lacks']}"
+        return [problem("driver", text, "install pump again (pip install . in its folder)")]
     if "error" in answer:
         remedy = "install NVIDIA's driver, or use the virtual GPU: pump doctor --virtual PROFILE"
         return [problem("driver", answer["error"], remedy)]
@@ -114,8 +123,7 @@ def _version(where: str, version: int) -> Finding:
 
 
 def _device(number: int, facts: dict[str, Any]) -> Finding:
-    size = facts["bytes"] / 2**30
-    text = f"{facts['name']}, {size:.1f} GiB, sm_{facts['major']}{facts['minor']}"
+    text = f"{facts['name']}, {size(facts['bytes'])}, sm_{facts['major']}{facts['minor']}"
     if not facts["managed"] or not facts["concurrent"]:
         return problem(
             f"device {number}",

@@ -21,11 +21,6 @@ TORCH = {"2.8.0": "12.9.10", "2.9.1": "12.9.10", "2.10.0": "12.9.4", "2.11.0": "
 """Versions of PyTorch, with cuda-bindings that each admits."""
 
 
-def requirement(extra: str, package: str) -> Requirement:
-    found = [Requirement(text) for text in PROJECT["optional-dependencies"][extra]]
-    return next(one for one in found if one.name == package)
-
-
 def test_the_licence_is_in_what_is_installed_and_named_by_its_metadata() -> None:
     assert "Apache License" in LICENCE and "Version 2.0, January 2004" in LICENCE
     installed = metadata.distribution("pump-cuda")
@@ -61,12 +56,11 @@ def test_the_licence_is_in_what_is_built_from(tmp_path: Path) -> None:
         assert member is not None and member.read().decode() == LICENCE
 
 
-def test_no_program_of_pump_needs_a_cuda_package_and_the_examples_take_twelve_and_thirteen() -> (
-    None
-):
-    needed = {Requirement(text).name for text in PROJECT["dependencies"]}
-    assert not {name for name in needed if name.startswith(("cuda", "nvidia-cuda"))}
-    bounds = requirement("examples", "cuda-python").specifier
+def test_the_only_cuda_package_that_pump_needs_is_cuda_python_of_twelve_or_thirteen() -> None:
+    needed = [Requirement(text) for text in PROJECT["dependencies"]]
+    (python,) = [one for one in needed if one.name.startswith(("cuda", "nvidia-cuda"))]
+    bounds = python.specifier
+    assert python.name == "cuda-python"
     for version in {*TORCH.values(), "12.9.0", "13.0.0", "13.4.4"}:
         assert bounds.contains(version)
     assert not bounds.contains("12.8.0") and not bounds.contains("14.0.0")

@@ -10,9 +10,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
-from pump.cli.doctor import host, probe, switches, target
+from pump.cli.doctor import examine, host, probe, switches, target
 from pump.cli.doctor.finding import OK, PROBLEM, WARNING, Finding
 
 GIB = 1 << 30
@@ -43,6 +44,27 @@ def test_on_the_virtual_gpu_nothing_is_a_problem_and_calls_are_intercepted() -> 
     assert "libpump.so" in found["interception"]["text"]
     assert "A100" in found["device 0"]["text"]
     assert found["command"]["status"] == OK
+
+
+def test_the_driver_is_asked_through_cuda_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    through = """
+from cuda.bindings import driver
+real = driver.cuDeviceGetName
+def marked(length, device): return real(length, device)[0], b"through cuda-python"
+driver.cuDeviceGetName = marked
+"""
+    monkeypatch.setattr(probe, "CHILD", through + probe.CHILD)
+    found = by_name(examine("a100-pcie4", [], dict(os.environ)))
+    assert found["device 0"].status == OK
+    assert found["device 0"].text == "through cuda-python, 40.0 GiB, sm_80"
+
+
+def test_where_cuda_python_is_missing_the_remedy_is_said(tmp_path: Path) -> None:
+    (tmp_path / "cuda").mkdir()
+    (tmp_path / "cuda" / "__init__.py").write_text("raise ImportError('barred')")
+    done = doctor("--virtual", "a100-pcie4", PYTHONPATH=str(tmp_path))
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith("problem")]
+    assert "cuda-python" in line and "barred" in line and "install pump again" in line
 
 
 def test_a_problem_is_one_line_with_its_remedy_and_status_1() -> None:
@@ -132,20 +154,26 @@ def test_a_driver_that_hangs_or_dies_is_a_finding(
 
 
 def machine(folder: Path, *, available_gib: int, limit: str = "max", used_gib: int = 0) -> Finding:
+    """The finding on the memory of a machine with 64 GiB and a cgroup."""
     proc, cgroups = folder / "proc", folder / "cgroup"
     (proc / "self").mkdir(parents=True)
     (proc / "meminfo").write_text(
-        f"MemTotal: {64 * GIB >> 10} kB\nMemAvailable: {available_gib * GIB >> 10} kB\n"
+        f"MemTotal: {64 * GIB >> 10} kB\nMemFree: {GIB >> 10} kB\n"
+        f"MemAvailable: {available_gib * GIB >> 10} kB\n"
     )
     (proc / "self" / "cgroup").write_text("0::/job/step\n")
     (cgroups / "job" / "step").mkdir(parents=True)
     (cgroups / "job" / "memory.max").write_text(f"{limit}\n")
     (cgroups / "job" / "memory.current").write_text(f"{used_gib * GIB}\n")
     (cgroups / "job" / "memory.stat").write_text(f"anon 1\ninactive_file {GIB}\n")
-    return host.memory(16 * GIB, str(proc), str(cgroups))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(psutil, "PROCFS_PATH", str(proc))
+        return host.memory(16 * GIB, str(cgroups))
 
 
-def test_host_memory_is_what_the_tightest_level_leaves(tmp_path: Path) -> None:
+def test_host_memory_is_what_the_tightest_level_leaves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     free = machine(tmp_path / "a", available_gib=40)
     assert free.status == OK and "36.8 GiB" in free.text and "the host's memory" in free.text
     little = machine(tmp_path / "b", available_gib=10)
@@ -156,7 +184,8 @@ def test_host_memory_is_what_the_tightest_level_leaves(tmp_path: Path) -> None:
     assert little.remedy == "free host memory"
     full = machine(tmp_path / "d", available_gib=40, limit=str(20 * GIB), used_gib=21)
     assert full.status == PROBLEM
-    unknown = host.memory(GIB, str(tmp_path / "none"), str(tmp_path / "none"))
+    monkeypatch.setattr(psutil, "PROCFS_PATH", str(tmp_path / "none"))
+    unknown = host.memory(GIB, str(tmp_path / "none"))
     assert unknown.status == WARNING and "--limit" in unknown.remedy
 
 

@@ -1,0 +1,81 @@
+"""GPUs as NVML knows them, by nvidia-ml-py: for the service, `pump top` and `pump-run --device`.
+
+nvidia-ml-py is imported when the first question is asked: it costs as much as half of pump-run's
+start. A call may take seconds, or never return with a sick driver: ask in a process or a thread
+that nothing waits for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+KIB = 1024
+
+
+class Card(NamedTuple):
+    """One GPU at one moment. None: NVML does not tell it of this GPU."""
+
+    uuid: str
+    total_bytes: int
+    used_bytes: int
+    processes: int | None
+    """That compute on it."""
+    busy: float | None
+    """Share of the last sample (1 s at most) in which a kernel ran, 0 to 1."""
+    to_gpu_bytes_per_s: int | None
+    """Over PCIe, in the last 20 ms."""
+    to_host_bytes_per_s: int | None
+
+
+def plain_uuid(text: str | bytes) -> str:
+    """Return "GPU-..." as 32 hexadecimal digits."""
+    words = text.decode() if isinstance(text, bytes) else text
+    return words.removeprefix("GPU-").replace("-", "").lower()
+
+
+def handles() -> dict[str, Any]:
+    """NVML's handles of this machine's GPUs, by plain UUID, in NVML's order. Raises ImportError,
+    pynvml.NVMLError."""
+    import pynvml
+
+    pynvml.nvmlInit()
+    every = [
+        pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())
+    ]
+    return {plain_uuid(pynvml.nvmlDeviceGetUUID(handle)): handle for handle in every}
+
+
+def memory(handle: Any) -> tuple[int, int]:
+    """(total, used) bytes of a GPU; used: what is not free, the driver's own part included.
+    Raises pynvml.NVMLError."""
+    import pynvml
+
+    found = pynvml.nvmlDeviceGetMemoryInfo(handle)
+    return int(found.total), int(found.total) - int(found.free)
+
+
+def card(uuid: str, handle: Any) -> Card:
+    """All figures of a GPU. Takes about 40 ms, for which NVML counts bytes on the link. Raises
+    pynvml.NVMLError where not even its memory is told."""
+    import pynvml
+
+    def told(ask: Callable[..., Any], *more: Any) -> Any:
+        with contextlib.suppress(pynvml.NVMLError):
+            return ask(handle, *more)
+        return None
+
+    processes = told(pynvml.nvmlDeviceGetComputeRunningProcesses)
+    rates = told(pynvml.nvmlDeviceGetUtilizationRates)
+    crossed = [
+        told(pynvml.nvmlDeviceGetPcieThroughput, way)
+        for way in (pynvml.NVML_PCIE_UTIL_RX_BYTES, pynvml.NVML_PCIE_UTIL_TX_BYTES)
+    ]
+    return Card(
+        uuid,
+        *memory(handle),
+        None if processes is None else len(processes),
+        None if rates is None else int(rates.gpu) / 100,
+        *(None if kib is None else int(kib) * KIB for kib in crossed),
+    )

@@ -1,0 +1,65 @@
+"""What NVML is asked, and how pump top shows it, with a module pynvml made up for the purpose."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from fake_nvml import NVML
+
+from pump import nvml
+from pump.cli import live, top
+from pump.cli.jobs import Job
+from pump.control import ClientState, DeviceState
+
+MIB = 1 << 20
+UUID = "0123456789abcdef0123456789abcdef"
+
+
+@pytest.fixture
+def one_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A machine with one GPU; returns the file that says what is used of it."""
+    used = tmp_path / "used"
+    used.write_text(str(300 * MIB))
+    (tmp_path / "pynvml.py").write_text(NVML)
+    monkeypatch.setenv("USED", str(used))
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "pynvml", raising=False)
+    return used
+
+
+def test_a_cards_figures_are_nvmls_and_what_it_does_not_tell_is_none(one_card: Path) -> None:
+    (handle,) = nvml.handles().items()
+    card = nvml.card(*handle)
+    assert card == nvml.Card(UUID, 1000 * MIB, 300 * MIB, 2, 0.87, 3 << 30, None)
+
+
+def test_top_shows_what_nvml_says_beside_a_gpu_that_jobs_use(one_card: Path) -> None:
+    cards = live.Cards()
+    until = time.monotonic() + 20
+    while not cards.last and time.monotonic() < until:
+        time.sleep(0.01)
+    cards.close()
+    device = DeviceState(0, UUID, 1 << 30, 0, 1 << 29, False, True, *[0] * 15)
+    seen = live.Seen(
+        Job(1, "/s", "mine", "x"), [ClientState(1, None, "window", (device,), {}, {})], ""
+    )
+    text = "\n".join(top.lines(live.Look(0.0, [seen], cards=cards.last), None))
+    assert "by NVML 87% busy, link 3.0 GiB/s in, ? out, 300.0 MiB used by 2 processes" in text
+    assert "processors" in text
+    other = live.Look(0.0, [seen], cards=[cards.last[0]._replace(uuid="f" * 32)])
+    assert "NVML" not in "\n".join(top.lines(other, None))
+
+
+def test_without_nvml_nothing_is_shown_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "pynvml.py").write_text("raise OSError('no library')")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "pynvml", raising=False)
+    cards = live.Cards()
+    time.sleep(0.05)
+    cards.close()
+    assert cards.last == ()
