@@ -119,7 +119,7 @@ def serving(
     from pump.policy import by_name
     from pump.wire.abi import SHM_BYTES, ffi
     from pump.wire.mapping import Mapping
-    from pumpd.worker import Worker
+    from pumpd.worker.worker import Worker
 
     fd = os.memfd_create("feeder")
     try:

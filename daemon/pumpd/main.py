@@ -29,13 +29,14 @@ from pump.config.layers import ADMINISTRATORS_FILE
 from pump.names import quoted
 from pump.paths import SERVICE_SOCKET, SOCKET_PATH_BYTES_MAX
 from pump.wire.service import PATH_CHARACTERS, fitting
-from pumpd import link, warm
-from pumpd.jobwatch import JobWatch, start_time
-from pumpd.leaseholder import JobFacts
-from pumpd.loglines import FileHandler, Formatter
-from pumpd.place import Place
-from pumpd.settings import WorkerSettings
-from pumpd.supervisor import Supervisor
+from pumpd.common import link
+from pumpd.common.jobwatch import JobWatch, start_time
+from pumpd.common.loglines import FileHandler, Formatter
+from pumpd.common.process_name import name_process
+from pumpd.common.settings import WorkerSettings
+from pumpd.job.place import Place
+from pumpd.job.supervisor import Supervisor
+from pumpd.lease.lease_client import JobFacts
 
 BACKLOG = 64
 
@@ -165,7 +166,7 @@ def _seconds(text: str) -> float:
 
 
 def _serve(asked: Namespace) -> int:
-    from pumpd import serve  # a job's pumpd needs none of it
+    from pumpd.service import serve  # a job's pumpd needs none of it
 
     return serve.run(asked)
 
@@ -176,7 +177,7 @@ def _job(asked: Namespace) -> int:
     _start_log(asked.log_level, asked.log_file)
     listener = _listener(asked.socket, asked.fd)
     place = Place(asked.socket)
-    warm.name_process("pumpd")
+    name_process("pumpd")
     log.info("serves job %d on %s, policy %s", asked.job_pid, quoted(asked.socket), asked.policy)
     settings = WorkerSettings(
         asked.policy,

@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping
 
 from pump.config.files import FileValues
-from pump.config.layers import Layer
+from pump.config.job import Layer
 from pump.config.schema import AT_ONCE, FOLDER, NEVER, TRUSTED
 from pump.names import quoted
 

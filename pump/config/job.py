@@ -5,7 +5,8 @@ NamedTuple and not dataclass: the latter imports `inspect`, which pump-run has n
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 POLICIES = ["demand", "window", "planned"]
 DEFAULT_POLICY = "window"
@@ -77,3 +78,15 @@ class Recording(NamedTuple):
 
     folder: int
     job: str
+
+
+class Layer(NamedTuple):
+    """What one source sets, in JobConfig's form, and where each key stands.
+
+    notes: what is left out of it, in words. record_beneath: as in JobConfig.
+    """
+
+    values: Mapping[str, Any]
+    origins: Mapping[str, str]
+    notes: Sequence[str] = ()
+    record_beneath: str = ""

@@ -8,11 +8,11 @@ neither TOML nor the schema is imported.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from pump.config import checks
-from pump.config.job import JobConfig
+from pump.config.job import JobConfig, Layer
 from pump.config.values import BadValueError
 from pump.names import quoted
 
@@ -35,18 +35,6 @@ class Places(NamedTuple):
     folder: str
     user: str | None
     administrator: str = ADMINISTRATORS_FILE
-
-
-class Layer(NamedTuple):
-    """What one source sets, in JobConfig's form, and where each key stands.
-
-    notes: what is left out of it, in words. record_beneath: as in JobConfig.
-    """
-
-    values: Mapping[str, Any]
-    origins: Mapping[str, str]
-    notes: Sequence[str] = ()
-    record_beneath: str = ""
 
 
 class Resolved(NamedTuple):

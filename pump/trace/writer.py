@@ -1,6 +1,6 @@
 """Writes a recording: collects rows in columns, puts them into the file chunk by chunk.
 
-It knows nothing of threads or of time but what it is told; pumpd/recorder.py calls it from
+It knows nothing of threads or of time but what it is told; pumpd/worker/recorder.py calls it from
 a thread of its own. What has been handed over is on disk after `flush`.
 """
 

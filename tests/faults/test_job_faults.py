@@ -35,7 +35,7 @@ from faults import (
 from pump.control import Control, ControlError
 from pump.trace.format import TraceError
 from pump.trace.info import summary
-from pumpd.link import answers
+from pumpd.common.link import answers
 
 SAMPLE = 10
 FOUND = [

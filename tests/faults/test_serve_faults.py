@@ -17,7 +17,7 @@ from service_client import Played, closing, until
 
 from pump.service import ServiceClient, ServiceError
 from pump.wire.strict import FrameError
-from pumpd.link import answers
+from pumpd.common.link import answers
 
 SAMPLE = 30
 PAUSE_S = 0.1

@@ -16,7 +16,7 @@ import psutil
 import pytest
 from faults import BIN, BOUND_S, eventually
 
-from pumpd.link import answers
+from pumpd.common.link import answers
 
 JOB_MS = 250
 VICTIMS = ("pumpd", "pumpd-warm", "pumpd-worker", "pumpd-serve", "brief")

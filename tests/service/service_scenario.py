@@ -20,9 +20,9 @@ from pump.model.bounds import BLOCK_BYTES, without_reserve
 from pump.policy.arbiter import LEAST_BLOCKS, Claim, arbitrate, less_spill
 from pump.policy.leases import GRAIN_SHARE
 from pump.wire import service as wire
-from pumpd.cards import ASK_S, Cards
-from pumpd.quota import Quotas
-from pumpd.service import Service, ServiceSettings
+from pumpd.service.cards import ASK_S, Cards
+from pumpd.service.quota import Quotas
+from pumpd.service.service import Service, ServiceSettings
 
 LEAST = LEAST_BLOCKS * BLOCK_BYTES
 ACCESS_S = 3.0
@@ -66,7 +66,7 @@ class QuietManager:
 
 
 class PlayedCards:
-    """pumpd.cards.Cards of a machine with that card: answers come late, some never."""
+    """pumpd.service.cards.Cards of a machine with that card: answers come late, some never."""
 
     def __init__(self, world: World, card: Card) -> None:
         self.world, self.card = world, card

@@ -11,7 +11,7 @@ from service_players import GIB, MIB, Honest
 from service_scenario import OBSERVER, ROOT, Scenario
 
 from pump.wire import service as wire
-from pumpd.owners import Owners, Range
+from pumpd.service.owners import Owners, Range
 
 SECONDS = 75.0
 HOSTILE = (6001, 6002)

@@ -16,7 +16,7 @@ from service_scenario import OBSERVER, QUOTAS, ROOT, Scenario
 from service_seeds import SECONDS, drawn
 
 from pump.wire import service as wire
-from pumpd.owners import Owners, Range
+from pumpd.service.owners import Owners, Range
 
 EVERYTHING = dict.fromkeys(("usable", "wanted", "adopted", "resident"), 1 << 40)
 LIAR, OTHER = 6001, 6002

@@ -16,7 +16,7 @@ from supervisor_client import eventually
 
 from pump.service import ServiceClient
 from pump.wire import service as wire
-from pumpd import link
+from pumpd.common import link
 
 MIB = 1 << 20
 GIB = 1 << 30

@@ -20,9 +20,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from pump.wire import control
-from pumpd import link, supervisor, warm
-from pumpd.jobwatch import JobWatch
-from pumpd.settings import WorkerSettings
+from pumpd.common import link
+from pumpd.common.jobwatch import JobWatch
+from pumpd.common.settings import WorkerSettings
+from pumpd.job import supervisor, worker_spawner
 
 WORKER_PID_OFFSET = 28
 PATIENCE_S = 15.0
@@ -137,7 +138,7 @@ def main() -> None:
         del os.pidfd_open
     logging.basicConfig(filename=asked.log, level="DEBUG", format="%(process)d %(message)s")
 
-    def load() -> warm.WorkerRun:
+    def load() -> worker_spawner.WorkerRun:
         logging.info("loading")
         time.sleep(asked.load_s)
         if asked.broken:

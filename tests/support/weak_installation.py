@@ -14,7 +14,7 @@ from pump.cli.lines import BadInputError
 SITE = "venv/lib/python3.11/site-packages"
 WEAK = (
     *("", "venv", "venv/bin", "venv/bin/pumpd", "base/bin", "base/bin/python3.11"),
-    *("base/lib/python3.11", "venv/lib", SITE, f"{SITE}/pump", f"{SITE}/pumpd/serve.py"),
+    *("base/lib/python3.11", "venv/lib", SITE, f"{SITE}/pump", f"{SITE}/pumpd/main.py"),
     *(f"{SITE}/other.pth", "venv/pyvenv.cfg"),
 )
 
@@ -32,7 +32,7 @@ def made() -> Iterator[Path]:
             "venv/bin/pumpd": f"#!{folder}/venv/bin/python\n",
             "venv/bin/pump": f"#!{folder}/venv/bin/python\n",
             f"{SITE}/pump/__init__.py": "",
-            f"{SITE}/pumpd/serve.py": "",
+            f"{SITE}/pumpd/main.py": "",
             f"{SITE}/other.pth": "",
         }
         for path, text in texts.items():

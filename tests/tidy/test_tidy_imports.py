@@ -1,12 +1,16 @@
 """Imports go one way: pumpd uses pump; cli uses everything; policy, model, wire in a row.
 
+The graph is derived from the imports; those for types alone do not count.
 What decides does no I/O: model and policy import nothing that could.
 """
 
 from __future__ import annotations
 
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
 import pytest
-from tidy_sources import imports, name, python_files
+from tidy_sources import ROOT, imports, name, python_files
 
 # Each layer and the layers of pump that it may import. What is not named here may not be
 # imported; a new folder has to be given its place.
@@ -73,9 +77,51 @@ def test_product_code_imports_no_test_tools_and_tests_no_scripts() -> None:
         assert {"pytest", "unittest"}.isdisjoint(imports(path)), name(path)
 
 
+# Each part of pumpd and the parts that it may import; `main` and `__main__` use all.
+PUMPD: dict[str, set[str]] = {
+    "common": set(),
+    "worker": {"common"},
+    "lease": {"common"},
+    "job": {"common", "lease", "worker"},
+    "service": {"common"},
+}
+
+
+@pytest.mark.parametrize("part", PUMPD)
+def test_each_part_of_pumpd_imports_only_what_lies_below_it(part: str) -> None:
+    for path in python_files(f"daemon/pumpd/{part}/"):
+        used = {m.split(".")[1] for m in imports(path, at_run_time=True) if m.startswith("pumpd.")}
+        assert used <= PUMPD[part] | {part}, f"{name(path)} imports pumpd.{used - PUMPD[part]}"
+
+
+def test_every_file_of_pumpd_lies_in_a_part() -> None:
+    places = {name(path).split("/")[2].removesuffix(".py") for path in python_files("daemon/pumpd")}
+    assert places == {*PUMPD, "__init__", "__main__", "main"}
+
+
+def modules(folder: str, package: str) -> dict[str, Path]:
+    """Files of a package by the full name of their module."""
+    found = {}
+    for path in python_files(f"{folder}/"):
+        words = (package, *path.relative_to(ROOT / folder).with_suffix("").parts)
+        found[".".join(words).removesuffix(".__init__")] = path
+    return found
+
+
+def test_no_module_imports_itself_through_others() -> None:
+    known = modules("pump", "pump") | modules("daemon/pumpd", "pumpd")
+    sorter = TopologicalSorter(
+        {one: imports(path, at_run_time=True) & set(known) - {one} for one, path in known.items()}
+    )
+    try:
+        sorter.prepare()
+    except CycleError as error:
+        raise AssertionError(f"a circle: {' imports '.join(reversed(error.args[1]))}") from None
+
+
 def test_only_workers_import_numpy_or_cffi_in_pumpd() -> None:
     for path in python_files("daemon/pumpd/"):
-        if path.stem not in {"worker", "warm", "recorder", "steering"}:
+        if path.parent.name != "worker":
             heavy = {m for m in imports(path) if m.split(".")[0] in {"numpy", "cffi"}}
             assert not heavy, f"{name(path)} imports {heavy}"
             assert "pump.wire.abi" not in imports(path), name(path)

@@ -48,10 +48,26 @@ def python_files(*folders: str) -> list[Path]:
     ]
 
 
-def imports(path: Path) -> set[str]:
-    """Full names of all modules that a file imports, wherever in it."""
+def _for_types(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+
+
+def imports(path: Path, *, at_run_time: bool = False) -> set[str]:
+    """Full names of all modules that a file imports, wherever in it.
+
+    at_run_time: without those that are for types alone.
+    """
     found: set[str] = set()
-    for node in ast.walk(ast.parse(text(path))):
+    tree = ast.parse(text(path))
+    typed = {
+        id(part)
+        for node in ast.walk(tree)
+        if at_run_time and _for_types(node)
+        for part in ast.walk(node)
+    }
+    for node in ast.walk(tree):
+        if id(node) in typed:
+            continue
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):

@@ -30,13 +30,14 @@ from users import (
     together,
 )
 
-import pumpd.recorder
-import pumpd.worker  # noqa: F401  # what the victim's processes import is read as root
+import pumpd.worker.recorder
+import pumpd.worker.worker  # noqa: F401  # what the victim's processes import is read as root
 from pump import paths
 from pump.control import Control, ControlError
 from pump.service import ServiceClient, ServiceError
 from pump.wire import control
-from pumpd import link, main
+from pumpd import main
+from pumpd.common import link
 
 pytestmark = needs_root
 

@@ -53,7 +53,8 @@ SMALL = {
 
 def served(folder: Path, settings: str, config: str, beat_s: float = 0.5) -> Service:
     """`pumpd serve` with some of its constants changed beforehand."""
-    code = f"import functools, sys; from pumpd import main, owners, patience, serve\n{settings}\n"
+    code = "import functools, sys; from pumpd import main\n"
+    code += f"from pumpd.service import owners, patience, serve\n{settings}\n"
     (folder / "config.toml").write_text(config)
     words = ["--beat", f"{beat_s:g}", "--settle", "0.05", "--config", str(folder / "config.toml")]
     command = [sys.executable, "-c", f"{code}sys.exit(main.main())", "serve"]

@@ -33,7 +33,7 @@ from users import (
 from pump.service import ServiceClient
 from pump.wire import service as wire
 from pump.wire.strict import FrameError
-from pumpd.registry import GPUS_MOST
+from pumpd.service.registry import GPUS_MOST
 
 pytestmark = needs_root
 

@@ -56,7 +56,7 @@ def service(request: pytest.FixtureRequest) -> Iterator[Service]:
             (folder / "used").write_text("0")
             path = os.pathsep.join([str(folder), *(entry for entry in sys.path if entry)])
             settings = (
-                f"import os; from pumpd import cards; cards.CONTROL_NODES = ('/',)\n"
+                f"import os; from pumpd.service import cards; cards.CONTROL_NODES = ('/',)\n"
                 f"os.environ.update(PYTHONPATH={path!r}, USED={str(folder / 'used')!r})"
             )
         made = served(folder, settings, "", beat_s=2)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from act_build import SANITIZERS, build, run
 
-from pumpd.link import ABI_VERSION
+from pumpd.common.link import ABI_VERSION
 
 SCENARIOS = [
     "attach_carries_ranges_devices_and_counters_over",

@@ -18,7 +18,7 @@ import pytest
 from jobs import BIN, BOTH_POLICIES
 
 from pump.wire.abi import SHM_BYTES, lib
-from pumpd.link import answers
+from pumpd.common.link import answers
 
 HELLO = struct.Struct("<QIIQ40x")
 WELCOME = struct.Struct("<QIIQ40x")

@@ -19,7 +19,7 @@ from typing import Any
 
 from pump.wire import control
 from pump.wire import service as wire
-from pumpd.controls import ANSWER_S, MAX_CONTROLS, Controls
+from pumpd.job.control_server import ANSWER_S, MAX_CONTROLS, ControlServer
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "service"))
 
@@ -103,7 +103,7 @@ def _controls(steps: list[tuple[int, int, bytes]]) -> None:
         selector = stack.enter_context(selectors.DefaultSelector())
         lifelines = [_pair(stack) for _ in range(2)]
         workers = {ours: 100 + number for number, (ours, _) in enumerate(lifelines)}
-        controls = Controls(selector, workers)
+        controls = ControlServer(selector, workers)
         stack.callback(controls.close)
         steerers: dict[int, socket.socket] = {}
         for what, which, data in steps:

@@ -12,7 +12,7 @@ import pytest
 from pump import outputs
 from pump.cli.options import writable_log
 from pump.names import one_line, quoted
-from pumpd.loglines import FileHandler, Formatter
+from pumpd.common.loglines import FileHandler, Formatter
 
 TEXT = '{\n "trace": 1}\n'
 

@@ -25,7 +25,7 @@ from pump.cli import launch
 from pump.control import Control, ControlError
 from pump.service import ServiceClient, ServiceError
 from pump.wire import server
-from pumpd.leaseholder import JobFacts, Leaseholder
+from pumpd.lease.lease_client import JobFacts, LeaseClient
 
 BIN = Path(sys.executable).parent
 pytestmark = needs_root
@@ -106,7 +106,7 @@ def test_a_job_passes_over_a_strange_service_and_says_so_once(
         listener.bind(str(own))
         listener.listen(4)
         listener.settimeout(5)
-        holder = Leaseholder(selector, lambda *_: None, JobFacts(paths=[str(strange), str(own)]))
+        holder = LeaseClient(selector, lambda *_: None, JobFacts(paths=[str(strange), str(own)]))
         for _ in range(2):
             holder._retry_due = 0.0
             holder.on_time(time.monotonic())

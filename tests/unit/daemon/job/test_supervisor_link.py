@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from places import INCLUDE
 
-from pumpd import link
+from pumpd.common import link
 
 
 def test_the_layouts_are_those_of_the_c_header() -> None:

@@ -21,7 +21,7 @@ import pytest
 import supervisor_client
 from supervisor_client import Client, alive, eventually
 
-from pumpd import link
+from pumpd.common import link
 
 SCRIPT = Path(supervisor_client.__file__)
 

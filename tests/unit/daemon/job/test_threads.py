@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from pumpd import threads
+from pumpd.common import threads
 
 
 def test_a_thread_runs_and_says_when_it_is_over() -> None:

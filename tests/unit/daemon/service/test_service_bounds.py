@@ -17,15 +17,15 @@ from typing import Any, cast
 from pump.control import ClientState, DeviceState
 from pump.wire import control
 from pump.wire import service as wire
-from pumpd import registry as registries
-from pumpd.cards import Cards
-from pumpd.holdings import ABSENT_S, Absent
-from pumpd.leaseholder import JobFacts, Leaseholder
-from pumpd.owners import Identity
-from pumpd.registry import Registry
-from pumpd.sdnotify import Manager
-from pumpd.service import Service, ServiceSettings
-from pumpd.surroundings import Process
+from pumpd.lease.job_usage import ABSENT_S, Absent
+from pumpd.lease.lease_client import JobFacts, LeaseClient
+from pumpd.service import registry as registries
+from pumpd.service.cards import Cards
+from pumpd.service.owners import Identity
+from pumpd.service.registry import Registry
+from pumpd.service.sdnotify import Manager
+from pumpd.service.service import Service, ServiceSettings
+from pumpd.service.surroundings import Process
 
 MIB = 1 << 20
 Answer = Callable[[list[ClientState]], None]
@@ -118,7 +118,7 @@ class Scene:
         self.listener.bind(str(folder / "service"))
         self.listener.listen(1)
         facts = JobFacts(paths=[str(folder / "service")])
-        self.holder = Leaseholder(selector, self.inquire, facts)
+        self.holder = LeaseClient(selector, self.inquire, facts)
         self.holder.on_time(time.monotonic())
         self.listener.settimeout(10)
         self.service, _ = self.listener.accept()

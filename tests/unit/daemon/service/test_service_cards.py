@@ -14,9 +14,9 @@ from fake_nvml import NVML
 from supervisor_client import eventually
 
 from pump.model.bounds import without_reserve
-from pumpd import cards
-from pumpd.cards import Cards
-from pumpd.gpus import EARLIER, Gpu
+from pumpd.service import cards
+from pumpd.service.cards import Cards
+from pumpd.service.gpus import EARLIER, Gpu
 
 MIB = 1 << 20
 UUID = "0123456789abcdef0123456789abcdef"

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from pumpd.owners import Owners, Range, read_owners
-from pumpd.patience import GPUS_MOST, PATIENCE_S, Patience
-from pumpd.quota import Quotas, Seat, Users, admit
+from pumpd.service.owners import Owners, Range, read_owners
+from pumpd.service.patience import GPUS_MOST, PATIENCE_S, Patience
+from pumpd.service.quota import Quotas, Seat, Users, admit
 
 SMALL = Quotas(connections=10, reserved=2, user_connections=6, handshakes=5, user_handshakes=3)
 

@@ -28,9 +28,9 @@ from pump.service import ServiceClient, ServiceError
 from pump.wire import control
 from pump.wire import service as wire
 from pump.wire.strict import FrameError
-from pumpd.leaseholder import JobFacts, Leaseholder
-from pumpd.owners import Identity
-from pumpd.registry import Registry
+from pumpd.lease.lease_client import JobFacts, LeaseClient
+from pumpd.service.owners import Identity
+from pumpd.service.registry import Registry
 
 OTHER_USER = 65534
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become another user")
@@ -39,7 +39,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become
 def with_quotas(folder: Path, config: str = "", **quotas: int) -> Service:
     """A service whose quotas are small."""
     code = (
-        "import functools, sys; from pumpd import main, serve\n"
+        "import functools, sys; from pumpd import main; from pumpd.service import serve\n"
         f"serve.Quotas = functools.partial(serve.Quotas, **{quotas!r})\n"
         "sys.exit(main.main())"
     )
@@ -216,7 +216,10 @@ def test_those_who_say_no_hello_are_few_and_do_not_stay(tmp_path: Path, quota: s
 
 
 def test_one_who_takes_no_answers_is_hung_up_on_and_costs_little(tmp_path: Path) -> None:
-    code = "from pumpd import main, service, peers; service.SLOW_S = 0.5; main.main()"
+    code = (
+        "from pumpd import main; from pumpd.service import service, peers\n"
+        "service.SLOW_S = 0.5; main.main()"
+    )
     service = Service(tmp_path, "--beat", "1", command=[sys.executable, "-c", code, "serve"])
     try:
         before = psutil.Process(service.process.pid).memory_info().rss
@@ -386,7 +389,7 @@ def test_a_hostile_service_costs_a_job_its_leases_only(tmp_path: Path, seed: int
         listener.bind(str(path))
         listener.listen(8)
         listener.settimeout(5)
-        holder = Leaseholder(selector, inquire, JobFacts(paths=[str(path)]))
+        holder = LeaseClient(selector, inquire, JobFacts(paths=[str(path)]))
         for _ in range(60):
             holder._retry_due = 0.0
             holder.on_time(time.monotonic())
@@ -406,7 +409,7 @@ def test_a_hostile_service_costs_a_job_its_leases_only(tmp_path: Path, seed: int
         holder.close()
 
 
-def _listen(holder: Leaseholder, selector: selectors.BaseSelector) -> None:
+def _listen(holder: LeaseClient, selector: selectors.BaseSelector) -> None:
     for key, _ in selector.select(0):
         key.data()
     holder.on_time(time.monotonic())

@@ -96,7 +96,10 @@ def test_nobody_grows_before_the_other_has_adopted_and_evicted(service: Service)
 
 
 def test_one_that_never_gives_way_is_waited_for_only_so_long(tmp_path: Path) -> None:
-    code = "from pumpd import main, patience; patience.PATIENCE_S = 0.5; main.main()"
+    code = (
+        "from pumpd import main; from pumpd.service import patience\n"
+        "patience.PATIENCE_S = 0.5; main.main()"
+    )
     service = Service(tmp_path, *FAST, command=[sys.executable, "-c", code, "serve"])
     try:
         with closing(Played(service, wanted_mib=800), Played(service, wanted_mib=800)) as jobs:
@@ -286,12 +289,12 @@ class Beat(wire.Beat):
     mood: int = wire._whole(9, since=2, default=5)
 
 wire.Beat = Beat
-from pumpd import leaseholder
-from pumpd.leaseholder import JobFacts, Leaseholder
+from pumpd.lease import lease_client
+from pumpd.lease.lease_client import JobFacts, LeaseClient
 
 wire.pack_hello.__defaults__ = (1, 2)
 selector = selectors.DefaultSelector()
-holder = Leaseholder(selector, lambda _request, done: done([]), JobFacts([sys.argv[1]], "next"))
+holder = LeaseClient(selector, lambda _request, done: done([]), JobFacts([sys.argv[1]], "next"))
 while True:
     due = holder.due()
     for key, _ in selector.select(max(0.0, due - time.monotonic())):

@@ -20,7 +20,8 @@ from supervisor_client import eventually
 
 from pump.service import ServiceClient
 from pump.wire import server
-from pumpd import link, serve
+from pumpd.common import link
+from pumpd.service import serve
 
 NOBODY = 65534
 """The user that the service becomes here: one of /etc/passwd, and the number of a pod."""

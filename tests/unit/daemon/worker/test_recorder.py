@@ -20,9 +20,9 @@ from pump.trace import format as form
 from pump.trace import records as rec
 from pump.trace.reader import Reader
 from pump.trace.writer import TraceWriter
-from pumpd import recorder as recording
-from pumpd.recorder import Recorder
-from pumpd.settings import WorkerSettings
+from pumpd.common.settings import WorkerSettings
+from pumpd.worker import recorder as recording
+from pumpd.worker.recorder import Recorder
 
 
 @pytest.fixture

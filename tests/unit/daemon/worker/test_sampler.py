@@ -10,9 +10,9 @@ from fake_client import BLOCK, FakeClient
 from pump.policy import by_name
 from pump.trace import records as rec
 from pump.trace.reader import Reader
-from pumpd.recorder import Recorder
-from pumpd.sampler import SAMPLE_NS, Sampler
-from pumpd.worker import Worker
+from pumpd.worker.recorder import Recorder
+from pumpd.worker.sampler import SAMPLE_NS, Sampler
+from pumpd.worker.worker import Worker
 
 
 def samples(path: Path) -> list[rec.Sample]:

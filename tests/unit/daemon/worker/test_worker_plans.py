@@ -11,7 +11,7 @@ from fake_client import BLOCK, FakeClient, ffi, lib
 
 from pump.model.client import DOUBTED, HOST, RESIDENT
 from pump.policy import by_name
-from pumpd.worker import Worker
+from pumpd.worker.worker import Worker
 
 LAYERS, BLOCKS, BUDGET = 12, 8, 60
 ORDER = [*range(LAYERS), *reversed(range(LAYERS))]

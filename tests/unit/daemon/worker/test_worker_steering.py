@@ -13,9 +13,9 @@ from fake_client import BLOCK, FakeClient, lib
 from pump.policy import by_name
 from pump.wire import control as wire
 from pump.wire.control import ClientState, Request
-from pumpd import steering as steering_module
-from pumpd.steering import Steering
-from pumpd.worker import Worker
+from pumpd.worker import control_worker as steering_module
+from pumpd.worker.control_worker import ControlWorker
+from pumpd.worker.worker import Worker
 
 PID = 4711
 
@@ -32,7 +32,7 @@ class Stage:
         self.asker.setblocking(False)
         self.bell.setblocking(False)
         self.device.total_bytes = 100 * BLOCK
-        self.steering = Steering(self.worker, lifeline, connection, PID)
+        self.steering = ControlWorker(self.worker, lifeline, connection, PID)
         self.steering.start()
         self.number = 0
 

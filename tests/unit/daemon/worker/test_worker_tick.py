@@ -14,7 +14,7 @@ from pump.model.client import ABSENT, ARRIVING, DOUBTED, HOST, LEAVING, RESIDENT
 from pump.model.view import NOT_NEEDED, Decision, View
 from pump.policy import by_name
 from pump.wire.abi import ffi
-from pumpd.worker import Worker
+from pumpd.worker.worker import Worker
 
 MakeClient = Callable[..., FakeClient]
 
@@ -496,7 +496,7 @@ def test_a_record_that_nobody_ever_fills_does_not_stop_the_worker(
     worker.tick()
     worker.tick()
     assert worker.model.totals().window_depth == 1, "patience: it may only be held up"
-    monkeypatch.setattr("pumpd.worker.UNREADY_NS", 0)
+    monkeypatch.setattr("pumpd.worker.worker.UNREADY_NS", 0)
     worker.tick()
     client.launch([slot])
     worker.tick()

@@ -24,7 +24,7 @@ from supervisor_client import Client, alive, eventually
 
 from pump import paths
 from pump.cli import launch
-from pumpd import link
+from pumpd.common import link
 
 CODE = "import sys; from pump.cli.run import main; sys.exit(main())"
 PUMP_RUN = [sys.executable, "-c", CODE]

@@ -13,8 +13,8 @@ from msgspec import Meta
 from pump.cli import environment, launch
 from pump.config import layers, schema
 from pump.config.job import JobConfig, Recording
-from pumpd import serve
-from pumpd.service import ServiceSettings
+from pumpd.service import serve
+from pumpd.service.service import ServiceSettings
 
 NOBODY = {"observers": ["root"], "shares": {"root": 7}}
 """Examples name users whom this machine need not have."""

@@ -5,10 +5,10 @@ DESIGN
   that it answers within its first tens of milliseconds; the warm process does those
   imports meanwhile, and requests wait for it in their socket.
 
-  The supervisor keeps nothing of a client but its end of the worker's lifeline (warm.py),
+  The supervisor keeps nothing of a client but its end of the worker's lifeline (worker_spawner.py),
   which tells it when the worker is gone. It need not do anything about that: the client
   sees its socket close and connects again. Over the same lifelines go the requests of
-  those who steer the job (controls.py), and of the system service (leaseholder.py).
+  those who steer the job (control_server.py), and of the system service (lease_client.py).
 
   It ends when the job's first process has ended and no client is left, or on SIGTERM;
   then it removes the socket, and the job's folder if it is one of pump's.
@@ -29,11 +29,12 @@ import time
 from collections.abc import Callable
 
 from pump.wire import control as wire
-from pumpd import link, warm
-from pumpd.controls import Controls
-from pumpd.jobwatch import POLL_INTERVAL_S, JobWatch
-from pumpd.leaseholder import NO_SERVICE, JobFacts, Leaseholder
-from pumpd.settings import WorkerSettings
+from pumpd.common import link
+from pumpd.common.jobwatch import POLL_INTERVAL_S, JobWatch
+from pumpd.common.settings import WorkerSettings
+from pumpd.job import worker_spawner
+from pumpd.job.control_server import ControlServer
+from pumpd.lease.lease_client import NO_SERVICE, JobFacts, LeaseClient
 
 MAX_CLIENTS = 64
 MAX_HANDSHAKES = 64
@@ -61,7 +62,7 @@ class Supervisor:
         listener: socket.socket,
         job: JobWatch,
         settings: WorkerSettings,
-        load: Callable[[], warm.WorkerRun] = warm.load_worker,
+        load: Callable[[], worker_spawner.WorkerRun] = worker_spawner.load_worker,
         facts: JobFacts = NO_SERVICE,
     ) -> None:
         self._listener = listener
@@ -71,8 +72,8 @@ class Supervisor:
         self._selector = selectors.DefaultSelector()
         self._handshakes: dict[socket.socket, float] = {}  # connection -> deadline
         self._lifelines: dict[socket.socket, int] = {}  # our end -> client pid
-        self._controls = Controls(self._selector, self._lifelines)
-        self._leases = Leaseholder(self._selector, self._controls.inquire, facts)
+        self._controls = ControlServer(self._selector, self._lifelines)
+        self._leases = LeaseClient(self._selector, self._controls.inquire, facts)
         self._controls.steered = self._leases.steered
         self._admitted = 0  # clients ever
         self._warm: socket.socket | None = None
@@ -230,13 +231,13 @@ class Supervisor:
             ours = None
             # Before the welcome: a short job may be over soon after it.
             told = self._settings.record and self._settings.record_command
-            command = warm.command_of(client_pid) if told else b""
+            command = worker_spawner.command_of(client_pid) if told else b""
             link.send_welcome(connection, link.WELCOME_OK, memfd)
             assert self._warm is not None
             self._admitted += 1
             client = (client_pid, self._admitted)
             descriptors = (memfd, connection.fileno(), theirs.fileno())
-            warm.request_worker(self._warm, client, command, descriptors)
+            worker_spawner.request_worker(self._warm, client, command, descriptors)
             self._leases.client_came(time.monotonic())
             log.info("client %d is served", client_pid)
         except OSError as error:
@@ -310,7 +311,7 @@ class Supervisor:
                 signal.signal(number, signal.SIG_DFL)
             ours.close()
             self._close_descriptors()
-            status = warm.serve(theirs, self._settings, self._load)
+            status = worker_spawner.serve(theirs, self._settings, self._load)
         except BaseException:
             log.exception("warm process failed")
         finally:

@@ -28,14 +28,14 @@ from typing import Any
 import pump
 from pump.wire import service as wire
 from pump.wire.strict import FrameError
-from pumpd import link
-from pumpd.cards import Cards
-from pumpd.owners import Identity, Owners
-from pumpd.peers import SLOW_S, Peer
-from pumpd.quota import Bucket, Quotas, Users, admit
-from pumpd.registry import Job, Registry
-from pumpd.sdnotify import Manager
-from pumpd.surroundings import Surroundings
+from pumpd.common import link
+from pumpd.service.cards import Cards
+from pumpd.service.owners import Identity, Owners
+from pumpd.service.peers import SLOW_S, Peer
+from pumpd.service.quota import Bucket, Quotas, Users, admit
+from pumpd.service.registry import Job, Registry
+from pumpd.service.sdnotify import Manager
+from pumpd.service.surroundings import Surroundings
 
 BEATS_MISSED = 3
 HELLO_TIMEOUT_S = 2.0

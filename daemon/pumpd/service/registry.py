@@ -27,9 +27,9 @@ from pump.model.bounds import RESERVE_PERCENT
 from pump.policy.arbiter import Claim, arbitrate, less_spill
 from pump.policy.leases import GRAIN_SHARE, Lease, step
 from pump.wire import service as wire
-from pumpd.gpus import EARLIER, Gpu
-from pumpd.owners import Identity
-from pumpd.patience import Patience
+from pumpd.service.gpus import EARLIER, Gpu
+from pumpd.service.owners import Identity
+from pumpd.service.patience import Patience
 
 NVML_SLACK = 0.1
 """NVML counts memory that CUDA keeps for itself: totals may differ by that share."""

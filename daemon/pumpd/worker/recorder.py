@@ -37,8 +37,8 @@ from pump.trace import records as rec
 from pump.trace.writer import ROW_COLUMNS, USE_COLUMNS, Rows, TraceWriter
 from pump.wire.abi import ffi, lib
 from pump.wire.mapping import Batch, Ranges
-from pumpd import threads
-from pumpd.settings import WorkerSettings
+from pumpd.common import threads
+from pumpd.common.settings import WorkerSettings
 
 log = logging.getLogger("pumpd.recorder")
 

@@ -19,15 +19,15 @@ from pump.config import files
 from pump.config.job import DEFAULT_LOG_LEVEL
 from pump.config.layers import ADMINISTRATORS_FILE
 from pump.config.schema import ConfigFile
-from pumpd import link
-from pumpd.cards import Cards
-from pumpd.loglines import Formatter
-from pumpd.owners import read_owners
-from pumpd.quota import Quotas
-from pumpd.sdnotify import Manager, sockets_handed_over
-from pumpd.service import BEATS_MISSED, Service, ServiceSettings
-from pumpd.surroundings import Process
-from pumpd.warm import name_process
+from pumpd.common import link
+from pumpd.common.loglines import Formatter
+from pumpd.common.process_name import name_process
+from pumpd.service.cards import Cards
+from pumpd.service.owners import read_owners
+from pumpd.service.quota import Quotas
+from pumpd.service.sdnotify import Manager, sockets_handed_over
+from pumpd.service.service import BEATS_MISSED, Service, ServiceSettings
+from pumpd.service.surroundings import Process
 
 BACKLOG = 4096
 """The queue is one for all users: beside a flood of connects a short one refuses other clients.

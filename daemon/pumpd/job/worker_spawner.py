@@ -6,7 +6,7 @@ one datagram (the client's pid and number) with three descriptors:
     memfd        the client's mapping
     connection   the client's socket, non-blocking
     lifeline     one end of a pair of sockets: the supervisor asks over it what others
-                 ask of the worker (steering.py), and sees the worker end, however it
+                 ask of the worker (control_worker.py), and sees the worker end, however it
                  ends, by end-of-file on the other side
 
 The worker is the only process that keeps them, so its death closes the client's socket.
@@ -18,7 +18,6 @@ is served well has no reason to notice.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import gc
 import logging
@@ -29,7 +28,8 @@ import struct
 from collections.abc import Callable
 from pathlib import Path
 
-from pumpd.settings import WorkerSettings
+from pumpd.common.process_name import name_process
+from pumpd.common.settings import WorkerSettings
 
 WorkerRun = Callable[[int, socket.socket, socket.socket, WorkerSettings], None]
 
@@ -43,7 +43,7 @@ log = logging.getLogger("pumpd")
 
 def load_worker() -> WorkerRun:
     """The real worker loop. Imports numpy and cffi: a tenth of a second or more."""
-    from pumpd import worker
+    from pumpd.worker import worker
 
     return worker.run
 
@@ -146,9 +146,3 @@ def _work(worker: WorkerRun, fds: list[int], settings: WorkerSettings) -> None:
     finally:
         logging.shutdown()
         os._exit(status)
-
-
-def name_process(name: str) -> None:
-    """Sets the name that ps and top show (15 characters at most)."""
-    with contextlib.suppress(OSError):
-        Path("/proc/self/comm").write_text(name)

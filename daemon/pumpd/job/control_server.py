@@ -4,7 +4,7 @@ DESIGN
   Part of the supervisor's one thread; no call blocks. A request is checked, handed to the
   workers it is about, and their answers make the reply. A worker that cannot take it, does
   not answer within ANSWER_S or ends meanwhile is an entry with an error in that reply,
-  nothing more. What a request means is the workers' business (steering.py).
+  nothing more. What a request means is the workers' business (control_worker.py).
 
   Bounds: MAX_CONTROLS connections, each closed after IDLE_S of silence; one request at a
   time from each, the next ones wait in its socket; one request per REQUEST_PAUSE_S from
@@ -26,7 +26,7 @@ from pump.wire import control as wire
 MAX_CONTROLS = 16
 IDLE_S = 60.0
 ANSWER_S = 4.0
-"""A worker waits less than this for its client (steering.ADOPT_S)."""
+"""A worker waits less than this for its client (control_worker.ADOPT_S)."""
 REQUEST_PAUSE_S = 0.005
 
 log = logging.getLogger("pumpd")
@@ -45,7 +45,7 @@ class _Question:
     clients: list[wire.ClientState] = field(default_factory=list)
 
 
-class Controls:
+class ControlServer:
     """Control connections of one supervisor.
 
     workers: its lifelines, with their clients' process ids; read only.

@@ -12,9 +12,9 @@ import socket
 from typing import Any
 
 from pump.wire import service as wire
-from pumpd.owners import Identity
-from pumpd.quota import Bucket, Seat
-from pumpd.registry import Job
+from pumpd.service.owners import Identity
+from pumpd.service.quota import Bucket, Seat
+from pumpd.service.registry import Job
 
 SLOW_S = 5.0
 """A peer that takes nothing for so long is hung up on."""

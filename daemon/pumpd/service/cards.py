@@ -1,12 +1,12 @@
 """What NVML says of the machine's GPUs: their UUIDs, memory, and how much of it is used.
 
 DESIGN
-  In a process of its own (`python -m pumpd.cards`), which answers each line with one: NVML takes
-  memory, and a call may take seconds, or never return with a sick driver, while the service's
-  one thread never waits. It is asked once at the service's start, and every ASK_S while there
-  are jobs; KEEP_S after the last one it ends, so that an idle GPU may sleep. One that does not
-  answer within ANSWER_S is killed, not waited for, and begun anew AGAIN_S later; until then
-  what was known last counts.
+  In a process of its own (`python -m pumpd.service.cards`), which answers each line with one:
+  NVML takes memory, and a call may take seconds, or never return with a sick driver, while the
+  service's one thread never waits. It is asked once at the service's start, and every ASK_S
+  while there are jobs; KEEP_S after the last one it ends, so that an idle GPU may sleep. One
+  that does not answer within ANSWER_S is killed, not waited for, and begun anew AGAIN_S later;
+  until then what was known last counts.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class Cards:
             self._give_up(self._last_wanted)
 
     def _begin(self) -> None:
-        command = [sys.executable, "-P", "-m", "pumpd.cards"]
+        command = [sys.executable, "-P", "-m", "pumpd.service.cards"]
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
         )

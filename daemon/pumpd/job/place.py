@@ -11,8 +11,8 @@ import re
 from pathlib import Path
 
 from pump.paths import SOCKET_NAME, remove_job_directory
-from pumpd.jobwatch import start_time
-from pumpd.link import answers
+from pumpd.common.jobwatch import start_time
+from pumpd.common.link import answers
 
 JOB_DIRECTORY = re.compile(r"(\d+)-[0-9a-f]{8}")
 

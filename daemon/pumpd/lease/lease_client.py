@@ -2,8 +2,8 @@
 
 DESIGN
   Part of the supervisor's one thread; no call blocks. It goes in rounds: ask the workers
-  how their clients stand (controls.py), set the budgets that the leases call for
-  (holdings.py), tell the service what has changed. A round comes with every beat, with
+  how their clients stand (control_server.py), set the budgets that the leases call for
+  (job_usage.py), tell the service what has changed. A round comes with every beat, with
   every grant, and every SETTLE_S while something above a lease has yet to leave.
 
   Without a service the job keeps its configured budget, and a service that comes is found
@@ -32,7 +32,8 @@ from pump.wire import control, server
 from pump.wire import service as wire
 from pump.wire.control import ClientState
 from pump.wire.strict import FrameError
-from pumpd.holdings import (
+from pumpd.common.jobwatch import start_time
+from pumpd.lease.job_usage import (
     Absent,
     Budget,
     Busy,
@@ -44,7 +45,6 @@ from pumpd.holdings import (
     report_of,
     settled,
 )
-from pumpd.jobwatch import start_time
 
 RETRY_LEAST_S = 0.1
 RETRY_MOST_S = 0.5
@@ -84,7 +84,7 @@ class JobFacts(NamedTuple):
 NO_SERVICE = JobFacts()
 
 
-class Leaseholder:
+class LeaseClient:
     """Leases of one job. inquire: asks the job's workers, answers come later."""
 
     def __init__(self, selector: selectors.BaseSelector, inquire: Inquire, facts: JobFacts) -> None:
@@ -119,7 +119,7 @@ class Leaseholder:
 
     def __repr__(self) -> str:
         there = "attached" if self._version else "alone"
-        return f"<leaseholder, {there}, {len(self._granted)} leases>"
+        return f"<lease client, {there}, {len(self._granted)} leases>"
 
     @property
     def _now(self) -> float:

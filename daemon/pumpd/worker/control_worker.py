@@ -1,7 +1,7 @@
 """A worker steered from outside: policy and budget switched, figures told.
 
 DESIGN
-  Requests come over the lifeline (warm.py), in frames of pump/wire/control.py. A thread
+  Requests come over the lifeline (worker_spawner.py), in frames of pump/wire/control.py. A thread
   waits for them, so that no tick has to look; it hands them over and knocks, nothing else.
   All work is done by the worker's own thread, between two ticks.
 
@@ -28,10 +28,10 @@ from pump.model.client import ABSENT, ARRIVING, DOUBTED, HOST, LEAVING, RESIDENT
 from pump.policy import by_name
 from pump.wire import control as wire
 from pump.wire.abi import ffi, lib
-from pumpd import threads
+from pumpd.common import threads
 
 if TYPE_CHECKING:
-    from pumpd.worker import Worker
+    from pumpd.worker.worker import Worker
 
 log = logging.getLogger("pumpd.worker")
 
@@ -67,7 +67,7 @@ class _Wish:
     deadline_ns: int
 
 
-class Steering:
+class ControlWorker:
     """Carries out requests for one worker. `step` is called by the worker's thread."""
 
     def __init__(

@@ -12,7 +12,7 @@ from pump.model.bounds import BLOCK_BYTES
 from pump.model.client import ABSENT, ARRIVING, DOUBTED, HOST, LEAVING, RESIDENT, ClientModel
 from pump.trace.records import Sample
 from pump.wire.mapping import Mapping
-from pumpd.recorder import Recorder
+from pumpd.worker.recorder import Recorder
 
 SAMPLE_NS: Final = 50_000_000
 """How often the figures are looked at, while the worker is awake."""

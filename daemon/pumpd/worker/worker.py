@@ -22,11 +22,11 @@ from pump.policy.base import Policy
 from pump.trace import format as trace
 from pump.wire.abi import lib
 from pump.wire.mapping import Mapping, ProtocolError
-from pumpd import recorder as recording
-from pumpd.recorder import Recorder
-from pumpd.sampler import Sampler
-from pumpd.settings import WorkerSettings
-from pumpd.steering import Steering
+from pumpd.common.settings import WorkerSettings
+from pumpd.worker import recorder as recording
+from pumpd.worker.control_worker import ControlWorker
+from pumpd.worker.recorder import Recorder
+from pumpd.worker.sampler import Sampler
 
 log = logging.getLogger("pumpd.worker")
 
@@ -404,7 +404,7 @@ def run(
     mapping.shm.header.worker_pid = os.getpid()
     worker = Worker(mapping, policy, recording.start(settings, mapping.shm.worker_counters))
     liveness = Liveness(connection, settings.client_pid)
-    steering = Steering(worker, lifeline, connection, settings.client_pid)
+    steering = ControlWorker(worker, lifeline, connection, settings.client_pid)
     steering.start()
     gc.freeze()  # what is alive now stays alive: no need to look at it again
     log.info("serving client %d with policy %s", settings.client_pid, settings.policy)

@@ -1,0 +1,1 @@
+"""What several parts of pumpd use: the first exchange, log lines, settings, threads."""

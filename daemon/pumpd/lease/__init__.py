@@ -1,0 +1,1 @@
+"""A job's leases from the system service, and what the job uses."""

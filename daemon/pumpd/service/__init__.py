@@ -1,0 +1,1 @@
+"""The system service, pumpd serve: jobs, leases, what users may have."""

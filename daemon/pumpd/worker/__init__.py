@@ -1,0 +1,1 @@
+"""One client's worker: its loop, its recorder, what it does on request."""
