@@ -63,8 +63,9 @@ class View(NamedTuple):
     """How many of `missing` may set out before there is a shortfall or a surplus; 0: there is
     one, or it is unknown."""
     exchange: int
-    """Blocks that may leave for as many that are missing, though room will come by itself:
-    operations waited for such lately. 0 while anything is under way."""
+    """Blocks that may leave for as many missing ones although room will come by itself: an
+    operation waited lately for what was held back. At most `to_host_credit`, and 0 while
+    anything is under way."""
     expected: int
     """Operations in the view that were not issued yet."""
     streams: int

@@ -44,8 +44,7 @@ class Planned(Window):
             return super()._make_room(view, arrivals, spare)
         short = len(view.shortfalls_need)
         if view.exchange:
-            count = min(_outlast(view, view.arrivals_need), view.exchange, view.to_host_credit)
-            return Room(view.leavers[: max(0, count)])
+            return Room(view.leavers[: min(_outlast(view, view.arrivals_need), view.exchange)])
         if short == 0 and view.surplus == 0:
             return self._keep_spare(view, arrivals, spare)
         if view.to_host_credit <= 0:

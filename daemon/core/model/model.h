@@ -106,8 +106,8 @@ struct pump_view {
   /* Where nothing is short and there is no surplus: how many of `missing` may set out
    * before that changes. 0: not known. */
   uint32_t headroom;
-  /* Blocks that may leave for as many that are missing, though room would come by itself:
-   * operations waited for such lately. 0 while anything is under way. */
+  /* Blocks that may leave for as many missing ones although room will come by itself,
+   * within `to_host_credit`; each view that offers some uses them up. */
   uint32_t exchange;
   /* needed, and not surely there or on their way: nearest to their stream's head first */
   int64_t missing[128];
@@ -222,9 +222,9 @@ void pump_model_take_back(struct pump_model *model, const struct pump_command *c
 
 /* To be called in each tick, behind all that it reads and before anything is sent. Where it
  * is the turn of an operation that is larger than the budget, what is there of it will come
- * again, with what it lacks. What leaves before the next view is not exchanged. */
+ * again, with what it lacks. */
 void pump_model_turn(struct pump_model *model, uint32_t device);
-/* Fills the view, for which faults are counted anew. */
+/* Fills the view, for which faults are counted anew, and what may be exchanged less. */
 void pump_model_view(struct pump_model *model, uint32_t device, struct pump_view *view);
 
 /* How many of a view's `leavers`, needed last first, may leave for room that will be short

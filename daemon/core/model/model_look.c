@@ -358,6 +358,32 @@ int64_t model_credit(const struct pump_model *m, const struct device *device, in
   return left > 0 ? left : 0;
 }
 
+/* Room that comes back in time may come back so late that the link is idle first and the
+ * GPU waits afterwards. That depends on durations, which the model does not know, but a
+ * wait can be seen. After it blocks may be exchanged while the link is idle, many times as
+ * many as the wait was for: blocks needed last leave for those that are missing first. The
+ * bounds were measured (docs/decisions/0025-waits.md). */
+#define EXCHANGED_PER_MISSED 8
+#define EXCHANGED_MOST 2048
+
+void model_allow_exchange(struct pump_model *m, struct device *device) {
+  if (!device->held_back) return;
+  device->exchange += EXCHANGED_PER_MISSED * urgent(m, device);
+  if (device->exchange > EXCHANGED_MOST) device->exchange = EXCHANGED_MOST;
+}
+
+static uint32_t offer_exchange(struct device *device, const struct pump_view *view) {
+  int64_t free = view->budget - view->resident - view->arriving - view->leaving;
+  device->held_back = view->expected > 0 && view->arrivals_count > 0 && free <= 0 &&
+                      view->arriving + view->leaving == 0 && view->shortfalls_count == 0 &&
+                      view->surplus == 0;
+  if (!device->held_back) return 0;
+  int64_t offered = view->to_host_credit;
+  if (offered > device->exchange) offered = device->exchange;
+  device->exchange -= offered;
+  return (uint32_t)offered;
+}
+
 /* What an operation larger than the budget lacks comes by faults while it runs, and for
  * each the driver evicts what migrated longest ago. Where that is in the order in which the
  * operation reaches its blocks, it has used what goes. So what is there comes again with
@@ -366,7 +392,6 @@ EXPORT void pump_model_turn(struct pump_model *m, uint32_t index) {
   int64_t at = next_set(m, m->misses, m->op_tail);
   struct op *op = &m->ops[op_index(at)];
   index &= PUMP_MAX_DEVICES - 1;
-  m->devices[index].exchange.held = false; /* what leaves now was not exchanged */
   if (at == m->op_head || !op->larger || op->in_order) return;
   if (m->op_device[op_index(at)] != index) return;
   op->in_order = true;
@@ -398,7 +423,7 @@ EXPORT void pump_model_view(struct pump_model *m, uint32_t index, struct pump_vi
   model_missing(m, index, view, PUMP_VIEW_MISSING);
   look_for_leavers(m, index, view);
   bool fits = look_for_room(m, index, view);
-  view->exchange = model_exchange_look(m, index, view);
+  view->exchange = offer_exchange(device, view);
   /* An arrival that would be the first to leave may have to. */
   device->latest_need = view->leavers_count > 0 ? view->leavers_next_use[0] : -1;
   if (fits) device->latest_need = PUMP_NOT_NEEDED; /* only what nothing needs leaves */

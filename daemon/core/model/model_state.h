@@ -100,16 +100,6 @@ struct stream {
   bool listed; /* stands in `busy` */
 };
 
-/* See model_exchange.c. */
-struct exchange {
-  int64_t first, last;      /* operations whose blocks were held back lately */
-  int64_t waited;           /* the newest of them that waited */
-  uint32_t left;            /* blocks that may be exchanged */
-  uint32_t grants;          /* since the last in vain */
-  uint32_t vain, pass_over; /* waits */
-  bool held, used;          /* by the last view; since `left` was granted */
-};
-
 struct device {
   struct pump_model_device facts;
   struct pump_model_tally tally;
@@ -126,13 +116,14 @@ struct device {
   int64_t block_us[PUMP_DIRECTIONS]; /* what a block took lately, microseconds << 8 */
   uint64_t missed;                   /* blocks that came by fault since the last look */
   int64_t faults;                    /* since the last view */
+  int64_t exchange;                  /* blocks that views may offer for exchange */
   int64_t left_over;                 /* since a switch: fewest blocks that took room */
   int64_t allowance;                 /* blocks of room that may be taken without asking */
   int64_t hold;                      /* nothing to decide before so many may move */
   int64_t latest_need; /* what arrives and is needed then or later may be who leaves */
   int64_t later[PUMP_VIEW_LEAVERS]; /* who leaves next, in this order */
   uint32_t later_at, later_count;
-  struct exchange exchange;
+  bool held_back; /* at the last view the link was idle, and nothing could come */
   bool settled; /* who leaves is decided, as long as nothing but arrivals happens */
   bool known, short_of_room;
   bool untold; /* an operation used more than it told, since the last look */
@@ -315,16 +306,9 @@ void model_missing(struct pump_model *m, uint32_t device, struct pump_view *view
                    uint32_t most);
 int64_t model_flight_most(const struct pump_model *m, const struct device *device);
 int64_t model_credit(const struct pump_model *m, const struct device *device, int way);
-
-/* ---- what is exchanged (model_exchange.c) ---- */
-
-/* Operations have executed: sees whether the next one waits for what was held back. */
-void model_exchange_waits(struct pump_model *m, uint32_t device);
-/* What may be exchanged now, by the view. */
-uint32_t model_exchange_look(struct pump_model *m, uint32_t device,
-                             const struct pump_view *view);
-/* So many blocks set out to leave. */
-void model_exchange_left(struct device *device, uint32_t blocks);
+/* Operations have executed: if the next ones wait for what the last view held back, views
+ * may offer an exchange. */
+void model_allow_exchange(struct pump_model *m, struct device *device);
 
 /* ---- transfers (model_transfers.c) ---- */
 

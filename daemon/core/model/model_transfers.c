@@ -129,7 +129,6 @@ EXPORT uint32_t pump_model_start(struct pump_model *m, uint32_t device, uint32_t
                                   .expected = is_expected(m, blocks[i])};
     fill_command(m, transfer, &commands[made++]);
     if (direction == PUMP_TO_HOST) m->devices[device].leaving_bytes += transfer->bytes;
-    if (direction == PUMP_TO_HOST) model_exchange_left(&m->devices[device], length);
     if (direction == PUMP_TO_GPU && m->blocks[blocks[i]].state == PUMP_BLOCK_RESIDENT)
       m->devices[device].tally.refreshed += length;
     for (int32_t b = transfer->first_block; b < transfer->first_block + transfer->blocks;

@@ -155,7 +155,7 @@ static void after_retiring(struct pump_model *m) {
     model_give_up_doomed(m, device);
     note_overshoot(device);
     push_out(m, device);
-    model_exchange_waits(m, i);
+    model_allow_exchange(m, device);
     uint64_t doubts = missed * m->bounds.doubts_per_fault;
     if (device->untold) doubts = UINT64_MAX;
     device->untold = false;
