@@ -29,208 +29,9 @@
  * in the tables, and whatever is said here of a block holds for all of a run. What comes
  * out is what would come out block by block (tests/sim/plan_by_blocks.c).
  */
-#include "model_state.h"
+#include "model_plan_walk.h"
 
 #define REACH_BLOCKS 512 /* in each direction: 1 GiB */
-#define ROOMS 1024
-#define SPENT 1024
-
-/* What a transfer has to wait for: an operation has executed (0: none), so much has left.
- */
-struct awaited {
-  uint64_t after_seq, left_bytes;
-  uint64_t step_bytes; /* of several blocks each but the last so much less than the next */
-  uint32_t after_stream;
-};
-
-/* So many blocks of room, once that has come about. */
-struct room {
-  int64_t blocks;
-  struct awaited awaited;
-  uint64_t step_bytes; /* so much more has to leave for each block that is taken */
-};
-
-/* An operation that has executed by then, and which of its blocks is looked at next. */
-struct spent {
-  int64_t again_seq; /* when most of what it used is needed again; a heap by that */
-  uint32_t op, use;
-};
-
-/* Consecutive blocks of one range, in the order in which they go. */
-struct run {
-  int32_t block, step; /* the first of them; 1 or -1 */
-  uint32_t count, slot;
-};
-
-/* What goes one way, in slices of at most so many blocks: the newest (at first one that
- * nothing continues), where the next one is written, and places that are left. */
-struct goes {
-  struct model_planned *newest, *next;
-  uint32_t slice, slices_left, blocks_left;
-};
-
-struct walk {
-  struct pump_model *m;
-  uint32_t device;
-  struct goes goes[PUMP_DIRECTIONS];
-  struct room rooms[ROOMS];
-  uint32_t rooms_taken, rooms_made;
-  uint32_t reborn_at;  /* the room that was taken last by a block discarded on the way, */
-  int64_t reborn_seq;  /* behind that operation */
-  uint64_t left_bytes; /* once all that leaves so far has left */
-  int64_t horizon;     /* the first operation that uses what has left */
-  struct spent spent[SPENT];
-  uint32_t spent_count;
-  int64_t at, ran; /* operations: that of the walk; the first that does not count as
-                      executed yet, */
-  int64_t behind;  /* and the room that is taken from there on; */
-  int64_t takes;   /* what that one takes of it */
-  int32_t idle;    /* next of the idle ones; behind them those of operation `later`, */
-  int64_t later, later_use; /* of which uses up to this one have not been looked at */
-  int32_t there;            /* the next that may go at once, NONE: not looked for yet */
-  bool ended;               /* before operations did */
-  bool full;                /* there is no place for more that leaves */
-};
-
-/* ---- what may leave ---------------------------------------------------------------- */
-
-/* How many uses from this one on are due and of that kind; of one word at most. */
-static inline uint32_t due_run(const struct pump_model *m, uint32_t kind, int32_t use) {
-  uint64_t others = ~m->due_uses[use >> 6][kind] >> (use & 63);
-  return others == 0 ? 64u - (uint32_t)(use & 63) : (uint32_t)__builtin_ctzll(others);
-}
-
-static inline bool is_there(const struct pump_model *m, int32_t use) {
-  const uint64_t *words = m->due_uses[use >> 6];
-  return (words[DUE_SURE] | words[DUE_DOUBTED]) >> (use & 63) & 1;
-}
-
-/* Up to which block, from this one on, the run can go at most. */
-static inline struct run begin_run(const struct pump_model *m, int32_t block, int32_t step,
-                                   uint32_t *most) {
-  uint32_t slot = m->blocks[block].slot;
-  const struct range *range = &m->ranges[slot];
-  int32_t place = block - range->first_block;
-  uint32_t there = (uint32_t)(step > 0 ? range->blocks - place : place + 1);
-  if (there < *most) *most = there;
-  return (struct run){.block = block, .step = step, .count = 1, .slot = slot};
-}
-
-static void look_at_later(struct walk *w, int64_t from) {
-  const struct pump_model *m = w->m;
-  w->later = model_previous_set(m, m->can_leave, from);
-  if (w->later < m->op_tail) return;
-  const struct op *op = &m->ops[op_index(w->later)];
-  w->later_use = (int64_t)op->first_use + op->uses;
-}
-
-static int32_t look_there(struct walk *w) {
-  const struct pump_model *m = w->m;
-  if (w->there != NONE) return w->there;
-  if (w->idle != NONE) {
-    w->there = w->idle;
-    w->idle = m->blocks[w->idle].idle_next;
-    return w->there;
-  }
-  while (w->later >= m->op_tail) {
-    int64_t begin = m->ops[op_index(w->later)].first_use;
-    while ((w->later_use = model_previous_due(m, DUE_SURE, begin, w->later_use)) >= begin) {
-      int32_t block = m->uses[use_index(w->later_use)].block;
-      if (m->blocks[block].device == w->device) return w->there = block;
-    }
-    look_at_later(w, w->later - 1);
-  }
-  return NONE;
-}
-
-/* It and those behind it, at most so many, that are needed at the same time. */
-static struct run take_there(struct walk *w, uint32_t most) {
-  const struct pump_model *m = w->m;
-  struct run run = begin_run(m, w->there, -1, &most);
-  w->there = NONE;
-  if (m->blocks[run.block].first == NONE) return run;
-  int64_t begin = m->ops[op_index(w->later)].first_use;
-  for (; run.count < most && w->later_use > begin; run.count++, w->later_use--) {
-    int32_t use = use_index(w->later_use - 1);
-    if (m->uses[use].block != run.block - (int32_t)run.count) break;
-    if (!is_there(m, use)) break;
-  }
-  return run;
-}
-
-static void sift_down(struct walk *w, uint32_t i) {
-  for (;;) {
-    uint32_t child = 2 * i + 1;
-    if (child >= w->spent_count) return;
-    if (child + 1 < w->spent_count &&
-        w->spent[child + 1].again_seq > w->spent[child].again_seq)
-      child++;
-    if (w->spent[child].again_seq <= w->spent[i].again_seq) return;
-    struct spent moved = w->spent[i];
-    w->spent[i] = w->spent[child];
-    w->spent[child] = moved;
-    i = child;
-  }
-}
-
-static void add_spent(struct walk *w, uint32_t op) {
-  if (w->m->again[op] == 0 || w->spent_count == SPENT) return;
-  uint32_t i = w->spent_count++;
-  struct spent added = {.again_seq = w->m->again_seq[op], .op = op};
-  for (; i > 0 && w->spent[(i - 1) / 2].again_seq < added.again_seq; i = (i - 1) / 2)
-    w->spent[i] = w->spent[(i - 1) / 2];
-  w->spent[i] = added;
-}
-
-static inline int64_t takes(const struct walk *w, int64_t at) {
-  uint32_t i = op_index(at);
-  return w->m->op_device[i] == w->device ? w->m->away[i] + w->m->births[i] : 0;
-}
-
-/* One more operation counts as executed. */
-static void run_on(struct walk *w) {
-  uint32_t i = op_index(w->ran++);
-  w->behind -= w->takes;
-  w->takes = takes(w, w->ran);
-  if (w->m->op_device[i] == w->device) add_spent(w, i);
-}
-
-/* The block of the operation's next use, if it is one that is needed again last. */
-static inline int32_t spent_block(const struct walk *w, const struct spent *top) {
-  const struct pump_model *m = w->m;
-  const struct op *op = &m->ops[top->op];
-  const struct use *use = &m->uses[use_index((int64_t)op->first_use + top->use)];
-  if (use->block == NONE || use->next == NONE) return NONE;
-  const struct use *next = &m->uses[use->next];
-  if ((next->flags & USE_FRESH) != 0 || (int64_t)m->ops[next->op].seq != top->again_seq)
-    return NONE;
-  return m->blocks[use->block].device == w->device ? use->block : NONE;
-}
-
-/* Of what was used meanwhile, the block that is needed again last, behind `need`. */
-static int32_t look_spent(struct walk *w, int64_t need) {
-  while (w->spent_count > 0 && w->spent[0].again_seq > need) {
-    struct spent *top = &w->spent[0];
-    for (; top->use < w->m->ops[top->op].uses; top->use++) {
-      int32_t block = spent_block(w, top);
-      if (block != NONE) return block;
-    }
-    *top = w->spent[--w->spent_count];
-    sift_down(w, 0);
-  }
-  return NONE;
-}
-
-/* That block and those behind it, at most so many, that are needed again at that time. */
-static struct run take_spent(struct walk *w, int32_t block, uint32_t most) {
-  const struct pump_model *m = w->m;
-  struct spent *top = &w->spent[0];
-  struct run run = begin_run(m, block, 1, &most);
-  uint32_t uses = m->ops[top->op].uses;
-  for (top->use++; run.count < most && top->use < uses; run.count++, top->use++)
-    if (spent_block(w, top) != block + (int32_t)run.count) break;
-  return run;
-}
 
 /* ---- slices ------------------------------------------------------------------------ */
 
@@ -323,14 +124,14 @@ static uint32_t let_go(struct walk *w, struct run run, const struct awaited *awa
 static uint32_t leave(struct walk *w, int64_t need, uint32_t most) {
   struct pump_model *m = w->m;
   if (w->full) return 0;
-  int32_t there = look_there(w), spent = NONE;
+  int32_t there = walk_look_there(w), spent = NONE;
   int64_t there_next = there == NONE ? 0 : m->blocks[there].next_use;
   /* Looked for only if it may be needed later than who is there. */
   if (there_next <= need || (w->spent_count > 0 && w->spent[0].again_seq > there_next))
-    spent = look_spent(w, need);
+    spent = walk_look_spent(w, need);
   while (there_next <= need && spent == NONE && w->ran < w->at) {
-    run_on(w);
-    spent = look_spent(w, need);
+    walk_run_on(w);
+    spent = walk_look_spent(w, need);
   }
   if (there_next <= need && spent == NONE) return 0;
   int64_t spent_next = spent == NONE ? 0 : w->spent[0].again_seq;
@@ -343,9 +144,9 @@ static uint32_t leave(struct walk *w, int64_t need, uint32_t most) {
     const struct op *op = &m->ops[w->spent[0].op];
     awaited.after_seq = op->seq;
     awaited.after_stream = op->stream;
-    gone = let_go(w, take_spent(w, spent, most), &awaited);
+    gone = let_go(w, walk_take_spent(w, spent, most), &awaited);
   } else {
-    gone = let_go(w, take_there(w, most), &awaited);
+    gone = let_go(w, walk_take_there(w, most), &awaited);
   }
   if (gone > 0 && next_use < w->horizon) w->horizon = next_use;
   if (left == 0) return 0;
@@ -458,6 +259,12 @@ static inline bool come(struct walk *w, struct run run, bool away, const struct 
   return true;
 }
 
+/* How many uses from this one on are due and of that kind; of one word at most. */
+static inline uint32_t due_run(const struct pump_model *m, uint32_t kind, int32_t use) {
+  uint64_t others = ~m->due_uses[use >> 6][kind] >> (use & 63);
+  return others == 0 ? 64u - (uint32_t)(use & 63) : (uint32_t)__builtin_ctzll(others);
+}
+
 /* What the operation lacks comes, in the order in which it uses it. */
 static bool bring(struct walk *w, const struct op *op) {
   const struct pump_model *m = w->m;
@@ -469,7 +276,7 @@ static bool bring(struct walk *w, const struct op *op) {
     if (most > end - at) most = (uint32_t)(end - at);
     at++;
     if (m->blocks[block].device != w->device) continue;
-    struct run run = begin_run(m, block, 1, &most);
+    struct run run = walk_begin_run(m, block, 1, &most);
     const struct use *next = &m->uses[use + 1];
     for (; run.count < most && next->block == block + (int32_t)run.count; at++, next++)
       run.count++;
@@ -512,8 +319,8 @@ static void walk_over(struct walk *w, int64_t end) {
   for (w->at = m->op_tail; w->at < end; w->at++) {
     uint32_t i = op_index(w->at);
     if ((int64_t)m->ops[i].seq >= w->horizon) return;
-    w->behind += takes(w, w->at);
-    while (w->ran < w->at && w->behind - w->takes >= ahead) run_on(w);
+    w->behind += walk_takes(w, w->at);
+    while (w->ran < w->at && w->behind - w->takes >= ahead) walk_run_on(w);
     if (m->op_device[i] == w->device && !step(w, i)) return;
   }
   w->ended = false;
@@ -541,8 +348,8 @@ void model_rehearse(struct pump_model *m, uint32_t device, uint64_t until_seq,
   w->full = false;
   w->ended = true;
   w->reborn_seq = -1;
-  w->takes = takes(w, w->ran);
-  look_at_later(w, m->op_head - 1);
+  w->takes = walk_takes(w, w->ran);
+  walk_look_at_later(w, m->op_head - 1);
   int64_t known = m->op_issued + (int64_t)(until_seq - m->added_seq);
   if (begin(w)) walk_over(w, known < m->op_head ? known : m->op_head);
   for (int way = 0; way < PUMP_DIRECTIONS; way++)

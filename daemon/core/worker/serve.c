@@ -6,8 +6,8 @@
  */
 #include <errno.h>
 
-#include "daemon/core/model/model_state.h"
 #include "pump_ring.h"
+#include "serve.h"
 
 #define REAP_AT_ONCE 64
 #define FORESEE_AT_ONCE 128

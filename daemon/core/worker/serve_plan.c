@@ -9,8 +9,8 @@
  * Before anything else is started, it is withdrawn: from then on nobody takes of it, and
  * what was taken is known. In between the executors have no plan, for some microseconds.
  */
-#include "daemon/core/model/model_state.h"
 #include "pump_ring.h"
+#include "serve.h"
 
 /* To take entries: a client may write `turn` as well. */
 #define TRIES (4 * PUMP_PLAN_ENTRIES)

@@ -3,7 +3,7 @@
  * The same for the worker over a mapping (serve.c) and for the simulator's
  * (sim_worker.c); they differ in where commands go.
  */
-#include "daemon/core/model/model_state.h"
+#include "serve.h"
 
 #define AT_ONCE PUMP_VIEW_LEAVERS /* blocks; more than may be in flight */
 

@@ -1,0 +1,65 @@
+/* model_blocks.h - blocks, and the lists of them. See the DESIGN of model_blocks.c. */
+#ifndef PUMP_MODEL_BLOCKS_H
+#define PUMP_MODEL_BLOCKS_H
+
+#include <stdbool.h>
+
+#include "model.h"
+
+#define EXPORT __attribute__((visibility("default")))
+
+#define NONE (-1)
+#define GAP_SIZES 4096 /* gaps of up to so many blocks have a list each */
+
+struct device;
+
+/* Ends of a list; blocks are linked through themselves. */
+struct list {
+  int32_t head, tail;
+};
+
+/* Blocks that an operation is the next to use are counted by whether they are there. */
+enum { DUE_SURE, DUE_DOUBTED, DUE_AWAY, DUE_KINDS };
+
+/* One cache line. */
+struct block {
+  int64_t next_use;    /* PUMP_NOT_NEEDED, or the seq of `first` */
+  int64_t last_use;    /* newest issued use; 0: none */
+  int64_t migrated;    /* order in which blocks last became resident */
+  int32_t first, last; /* uses that have not executed, oldest and newest, or NONE */
+  int32_t issued;      /* the newest of them that is not only expected, or NONE */
+  int32_t idle_prev, idle_next; /* in the device's list, when need is NEED_IDLE */
+  int32_t age_prev, age_next;   /* in the device's list that `age_list` names */
+  uint32_t slot;                /* of the range that owns it */
+  int32_t due_use;              /* whose operation counts it, when need says so */
+  uint8_t state, device;
+  uint8_t need;         /* NEED_* */
+  uint8_t age_list : 2; /* AGE_* */
+  bool dead : 1;        /* no tensor is there: the first to leave, until it is used again */
+  bool discarded : 1;   /* since its newest use */
+  bool used : 1;        /* by an operation that has executed, since it was allocated */
+  bool doomed : 1; /* it will be, once what was issued has executed: it does not leave */
+  bool comes : 1;  /* an entry of the plan in force brings it, */
+  bool goes : 1;   /* or another one takes it away */
+};
+_Static_assert(sizeof(struct block) == 64, "one cache line");
+
+/* NEED_DUE + DUE_*: its operation counts it, and `due_uses` has a bit for it. NEED_DOOMED:
+ * `due_use` tells since when. */
+enum { NEED_NONE, NEED_IDLE, NEED_DOOMED, NEED_DUE };
+enum { AGE_NONE, AGE_SURE, AGE_DOUBTED };
+
+void model_set_state(struct pump_model *m, int32_t block, uint32_t state);
+/* Counts or lists the block where its state and its next use say. */
+void model_relist(struct pump_model *m, int32_t block);
+/* Nothing there is worth keeping: of what nothing needs it leaves first. */
+void model_set_dead(struct pump_model *m, int32_t block);
+/* Its contents will be discarded once what was issued on it has executed. */
+void model_set_doomed(struct pump_model *m, int32_t block);
+/* What was to be discarded for long, and was not, is only dead. */
+void model_give_up_doomed(struct pump_model *m, struct device *device);
+
+/* Room that blocks take: resident, doubted, on their way in or out. */
+int64_t model_occupied(const struct device *device);
+
+#endif

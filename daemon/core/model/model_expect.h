@@ -1,0 +1,31 @@
+/* model_expect.h - operations that were not issued yet (model_expect.c, model_learn.c). */
+#ifndef PUMP_MODEL_EXPECT_H
+#define PUMP_MODEL_EXPECT_H
+
+#include <stdbool.h>
+
+#include "daemon/core/predict/learner.h"
+#include "model.h"
+
+/* The operation that was expected next has been issued. */
+void model_adopt(struct pump_model *m);
+/* Expects an operation as pump_model_expect does, with `spare` places for uses that are not
+ * known yet. */
+int model_expect(struct pump_model *m, uint32_t stream,
+                 const struct pump_model_extent *extents, uint32_t count, uint32_t spare);
+/* Of the operation that was expected last: what it is known by when it is issued, and
+ * whether it will reach what does not exist yet. */
+void model_expect_known(struct pump_model *m, const struct pump_predicted *next);
+/* An operation is about to be added that reaches these extents. True if it is the one that
+ * was predicted. */
+bool model_learn_operation(struct pump_model *m, const struct pump_batch *batch,
+                           uint32_t row, const struct pump_model_extent *extents,
+                           uint32_t count);
+void model_learn_range(struct pump_model *m, uint32_t slot, bool gone);
+void model_learn_shape(struct pump_model *m, uint64_t signature, uint64_t function,
+                       const struct pump_params *head);
+void model_learn_loss(struct pump_model *m);
+/* Of the learner, lately; 0 without one. */
+double model_confidence(const struct pump_model *m);
+
+#endif

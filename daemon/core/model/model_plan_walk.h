@@ -1,0 +1,99 @@
+/* model_plan_walk.h - the walk of a rehearsal; see the DESIGN of model_plan.c. */
+#ifndef PUMP_MODEL_PLAN_WALK_H
+#define PUMP_MODEL_PLAN_WALK_H
+
+#include "model_state.h"
+
+#define ROOMS 1024
+#define SPENT 1024
+
+/* What a transfer has to wait for: an operation has executed (0: none), so much has left.
+ */
+struct awaited {
+  uint64_t after_seq, left_bytes;
+  uint64_t step_bytes; /* of several blocks each but the last so much less than the next */
+  uint32_t after_stream;
+};
+
+/* So many blocks of room, once that has come about. */
+struct room {
+  int64_t blocks;
+  struct awaited awaited;
+  uint64_t step_bytes; /* so much more has to leave for each block that is taken */
+};
+
+/* An operation that has executed by then, and which of its blocks is looked at next. */
+struct spent {
+  int64_t again_seq; /* when most of what it used is needed again; a heap by that */
+  uint32_t op, use;
+};
+
+/* Consecutive blocks of one range, in the order in which they go. */
+struct run {
+  int32_t block, step; /* the first of them; 1 or -1 */
+  uint32_t count, slot;
+};
+
+/* What goes one way, in slices of at most so many blocks: the newest (at first one that
+ * nothing continues), where the next one is written, and places that are left. */
+struct goes {
+  struct model_planned *newest, *next;
+  uint32_t slice, slices_left, blocks_left;
+};
+
+struct walk {
+  struct pump_model *m;
+  uint32_t device;
+  struct goes goes[PUMP_DIRECTIONS];
+  struct room rooms[ROOMS];
+  uint32_t rooms_taken, rooms_made;
+  uint32_t reborn_at;  /* the room that was taken last by a block discarded on the way, */
+  int64_t reborn_seq;  /* behind that operation */
+  uint64_t left_bytes; /* once all that leaves so far has left */
+  int64_t horizon;     /* the first operation that uses what has left */
+  struct spent spent[SPENT];
+  uint32_t spent_count;
+  int64_t at, ran; /* operations: that of the walk; the first that does not count as
+                      executed yet, */
+  int64_t behind;  /* and the room that is taken from there on; */
+  int64_t takes;   /* what that one takes of it */
+  int32_t idle;    /* next of the idle ones; behind them those of operation `later`, */
+  int64_t later, later_use; /* of which uses up to this one have not been looked at */
+  int32_t there;            /* the next that may go at once, NONE: not looked for yet */
+  bool ended;               /* before operations did */
+  bool full;                /* there is no place for more that leaves */
+};
+
+/* Up to which block, from this one on, the run can go at most. */
+static inline struct run walk_begin_run(const struct pump_model *m, int32_t block,
+                                        int32_t step, uint32_t *most) {
+  uint32_t slot = m->blocks[block].slot;
+  const struct range *range = &m->ranges[slot];
+  int32_t place = block - range->first_block;
+  uint32_t there = (uint32_t)(step > 0 ? range->blocks - place : place + 1);
+  if (there < *most) *most = there;
+  return (struct run){.block = block, .step = step, .count = 1, .slot = slot};
+}
+
+/* Room that the operation at that position takes. */
+static inline int64_t walk_takes(const struct walk *w, int64_t at) {
+  uint32_t i = op_index(at);
+  return w->m->op_device[i] == w->device ? w->m->away[i] + w->m->births[i] : 0;
+}
+
+/* ---- what may leave (model_plan_leave.c) ---- */
+
+/* The operation from which blocks needed last are looked for: none behind that position. */
+void walk_look_at_later(struct walk *w, int64_t from);
+/* Of the blocks that may go at once, the one that is needed last, or NONE. */
+int32_t walk_look_there(struct walk *w);
+/* It and those behind it, at most so many, that are needed at the same time. */
+struct run walk_take_there(struct walk *w, uint32_t most);
+/* One more operation counts as executed. */
+void walk_run_on(struct walk *w);
+/* Of what was used meanwhile, the block that is needed again last, behind `need`. */
+int32_t walk_look_spent(struct walk *w, int64_t need);
+/* That block and those behind it, at most so many, that are needed again at that time. */
+struct run walk_take_spent(struct walk *w, int32_t block, uint32_t most);
+
+#endif

@@ -1,0 +1,40 @@
+/* model_ranges.h - ranges, and which blocks they own. */
+#ifndef PUMP_MODEL_RANGES_H
+#define PUMP_MODEL_RANGES_H
+
+#include <stdbool.h>
+
+#include "model.h"
+
+struct range {
+  uint64_t base, length_bytes;
+  int32_t first_block; /* NONE: no range */
+  int32_t blocks;
+  uint32_t generation;
+  uint32_t device;
+  uint64_t lead_bytes; /* between the start of the first block and the base */
+};
+
+struct model_span {
+  uint64_t offset_bytes, length_bytes;
+};
+/* The part of their range that these blocks are. */
+static inline struct model_span model_span(const struct range *range, int32_t first_block,
+                                           int32_t blocks) {
+  uint64_t begin = (uint64_t)(first_block - range->first_block) << 21;
+  uint64_t end = begin + ((uint64_t)blocks << 21);
+  begin = begin > range->lead_bytes ? begin - range->lead_bytes : 0;
+  end -= range->lead_bytes;
+  if (end > range->length_bytes) end = range->length_bytes;
+  return (struct model_span){begin, end - begin};
+}
+
+struct model_found {
+  uint32_t slot, generation, device;
+  uint64_t base, length_bytes;
+};
+/* Tracks a range; what was in the slot is forgotten. */
+void model_range_add(struct pump_model *m, const struct model_found *found, uint32_t state);
+void model_range_remove(struct pump_model *m, uint32_t slot);
+
+#endif

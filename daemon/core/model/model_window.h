@@ -1,0 +1,134 @@
+/* model_window.h - operations that were issued or are expected, and what they use. */
+#ifndef PUMP_MODEL_WINDOW_H
+#define PUMP_MODEL_WINDOW_H
+
+#include <stdbool.h>
+
+#include "model_blocks.h"
+
+#define OPS (1u << 14)  /* of the window; a power of two */
+#define USES (1u << 21) /* of all operations of the window; a power of two */
+
+/* An operation that uses more than that of the budget is filled up to the budget, and the
+ * rest of it left to faults. */
+#define LARGER_PERCENT 90
+/* Where an operation uses more than that of the budget without telling, nothing is
+ * expected: what stays or comes early for later takes the room that is left for it. */
+#define UNTOLD_PERCENT 10
+
+struct op {
+  uint64_t seq;
+  uint64_t rank;     /* how many operations its stream issued before it */
+  uint32_t uses;     /* blocks that it uses, in the order in which it reaches them */
+  int32_t first_use; /* in the use ring */
+  int32_t next;      /* next operation of its stream, or NONE */
+  uint32_t stream;
+  uint32_t due[DUE_KINDS];
+  uint64_t likeness; /* of its stream and blocks: what was expected is known by it */
+  bool executed;
+  bool partial;  /* expected, and it will reach what does not exist yet */
+  bool larger;   /* uses more than LARGER_PERCENT of its device's budget */
+  bool in_order; /* larger: what was there of it comes again, in its order */
+  bool untold;   /* uses more than it told */
+};
+
+struct use {
+  int32_t block; /* NONE once the block is gone */
+  int32_t next;  /* next use of the same block, or NONE */
+  int32_t prev;  /* the use before it; means something while that has not been retired */
+  uint16_t op;
+  uint8_t flags;
+};
+
+#define USE_FRESH 1 /* nothing that was there before is worth keeping: discarded */
+#define USE_ENDS 2  /* once it has executed the contents are discarded: told */
+#define USE_GIVES 4 /* the same, told or expected: counted in `gives` */
+
+struct stream {
+  int32_t head, tail; /* first and last operation not retired, or NONE */
+  uint64_t issued, expected;
+  bool listed; /* stands in `busy` */
+};
+
+struct model_run {
+  int32_t first, count;
+  uint32_t fresh; /* PUMP_FRESH_* */
+};
+
+static inline uint32_t op_index(int64_t position) {
+  return (uint32_t)((uint64_t)position & (OPS - 1));
+}
+
+static inline int32_t use_index(int64_t position) {
+  return (int32_t)((uint64_t)position & (USES - 1));
+}
+
+/* ---- operations come and go (model_window.c) ---- */
+
+/* The blocks of an extent. False when the range is not the one that is known. */
+bool model_run_of(const struct pump_model *m, const struct pump_model_extent *extent,
+                  struct model_run *run);
+/* Notes which of its blocks were discarded since they were used. */
+void model_note_fresh(const struct pump_model *m, struct model_run *run);
+/* Adds an operation that uses these runs of blocks. If it is what was expected next, it
+ * takes that one's place; if something else was, nothing is expected any more. `foreseen`:
+ * it is what was expected, whatever blocks it uses. */
+void model_op_add(struct pump_model *m, uint64_t seq, uint32_t stream,
+                  const struct model_run *runs, uint32_t count, bool foreseen);
+/* The newest uses `dropped` runs more than those `told`, which are believed to be alike:
+ * behind it nobody knows what is there. Where that is much nothing is expected, for two
+ * iterations. */
+void model_op_untold(struct pump_model *m, uint32_t told, uint32_t dropped);
+/* Its contents are discarded behind its newest issued use that has not executed. False
+ * when there is none. */
+bool model_ends(struct pump_model *m, int32_t block);
+/* The first operation of the stream counts as executed; model_retired after the last. */
+void model_retire_head(struct pump_model *m, uint32_t stream);
+void model_retired(struct pump_model *m);
+
+/* ---- their tables (model_uses.c) ---- */
+
+/* A new operation at the head; the ring has to have a place for it. */
+struct op *model_op_begin(struct pump_model *m, uint64_t seq, uint32_t stream);
+/* Uses of the newest operation. `lose`: makes room in the ring, or returns false when there
+ * can be none. NULL: what does not fit is left out. */
+void model_op_uses(struct pump_model *m, const struct model_run *runs, uint32_t count,
+                   bool (*lose)(struct pump_model *m));
+/* The first expected operation uses these runs instead, as it is issued. False, and all is
+ * as it was, when it has not so many places for uses. */
+bool model_op_replace(struct pump_model *m, const struct model_run *runs, uint32_t count);
+/* Places for so many uses more, of the newest operation. */
+void model_op_reserve(struct pump_model *m, uint32_t slots);
+/* So many blocks are more than that of the budget of the operation's device. */
+bool model_is_share(const struct pump_model *m, uint32_t index, int64_t blocks,
+                    int64_t percent);
+/* The use leaves the chain of its block. */
+void model_remove_use(struct pump_model *m, int32_t use);
+uint64_t model_likeness(uint32_t stream, const struct model_run *runs, uint32_t count);
+/* The chain's head moves on to the next use that has not executed. True when the contents
+ * were discarded on the way. */
+bool model_advance_chain(struct pump_model *m, int32_t block);
+/* Counts that there is room again behind the use, once. */
+void model_gives(struct pump_model *m, int32_t use);
+/* The use has been linked behind another one of its block: its room, and who is needed
+ * again, are counted. The other undoes that and the link. */
+void model_linked(struct pump_model *m, int32_t use);
+void model_unlink(struct pump_model *m, int32_t use);
+/* What was issued on the block has executed, though that was not seen yet. */
+void model_used_up(struct pump_model *m, int32_t block);
+/* All uses of a block are dropped. */
+void model_drop_chain(struct pump_model *m, int32_t block);
+
+/* ---- what is due (model_look.c) ---- */
+
+/* Last position in [op_tail, from] whose bit is set, or op_tail - 1. */
+int64_t model_previous_set(const struct pump_model *m, const uint64_t *bits, int64_t from);
+/* The due uses that are counted as `kind` or in doubt; `from`, `end`: positions, of one
+ * operation's uses. The first in [from, end), or `end`. */
+int64_t model_next_due(const struct pump_model *m, uint32_t kind, int64_t from,
+                       int64_t end);
+/* The last in [begin, end), or `begin` - 1. */
+int64_t model_previous_due(const struct pump_model *m, uint32_t kind, int64_t begin,
+                           int64_t end);
+
+#endif
