@@ -1,8 +1,8 @@
 /* host_touches.c - which memory a kernel touches, for the virtual GPU.
  *
  * Without a word from here a kernel touches all that its pointers reach. A function
- * here lists the parts instead (virtual/driver/touch.c has the rules). It is called when
- * the kernel is launched and may read what is in device memory by then.
+ * here lists the parts instead (virtual/driver/code/touch.c has the rules). It is called
+ * when the kernel is launched and may read what is in device memory by then.
  */
 #include <stdint.h>
 

@@ -1,5 +1,5 @@
 /* torch_kernels.c - which memory PyTorch's kernels touch whose parameters say more than
- * their pointers do (PUMP_VIRTUAL_KERNELS; virtual/driver/touch.c has the interface).
+ * their pointers do (PUMP_VIRTUAL_KERNELS; virtual/driver/code/touch.c has the interface).
  *
  * A modelled kernel touches all that its pointers reach. Three of PyTorch's kernels are
  * given pointers that they never follow: tables of addresses that are passed by value have

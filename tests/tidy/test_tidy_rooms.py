@@ -34,6 +34,10 @@ BELOW: dict[str, set[str]] = {
     "daemon/core/worker": {"shim/include", "daemon/core", "daemon/core/model"},
     "virtual/gpu": {"pump/profiles"},
     "virtual/driver": {"shim/include", "shim/base", "shim/driver", "virtual/gpu"},
+    **{
+        f"virtual/driver/{room}": {"shim/include", "virtual/gpu", "virtual/driver"}
+        for room in ("card", "code", "graph", "memory", "timeline")
+    },
     "virtual/runtime": {"shim/include", "virtual/driver"},
     "virtual/simulate": {
         *("shim/include", "shim/execute", "daemon/core", "daemon/core/model"),

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "graph.h"
+#include "driver.h"
 
 #define CHUNK_SLOTS 256
 
@@ -49,6 +49,4 @@ _Static_assert(sizeof(struct vd_stream) <= VD_OBJECT_BYTES, "stream");
 _Static_assert(sizeof(struct vd_event) <= VD_OBJECT_BYTES, "event");
 _Static_assert(sizeof(struct vd_function) <= VD_OBJECT_BYTES, "function");
 _Static_assert(sizeof(struct vd_module) <= VD_OBJECT_BYTES, "module");
-_Static_assert(sizeof(struct vd_node) <= VD_OBJECT_BYTES, "node");
-_Static_assert(sizeof(struct vd_graph) <= VD_OBJECT_BYTES, "graph");
 _Static_assert(sizeof(struct vd_pool) <= VD_OBJECT_BYTES, "pool");

@@ -18,7 +18,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "driver.h"
+#include "virtual/driver/driver.h"
 
 #define POISON_BYTE 0xdb
 

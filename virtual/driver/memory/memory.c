@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "driver.h"
+#include "virtual/driver/driver.h"
 
 #define PLAIN_GRAIN 512 /* alignment that the driver promises */
 

@@ -3,7 +3,7 @@
  * They hold nothing: no copy reaches them (CUDA_ERROR_INVALID_VALUE, as before there were
  * any), no texture reads them. Rows take whole sectors of 64 bytes, an array whole pages.
  */
-#include "driver.h"
+#include "virtual/driver/driver.h"
 
 #define SECTOR_BYTES 64u
 #define PAGE_BYTES 65536u

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "driver.h"
+#include "virtual/driver/driver.h"
 
 #define STAGED_BYTES (1 << 20) /* longer pageable copies wait instead */
 #define LONG_BYTES (1 << 20)   /* from here on copies=modelled leaves data out */

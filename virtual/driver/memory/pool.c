@@ -6,7 +6,7 @@
  */
 #include <string.h>
 
-#include "driver.h"
+#include "virtual/driver/driver.h"
 
 static struct vd_pool *pool_of(CUmemoryPool handle) {
   struct vd_pool *pool = (void *)handle;

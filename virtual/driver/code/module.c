@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "driver.h"
+#include "virtual/driver/driver.h"
 
 static struct vd_module *modules; /* all that are no library's */
 

@@ -7,7 +7,7 @@
  */
 #include <string.h>
 
-#include "driver.h"
+#include "virtual/driver/driver.h"
 
 /* Blocks of [address, +length), which has to lie in one live managed range. */
 static struct vd_memory *blocks_of(uint64_t address, size_t length_bytes, bool whole,

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "driver.h"
+#include "virtual/driver/driver.h"
 
 static FILE *file;
 static bool opened;

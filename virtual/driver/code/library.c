@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "driver.h"
+#include "virtual/driver/driver.h"
 
 static struct vd_library *library_of(CUlibrary handle) {
   struct vd_library *library = (void *)handle;

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "driver.h"
+#include "virtual/driver/driver.h"
 
 #define MAX_HOST_LIBRARIES 16
 

@@ -5,7 +5,7 @@
  */
 #include <string.h>
 
-#include "driver.h"
+#include "virtual/driver/driver.h"
 
 static struct vd_stream *new_locked(unsigned int flags, int priority) {
   uint32_t kind =

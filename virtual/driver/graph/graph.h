@@ -7,7 +7,7 @@
 #ifndef PUMP_VIRTUAL_GRAPH_H
 #define PUMP_VIRTUAL_GRAPH_H
 
-#include "driver.h"
+#include "virtual/driver/driver.h"
 
 struct vd_node {
   uint32_t magic;
@@ -92,5 +92,9 @@ CUresult vd_graph_memory_run_locked(const struct vd_work *work);
 
 /* The same for a node that stands already: its type must be `work`'s, which it takes. */
 CUresult vd_node_set_locked(struct vd_node *node, struct vd_work *work);
+
+/* They are objects (object.c). */
+_Static_assert(sizeof(struct vd_node) <= VD_OBJECT_BYTES, "node");
+_Static_assert(sizeof(struct vd_graph) <= VD_OBJECT_BYTES, "graph");
 
 #endif

@@ -24,7 +24,7 @@
 #include <sys/prctl.h>
 #include <time.h>
 
-#include "driver.h"
+#include "virtual/driver/driver.h"
 
 #define STEP_NS 200000
 #define POLL_NS 50000

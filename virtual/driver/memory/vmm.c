@@ -14,7 +14,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "driver.h"
+#include "virtual/driver/driver.h"
 
 #define GRANULARITY GPU_BLOCK_BYTES
 

@@ -1,6 +1,6 @@
 /* copy_nd.c - copies of two and three dimensions, one by one and in batches. Arrays
  * (textures) do not exist. */
-#include "driver.h"
+#include "virtual/driver/driver.h"
 
 static bool address_of(int type, const void *host, CUdeviceptr device, uint64_t *address) {
   switch (type) {

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "driver.h"
+#include "virtual/driver/driver.h"
 
 static struct vd_event *event_of(CUevent handle) {
   struct vd_event *event = (void *)handle;
