@@ -14,8 +14,9 @@
 #include <sys/mman.h>
 
 #include "observe_absent.h"
-#include "shim/execute/act.h"
-#include "shim/execute/act_private.h"
+#include "shim/execute/executors.h"
+#include "shim/link/link.h"
+#include "shim/memory/host.h"
 
 #define HALF_BLOCKS 512 /* 1 GiB */
 #define HALF_BYTES ((uint64_t)HALF_BLOCKS * PUMP_BLOCK_BYTES)
@@ -190,7 +191,7 @@ static void begin(const char *driver) {
   range->base = base;
   range->length_bytes = 2 * HALF_BYTES;
   pump_shm->devices[0].budget_bytes = 4 * HALF_BYTES;
-  pump_act_context_seen(0, context);
+  pump_context_seen(0, context);
   pump_set_need(0, true);
 }
 

@@ -20,7 +20,7 @@ from pump.sim.touches import touches
 GIB: Final = 1 << 30
 FLOOR_REPEATS: Final = 2
 MIGRATION_THREADS: Final = 6
-"""Two to the GPU and four to the host at most: act_private.h."""
+"""Two to the GPU and four to the host at most: executors.h."""
 
 HOST_BOUND: Final = 1.1
 """From this multiple of its kernels' time on a program is said to be held up by itself."""

@@ -25,10 +25,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "pump_ring.h"
-#include "shim.h"
-#include "shim/execute/act.h"
-#include "shim/execute/act_private.h"
+#include "base.h"
+#include "upcalls.h"
 
 #define LINE_BYTES 1024
 #define TRIES 8 /* of a call that signals of the program interrupt */
@@ -47,6 +45,7 @@ static bool stderr_known;
 static __thread bool keeps;
 static struct {
   uint32_t head, tail, busy;
+  uint32_t apart; /* 1: there is such a thread */
   uint32_t length_bytes[KEPT_MOST];
   char lines[KEPT_MOST][LINE_BYTES];
 } kept;
@@ -127,6 +126,11 @@ static void to_stderr(const char *line, size_t length) {
 
 void pump_log_keep(void) {
   keeps = true;
+  PUMP_STORE(&kept.apart, 1);
+}
+
+bool pump_log_is_apart(void) {
+  return PUMP_LOAD(&kept.apart) != 0;
 }
 
 /* One that finds no place is lost. */
@@ -136,7 +140,7 @@ static void keep(const char *line, size_t length) {
   memcpy(kept.lines[tail % KEPT_MOST], line, length);
   kept.length_bytes[tail % KEPT_MOST] = (uint32_t)length;
   PUMP_STORE_RELEASE(&kept.tail, tail + 1);
-  pump_sets_wake();
+  pump_upcalls.line_kept();
 }
 
 void pump_log_release(void) {
@@ -152,7 +156,7 @@ void pump_log_release(void) {
 }
 
 void pump_log_fork_child(void) {
-  kept.head = kept.tail = kept.busy = 0;
+  kept.head = kept.tail = kept.busy = kept.apart = 0;
 }
 
 static bool to_file(const char *line, size_t length) {

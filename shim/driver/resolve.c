@@ -20,8 +20,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shim/base/shim.h"
-#include "shim/execute/act.h"
+#include "driver.h"
+#include "shim/base/upcalls.h"
 
 /* Versions above this one may have ABIs that driver/hooks.h does not know. */
 #define NEWEST_KNOWN_VERSION 13050
@@ -41,25 +41,26 @@ static const struct {
 struct hook {
   const char *name;      /* ELF name */
   const char *signature; /* "cuMemAlloc_v3020": what is asked for, and since when */
-  void *wrapper;
   size_t real_offset, present_offset;
 };
 
 static const struct hook hooks[] = {
 #define PUMP_HOOK(name, pfn, parameters, arguments)                                        \
-  {#name, #pfn, (void *)name, offsetof(struct pump_real, name),                            \
-   offsetof(struct pump_present, name)},
+  {#name, #pfn, offsetof(struct pump_real, name), offsetof(struct pump_present, name)},
 #include "hooks.h"
 };
 
 static const struct hook calls[] = {
 #define PUMP_CALL(name, pfn, parameters)                                                   \
-  {#name, #pfn, NULL, offsetof(struct pump_real, name),                                    \
-   offsetof(struct pump_present, name)},
+  {#name, #pfn, offsetof(struct pump_real, name), offsetof(struct pump_present, name)},
 #include "hooks.h"
 };
 
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
+
+static void *wrapper_of(const struct hook *hook) {
+  return pump_upcalls.wrappers[hook - hooks];
+}
 
 /* A driver function is called and no driver is loaded: a library with stubs of
  * its own, which would have loaded it, but our exports stand in front of them. */
@@ -103,13 +104,13 @@ bool pump_disabled(void) {
 
 void *pump_wrapper_named(const char *name) {
   for (size_t i = 0; i < COUNT(hooks); i++)
-    if (strcmp(hooks[i].name, name) == 0) return hooks[i].wrapper;
+    if (strcmp(hooks[i].name, name) == 0) return wrapper_of(&hooks[i]);
   return NULL;
 }
 
 bool pump_driver_has(const void *wrapper) {
   for (size_t i = 0; i < COUNT(hooks); i++)
-    if (hooks[i].wrapper == wrapper)
+    if (wrapper_of(&hooks[i]) == wrapper)
       return *((const bool *)&pump_present + hooks[i].present_offset);
   return false;
 }
@@ -119,12 +120,12 @@ static CUresult missing(void) {
   return CUDA_ERROR_NOT_FOUND;
 }
 
-static void look_up(void *driver, const struct hook *hook, struct pump_real *real,
-                    struct pump_present *present) {
+static void look_up(void *driver, const struct hook *hook, bool wrapped,
+                    struct pump_real *real, struct pump_present *present) {
   void *found = pump_real_dlsym(driver, hook->name);
   *((bool *)present + hook->present_offset) = found != NULL;
   /* The caller cleans the stack in both ABIs, so `missing` may take any arguments. */
-  if (found == NULL && hook->wrapper != NULL) found = (void *)missing;
+  if (found == NULL && wrapped) found = (void *)missing;
   memcpy((char *)real + hook->real_offset, &found, sizeof found);
 }
 
@@ -132,8 +133,10 @@ static void look_up(void *driver, const struct hook *hook, struct pump_real *rea
 static void fill_from(void *driver, const void *base) {
   struct pump_real real;
   struct pump_present present;
-  for (size_t i = 0; i < COUNT(hooks); i++) look_up(driver, &hooks[i], &real, &present);
-  for (size_t i = 0; i < COUNT(calls); i++) look_up(driver, &calls[i], &real, &present);
+  for (size_t i = 0; i < COUNT(hooks); i++)
+    look_up(driver, &hooks[i], true, &real, &present);
+  for (size_t i = 0; i < COUNT(calls); i++)
+    look_up(driver, &calls[i], false, &real, &present);
   uint32_t none = 0;
   if (__atomic_compare_exchange_n(&resolved, &none, 1, false, __ATOMIC_ACQ_REL,
                                   __ATOMIC_ACQUIRE)) {
@@ -224,7 +227,7 @@ static void substitute(const char *symbol, void **pfn, int version, cuuint64_t f
   if (symbol == NULL || pfn == NULL || *pfn == NULL || pump_disabled()) return;
   for (size_t i = 0; i < COUNT(hooks); i++) {
     if (*pfn != real_of(&hooks[i])) continue;
-    *pfn = hooks[i].wrapper;
+    *pfn = wrapper_of(&hooks[i]);
     return;
   }
   const struct hook *hook = hook_for(symbol, version, flags);
@@ -238,7 +241,7 @@ static void substitute(const char *symbol, void **pfn, int version, cuuint64_t f
                   PUMP_QUOTED(symbol), version, NEWEST_KNOWN_VERSION);
     return;
   }
-  *pfn = hook->wrapper;
+  *pfn = wrapper_of(hook);
   pump_log_once(&said_address, PUMP_LOG_INFO,
                 "this driver hands out addresses without names (%s); wrappers are "
                 "chosen by name, version and flags",

@@ -19,9 +19,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "driver.h"
 #include "resolve.h"
-#include "shim/base/shim.h"
-#include "shim/execute/act.h"
 
 #if defined(__x86_64__)
 #define DLSYM_VERSION "GLIBC_2.2.5"

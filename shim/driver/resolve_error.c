@@ -14,8 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "driver.h"
 #include "resolve.h"
-#include "shim/base/shim.h"
 
 #define STANDS_FOR_ANOTHER "pump.stands.for.another"
 

@@ -14,6 +14,7 @@
 #ifndef PUMP_ACT_APART_H
 #define PUMP_ACT_APART_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #define PUMP_APART_FELT_NS 50000u /* such a call takes a few us */

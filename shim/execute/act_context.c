@@ -1,7 +1,7 @@
-/* act_context.c - contexts of the program, and the life of each device's threads.
+/* act_context.c - the life of each device's threads.
  *
  * It starts and ends executor threads; what they do is in act_executor.c and
- * act_marker.c. The threads live in the program's own contexts, because one of our
+ * poll.c. The threads live in the program's own contexts, because one of our
  * own costs some hundred MiB of the GPU. Out-threads get some where the driver's lock is
  * felt (act_apart.h): managed memory is the process's, whatever context it is sent from.
  * Such a context is the program's in nothing; it stays until the process ends, since
@@ -30,8 +30,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 
-#include "act.h"
-#include "act_private.h"
+#include "executors.h"
 
 #define MARKER_ROLE (PUMP_IN_THREADS_MOST + PUMP_OUT_THREADS_MOST)
 #define SET_THREADS (MARKER_ROLE + 1)
@@ -46,10 +45,6 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 /* Taken by out-threads alone; its holder waits for no other out-thread. */
 static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
-static struct {
-  CUcontext context; /* NULL: unused; stored last */
-  CUdevice device;
-} contexts[PUMP_MAX_CONTEXTS];
 static struct pump_set sets[PUMP_MAX_DEVICES];
 static struct pump_thread_role roles[PUMP_MAX_DEVICES][SET_THREADS];
 static bool stopping; /* the process exits: start nothing more */
@@ -58,42 +53,13 @@ struct pump_set *pump_set_of(uint32_t device) {
   return &sets[device];
 }
 
+/* Under the lock. */
+static struct pump_set *set_on(uint32_t device) {
+  if (sets[device].device != device) sets[device].device = device; /* the first time */
+  return &sets[device];
+}
+
 /* ---- threads -------------------------------------------------------------- */
-
-/* The processors that this process was given. A program pins its own threads to one
- * of them each; ours, started by a pinned thread, would all run on that one. */
-static cpu_set_t given;
-static bool given_known;
-
-__attribute__((constructor)) static void note_processors(void) {
-  int saved = errno;
-  given_known = sched_getaffinity(0, sizeof given, &given) == 0;
-  errno = saved;
-}
-
-int pump_thread_start(const char *name, void *(*body)(void *), void *argument) {
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_attr_t attributes;
-  if (pthread_attr_init(&attributes) != 0) return -ENOMEM;
-  if (given_known) pthread_attr_setaffinity_np(&attributes, sizeof given, &given);
-  /* The new thread inherits the mask: no signal of the program is ever handled on it. */
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  pthread_t thread;
-  int error = pthread_create(&thread, &attributes, body, argument);
-  if (error == EINVAL && given_known) { /* none of them is left to the process */
-    pthread_attr_destroy(&attributes);
-    pthread_attr_init(&attributes);
-    error = pthread_create(&thread, &attributes, body, argument);
-  }
-  if (error == 0) {
-    pthread_setname_np(thread, name);
-    pthread_detach(thread); /* only now: a detached one that has ended has no name */
-  }
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
-  pthread_attr_destroy(&attributes);
-  return -error;
-}
 
 static void say_no_thread(const char *name, int error) {
   static uint32_t said;
@@ -220,8 +186,7 @@ void pump_set_wake(struct pump_set *set) {
   }
   for (int direction = 0; direction < PUMP_DIRECTIONS; direction++)
     pump_futex_wake(&set->directions[direction].wanted);
-  __atomic_fetch_add(&set->mark_bell, 1, __ATOMIC_RELEASE);
-  pump_futex_wake(&set->mark_bell);
+  pump_markers_wake(set->device);
 }
 
 void pump_sets_wake(void) {
@@ -311,7 +276,7 @@ static void start_set(struct pump_set *set) {
 static void fill_set(struct pump_set *set) {
   for (uint32_t d = 0; d < PUMP_DIRECTIONS; d++)
     start_movers(set, d, pump_direction_bounds(d)->threads_first);
-  start_thread(set, MARKER_ROLE, "mark", pump_marker_thread, PUMP_TO_GPU, 0);
+  start_thread(set, MARKER_ROLE, "mark", pump_poll_thread, PUMP_TO_GPU, 0);
   PUMP_STORE_RELEASE(&set->full, 1);
 }
 
@@ -323,8 +288,9 @@ void pump_set_need(uint32_t device, bool full) {
                   (!full || PUMP_LOAD_ACQUIRE(&set->full) != 0)))
     return;
   if (state == PUMP_SET_BROKEN) return;
-  if (__atomic_load_n(&set->context, __ATOMIC_RELAXED) == NULL) return;
   if (pthread_mutex_trylock(&lock) != 0) return; /* the next call comes soon */
+  if (set_on(device)->context == NULL)
+    __atomic_store_n(&set->context, pump_context_on(device), __ATOMIC_RELEASE);
   if (!__atomic_load_n(&stopping, __ATOMIC_ACQUIRE) && set->context != NULL) {
     if (set->state == PUMP_SET_OFF) start_set(set);
     if (set->state == PUMP_SET_RUNNING && full && set->full == 0) fill_set(set);
@@ -357,45 +323,6 @@ void pump_set_grow(const struct pump_thread_role *role) {
 
 /* ---- contexts ------------------------------------------------------------- */
 
-int pump_context_device(CUcontext context, uint32_t *index) {
-  if (context == NULL) return -1;
-  for (uint32_t i = 0; i < PUMP_MAX_CONTEXTS; i++)
-    if (__atomic_load_n(&contexts[i].context, __ATOMIC_ACQUIRE) == context) {
-      if (index != NULL) *index = i;
-      return PUMP_LOAD(&contexts[i].device);
-    }
-  return -1;
-}
-
-CUcontext pump_context_at(uint32_t index, uint32_t device) {
-  CUcontext context = __atomic_load_n(&contexts[index].context, __ATOMIC_ACQUIRE);
-  return PUMP_LOAD(&contexts[index].device) == (CUdevice)device ? context : NULL;
-}
-
-void pump_act_context_seen(CUdevice device, CUcontext context) {
-  if (context == NULL || device < 0 || device >= PUMP_MAX_DEVICES) return;
-  if (pump_context_device(context, NULL) == device) return;
-  int saved = errno;
-  pthread_mutex_lock(&lock);
-  uint32_t at = PUMP_MAX_CONTEXTS;
-  for (uint32_t i = PUMP_MAX_CONTEXTS; i-- > 0;) {
-    if (contexts[i].context == context) { /* destroyed behind our back, made anew */
-      at = i;
-      break;
-    }
-    if (contexts[i].context == NULL) at = i;
-  }
-  if (at < PUMP_MAX_CONTEXTS) {
-    PUMP_STORE(&contexts[at].device, device);
-    __atomic_store_n(&contexts[at].context, context, __ATOMIC_RELEASE);
-  }
-  struct pump_set *set = &sets[device];
-  if (set->device != (uint32_t)device) set->device = (uint32_t)device; /* the first time */
-  if (set->context == NULL) __atomic_store_n(&set->context, context, __ATOMIC_RELEASE);
-  pthread_mutex_unlock(&lock);
-  errno = saved;
-}
-
 /* Under the lock: ends the threads of a set, which may be in any context of its device,
  * and starts them again should another one be left. */
 static void quiesce(struct pump_set *set) {
@@ -413,9 +340,7 @@ static void quiesce(struct pump_set *set) {
           set->device);
     }
   }
-  CUcontext other = NULL; /* another context of this device serves as well */
-  for (uint32_t i = PUMP_MAX_CONTEXTS; i-- > 0;)
-    if (pump_context_at(i, set->device) != NULL) other = pump_context_at(i, set->device);
+  CUcontext other = pump_context_on(set->device); /* it serves as well */
   __atomic_store_n(&set->context, other, __ATOMIC_RELEASE);
   if (!ran || other == NULL || set->state != PUMP_SET_OFF ||
       __atomic_load_n(&stopping, __ATOMIC_ACQUIRE))
@@ -427,18 +352,11 @@ static void quiesce(struct pump_set *set) {
 /* Ends the threads in `context`, or, where it is NULL, in all of the device's. */
 static void contexts_gone(CUcontext context, CUdevice device) {
   CUcontext ended[PUMP_MAX_CONTEXTS];
-  uint32_t count = 0;
   int saved = errno;
+  /* Out of the table first: what starts threads from then on finds another one. */
+  uint32_t count = pump_contexts_end(context, &device, ended);
   pthread_mutex_lock(&lock);
-  for (uint32_t i = 0; i < PUMP_MAX_CONTEXTS; i++) {
-    CUcontext each = contexts[i].context;
-    if (each == NULL || (context != NULL ? each != context : contexts[i].device != device))
-      continue;
-    device = contexts[i].device;
-    ended[count++] = each;
-    __atomic_store_n(&contexts[i].context, NULL, __ATOMIC_RELEASE);
-  }
-  if (count != 0) quiesce(&sets[device]);
+  if (count != 0) quiesce(set_on((uint32_t)device));
   pthread_mutex_unlock(&lock);
   for (uint32_t i = 0; i < count; i++) pump_progress_context_gone(ended[i]);
   errno = saved;
@@ -462,10 +380,9 @@ void pump_sets_stop(uint64_t deadline_ns) {
       pump_log(PUMP_LOG_DEBUG, "threads of device %d are still in the driver at exit", d);
 }
 
-void pump_context_fork_child(void) {
+void pump_sets_fork_child(void) {
   pthread_mutex_init(&lock, NULL);
   pthread_mutex_init(&making, NULL);
-  memset(contexts, 0, sizeof contexts);
   memset(sets, 0, sizeof sets);
   stopping = false;
 }

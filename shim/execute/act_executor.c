@@ -22,8 +22,7 @@
  * that was taken from an earlier mapping is dropped instead of being written into
  * the ring that now lies at the same address.
  */
-#include "act.h"
-#include "act_private.h"
+#include "executors.h"
 
 #define IDLE_NS 1000000000u
 #define LANES PUMP_IN_LANES

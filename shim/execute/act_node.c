@@ -18,8 +18,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "act.h"
-#include "act_private.h"
+#include "executors.h"
+#include "shim/memory/host.h"
 
 enum { PCI_BUS = 33, PCI_DEVICE = 34, PCI_DOMAIN = 50, HOST_NUMA_ID = 134 };
 

@@ -19,8 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "act.h"
-#include "act_private.h"
+#include "executors.h"
 
 #define LOOK_AHEAD 8 /* operations: the worker wrote their words last, on another core */
 

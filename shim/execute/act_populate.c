@@ -12,8 +12,7 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "act.h"
-#include "act_private.h"
+#include "executors.h"
 
 #define QUEUE_LENGTH 4096 /* ranges; those beyond it are left to faults */
 

@@ -10,8 +10,7 @@
  * pump_stream_lanes() says how many slices an in-thread may have in the driver, for each
  * is a stream (docs/decisions/0038-lanes.md).
  */
-#include "act.h"
-#include "act_private.h"
+#include "executors.h"
 
 /* Bit n: the program has made a stream of priority -n. Of the process, any thread adds to
  * it, a forked child goes on with it. Streams are made without a priority too: bit 0. */

@@ -25,8 +25,7 @@
  */
 #include <errno.h>
 
-#include "act.h"
-#include "act_private.h"
+#include "executors.h"
 
 #define FREE_WAIT_NS 5000000000u /* a stuck driver must not hang a free in our code */
 

@@ -11,9 +11,7 @@
  */
 #include <errno.h>
 
-#include "pump_ring.h"
-#include "shim/execute/act.h"
-#include "shim/record/observe.h"
+#include "shim/execute/execute.h"
 
 #define SET_READ_MOSTLY 1 /* CU_MEM_ADVISE_SET_READ_MOSTLY */
 #define UNSET_READ_MOSTLY 2

@@ -13,9 +13,7 @@
  */
 #include <errno.h>
 
-#include "pump_ring.h"
-#include "shim/execute/act.h"
-#include "shim/record/observe.h"
+#include "shim/memory/memory.h"
 
 #define PAGE_BYTES 65536u
 

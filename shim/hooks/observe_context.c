@@ -6,19 +6,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "pump_ring.h"
-#include "shim/execute/act.h"
+#include "families.h"
 #include "shim/pool/pool.h"
-
-/* Raised whenever a context goes away: its handle may come back as another's, so
- * threads must not trust what they remember. Starts at 1, `noted` at 0. */
-static uint32_t epoch = 1;
-
-static __thread struct {
-  CUcontext context;
-  uint32_t epoch;
-  int device;
-} noted __attribute__((tls_model("initial-exec")));
 
 /* The primary context of each device and how often it was retained through us. */
 static pthread_mutex_t primary_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -27,35 +16,13 @@ static struct {
   uint32_t retained;
 } primaries[PUMP_MAX_DEVICES];
 
-int pump_current_device(CUcontext *context) {
-  CUcontext current = NULL;
-  if (!PUMP_HAS(cuCtxGetCurrent) || !PUMP_HAS(cuCtxGetDevice)) return -1;
-  if (pump_real.cuCtxGetCurrent(&current) != CUDA_SUCCESS || current == NULL) return -1;
-  if (context != NULL) *context = current;
-  uint32_t now = PUMP_LOAD_ACQUIRE(&epoch);
-  if (PUMP_LIKELY(noted.context == current && noted.epoch == now)) return noted.device;
-  CUdevice device;
-  if (pump_real.cuCtxGetDevice(&device) != CUDA_SUCCESS) return -1;
-  bool ready = pump_device_prepare(device);
-  if (ready) {
-    pump_enter();
-    pump_act_context_seen(device, current);
-    pump_leave();
-    noted.context = current;
-    noted.epoch = now;
-    noted.device = device;
-  }
-  return ready ? device : -1;
-}
-
 /* What threads remember of contexts, and of streams in them. */
 static void forget_contexts(void) {
-  PUMP_ADD(&epoch, 1);
+  pump_contexts_forget();
   pump_place_forget();
 }
 
-void pump_context_reset(void) {
-  forget_contexts(); /* what this thread noted before a fork is void */
+void pump_primaries_reset(void) {
   pthread_mutex_init(&primary_lock, NULL);
   for (int i = 0; i < PUMP_MAX_DEVICES; i++) {
     primaries[i].context = NULL;

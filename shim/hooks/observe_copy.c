@@ -7,9 +7,7 @@
  */
 #include <errno.h>
 
-#include "pump_ring.h"
-#include "shim/execute/act.h"
-#include "shim/record/observe_copy.h"
+#include "observe_copy.h"
 
 static uint64_t address_of(const void *pointer) {
   return (uint64_t)(uintptr_t)pointer;

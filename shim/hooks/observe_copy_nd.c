@@ -9,7 +9,7 @@
  *
  * Order of record and real call as in observe_copy.c.
  */
-#include "shim/record/observe_copy.h"
+#include "observe_copy.h"
 
 /* One side of a copy; address 0: an array. */
 struct side {

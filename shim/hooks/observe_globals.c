@@ -7,14 +7,13 @@
  * taken out before a module or library is unloaded, and those that are still managed
  * memory afterwards come back. Smaller ones are left to demand paging.
  *
- * What the program allocates as managed memory itself (observe_memory.c) becomes a range in
+ * What the program allocates as managed memory itself (pool/convert.c) becomes a range in
  * the same way.
  */
 #include <errno.h>
 
-#include "pump_ring.h"
-#include "shim/execute/act.h"
-#include "shim/record/observe.h"
+#include "families.h"
+#include "shim/execute/execute.h"
 
 #define GLOBALS_MOST 64u
 
@@ -41,19 +40,6 @@ static bool remember(uint64_t base) {
   }
   pthread_mutex_unlock(&globals_lock);
   return known;
-}
-
-bool pump_managed_add(uint64_t base, uint64_t bytes, uint32_t device, CUcontext context) {
-  struct pump_range_info info = {.base = base,
-                                 .length_bytes = bytes,
-                                 .requested_bytes = bytes,
-                                 .kind = PUMP_RANGE_MANAGED,
-                                 .device = device,
-                                 .context = context};
-  int slot = pump_range_add(&info);
-  if (info.displaced_bytes != 0) pump_limit_return(info.device, info.displaced_bytes);
-  if (slot >= 0) pump_event_range(PUMP_EVENT_ALLOC, &info);
-  return slot >= 0;
 }
 
 static void found(uint64_t base, uint64_t bytes) {

@@ -23,9 +23,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "pump_ring.h"
-#include "shim/execute/act.h"
-#include "shim/record/observe_copy.h"
+#include "families.h"
+#include "observe_copy.h"
 #include "shim/record/observe_graph.h"
 
 #define BUCKETS 1024u

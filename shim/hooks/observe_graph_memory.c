@@ -11,7 +11,8 @@
 #include <errno.h>
 #include <string.h>
 
-#include "pump_ring.h"
+#include "families.h"
+#include "shim/memory/memory.h"
 #include "shim/record/observe_graph.h"
 
 uint32_t pump_graph_memory_era = 1;

@@ -1,246 +1,44 @@
-/* observe_images.c - hooks of loading code: the layouts of kernels' parameters, where the
- * driver does not tell them (before CUDA 12.4). On newer drivers the hooks here only note
- * of which kind a handle is (observe_function.c).
- *
- * DESIGN. An image is read when the program loads it, by the parsers of shim/image, which
- * trust none of its bytes; of it only the layouts are kept. A handle gets its layout when
- * the program asks for the function by name. That layout outlives the image: it is a
- * copy, and a handle that comes back for another function gets the new one. What cannot
- * be read (code for another GPU, an unknown form, more than the tables hold) leaves its
- * launches to demand paging, as observe_params.c says.
- *
- * Libraries that unpack images (LZ4, zstd) are looked for in the process's own way.
+/* observe_images.c - hooks of loading code and of asking for its functions: their images
+ * tell layouts of parameters (record/images.c), and each handle is of a kind
+ * (record/observe_function.c).
  */
 #include <errno.h>
-#include <fcntl.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include "shim/driver/image.h"
-#include "shim/driver/image_source.h"
-#include "shim/driver/resolve.h"
-#include "shim/execute/act.h"
 #include "shim/memory/observe_rules.h"
-#include "shim/memory/observe_table.h"
-#include "shim/record/observe.h"
-
-#define DRIVER_TELLS 12040
-#define COMPUTE_MAJOR ((CUdevice_attribute)75)
-#define COMPUTE_MINOR ((CUdevice_attribute)76)
-
-struct loaded {
-  uint64_t handle;  /* the key: module or library */
-  uint64_t library; /* of a library's module: where the image is; else 0 */
-  struct image *image;
-};
-
-struct known {
-  uint64_t handle; /* the key: function or kernel */
-  struct image_parameter *parameters;
-  uint32_t count;
-};
-
-/* All under images_lock; `wanted` is written at the start only. */
-static bool wanted;
-static struct loaded loaded_places[1u << 14];
-static struct known known_places[1u << 16];
-static struct pump_table loadeds = PUMP_TABLE(loaded_places);
-static struct pump_table knowns = PUMP_TABLE(known_places);
-static pthread_mutex_t images_lock = PTHREAD_MUTEX_INITIALIZER;
-
-static uint64_t key_of(const void *handle) {
-  return (uint64_t)(uintptr_t)handle;
-}
-
-/* ---- images --------------------------------------------------------------- */
-
-static void forget(uint64_t handle) {
-  pthread_mutex_lock(&images_lock);
-  struct loaded *loaded = pump_table_find(&loadeds, handle);
-  if (loaded != NULL) {
-    image_free(loaded->image);
-    pump_table_take_out(&loadeds, loaded);
-  }
-  pthread_mutex_unlock(&images_lock);
-}
-
-/* Keeps the image, which may be NULL, or that of a library, by the handle. */
-static void keep(uint64_t handle, uint64_t library, struct image *image) {
-  forget(handle); /* it ended with its context, and its handle has come back */
-  pthread_mutex_lock(&images_lock);
-  struct loaded *loaded = pump_table_add(&loadeds, handle);
-  if (loaded != NULL) *loaded = (struct loaded){handle, library, image};
-  pthread_mutex_unlock(&images_lock);
-  if (loaded == NULL) image_free(image);
-}
-
-/* A library may be loaded before there is a context: then the first device counts. */
-static int compute_capability(void) {
-  CUdevice device = 0;
-  int major = 0, minor = 0;
-  if (PUMP_HAS(cuCtxGetDevice) && pump_real.cuCtxGetDevice(&device) != CUDA_SUCCESS)
-    device = 0;
-  if (!PUMP_HAS(cuDeviceGetAttribute)) return 0;
-  pump_real.cuDeviceGetAttribute(&major, COMPUTE_MAJOR, device);
-  pump_real.cuDeviceGetAttribute(&minor, COMPUTE_MINOR, device);
-  return 10 * major + minor;
-}
-
-static void read_image(uint64_t handle, const void *bytes, size_t length_bytes) {
-  struct image *image = NULL;
-  char error[160] = "";
-  int saved = errno;
-  pump_enter();
-  char *pending = pump_dl_begin(); /* it may look for an unpacker */
-  int result =
-      image_parse(bytes, length_bytes, compute_capability(), &image, error, sizeof error);
-  pump_dl_end(pending);
-  pump_leave();
-  if (result == CUDA_SUCCESS)
-    keep(handle, 0, image);
-  else
-    pump_log(PUMP_LOG_INFO, "launches of one module are left to demand paging: %s", error);
-  errno = saved;
-}
-
-/* A mapping of it would end under us where another process cuts the file. */
-static void read_file(uint64_t handle, const char *path) {
-  struct stat status;
-  int saved = errno;
-  int file = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-  if (file >= 0 && fstat(file, &status) == 0 && S_ISREG(status.st_mode) &&
-      status.st_size > 0 && (uint64_t)status.st_size <= IMAGE_MOST_BYTES) {
-    size_t bytes = (size_t)status.st_size, got = 0;
-    uint8_t *content = malloc(bytes);
-    ssize_t part = 1;
-    while (content != NULL && got < bytes && part > 0) {
-      part = read(file, content + got, bytes - got);
-      got += part > 0 ? (size_t)part : 0;
-    }
-    if (got == bytes) read_image(handle, content, bytes);
-    free(content);
-  }
-  if (file >= 0) close(file);
-  errno = saved;
-}
-
-/* ---- functions ------------------------------------------------------------ */
-
-/* Consumes `parameters`. */
-static void know(uint64_t handle, struct image_parameter *parameters, uint32_t count) {
-  struct known *known = pump_table_find(&knowns, handle);
-  if (known != NULL)
-    free(known->parameters);
-  else
-    known = pump_table_add(&knowns, handle);
-  if (known == NULL) {
-    free(parameters);
-    return;
-  }
-  known->parameters = parameters;
-  known->count = count;
-}
-
-static struct image_parameter *copy_of(const struct image_parameter *from, uint32_t count) {
-  size_t bytes = count * sizeof *from;
-  struct image_parameter *copy = malloc(bytes == 0 ? 1 : bytes);
-  if (copy != NULL && bytes != 0) memcpy(copy, from, bytes);
-  return copy;
-}
-
-static const struct image *image_of(uint64_t handle) {
-  const struct loaded *loaded = pump_table_find(&loadeds, handle);
-  if (loaded != NULL && loaded->library != 0)
-    loaded = pump_table_find(&loadeds, loaded->library);
-  return loaded == NULL ? NULL : loaded->image;
-}
-
-static void name_function(uint64_t function, uint64_t module, const char *name) {
-  pthread_mutex_lock(&images_lock);
-  const struct image *image = image_of(module);
-  for (size_t i = 0; image != NULL && i < image->kernel_count; i++) {
-    const struct image_kernel *kernel = &image->kernels[i];
-    if (strcmp(kernel->name, name) != 0) continue;
-    struct image_parameter *copy = copy_of(kernel->parameters, kernel->parameter_count);
-    if (copy != NULL) know(function, copy, kernel->parameter_count);
-    break;
-  }
-  pthread_mutex_unlock(&images_lock);
-}
-
-static void same_function(uint64_t function, uint64_t kernel) {
-  pthread_mutex_lock(&images_lock);
-  const struct known *from = pump_table_find(&knowns, kernel);
-  struct image_parameter *copy =
-      from == NULL || function == kernel ? NULL : copy_of(from->parameters, from->count);
-  if (copy != NULL) know(function, copy, from->count);
-  pthread_mutex_unlock(&images_lock);
-}
-
-CUresult pump_image_parameter(CUfunction function, size_t index, size_t *offset,
-                              size_t *bytes) {
-  CUresult result = CUDA_ERROR_NOT_FOUND;
-  if (!wanted) return result;
-  pthread_mutex_lock(&images_lock);
-  const struct known *known = pump_table_find(&knowns, key_of(function));
-  if (known != NULL && index < known->count) {
-    *offset = known->parameters[index].offset_bytes;
-    *bytes = known->parameters[index].length_bytes;
-    result = CUDA_SUCCESS;
-  } else if (known != NULL) {
-    result = CUDA_ERROR_INVALID_VALUE; /* as the driver says that there are no more */
-  }
-  pthread_mutex_unlock(&images_lock);
-  return result;
-}
-
-void pump_image_forget(const void *handle) {
-  if (wanted) forget(key_of(handle));
-}
-
-void pump_images_reset(void) {
-  int version = 0;
-  pthread_mutex_init(&images_lock, NULL);
-  pump_table_reset(&loadeds); /* what they held before a fork stays allocated */
-  pump_table_reset(&knowns);
-  if (PUMP_HAS(cuDriverGetVersion)) pump_real.cuDriverGetVersion(&version);
-  wanted = version < DRIVER_TELLS || !PUMP_HAS(cuFuncGetParamInfo);
-}
-
-/* ---- hooks ---------------------------------------------------------------- */
+#include "shim/record/record.h"
 
 #define HOOK(name, note, parameters, arguments)                                            \
   CUresult name parameters {                                                               \
     CUresult result = pump_real.name arguments;                                            \
-    if (result == CUDA_SUCCESS && wanted && !pump_inert()) note;                           \
+    if (result == CUDA_SUCCESS && pump_images_wanted && !pump_inert()) note;               \
     return result;                                                                         \
   }
 
-HOOK(cuModuleLoad, read_file(key_of(*module), path), (CUmodule * module, const char *path),
-     (module, path))
-HOOK(cuModuleLoadData, read_image(key_of(*module), image, SIZE_MAX),
+HOOK(cuModuleLoad, pump_image_file(pump_image_key(*module), path),
+     (CUmodule * module, const char *path), (module, path))
+HOOK(cuModuleLoadData, pump_image_read(pump_image_key(*module), image, SIZE_MAX),
      (CUmodule * module, const void *image), (module, image))
-HOOK(cuModuleLoadDataEx, read_image(key_of(*module), image, SIZE_MAX),
+HOOK(cuModuleLoadDataEx, pump_image_read(pump_image_key(*module), image, SIZE_MAX),
      (CUmodule * module, const void *image, unsigned int count, CUjit_option *options,
       void **values),
      (module, image, count, options, values))
-HOOK(cuModuleLoadFatBinary, read_image(key_of(*module), image, SIZE_MAX),
+HOOK(cuModuleLoadFatBinary, pump_image_read(pump_image_key(*module), image, SIZE_MAX),
      (CUmodule * module, const void *image), (module, image))
-HOOK(cuLibraryLoadData, read_image(key_of(*library), image, SIZE_MAX),
+HOOK(cuLibraryLoadData, pump_image_read(pump_image_key(*library), image, SIZE_MAX),
      (CUlibrary * library, const void *image, CUjit_option *options, void **values,
       unsigned int count, CUlibraryOption *library_options, void **library_values,
       unsigned int library_count),
      (library, image, options, values, count, library_options, library_values,
       library_count))
-HOOK(cuLibraryLoadFromFile, read_file(key_of(*library), path),
+HOOK(cuLibraryLoadFromFile, pump_image_file(pump_image_key(*library), path),
      (CUlibrary * library, const char *path, CUjit_option *options, void **values,
       unsigned int count, CUlibraryOption *library_options, void **library_values,
       unsigned int library_count),
      (library, path, options, values, count, library_options, library_values,
       library_count))
-HOOK(cuLibraryGetModule, keep(key_of(*module), key_of(library), NULL),
+HOOK(cuLibraryGetModule,
+     pump_image_keep(pump_image_key(*module), pump_image_key(library), NULL),
      (CUmodule * module, CUlibrary library), (module, library))
 /* NCCL by its kernels, also where it is part of something that no rule names. Mangled names
  * are searched. Before NCCL 2.19 they had the second form. */
@@ -271,19 +69,19 @@ static void asked_for(const char *kernel) {
     if (result == CUDA_SUCCESS && !pump_inert()) {                                         \
       pump_function_note(handle, is_kernel);                                               \
       asked_for(kernel);                                                                   \
-      if (wanted) note;                                                                    \
+      if (pump_images_wanted) note;                                                        \
     }                                                                                      \
     return result;                                                                         \
   }
 
 HOOK_FUNCTION(cuModuleGetFunction, *function, false, name,
-              name_function(key_of(*function), key_of(module), name),
+              pump_image_name(pump_image_key(*function), pump_image_key(module), name),
               (CUfunction * function, CUmodule module, const char *name),
               (function, module, name))
 HOOK_FUNCTION(cuLibraryGetKernel, *kernel, true, name,
-              name_function(key_of(*kernel), key_of(library), name),
+              pump_image_name(pump_image_key(*kernel), pump_image_key(library), name),
               (CUkernel * kernel, CUlibrary library, const char *name),
               (kernel, library, name))
 HOOK_FUNCTION(cuKernelGetFunction, *function, false, NULL,
-              same_function(key_of(*function), key_of(kernel)),
+              pump_image_same(pump_image_key(*function), pump_image_key(kernel)),
               (CUfunction * function, CUkernel kernel), (function, kernel))

@@ -3,9 +3,7 @@
  * Each hook and each _ptsz twin: guard, its own real call, record. The arguments
  * are still the program's when the call has returned, so they are read then.
  */
-#include "pump_ring.h"
-#include "shim/execute/act.h"
-#include "shim/record/observe.h"
+#include "shim/record/record.h"
 
 /* The dormant path is a branch and a jump: what an active client does stands in a
  * function of its own, so that no register has to be saved for it. `before`: ahead of the

@@ -13,9 +13,9 @@
  * to one process.
  */
 #include <errno.h>
+#include <string.h>
 
-#include "pump_ring.h"
-#include "shim/execute/act.h"
+#include "shim/pool/convert.h"
 #include "shim/pool/pool.h"
 
 /* After the real call, in the guard. */
@@ -123,5 +123,58 @@ CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *pool, void *handle,
                                             unsigned long long flags) {
   CUresult result = pump_real.cuMemPoolImportFromShareableHandle(pool, handle, type, flags);
   if (result == CUDA_SUCCESS && !pump_inert()) say_shared();
+  return result;
+}
+
+/* ---- pools of the program ---------------------------------------------------- */
+
+CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *wishes) {
+  CUresult result = pump_real.cuMemPoolCreate(pool, wishes);
+  if (result == CUDA_SUCCESS && !pump_inert() && pool != NULL && wishes != NULL)
+    pump_pool_made(*pool, wishes);
+  return result;
+}
+
+/* The books are closed before: once the real call is through, another thread may be given
+ * the handle for a pool of its own. */
+CUresult cuMemPoolDestroy(CUmemoryPool pool) {
+  struct pump_pool_closed closed = {0};
+  if (pump_inert() || pool == NULL) return pump_real.cuMemPoolDestroy(pool);
+  pump_pool_close(pool, &closed);
+  CUresult result = pump_real.cuMemPoolDestroy(pool);
+  int saved = errno;
+  pump_pool_closed(pool, &closed, result == CUDA_SUCCESS);
+  errno = saved;
+  return result;
+}
+
+CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep_bytes) {
+  CUresult result = pump_real.cuMemPoolTrimTo(pool, keep_bytes);
+  if (result != CUDA_SUCCESS || pump_inert() || pool == NULL) return result;
+  int saved = errno;
+  pump_pool_trim_to(pool, keep_bytes);
+  errno = saved;
+  return result;
+}
+
+CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute,
+                               void *value) {
+  CUresult result = pump_real.cuMemPoolGetAttribute(pool, attribute, value);
+  uint64_t ours;
+  if (result != CUDA_SUCCESS || pump_inert() || pool == NULL || value == NULL ||
+      !pump_pool_figure(pool, attribute, &ours))
+    return result;
+  cuuint64_t answer;
+  memcpy(&answer, value, sizeof answer);
+  answer += ours;
+  memcpy(value, &answer, sizeof answer);
+  return result;
+}
+
+CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute,
+                               void *value) {
+  CUresult result = pump_real.cuMemPoolSetAttribute(pool, attribute, value);
+  if (result == CUDA_SUCCESS && !pump_inert() && pool != NULL)
+    pump_pool_figure_reset(pool, attribute);
   return result;
 }

@@ -10,9 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "shim/execute/act.h"
+#include "shim/memory/memory.h"
 #include "shim/memory/observe_rules.h"
-#include "shim/record/observe.h"
 
 #define MIB (1u << 20)
 

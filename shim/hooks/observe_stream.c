@@ -6,8 +6,6 @@
  */
 #include <errno.h>
 
-#include "pump_ring.h"
-#include "shim/execute/act.h"
 #include "shim/pool/pool.h"
 
 /* Capture ended by these answers as well. */
@@ -194,41 +192,19 @@ HOOK_STREAM_DESTROY(cuStreamDestroy_v2)
 
 /* ---- capture -------------------------------------------------------------- */
 
-/* Captures into a list of graphics commands (CIG). Lifetime: the process; written by the
- * hooks of its begin and end, relaxed; a forked child keeps the driver from starting. */
-static uint32_t cig_captures;
-
-/* Asked only while something is being captured. An error answer (a legacy stream beside a
- * capture) counts as capturing. Whether cuStreamIsCapturing knows a CIG stream no source
- * says, nor which streams have joined it: beside one every stream counts as capturing. */
-bool pump_capturing(CUstream stream) {
-  if (PUMP_LIKELY(__atomic_load_n(&pump_captures, __ATOMIC_ACQUIRE) == 0)) return false;
-  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  return PUMP_LOAD(&cig_captures) != 0 || !PUMP_HAS(cuStreamIsCapturing) ||
-         pump_real.cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS ||
-         status != CU_STREAM_CAPTURE_STATUS_NONE;
-}
-
-/* Never below zero: a capture may have begun while the shim was inert. */
-static void count_down(uint32_t *counter) {
-  uint32_t count = PUMP_LOAD(counter);
-  while (count != 0 && !__atomic_compare_exchange_n(counter, &count, count - 1, true,
-                                                    __ATOMIC_RELAXED, __ATOMIC_RELAXED));
-}
-
 /* Counted from before the begin to after the end: too high costs a question per
  * operation, too low would put a marker into the program's graph. */
 static void capture_ended(CUresult result) {
   if (result != CUDA_SUCCESS && result != CUDA_ERROR_STREAM_CAPTURE_INVALIDATED &&
       result != CAPTURE_UNJOINED)
     return;
-  count_down(&pump_captures);
+  pump_capture_left();
 }
 
 #define HOOK_CAPTURE_BEGIN(name, parameters, arguments)                                    \
   CUresult name parameters {                                                               \
     if (pump_inert()) return pump_real.name arguments;                                     \
-    PUMP_ADD(&pump_captures, 1);                                                           \
+    pump_capture_entered();                                                                \
     CUresult result = pump_real.name arguments;                                            \
     if (result != CUDA_SUCCESS) capture_ended(CUDA_SUCCESS);                               \
     return result;                                                                         \
@@ -272,22 +248,16 @@ HOOK_CAPTURE_END(cuStreamEndCapture_ptsz)
   CUresult cuStreamBeginCaptureToCig##suffix(CUstream stream,                              \
                                              CUstreamCigCaptureParams *params) {           \
     if (pump_inert()) return pump_real.cuStreamBeginCaptureToCig##suffix(stream, params);  \
-    PUMP_ADD(&cig_captures, 1);                                                            \
-    PUMP_ADD(&pump_captures, 1);                                                           \
+    pump_capture_entered_cig();                                                            \
     CUresult result = pump_real.cuStreamBeginCaptureToCig##suffix(stream, params);         \
-    if (result != CUDA_SUCCESS) cig_ended();                                               \
+    if (result != CUDA_SUCCESS) pump_capture_left_cig();                                   \
     return result;                                                                         \
   }                                                                                        \
   CUresult cuStreamEndCaptureToCig##suffix(CUstream stream) {                              \
     CUresult result = pump_real.cuStreamEndCaptureToCig##suffix(stream);                   \
-    if (!pump_inert() && result == CUDA_SUCCESS) cig_ended();                              \
+    if (!pump_inert() && result == CUDA_SUCCESS) pump_capture_left_cig();                  \
     return result;                                                                         \
   }
-
-static void cig_ended(void) {
-  count_down(&cig_captures);
-  count_down(&pump_captures);
-}
 
 HOOK_CIG()
 HOOK_CIG(_ptsz)

@@ -7,10 +7,9 @@
  */
 #include <errno.h>
 
-#include "pump_ring.h"
-#include "shim/execute/act.h"
+#include "families.h"
+#include "shim/memory/memory.h"
 #include "shim/memory/observe_table.h"
-#include "shim/record/observe.h"
 
 #define PLACES (1u << 16)
 

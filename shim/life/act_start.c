@@ -9,8 +9,10 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "shim/execute/act.h"
-#include "shim/execute/act_private.h"
+#include "life.h"
+#include "shim/execute/execute.h"
+#include "shim/link/link.h"
+#include "shim/memory/host.h"
 
 #define EXIT_NS 1000000000u
 #define RECORDER_NS 2000000000u
@@ -86,14 +88,15 @@ void pump_act_start(void) {
 
 void pump_act_fork_child(void) {
   int saved = errno;
-  pump_log_fork_child();
   pump_link_fork_child();
-  pump_attach_fork_child();
-  pump_context_fork_child();
+  pump_mapping_fork_child();
+  pump_contexts_fork_child();
+  pump_sets_fork_child();
   pump_slot_fork_child();
   pump_populate_fork_child();
   pump_progress_fork_child();
   pump_marker_fork_child();
   pump_limit_fork_child();
+  pump_log_fork_child(); /* others ask it whose descriptors are whose */
   errno = saved;
 }

@@ -8,8 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shim/execute/act.h"
-#include "shim/execute/act_private.h"
+#include "life.h"
+#include "shim/execute/executors.h"
+#include "shim/link/link.h"
+#include "shim/memory/host.h"
 
 static bool did_anything(void) {
   for (int d = 0; d < PUMP_MAX_DEVICES; d++)

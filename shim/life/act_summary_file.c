@@ -13,9 +13,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "life.h"
 #include "shim/base/draft.h"
-#include "shim/execute/act.h"
-#include "shim/execute/act_private.h"
+#include "shim/execute/executors.h"
+#include "shim/link/link.h"
+#include "shim/memory/host.h"
 
 struct place {
   const char *name;

@@ -5,8 +5,9 @@
  * Not here: a driver that was reached without passing us (observe_start.c), and devices
  * that cannot page (observe_device.c).
  */
-#include "shim/execute/act.h"
-#include "shim/execute/act_private.h"
+#include "life.h"
+#include "shim/hooks/families.h"
+#include "shim/pool/convert.h"
 
 /* Memory that is not pageable is worth a line from this share of the budget on: so much
  * small allocations may have in any case. */

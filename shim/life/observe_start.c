@@ -14,19 +14,12 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#include "pump_ring.h"
+#include "life.h"
 #include "shim/driver/resolve.h"
-#include "shim/execute/act.h"
+#include "shim/hooks/families.h"
 #include "shim/memory/observe_rules.h"
 #include "shim/pool/pool.h"
-
-bool pump_off = true;
-uint32_t pump_active;
-uint64_t pump_calls_seen;
-uint32_t pump_captures;
-bool pump_recording;
-struct pump_shm *pump_shm;
-__thread uint32_t pump_inside __attribute__((tls_model("initial-exec")));
+#include "shim/record/observe_blocks.h"
 
 /* Guarded by start_lock; `started` returns to false in a forked child. */
 static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -34,45 +27,9 @@ static bool started, handlers_set;
 /* cuInit came through us here or in an ancestor: kept over fork. */
 static bool ever_started;
 
-uint64_t pump_now_ns(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
-uint64_t pump_newest_seq(void) {
-  return PUMP_LOAD(&pump_shm->header.next_seq) - 1;
-}
-
-void pump_give_up(const char *reason) {
-  static uint32_t said;
-  __atomic_store_n(&pump_off, true, __ATOMIC_RELEASE);
-  __atomic_store_n(&pump_active, 0, __ATOMIC_RELEASE);
-  pump_log_once(&said, PUMP_LOG_ERROR,
-                "%s: pump does nothing more in this process, the program goes on", reason);
-}
-
-struct pump_bracket pump_bracket_open(void) {
-  struct pump_bracket bracket = {false, CU_STREAM_CAPTURE_MODE_RELAXED};
-  pump_enter();
-  if (PUMP_HAS(cuThreadExchangeStreamCaptureMode))
-    bracket.exchanged =
-        pump_real.cuThreadExchangeStreamCaptureMode(&bracket.mode) == CUDA_SUCCESS;
-  return bracket;
-}
-
-void pump_bracket_close(struct pump_bracket bracket) {
-  if (bracket.exchanged) pump_real.cuThreadExchangeStreamCaptureMode(&bracket.mode);
-  pump_leave();
-}
-
 static void fork_child(void) {
-  pump_off = true;
-  pump_active = 0;
-  pump_calls_seen = 0;
-  pump_captures = 0;
-  pump_inside = 0;
-  pump_shm = NULL; /* not mapped here */
+  pump_state_fork_child();
+  pump_captures_fork_child();
   pthread_mutex_init(&start_lock, NULL);
   started = false;
   pump_pool_fork_child();
@@ -134,7 +91,8 @@ static void start(void) {
   pump_pool_reset();
   pump_blocks_reset();
   pump_device_reset();
-  pump_context_reset();
+  pump_contexts_forget();
+  pump_primaries_reset();
   pump_function_reset();
   pump_params_reset();
   pump_peer_reset();

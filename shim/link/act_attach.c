@@ -23,26 +23,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "shim/execute/act.h"
-#include "shim/execute/act_private.h"
+#include "link.h"
+#include "shim/execute/execute.h"
 
 #define SEQ_MARGIN (1u << 20)
-
-/* Odd while the mapping is being replaced; threads inside a ring access. */
-static uint64_t mapping_epoch;
-static uint32_t mapping_users;
-
-bool pump_mapping_enter(uint64_t *epoch) {
-  __atomic_fetch_add(&mapping_users, 1, __ATOMIC_SEQ_CST);
-  *epoch = __atomic_load_n(&mapping_epoch, __ATOMIC_SEQ_CST);
-  if ((*epoch & 1) == 0) return true;
-  pump_mapping_leave();
-  return false;
-}
-
-void pump_mapping_leave(void) {
-  __atomic_fetch_sub(&mapping_users, 1, __ATOMIC_SEQ_CST);
-}
 
 /* The memfd mapped somewhere, or NULL when it is not what was agreed on. */
 static struct pump_shm *map_memory(int memory) {
@@ -110,8 +94,7 @@ bool pump_attach(int memory) {
   struct pump_shm *fresh = map_memory(memory);
   if (fresh == NULL) return false;
   pthread_mutex_lock(&pump_range_lock);
-  __atomic_fetch_add(&mapping_epoch, 1, __ATOMIC_SEQ_CST);
-  while (__atomic_load_n(&mapping_users, __ATOMIC_SEQ_CST) != 0) sched_yield();
+  pump_mapping_close();
   pump_sets_wake();
   copy_state(fresh, pump_shm);
   /* From here on the region is the memfd; its old contents are gone, the threads
@@ -124,14 +107,9 @@ bool pump_attach(int memory) {
   pump_range_republish();
   pump_progress_republish();
   pump_tell_again();
-  __atomic_fetch_add(&mapping_epoch, 1, __ATOMIC_SEQ_CST);
+  pump_mapping_open();
   pthread_mutex_unlock(&pump_range_lock);
   munmap(fresh, sizeof *fresh);
   if (mapped) pump_tell_worker();
   return mapped;
-}
-
-void pump_attach_fork_child(void) {
-  mapping_epoch = 0;
-  mapping_users = 0;
 }

@@ -36,8 +36,9 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "shim/execute/act.h"
-#include "shim/execute/act_private.h"
+#include "link.h"
+#include "shim/execute/execute.h"
+#include "shim/memory/host.h"
 
 #define HIGH_DESCRIPTOR 900
 /* close_range() of Linux 5.9: the same on all machines, missing from older headers. */
@@ -68,7 +69,6 @@ static struct {
   ino_t inode;
   char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
   bool started;
-  uint32_t own_table;
 } link_state = {.socket_number = -1};
 
 uint32_t pump_link_losses(void) {
@@ -93,7 +93,6 @@ static void keep_ledger(void) {
 /* First of all that the thread does. The kernel copies nothing that it would close then. */
 static void take_own_table(void) {
   if (syscall(CLOSE_RANGE_CALL, 0u, ~0u, CLOSE_RANGE_OWN_TABLE) != 0) return;
-  PUMP_STORE(&link_state.own_table, 1);
   pump_log_keep();
   /* A sanitizer or the C library may write to 2 whatever that is. */
   for (int i = 0; i < 3 && open("/dev/null", O_RDWR | O_CLOEXEC) == i; i++) continue;
@@ -105,10 +104,6 @@ static int own_socket(void) {
   struct stat st;
   if (number < 0 || fstat(number, &st) != 0) return -1;
   return st.st_dev == link_state.device && st.st_ino == link_state.inode ? number : -1;
-}
-
-bool pump_link_has_table(void) {
-  return PUMP_LOAD(&link_state.own_table) != 0;
 }
 
 static void drop_socket(void) {
@@ -368,7 +363,7 @@ void pump_link_stop(void) {
 
 void pump_link_fork_child(void) {
   /* The child's copy of the socket would keep the worker from seeing our end. */
-  if (!pump_link_has_table()) drop_socket();
+  if (!pump_log_is_apart()) drop_socket();
   memset(&link_state, 0, sizeof link_state);
   link_state.socket_number = -1;
 }

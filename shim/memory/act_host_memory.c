@@ -24,8 +24,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "shim/execute/act.h"
-#include "shim/execute/act_private.h"
+#include "host.h"
 
 #define PATH_BYTES 1024
 #define TEXT_BYTES 8192

@@ -35,10 +35,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "pump_ring.h"
-#include "shim/base/shim.h"
-#include "shim/execute/act.h"
-#include "shim/execute/act_private.h"
+#include "host.h"
 
 #define ENTRY_MAGIC 0x324c504d55500001ull
 #define CARDS_MAGIC 0x324c504d55500002ull
@@ -537,7 +534,7 @@ void pump_ledger_leave(void) {
 
 void pump_ledger_fork_child(void) {
   /* A copy of the lock's descriptor would keep the parent's claim alive after its end. */
-  if (!pump_link_has_table() && keeps(&own)) close(keeper);
+  if (!pump_log_is_apart() && keeps(&own)) close(keeper);
   keeper = -1;
   memset(&own, 0, sizeof own);
   pthread_mutex_init(&own_lock, NULL);

@@ -41,11 +41,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "pump_ring.h"
+#include "host.h"
 #include "shim/base/amount.h"
-#include "shim/base/shim.h"
-#include "shim/execute/act.h"
-#include "shim/execute/act_private.h"
 
 #define SAMPLE_AGE_NS 100000000u
 #define REPEAT_NS 1000000000u /* not more than one refusal line a second */

@@ -16,8 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shim/execute/act.h"
-#include "shim/execute/act_private.h"
+#include "host.h"
 
 /* A need that has become smaller counts for so long at least, and twice that at most:
  * programs need less between two iterations. */

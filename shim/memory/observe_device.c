@@ -21,11 +21,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "pump_ring.h"
+#include "host.h"
 #include "shim/base/amount.h"
-#include "shim/execute/act.h"
-#include "shim/record/observe.h"
-#include "shim/record/observe_blocks.h"
+#include "shim/base/upcalls.h"
 
 #define CONCURRENT_MANAGED_ACCESS ((CUdevice_attribute)89)
 
@@ -106,7 +104,7 @@ static void become_active(uint32_t index) {
   PUMP_STORE(&pump_shm->devices[index].device_state, PUMP_DEVICE_ACTIVE);
   if (!__atomic_load_n(&pump_off, __ATOMIC_RELAXED))
     __atomic_fetch_add(&pump_active, 1, __ATOMIC_RELEASE);
-  pump_blocks_settle();
+  pump_upcalls.device_active();
   pump_bell_ring(&pump_shm->header.worker_asleep, &pump_shm->header.worker_bell);
 }
 

@@ -4,8 +4,7 @@
 #ifndef PUMP_OBSERVE_INDEX_H
 #define PUMP_OBSERVE_INDEX_H
 
-#include "pump_ring.h"
-#include "shim/record/observe.h"
+#include "memory.h"
 
 #define BLOCK_SHIFT 21
 #define LEAF_BITS 13

@@ -4,8 +4,8 @@
  * operations on such memory are of no interest. When the table is full, further
  * allocations are not counted; nothing else changes for them.
  */
+#include "memory.h"
 #include "observe_table.h"
-#include "shim/record/observe.h"
 
 /* All under pump_range_lock. */
 static struct pump_plain_info places[1u << 16];

@@ -22,8 +22,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "memory.h"
 #include "observe_index.h"
-#include "pump_ring.h"
 
 #define NO_SLOT UINT32_MAX
 /* A pointer into a range counts for at most so much when the bytes are added up after

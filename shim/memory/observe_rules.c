@@ -27,7 +27,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shim/execute/act.h"
+#include "shim/driver/driver.h"
 
 #define FRAMES 24
 #define NAMES 16

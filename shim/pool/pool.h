@@ -13,7 +13,9 @@
 #ifndef PUMP_POOL_H
 #define PUMP_POOL_H
 
-#include "shim/record/observe.h"
+#include "shim/execute/execute.h"
+
+#define POOL_ARENAS 64u
 
 /* ---- allocate and free (pool_serve.c) ------------------------------------- */
 
@@ -54,6 +56,26 @@ __attribute__((visibility("default"))) int pump_pool_piece(uint64_t address, uin
 /* The pool whose memory `pool` (NULL: the device's current one) shall be served from
  * ours; false when the driver's own has to serve it. */
 bool pump_pool_serves(CUmemoryPool *pool, uint32_t device);
+
+/* The program has made a pool with those wishes. */
+void pump_pool_made(CUmemoryPool pool, const CUmemPoolProps *wishes);
+
+/* Around the real call that destroys a pool. */
+struct pump_pool_closed {
+  bool was_made, arenas[POOL_ARENAS];
+  uint32_t device;
+};
+void pump_pool_close(CUmemoryPool pool, struct pump_pool_closed *closed);
+void pump_pool_closed(CUmemoryPool pool, const struct pump_pool_closed *closed,
+                      bool destroyed);
+
+/* Gives back what lies idle beyond so many bytes. */
+void pump_pool_trim_to(CUmemoryPool pool, size_t keep_bytes);
+
+/* What we hold in place of the pool; false: the attribute is no such figure. */
+bool pump_pool_figure(CUmemoryPool pool, CUmemPool_attribute attribute, uint64_t *bytes);
+/* A high-water mark starts anew, if the attribute is one. */
+void pump_pool_figure_reset(CUmemoryPool pool, CUmemPool_attribute attribute);
 
 /* ---- dead memory (pool_dead.c): the marker thread alone ---------------------- */
 

@@ -36,7 +36,6 @@
  * so.
  */
 #include "pool_state.h"
-#include "shim/execute/act.h"
 
 #define LONG_NS 30000000u
 #define TICK_NS 3000000u

@@ -8,7 +8,6 @@
  * pool with the release threshold that frameworks set, ours keeps what is freed until it
  * is trimmed or memory runs short, whatever the threshold.
  */
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -63,15 +62,11 @@ static bool is_simple(const CUmemPoolProps *wishes) {
          wishes->maxSize == 0 && wishes->usage == 0;
 }
 
-CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *wishes) {
-  CUresult result = pump_real.cuMemPoolCreate(pool, wishes);
-  if (result != CUDA_SUCCESS || pump_inert() || pool == NULL || wishes == NULL ||
-      !is_simple(wishes))
-    return result;
+void pump_pool_made(CUmemoryPool pool, const CUmemPoolProps *wishes) {
+  if (!is_simple(wishes)) return;
   pthread_mutex_lock(&pool_lock);
-  enter(*pool, (uint32_t)wishes->location.id);
+  enter(pool, (uint32_t)wishes->location.id);
   pthread_mutex_unlock(&pool_lock);
-  return result;
 }
 
 void pool_kinds_reset(void) {
@@ -97,14 +92,9 @@ static void trim(struct pool_arena *arena, void *keep_bytes) {
   pool_trim(arena, *(size_t *)keep_bytes);
 }
 
-struct closed {
-  bool was_made, arenas[POOL_ARENAS];
-  uint32_t device;
-};
-
 /* The pool's arenas have no owner. What is still in use, or on its way, is given back when
  * the next pool ends, is trimmed, or needs the room. */
-static void close_books(CUmemoryPool pool, struct closed *closed) {
+void pump_pool_close(CUmemoryPool pool, struct pump_pool_closed *closed) {
   pthread_mutex_lock(&pool_lock);
   for (uint32_t i = 0; i < POOL_ARENAS; i++) {
     if (made[i].pool != pool) continue;
@@ -122,7 +112,7 @@ static void close_books(CUmemoryPool pool, struct closed *closed) {
 }
 
 /* An arena that another pool has taken meanwhile was empty. */
-static void open_books(CUmemoryPool pool, const struct closed *closed) {
+static void open_books(CUmemoryPool pool, const struct pump_pool_closed *closed) {
   pthread_mutex_lock(&pool_lock);
   enter(pool, closed->device);
   for (uint32_t i = 0; i < POOL_ARENAS; i++) {
@@ -133,37 +123,24 @@ static void open_books(CUmemoryPool pool, const struct closed *closed) {
   pthread_mutex_unlock(&pool_lock);
 }
 
-/* The books are closed before: once the real call is through, another thread may be given
- * the handle for a pool of its own. */
-CUresult cuMemPoolDestroy(CUmemoryPool pool) {
-  struct closed closed = {0};
-  if (pump_inert() || pool == NULL) return pump_real.cuMemPoolDestroy(pool);
-  close_books(pool, &closed);
-  CUresult result = pump_real.cuMemPoolDestroy(pool);
-  if (!closed.was_made) return result;
-  int saved = errno;
+void pump_pool_closed(CUmemoryPool pool, const struct pump_pool_closed *closed,
+                      bool destroyed) {
+  if (!closed->was_made) return;
   struct pump_bracket bracket = pump_bracket_open();
-  if (result != CUDA_SUCCESS) {
-    open_books(pool, &closed);
+  if (!destroyed) {
+    open_books(pool, closed);
   } else {
     pthread_mutex_lock(&pool_lock);
-    pool_trim_device(closed.device, false);
+    pool_trim_device(closed->device, false);
     pthread_mutex_unlock(&pool_lock);
   }
   pump_bracket_close(bracket);
-  errno = saved;
-  return result;
 }
 
-CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep_bytes) {
-  CUresult result = pump_real.cuMemPoolTrimTo(pool, keep_bytes);
-  if (result != CUDA_SUCCESS || pump_inert() || pool == NULL) return result;
-  int saved = errno;
+void pump_pool_trim_to(CUmemoryPool pool, size_t keep_bytes) {
   struct pump_bracket bracket = pump_bracket_open();
   each_arena(pool, trim, &keep_bytes);
   pump_bracket_close(bracket);
-  errno = saved;
-  return result;
 }
 
 /* ---- figures --------------------------------------------------------------------------
@@ -184,29 +161,19 @@ static void add_figures(struct pool_arena *arena, void *argument) {
   sum->used_high += arena->used_high_bytes;
 }
 
-CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute,
-                               void *value) {
-  CUresult result = pump_real.cuMemPoolGetAttribute(pool, attribute, value);
-  if (result != CUDA_SUCCESS || pump_inert() || pool == NULL || value == NULL ||
-      attribute < CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT ||
+bool pump_pool_figure(CUmemoryPool pool, CUmemPool_attribute attribute, uint64_t *bytes) {
+  if (attribute < CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT ||
       attribute > CU_MEMPOOL_ATTR_USED_MEM_HIGH)
-    return result;
+    return false;
   struct figures sum = {0};
   each_arena(pool, add_figures, &sum);
   const uint64_t ours[] = {sum.reserved, sum.reserved_high, sum.used, sum.used_high};
-  cuuint64_t answer;
-  memcpy(&answer, value, sizeof answer);
-  answer += ours[attribute - CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT];
-  memcpy(value, &answer, sizeof answer);
-  return result;
+  *bytes = ours[attribute - CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT];
+  return true;
 }
 
-CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute,
-                               void *value) {
-  CUresult result = pump_real.cuMemPoolSetAttribute(pool, attribute, value);
-  if (result != CUDA_SUCCESS || pump_inert() || pool == NULL) return result;
+void pump_pool_figure_reset(CUmemoryPool pool, CUmemPool_attribute attribute) {
   struct figures sum = {.reset_reserved = attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH,
                         .reset_used = attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH};
   if (sum.reset_reserved || sum.reset_used) each_arena(pool, add_figures, &sum);
-  return result;
 }

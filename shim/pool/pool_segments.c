@@ -9,8 +9,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "convert.h"
 #include "pool_state.h"
-#include "shim/execute/act.h"
 
 #define TRIM_AT_ONCE 256u
 

@@ -11,7 +11,6 @@
 #include <time.h>
 
 #include "pool_state.h"
-#include "shim/execute/act.h"
 #include "shim/memory/observe_rules.h"
 
 /* Other threads may take what one has asked the driver for. */

@@ -23,9 +23,8 @@
 #define PUMP_POOL_STATE_H
 
 #include "pool.h"
-#include "pool_map.h"
+#include "shim/memory/pool_map.h"
 
-#define POOL_ARENAS 64u
 #define POOL_STREAMS 256u  /* of one arena; those beyond are served by the driver */
 #define POOL_EVENTS 512u   /* of one stream, recorded and not complete; a power of two */
 #define POOL_KINDS 2u      /* small, large */

@@ -13,8 +13,7 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "shim/execute/act.h"
-#include "shim/execute/act_private.h"
+#include "progress.h"
 #include "shim/memory/observe_table.h"
 
 #define EVENT_SLOTS 4096

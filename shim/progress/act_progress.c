@@ -2,7 +2,7 @@
  *
  * It knows streams by their handle and turns markers, synchronisations and
  * events of the program (act_event.c) into `executed_seq`. It never asks the driver about a
- * stream: act_marker.c polls our own events, everything else is what the program
+ * stream: execute/poll.c polls our own events, everything else is what the program
  * has found out for itself.
  *
  * DESIGN. The index of a stream in `keys` is its slot in pump_shm->progress. A key
@@ -26,8 +26,8 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "shim/execute/act.h"
-#include "shim/execute/act_private.h"
+#include "progress.h"
+#include "shim/base/upcalls.h"
 
 #define KEY_FREE 0
 #define KEY_GONE 4 /* no stream has it: handles are aligned, special keys end in 1 or 2 */
@@ -203,19 +203,23 @@ void pump_stream_gone(CUstream stream) {
 
 /* ---- advancing ---------------------------------------------------------------- */
 
+static void look_at_plans(void) {
+  if (PUMP_LOAD(&pump_shm->header.armed) != 0) pump_upcalls.plan_wake();
+}
+
 static bool advance_quietly(uint32_t index, uint64_t seq) {
   struct stream *stream = &streams[index];
   if (PUMP_LOAD(&stream->executed) >= seq) return false;
   pump_raise(&stream->executed, seq);
   pump_raise(&pump_shm->progress[index].executed_seq, seq);
-  if (PUMP_UNLIKELY(pump_recording)) pump_event_progress(index, seq, pump_now_ns());
+  if (PUMP_UNLIKELY(pump_recording)) pump_upcalls.executed(index, seq, pump_now_ns());
   return true;
 }
 
 void pump_progress_advance(uint32_t stream_index, uint64_t seq) {
   if (stream_index >= PUMP_MAX_STREAMS || !advance_quietly(stream_index, seq)) return;
   pump_tell_worker();
-  pump_plan_look();
+  look_at_plans();
 }
 
 uint64_t pump_progress_executed(uint32_t stream_index) {
@@ -249,7 +253,7 @@ void pump_progress_issued(uint32_t stream_index, CUstream stream, uint64_t seq,
   PUMP_STORE(&pump_shm->progress[stream_index].issued_seq, seq); /* for show */
   if (!marker_is_due(mine, now_ns, touched_bytes) || stream_index == 0) return;
   uint32_t device = PUMP_LOAD(&mine->device);
-  pump_set_need(device, true);
+  pump_upcalls.operations_seen(device, true);
   if ((uintptr_t)stream <= 2) /* record on exactly the stream that the key names */
     stream =
         (PUMP_LOAD(&keys[stream_index]) & 7) == 2 ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
@@ -298,7 +302,7 @@ static void advance_context(CUcontext context, uint64_t seq) {
   }
   if (!any) return;
   pump_tell_worker();
-  pump_plan_look();
+  look_at_plans();
 }
 
 void pump_progress_context_synced(uint64_t seq_before) {

@@ -30,8 +30,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "record.h"
 #include "shim/driver/resolve.h"
-#include "shim/execute/act.h"
 #include "shim/memory/observe_table.h"
 
 #define C10_REPORT "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE"

@@ -2,8 +2,8 @@
 #ifndef PUMP_OBSERVE_BLOCKS_H
 #define PUMP_OBSERVE_BLOCKS_H
 
-#include "observe.h"
-#include "shim/base/block_map.h"
+#include "block_map.h"
+#include "record.h"
 
 /* Written by observe_blocks.c alone. */
 extern bool pump_blocks_told; /* maps below are to be believed */
@@ -22,6 +22,8 @@ static inline const struct pump_pool_map *pump_blocks_of(const struct pump_hit *
 /* The program's allocator says that it has handed out (`size_bytes` > 0) or taken back (<
  * 0) a block. In the guard. */
 void pump_blocks_event(uint64_t address, int64_t size_bytes);
+
+void pump_blocks_reset(void);
 
 /* The program has become active: launches ask for blocks from now on. Under pump_range_lock
  * or not. */

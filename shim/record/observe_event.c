@@ -17,10 +17,9 @@
 #include <errno.h>
 #include <string.h>
 
-#include "observe.h"
 #include "observe_blocks.h"
-#include "pump_ring.h"
-#include "shim/execute/act.h"
+#include "record.h"
+#include "shim/base/upcalls.h"
 
 /* Records whose lines are asked for ahead: those of a launch with twelve pointers. */
 #define PREFETCHED 4u
@@ -166,7 +165,7 @@ static inline void compare(const struct pump_event *head,
     issued.grid = launch->grid;
     issued.block = launch->block;
   }
-  pump_plan_compare(&issued);
+  pump_upcalls.operation_issued(&issued);
 }
 
 /* Under the guard. `launch`: NULL if it is none. */

@@ -6,7 +6,7 @@
  * calls that hand handles out note each CUkernel. Of a handle that came another way
  * (cuLibraryEnumerateKernels, beyond what the table holds) both are asked, function first.
  */
-#include "observe.h"
+#include "record.h"
 #include "shim/memory/observe_table.h"
 
 struct kernel {

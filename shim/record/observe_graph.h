@@ -5,7 +5,7 @@
 #ifndef PUMP_OBSERVE_GRAPH_H
 #define PUMP_OBSERVE_GRAPH_H
 
-#include "observe.h"
+#include "record.h"
 
 /* A node that touches memory. */
 struct pump_graph_node {
@@ -40,14 +40,6 @@ struct pump_graph_list {
  * bound on it is reached; then the list is empty. Inside a bracket. */
 bool pump_graph_read(CUgraph graph, struct pump_graph_list *list);
 void pump_graph_list_free(struct pump_graph_list *list);
-
-/* observe_graph_memory.c: with a context that is current and outside of all locks, counts
- * what graphs hold that allocate. Due where one is uploaded or destroyed, and behind its
- * first launch in each era: when the program has idle memory given back, one ends, and all
- * take theirs anew. */
-extern uint32_t pump_graph_memory_era;
-void pump_graph_memory_look(void);
-void pump_graph_memory_reset(void);
 
 /* Other parameters of one node; false: no memory, and the node keeps what it has. */
 bool pump_graph_node_kernel(struct pump_graph_list *list, struct pump_graph_node *node,

@@ -16,8 +16,7 @@
 #include <string.h>
 
 #include "observe_graph.h"
-#include "pump_ring.h"
-#include "shim/execute/act.h"
+#include "record.h"
 
 #define MOST_BYTES (256ull << 20)
 #define MOST_NODES (1u << 20) /* of one graph, children apart */

@@ -1,7 +1,7 @@
 /* observe_params.c - reads a launch's arguments, by the layout that the driver tells.
  *
  * The driver (12.4 and later) tells place and size of each parameter of a kernel, else its
- * code does (observe_images.c); exactly that many bytes are read from where the program's
+ * code does (images.c); exactly that many bytes are read from where the program's
  * pointer leads, and each aligned 8-byte word among them is tested, so pointers inside
  * structures passed by value are found. Arguments given as one buffer carry their size.
  * Never is a byte read whose size is not known.
@@ -17,9 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "observe.h"
-#include "pump_ring.h"
-#include "shim/execute/act.h"
+#include "record.h"
 
 #define ENTRIES (1u << 15)
 #define MAX_USED (ENTRIES / 4 * 3)

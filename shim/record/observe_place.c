@@ -7,9 +7,7 @@
  * so the current one is part of what is kept, and has to be asked for. Everything kept
  * is void once any stream or context has gone (`epoch`): its handle may come back.
  */
-#include "observe.h"
-#include "pump_ring.h"
-#include "shim/execute/act.h"
+#include "record.h"
 
 #define KEPT 8u /* a power of two */
 

@@ -13,8 +13,7 @@
  */
 #include <string.h>
 
-#include "observe.h"
-#include "pump_ring.h"
+#include "record.h"
 
 #define SET_WORDS 8u
 #define SETS 4096u /* 256 KiB, of which a program touches a line for each signature */

@@ -24,7 +24,7 @@
  */
 #include <string.h>
 
-#include "pump_ring.h"
+#include "record.h"
 #include "shim/memory/observe_index.h"
 
 #define ODD_A 0x9e3779b97f4a7c15u

@@ -7,24 +7,35 @@
 #ifndef PUMP_TESTS_OBSERVE_ABSENT_H
 #define PUMP_TESTS_OBSERVE_ABSENT_H
 
-#include "shim/execute/act.h"
-#include "shim/execute/act_private.h"
-#include "shim/pool/pool.h"
+#include "shim/base/upcalls.h"
+#include "shim/execute/execute.h"
+#include "shim/hooks/families.h"
+#include "shim/pool/convert.h"
 
 void pump_range_republish(void) {}
 void pump_tell_again(void) {}
 void pump_event_progress(uint32_t stream_index, uint64_t seq, uint64_t time_ns) {
   (void)stream_index, (void)seq, (void)time_ns;
 }
-bool pump_pool_dead_due(CUcontext context, uint64_t now_ns) {
+static bool nothing_is_dead(CUcontext context, uint64_t now_ns) {
   (void)context, (void)now_ns;
   return false;
 }
-void pump_pool_dead_tick(CUcontext context, uint64_t now_ns) {
-  (void)context, (void)now_ns;
-}
-void pump_pool_dead_leave(CUcontext context) {
+static void leave(CUcontext context) {
   (void)context;
+}
+const struct pump_upcalls pump_upcalls = {
+    .line_kept = pump_sets_wake,
+    .executed = pump_event_progress,
+    .operations_seen = pump_set_need,
+    .plan_wake = pump_plan_wake,
+    .operation_issued = pump_plan_compare,
+    .dead_due = nothing_is_dead,
+    .dead_leave = leave,
+};
+
+bool pump_device_prepare(CUdevice device) {
+  return device == 0;
 }
 bool pump_device_converts(uint32_t device) {
   return device == 0;

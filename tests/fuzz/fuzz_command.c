@@ -8,8 +8,7 @@
  * endless.
  */
 #include "fuzz_input.h"
-#include "shim/execute/act.h"
-#include "shim/execute/act_private.h"
+#include "shim/execute/executors.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 

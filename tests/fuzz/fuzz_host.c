@@ -7,8 +7,7 @@
  * one told.
  */
 #include "fuzz_folder.h"
-#include "shim/execute/act.h"
-#include "shim/execute/act_private.h"
+#include "shim/memory/host.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 

@@ -34,7 +34,7 @@ void pump_hush_end(const struct pump_hush *hush) {
   (void)hush;
 }
 
-bool pump_link_has_table(void) {
+bool pump_log_is_apart(void) {
   return true;
 }
 

@@ -1,18 +1,29 @@
-"""Rooms of the C code and the arrows between them: a file includes what lies below it."""
+"""Rooms of the C code and the arrows between them: a file includes and uses what lies below it.
+
+Python has its layers in test_tidy_imports.py.
+"""
 
 from __future__ import annotations
 
+import concurrent.futures
+import functools
+import graphlib
+import json
+import os
 import re
-from collections import Counter
+import shlex
+import subprocess
+from pathlib import Path
 
+import pytest
 from tidy_sources import ROOT, files, name, text
 
 SHIM = (
     "base",
     "driver",
     "memory",
-    "record",
     "progress",
+    "record",
     "execute",
     "pool",
     "link",
@@ -44,46 +55,110 @@ BELOW: dict[str, set[str]] = {
         *("daemon/core/worker", "virtual/gpu"),
     },
 }
-UPWARDS = {
-    "shim/base -> shim/driver/hooks.h": 3,
-    "shim/base -> shim/execute/act.h": 1,
-    "shim/base -> shim/execute/act_private.h": 1,
-    "shim/base -> shim/pool/pool_map.h": 1,
-    "shim/driver -> shim/execute/act.h": 2,
-    "shim/memory -> shim/execute/act.h": 6,
-    "shim/memory -> shim/execute/act_private.h": 4,
-    "shim/memory -> shim/record/observe.h": 3,
-    "shim/memory -> shim/record/observe_blocks.h": 1,
-    "shim/record -> shim/execute/act.h": 5,
-    "shim/progress -> shim/execute/act.h": 3,
-    "shim/progress -> shim/execute/act_private.h": 3,
-    "shim/progress -> shim/pool/pool.h": 1,
-}
-"""Includes that still run up, and how often: the list may only become shorter."""
+UPCALLS = {"pump_upcalls"}
+"""Used from below on purpose: the table that shim/life fills (shim/base/upcalls.h)."""
+
+
+def room_of(path: Path) -> str:
+    return name(path).rpartition("/")[0]
+
+
+def may_use(room: str, other: str) -> bool:
+    return other == room or other in BELOW[room]
 
 
 def test_each_c_file_has_its_room() -> None:
     rooms = {
-        name(path).rpartition("/")[0]
+        room_of(path)
         for path in files()
         if path.suffix in {".c", ".h"} and name(path).startswith(("shim/", "daemon/", "virtual/"))
     }
     assert rooms == set(BELOW)
 
 
-def test_no_include_runs_up_but_those_that_are_listed() -> None:
-    found: Counter[str] = Counter()
+def test_rooms_stand_in_no_circle() -> None:
+    assert tuple(graphlib.TopologicalSorter(BELOW).static_order())  # a circle raises
+
+
+def test_no_include_runs_up() -> None:
+    found = []
     for path in files():
-        room = name(path).rpartition("/")[0]
-        if path.suffix not in {".c", ".h"} or room not in BELOW:
+        if path.suffix not in {".c", ".h"} or room_of(path) not in BELOW:
             continue
         for asked in re.findall(r'#include "([^"]+)"', text(path)):
             included = next(
-                place
+                place.resolve()
                 for place in (path.parent / asked, ROOT / asked, ROOT / "shim/include" / asked)
                 if place.exists()
             )
-            other = name(included).rpartition("/")[0]
-            if other != room and other not in BELOW[room]:
-                found[f"{room} -> {name(included)}"] += 1
-    assert found == UPWARDS
+            if not may_use(room_of(path), room_of(included)):
+                found.append(f"{name(path)} -> {name(included)}")
+    assert not found
+
+
+@pytest.fixture(scope="module")
+def libraries(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[Path, Path]]:
+    """Each library's sources with their objects, compiled as the build would, unoptimised."""
+    build = tmp_path_factory.mktemp("build")
+    configure = ["cmake", "-S", str(ROOT), "-B", str(build), "-DCMAKE_BUILD_TYPE=Debug"]
+    configure.append("-DCMAKE_EXPORT_COMPILE_COMMANDS=ON")
+    done = subprocess.run(configure, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, dict[Path, Path]] = {}
+    objects: dict[Path, Path] = {}
+    compiling: list[list[str]] = []
+    for entry in json.loads((build / "compile_commands.json").read_text()):
+        source = Path(entry["file"]).resolve()
+        if not source.is_relative_to(ROOT):
+            continue  # made by the build
+        command = shlex.split(entry["command"])
+        place = command.index("-o") + 1
+        library = re.search(r"(\w+)\.dir/", command[place])
+        assert library, command
+        if source not in objects:
+            objects[source] = build / f"{len(objects)}.o"
+            command[place] = str(objects[source])
+            compiling.append(command)
+        found.setdefault(library[1], {})[source] = objects[source]
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        for done in pool.map(functools.partial(subprocess.run, capture_output=True), compiling):
+            assert done.returncode == 0, done.stderr.decode()
+    return found
+
+
+def symbols(objects: dict[Path, Path]) -> tuple[dict[str, Path], dict[Path, set[str]]]:
+    """Where each symbol is defined, and which ones each source uses and does not define."""
+    defined: dict[str, Path] = {}
+    used: dict[Path, set[str]] = {}
+    for source, compiled in objects.items():
+        listing = subprocess.run(
+            ["nm", "-P", str(compiled)], capture_output=True, text=True, check=True
+        )
+        rows = [line.split()[:2] for line in listing.stdout.splitlines()]
+        defined |= {symbol: source for symbol, kind in rows if kind.isupper() and kind != "U"}
+        used[source] = {symbol for symbol, kind in rows if kind == "U"}
+    return defined, used
+
+
+def test_no_symbol_of_a_higher_room_is_used(libraries: dict[str, dict[Path, Path]]) -> None:
+    assert {"pump", "pump_core", "pump_virtual"} <= set(libraries)
+    found = []
+    for library, objects in libraries.items():
+        defined, used = symbols(objects)
+        found += [
+            f"{library}: {name(source)} -> {name(defined[symbol])}: {symbol}"
+            for source, wanted in used.items()
+            for symbol in sorted((wanted & set(defined)) - UPCALLS)
+            if not may_use(room_of(source), room_of(defined[symbol]))
+        ]
+    assert not found
+
+
+def test_calls_that_run_up_have_one_table(libraries: dict[str, dict[Path, Path]]) -> None:
+    defined, used = symbols(libraries["pump"])
+    assert {name(defined[symbol]) for symbol in UPCALLS} == {"shim/life/upcalls.c"}
+    members = set(re.findall(r"\(\*(\w+)\)\(|\*const \*(\w+);", text(ROOT / "shim/base/upcalls.h")))
+    calls = {one or other for one, other in members}
+    calling = [text(source) for source, wanted in used.items() if UPCALLS & wanted]
+    assert calls == {call for call in calls if any(f"pump_upcalls.{call}" in t for t in calling)}
+    assert len(calls) <= 10, "a room that has to call up this often stands too low"

@@ -2,7 +2,7 @@
  *
  * How many of them work and how many slices each has in flight follows from the very
  * controller that the shim has (act_adapt.h). Bounds are those of act_context.c and
- * act_private.h.
+ * executors.h.
  */
 #include "sim_state.h"
 

@@ -8,7 +8,7 @@ static CUcontext begin(uint32_t lock) {
   PUMP_STORE(&fake.prefetch_us, 300);
   CUcontext context = fake_context_create(0);
   pump_act_start();
-  pump_act_context_seen(0, context);
+  pump_context_seen(0, context);
   pump_set_need(0, true);
   return context;
 }
@@ -49,7 +49,7 @@ SCENARIO(evictions_that_hold_calls_up_get_contexts_of_their_own_and_keep_them) {
   CHECK(made() != 0 && made() <= PUMP_OUT_THREADS_MOST);
   CHECK(PUMP_LOAD(&fake.own_bytes) == made() * FAKE_CONTEXT_BYTES);
   /* The program's ends. Nothing of ours is left in it, and ours are used again. */
-  pump_act_context_seen(0, second);
+  pump_context_seen(0, second);
   pump_act_context_gone(first);
   fake_context_destroy(first);
   CHECK(state() == PUMP_APART);

@@ -13,7 +13,7 @@
 static CUcontext begin(void) {
   CUcontext context = fake_context_create(0);
   pump_act_start();
-  pump_act_context_seen(0, context);
+  pump_context_seen(0, context);
   pump_set_need(0, true); /* an operation was reported */
   return context;
 }
@@ -288,7 +288,7 @@ SCENARIO(quiesce_leaves_nothing_in_a_context_and_the_next_one_works) {
           PUMP_LOAD(&fake.streams_alive) == 0);
     fake_context_destroy(context);
     context = fake_context_create(0);
-    pump_act_context_seen(0, context);
+    pump_context_seen(0, context);
     uint32_t next = harness_allocate(0, 1);
     uint64_t before = PUMP_LOAD(&pump_shm->shim_counters.populate_bytes);
     pump_act_populate(next, 1);
@@ -314,7 +314,7 @@ SCENARIO(quiesce_under_a_stream_of_commands_and_frees_is_safe) {
     pump_act_context_gone(context);
     fake_context_destroy(context);
     context = fake_context_create(0);
-    pump_act_context_seen(0, context);
+    pump_context_seen(0, context);
     harness_free(slot);
   }
   pthread_join(thread, NULL);
@@ -409,7 +409,7 @@ SCENARIO(a_forked_child_is_inert_until_its_own_start) {
     CHECK(PUMP_LOAD(&pump_set_of(0)->alive) == 0 && pump_set_of(0)->context == NULL);
     CUcontext context = fake_context_create(0);
     pump_act_start();
-    pump_act_context_seen(0, context);
+    pump_context_seen(0, context);
     uint64_t before = PUMP_LOAD(&pump_shm->shim_counters.populate_bytes);
     uint32_t slot = harness_allocate(0, 1);
     pump_act_populate(slot, 1);
@@ -453,7 +453,7 @@ SCENARIO(threads_have_the_processors_of_the_process_and_not_of_who_started_them)
   CPU_SET(first, &one);
   CHECK(sched_setaffinity(0, sizeof one, &one) == 0); /* as OpenMP pins its first thread */
   CUcontext context = fake_context_create(0);
-  pump_act_context_seen(0, context);
+  pump_context_seen(0, context);
   pump_set_need(0, true);
   EVENTUALLY(own_threads("pump-", &before) == 5);
   pump_act_context_gone(context);

@@ -12,7 +12,7 @@ static struct pump_direction *direction_of(uint32_t direction) {
 static uint32_t begin_with_range(uint64_t blocks) {
   CUcontext context = fake_context_create(0);
   pump_act_start();
-  pump_act_context_seen(0, context);
+  pump_context_seen(0, context);
   pump_set_need(0, true);
   return harness_allocate(0, blocks);
 }

@@ -7,7 +7,7 @@
 static void begin(void) {
   CUcontext context = fake_context_create(0);
   pump_act_start();
-  pump_act_context_seen(0, context);
+  pump_context_seen(0, context);
   pump_set_need(0, true);
 }
 

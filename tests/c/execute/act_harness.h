@@ -13,8 +13,11 @@
 #include <stdlib.h>
 
 #include "check.h"
-#include "shim/execute/act.h"
-#include "shim/execute/act_private.h"
+#include "shim/execute/executors.h"
+#include "shim/life/life.h"
+#include "shim/link/link.h"
+#include "shim/memory/host.h"
+#include "shim/progress/markers.h"
 
 /* Waits for a condition that other threads bring about; fails after 10 s. */
 #define EVENTUALLY(condition)                                                              \

@@ -26,7 +26,7 @@ SCENARIO(attach_carries_ranges_devices_and_counters_over) {
   PUMP_STORE(&pump_shm->shim_counters.extents_dropped, 9);
   pumpd_start();
   pump_act_start();
-  pump_act_context_seen(0, context);
+  pump_context_seen(0, context);
   uint32_t stream = pump_stream_index(fake_stream_create(context), false);
   pump_progress_issued(stream, NULL, 42, 1000000000, 0);
   pumpd_accept_and_attach(1);
@@ -59,7 +59,7 @@ SCENARIO(commands_of_the_daemon_are_carried_out_and_a_dead_worker_is_replaced) {
   CUcontext context = fake_context_create(0);
   pumpd_start();
   pump_act_start();
-  pump_act_context_seen(0, context);
+  pump_context_seen(0, context);
   uint32_t slot = harness_allocate(0, 16);
   pump_act_populate(slot, 1);
   pump_set_need(0, true);
@@ -96,7 +96,7 @@ SCENARIO(a_budget_that_a_worker_asks_for_is_adopted_at_its_ring) {
   CUcontext context = fake_context_create(0);
   pumpd_start();
   pump_act_start();
-  pump_act_context_seen(0, context);
+  pump_context_seen(0, context);
   pump_act_populate(harness_allocate(0, 1), 1);
   pumpd_accept_and_attach(1);
   struct pump_device *device = &pumpd.shm->devices[0];
@@ -216,7 +216,7 @@ SCENARIO(without_a_daemon_the_job_goes_on_and_says_so_once) {
   CUcontext context = fake_context_create(0);
   setenv("PUMP_SOCKET", "/nonexistent/pumpd.sock", 1);
   pump_act_start();
-  pump_act_context_seen(0, context);
+  pump_context_seen(0, context);
   uint32_t slot = harness_allocate(0, 4);
   pump_act_populate(slot, 1);
   pump_set_need(0, true);
@@ -325,7 +325,7 @@ SCENARIO(workers_may_die_at_any_moment_under_load) {
   CUcontext context = fake_context_create(0);
   pumpd_start();
   pump_act_start();
-  pump_act_context_seen(0, context);
+  pump_context_seen(0, context);
   PUMP_STORE(&fake.prefetch_us, 50);
   uint32_t slot = harness_allocate(0, 256);
   pthread_t threads[2];

@@ -179,7 +179,7 @@ SCENARIO(a_reader_that_does_not_read_blocks_nobody) {
 static void active_job(void) {
   CUcontext context = fake_context_create(0);
   pump_act_start();
-  pump_act_context_seen(0, context);
+  pump_context_seen(0, context);
   pump_set_need(0, true);
   pump_shm->devices[0].budget_bytes = 1024ull << 20;
   pump_shm->devices[0].device_state = PUMP_DEVICE_ACTIVE;

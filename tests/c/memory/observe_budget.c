@@ -8,8 +8,8 @@
 
 #include "check.h"
 #include "pump_ring.h"
-#include "shim/execute/act.h"
-#include "shim/execute/act_private.h"
+#include "shim/base/upcalls.h"
+#include "shim/memory/host.h"
 #include "shim/record/observe_blocks.h"
 
 #define BLOCK ((uint64_t)PUMP_BLOCK_BYTES)
@@ -48,6 +48,7 @@ static int settled;
 void pump_blocks_settle(void) {
   settled++;
 }
+const struct pump_upcalls pump_upcalls = {.device_active = pump_blocks_settle};
 void pump_limit_room(uint64_t *left, uint64_t *whole) {
   *left = room_left;
   *whole = room_whole;

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "shim/execute/act.h"
+#include "shim/base/base.h"
 #include "shim/memory/observe_rules.h"
 
 #define LOOKS 2000

@@ -19,8 +19,8 @@
 
 #include "check.h"
 #include "noise.h"
-#include "shim/execute/act.h"
 #include "shim/memory/observe_rules.h"
+#include "shim/pool/convert.h"
 #include "shim/pool/pool_state.h"
 
 #define MIB ((uint64_t)1 << 20)

@@ -13,6 +13,8 @@ import pytest
 from observe_build import ROOT, SANITIZERS, build, run
 
 SOURCES = (
+    "observe_plain.c",
+    "observe_pool.c",
     "observe_range.c",
     "pool_blocks.c",
     "pool_dead.c",
@@ -114,8 +116,8 @@ BUGS = {
     ),
     "who frees it unused has waited until memory was awake": (
         "pool_blocks.c",
-        "piece->order = order; /* who frees",
-        "piece->order = 0 * order; /* who frees",
+        "piece->order = order; /* an owner",
+        "piece->order = 0 * order; /* an owner",
     ),
     "executors are let into a quarantine": (
         "pool_dead.c",

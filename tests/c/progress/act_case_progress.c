@@ -7,7 +7,7 @@
 static CUcontext begin(void) {
   CUcontext context = fake_context_create(0);
   pump_act_start();
-  pump_act_context_seen(0, context);
+  pump_context_seen(0, context);
   pump_set_need(0, true);
   EVENTUALLY(PUMP_LOAD(&fake.events_alive) >= 64); /* markers are there */
   return context;
@@ -235,7 +235,7 @@ SCENARIO(default_streams_are_told_apart_by_context_and_thread) {
   CHECK(PUMP_LOAD(&pump_shm->progress[(uintptr_t)other].live) ==
         0); /* its thread has ended */
   CUcontext second = fake_context_create(1);
-  pump_act_context_seen(1, second);
+  pump_context_seen(1, second);
   CHECK(pump_stream_index(NULL, false) != legacy);
   CHECK(PUMP_LOAD(&pump_shm->progress[pump_stream_index(NULL, false)].device) == 1);
   pump_real.cuCtxSetCurrent(first);

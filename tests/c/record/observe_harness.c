@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "shim/base/upcalls.h"
 #include "shim/driver/resolve.h"
 #include "shim/memory/observe_rules.h"
 #include "shim/pool/pool.h"
@@ -21,7 +22,7 @@ struct pump_real pump_real;
 struct pump_present pump_present;
 struct pump_shm *pump_shm;
 bool pump_off, pump_recording;
-uint32_t pump_active = 1, pump_captures;
+uint32_t pump_active = 1;
 uint64_t pump_calls_seen;
 __thread uint32_t pump_inside __attribute__((tls_model("initial-exec")));
 
@@ -43,9 +44,6 @@ void pump_bracket_close(struct pump_bracket bracket) {
 }
 uint64_t pump_now_ns(void) {
   return NOW_NS;
-}
-uint64_t pump_newest_seq(void) {
-  return PUMP_LOAD(&pump_shm->header.next_seq) - 1;
 }
 uint32_t pump_stream_index(CUstream stream, bool per_thread_default) {
   CHECK(pump_inside != 0);
@@ -85,6 +83,7 @@ void pump_plan_compare(const struct pump_issued *issued) {
   told.compared++;
   told.issued = *issued;
 }
+const struct pump_upcalls pump_upcalls = {.operation_issued = pump_plan_compare};
 enum pump_rule pump_rule_for(size_t bytes) {
   CHECK(bytes == SIZE_MAX);
   return driver.library ? PUMP_RULE_LIBRARY : PUMP_RULE_NONE;
@@ -135,9 +134,6 @@ void pump_limit_return(uint32_t device, uint64_t bytes) {
 }
 void pump_act_wait_slot(uint32_t slot) {
   (void)slot;
-}
-void pump_range_free_ended(struct pump_range_info *info, CUresult result) {
-  (void)info, (void)result;
 }
 void pump_image_forget(const void *handle) {
   (void)handle;

@@ -11,8 +11,8 @@
 
 #include "check.h"
 #include "pump_ring.h"
-#include "shim/execute/act.h"
-#include "shim/record/observe.h"
+#include "shim/execute/execute.h"
+#include "shim/pool/convert.h"
 
 #define BLOCK ((uint64_t)PUMP_BLOCK_BYTES)
 #define KERNEL ((CUfunction)0x77770000)

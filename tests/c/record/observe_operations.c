@@ -9,7 +9,7 @@
 #include <sys/mman.h>
 
 #include "observe_harness.h"
-#include "shim/pool/pool_map.h"
+#include "shim/memory/pool_map.h"
 
 static bool extent_is(uint32_t i, const struct pump_range_info *r, uint64_t offset,
                       uint64_t bytes, uint64_t access) {

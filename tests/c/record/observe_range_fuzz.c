@@ -9,7 +9,7 @@
 
 #include "check.h"
 #include "pump_ring.h"
-#include "shim/record/observe.h"
+#include "shim/memory/memory.h"
 
 #define BLOCK ((uint64_t)PUMP_BLOCK_BYTES)
 

@@ -4,7 +4,7 @@
 #ifndef PUMP_OBSERVE_COPY_H
 #define PUMP_OBSERVE_COPY_H
 
-#include "observe.h"
+#include "shim/record/record.h"
 
 static inline void pump_copy_report(struct pump_op *op, struct pump_at at) {
   if (op->count != 0) pump_op_report(op, PUMP_EVENT_COPY, 0, at);

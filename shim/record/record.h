@@ -1,64 +1,10 @@
-/* observe.h - what the files of the observe side offer to each other; the act
- * side needs none of it. See shim.h for the rules of globals.
- */
-#ifndef PUMP_OBSERVE_H
-#define PUMP_OBSERVE_H
+/* record.h - what a hook saw becomes extents, operations and events of the ring. */
+#ifndef PUMP_RECORD_H
+#define PUMP_RECORD_H
 
-#include "shim/base/shim.h"
+#include "shim/progress/progress.h"
 
-/* ---- devices and their figures (observe_device.c) ------------------------ */
-
-/* Once per process and device, with a context of it current: fills
- * pump_shm->devices[device] and decides whether memory can be converted there.
- * Later calls cost one load. false: hands off this device. */
-bool pump_device_prepare(CUdevice device);
-
-/* Live bytes changed. The caller holds pump_range_lock. */
-void pump_device_account(uint32_t device, int64_t range_bytes, int64_t plain_bytes);
-
-/* Turns cuMemGetInfo's answer into what the program is told (PUMP_REPORT): what the budget
- * leaves, or what the limit leaves, then of a total that holds it. total_bytes: or NULL. */
-void pump_device_report(uint32_t device, size_t *free_bytes, size_t *total_bytes);
-
-void pump_device_reset(void);
-
-/* ---- contexts (observe_context.c) ---------------------------------------- */
-
-/* The device of the calling thread's context, prepared, its context made known to
- * the act side; -1 when there is no context or the device is left alone. Costs one
- * driver look-up once this thread knows its context. */
-int pump_current_device(CUcontext *context);
-
-void pump_context_reset(void);
-
-/* ---- frees (observe_memory.c) --------------------------------------------- */
-
-/* After the real call that frees a range which pump_range_remove has taken out: gives
- * its bytes back, or undoes the record when the driver has refused. */
-void pump_range_free_ended(struct pump_range_info *info, CUresult result);
-
-/* Managed memory of the program's own becomes a range (observe_globals.c); false: there is
- * no room for it. In the guard. */
-bool pump_managed_add(uint64_t base, uint64_t bytes, uint32_t device, CUcontext context);
-
-/* ---- device memory that is not converted (observe_plain.c) --------------- */
-
-struct pump_plain_info {
-  uint64_t base, bytes;
-  CUcontext context; /* whose end is its end */
-  uint32_t device;
-};
-
-/* Remember and forget one allocation, for the figures only; a full table means
- * that further ones are not counted. */
-void pump_plain_add(const struct pump_plain_info *info);
-bool pump_plain_remove(uint64_t base, struct pump_plain_info *info);
-bool pump_plain_known(uint64_t base);
-void pump_plain_context_gone(CUcontext context);
-void pump_plain_reset(void);
-
-void pump_vmm_reset(void);    /* observe_vmm.c */
-void pump_blocks_reset(void); /* observe_blocks.c */
+struct image; /* shim/driver/image.h */
 
 /* ---- operations and events (observe_event.c) ----------------------------- */
 
@@ -163,8 +109,25 @@ void pump_event_hint(uint64_t address, uint64_t bytes, struct pump_at at);
 /* PARAMS and NAME: `bytes` of payload, cut at PUMP_MAX_PAYLOAD_BYTES. false: no room. */
 bool pump_event_payload(const struct pump_event *head, const void *payload, size_t bytes);
 
-/* The number of the newest operation. */
-uint64_t pump_newest_seq(void);
+/* Tells a recorder that everything on the stream up to `seq` has executed by `time_ns`;
+ * nothing at all unless a trace is recorded. Under the guard. */
+void pump_event_progress(uint32_t stream_index, uint64_t seq, uint64_t time_ns);
+
+/* Another mapping has taken the region's place: names and parameters have to be told
+ * again. After the change. */
+void pump_tell_again(void);
+
+/* Whether the program waited for the GPU while a device was active. */
+bool pump_event_waited(void); /* observe_event.c */
+
+/* ---- ranges that come and go (ranges.c) -------------------------------------------- */
+
+/* After the real call that frees a range which pump_range_remove has taken out: gives
+ * its bytes back, or undoes the record when the driver has refused. */
+void pump_range_free_ended(struct pump_range_info *info, CUresult result);
+
+/* Managed memory of the program's own becomes a range; false: there is no room for it. */
+bool pump_managed_add(uint64_t base, uint64_t bytes, uint32_t device, CUcontext context);
 
 /* ---- where an operation goes (observe_place.c) --------------------------- */
 
@@ -189,13 +152,6 @@ void pump_params_scan(struct pump_words *words, const struct pump_launch *launch
  * `room`. Returns its whole size, 0 when that is not known. */
 size_t pump_params_copy(const struct pump_launch *launch, void *buffer, size_t room);
 
-/* ---- other GPUs of the process (observe_peer.c) --------------------------- */
-
-/* A converted range has been added: where a peer may reach it, it is to stay on its device.
- * Under the guard. */
-void pump_peer_settle(const struct pump_range_info *info);
-void pump_peer_reset(void);
-
 /* ---- function handles (observe_function.c) -------------------------------- */
 
 /* The driver's answers for a CUfunction, or for a CUkernel passed in its place. The second
@@ -207,15 +163,32 @@ CUresult pump_function_parameter(CUfunction function, size_t index, size_t *offs
 void pump_function_note(const void *handle, bool is_kernel);
 void pump_function_reset(void);
 
+/* ---- layouts of the loaded code (images.c) ------------------------------------- */
+
+/* Read where the driver does not tell them; set at the start. */
+extern bool pump_images_wanted;
+
 /* Place and size of a parameter as the loaded code tells them; answers as
- * cuFuncGetParamInfo does, CUDA_ERROR_NOT_FOUND for what is not known (observe_images.c).
+ * cuFuncGetParamInfo does, CUDA_ERROR_NOT_FOUND for what is not known.
  */
 CUresult pump_image_parameter(CUfunction function, size_t index, size_t *offset,
                               size_t *bytes);
+
+static inline uint64_t pump_image_key(const void *handle) {
+  return (uint64_t)(uintptr_t)handle;
+}
+/* A module or library was loaded from these bytes, SIZE_MAX: of unknown length; from that
+ * file. */
+void pump_image_read(uint64_t handle, const void *bytes, size_t length_bytes);
+void pump_image_file(uint64_t handle, const char *path);
+/* Keeps the image, which may be NULL, or that of a library, by the handle. */
+void pump_image_keep(uint64_t handle, uint64_t library, struct image *image);
+/* The function of that name in a module; the function of a kernel handle. */
+void pump_image_name(uint64_t function, uint64_t module, const char *name);
+void pump_image_same(uint64_t function, uint64_t kernel);
 /* Before a module or library is unloaded. */
 void pump_image_forget(const void *handle);
 void pump_images_reset(void);
-void pump_globals_reset(void); /* observe_globals.c */
 
 /* A copy of a launch's parameters that needs nothing of the program's any more, the
  * caller's to free; empty when nothing is known of them. NULL: no memory. */
@@ -258,7 +231,7 @@ void pump_words_resolve(struct pump_words *words, struct pump_op *op);
 uint64_t pump_words_signature(const struct pump_words *words,
                               const struct pump_launch *launch);
 
-/* ---- tensor map descriptors (observe_tensor.c) --------------------------- */
+/* ---- tensor map descriptors (tensor.c) --------------------------- */
 
 #define PUMP_TENSOR_MAP_BYTES 128u
 #define PUMP_TENSOR_MAP_ALIGN 64u /* cuda.h before 13 asks for no more */
@@ -273,6 +246,12 @@ extern uint32_t pump_tensor_maps_seen;
 
 /* What the descriptor in those PUMP_TENSOR_MAP_BYTES was encoded for; false: unknown. */
 bool pump_tensor_find(const void *memory, struct pump_tensor *tensor);
+/* What the descriptor was encoded for. */
+void pump_tensor_note(const CUtensorMap *map, const void *address, uint64_t shape);
+static inline uint64_t pump_tensor_mix(uint64_t hash, uint64_t word) {
+  __uint128_t product = (__uint128_t)(hash ^ word) * 0x9e3779b97f4a7c15u;
+  return (uint64_t)product ^ (uint64_t)(product >> 64);
+}
 void pump_tensor_reset(void);
 
 /* ---- what is told once (observe_tell.c) ---------------------------------- */
@@ -284,8 +263,13 @@ bool pump_tell_launch(const struct pump_launch *launch, uint64_t signature);
 /* As long as this stays the same, what was told is known; never 0. */
 uint64_t pump_tell_state(void);
 
-/* ---- graphs (observe_graph.c) ---------------------------------------------- */
+/* ---- the operation and its number ----------------------------------------------- */
 
-void pump_graph_reset(void);
+/* An operation that was just given its number. `grid`, `block`: of a launch, else NULL. */
+struct pump_issued {
+  uint64_t seq, signature, function;
+  uint32_t stream, kind;
+  const uint32_t *grid, *block;
+};
 
 #endif

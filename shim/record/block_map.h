@@ -6,7 +6,7 @@
 #ifndef PUMP_BLOCK_MAP_H
 #define PUMP_BLOCK_MAP_H
 
-#include "shim/pool/pool_map.h"
+#include "shim/memory/pool_map.h"
 
 struct pump_block_map {
   uint32_t generation; /* of the range that it tells of; 0: of none */

@@ -1,0 +1,36 @@
+/* mapping.c - keeps executors off the command rings while another mapping is put under the
+ * region (link/act_attach.c).
+ */
+#include <sched.h>
+
+#include "base.h"
+
+/* Odd while the mapping is being replaced; threads inside a ring access. */
+static uint64_t mapping_epoch;
+static uint32_t mapping_users;
+
+bool pump_mapping_enter(uint64_t *epoch) {
+  __atomic_fetch_add(&mapping_users, 1, __ATOMIC_SEQ_CST);
+  *epoch = __atomic_load_n(&mapping_epoch, __ATOMIC_SEQ_CST);
+  if ((*epoch & 1) == 0) return true;
+  pump_mapping_leave();
+  return false;
+}
+
+void pump_mapping_leave(void) {
+  __atomic_fetch_sub(&mapping_users, 1, __ATOMIC_SEQ_CST);
+}
+
+void pump_mapping_close(void) {
+  __atomic_fetch_add(&mapping_epoch, 1, __ATOMIC_SEQ_CST);
+  while (__atomic_load_n(&mapping_users, __ATOMIC_SEQ_CST) != 0) sched_yield();
+}
+
+void pump_mapping_open(void) {
+  __atomic_fetch_add(&mapping_epoch, 1, __ATOMIC_SEQ_CST);
+}
+
+void pump_mapping_fork_child(void) {
+  mapping_epoch = 0;
+  mapping_users = 0;
+}

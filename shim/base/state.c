@@ -1,0 +1,35 @@
+/* state.c - what every room of the shim asks: whether pump works in this process, which
+ * devices are active, where the region is, and what time it is.
+ */
+#include <time.h>
+
+#include "base.h"
+
+bool pump_off = true;
+uint32_t pump_active;
+uint64_t pump_calls_seen;
+bool pump_recording;
+struct pump_shm *pump_shm;
+__thread uint32_t pump_inside __attribute__((tls_model("initial-exec")));
+
+uint64_t pump_now_ns(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+void pump_give_up(const char *reason) {
+  static uint32_t said;
+  __atomic_store_n(&pump_off, true, __ATOMIC_RELEASE);
+  __atomic_store_n(&pump_active, 0, __ATOMIC_RELEASE);
+  pump_log_once(&said, PUMP_LOG_ERROR,
+                "%s: pump does nothing more in this process, the program goes on", reason);
+}
+
+void pump_state_fork_child(void) {
+  pump_off = true;
+  pump_active = 0;
+  pump_calls_seen = 0;
+  pump_inside = 0;
+  pump_shm = NULL; /* not mapped here */
+}

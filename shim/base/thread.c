@@ -1,0 +1,42 @@
+/* thread.c - starts the shim's own threads, all detached, every signal blocked. */
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+
+#include "base.h"
+
+/* The processors that this process was given. A program pins its own threads to one
+ * of them each; ours, started by a pinned thread, would all run on that one. */
+static cpu_set_t given;
+static bool given_known;
+
+__attribute__((constructor)) static void note_processors(void) {
+  int saved = errno;
+  given_known = sched_getaffinity(0, sizeof given, &given) == 0;
+  errno = saved;
+}
+
+int pump_thread_start(const char *name, void *(*body)(void *), void *argument) {
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_attr_t attributes;
+  if (pthread_attr_init(&attributes) != 0) return -ENOMEM;
+  if (given_known) pthread_attr_setaffinity_np(&attributes, sizeof given, &given);
+  /* The new thread inherits the mask: no signal of the program is ever handled on it. */
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  pthread_t thread;
+  int error = pthread_create(&thread, &attributes, body, argument);
+  if (error == EINVAL && given_known) { /* none of them is left to the process */
+    pthread_attr_destroy(&attributes);
+    pthread_attr_init(&attributes);
+    error = pthread_create(&thread, &attributes, body, argument);
+  }
+  if (error == 0) {
+    pthread_setname_np(thread, name);
+    pthread_detach(thread); /* only now: a detached one that has ended has no name */
+  }
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  pthread_attr_destroy(&attributes);
+  return -error;
+}

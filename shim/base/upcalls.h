@@ -1,0 +1,34 @@
+/* upcalls.h - the calls that run up: each is made in a lower room, about something that
+ * only a room above can do. life/upcalls.c fills the table, which never changes.
+ */
+#ifndef PUMP_UPCALLS_H
+#define PUMP_UPCALLS_H
+
+#include "base.h"
+
+struct pump_issued;
+
+extern const struct pump_upcalls {
+  /* driver -> hooks: the wrappers, in the order of driver/hooks.h. */
+  void *const *wrappers;
+  /* base -> execute: the link thread has a line for stderr; wakes threads that write it. */
+  void (*line_kept)(void);
+  /* memory -> record: a device has become active, launches report allocators' blocks. */
+  void (*device_active)(void);
+  /* progress -> record: everything on the stream up to `seq` has executed, for recorders.
+   */
+  void (*executed)(uint32_t stream_index, uint64_t seq, uint64_t time_ns);
+  /* progress -> execute: operations of the device need executors. */
+  void (*operations_seen)(uint32_t device, bool full);
+  /* progress -> execute: what is planned may go on. */
+  void (*plan_wake)(void);
+  /* record -> execute: an operation has its number, while a plan is armed. */
+  void (*operation_issued)(const struct pump_issued *issued);
+  /* execute -> pool: whether dead memory is due to be discarded; does that in `context`,
+   * which is current; the thread leaves the context. */
+  bool (*dead_due)(CUcontext context, uint64_t now_ns);
+  void (*dead_tick)(CUcontext context, uint64_t now_ns);
+  void (*dead_leave)(CUcontext context);
+} pump_upcalls;
+
+#endif

@@ -1,0 +1,76 @@
+/* execute.h - what executors offer to the rooms above: they carry out the worker's commands
+ * and plans, populate new ranges, and leave the driver before a context ends.
+ *
+ * Every function may be called from any application thread under the recursion guard,
+ * leaves errno, the current context and the capture mode as it found them, and reports no
+ * error of its own to the program.
+ */
+#ifndef PUMP_EXECUTE_H
+#define PUMP_EXECUTE_H
+
+#include "shim/record/record.h"
+
+/* ---- contexts of the program ----------------------------------------------------- */
+
+/* Before `context` is destroyed or reset: its executors leave the driver and
+ * destroy their streams and events (bounded: at most the running slices). A
+ * later pump_context_seen starts them again. */
+void pump_act_context_gone(CUcontext context);
+/* The same of each known context of the device: one of them ends, and which is unknown.
+ * Those that live on are seen again with their next call. */
+void pump_act_device_gone(CUdevice device);
+
+/* ---- executors ----------------------------------------------------------- */
+
+/* A new range that shall become resident: queued for the in-threads of its
+ * device, carried out while everything fits into the budget. Never waits. */
+void pump_act_populate(uint32_t slot, uint32_t generation);
+
+/* After the range in `slot` was marked dead (its generation has changed in the
+ * table): returns once no slice runs on it. Queued commands are not waited for. */
+void pump_act_wait_slot(uint32_t slot);
+
+/* Keeps executors off a range, as long as it is not opened again: what they are asked for
+ * there ends as STALE. true: none is at work on it now. Every call needs its opening. */
+bool pump_slot_close(uint32_t slot);
+void pump_slot_open(uint32_t slot);
+
+/* Wakes the threads of all devices that have any. */
+void pump_sets_wake(void);
+
+/* Starts executors of `device` unless they run: the first in-thread, or with `full`
+ * the usual number and the marker thread. Cheap when they do. */
+void pump_set_need(uint32_t device, bool full);
+/* The same with `full` for the link thread: the first in-thread, if there is one, does it.
+ * To be asked again until it is done. */
+void pump_set_ask(uint32_t device);
+
+/* ---- streams (act_stream.c) ------------------------------------------------------- */
+
+/* The program has made a stream of that priority (act_stream.c). */
+void pump_priority_used(int priority);
+/* A non-blocking stream of our own in the current context, of a priority that the program
+ * does not use if there is one. */
+CUresult pump_stream_make(CUstream *stream);
+
+/* ---- plans (act_plan.c) ----------------------------------------------------------- */
+
+/* While header.armed is not 0: what was planned is void if the operation is another one
+ * than was foreseen. */
+void pump_plan_compare(const struct pump_issued *issued);
+
+void pump_plan_start(void);
+
+/* Operations have executed or bytes have left: who may go on now is woken. */
+void pump_plan_wake(void);
+
+/* ---- life -------------------------------------------------------------------------- */
+
+/* Ends all threads of all sets; waits until `deadline_ns`. Takes no lock. */
+void pump_sets_stop(uint64_t deadline_ns);
+
+void pump_sets_fork_child(void);
+void pump_slot_fork_child(void);
+void pump_populate_fork_child(void);
+
+#endif

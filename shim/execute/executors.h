@@ -1,0 +1,174 @@
+/* executors.h - what the files of executors share among themselves.
+ *
+ * Threads of the shim, all started with every signal blocked and the
+ * recursion guard raised for life, all detached and counted:
+ *
+ *   pump-link      act_link.c      one a process: connection, attach, heartbeat
+ *   pump-in-D      act_executor.c  one or two a device: prefetch to the GPU, populate
+ *   pump-out-D     act_executor.c  two to four a device: prefetch to the host
+ *   pump-mark-D    poll.c          one a device: marker pools, polling, progress
+ *
+ * pump-link has a table of descriptors to itself (act_link.c): it calls no driver, starts
+ * no thread and does not write to stderr, but asks pump-in-D for that (pump_set_ask).
+ *
+ * A device whose program fits has the first in-thread only. The others start with its
+ * first operation that is reported, those beyond a usual number when measured latencies
+ * ask for them (act_adapt.h).
+ */
+#ifndef PUMP_EXECUTORS_H
+#define PUMP_EXECUTORS_H
+
+#include "act_adapt.h"
+#include "act_apart.h"
+#include "execute.h"
+
+/* One command or populate slice moves at most this much: a migration holds the
+ * process's mmap lock, and a free waits for the slice that runs. */
+#define PUMP_SLICE_BYTES (32u << 20)
+
+/* What a device's executors have in the driver at most, in each direction, whatever the
+ * worker asks for: on its way a block serves nobody. Half of the budget where that is
+ * less; a single slice may always go. */
+#define PUMP_IN_FLIGHT_BYTES (128u << 20)
+#define PUMP_OUT_FLIGHT_BYTES (64u << 20)
+/* What is planned comes only while less is in the driver: commands, which may be more
+ * urgent, do not wait for it. Enough to fill a link: the next goes as soon as one ends. */
+#define PUMP_PLANNED_BYTES (16u << 20)
+
+#define PUMP_IN_THREADS_MOST 2
+/* Slices that one in-thread keeps in the driver: a block that the driver knows to be on
+ * its way is waited for by a kernel, one that still waits in our ring is faulted. Each
+ * needs a stream; the second number holds where these share the program's priority. */
+#define PUMP_IN_LANES 8
+#define PUMP_IN_LANES_SHARED 4
+#define PUMP_OUT_THREADS_MOST 4
+
+/* ---- executors of a device (act_executor.c, act_context.c) ---------------- */
+
+enum { PUMP_SET_OFF, PUMP_SET_RUNNING, PUMP_SET_BROKEN };
+
+/* One direction of a device. Written by its threads; `started` under the lock of
+ * act_context.c. */
+struct pump_direction {
+  uint32_t started;        /* threads of this life */
+  uint32_t wanted;         /* threads that shall work; futex of those beyond */
+  uint32_t slices;         /* that each may have in flight */
+  uint32_t asleep;         /* threads that sleep on the ring's bell */
+  uint32_t flight_bytes;   /* in the driver; futex of who waits for less */
+  uint32_t flight_waiters; /* how many do */
+  uint32_t flight_slices;
+  uint32_t adapting; /* 1: a thread is inside of `adapt` */
+  struct pump_adapt adapt;
+};
+
+/* One per device, static. `state`, `full`, `life` and `context` change under the lock
+ * of act_context.c; the threads only read them. A thread belongs to the life it was
+ * started in and ends when `life` moves on. */
+struct pump_set {
+  uint32_t device;
+  uint32_t state;      /* PUMP_SET_* */
+  uint32_t full;       /* 1: more than the first in-thread was started */
+  uint32_t asked;      /* 1: the link thread would have it so */
+  uint32_t life;       /* bumped to end all threads */
+  uint32_t alive;      /* threads that may still be in the driver; futex */
+  uint32_t failures;   /* consecutive driver errors */
+  uint32_t give_up;    /* 1 after too many: commands are answered FAILED unasked */
+  uint64_t gave_up_ns; /* when; after a pause the driver is asked again */
+  CUcontext context;   /* of the program; where the executors live */
+  /* Of out-threads, by number, once they needed them; kept for those of the next life. */
+  CUcontext own[PUMP_OUT_THREADS_MOST];
+  struct pump_apart apart; /* the first in-thread's */
+  uint32_t apart_now;      /* 1: out-threads work in contexts of their own */
+  struct pump_direction directions[PUMP_DIRECTIONS];
+};
+struct pump_set *pump_set_of(uint32_t device);
+const struct pump_adapt_bounds *pump_direction_bounds(uint32_t direction);
+
+/* What a thread of a set is started with. */
+struct pump_thread_role {
+  struct pump_set *set;
+  uint32_t life;
+  uint32_t direction; /* PUMP_TO_GPU, PUMP_TO_HOST */
+  uint32_t number;    /* within its direction, from 0 */
+  CUcontext context;
+};
+
+static inline bool pump_set_lives(const struct pump_thread_role *role) {
+  return PUMP_LOAD_ACQUIRE(&role->set->life) == role->life;
+}
+
+/* What the link thread has asked for: by first in-threads, often. */
+void pump_set_errands(struct pump_set *set);
+/* Starts threads of a direction up to the number that is wanted; by its threads. */
+void pump_set_grow(const struct pump_thread_role *role);
+/* Common first and last steps of a thread of a set. Where it may not enter the driver
+ * `begin` is false, and the role without a context if `end` may not either. */
+bool pump_set_thread_begin(struct pump_thread_role *role);
+void pump_set_thread_end(const struct pump_thread_role *role);
+/* The calling out-thread leaves its context for one of its own, or that for the set's.
+ * False when it can work in neither. */
+bool pump_set_change_context(const struct pump_thread_role *role, bool own);
+/* Wakes every thread of the set. */
+void pump_set_wake(struct pump_set *set);
+
+/* True while the device's driver calls failed too often to be worth another one. */
+bool pump_set_gave_up(struct pump_set *set);
+
+/* Notes the outcome of a driver call; false when the thread must end now. */
+bool pump_set_note(struct pump_set *set, CUresult result, const char *call);
+
+void *pump_mover_thread(void *role);
+void *pump_poll_thread(void *role);
+
+/* ---- streams of our own (act_stream.c), in the current context -------------- */
+
+/* How many an in-thread may have. */
+uint32_t pump_stream_lanes(void);
+
+/* ---- NUMA nodes (act_node.c) -------------------------------------------------- */
+
+/* The calling thread stays on the processors of the node that the card is at, as far as
+ * it has any of them. */
+void pump_node_bind(uint32_t device);
+
+/* ---- validation (act_validate.c) ------------------------------------------- */
+
+/* Brackets all work on a slot; what pump_act_wait_slot waits for. */
+void pump_slot_begin(uint32_t slot);
+void pump_slot_end(uint32_t slot);
+
+/* Whether `command` makes any sense, whatever it is about: its slot can be looked at. */
+bool pump_command_sane(const struct pump_command *command);
+/* PUMP_RESULT_MOVED and the address to move, or the reason why it may not be moved.
+ * The command is sane, its slot bracketed. */
+uint32_t pump_command_judge(const struct pump_command *command, uint32_t device,
+                            uint32_t direction, uint64_t *address);
+
+/* ---- plans (act_plan.c) ------------------------------------------------------ */
+
+/* Whether so many bytes of what is planned may be handed to the driver now
+ * (act_executor.c). */
+bool pump_flight_has_room(uint32_t device, uint32_t direction, uint64_t bytes);
+
+/* Something of the plan may go now; and takes it. */
+bool pump_plan_waits(uint32_t device, uint32_t direction);
+bool pump_plan_take(uint32_t device, uint32_t direction, struct pump_command *command);
+/* So much has left the device. With the mapping entered, like pump_plan_take. */
+void pump_plan_left(uint32_t device, uint64_t bytes);
+
+/* A departure may let what is planned go on. */
+static inline void pump_plan_look(void) {
+  if (PUMP_LOAD(&pump_shm->header.armed) != 0) pump_plan_wake();
+}
+
+/* ---- populate (act_populate.c) -------------------------------------------- */
+
+struct pump_populate_slice {
+  uint32_t slot, generation;
+  uint64_t offset_bytes, length_bytes;
+};
+/* Next slice for `device`; false when there is none or all must fit no more. */
+bool pump_populate_waits(uint32_t device);
+bool pump_populate_next(uint32_t device, struct pump_populate_slice *slice);
+
+#endif

@@ -1,0 +1,237 @@
+/* poll.c - the marker thread of a device: makes markers ahead of need, polls those that are
+ * recorded, oldest first per stream, and destroys them before a context ends.
+ *
+ * It serves all contexts of its device (progress/markers.h). While it is in one anyway, the
+ * pool has its dead memory there discarded.
+ */
+#include <string.h>
+#include <sys/prctl.h>
+#include <time.h>
+
+#include "executors.h"
+#include "shim/base/upcalls.h"
+#include "shim/progress/markers.h"
+
+#define GROWTH 64
+#define AHEAD 1024 /* free markers kept for a program that runs: one full launch queue */
+#define FIRST 128  /* made for a context before anything is recorded there */
+#define POLL_MIN_NS 50000
+#define POLL_MAX_NS 100000
+#define LINGER_NS 5000000 /* a program that goes on within that wakes no thread */
+#define SLACK_NS 10000    /* a timed sleep ends at most that late */
+#define IDLE_NS 1000000000u
+#define COLLECT_NS 100000000u
+
+struct poller {
+  struct pump_thread_role role;
+  uint64_t served;                    /* contexts whose pools are ours, a bit each */
+  CUcontext current;                  /* the driver's current one on this thread */
+  uint32_t round;                     /* number of the present pass */
+  uint32_t blocked[PUMP_MAX_STREAMS]; /* pass in which a stream's oldest was not ready */
+  bool over;
+};
+static struct poller pollers[PUMP_MAX_DEVICES]; /* 4 KiB each: not on a stack */
+static uint32_t lives;                          /* of pools, all devices */
+_Static_assert(PUMP_MAX_CONTEXTS == 64, "a bit each in poller.served");
+
+#define FOR_SERVED(poller, i)                                                              \
+  for (uint32_t i = 0; i < PUMP_MAX_CONTEXTS; i++)                                         \
+    if (((poller)->served >> i & 1) != 0)
+
+static bool note(struct poller *poller, CUresult result, const char *call) {
+  if (!pump_set_note(poller->role.set, result, call)) poller->over = true;
+  return result == CUDA_SUCCESS;
+}
+
+static bool enter_context(struct poller *poller, struct pump_marker_pool *pool) {
+  if (poller->current == pool->context) return true;
+  if (pool->broken) return false;
+  if (pump_real.cuCtxSetCurrent(pool->context) != CUDA_SUCCESS) {
+    pool->broken = true; /* it ended behind our back */
+    return false;
+  }
+  poller->current = pool->context;
+  return true;
+}
+
+/* Opens pools of contexts that have come since the last look. */
+static void adopt_contexts(struct poller *poller) {
+  for (uint32_t i = 0; i < PUMP_MAX_CONTEXTS; i++) {
+    CUcontext context = pump_context_at(i, poller->role.set->device);
+    if (context == NULL || (poller->served >> i & 1) != 0) continue;
+    struct pump_marker_pool *pool = &pump_marker_pools[i];
+    if (!pool->ready) {
+      pump_marker_queue_init(&pool->free);
+      pump_marker_queue_init(&pool->fresh);
+      pool->ready = true;
+    }
+    pool->broken = false;
+    pool->next = pool->made = pool->waiting_count = 0;
+    __atomic_store_n(&pool->context, context, __ATOMIC_RELAXED);
+    uint32_t life = 0;
+    while (life == 0) life = (PUMP_ADD(&lives, 1) + 1) & PUMP_MARKER_LIFE_MASK;
+    PUMP_STORE_RELEASE(&pool->life, life);
+    poller->served |= (uint64_t)1 << i;
+  }
+}
+
+static void make_markers(struct poller *poller, struct pump_marker_pool *pool) {
+  for (uint32_t i = 0; i < GROWTH && pool->next < PUMP_MARKERS; i++, pool->next++) {
+    struct pump_marker *marker = &pool->markers[pool->next];
+    if (PUMP_LOAD_ACQUIRE(&marker->held) != 0) continue;
+    if (!note(poller, pump_real.cuEventCreate(&marker->event, CU_EVENT_DISABLE_TIMING),
+              "cuEventCreate"))
+      return;
+    pool->made++;
+    pump_marker_queue_push(&pool->free, pump_marker_ticket_of(pool->next, pool->life));
+  }
+}
+
+/* A program issues a thousand operations within milliseconds and then waits for them.
+ * Without markers behind the last of them it would be unknown how far they are until
+ * the program's wait is over, so the markers have to be there before the burst. A
+ * context in which nothing was ever recorded gets so many that one in sixteen
+ * operations of a full launch queue can have one. */
+static bool short_of_markers(const struct pump_marker_pool *pool) {
+  uint64_t head = PUMP_LOAD(&pool->free.head);
+  bool busy = !pump_dormant() && pool->made != PUMP_LOAD(&pool->free.tail) - head;
+  uint64_t wanted = busy || pool->made > FIRST ? AHEAD : FIRST;
+  return pool->next < PUMP_MARKERS && PUMP_LOAD(&pool->free.tail) - head < wanted;
+}
+
+static void fill_pool(struct poller *poller, struct pump_marker_pool *pool) {
+  while (short_of_markers(pool) && !poller->over && !pump_set_gave_up(poller->role.set) &&
+         pump_set_lives(&poller->role) && enter_context(poller, pool))
+    make_markers(poller, pool);
+}
+
+/* Moves fresh markers to the end of the waiting list. */
+static void collect_fresh(struct pump_marker_pool *pool) {
+  uint32_t ticket, before = pool->waiting_count;
+  while (pool->waiting_count < PUMP_MARKERS && pump_marker_queue_pop(&pool->fresh, &ticket))
+    if (pump_marker_of_life(ticket, pool->life))
+      pool->waiting[pool->waiting_count++] = ticket;
+  if (pool->waiting_count != before)
+    PUMP_ADD(&pump_shm->shim_counters.markers, pool->waiting_count - before);
+}
+
+/* One pass over the waiting list; true when any stream has advanced. */
+static bool poll_waiting(struct poller *poller, struct pump_marker_pool *pool) {
+  uint32_t kept = 0, done = 0;
+  bool asked = enter_context(poller, pool);
+  for (uint32_t i = 0; i < pool->waiting_count; i++) {
+    uint32_t ticket = pool->waiting[i];
+    const struct pump_marker *marker = &pool->markers[pump_marker_number_of(ticket)];
+    CUresult result = CUDA_ERROR_NOT_READY;
+    if (asked && !poller->over && poller->blocked[marker->stream_index] != poller->round)
+      result = pump_real.cuEventQuery(marker->event);
+    if (result == CUDA_ERROR_NOT_READY) {
+      poller->blocked[marker->stream_index] = poller->round;
+      pool->waiting[kept++] = ticket;
+      continue;
+    }
+    if (note(poller, result, "cuEventQuery")) {
+      pump_progress_advance(marker->stream_index, marker->seq);
+      done++;
+    } /* else: the marker tells nothing, the next one may */
+    pump_marker_queue_push(&pool->free, ticket);
+  }
+  pool->waiting_count = kept;
+  return done != 0;
+}
+
+static bool pop_any(struct pump_marker_pool *pool, uint32_t *ticket) {
+  if (pool->waiting_count > 0) {
+    *ticket = pool->waiting[--pool->waiting_count];
+    return true;
+  }
+  return pump_marker_queue_pop(&pool->fresh, ticket) ||
+         pump_marker_queue_pop(&pool->free, ticket);
+}
+
+/* Destroys every event of this life that can be found; see DESIGN. */
+static void close_pool(struct poller *poller, struct pump_marker_pool *pool) {
+  uint32_t life = pool->life, ticket;
+  PUMP_STORE_RELEASE(&pool->life, 0);
+  bool inside = enter_context(poller, pool);
+  if (inside) pump_upcalls.dead_leave(pool->context);
+  uint64_t deadline_ns = pump_now_ns() + COLLECT_NS;
+  while (pool->made > 0) {
+    if (pop_any(pool, &ticket)) {
+      if (!pump_marker_of_life(ticket, life)) continue;
+      if (inside)
+        pump_real.cuEventDestroy_v2(pool->markers[pump_marker_number_of(ticket)].event);
+      pool->made--;
+      continue;
+    }
+    if (pump_now_ns() >= deadline_ns) return;
+    struct timespec nap = {.tv_nsec = 100000};
+    nanosleep(&nap, NULL);
+  }
+}
+
+struct look {
+  bool advanced; /* a stream has */
+  bool waiting;  /* markers are recorded and not complete */
+};
+
+static struct look look(struct poller *poller) {
+  struct look seen = {false, false};
+  adopt_contexts(poller);
+  poller->round++;
+  FOR_SERVED(poller, i) {
+    struct pump_marker_pool *pool = &pump_marker_pools[i];
+    fill_pool(poller, pool);
+    uint64_t now_ns = pump_now_ns();
+    if (pump_upcalls.dead_due(pool->context, now_ns) && enter_context(poller, pool))
+      pump_upcalls.dead_tick(pool->context, now_ns);
+    collect_fresh(pool);
+    if (pool->waiting_count == 0) continue;
+    seen.advanced |= poll_waiting(poller, pool);
+    seen.waiting |= pool->waiting_count > 0 && !pool->broken;
+  }
+  return seen;
+}
+
+static bool anything_fresh(const struct poller *poller) {
+  FOR_SERVED(poller, i) {
+    const struct pump_marker_queue *fresh = &pump_marker_pools[i].fresh;
+    if (PUMP_LOAD(&fresh->head) != PUMP_LOAD(&fresh->tail)) return true;
+  }
+  return false;
+}
+
+static void work(struct poller *poller) {
+  struct pump_marker_bell *mark = &pump_marker_bells[poller->role.set->device];
+  uint64_t pause_ns = POLL_MIN_NS, busy_ns = 0; /* when something last waited */
+  while (!poller->over && pump_set_lives(&poller->role)) {
+    uint32_t bell = PUMP_LOAD_ACQUIRE(&mark->bell);
+    struct look seen = look(poller);
+    uint64_t now_ns = pump_now_ns();
+    if (seen.waiting || seen.advanced) busy_ns = now_ns;
+    if (now_ns - busy_ns < LINGER_NS) {
+      pause_ns = seen.advanced ? POLL_MIN_NS : pause_ns * 5 / 4;
+      if (pause_ns > POLL_MAX_NS) pause_ns = POLL_MAX_NS;
+      if (pump_set_lives(&poller->role)) pump_bell_wait(&mark->bell, bell, pause_ns);
+      continue;
+    }
+    bell = pump_bell_prepare(&mark->asleep, &mark->bell);
+    if (!anything_fresh(poller) && pump_set_lives(&poller->role))
+      pump_bell_wait(&mark->bell, bell, IDLE_NS);
+    __atomic_store_n(&mark->asleep, 0, __ATOMIC_SEQ_CST);
+  }
+}
+
+void *pump_poll_thread(void *argument) {
+  const struct pump_thread_role *role = argument;
+  struct poller *poller = &pollers[role->set->device];
+  memset(poller, 0, sizeof *poller);
+  poller->role = *role;
+  prctl(PR_SET_TIMERSLACK, (unsigned long)SLACK_NS); /* this thread's alone */
+  poller->over = !pump_set_thread_begin(&poller->role);
+  poller->current = poller->role.context;
+  work(poller);
+  FOR_SERVED(poller, i) close_pool(poller, &pump_marker_pools[i]);
+  pump_set_thread_end(&poller->role);
+  return NULL;
+}

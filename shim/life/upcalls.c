@@ -1,0 +1,24 @@
+/* upcalls.c - fills the table of calls that run up (base/upcalls.h). */
+#include "shim/base/upcalls.h"
+#include "shim/driver/driver.h"
+#include "shim/execute/execute.h"
+#include "shim/pool/pool.h"
+#include "shim/record/observe_blocks.h"
+
+static void *const wrappers[] = {
+#define PUMP_HOOK(name, pfn, parameters, arguments) (void *)name,
+#include "shim/driver/hooks.h"
+};
+
+const struct pump_upcalls pump_upcalls = {
+    .wrappers = wrappers,
+    .line_kept = pump_sets_wake,
+    .device_active = pump_blocks_settle,
+    .executed = pump_event_progress,
+    .operations_seen = pump_set_need,
+    .plan_wake = pump_plan_wake,
+    .operation_issued = pump_plan_compare,
+    .dead_due = pump_pool_dead_due,
+    .dead_tick = pump_pool_dead_tick,
+    .dead_leave = pump_pool_dead_leave,
+};

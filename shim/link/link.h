@@ -1,0 +1,22 @@
+/* link.h - the connection to pumpd, and its memory put under the region. */
+#ifndef PUMP_LINK_H
+#define PUMP_LINK_H
+
+#include "shim/base/base.h"
+
+/* Replaces the region's memory by `memory`, a memfd of pumpd's, and carries its
+ * state over. False when it is not what was agreed on; the caller closes it. */
+bool pump_attach(int memory);
+
+/* Starts the thread where PUMP_SOCKET names a socket or PUMP_LEDGER a folder; once. */
+void pump_link_start(void);
+
+/* How often the worker was lost, for the summary. */
+uint32_t pump_link_losses(void);
+/* The thread shall do nothing more; does not wait for it. The connection ends with
+ * the process: only the link thread touches the descriptor, so nobody can be
+ * between checking and using it when it is closed. */
+void pump_link_stop(void);
+void pump_link_fork_child(void);
+
+#endif

@@ -1,0 +1,116 @@
+/* contexts.c - the contexts that the program works in: which device each is on, and small
+ * numbers for them.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <string.h>
+
+#include "memory.h"
+
+/* Changes under `lock`, readers take none; a forked child starts from an empty table. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct {
+  CUcontext context; /* NULL: unused; stored last */
+  CUdevice device;
+} contexts[PUMP_MAX_CONTEXTS];
+
+/* Raised whenever a context goes away: its handle may come back as another's, so
+ * threads must not trust what they remember. Starts at 1, `noted` at 0. */
+static uint32_t epoch = 1;
+
+static __thread struct {
+  CUcontext context;
+  uint32_t epoch;
+  int device;
+} noted __attribute__((tls_model("initial-exec")));
+
+int pump_context_device(CUcontext context, uint32_t *index) {
+  if (context == NULL) return -1;
+  for (uint32_t i = 0; i < PUMP_MAX_CONTEXTS; i++)
+    if (__atomic_load_n(&contexts[i].context, __ATOMIC_ACQUIRE) == context) {
+      if (index != NULL) *index = i;
+      return PUMP_LOAD(&contexts[i].device);
+    }
+  return -1;
+}
+
+CUcontext pump_context_at(uint32_t index, uint32_t device) {
+  CUcontext context = __atomic_load_n(&contexts[index].context, __ATOMIC_ACQUIRE);
+  return PUMP_LOAD(&contexts[index].device) == (CUdevice)device ? context : NULL;
+}
+
+void pump_context_seen(CUdevice device, CUcontext context) {
+  if (context == NULL || device < 0 || device >= PUMP_MAX_DEVICES) return;
+  if (pump_context_device(context, NULL) == device) return;
+  int saved = errno;
+  pthread_mutex_lock(&lock);
+  uint32_t at = PUMP_MAX_CONTEXTS;
+  for (uint32_t i = PUMP_MAX_CONTEXTS; i-- > 0;) {
+    if (contexts[i].context == context) { /* destroyed behind our back, made anew */
+      at = i;
+      break;
+    }
+    if (contexts[i].context == NULL) at = i;
+  }
+  if (at < PUMP_MAX_CONTEXTS) {
+    PUMP_STORE(&contexts[at].device, device);
+    __atomic_store_n(&contexts[at].context, context, __ATOMIC_RELEASE);
+  }
+  pthread_mutex_unlock(&lock);
+  errno = saved;
+}
+
+CUcontext pump_context_on(uint32_t device) {
+  for (uint32_t i = 0; i < PUMP_MAX_CONTEXTS; i++) {
+    CUcontext context = pump_context_at(i, device);
+    if (context != NULL) return context;
+  }
+  return NULL;
+}
+
+uint32_t pump_contexts_end(CUcontext context, CUdevice *device,
+                           CUcontext ended[PUMP_MAX_CONTEXTS]) {
+  uint32_t count = 0;
+  pthread_mutex_lock(&lock);
+  for (uint32_t i = 0; i < PUMP_MAX_CONTEXTS; i++) {
+    CUcontext each = contexts[i].context;
+    if (each == NULL || (context != NULL ? each != context : contexts[i].device != *device))
+      continue;
+    *device = contexts[i].device;
+    ended[count++] = each;
+    __atomic_store_n(&contexts[i].context, NULL, __ATOMIC_RELEASE);
+  }
+  pthread_mutex_unlock(&lock);
+  return count;
+}
+
+int pump_current_device(CUcontext *context) {
+  CUcontext current = NULL;
+  if (!PUMP_HAS(cuCtxGetCurrent) || !PUMP_HAS(cuCtxGetDevice)) return -1;
+  if (pump_real.cuCtxGetCurrent(&current) != CUDA_SUCCESS || current == NULL) return -1;
+  if (context != NULL) *context = current;
+  uint32_t now = PUMP_LOAD_ACQUIRE(&epoch);
+  if (PUMP_LIKELY(noted.context == current && noted.epoch == now)) return noted.device;
+  CUdevice device;
+  if (pump_real.cuCtxGetDevice(&device) != CUDA_SUCCESS) return -1;
+  bool ready = pump_device_prepare(device);
+  if (ready) {
+    pump_enter();
+    pump_context_seen(device, current);
+    pump_leave();
+    noted.context = current;
+    noted.epoch = now;
+    noted.device = device;
+  }
+  return ready ? device : -1;
+}
+
+void pump_contexts_forget(void) {
+  PUMP_ADD(&epoch, 1);
+}
+
+void pump_contexts_fork_child(void) {
+  pthread_mutex_init(&lock, NULL);
+  memset(contexts, 0, sizeof contexts);
+  pump_contexts_forget(); /* what this thread noted before the fork is void */
+}

@@ -1,0 +1,210 @@
+/* memory.h - ranges, devices, contexts, the limit, and memory that is not converted. */
+#ifndef PUMP_MEMORY_H
+#define PUMP_MEMORY_H
+
+#include "shim/driver/driver.h"
+
+/* ---- ranges (observe_range.c) --------------------------------------------- */
+
+/* Guards the range table, the device figures and the private mirrors of both.
+ * The act side holds it while it copies the region into another mapping. Never
+ * held across a driver call. Replaced by a fresh one in a forked child. */
+extern pthread_mutex_t pump_range_lock;
+
+struct pump_pool_map;
+struct pump_range_info {
+  uint64_t base;
+  uint64_t length_bytes;    /* as the driver gave it: whole blocks when converted */
+  uint64_t requested_bytes; /* what the program asked for */
+  uint32_t kind;            /* PUMP_RANGE_* */
+  uint32_t device;
+  uint32_t slot;
+  uint32_t generation;
+  const struct pump_pool_map *pool; /* of a segment of our pool; NULL: no such one */
+  CUcontext context;        /* whose end is the range's end; not in the shared table */
+  uint64_t displaced_bytes; /* out, pump_range_add: converted bytes it forgot */
+};
+
+/* What one address hits. */
+struct pump_hit {
+  uint32_t slot;
+  uint32_t generation;
+  uint32_t device;
+  uint32_t kind;
+  uint64_t base;
+  uint64_t length_bytes;
+  uint64_t requested_bytes;
+  const struct pump_pool_map *pool; /* see pump_range_info */
+};
+
+/* Adds a live range of `info` (base, lengths, kind, device, context); fills slot
+ * and generation. Whatever else held its blocks is forgotten (displaced_bytes): the
+ * driver has given them out again. Returns the slot, or -ENOSPC (table full), -ERANGE (owns
+ * no whole block of the 47-bit user address space), -ENOMEM (no leaf of the index). */
+int pump_range_add(struct pump_range_info *info);
+
+/* Takes the range that begins exactly at `base` out of table and index: its
+ * generation changes. The slot is not used again before pump_range_release, so
+ * that a failed free can be undone by pump_range_restore. 0 or -ENOENT. */
+int pump_range_remove(uint64_t base, struct pump_range_info *info);
+void pump_range_release(uint32_t slot);
+void pump_range_restore(struct pump_range_info *info);
+
+/* Takes one range of `context` out, as pump_range_remove does, slots from `*cursor`
+ * on (0 at first); false when there is none left. */
+bool pump_range_remove_next(CUcontext context, uint32_t *cursor,
+                            struct pump_range_info *info);
+
+/* Base, length and device of one live converted range of the device, slots from `*cursor`
+ * on (0 at first); false when there is none left. */
+bool pump_range_next_converted(uint32_t device, uint32_t *cursor,
+                               struct pump_range_info *info);
+
+/* The live range that `address` lies in. Lock-free; false when there is none, or
+ * when it goes away meanwhile. Only ranges that own whole blocks are found. */
+bool pump_range_lookup(uint64_t address, struct pump_hit *hit);
+
+/* How often a range has come or gone: what was looked up before holds as long as this
+ * stays the same. */
+uint64_t pump_range_changes(void);
+
+/* What lies outside [low, end) is in no live range; read relaxed, both. */
+extern struct pump_range_bounds {
+  uint64_t low, end;
+} pump_range_bounds;
+
+/* Which of the PUMP_USE_SLICES words of last_use_seq an offset belongs to. */
+static inline uint32_t pump_use_slice(uint64_t range_bytes, uint64_t offset_bytes) {
+  uint64_t slice_bytes = (range_bytes + PUMP_USE_SLICES - 1) / PUMP_USE_SLICES;
+  uint64_t slice = slice_bytes == 0 ? 0 : offset_bytes / slice_bytes;
+  return slice < PUMP_USE_SLICES ? (uint32_t)slice : PUMP_USE_SLICES - 1;
+}
+
+/* Bytes from an offset in a range to the end of its allocator's block, which is so many
+ * PUMP_UNIT_BYTES away; 0 for none. */
+static inline uint64_t pump_units_bytes(uint64_t units, uint64_t offset_bytes) {
+  return units == 0 ? 0 : units * PUMP_UNIT_BYTES - offset_bytes % PUMP_UNIT_BYTES;
+}
+
+/* Notes that operation `seq` uses the bytes of `extent`, if its range still lives;
+ * returns how many bytes that may be: an estimate for a pointer whose reach is not
+ * known, see there. */
+uint64_t pump_range_touch(const struct pump_extent *extent, uint64_t seq);
+
+/* Writes the whole shared table again from private memory, last uses excepted: what
+ * was carried over from an earlier mapping may have been scribbled upon. Under
+ * pump_range_lock. */
+void pump_range_republish(void);
+
+/* Empties table, index and mirrors; nobody else may run (start of a process). */
+void pump_range_reset(void);
+
+/* ---- devices and their figures (observe_device.c) ------------------------ */
+
+/* Once per process and device, with a context of it current: fills
+ * pump_shm->devices[device] and decides whether memory can be converted there.
+ * Later calls cost one load. false: hands off this device. */
+bool pump_device_prepare(CUdevice device);
+
+/* Live bytes changed. The caller holds pump_range_lock. */
+void pump_device_account(uint32_t device, int64_t range_bytes, int64_t plain_bytes);
+
+/* Turns cuMemGetInfo's answer into what the program is told (PUMP_REPORT): what the budget
+ * leaves, or what the limit leaves, then of a total that holds it. total_bytes: or NULL. */
+void pump_device_report(uint32_t device, size_t *free_bytes, size_t *total_bytes);
+
+void pump_device_reset(void);
+
+/* Takes over the budgets that the worker asks for. Returns a bit for each device that is
+ * active and has a budget so asked for: it needs its executors. By the link thread. */
+uint32_t pump_device_adopt_budgets(void);
+
+struct pump_card; /* act.h */
+struct pump_neighbours;
+
+/* What this process has on the device; false: it has not used it. */
+bool pump_device_card(uint32_t device, struct pump_card *card);
+
+/* Takes over this process's share of each card, among those. Answers like
+ * pump_device_adopt_budgets. By the link thread. */
+uint32_t pump_device_share(const struct pump_neighbours *neighbours);
+
+/* ---- devices and memory that cannot be paged ------------------------------- */
+
+/* true when allocations on this device are to be converted. */
+bool pump_device_converts(uint32_t device);
+
+/* The most device memory that was not converted, on all devices at once; and what of it
+ * virtual memory management had at its own peak. */
+uint64_t pump_plain_peak_bytes(void); /* observe_device.c */
+
+/* ---- contexts (contexts.c) ------------------------------------------------ */
+
+/* Contexts of the program by small numbers; they are used again after an end. */
+#define PUMP_MAX_CONTEXTS 64
+
+/* The device of the calling thread's context, prepared; -1 when there is no context or the
+ * device is left alone. Costs one driver look-up once this thread knows its context. */
+int pump_current_device(CUcontext *context);
+
+/* `context` exists on `device`. Cheap when known already. */
+void pump_context_seen(CUdevice device, CUcontext context);
+/* Device of a context seen before, or -1; `*index` (may be NULL) its small number. */
+int pump_context_device(CUcontext context, uint32_t *index);
+/* The context of that number if it lives on `device`, else NULL. */
+CUcontext pump_context_at(uint32_t index, uint32_t device);
+/* Any context of the program's on that device, or NULL. */
+CUcontext pump_context_on(uint32_t device);
+/* Takes `context`, or where it is NULL all contexts of `*device`, out of the table and into
+ * `ended`; returns how many. `*device` becomes theirs. */
+uint32_t pump_contexts_end(CUcontext context, CUdevice *device,
+                           CUcontext ended[PUMP_MAX_CONTEXTS]);
+/* A context goes away, and its handle may come back as another's: what threads remember of
+ * contexts is void. */
+void pump_contexts_forget(void);
+void pump_contexts_fork_child(void);
+
+/* ---- device memory that is not converted (observe_plain.c) --------------- */
+
+struct pump_plain_info {
+  uint64_t base, bytes;
+  CUcontext context; /* whose end is its end */
+  uint32_t device;
+};
+
+/* Remember and forget one allocation, for the figures only; a full table means
+ * that further ones are not counted. */
+void pump_plain_add(const struct pump_plain_info *info);
+bool pump_plain_remove(uint64_t base, struct pump_plain_info *info);
+bool pump_plain_known(uint64_t base);
+void pump_plain_context_gone(CUcontext context);
+void pump_plain_reset(void);
+
+/* A context of our own takes so much of the device (observe_plain.c). */
+void pump_plain_own(uint32_t device, CUcontext context, uint64_t bytes);
+
+/* ---- other GPUs of the process (peer.c) ----------------------------------- */
+
+/* A converted range has been added: where a peer may reach it, it is to stay on its device.
+ * Under the guard. */
+void pump_peer_settle(const struct pump_range_info *info);
+/* A peer may reach memory of that device from now on. Under the guard. */
+void pump_peer_reach(uint32_t device);
+void pump_peer_reset(void);
+
+/* ---- limit --------------------------------------------------------------- */
+
+/* May `bytes` (whole blocks) more be converted? 0, and they count until returned.
+ * -ENOSPC: the host could not take them, but the device still has room for them as
+ * plain memory. -ENOMEM: no, after one line on stderr that names the limit and the
+ * remedy. */
+int pump_limit_admit(uint32_t device, uint64_t bytes);
+/* The same without the line, for who can still do something about it. */
+int pump_limit_try(uint32_t device, uint64_t bytes);
+void pump_limit_explain(uint32_t device, uint64_t bytes);
+void pump_limit_return(uint32_t device, uint64_t bytes);
+/* left: bytes that may still be converted; whole: all that may, UINT64_MAX where nothing
+ * bounds it. */
+void pump_limit_room(uint64_t *left, uint64_t *whole);
+
+#endif
