@@ -299,7 +299,7 @@ def compile_c(tools: Tools, name: str, sources: Iterable[Path], *flags: str) -> 
         raise UnavailableError(f"no C compiler '{compiler[0]}' (Debian, Ubuntu: apt install gcc)")
     tools.work.mkdir(parents=True, exist_ok=True)
     made = tools.work / name
-    # Whoever builds the same at the same time sees all of a file or nothing.
+    # Another build of the same at the same time sees all of a file or nothing.
     fresh = made.with_name(f".{name}.{os.getpid()}")
     headers = ["-I", str(tools.root / "shim" / "include"), "-I", str(tools.root)]
     command = [*compiler, "-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-D_GNU_SOURCE"]

@@ -1,4 +1,4 @@
-"""Processor time of all that a command starts, also of what is nobody's child, as pumpd is."""
+"""Processor time of all that a command starts, also of what leaves its tree, as pumpd does."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@
  * Beside that a clock of its own for the suite policy: operations execute 16 at a time, as
  * a marker tells of them, and as many new ones are issued. Each direction of the link
  * carries one command at a time, at a fixed time a block. feeder_next() goes to what
- * happens next; whoever calls it lets the worker tick in between.
+ * happens next; the caller lets the worker tick in between.
  *
  * In the suite ring threads push as fast as the ring takes them.
  */

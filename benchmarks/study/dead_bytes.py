@@ -1,4 +1,4 @@
-"""Which bytes that left the GPU belonged to nobody: blocks of an allocator against departures.
+"""Which bytes that left the GPU had no owner: blocks of an allocator against departures.
 
 DESIGN
   Two records that know nothing of each other, on one clock. witness.c writes what PyTorch's

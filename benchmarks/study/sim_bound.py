@@ -1,7 +1,7 @@
 """Belady's bytes where a victim is chosen by its next touch: how a study may have counted.
 
-Unlike pump/sim/floor.py nobody knows here that contents will be overwritten before they are read:
-they leave like others. They need not come back, though.
+Unlike in pump/sim/floor.py it is unknown here that contents will be overwritten before they
+are read: they leave like others. They need not come back, though.
 """
 
 from __future__ import annotations

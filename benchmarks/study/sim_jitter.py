@@ -5,7 +5,7 @@ Simulated: seeds take the place of pairs, and the same seed gives the same times
 DESIGN
   Four rows for each profile, trace, policy and size, each with its figures by seed; then one
   for each figure over all of them: the geometric mean, the least and the most of any seed. Two
-  profiles: PROFILE, and that of the study, where a transfer costs nobody's time.
+  profiles: PROFILE, and that of the study, where a transfer costs no caller time.
 """
 
 from __future__ import annotations

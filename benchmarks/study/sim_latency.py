@@ -1,12 +1,12 @@
 """What the way through the worker costs, for programs that are few operations ahead.
 
 Rows sim.latency: sim.latency.POLICY is seconds of the last iteration / those with a worker, and
-movers, that answer in no time at all, nobody with plans in the client, which would hide it.
+movers, that answer in no time at all; no plans in the client, which would hide it.
 `slow`: with a worker that takes four to seven times as long.
 
 sim.latency.stopped is seconds of a worker that is stopped for 50 of each 200 ms / of one that
 is not, under planned with plans (docs/decisions/0024-plans.md). `bare`: the same without plans.
-`plans`: seconds without plans / with them, nobody stopped.
+`plans`: seconds without plans / with them, no worker stopped.
 """
 
 from __future__ import annotations

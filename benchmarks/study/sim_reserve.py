@@ -2,7 +2,7 @@
 
 DESIGN
   Each trace is replayed five times with discards; figures are of the third iteration. pump
-  leaves `reserve` of the memory and takes it that nobody else has any; others have `taken`.
+  leaves `reserve` of the memory, as if others had none; others have `taken`.
   One row for each policy, oversubscription, reserve and share taken, geometric means over
   traces:
 

@@ -1,4 +1,4 @@
-"""Training of networks that nobody tuned a policy for: made up from a seed, for the suite sim.
+"""Training of networks that no policy was tuned for: made up from a seed, for the suite sim.
 
 DESIGN
   Families, so that no figure hangs on one way of making networks up. A kernel takes what its

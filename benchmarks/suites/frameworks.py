@@ -10,7 +10,7 @@ DESIGN
 
     virtual.transformer.<mode>.speedup   naive seconds / its seconds
     virtual.transformer.<mode>.of_floor  floor / its seconds
-    transformer.dead_bytes.<mode>   bytes that belonged to nobody when they were copied to the
+    transformer.dead_bytes.<mode>   bytes without an owner when they were copied to the
                                     host (dead_bytes.py), of the whole run, at 2x; `live_bytes`
                                     beside them, `fewer`: the share of naive's that is saved
     transformer.fits.time, .cpu     with pump / without, where all fits, of the timed

@@ -9,7 +9,7 @@ DESIGN
                     newcomer, all of it, instead of one behind the other on a two-way link:
                     what the study assumed and Unified Memory does not do. window50_again looks
                     again at each tick for what the driver threw out too early. bound_keeping counts
-                    Belady's bytes where contents that nobody will read move like others,
+                    Belady's bytes where contents that are never read again move like others,
                     bound_dead_known where they do not; bound_touched where they leave like
                     others and need not return, as the mean of both directions (sim_bound.py).
   sim.planned.*     the planned policy: see sim_planned.py
@@ -224,7 +224,7 @@ def slowdowns(trace: TensorTrace, ratio: float) -> dict[str, float]:
 
 
 def bound(program: Program, memory_bytes: int, compute_seconds: float, *, keeping: bool) -> float:
-    """max(compute, Belady's bytes / bandwidth) / compute. keeping: nobody knows what is dead."""
+    """max(compute, Belady's bytes / bandwidth) / compute. keeping: what is dead is unknown."""
     from pump.sim.contenders import iteration_steps
     from pump.sim.floor import Touch, floor_seconds, least_traffic
     from pump.sim.touches import touches

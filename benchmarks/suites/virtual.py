@@ -24,7 +24,7 @@ DESIGN
                                          200 ms (worker_stops.py); the stops of a run beside it
 
   Programs: train (examples/train_mlp.py as scripts/quickstart trains it), sweep, gather.
-  A gather has no floor here: nobody knows its pages before they are read.
+  A gather has no floor here: its pages are unknown before they are read.
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ def runtime() -> str:
     """What the probe finds: bare metal, vm or gvisor."""
     try:
         return str(detect_runtime()["kind"])
-    except Exception:  # of no use to anybody here; the probe's own report says more
+    except Exception:  # of no use here; the probe's own report says more
         return "unknown"
 
 

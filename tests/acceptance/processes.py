@@ -1,6 +1,6 @@
 """Finds and ends what a stage or a program started, wherever it went.
 
-pumpd is nobody's child and leads its own process group, so neither a process tree nor a group
+pumpd leaves the process tree and leads its own process group, so neither a process tree nor a group
 finds everything. What is inherited by all is the environment: each program and each stage is
 given a mark there. What was started with an empty environment is found otherwise: the command
 adopts orphans (`adopt_orphans`), so whatever loses its parent becomes its child. Only processes

@@ -40,7 +40,7 @@ WAYS: dict[str, tuple[bool, dict[str, str]]] = {
 
 
 def counts(context: Context) -> Iterator[Item]:
-    """Operations that pump saw against those that somebody else counted."""
+    """Operations that pump saw against those that the program counted."""
     if "count.profiler" not in context.done:
         yield _profiler_count(context)
     if context.machine.virtual and "count.driver" not in context.done:

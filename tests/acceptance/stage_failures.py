@@ -31,7 +31,7 @@ LIMIT_BYTES = 40 * MIB
 STEP_MS = 5.0
 ROUNDS, ROUNDS_QUICK = 90, 50
 SLOWEST = 4.0
-"""Times what the sleeps of the program alone take: beyond that it hung on somebody."""
+"""Times what the sleeps of the program alone take: beyond that it hung."""
 START_S = 20.0
 RUN_LIMIT_S = 45.0
 MEMORY_TOLERANCE_BYTES = 64 * MIB

@@ -136,7 +136,7 @@ def eventually(condition: Callable[[], bool], what: str, seconds: float = ANSWER
 class Injector:
     """A command, and all that it starts, whose named system calls can be made to fail.
 
-    MARK: in the environment of all of them, each injector's own: pumpd is nobody's child.
+    MARK: in the environment of all of them, each injector's own: pumpd leaves the process tree.
     """
 
     MARK = "PUMP_TEST_INJECTOR"

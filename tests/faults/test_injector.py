@@ -23,5 +23,5 @@ def test_processes_that_do_not_end_are_killed(
     with pytest.raises(TimeoutError):
         one.ended()
     with contextlib.suppress(psutil.NoSuchProcess):
-        assert started.status() == psutil.STATUS_ZOMBIE, "it is nobody's child to wait for"
+        assert started.status() == psutil.STATUS_ZOMBIE, "no process waits for it"
     assert one.process.returncode is not None

@@ -45,7 +45,7 @@ FOUND = [
     Fault("pumpd-worker", "clone3", 2, errno.EAGAIN),  # no thread for requests: no worker
     Fault("pumpd-worker", "mmap", 10, errno.ENOMEM),  # no memory for the first line of a thread:
     Fault("pumpd-worker", "mmap", 22, errno.ENOMEM),  # its worker waited for it for ever
-    Fault("pumpd-worker", "write", 3, errno.ENOSPC, FOR_GOOD),  # a last word that nobody heard
+    Fault("pumpd-worker", "write", 3, errno.ENOSPC, FOR_GOOD),  # a last word that is lost
 ]
 """What campaigns have found: it ended pumpd, or the job's last process could not end it, or a
 client said that it was recorded where the disk had no room."""
@@ -124,7 +124,7 @@ class Daemon:
         return -1
 
     def run(self) -> str:
-        """One client of the job, which somebody asks how it is; what it says on stderr."""
+        """One client of the job, which is asked how it is; what it says on stderr."""
         self.summary.unlink(missing_ok=True)
         with subprocess.Popen(
             self.program,

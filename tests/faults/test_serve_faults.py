@@ -51,7 +51,7 @@ class Served:
         self.descriptors = self.process.num_fds()
 
     def visit(self) -> None:
-        """A job joins, reports and gets a lease; somebody asks who is there."""
+        """A job joins, reports and gets a lease; an observer asks for the jobs."""
         with closing(Played(self, wanted_mib=10)) as (job,):  # type: ignore[arg-type]
             job.report()
             until(lambda: job.granted, "a grant", job)
@@ -59,7 +59,7 @@ class Served:
                 assert len(client.jobs()) == 1 and client.state().jobs == 1
 
     def comes_to_nothing(self) -> bool:
-        """Whether there is nobody to see any more: each visitor finds it as the last one did."""
+        """Whether there is no job to see any more: each visitor finds it as the last one did."""
         with contextlib.suppress(ServiceError), ServiceClient(str(self.socket)) as client:
             return client.state().jobs == 0
         time.sleep(PAUSE_S)
@@ -74,7 +74,7 @@ class Served:
             self.visit()
         failed = self.injector.counts().failed
         self.injector.arm(None)
-        eventually(self.comes_to_nothing, "an answer, and nobody left in the registry")
+        eventually(self.comes_to_nothing, "an answer, and no job left in the registry")
         self.visit()
         eventually(
             lambda: self.process.num_fds() <= self.descriptors,

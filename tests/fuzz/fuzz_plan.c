@@ -116,7 +116,7 @@ static void carry_out_all(void) {
 
 /* ---- the worker -------------------------------------------------------------------- */
 
-/* A tick without Python: a decision that anybody could make. */
+/* A tick without Python: a decision without a policy. */
 static void decide(uint32_t device) {
   pump_model_view(model, device, &view);
   int64_t room = view.budget - view.resident - view.arriving - view.leaving;
@@ -289,7 +289,7 @@ static void scribble_header(struct input *input, uint32_t kind, uint8_t where) {
   }
 }
 
-/* A command that is done, whoever sent for it. */
+/* A command that is done, by decision or by plan. */
 static void scribble_command(struct input *input, uint8_t where) {
   struct pump_command_ring *ring =
       &shm.commands[where % DEVICES][where / DEVICES % PUMP_DIRECTIONS];

@@ -11,7 +11,7 @@
 #include "pump_cuda.h"
 
 CUresult cuInit(unsigned int flags);
-/* What PyTorch's allocator calls; nobody has it here but pump. */
+/* What PyTorch's allocator calls; only pump has it here. */
 void report(void *, long, unsigned long, unsigned long,
             short) __asm__("_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE")
     __attribute__((weak));

@@ -1,5 +1,5 @@
 /* fake_extra.h - driver functions that pump does not hook, of names that have more
- * than one ABI: whoever matches by name instead of by address gets these wrong.
+ * than one ABI: matching by name instead of by address gets these wrong.
  * EXTRA(ELF name, signature as in driver/hooks.h)
  */
 EXTRA(cuMemAlloc, cuMemAlloc_v2000)

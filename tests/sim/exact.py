@@ -3,7 +3,7 @@
 Time goes in steps. In each, one block may come and one may leave (`both`: at once; else one
 of the two). An operation runs for a number of steps with all its blocks there; what it
 overwrites needs room and no transfer. A block has room from the beginning of its arrival to
-the end of its departure. Whatever left has to be copied, unless nobody will read it: then it
+the end of its departure. Whatever left has to be copied, unless it is never read again: then it
 is gone at once. What an iteration leaves has to be whole, wherever it is: it comes round again.
 """
 

@@ -95,7 +95,7 @@ def test_the_window_brings_in_what_a_cyclic_sweep_needs_and_naive_does_not() -> 
 
 
 def test_what_runs_side_by_side_counts_once_in_the_floor() -> None:
-    """Copies in one stream, kernels in another: the busier of them is what nobody can avoid."""
+    """Copies in one stream, kernels in another: the busier of them is what no policy can avoid."""
     builder = Builder()
     for _ in range(20):
         builder.operation(form.COPY_LOCAL, [whole(0, 4)], duration_ns=MS, stream=0)

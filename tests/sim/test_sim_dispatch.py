@@ -204,7 +204,7 @@ def test_the_rehearsal_writes_down_all_that_is_sent(transformer: Program, gpu: M
     rehearsal = Counting(Window(), transformer)
     found = run(transformer, gpu, rehearsal)
     assert len(rehearsal.order) == rehearsal.sent_inside - rehearsal.again > 0
-    # Nobody sends but decisions; what comes late is not carried out.
+    # Decisions alone send; what comes late is not carried out.
     lost = rehearsal.sent_to_gpu - found.whole.counters["prefetch_in_blocks"]
     assert 0 <= lost <= found.refused["late"] * SLICE_BLOCKS_MOST
 

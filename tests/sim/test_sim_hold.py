@@ -30,8 +30,8 @@ from pump.sim.simulation import Machine, Outcome, run
 class Asked:
     """A policy, counting; `holds` False: it wants to be asked each time.
 
-    Sees that misses are put down to want of room if, and only if, it said last that somebody
-    lacks a victim, or an operation is larger than the memory.
+    Sees that misses are put down to want of room if, and only if, it said last that a
+    newcomer lacks a victim, or an operation is larger than the memory.
     """
 
     def __init__(self, policy: Policy, holds: bool) -> None:

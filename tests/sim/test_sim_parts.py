@@ -69,7 +69,7 @@ def test_contents_cross_from_one_iteration_into_the_next() -> None:
     sweep = [Touch((i,), (), ()) for i in range(6)]
     assert dict(stays(sweep)) == {(i, 6): 1 for i in range(6)}, "all of it is read again"
     overwritten = [Touch((), (), (i,)) for i in range(6)]
-    assert not stays(overwritten), "nobody reads it"
+    assert not stays(overwritten), "it is not read again"
     updated = [Touch((), (), (0,)), Touch((), (0,), ()), Touch((0,), (), ())]
     assert dict(stays(updated)) == {(0, 1): 1, (1, 1): 1}
 

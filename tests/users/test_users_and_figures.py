@@ -68,7 +68,7 @@ def answers(port: int) -> bool:
 
 def scraped(port: int) -> bytes:
     """The answer to one that is soon asking again where it has been too slow to ask: of a crowd
-    the oldest connection goes, whoever's it is."""
+    the oldest connection goes, of whichever user."""
     until_s = time.monotonic() + PATIENCE_S
     while time.monotonic() < until_s:
         with contextlib.suppress(OSError):

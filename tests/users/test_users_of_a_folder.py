@@ -26,7 +26,7 @@ __all__ = ["made"]  # the fixture
 pytestmark = needs_root
 
 THESIS = "years of work"
-SECRET = "what nobody else may read"
+SECRET = "what no other user may read"
 MINE = '[job]\nbudget = "1GiB"\n'
 THEIRS = '[job]\nbudget = "2GiB"\nrecord = "theirs"\nlog_file = "theirs"\n'
 TURNS = 200

@@ -1,5 +1,5 @@
 """What several users together can do to others at the service. Each row of docs/security.md is
-attacked by more than one, beyond each bound, and somebody else must get what he gets alone."""
+attacked by more than one, beyond each bound, and another user must get what it gets alone."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ import psutil
 import pytest
 
 ALICE, BOB, CAROL, DAVE = 10001, 10002, 10003, 10004
-"""Ids that no machine gives to anybody. Alice is honest wherever she takes part."""
+"""Ids that no machine gives away. Alice is honest wherever she takes part."""
 ATTACKERS = (BOB, CAROL, DAVE)
 PATIENCE_S = 30.0
 PR_SET_DUMPABLE = 4

@@ -2,7 +2,7 @@
  * what pump itself costs. It runs nothing, moves nothing and waits for nothing; the
  * few functions that must tell something are in null_answers.c.
  *
- * null_function gives this library's own function of a name, past whoever interposes.
+ * null_function gives this library's own function of a name, past all that interposes.
  *
  * Not a fake: tests/loader has one that proves where calls arrive.
  */

@@ -1,7 +1,7 @@
 """A large table of embeddings under a small perceptron, plain SGD on the rows looked up.
 
-The kernels get the table's address and look where they like: nobody who reads launches can
-know which rows. It shows what pump does where its knowledge ends.
+The kernels get the table's address and look where they like: a launch does not
+tell which rows. It shows what pump does where its knowledge ends.
 """
 
 from __future__ import annotations

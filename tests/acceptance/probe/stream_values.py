@@ -15,7 +15,7 @@ def stream_value(what: str, stream: int, address: int, value: int) -> None:
 
 
 def settles(stream: int, limit_s: float = 2.0) -> bool:
-    """Whether the stream becomes idle in time. A wait that nobody opens must not hang us."""
+    """Whether the stream becomes idle in time. A wait that is never ended must not hang us."""
     deadline = time.monotonic() + limit_s
     while (code := native("cuStreamQuery")(stream)) == NOT_READY:
         if time.monotonic() > deadline:

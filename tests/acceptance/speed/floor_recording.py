@@ -2,13 +2,13 @@
 
 DESIGN
   A recording tells of each kernel which ranges its pointers lie in, but not whether it reads
-  or writes there; what it tells of lengths is a belief. `access` tells of the kernels that
-  somebody knows: a letter for each pointer, r, u (updated) or w (overwritten whole), from
+  or writes there; what it tells of lengths is a belief. `access` names the kernels of which
+  it is known: a letter for each pointer, r, u (updated) or w (overwritten whole), from
   there to the end of the range, as in programs that allocate each tensor for itself. Of
   every other kernel only this is certain: afterwards each range that it has a pointer into
   may hold new contents, which appeared on the GPU without a transfer (floor.may_appear).
   Copies and memsets tell for themselves; one that writes a part of a range is taken for one
-  whose old contents nobody needs.
+  whose old contents are not needed.
 
   The iteration is the shortest stretch of operations at the recording's end that repeats:
   the same kernels with pointers to the same places.

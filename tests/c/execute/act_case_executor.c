@@ -239,7 +239,7 @@ SCENARIO(a_driver_error_is_reported_and_sixteen_in_a_row_end_the_prefetching) {
   CHECK(ask(PUMP_TO_GPU, harness_slice(slot, 0, 1)) ==
         PUMP_RESULT_MOVED); /* the row is broken */
   uint64_t now_ns = pump_now_ns();
-  PUMP_STORE(&fake.stopped_clock_ns, now_ns); /* whoever gives up does so for two seconds */
+  PUMP_STORE(&fake.stopped_clock_ns, now_ns); /* an executor gives up for two seconds */
   PUMP_STORE(&fake.prefetch_error, CUDA_ERROR_OUT_OF_MEMORY);
   for (int i = 0; i < 20; i++)
     CHECK(ask(PUMP_TO_GPU, harness_slice(slot, 0, 1)) == PUMP_RESULT_FAILED);

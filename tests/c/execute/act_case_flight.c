@@ -17,7 +17,7 @@ static uint32_t begin_with_range(uint64_t blocks) {
   return harness_allocate(0, blocks);
 }
 
-/* For good: nobody adapts the direction any more. */
+/* For good: no thread adapts the direction any more. */
 static void stop_adapting(struct pump_direction *direction) {
   while (__atomic_exchange_n(&direction->adapting, 1, __ATOMIC_ACQUIRE) != 0) {
   }

@@ -161,7 +161,7 @@ SCENARIO(what_is_issued_is_compared_with_what_was_foreseen) {
   CHECK(holds_after(launch(40, 999))); /* a step count among its parameters */
   CHECK(holds_after(launch(41, 124)));
   CHECK(!holds_after(launch(41, 999)));
-  CHECK(!holds_after(launch(42, 123))); /* of which nobody knew */
+  CHECK(!holds_after(launch(42, 123))); /* which was not expected */
   CHECK(!holds_after(launch(40 + PUMP_FORESEEN, 123)));
   struct pump_issued other = launch(40, 123);
   other.stream = 6;
@@ -254,7 +254,7 @@ SCENARIO(what_is_planned_keeps_to_the_bytes_in_flight) {
   put_in_force(1);
   EVENTUALLY(taken(PUMP_TO_GPU) >= 1);
   harness_sleep_us(50000);
-  CHECK(taken(PUMP_TO_GPU) == 1); /* nobody holds what does not fit */
+  CHECK(taken(PUMP_TO_GPU) == 1); /* what does not fit is not held */
   PUMP_STORE(&fake.late, 0);
   for (uint64_t i = 0; i < 10; i++) CHECK(end_of(1 + i) == PUMP_RESULT_MOVED);
   CHECK(PUMP_LOAD(&fake.flight_bytes_peak[PUMP_TO_GPU]) <= PUMP_SLICE_BYTES);

@@ -205,7 +205,7 @@ SCENARIO(a_descriptor_that_the_program_took_over_is_left_alone) {
   CHECK(mine.st_ino == theirs.st_ino);
   CHECK(write(own[1], "x", 1) == 1);
   char byte = 0;
-  CHECK(read(number, &byte, 1) == 1 && byte == 'x'); /* nobody of us has read from it */
+  CHECK(read(number, &byte, 1) == 1 && byte == 'x'); /* pump has not read from it */
   close(number);
   pumpd_die();
   pumpd_accept_and_attach(3);

@@ -358,6 +358,8 @@ def test_each_process_sees_what_the_others_need_on_their_cards(
         assert len(sound) > 192
         for name, content in (("9", sound), ("10", sound[:300]), ("11", b"\xff" * 100_000)):
             (folder / name).write_bytes(content)
-        assert not eventually(lambda: not sees(third, 9 * GIB), seconds=1.5), "nobody holds these"
+        assert not eventually(lambda: not sees(third, 9 * GIB), seconds=1.5), (
+            "no process holds these"
+        )
         mine.write_bytes(sound[:192] + sound[192:208] + b"x" + sound[209:])
         assert eventually(lambda: sees(third, 0)), "a sum that is wrong"

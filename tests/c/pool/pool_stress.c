@@ -54,9 +54,9 @@ static uint64_t events_made, events_gone, events_to_lose;
 
 /* What is known of 512 bytes: held, or freed behind an operation of a stream. */
 static struct unit {
-  uint32_t holder; /* 0: nobody */
+  uint32_t holder; /* 0: none */
   uint32_t stream; /* 0: free to all */
-  bool discarded;  /* since somebody held it */
+  bool discarded;  /* since it was held */
   uint64_t position;
 } *units;
 /* By which operations a block was woken since it was discarded, by stream. */
@@ -196,7 +196,7 @@ static struct unit *units_at(uint64_t address, uint64_t bytes) {
   CHECK(address % PUMP_BLOCK_BYTES == 0 && bytes % PUMP_BLOCK_BYTES == 0 && bytes != 0);
   return &units[(address - BASE) / POOL_UNIT_BYTES];
 }
-/* Nobody may hold any of it, everything issued before its free must have executed, and
+/* No owner may hold any of it, everything issued before its free must have executed, and
  * no executor may get at it. */
 static CUresult discard(CUdeviceptr *addresses, size_t *lengths, size_t count,
                         unsigned long long flags, CUstream stream) {
@@ -255,9 +255,9 @@ static CUresult alloc_managed(CUdeviceptr *address, size_t bytes, unsigned int f
   pthread_mutex_unlock(&driver_lock);
   return CUDA_SUCCESS;
 }
-/* Nobody may still hold any of it, and the program's streams must have come to its free. It
- * waits for what the pool itself has under way: a block that was woken, given back unused
- * and trimmed. */
+/* No owner may still hold any of it, and the program's streams must have come to its free.
+ * It waits for what the pool itself has under way: a block that was woken, given back
+ * unused and trimmed. */
 static CUresult mem_free(CUdeviceptr address) {
   pthread_mutex_lock(&driver_lock);
   uint32_t i = 0;

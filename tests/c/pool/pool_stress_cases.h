@@ -4,7 +4,7 @@
 #ifndef POOL_STRESS_CASES_H
 #define POOL_STRESS_CASES_H
 
-/* One stream, and nothing that runs: nobody needs to know how far it is. */
+/* One stream, and nothing that runs: its progress is not needed. */
 static void check_quiet(uint64_t seed, uint32_t steps) {
   clock_step_ns = 1000;
   struct program p = {
@@ -68,7 +68,7 @@ static void check_gone(void) {
   for (uint32_t i = 0; i < PUMP_MAX_RANGES; i++) CHECK(closed[i] == 0);
 }
 
-/* One wake-up fails: its memory is nobody's. What lies beside it shares a block with it,
+/* One wake-up fails: its memory has no owner. What lies beside it shares a block with it,
  * and is woken for itself; and nothing more is discarded. */
 static void check_asleep(void) {
   CHECK(come_and_go(NULL, 30 * MIB));

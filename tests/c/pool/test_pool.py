@@ -43,7 +43,7 @@ BUGS = {
         "  piece->stream = stream;\n  piece->order = order;",
         "  piece->stream = stream * 0;\n  piece->order = order;",
     ),
-    "who frees what it never used has waited for its owner before": (
+    "an owner that frees what it never used has waited for the one before": (
         "pool_serve.c",
         "piece->order > by->completed ? piece->stream : 0;",
         "piece->order > by->completed ? 0 : 0;",
@@ -114,7 +114,7 @@ BUGS = {
         "pool_woken(piece, span, stream, ++by->frees);",
         "pool_woken(piece, span, stream, by->frees);",
     ),
-    "who frees it unused has waited until memory was awake": (
+    "an owner that frees it unused has waited until memory was awake": (
         "pool_blocks.c",
         "piece->order = order; /* an owner",
         "piece->order = 0 * order; /* an owner",

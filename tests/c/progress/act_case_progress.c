@@ -293,7 +293,7 @@ SCENARIO(markers_survive_the_end_of_their_context) {
     for (int i = 0; i < 200; i++) last = issue(stream, now_ns += 100000);
     pump_act_context_gone(context); /* none of them has executed */
     CHECK(PUMP_LOAD(&fake.events_alive) == 0);
-    CHECK(executed(index) == last); /* nobody will ever wait for them */
+    CHECK(executed(index) == last); /* no thread will ever wait for them */
     CHECK(PUMP_LOAD(&pump_shm->progress[index].live) == 0);
     fake_context_destroy(context);
     context = begin();

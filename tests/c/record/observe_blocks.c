@@ -58,7 +58,7 @@ static void a_launch_reaches_to_the_end_of_its_block_and_nothing_that_was_freed(
   CHECK(reach(&a, 0) == 3 * MIB && reach(&a, 3 * MIB) == 17 * MIB);
   CHECK(told.touched_bytes == 17 * MIB);
   CHECK(reach(&a, MIB + 4) == 2 * MIB - 4 && reach(&a, 20 * MIB - 8) == 8);
-  CHECK(reach(&other, 0) == 0); /* whose blocks nobody reported */
+  CHECK(reach(&other, 0) == 0); /* whose blocks were not reported */
   take_back(&a, 0, 3 * MIB);
   CHECK(reach(&a, 0) == -1 && reach(&a, 3 * MIB) == 17 * MIB);
   CHECK(events() == 3 && pump_blocks_told);
@@ -130,7 +130,7 @@ static void what_no_block_reaches_into_any_more_is_told_dead(void) {
   take_back(&a, 8 * MIB, 512);
   CHECK(dead_is(8 * MIB, 2 * MIB));
   CHECK(pump_shm->shim_counters.block_dead_bytes == 10 * MIB);
-  pump_active = 0; /* nobody has to move */
+  pump_active = 0; /* nothing has to move */
   hand_out(&a, 0, 2 * MIB);
   take_back(&a, 0, 2 * MIB);
   CHECK(pump_shm->shim_counters.block_dead_bytes == 10 * MIB);
@@ -182,7 +182,7 @@ static void memory_that_we_have_not_converted_is_none_of_our_business(void) {
   pump_blocks_event(UINT64_MAX - 511, 512);
   hand_out(&managed, 0, 512);
   hand_out(&pool, 0, 512);
-  take_back(&a, 0, 512); /* handed out before anybody listened: the range has no map */
+  take_back(&a, 0, 512); /* handed out before reports began: the range has no map */
   hand_out(&a, 0, 0);
   CHECK(events() == 0 && !pump_blocks_told);
   hand_out(&a, 0, 512);
@@ -239,7 +239,8 @@ static void a_program_that_becomes_active_knows_the_blocks_that_live(void) {
   CHECK(events() == 34 && reach(&a, 2 * MIB) == -1);
 }
 
-/* Nobody says so: the next report finds out. And a table of some size is left in time. */
+/* It is not reported: the next report finds out. And a table of some size is left in time.
+ */
 static void the_first_report_after_that_or_too_many_blocks_do_the_same(void) {
   struct pump_range_info a = range(BASE, 8), b = range(BASE + 64 * MIB, 8);
   pump_active = 0;

@@ -89,7 +89,7 @@ static void every_distinct_pointer_arrives_once_and_tells_where_it_stands(void) 
   structure[65] = a.base + 3 * BLOCK;
   structure[90] = a.base + BLOCK;
   structure[130] = a.base + 5 * BLOCK + 4; /* a row of odd length in fp32 */
-  uint64_t single = b.base + 0x40001;      /* nobody passes rubbish as a parameter */
+  uint64_t single = b.base + 0x40001;      /* programs pass no rubbish as a parameter */
   uint32_t number = 1;
   void *params[] = {&number, structure, &single};
   driver.sizes[0] = 4, driver.sizes[1] = sizeof structure, driver.sizes[2] = 8;
@@ -494,7 +494,8 @@ static void the_programs_own_prefetch_is_a_hint_and_no_operation(void) {
 
 static void each_part_of_a_batch_is_a_hint(void) {
   struct pump_range_info a = range(0x7f0010000000, 4);
-  CUdeviceptr addresses[] = {a.base, 4096, a.base + 2 * BLOCK}; /* the second is nobody's */
+  CUdeviceptr addresses[] = {a.base, 4096,
+                             a.base + 2 * BLOCK}; /* the second is in no range */
   size_t lengths[] = {BLOCK, 4096, 2 * BLOCK}, index = 0;
   CUmemLocation location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
   CUstream stream = (CUstream)7;

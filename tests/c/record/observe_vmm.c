@@ -51,7 +51,7 @@ static void what_is_mapped_counts_until_it_is_unmapped(void) {
   CHECK(cuMemUnmap(BASE, 4 * BLOCK) == CUDA_SUCCESS && told.plain_bytes == 0);
 }
 
-/* One call may end many, some of which nobody tracks: the program imported them. */
+/* One call may end many, some of which are not tracked: the program imported them. */
 static void one_call_ends_all_behind_one_that_is_not_known(void) {
   put(0, 2);
   CHECK(cuMemMap(BASE + 2 * BLOCK, BLOCK, 0, FOREIGN, 0) == CUDA_SUCCESS);

@@ -162,7 +162,7 @@ def draw(seed: int) -> dict[str, str]:
 
 
 def write_profile(profile: profiles.Profile, path: Path) -> None:
-    """As TOML, the way somebody would write it by hand."""
+    """As TOML, as written by hand."""
     lines = [f'name = "{profile.name}"']
     for section in ("device", "link", "uvm", "kernels"):
         lines.append(f"[{section}]")

@@ -254,7 +254,7 @@ static void captures(void) {
   check_end();
 }
 
-/* What the pool keeps is nobody's: it is in no other allocation's way. */
+/* What the pool keeps has no owner: it is in no other allocation's way. */
 static void room(void) {
   struct block blocks[8];
   CUdeviceptr address;

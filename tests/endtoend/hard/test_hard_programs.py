@@ -176,7 +176,7 @@ def test_captures_that_are_given_up_hurt_nobody(program: Program) -> None:
 
 @pytest.mark.parametrize("case", ["streams", "own_pools", "contexts"])
 def test_stream_ordered_memory_keeps_what_its_owner_wrote(program: Program, case: str) -> None:
-    # Blocks of contexts that are over are nobody's: the driver answers their frees.
+    # Blocks of contexts that are over have no owner: the driver answers their frees.
     program.right("hard_pool", case, free_unknown=6 if case == "contexts" else 0)
 
 

@@ -1,4 +1,4 @@
-"""Every shape of copy and memset, in plain cuda-python; prints a sha256 that anybody can compute.
+"""Every shape of copy and memset, in plain cuda-python; prints a sha256 that a test can compute.
 
 Each step works on two buffers of 8 MiB and has a twin in numpy, so `expected()` knows the
 contents without a GPU.

@@ -1,4 +1,4 @@
-"""A small CUDA program whose result anybody can compute: the guinea pig of the end-to-end tests.
+"""A small CUDA program whose result a test can compute: the guinea pig of the end-to-end tests.
 
 Plain cuda-python, driver API. It fills buffers, runs a random sequence of `mix` kernels
 (a = a * K + b + seed, on two of the buffers) over several streams, and prints the

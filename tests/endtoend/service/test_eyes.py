@@ -167,7 +167,7 @@ def test_top_tells_what_the_virtual_driver_counts_within_five_percent(jobs: Jobs
         assert device["resident_bytes"] <= device["budget_bytes"] + 32 * MIB
     assert not told["small"]["devices"][0]["active"]
     assert told["large"]["devices"][0]["active"]
-    # Those before the memory outgrew the budget were nobody's business.
+    # Those before the memory outgrew the budget were not reported.
     assert 120 - 12 <= told["large"]["shim"]["operations"] <= driver["operations"] == 120
 
 

@@ -297,7 +297,9 @@ def play(job: Job, service: Service, count: int, seed: int, folder: Path) -> Non
         time.sleep(0.02)
     assert pumpds.wait_for(lambda: service.jobs() == [], 30), "no lease is left"
     assert pumpds.wait_for(lambda: not pumpds_of(set(started)), 30), "no process is left"
-    assert pumpds.wait_for(lambda: not left_in(folder), 30), "nor one that is nobody's child"
+    assert pumpds.wait_for(lambda: not left_in(folder), 30), (
+        "nor one that has left the process tree"
+    )
     assert pumpds.wait_for(lambda: descriptors(service.process.pid) <= before, 10)
     assert not memfds(service.process.pid) and not memfds(os.getpid())
     # A pumpd that was killed leaves its socket; the next job's pumpd removes that.

@@ -111,7 +111,7 @@ def test_a_log_file_that_is_a_pipe_keeps_nothing_waiting_and_its_reader_reads(
     handler = FileHandler(str(pipe))
     logger = logging.Logger("test")
     logger.addHandler(handler)
-    logger.warning("nobody reads")
+    logger.warning("not read")
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     try:
         writable_log(str(pipe))

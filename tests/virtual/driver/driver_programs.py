@@ -347,7 +347,7 @@ def host_function() -> Any:
 
 
 def effect_without_a_call() -> Any:
-    """A pinned word changes although nobody calls the driver."""
+    """A pinned word changes although the driver is not called."""
     gpu = Gpu()
     pinned = int(ask(cu.cuMemHostAlloc(4, 0)))
     word = ctypes.c_uint32.from_address(pinned)

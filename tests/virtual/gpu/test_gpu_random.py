@@ -16,7 +16,7 @@ STREAMS = 5
 class Program:
     """A random but valid host program; the same seed submits the same at the same times.
 
-    `looks` draws additional times at which somebody calls the engine in between.
+    `looks` draws additional times at which the engine is called in between.
     """
 
     def __init__(self, seed: int, looks: random.Random | None = None) -> None:

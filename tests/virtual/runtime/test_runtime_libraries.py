@@ -112,7 +112,7 @@ def test_what_is_not_implemented_says_its_name_and_answers_not_supported() -> No
 
 
 def test_without_the_virtual_gpu_they_refuse_and_load_no_driver(tmp_path: Path) -> None:
-    """On a machine with a driver of its own, nobody may get these by mistake."""
+    """On a machine with a driver of its own, no program may get these by mistake."""
     source = tmp_path / "driver.c"
     source.write_text(
         "#include <stdio.h>\n__attribute__((constructor)) static void loaded(void) "

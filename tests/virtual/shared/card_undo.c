@@ -64,7 +64,7 @@ static uint32_t pick(uint32_t count) {
   return (uint32_t)rand_r(&seed) % count;
 }
 
-/* Nobody reads the uses in free nodes, and no journal keeps them. */
+/* The uses in free nodes are not read, and no journal keeps them. */
 static void forget_free_uses(uint8_t *state) {
   const struct gpu_engine *e = (const struct gpu_engine *)(void *)state;
   struct gpu_use_node *nodes = (struct gpu_use_node *)(void *)(state + e->uses_offset);

@@ -163,7 +163,7 @@ def test_another_profile_under_the_same_name_is_refused(card: Clients) -> None:
     fresh = card(memory_mib=512, name="another")
     assert fresh.code == 0
     first.leave()
-    assert card(memory_mib=512).code == 0, "nobody uses the old one any more"
+    assert card(memory_mib=512).code == 0, "no process uses the old one any more"
 
 
 def test_a_card_that_nobody_could_remove_is_removed_by_the_next(card: Clients) -> None:

@@ -118,7 +118,7 @@ def test_events_between_kernels_cost_nobody_its_turn() -> None:
 
 def test_a_legacy_stream_waits_for_nobody_elses_work() -> None:
     gpu = Shared(64)
-    host = gpu.submit(gpu.lib.GPU_HOST, stream=0)  # ends when somebody says so
+    host = gpu.submit(gpu.lib.GPU_HOST, stream=0)  # ends when the test says so
     blocked = gpu.kernel(stream=gpu.stream(blocking=True))
     gpu.act(1)
     free = [gpu.kernel(stream=1), gpu.kernel(stream=gpu.stream(blocking=True))]

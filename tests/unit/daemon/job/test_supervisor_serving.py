@@ -1,7 +1,7 @@
 """The supervisor as a process, with clients in Python and a stand-in worker.
 
 What must hold: a client is answered at once, served by a worker of its own, and learns
-of that worker's death; whoever else is killed, the other parts go on.
+of that worker's death; whichever other process is killed, the other parts go on.
 """
 
 from __future__ import annotations
@@ -227,7 +227,7 @@ def test_silent_connections_are_bounded_in_number_and_time(tmp_path: Path) -> No
         extra = connect_silently(scene)
         assert link.WELCOME.unpack(extra.recv(256))[2] == link.WELCOME_BUSY
         for one in silent:
-            assert one.recv(1) == b"", "nobody may stay silent"
+            assert one.recv(1) == b"", "no client may stay silent"
         assert 1.5 < time.monotonic() - start < 6.0
         assert try_once(scene) == link.WELCOME_OK
     finally:

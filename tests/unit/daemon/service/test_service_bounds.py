@@ -153,7 +153,7 @@ def test_a_connection_lost_earlier_in_a_round_is_not_heard_in_it(tmp_path: Path)
         scene.service.close()
         ready = selector.select(10)
         assert len(ready) == 1, "the end of the service is there to be heard"
-        scene.answers.pop()([])  # a worker answers first: the report finds nobody
+        scene.answers.pop()([])  # a worker answers first: the report finds no one waiting
         assert "alone" in repr(scene.holder)
         ready[0][0].data()
         assert "alone" in repr(scene.holder)

@@ -143,7 +143,7 @@ def test_one_who_floods_waits_and_others_are_answered(service: Service) -> None:
         for one in flooders:
             assert one.stdout is not None and one.stdout.readline() == "floods\n"
         with service.ask() as client:
-            eventually(lambda: client.state().slowed_down > 0, "somebody to be slowed down")
+            eventually(lambda: client.state().slowed_down > 0, "a peer to be slowed down")
             before = client.state().frames
             begin = time.monotonic()
             for _ in range(20):

@@ -1,4 +1,4 @@
-"""Plans by the worker, over a mapping: a client that follows them while nobody ticks."""
+"""Plans by the worker, over a mapping: a client that follows them while no tick comes."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def version(client: FakeClient) -> int:
 
 
 def test_a_plan_stays_in_force_while_the_worker_sends_what_stands_in_front_of_it() -> None:
-    """Executors are busy or asleep: nobody but the worker takes of the plan."""
+    """Executors are busy or asleep: the worker alone takes of the plan."""
     training = Training()
     for _ in range(6 * len(ORDER)):
         training.step(4)

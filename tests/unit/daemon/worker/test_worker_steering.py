@@ -163,7 +163,7 @@ def test_what_makes_no_sense_is_refused_and_nothing_is_asked_of_the_client(
 def test_a_budget_for_all_devices_stands_for_those_that_come_later(stage: Stage) -> None:
     stage.device.device_state = lib.PUMP_DEVICE_ABSENT
     stage.ask(Request("set", budget_bytes=20 * BLOCK))
-    assert stage.answer() is not None, "nobody has to adopt it now"
+    assert stage.answer() is not None, "no client has to adopt it now"
     assert stage.device.asked_budget_bytes == 20 * BLOCK
 
 
@@ -219,7 +219,7 @@ def test_misses_are_put_down_to_the_policy_of_their_time(stage: Stage) -> None:
     for round_, policy in enumerate(["demand", "window", "demand"], 1):
         stage.ask(Request("set", policy=policy))
         assert stage.answer() is not None
-        client.execute(client.launch([stage.alloc_away(4)]))  # over before anybody could decide
+        client.execute(client.launch([stage.alloc_away(4)]))  # over before any decision
         worker.tick()
         worker.publish()
         assert worker.counters.miss_policy == 4 * (round_ - round_ // 2)

@@ -289,7 +289,7 @@ def test_who_has_to_be_away_whoever_else_may_go_is_surplus() -> None:
     expect(script, [(0, 4, 6)])  # 3
     view = script.model.view(0)
     assert view.leavers_next_use.tolist() == [3] * 6 + [1] * 4
-    assert view.surplus == 4, "nobody knows of a need for the four of the first behind it"
+    assert view.surplus == 4, "no need for the four of the first is known behind it"
     expect(script, [(0, 0, 3)])  # 4: they are needed later: better ones to go, by then
     assert script.model.view(0).surplus == 1
     expect(script, [(0, 3, 1)])  # 5

@@ -122,7 +122,7 @@ def test_room_is_left_for_what_spills_out_of_jobs_that_have_less_than_they_want(
     gpus = {"g": 8 * GIB}
     one, other = Claim(1, "g", 0, 8 * GIB, 1.0), Claim(2, "g", 5, 4 * GIB, 1.0)
     assert less_spill(gpus, []) == gpus
-    assert less_spill(gpus, [one._replace(wanted_bytes=9 * GIB)]) == gpus, "nobody is hit by it"
+    assert less_spill(gpus, [one._replace(wanted_bytes=9 * GIB)]) == gpus, "no job is hit by it"
     assert less_spill(gpus, [other, other._replace(job=3)]) == gpus, "all have what they want"
     assert less_spill(gpus, [one, other]) == {"g": 8 * GIB - SPILL_BYTES}
     assert less_spill(gpus, [one, one._replace(job=2)]) == {"g": 8 * GIB - 2 * SPILL_BYTES}

@@ -1,4 +1,4 @@
-"""Leases move in the right order: nobody is given what another still holds.
+"""Leases move in the right order: no job is given what another still holds.
 
 A small world plays jobs that adopt late, evict slowly, come, go and hang; in it the memory
 of a GPU must never be promised twice.

@@ -1,4 +1,4 @@
-"""Files that somebody made to hurt their reader: bounded time and memory, and one line.
+"""Files made to hurt their reader: bounded time and memory, and one line.
 
 The files are small; what they claim, or unpack to, is not. The sums of their chunks are right.
 """
