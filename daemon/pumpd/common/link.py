@@ -39,7 +39,7 @@ _CREDENTIALS = struct.Struct("iII")
 
 @dataclass(frozen=True)
 class Peer:
-    """Who is at the other end, by the kernel's word. pid is 0 if it is not visible here."""
+    """The process at the other end, by the kernel's word. pid is 0 if it is not visible here."""
 
     pid: int
     uid: int
@@ -104,12 +104,12 @@ def create_memfd(client_pid: int) -> int:
 
 
 def answers(path: str) -> bool:
-    """True if somebody listens on the socket at `path`."""
+    """True if a process listens on the socket at `path`."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
         probe.setblocking(False)
         try:
             probe.connect(path)
-        except BlockingIOError:  # its backlog is full: somebody is there
+        except BlockingIOError:  # its backlog is full: a process is there
             return True
         except OSError:
             return False
@@ -117,7 +117,7 @@ def answers(path: str) -> bool:
 
 
 def accept(listener: socket.socket) -> tuple[list[socket.socket], OSError | None]:
-    """Those who wait at a non-blocking listener, as many as are taken at once, non-blocking.
+    """Peers that wait at a non-blocking listener, as many as are taken at once, non-blocking.
 
     The error is what stands against more of them (descriptors, memory): the listener stays
     readable, so give it a rest.
@@ -127,7 +127,7 @@ def accept(listener: socket.socket) -> tuple[list[socket.socket], OSError | None
         try:
             connection, _address = listener.accept()
         except (BlockingIOError, ConnectionAbortedError):
-            break  # nobody, or one that has hung up: others make the listener readable again
+            break  # no peer, or one that has hung up: others make the listener readable again
         except OSError as error:
             return taken, error
         connection.setblocking(False)

@@ -1,7 +1,7 @@
 """Log lines of pumpd's processes: one line a message, whatever names stand in it.
 
 Not shim/base/act_log.c, which writes to the same file from inside the job, by the same rules: the
-file is opened for each line, and where nobody reads a pipe, or a disk is full, the line is lost.
+file is opened for each line, and where a pipe has no reader, or a disk is full, the line is lost.
 """
 
 from __future__ import annotations

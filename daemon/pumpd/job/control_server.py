@@ -1,4 +1,4 @@
-"""Those who steer the job: control connections of the supervisor.
+"""Peers that steer the job: control connections of the supervisor.
 
 DESIGN
   Part of the supervisor's one thread; no call blocks. A request is checked, handed to the
@@ -8,7 +8,7 @@ DESIGN
 
   Bounds: MAX_CONTROLS connections, each closed after IDLE_S of silence; one request at a
   time from each, the next ones wait in its socket; one request per REQUEST_PAUSE_S from
-  all of them together, so that nobody keeps workers from their work by asking.
+  all of them together, so that no peer keeps workers from their work by asking.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ class ControlServer:
             return
         try:
             data = connection.recv(wire.REQUEST_BYTES + 1)
-        except OSError:  # not BlockingIOError: it was readable, and nobody else reads
+        except OSError:  # not BlockingIOError: it was readable, and no other thread reads
             data = b""
         if not data:
             connection.close()

@@ -8,7 +8,7 @@ DESIGN
   The supervisor keeps nothing of a client but its end of the worker's lifeline (worker_spawner.py),
   which tells it when the worker is gone. It need not do anything about that: the client
   sees its socket close and connects again. Over the same lifelines go the requests of
-  those who steer the job (control_server.py), and of the system service (lease_client.py).
+  those that steer the job (control_server.py), and of the system service (lease_client.py).
 
   It ends when the job's first process has ended and no client is left, or on SIGTERM;
   then it removes the socket, and the job's folder if it is one of pump's.

@@ -11,7 +11,7 @@ one datagram (the client's pid and number) with three descriptors:
 
 The worker is the only process that keeps them, so its death closes the client's socket.
 
-Who dies with whom: the warm process ends when its supervisor does. Workers end when
+What ends with what: the warm process ends when its supervisor does. Workers end when
 their client does and outlive both supervisor and warm process until then: a client that
 is served well has no reason to notice.
 """

@@ -163,7 +163,7 @@ class LeaseClient:
         self._round_due = min(self._round_due, now + YOUNG_ROUND_S)
 
     def steered(self, request: control.Request) -> None:
-        """Somebody sets a budget of the live job: leases go no further from now on."""
+        """A control connection sets a budget of the live job: leases go no further from now on."""
         if request.budget_bytes is not None:
             self._ceilings.steer(request.client_pid, request.device, request.budget_bytes)
             self._round_due = min(self._round_due, self._now + SETTLE_S)

@@ -26,7 +26,7 @@ class Manager:
         microseconds = _whole(os.environ.pop("WATCHDOG_USEC", ""))
         mine = os.environ.pop("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
         self.watchdog_s = microseconds / 1e6 if microseconds and mine else 0.0
-        """Longest time between two signs of life; 0: nobody waits for them."""
+        """Longest time between two signs of life; 0: they are not waited for."""
 
     def tell(self, *lines: str) -> None:
         """Say lines such as READY=1. Never fails, never waits."""

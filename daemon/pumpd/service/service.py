@@ -179,7 +179,7 @@ class Service:
         self._registry.measured(used_bytes, self._now())
 
     def _check(self, now: float) -> None:
-        """Hang up on those who are silent or take nothing, and see what time has changed."""
+        """Hang up on peers that are silent or take nothing, and see what time has changed."""
         self._check_due = now + CHECK_S
         for peer in list(self._peers.values()):
             if now >= peer.deadline:

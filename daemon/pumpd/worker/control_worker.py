@@ -118,7 +118,7 @@ class ControlWorker:
         try:
             number, frame = wire.split(data)
         except wire.FrameError:
-            return  # nobody could be answered
+            return  # no peer could be answered
         try:
             request = wire.decode_request(frame)
             self._worker.read_devices()

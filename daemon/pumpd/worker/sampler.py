@@ -1,7 +1,7 @@
 """What a recording tells of the devices' memory: the worker's belief, now and then.
 
 As long as nothing changes nothing is written; with the first change the last moment of the
-old figures is, so that who draws lines between samples draws what was.
+old figures is, so that lines drawn between samples show what was.
 """
 
 from __future__ import annotations

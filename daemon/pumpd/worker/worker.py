@@ -223,14 +223,14 @@ class Worker:
 
     def _wait_for_unready(self, waiting: int) -> None:
         """The next record was reserved and is not filled: its thread is held up, or gone
-        for good (killed, cancelled), and nobody will ever fill it."""
+        for good (killed, cancelled), and no thread will ever fill it."""
         now_ns = lib.pump_core_now_ns()
         if self._unready_ns == 0:
             self._unready_ns = now_ns
         elif waiting > FAR_BEHIND or now_ns - self._unready_ns > UNREADY_NS:
             self._unready_ns = 0
             skipped = self.mapping.skip()
-            log.info("skipped %d records behind one that nobody fills", skipped)
+            log.info("skipped %d records behind one that is never filled", skipped)
             if self.recorder:
                 self.recorder.lost(skipped, trace.LOST_RING_FULL)
             self.model.forget_window()
@@ -341,7 +341,7 @@ def _capacity_bytes(record: Any) -> int:
     """Return what the card has for this client and those whose memory makes way for it.
 
     A budget above what was free is one of several jobs'. The driver then evicts whatever
-    migrated longest ago, and what of it was ours nobody knows: it counts as still there,
+    migrated longest ago, and what of it was ours is unknown: it counts as still there,
     until faults raise doubts.
     """
     free = int(record.free_at_start_bytes)
