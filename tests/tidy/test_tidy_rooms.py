@@ -45,6 +45,10 @@ BELOW: dict[str, set[str]] = {
     "daemon/core/worker": {"shim/include", "daemon/core", "daemon/core/model"},
     "virtual/gpu": {"pump/profiles"},
     "virtual/driver": {"shim/include", "shim/base", "shim/driver", "virtual/gpu"},
+    **{
+        f"virtual/driver/{room}": {"shim/include", "virtual/gpu", "virtual/driver"}
+        for room in ("card", "code", "graph", "memory", "timeline")
+    },
     "virtual/runtime": {"shim/include", "virtual/driver"},
     "virtual/simulate": {
         *("shim/include", "shim/execute", "daemon/core", "daemon/core/model"),
@@ -56,9 +60,7 @@ UPCALLS = {"pump_upcalls"}
 
 
 def room_of(path: Path) -> str:
-    """Its folder; the virtual driver is one room, whose folders sort its functions."""
-    folder = name(path).rpartition("/")[0]
-    return "virtual/driver" if folder.startswith("virtual/driver/") else folder
+    return name(path).rpartition("/")[0]
 
 
 def library_room(path: Path) -> str:
