@@ -17,7 +17,7 @@ import socket
 import time
 
 from pump.wire import control as wire
-from pump.wire import exchange, server
+from pump.wire import request_reply, server
 from pump.wire.control import ClientState, DeviceState
 
 __all__ = ["ClientState", "Control", "ControlError", "DeviceState"]
@@ -34,7 +34,7 @@ class ControlError(Exception):
         self.clients = clients or []
 
 
-class Control(exchange.Client):
+class Control(request_reply.Client):
     """A connection to one job's pumpd; connects when needed, also after close(). One thread at a
     time."""
 
@@ -94,11 +94,11 @@ class Control(exchange.Client):
             data = wire.encode_request(request)
             try:
                 return wire.decode_reply(self._exchange(data, deadline))
-            except exchange.ClosedError:  # it does not keep idle connections for ever
+            except request_reply.ClosedError:  # it does not keep idle connections for ever
                 return wire.decode_reply(self._exchange(data, deadline))
         except wire.FrameError as error:
             raise ControlError(f"{self.path}: {error}") from None
-        except exchange.ClosedError:
+        except request_reply.ClosedError:
             raise ControlError(f"{self.path}: pumpd closed the connection") from None
         except TimeoutError:
             self.close()  # or the late answer would be taken for the next one's
@@ -115,15 +115,15 @@ class Control(exchange.Client):
         if self._socket is None:
             self._socket = _connect(self.path, deadline)
         try:
-            return exchange.exchange(self._socket, data, wire.REPLY_BYTES, deadline)
-        except exchange.ClosedError:
+            return request_reply.exchange(self._socket, data, wire.REPLY_BYTES, deadline)
+        except request_reply.ClosedError:
             self.close()
             raise
 
 
 def _connect(path: str, deadline: float) -> socket.socket:
     """A connection after the welcome. Raises ControlError, FrameError, ClosedError, OSError."""
-    connection = exchange.connect(path, deadline)
+    connection = request_reply.connect(path, deadline)
     try:
         user = server.user_of(connection)
         if user != os.geteuid():
@@ -132,7 +132,7 @@ def _connect(path: str, deadline: float) -> socket.socket:
                 "a job is steered by its own user only"
             )
         hello, most_bytes = wire.pack_hello(), wire.WELCOME_BYTES_MAX
-        wire.check_welcome(exchange.exchange(connection, hello, most_bytes, deadline))
+        wire.check_welcome(request_reply.exchange(connection, hello, most_bytes, deadline))
     except BaseException:
         connection.close()
         raise

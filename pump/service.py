@@ -14,7 +14,7 @@ import time
 from typing import Any
 
 from pump import paths
-from pump.wire import exchange
+from pump.wire import request_reply
 from pump.wire import service as wire
 from pump.wire.server import StrangeServerError
 from pump.wire.service import JobState, ServiceState
@@ -34,7 +34,7 @@ class StrangeServiceError(ServiceError):
     """Another user serves the socket than is believed."""
 
 
-class ServiceClient(exchange.Client):
+class ServiceClient(request_reply.Client):
     """A connection to one service. One thread at a time."""
 
     def __init__(self, path: str) -> None:
@@ -42,7 +42,7 @@ class ServiceClient(exchange.Client):
         super().__init__(path)
         deadline = time.monotonic() + TIMEOUT_S
         try:
-            self._socket = exchange.connect(path, deadline)
+            self._socket = request_reply.connect(path, deadline)
             self._version = wire.check_welcome(self._exchange(wire.pack_hello(), deadline))
         except FrameError as error:
             self.close()
@@ -107,8 +107,8 @@ class ServiceClient(exchange.Client):
         if self._socket is None:
             raise ServiceError(f"{self.path}: the connection is closed; open another")
         try:
-            return exchange.exchange(self._socket, data, wire.REPLY_BYTES, deadline)
-        except exchange.ClosedError:
+            return request_reply.exchange(self._socket, data, wire.REPLY_BYTES, deadline)
+        except request_reply.ClosedError:
             reason = "the service hung up"
         except TimeoutError:
             reason = f"the service did not answer within {TIMEOUT_S:.0f} s"

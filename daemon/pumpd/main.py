@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pump
-from pump.cli.lines import BadInputError, OneLineParser, checked, say
+from pump.cli.support.lines import BadInputError, OneLineParser, checked, say
 from pump.config import checks
 from pump.config.job import (
     DEFAULT_LOG_LEVEL,

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pump
 from pump.cli import main as verbs
-from pump.cli import options
-from pump.cli.lines import OneLineParser
+from pump.cli.support import options
+from pump.cli.support.lines import OneLineParser
 
 SEE_ALSO = {
     "pump-run": ("pump", "pumpd"),

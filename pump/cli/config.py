@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 
-from pump.cli.lines import BadInputError, OneLineParser
+from pump.cli.support.lines import BadInputError, OneLineParser
 from pump.config import layers
 from pump.config.job import JobConfig
 from pump.names import quoted

@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Mapping
 
-from pump.cli.lines import BadInputError
+from pump.cli.support.lines import BadInputError
 
 DRIVER = "libcuda.so.1"
 LOADER_CACHE = "/etc/ld.so.cache"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 
-from pump.cli import service_code, service_files
-from pump.cli.lines import BadInputError
+from pump.cli.support import service_code, service_files
+from pump.cli.support.lines import BadInputError
 
 HELP = "write the systemd units of the service that shares GPUs"
 

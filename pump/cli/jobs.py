@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypeVar
 import psutil
 
 from pump import paths
-from pump.cli.lines import BadInputError, say
+from pump.cli.support.lines import BadInputError, say
 from pump.control import ClientState, Control, ControlError
 
 HELP = "list the running jobs of this user, and others that it may see"
@@ -45,7 +45,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 def run(asked: argparse.Namespace) -> int:
     from dataclasses import asdict
 
-    from pump.cli import registered
+    from pump.cli.support import registered
 
     there = list(found())
     told = [(job, *answer) for job, answer in zip(there, of_each(there, state_of), strict=True)]

@@ -15,7 +15,7 @@ import sys
 from typing import Protocol, cast
 
 import pump
-from pump.cli.lines import BadInputError, OneLineParser, say
+from pump.cli.support.lines import BadInputError, OneLineParser, say
 from pump.config.values import nearest
 from pump.paths import MissingFileError
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pump import outputs, profiles
-from pump.cli.lines import BadInputError
+from pump.cli.support.lines import BadInputError
 from pump.names import quoted
 
 HELP = "list the device profiles for pump-run --virtual, or write one: from-probe"

@@ -7,7 +7,7 @@ import json
 import os
 import sys
 
-from pump.cli.lines import BadInputError
+from pump.cli.support.lines import BadInputError
 from pump.names import quoted
 
 HELP = "tell from a recording why a job is slow: a page, text or JSON"

@@ -10,8 +10,9 @@ import os
 import sys
 
 from pump import paths
-from pump.cli import command, devices, environment, options
-from pump.cli.lines import BadInputError, say
+from pump.cli import devices
+from pump.cli.support import command, environment, options
+from pump.cli.support.lines import BadInputError, say
 from pump.config import layers
 from pump.config.job import LOG_LEVELS, JobConfig, Recording
 from pump.config.values import BadValueError
@@ -130,7 +131,7 @@ def _recording(config: JobConfig) -> Recording | None:
     """Prepares the file that --record names; None without."""
     if not config.record:
         return None
-    from pump.cli import recording
+    from pump.cli.support import recording
 
     folder, notes = recording.prepare(config.record, config.record_beneath)
     for note in notes:
@@ -147,7 +148,7 @@ def _ledger() -> str | None:
 
 
 def _pumpd(config: JobConfig, environ: dict[str, str], recording: Recording | None) -> str | None:
-    from pump.cli import launch
+    from pump.cli.support import launch
 
     try:
         return launch.start_pumpd(config, environ, recording)

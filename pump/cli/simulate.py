@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pump import outputs
-from pump.cli.lines import BadInputError
+from pump.cli.support.lines import BadInputError
 from pump.config.values import BadValueError, parse_size
 from pump.names import quoted
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import psutil
 
-from pump.cli import live, registered
+from pump.cli.support import live, registered
 from pump.nvml import Card
 from pump.report.words import share, size
 

@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from pump import outputs
-from pump.cli.lines import BadInputError
+from pump.cli.support.lines import BadInputError
 from pump.names import quoted
 from pump.report.words import plain, size
 from pump.trace import place

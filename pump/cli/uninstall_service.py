@@ -6,8 +6,8 @@ import argparse
 import contextlib
 import os
 
-from pump.cli import service_files
-from pump.cli.lines import BadInputError
+from pump.cli.support import service_files
+from pump.cli.support.lines import BadInputError
 
 HELP = "remove the systemd units of the service that shares GPUs"
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pump.cli import service_code
-from pump.cli.lines import BadInputError
+from pump.cli.support import service_code
+from pump.cli.support.lines import BadInputError
 
 SITE = "venv/lib/python3.11/site-packages"
 WEAK = (

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from pump import paths
-from pump.cli.lines import BadInputError
+from pump.cli.support.lines import BadInputError
 from pump.config import files
 from pump.config.job import DEFAULT_LOG_LEVEL
 from pump.config.layers import ADMINISTRATORS_FILE

@@ -11,10 +11,10 @@ import json
 import os
 from typing import Any
 
-from pump.cli import environment
 from pump.cli.doctor import host, probe, switches, target
 from pump.cli.doctor.finding import OK, PROBLEM, Finding, problem
-from pump.cli.lines import BadInputError
+from pump.cli.support import environment
+from pump.cli.support.lines import BadInputError
 from pump.config.job import JobConfig
 
 HELP = "check what pump-run needs here: driver, memory, permissions, switches; --json"

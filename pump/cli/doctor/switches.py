@@ -7,8 +7,8 @@ import re
 from collections.abc import Mapping
 
 from pump import frameworks
-from pump.cli import environment
 from pump.cli.doctor.finding import Finding, ok, problem, warning
+from pump.cli.support import environment
 
 PYTORCH = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
 

@@ -7,9 +7,9 @@ import shlex
 import struct
 from collections.abc import Mapping, Sequence
 
-from pump.cli import command
 from pump.cli.doctor.finding import Finding, ok, problem, warning
-from pump.cli.lines import BadInputError
+from pump.cli.support import command
+from pump.cli.support.lines import BadInputError
 
 # What they start does not inherit the environment, or runs elsewhere.
 ELSEWHERE = ("docker", "podman", "nerdctl", "kubectl", "ssh", "sudo", "su", "systemd-run", "sbatch")

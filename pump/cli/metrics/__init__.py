@@ -17,10 +17,10 @@ import time
 from collections.abc import Callable
 
 from pump import outputs
-from pump.cli import live
-from pump.cli.lines import BadInputError, checked, say
 from pump.cli.metrics.answers import Server, listen
 from pump.cli.metrics.figures import Figures
+from pump.cli.support import live
+from pump.cli.support.lines import BadInputError, checked, say
 from pump.config import service_checks
 from pump.names import quoted
 

@@ -17,7 +17,7 @@ import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from pump.cli import live
+from pump.cli.support import live
 from pump.control import ClientState
 from pump.service import JobState
 

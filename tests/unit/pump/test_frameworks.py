@@ -2,9 +2,9 @@
 
 import pytest
 
-from pump.cli import options
-from pump.cli.environment import Parts, choices, for_job, notes
-from pump.cli.lines import BadInputError
+from pump.cli.support import options
+from pump.cli.support.environment import Parts, choices, for_job, notes
+from pump.cli.support.lines import BadInputError
 from pump.config.job import JobConfig
 
 JOB = JobConfig(command=["job"])

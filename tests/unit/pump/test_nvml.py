@@ -10,8 +10,9 @@ import pytest
 from fake_nvml import NVML
 
 from pump import nvml
-from pump.cli import live, top
+from pump.cli import top
 from pump.cli.jobs import Job
+from pump.cli.support import live
 from pump.control import ClientState, DeviceState
 
 MIB = 1 << 20

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pump import outputs
-from pump.cli.options import writable_log
+from pump.cli.support.options import writable_log
 from pump.names import one_line, quoted
 from pumpd.common.loglines import FileHandler, Formatter
 

@@ -9,7 +9,8 @@ import pytest
 
 import pump
 from pump import paths
-from pump.cli import jobs, launch
+from pump.cli import jobs
+from pump.cli.support import launch
 
 
 @pytest.fixture

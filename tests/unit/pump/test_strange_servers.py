@@ -21,7 +21,7 @@ from other_users import ATTACKER, VICTIM, as_user, needs_root, serving
 from places import ROOT
 
 from pump import paths
-from pump.cli import launch
+from pump.cli.support import launch
 from pump.control import Control, ControlError
 from pump.service import ServiceClient, ServiceError
 from pump.wire import server

@@ -15,7 +15,7 @@ import pytest
 import virtual_driver as virtual
 
 from pump import paths
-from pump.cli.environment import STAND_INS
+from pump.cli.support.environment import STAND_INS
 
 HERE = Path(__file__).resolve().parent
 RUNTIME = virtual.ROOT / "virtual" / "runtime"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pump.cli import devices
-from pump.cli.lines import BadInputError
+from pump.cli.support.lines import BadInputError
 
 UUIDS = ["GPU-aaaa1111", "GPU-aaaa2222", "GPU-bbbb3333"]
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from pump.cli.environment import STAND_INS, Parts, disabled, for_job, for_pumpd, notes
-from pump.cli.lines import BadInputError
+from pump.cli.support.environment import STAND_INS, Parts, disabled, for_job, for_pumpd, notes
+from pump.cli.support.lines import BadInputError
 from pump.config.job import JobConfig
 
 CONFIG = JobConfig(command=["job"], budget="80%", limit="4096", log_level="info", log_file="/l")

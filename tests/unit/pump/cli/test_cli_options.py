@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from pump.cli import options
-from pump.cli.lines import BadInputError
+from pump.cli.support import options
+from pump.cli.support.lines import BadInputError
 from pump.config.job import JobConfig
 from pump.outputs import TRACE_MAGIC
 

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 from service_client import MIB, Played, Service, closing, until
 
-from pump.cli import live, registered, top
+from pump.cli import top
 from pump.cli.metrics.figures import Figures
+from pump.cli.support import live, registered
 from pump.report.words import size
 
 BIN = Path(sys.executable).parent

@@ -23,7 +23,7 @@ from other_users import VICTIM, as_user
 from supervisor_client import Client, alive, eventually
 
 from pump import paths
-from pump.cli import launch
+from pump.cli.support import launch
 from pumpd.common import link
 
 CODE = "import sys; from pump.cli.run import main; sys.exit(main())"
@@ -516,7 +516,7 @@ def test_a_pump_run_inside_a_pump_run_is_a_job_of_its_own(bench: Bench) -> None:
 
 
 def test_pump_run_imports_nothing_slow() -> None:
-    code = "import pump.cli.run, pump.cli.launch\nprint(*sys.modules)"
+    code = "import pump.cli.run, pump.cli.support.launch\nprint(*sys.modules)"
     loaded = subprocess.run(
         [sys.executable, "-S", "-c", f"import sys; sys.path[:] = {sys.path!r}\n{code}"],
         capture_output=True,

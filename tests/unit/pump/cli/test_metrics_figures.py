@@ -10,9 +10,9 @@ from dataclasses import fields
 
 import pytest
 
-from pump.cli import live
 from pump.cli.jobs import Job
 from pump.cli.metrics.figures import GPUS_MOST, OTHER, SERIES_MOST, STRANGERS_MOST, Figures
+from pump.cli.support import live
 from pump.control import ClientState, DeviceState
 from pump.service import JobState
 from pump.wire.service import GpuLease

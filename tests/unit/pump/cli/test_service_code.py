@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from weak_installation import SITE, WEAK, made, refusal
 
-from pump.cli import service_code
+from pump.cli.support import service_code
 
 __all__ = ["made"]  # the fixture
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from pump.cli import options
-from pump.cli.lines import BadInputError
+from pump.cli.support import options
+from pump.cli.support.lines import BadInputError
 from pump.config import keep
 from pump.config.job import DEFAULT_KEEP_DEVICE
 from pump.config.values import BadValueError

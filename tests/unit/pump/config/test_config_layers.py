@@ -196,7 +196,7 @@ def test_no_users_file_can_set_or_lift_bounds(sources: Sources) -> None:
 
 def test_pump_run_reads_no_toml_and_no_schema_where_there_is_no_file(tmp_path: Path) -> None:
     code = (
-        "import sys; from pump.cli import run, options\n"
+        "import sys; from pump.cli import run; from pump.cli.support import options\n"
         "config = run._resolve(options.parse(['--budget', '1GiB', 'x']), {})\n"
         "assert config.budget == str(1 << 30)\n"
         "print(sorted({'tomllib', 'msgspec', 'pump.config.files'} & set(sys.modules)))"

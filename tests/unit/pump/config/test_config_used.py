@@ -10,7 +10,7 @@ from typing import Any, get_args, get_type_hints
 import pytest
 from msgspec import Meta
 
-from pump.cli import environment, launch
+from pump.cli.support import environment, launch
 from pump.config import layers, schema
 from pump.config.job import JobConfig, Recording
 from pumpd.service import serve

@@ -31,8 +31,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from pump import paths
-from pump.cli import environment
-from pump.cli.lines import say
+from pump.cli.support import environment
+from pump.cli.support.lines import say
 from pump.config.job import JobConfig, Recording
 
 BACKLOG = 64

@@ -17,8 +17,9 @@ from typing import Any, NamedTuple
 import psutil
 
 from pump import nvml
-from pump.cli import jobs, registered
-from pump.cli.lines import checked
+from pump.cli import jobs
+from pump.cli.support import registered
+from pump.cli.support.lines import checked
 from pump.config.values import BadValueError, shown
 from pump.control import ClientState, Control, ControlError, DeviceState
 from pump.nvml import Card

@@ -8,7 +8,7 @@ import signal
 import stat
 from collections.abc import Mapping
 
-from pump.cli.lines import BadInputError
+from pump.cli.support.lines import BadInputError
 
 NOT_EXECUTABLE = 126
 NOT_FOUND = 127

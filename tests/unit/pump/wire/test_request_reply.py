@@ -16,7 +16,7 @@ import pytest
 from pump import paths
 from pump.cli import jobs
 from pump.service import ServiceClient, ServiceError
-from pump.wire import control, exchange
+from pump.wire import control, request_reply
 from pump.wire import service as wire
 
 SOON_S = 0.4
@@ -52,10 +52,10 @@ def test_a_backlog_that_stays_full_ends_at_the_deadline(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         listener.bind(path)
         listener.listen(0)
-        waiting = [exchange.connect(path, time.monotonic() + 5)]
+        waiting = [request_reply.connect(path, time.monotonic() + 5)]
         with pytest.raises(TimeoutError):
-            waiting.append(exchange.connect(path, time.monotonic() + SOON_S))
-            waiting.append(exchange.connect(path, time.monotonic() + SOON_S))
+            waiting.append(request_reply.connect(path, time.monotonic() + SOON_S))
+            waiting.append(request_reply.connect(path, time.monotonic() + SOON_S))
         for one in waiting:
             one.close()
 
@@ -64,10 +64,10 @@ def test_a_deadline_that_is_past_ends_even_what_could_be_had() -> None:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours, theirs:
         theirs.send(b"answer")
-        assert exchange.exchange(ours, b"?", 6, time.monotonic() + 5) == b"answer"
+        assert request_reply.exchange(ours, b"?", 6, time.monotonic() + 5) == b"answer"
         theirs.send(b"answer")
         with pytest.raises(TimeoutError):
-            exchange.exchange(ours, b"?", 6, time.monotonic() - 1)
+            request_reply.exchange(ours, b"?", 6, time.monotonic() - 1)
 
 
 def test_a_service_that_always_has_more_jobs_holds_nobody_for_ever(

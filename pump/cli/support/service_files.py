@@ -13,7 +13,7 @@ import sys
 from typing import NamedTuple
 
 from pump import outputs, paths
-from pump.cli.lines import BadInputError
+from pump.cli.support.lines import BadInputError
 from pump.config.layers import ADMINISTRATORS_FILE
 
 UNITS = "/etc/systemd/system"

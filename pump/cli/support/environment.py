@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from pump import frameworks
-from pump.cli.lines import BadInputError
+from pump.cli.support.lines import BadInputError
 from pump.config.job import JobConfig
 from pump.frameworks.advice import Advice
 

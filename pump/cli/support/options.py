@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import pump
 from pump import paths
-from pump.cli.lines import BadInputError, OneLineParser
+from pump.cli.support.lines import BadInputError, OneLineParser
 from pump.config import checks, keep
 from pump.config.job import (
     DEFAULT_GRANULARITY,

@@ -7,7 +7,7 @@ import json
 import os
 import time
 
-from pump.cli.lines import BadInputError
+from pump.cli.support.lines import BadInputError
 from pump.config.job import JobConfig
 from pump.names import escaped, quoted
 from pump.trace import place

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator
 
 from pump import trust
-from pump.cli.lines import BadInputError
+from pump.cli.support.lines import BadInputError
 
 REMEDY = (
     "install pump for all users, as root (python3 -m venv /opt/pump && "
