@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from cuda.bindings import driver as cu
-from driver_programs import ADD, SCALE, Gpu, ask, code_of
+from driver_base import ADD, SCALE, Gpu, ask, code_of
 
 N = 4096
 RELAXED = cu.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED

@@ -7,10 +7,12 @@ show: concurrency, the real shim, real timing.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 from pump.wire.abi import SHM_BYTES, ffi, lib
 from pump.wire.mapping import Mapping
+from pumpd.worker.worker import Worker
 
 BLOCK = lib.PUMP_BLOCK_BYTES
 MASK = 2**64 - 1
@@ -158,3 +160,23 @@ class FakeClient:
 
 
 __all__ = ["BLOCK", "FakeClient", "ffi", "lib"]
+
+
+MakeClient = Callable[..., FakeClient]
+
+
+def states(worker: Worker, blocks: range) -> list[int]:
+    return [worker.model.block(block).state for block in blocks]
+
+
+def carry_out(client: FakeClient, worker: Worker, ticks: int, device: int = 0) -> list[Any]:
+    """Tick and let every command of the device succeed; returns the commands."""
+    done = []
+    for _ in range(ticks):
+        worker.tick()
+        for direction in (lib.PUMP_TO_HOST, lib.PUMP_TO_GPU):
+            for command in client.commands(direction, device):
+                done.append(command)
+                client.finish(command)
+    worker.tick()
+    return done

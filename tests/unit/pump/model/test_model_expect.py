@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 from model_batch import BLOCK, Script, ffi, lib
-from test_model_window import interleaved
+from test_model_random import interleaved
 
 from pump.model.bounds import IN_FLIGHT_BLOCKS
 from pump.model.client import ABSENT, ARRIVING, DOUBTED, HOST, RESIDENT

@@ -1,0 +1,36 @@
+"""A bench to run pump-run on."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from run_bench import TIMEOUT_S, Bench
+from supervisor_client import eventually
+
+
+@pytest.fixture(scope="session")
+def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder like pump/_lib: a loadable libpump.so and a libcuda.so.1 on the library path."""
+    folder = tmp_path_factory.mktemp("lib")
+    (folder / "virtual").mkdir()
+    for name in ("libpump.so", "virtual/libcuda.so.1"):
+        subprocess.run(
+            ["cc", "-shared", "-fPIC", "-x", "c", "-", "-o", folder / name],
+            input=b"int pump_nothing;",
+            check=True,
+            timeout=TIMEOUT_S,
+        )
+    return folder
+
+
+@pytest.fixture
+def bench(libraries: Path) -> Iterator[Bench]:
+    # Not pytest's own folder: a socket's path has to fit into 107 bytes.
+    with tempfile.TemporaryDirectory(prefix="pump-test-", dir="/tmp") as folder:
+        made = Bench(Path(folder), libraries)
+        yield made
+        eventually(lambda: not made.processes(), "every pumpd to end with its job")
