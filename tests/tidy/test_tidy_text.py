@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 
 import pytest
 from tidy_sources import ROOT, files, name, python_files, text
 
-LINES_MAX = 600
+LINES_MAX = 500
+FILES_MAX = 25
 CODE = {".py", ".c", ".h", ".S", ""}
+LONGER = {"shim/memory/act_ledger.c": 543, "shim/pool/pool_blocks.c": 519}
+"""Files that are still too long, with their lines: the list may only become shorter."""
+FULLER: dict[str, int] = {}
+"""Folders that still hold too many files, with their number: it may only become shorter."""
 
 
 def test_there_is_something_to_check() -> None:
@@ -27,11 +33,19 @@ def test_no_source_file_is_too_long_to_hold_in_the_head() -> None:
     long = {
         name(path): lines
         for path in files()
-        if path.suffix in CODE
-        and (not name(path).startswith("tests/") or name(path).startswith("tests/acceptance/"))
-        and (lines := text(path).count("\n")) > LINES_MAX
+        if path.suffix in CODE and (lines := text(path).count("\n")) > LINES_MAX
     }
-    assert not long, f"longer than {LINES_MAX} lines: {long}"
+    grown = {one: lines for one, lines in long.items() if lines > LONGER.get(one, LINES_MAX)}
+    assert not grown, f"longer than {LINES_MAX} lines, or than before: {grown}"
+    assert set(LONGER) <= set(long), f"short enough, unlist: {set(LONGER) - set(long)}"
+
+
+def test_no_folder_holds_more_code_than_a_list_one_reads() -> None:
+    counts = Counter(name(path.parent) for path in files() if path.suffix in CODE)
+    full = {folder: count for folder, count in counts.items() if count > FILES_MAX}
+    grown = {one: count for one, count in full.items() if count > FULLER.get(one, FILES_MAX)}
+    assert not grown, f"more than {FILES_MAX} files of code, or than before: {grown}"
+    assert set(FULLER) <= set(full), f"small enough, unlist: {set(FULLER) - set(full)}"
 
 
 def test_every_source_file_begins_by_saying_what_it_is() -> None:

@@ -280,6 +280,17 @@ bool next_event(void) {
   return false;
 }
 
+const uint64_t *uses(const struct pump_range_info *r) {
+  return pump_shm->ranges[r->slot].last_use_seq;
+}
+
+bool extent_is(uint32_t i, const struct pump_range_info *r, uint64_t offset, uint64_t bytes,
+               uint64_t access) {
+  return extents[i].slot == r->slot && extents[i].generation == r->generation &&
+         extents[i].offset_bytes == offset &&
+         extents[i].length_access == (bytes << 2 | access);
+}
+
 int run_scenario(const struct scenario *scenarios, size_t count, int argc, char **argv) {
   set_up();
   for (size_t i = 0; i < count; i++) {

@@ -59,6 +59,12 @@ extern unsigned char payload[PUMP_MAX_PAYLOAD_BYTES + PUMP_EVENT_PAYLOAD_BYTES];
 bool next_event(void);
 bool next_of_any_kind(void);
 
+const uint64_t *uses(const struct pump_range_info *r);
+
+/* Whether extent `i` of the event is that part of the range, and used like that. */
+bool extent_is(uint32_t i, const struct pump_range_info *r, uint64_t offset, uint64_t bytes,
+               uint64_t access);
+
 /* Runs the scenario that the command line names. */
 struct scenario {
   const char *name;
