@@ -64,13 +64,13 @@ def by_seed(
     trace: TensorTrace, policy: str, ratio: float, profile: Profile, seeds: int
 ) -> dict[str, list[float]]:
     """By figure: its values, one for each seed."""
-    from pump.sim import contenders, tensors
+    from pump.sim import compared_policies, tensors
     from pump.sim.simulation import Jitter, Machine
 
-    contender = contenders.by_name(policy)
-    program = tensors.program(trace, iterations=ITERATIONS, discard=contender.discard)
+    candidate = compared_policies.by_name(policy)
+    program = tensors.program(trace, iterations=ITERATIONS, discard=candidate.discard)
     machine = Machine(profile, int(program.peak_bytes / ratio))
-    simulate = partial(contenders.simulate, contender, program)
+    simulate = partial(compared_policies.simulate, candidate, program)
     calm = simulate(machine).steady.seconds
     found: dict[str, list[float]] = {}
     for seed in range(seeds):

@@ -31,7 +31,7 @@ STOPPED_QUEUES = 50, 1024
 def rows(traces: Sequence[TensorTrace], *, quick: bool) -> Iterator[Row]:
     """A row for each trace, size, queue and policy."""
     from pump import profiles
-    from pump.sim import contenders, tensors
+    from pump.sim import compared_policies, tensors
     from pump.sim.simulation import Daemon, Machine
 
     usual = Daemon(plans=False)
@@ -39,13 +39,13 @@ def rows(traces: Sequence[TensorTrace], *, quick: bool) -> Iterator[Row]:
     slow = replace(usual, wake_us=100, tick_us=200, row_us=10, mover_wake_us=50)
     sizes, queues = (RATIOS[:1], QUEUES[:1]) if quick else (RATIOS, QUEUES)
     for trace, policy in product(traces, POLICIES):
-        contender = contenders.by_name(policy)
-        program = tensors.program(trace, iterations=4, discard=contender.discard)
+        candidate = compared_policies.by_name(policy)
+        program = tensors.program(trace, iterations=4, discard=candidate.discard)
         for ratio, queue in product(sizes, queues):
             machine = Machine(profiles.load(PROFILE), int(program.peak_bytes / ratio), queue)
             now, none, late = (
-                contenders.simulate(
-                    contender, program, replace(machine, daemon=daemon)
+                compared_policies.simulate(
+                    candidate, program, replace(machine, daemon=daemon)
                 ).steady.seconds
                 for daemon in (usual, instant, slow)
             )
@@ -66,17 +66,17 @@ def rows(traces: Sequence[TensorTrace], *, quick: bool) -> Iterator[Row]:
 
 def _stopped(trace: TensorTrace, ratio: float, queue: int) -> Row:
     from pump import profiles
-    from pump.sim import contenders, tensors
+    from pump.sim import compared_policies, tensors
     from pump.sim.simulation import Daemon, Machine
 
-    usual, contender = Daemon(), contenders.by_name("planned+discard")
+    usual, candidate = Daemon(), compared_policies.by_name("planned+discard")
     bare = replace(usual, plans=False)
-    program = tensors.program(trace, iterations=4, discard=contender.discard)
+    program = tensors.program(trace, iterations=4, discard=candidate.discard)
     machine = Machine(profiles.load(PROFILE), int(program.peak_bytes / ratio), queue)
 
     def seconds(daemon: Daemon) -> float:
         """Of the last three iterations: one may be shorter than the time between stops."""
-        outcome = contenders.simulate(contender, program, replace(machine, daemon=daemon))
+        outcome = compared_policies.simulate(candidate, program, replace(machine, daemon=daemon))
         return sum(stretch.seconds for stretch in outcome.stretches[1:])
 
     with_plans, without, stopped, stopped_bare = (

@@ -10,7 +10,7 @@ DESIGN
     sim.planned.*_serial        the same for a naive that writes each victim back wholly before
                                 its newcomer arrives (SERIAL of suites/sim.py), as a study assumed
     sim.planned.of_floor        floor of `pump simulate` / planned
-    sim.planned.of_parts        floor of parts (pump/sim/parts.py) / planned: what the order of
+    sim.planned.of_parts        floor of parts (pump/sim/lp_floor.py) / planned: what the order of
                                 things leaves possible
     sim.planned.of_parts_budget the same with pump's budget instead of the memory
     sim.planned.of_touched      what a study took for the least: bytes of Belady's choice by the
@@ -102,12 +102,12 @@ def case_of(trace: TensorTrace, profile: Profile) -> Case:
 
 
 def steady(case: Case, name: str) -> Stretch:
-    from pump.sim import contenders
+    from pump.sim import compared_policies
 
-    contender = contenders.by_name(name)
-    program = case.of(contender)
+    candidate = compared_policies.by_name(name)
+    program = case.of(candidate)
     assert program is not None
-    return contenders.simulate(contender, program, case.machine).stretches[MEASURED]
+    return compared_policies.simulate(candidate, program, case.machine).stretches[MEASURED]
 
 
 def one(case: Case, serially: Profile, means: Means) -> None:
@@ -134,7 +134,7 @@ def one(case: Case, serially: Profile, means: Means) -> None:
 
 def iteration(case: Case) -> tuple[list[Touch], list[int]]:
     """What the operations of one iteration touch, and how long each of them runs (ns)."""
-    from pump.sim.contenders import iteration_steps
+    from pump.sim.compared_policies import iteration_steps
     from pump.sim.touches import touches
 
     program = case.discarding or case.program

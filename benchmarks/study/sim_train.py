@@ -1,6 +1,6 @@
 """How near to what its order of operations leaves possible the training of the quickstart gets.
 
-Rows sim.train: sim.train.POLICY.of_parts is the floor of parts (pump/sim/parts.py) / seconds of
+Rows sim.train: sim.train.POLICY.of_parts is the floor of parts (pump/sim/lp_floor.py) / seconds of
 the timed iterations, simulated from a recording; `floor_of_parts`: the floor of `virtual.train.*`
 as a share of that bound, above which no policy's `of_floor` can be.
 """
@@ -22,7 +22,7 @@ def rows(recording: Path, work: Any, profile: str, ratio: float, timed: Any) -> 
     from quickstart import workload
 
     from pump import profiles
-    from pump.sim import contenders, parts
+    from pump.sim import compared_policies, lp_floor
     from pump.sim import recording as reading
     from pump.sim.floor import Rates
     from pump.sim.report import MIGRATION_THREADS
@@ -42,12 +42,12 @@ def rows(recording: Path, work: Any, profile: str, ratio: float, timed: Any) -> 
     rates = Rates.of(loaded.values, MIGRATION_THREADS)
     memory_bytes = work.memory_bytes(ratio)
     repeats = work.iterations - work.warm_up
-    least = repeats * parts.least_seconds(touches, compute_ns, memory_bytes, rates)
+    least = repeats * lp_floor.least_seconds(touches, compute_ns, memory_bytes, rates)
     link = workload.link_bytes_per_second(profile)
     plain = work.floor_seconds(ratio, repeats * sum(compute_ns) / 1e9, link)
     for policy in POLICIES:
         machine = Machine(loaded, memory_bytes)
-        outcome = contenders.simulate(contenders.by_name(policy), program, machine)
+        outcome = compared_policies.simulate(compared_policies.by_name(policy), program, machine)
         yield Row(
             f"sim.train.{policy}.of_parts",
             least / timed(outcome.syncs_seconds),

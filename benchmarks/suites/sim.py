@@ -225,7 +225,7 @@ def slowdowns(trace: TensorTrace, ratio: float) -> dict[str, float]:
 
 def bound(program: Program, memory_bytes: int, compute_seconds: float, *, keeping: bool) -> float:
     """max(compute, Belady's bytes / bandwidth) / compute. keeping: what is dead is unknown."""
-    from pump.sim.contenders import iteration_steps
+    from pump.sim.compared_policies import iteration_steps
     from pump.sim.floor import Touch, floor_seconds, least_traffic
     from pump.sim.touches import touches
 
@@ -251,7 +251,7 @@ def bound_touched(program: Program, memory_bytes: int, compute_seconds: float) -
     from study import sim_bound
 
     from pump.model.bounds import BLOCK_BYTES
-    from pump.sim.contenders import iteration_steps
+    from pump.sim.compared_policies import iteration_steps
     from pump.sim.touches import touches
 
     used = touches(program, len(program.steps) - iteration_steps(program))
@@ -312,7 +312,7 @@ def agrees(
     bench: Any, example: Example, recording: Path, ratio: float, policy: str, *, runs: int
 ) -> Row:
     from pump import profiles
-    from pump.sim import contenders
+    from pump.sim import compared_policies
     from pump.sim import recording as reading
     from pump.sim.simulation import Machine
 
@@ -320,7 +320,7 @@ def agrees(
     program = reading.program(recording.read_bytes(), recording.name)
     profile = profiles.load(PROFILE).changed(example.settings)
     machine = Machine(profile, example.memory_bytes(ratio))
-    outcome = contenders.simulate(contenders.by_name(policy), program, machine)
+    outcome = compared_policies.simulate(compared_policies.by_name(policy), program, machine)
     simulated = timed_seconds(outcome.syncs_seconds)
     return Row(
         f"sim.agrees.{example.name}.{policy}",
@@ -346,16 +346,16 @@ def timed_seconds(syncs_seconds: list[float]) -> float:
 
 def speed(quick: bool) -> Iterator[Row]:
     from pump import profiles
-    from pump.sim import contenders, tensors
+    from pump.sim import compared_policies, tensors
     from pump.sim.simulation import Machine
 
     (trace, *_) = traces(DATA)
     for name in ("naive", "window", "window+discard", "planned", "planned+discard"):
-        contender = contenders.by_name(name)
-        program = tensors.program(trace, "caching", 1 if quick else 5, discard=contender.discard)
+        candidate = compared_policies.by_name(name)
+        program = tensors.program(trace, "caching", 1 if quick else 5, discard=candidate.discard)
         machine = Machine(profiles.load(PROFILE), int(program.peak_bytes / 1.5))
         began = time.process_time()
-        outcome = contenders.simulate(contender, program, machine)
+        outcome = compared_policies.simulate(candidate, program, machine)
         spent = time.process_time() - began
         yield Row(
             "sim.us_per_operation",

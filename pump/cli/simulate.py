@@ -14,7 +14,7 @@ from pump.config.values import BadValueError, parse_size
 from pump.names import quoted
 
 if TYPE_CHECKING:
-    from pump.sim.contenders import Contender
+    from pump.sim.compared_policies import ComparedPolicy
     from pump.sim.report import Case
     from pump.sim.simulation import Host
 
@@ -94,7 +94,7 @@ def _run(asked: argparse.Namespace) -> int:
 
     _check(asked)
     case = _case(asked)
-    chosen = _contenders(asked)
+    chosen = _candidates(asked)
     if asked.sweep:
         found = sweep.over_memory(case, chosen)
         text = sweep.as_text(found)
@@ -237,8 +237,8 @@ def _host(asked: argparse.Namespace) -> Host | None:
     return Host(memory_bytes, (rates[0], rates[-1]))
 
 
-def _contenders(asked: argparse.Namespace) -> list[Contender]:
-    from pump.sim.contenders import by_name
+def _candidates(asked: argparse.Namespace) -> list[ComparedPolicy]:
+    from pump.sim.compared_policies import by_name
 
     names = COMPARED if asked.compare else SWEEP_POLICIES if asked.sweep else ("window",)
     if asked.policy:

@@ -10,8 +10,8 @@ import numpy as np
 
 from pump.model.bounds import BLOCK_BYTES
 from pump.report.words import size
-from pump.sim import parts
-from pump.sim.contenders import Contender, iteration_steps, simulate
+from pump.sim import lp_floor
+from pump.sim.compared_policies import ComparedPolicy, iteration_steps, simulate
 from pump.sim.floor import Floor, Rates, floor_of, least_traffic
 from pump.sim.program import COPY_LOCAL, KERNEL, MEMSET, Program, ProgramError, Table
 from pump.sim.simulation import Machine, Outcome, Stretch, run
@@ -36,9 +36,9 @@ class Case:
     machine: Machine
     discarding: Program | None = None
 
-    def of(self, contender: Contender) -> Program | None:
-        """The program that the contender runs; None where it lacks what the contender knows."""
-        return self.discarding if contender.discard else self.program
+    def of(self, candidate: ComparedPolicy) -> Program | None:
+        """The program that the candidate runs; None where it lacks what the candidate knows."""
+        return self.discarding if candidate.discard else self.program
 
     def with_memory(self, memory_bytes: int) -> Case:
         return replace(self, machine=replace(self.machine, memory_bytes=memory_bytes))
@@ -61,16 +61,16 @@ def _measured(case: Case) -> tuple[Program, int]:
 
 def floor_of_parts(case: Case) -> float | None:
     """Seconds of an iteration that any policy needs, the order of its operations kept
-    (pump/sim/parts.py), the floor at least. None of a recording: it does not say where its
+    (pump/sim/lp_floor.py), the floor at least. None of a recording: it does not say where its
     iterations begin; and without scipy."""
     program, first = _measured(case)
-    if "iterations" not in program.facts or not parts.available():
+    if "iterations" not in program.facts or not lp_floor.available():
         return None
     steps = program.steps[first:]
     rates = Rates.of(case.machine.profile.values, MIGRATION_THREADS)
     durations_ns = steps["duration_ns"][steps["seq"] > 0].tolist()
     used, memory_bytes = touches(program, first), case.machine.memory_bytes
-    return max(floor(case).seconds, parts.least_seconds(used, durations_ns, memory_bytes, rates))
+    return max(floor(case).seconds, lp_floor.least_seconds(used, durations_ns, memory_bytes, rates))
 
 
 def busy_seconds(steps: Table) -> float:
@@ -107,7 +107,7 @@ def floor(case: Case) -> Floor:
 def figures(
     outcome: Outcome, unlimited_seconds: float, least: Floor, of_parts: float | None
 ) -> Figures:
-    """One contender's line. Times in seconds, of the steady iteration or of the whole.
+    """One candidate's line. Times in seconds, of the steady iteration or of the whole.
     of_parts: seconds of `floor_of_parts`."""
     part: Stretch = outcome.steady
     counters = part.counters
@@ -147,19 +147,19 @@ def figures(
 
 
 def able(
-    case: Case, contenders: Sequence[Contender]
-) -> tuple[list[tuple[Contender, Program]], list[str]]:
+    case: Case, candidates: Sequence[ComparedPolicy]
+) -> tuple[list[tuple[ComparedPolicy, Program]], list[str]]:
     """Those that can run, each with its program, and the names of those that cannot.
 
     Raises ProgramError where it cannot be known.
     """
     runs, left_out = [], []
-    for contender in contenders:
-        program = case.of(contender)
+    for candidate in candidates:
+        program = case.of(candidate)
         if program is None:
-            left_out.append(contender.name)
+            left_out.append(candidate.name)
         else:
-            runs.append((contender, program))
+            runs.append((candidate, program))
     if not runs:
         names = ", ".join(left_out)
         raise ProgramError(
@@ -168,15 +168,17 @@ def able(
     return runs, left_out
 
 
-def compared(case: Case, contenders: Sequence[Contender], *, dispatch: str = "event") -> Figures:
-    """All contenders on one case; those that cannot run on the program are named."""
+def compared(
+    case: Case, candidates: Sequence[ComparedPolicy], *, dispatch: str = "event"
+) -> Figures:
+    """All candidates on one case; those that cannot run on the program are named."""
     base, least, of_parts = unlimited(case), floor(case), floor_of_parts(case)
     seconds = base.steady.seconds
-    runs, left_out = able(case, contenders)
+    runs, left_out = able(case, candidates)
     rows = []
-    for contender, program in runs:
-        outcome = simulate(contender, program, case.machine, dispatch=dispatch)
-        rows.append({**figures(outcome, seconds, least, of_parts), "text": contender.text})
+    for candidate, program in runs:
+        outcome = simulate(candidate, program, case.machine, dispatch=dispatch)
+        rows.append({**figures(outcome, seconds, least, of_parts), "text": candidate.text})
     return {
         **about(case),
         "unlimited_seconds": seconds,
@@ -275,7 +277,7 @@ def as_text(found: Figures) -> str:
 
 def _parts_line(found: Figures) -> list[str]:
     seconds = found["floor_of_parts_seconds"]
-    if seconds is None and found.get("iterations") and not parts.available():
+    if seconds is None and found.get("iterations") and not lp_floor.available():
         return ["parts: not known without scipy (pip install 'pump-cuda[simulate]')"]
     if seconds is None:
         return []

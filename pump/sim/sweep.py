@@ -8,7 +8,7 @@ from typing import Any, Final
 from pump.model.bounds import BLOCK_BYTES
 from pump.report import svg
 from pump.sim import report
-from pump.sim.contenders import Contender, simulate
+from pump.sim.compared_policies import ComparedPolicy, simulate
 from pump.sim.report import GIB, Case, Figures
 
 SHARES: Final = (1.05, 1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.25, 0.2)
@@ -23,10 +23,10 @@ COLOURS: Final = (
 FLOOR_COLOUR: Final = "#555555"
 
 
-def over_memory(case: Case, contenders: Sequence[Contender]) -> Figures:
-    """Slow-downs of every contender, and of the floor, at each share of the peak."""
+def over_memory(case: Case, candidates: Sequence[ComparedPolicy]) -> Figures:
+    """Slow-downs of every candidate, and of the floor, at each share of the peak."""
     seconds = report.unlimited(case).steady.seconds
-    runs, left_out = report.able(case, contenders)
+    runs, left_out = report.able(case, candidates)
     points: list[dict[str, Any]] = []
     for memory_bytes in _sizes(case.program.peak_bytes):
         here = case.with_memory(memory_bytes)

@@ -20,7 +20,7 @@ from places import ROOT
 
 from pump import profiles
 from pump.sim import recording
-from pump.sim.contenders import by_name, simulate
+from pump.sim.compared_policies import by_name, simulate
 from pump.sim.program import Program, ProgramError
 from pump.sim.report import Case, compared
 from pump.sim.simulation import Machine, Outcome

@@ -16,7 +16,7 @@ from pump.model.view import Decision, View
 from pump.policy.window import Window
 from pump.sim import program as form
 from pump.sim import tensors
-from pump.sim.contenders import by_name, simulate
+from pump.sim.compared_policies import by_name, simulate
 from pump.sim.dispatch import FixedOrder, Iterations, Queue, Rehearsal, Transfer
 from pump.sim.program import Builder, Program, ProgramError
 from pump.sim.simulation import Daemon, Jitter, Machine, run

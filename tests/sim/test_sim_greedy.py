@@ -10,7 +10,7 @@ from sim_programs import MS, cyclic, machine
 
 from pump.model.bounds import BLOCK_BYTES
 from pump.sim import greedy, tensors
-from pump.sim.contenders import by_name, simulate
+from pump.sim.compared_policies import by_name, simulate
 from pump.sim.program import Program, ProgramError
 
 WEIGHTS, BLOCKS = 8, 16

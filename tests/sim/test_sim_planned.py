@@ -11,8 +11,9 @@ from pump import profiles
 from pump.model.bounds import BLOCK_BYTES
 from pump.policy.planned import Planned
 from pump.policy.window import Window
-from pump.sim import contenders, tensors
 from pump.sim import program as form
+from pump.sim import tensors
+from pump.sim.compared_policies import by_name, simulate
 from pump.sim.program import Builder, Program
 from pump.sim.simulation import Machine, Stretch, run
 
@@ -130,7 +131,7 @@ def bert() -> tuple[Program, Machine]:
 
 
 def third(program: Program, machine: Machine, name: str) -> Stretch:
-    return contenders.simulate(contenders.by_name(name), program, machine).stretches[2]
+    return simulate(by_name(name), program, machine).stretches[2]
 
 
 def test_with_a_short_queue_planned_is_faster_than_the_window_and_moves_less(

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from sim_programs import MS, cyclic, machine
 
-from pump.sim import contenders
+from pump.sim.compared_policies import by_name, simulate
 from pump.sim.simulation import Locks, Outcome, Queues
 
 BUFFERS, BLOCKS = 24, 16
@@ -17,7 +17,7 @@ OLD_LANES = Queues(connections=8, to_gpu=32, to_host=32, priority=0)
 def seconds(queues: Queues) -> float:
     program = cyclic(BUFFERS, BLOCKS, rounds=8, duration_ns=4 * MS)
     gpu = replace(machine(BUFFERS * BLOCKS * 2 // 3), queues=queues)
-    return contenders.simulate(contenders.by_name("window"), program, gpu).whole.seconds
+    return simulate(by_name("window"), program, gpu).whole.seconds
 
 
 def test_kernels_are_stuck_behind_slices_in_many_lanes_of_their_own_priority() -> None:
@@ -43,7 +43,7 @@ def test_where_priorities_share_queues_as_many_as_a_job_gets_keep_lanes_out_of_t
 def locked(locks: Locks) -> Outcome:
     program = cyclic(BUFFERS, BLOCKS, rounds=4, duration_ns=2 * MS)
     gpu = replace(machine(BUFFERS * BLOCKS * 2 // 3, queue_operations=4), locks=locks)
-    return contenders.simulate(contenders.by_name("window"), program, gpu)
+    return simulate(by_name("window"), program, gpu)
 
 
 def test_launches_wait_for_evictions_under_the_contexts_lock_alone() -> None:
@@ -67,7 +67,6 @@ def test_evictions_that_hold_launches_up_cost_little_once_they_have_contexts_of_
     gpu = machine(BUFFERS * BLOCKS // 2)
     locks = Locks(context=True, space=space, map_every_us=500 * space)
     free, held = (
-        contenders.simulate(contenders.by_name("window"), program, replace(gpu, locks=each))
-        for each in (Locks(), locks)
+        simulate(by_name("window"), program, replace(gpu, locks=each)) for each in (Locks(), locks)
     )
     assert held.whole.seconds < 1.1 * free.whole.seconds

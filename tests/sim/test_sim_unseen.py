@@ -6,7 +6,8 @@ import pytest
 from study import sim_unseen
 
 from pump import profiles
-from pump.sim import contenders, tensors
+from pump.sim import tensors
+from pump.sim.compared_policies import by_name, simulate
 from pump.sim.simulation import Machine, Outcome, Queues
 
 PROFILE = profiles.load("a100-pcie4")
@@ -22,8 +23,7 @@ def both(
         PROFILE, int(program.peak_bytes / oversubscription), queues=queues or Queues()
     )
     window, planned = (
-        contenders.simulate(contenders.by_name(name), program, machine)
-        for name in ("window+discard", "planned+discard")
+        simulate(by_name(name), program, machine) for name in ("window+discard", "planned+discard")
     )
     return window, planned
 

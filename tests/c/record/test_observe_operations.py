@@ -9,7 +9,13 @@ from observe_build import build, run
 SOURCES = ["event", "params", "words", "tell", "place", "range", "launch", "copy"]
 SOURCES += ["copy_nd", "globals", "stream", "graph", "graph_memory", "graph_read"]
 SOURCES += ["blocks", "function", "tensor", "vmm", "array", "plain"]
-PROGRAMS = ["observe_launches", "observe_operations", "observe_signatures", "observe_copies", "observe_graphs"]
+PROGRAMS = [
+    "observe_launches",
+    "observe_operations",
+    "observe_signatures",
+    "observe_copies",
+    "observe_graphs",
+]
 PROGRAMS += ["observe_array", "observe_blocks", "observe_tensor", "observe_vmm"]
 
 

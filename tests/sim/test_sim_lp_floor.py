@@ -10,10 +10,10 @@ from exact import Machine
 from sim_programs import machine
 
 from pump.model.bounds import BLOCK_BYTES
-from pump.sim import parts, report, tensors
-from pump.sim.contenders import by_name
+from pump.sim import lp_floor, report, tensors
+from pump.sim.compared_policies import by_name
 from pump.sim.floor import Rates, Touch, floor_of, least_traffic
-from pump.sim.parts import least_seconds, stays
+from pump.sim.lp_floor import least_seconds, stays
 
 pytest.importorskip("scipy")
 
@@ -129,7 +129,7 @@ def test_without_a_solver_the_report_says_what_it_lacks(monkeypatch: pytest.Monk
     known = report.compared(case, [by_name("naive")])
     assert known["floor_of_parts_seconds"] == pytest.approx(10e-6)
     assert "scipy" not in report.as_text(known)
-    monkeypatch.setattr(parts, "available", lambda: False)
+    monkeypatch.setattr(lp_floor, "available", lambda: False)
     found = report.compared(case, [by_name("naive")])
     assert found["floor_of_parts_seconds"] is None
     assert found["policies"][0]["of_parts"] is None

@@ -17,7 +17,7 @@ from pump.sim.simulation import Foresight, Machine, Outcome, run
 
 
 @dataclass(frozen=True)
-class Contender:
+class ComparedPolicy:
     """One way of managing memory.
 
     text: for people. policy: None: the driver alone. discard: it knows what is dead and
@@ -70,72 +70,72 @@ def _greedy(program: Program, machine: Machine) -> Policy:
 
 
 _BASELINES = (
-    Contender("naive", "Unified Memory, the driver alone", None),
-    Contender("naive+discard", "and freed memory discarded at once", None, discard=True),
-    Contender(
+    ComparedPolicy("naive", "Unified Memory, the driver alone", None),
+    ComparedPolicy("naive+discard", "and freed memory discarded at once", None, discard=True),
+    ComparedPolicy(
         "unbounded",
         "prefetch all when it is issued, evict nothing",
         lambda program, _machine: Unbounded(program),
         takes_all=True,
     ),
-    Contender(
+    ComparedPolicy(
         "correlation",
         "DeepUM-like: learned chain of kernels, unpredicted blocks evicted first",
         _plain(Correlation),
         foresight=_chain,
     ),
-    Contender(
+    ComparedPolicy(
         "perfect", "the window with two iterations known", _plain(Perfect), foresight=_everything
     ),
-    Contender("oracle", "planned with the true future", _plain(Planned), foresight=_expected),
-    Contender("g10", "G10's greedy schedule of one iteration", _greedy, discard=True),
+    ComparedPolicy("oracle", "planned with the true future", _plain(Planned), foresight=_expected),
+    ComparedPolicy("g10", "G10's greedy schedule of one iteration", _greedy, discard=True),
 )
 
-CONTENDERS: dict[str, Contender] = {
-    contender.name: contender
-    for contender in (
+COMPARED_POLICIES: dict[str, ComparedPolicy] = {
+    candidate.name: candidate
+    for candidate in (
         *_BASELINES,
-        *(Contender(name, "as in pump-run", _plain(kind)) for name, kind in POLICIES.items()),
+        *(ComparedPolicy(name, "as in pump-run", _plain(kind)) for name, kind in POLICIES.items()),
     )
 }
 """By the names of `pump simulate --policy`."""
 
 
-def by_name(name: str) -> Contender:
-    """A contender; a name with +discard is the same with dead memory discarded.
+def by_name(name: str) -> ComparedPolicy:
+    """A candidate; a name with +discard is the same with dead memory discarded.
 
     Raises ProgramError that lists the known names.
     """
-    found = CONTENDERS.get(name) or CONTENDERS.get(name.removesuffix("+discard"))
+    found = COMPARED_POLICIES.get(name) or COMPARED_POLICIES.get(name.removesuffix("+discard"))
     twice = found is not None and found.name != name and "+discard" in found.name
     if found is None or twice:
-        names = ", ".join(known for known in CONTENDERS if "+discard" not in known)
+        names = ", ".join(known for known in COMPARED_POLICIES if "+discard" not in known)
         raise ProgramError(f"unknown policy '{name}'; known: {names}, each also with +discard")
     return found if found.name == name else replace(found, name=name, discard=True)
 
 
 def simulate(
-    contender: Contender, program: Program, machine: Machine, *, dispatch: str = "event"
+    candidate: ComparedPolicy, program: Program, machine: Machine, *, dispatch: str = "event"
 ) -> Outcome:
-    """Runs the contender. `program` has to be the one with discards where it wants them.
+    """Runs the candidate. `program` has to be the one with discards where it wants them.
 
     dispatch: "event", "fixed", "fixed-each-way", "fixed-as-issued". Other than "event": its
     transfers go in the order of a rehearsal without jitter (pump/sim/dispatch.py); ProgramError
     where there is no iteration to order.
     """
-    if contender.ahead is not None:
-        machine = replace(machine, queue_operations=contender.ahead)
-    if contender.takes_all:
+    if candidate.ahead is not None:
+        machine = replace(machine, queue_operations=candidate.ahead)
+    if candidate.takes_all:
         machine = replace(machine, reserve_percent=0)
 
     def outcome(policy: Policy | None, on: Machine) -> Outcome:
-        foresight = contender.foresight(program) if contender.foresight else None
+        foresight = candidate.foresight(program) if candidate.foresight else None
         return run(program, on, policy, foresight=foresight)
 
     def fresh() -> Policy | None:
-        return None if contender.policy is None else contender.policy(program, machine)
+        return None if candidate.policy is None else candidate.policy(program, machine)
 
-    policy, name = fresh(), contender.name
+    policy, name = fresh(), candidate.name
     if dispatch != "event" and policy is not None:
         rehearsal = Rehearsal(policy, program)
         outcome(rehearsal, replace(machine, jitter=None))
