@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from pump.model.bounds import BLOCK_BYTES
 from pump.sim import program as form
+from pump.sim.deaths import worth_kernels
 from pump.sim.program import Builder, Program
 
 LAYERS = 48
@@ -22,6 +23,9 @@ FORTH_MS, BACK_MS, UPDATE_MS = 0.6, 1.2, 0.2
 FORTH, BACK, OPTIMISER = 0, 1 << 20, 2 << 20
 """In signatures. A kind of step adds KIND times its number."""
 KIND = 1 << 24
+SOON = worth_kernels(7 * LAYERS)
+"""Kernels, of the longest iteration: thrice both ways, and the optimiser. Memory that is used again
+within these is not worth a discard."""
 
 
 @dataclass
@@ -60,11 +64,14 @@ class Training:
             if not keeps and layer:
                 self.builder.discard([self._activation(layer - 1, share, form.OVERWRITE)])
 
-    def back(self, kind: int = 0, share: float = 1.0) -> None:
+    def back(self, kind: int = 0, share: float = 1.0, *, forth_in: int = LAYERS) -> None:
+        """`forth_in`: so many kernels later the next way forth begins; what it uses too soon is
+        not discarded."""
         for layer in reversed(range(LAYERS)):
             uses = [self._weights(layer, form.WRITE), self._activation(layer, share, form.READ)]
             self.launch(KIND * kind + BACK + layer, uses, BACK_MS * share)
-            self.builder.discard([self._activation(layer, share, form.OVERWRITE)])
+            if 2 * layer + forth_in > SOON:
+                self.builder.discard([self._activation(layer, share, form.OVERWRITE)])
 
     def update(self) -> None:
         for layer in range(LAYERS):
@@ -126,7 +133,7 @@ def accumulation(steps: int) -> Program:
     training = Training()
     for step in range(steps):
         training.forth()
-        training.back()
+        training.back(forth_in=LAYERS if step % 3 == 2 else 0)
         if step % 3 == 2:
             training.update()
         training.end()

@@ -25,6 +25,7 @@ ARRIVING: int = lib.PUMP_BLOCK_ARRIVING
 RESIDENT: int = lib.PUMP_BLOCK_RESIDENT
 LEAVING: int = lib.PUMP_BLOCK_LEAVING
 DOUBTED: int = lib.PUMP_BLOCK_DOUBTED
+DISCARDING: int = lib.PUMP_BLOCK_DISCARDING
 
 TO_GPU: int = lib.PUMP_TO_GPU
 TO_HOST: int = lib.PUMP_TO_HOST
@@ -213,7 +214,7 @@ class ClientModel:
 
     def occupied(self, device: int) -> int:
         """Return how many blocks take room on `device`."""
-        return int(self.counts(device)[[ARRIVING, RESIDENT, LEAVING, DOUBTED]].sum())
+        return int(self.counts(device)[[ARRIVING, RESIDENT, LEAVING, DOUBTED, DISCARDING]].sum())
 
     def block(self, block: int) -> Any:
         """Return `struct pump_block_info`. Raises IndexError for a number out of bounds."""

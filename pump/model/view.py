@@ -31,6 +31,7 @@ class View(NamedTuple):
     """Believed there, those in doubt included."""
     arriving: int
     leaving: int
+    """Those whose discard is under way included."""
     to_gpu_credit: int
     """Blocks that may be sent to the GPU now (in-flight bound less what is in flight)."""
     to_host_credit: int

@@ -10,12 +10,19 @@ from numpy.typing import NDArray
 
 from pump.model.bounds import BLOCK_BYTES
 
-KERNELS_FREE: Final = 4
-"""Memory that is used again within so many kernels is not discarded: no other block could use its
-room in between, and its next use would fault unless it was sent for (docs/uvm.md)."""
+LEAST_KERNELS_FREE: Final = 4
+SHARE_FREE: Final = 16
+"""Memory that is used again within this part of an iteration's kernels is not discarded: it
+costs more than it saves (docs/decisions/0042-discards.md)."""
 
 Span = tuple[int, int, int]
 """range, offset_bytes, length_bytes."""
+
+
+def worth_kernels(count: int) -> int:
+    """For how many kernels memory has to stay free to be worth a discard, of an iteration of
+    `count`."""
+    return max(LEAST_KERNELS_FREE, count // SHARE_FREE)
 
 
 def lasting(
@@ -23,7 +30,7 @@ def lasting(
     freed: Mapping[int, Iterable[Span]],
     first_blocks: Sequence[int],
     blocks: int,
-    kernels: int = KERNELS_FREE,
+    kernels: int,
 ) -> dict[int, list[Span]]:
     """Of what is `freed` behind each kernel, the whole blocks that no kernel uses for more
     than `kernels` kernels, the iteration going round.

@@ -35,7 +35,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from pump.model.bounds import BLOCK_BYTES, SLICE_BLOCKS_LEAST
-from pump.model.client import DOUBTED, LEAVING, RESIDENT, ClientModel
+from pump.model.client import DISCARDING, DOUBTED, LEAVING, RESIDENT, ClientModel
 from pump.model.view import Blocks, Decision, View
 from pump.policy.base import Policy
 from pump.sim.program import Program, ProgramError
@@ -216,7 +216,7 @@ class FixedOrder(_Where):
     def _will_go(self, transfer: Transfer, base: int) -> bool:
         """The block is there, not for the operation that the transfer is for."""
         info = self.model.block(transfer.block)
-        if info.state == LEAVING:
+        if info.state in (LEAVING, DISCARDING):
             return True
         if info.state not in (RESIDENT, DOUBTED) or transfer.need < 0:
             return False

@@ -181,10 +181,10 @@ def program(
     launch_us: float = LAUNCH_US,
     *,
     discard: bool = False,
-    kernels_free: int = deaths.KERNELS_FREE,
+    kernels_free: int | None = None,
 ) -> Program:
-    """The trace replayed. `discard`: freed memory is discarded at once, as if its death were known,
-    if it stays free for more than `kernels_free` kernels.
+    """The trace replayed. `discard`: freed memory is discarded, as if its death were known, if it
+    stays free for more than `kernels_free` kernels; None: as many as make it worth it.
 
     Raises ProgramError for an unknown mapping.
     """
@@ -207,6 +207,8 @@ def program(
         for number, spans in layout.dead.items()
         if discard
     }
+    if kernels_free is None:
+        kernels_free = deaths.worth_kernels(len(trace.kernels))
     if kernels_free:
         spans_used = [[use[:3] for use in uses] for uses in used]
         firsts = ranges["first_block"].tolist()

@@ -281,8 +281,8 @@ struct pump_event {
   uint64_t turn;     /* position + 1 once the record may be read */
   uint64_t seq;      /* operation number; 0 for ALLOC, FREE, PARAMS, NAME; SYNC, HINT: the
                         newest operation; PROGRESS: executed up to this one; GRAPH: the first
-                        of its operations; DISCARDED: 0, or, where that is in stream order,
-                        the operation behind which it is */
+                        of its operations; FREED, DISCARDED: 0, or the operation behind which
+                        a discard is sure to come, or has ended */
   uint64_t time_ns;  /* CLOCK_MONOTONIC at issue; SYNC: when the call returned */
   uint64_t function; /* KERNEL, PARAMS, NAME: handle; ALLOC, FREE: base; GRAPH: handle of
                         the executable graph; else 0 */

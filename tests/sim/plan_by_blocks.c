@@ -280,6 +280,11 @@ static bool bring(struct walk *w, const struct op *op) {
   return true;
 }
 
+/* Whose progress tells that discards behind an operation of the stream have ended. */
+static uint32_t discards_in(const struct pump_model *m, uint32_t stream) {
+  return m->discards != 0 ? m->discards : stream;
+}
+
 /* False where the walk ends. */
 static bool step(struct walk *w, uint32_t i) {
   struct pump_model *m = w->m;
@@ -289,7 +294,7 @@ static bool step(struct walk *w, uint32_t i) {
   if (m->births[i] > 0 && !bear(w, op)) return false;
   return add_room(w, (struct room){.blocks = m->gives[i],
                                    .after_seq = op->seq,
-                                   .after_stream = op->stream});
+                                   .after_stream = discards_in(m, op->stream)});
 }
 
 /* Room at the beginning; false when there is too little of it to plan with. */
@@ -301,6 +306,9 @@ static bool begin(struct walk *w) {
   add_room(w, (struct room){.blocks = free});
   int64_t owed = free < 0 ? -free : 0;
   w->left_bytes = device->left_bytes + device->leaving_bytes;
+  add_room(w, (struct room){.blocks = device->counts[PUMP_BLOCK_DISCARDING],
+                            .after_seq = device->discarding_seq,
+                            .after_stream = w->m->discards});
   return add_room(
       w, (struct room){.blocks = leaving - owed,
                        .left_bytes = device->left_bytes + (uint64_t)owed * PUMP_BLOCK_BYTES,

@@ -8,6 +8,7 @@ import pytest
 from sim_programs import MS, cyclic, machine, made, whole
 
 from pump.model.bounds import BLOCK_BYTES
+from pump.model.client import ClientModel
 from pump.policy.window import Window
 from pump.sim import program as form
 from pump.sim.compared_policies import by_name, simulate
@@ -171,3 +172,60 @@ def test_pump_hears_of_discards_and_copies_nothing_that_is_dead() -> None:
     assert keeping.h2d_bytes > 4 * 64 * BLOCK_BYTES  # what does not fit, in each round
     assert discarding.h2d_bytes + discarding.d2h_bytes < 0.02 * keeping.h2d_bytes
     assert discarding.seconds < keeping.seconds
+
+
+def test_a_discard_costs_its_time_beside_the_kernels() -> None:
+    """Only who uses the memory again waits: for a call of 8 us and 12 us a block."""
+
+    def seconds(uses_again: bool, behind_us: int = 0) -> float:
+        builder = Builder()
+        builder.operation(form.KERNEL, [whole(0, 50)], duration_ns=MS)
+        builder.discard([whole(0, 50, form.OVERWRITE)])
+        if behind_us:
+            builder.operation(form.KERNEL, [whole(1, 1)], duration_ns=behind_us * 1000)
+        index, blocks = (0, 50) if uses_again else (2, 50)
+        builder.operation(form.KERNEL, [whole(index, blocks, form.OVERWRITE)], duration_ns=MS)
+        builder.sync()
+        return run(made(builder, [50, 1, 50]), machine(128)).whole.seconds
+
+    price = (8 + 50 * 12) * 1e-6
+    assert seconds(uses_again=True) - seconds(uses_again=False) == pytest.approx(price, rel=0.05)
+    late = seconds(uses_again=True, behind_us=2000) - seconds(uses_again=False, behind_us=2000)
+    assert abs(late) < 0.01 * price
+
+
+def test_the_discards_of_several_streams_go_on_in_their_order_when_queues_are_full() -> None:
+    builder = Builder()
+    for _ in range(400):
+        for stream in range(2):
+            builder.operation(form.KERNEL, [whole(stream, 4)], duration_ns=MS // 8, stream=stream)
+            builder.discard([whole(stream, 4, form.OVERWRITE)], stream)
+    program = form.Program(**{**vars(made(builder, [4, 4])), "streams": 2})
+    found = run(program, machine(16)).whole
+    assert found.counters["discarded_blocks"] == 400 * 2 * 4
+    assert found.counters["fault_blocks"] == 400 * 2 * 4, "each use finds its memory discarded"
+
+
+class Ahead(Window):
+    """Notes how many steps the program is ahead of the GPU, at each step."""
+
+    def __init__(self) -> None:
+        self.steps: list[tuple[int, int]] = []
+
+    def at(self, now: int, ran: int, _model: ClientModel) -> None:
+        self.steps.append((now, now - ran))
+
+
+def test_a_program_stays_ahead_whose_operations_wait_for_discards() -> None:
+    """A launch that found the stream's queue full waits there once, however often it tries."""
+    builder = Builder()
+    for _ in range(400):
+        builder.operation(form.KERNEL, [whole(1, 14)], duration_ns=MS // 8)
+    builder.operation(form.KERNEL, [whole(0, 4)], duration_ns=MS // 8)
+    builder.discard([whole(0, 4, form.OVERWRITE)])
+    for _ in range(600):
+        builder.operation(form.KERNEL, [whole(0, 4)], duration_ns=MS // 8)
+    policy = Ahead()
+    run(made(builder, [4, 14]), machine(16), policy)
+    # 1,024 places: those behind the discard take two each, one of them for their wait.
+    assert min(ahead for now, ahead in policy.steps if 100 < now - ahead < 400) > 500

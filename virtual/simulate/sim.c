@@ -13,7 +13,9 @@ static void on_finish(void *context, uint64_t cookie, uint64_t ticket, uint64_t 
                       uint64_t end_ns) {
   struct pump_sim *sim = context;
   (void)ticket, (void)start_ns, (void)end_ns;
-  if (cookie >= SIM_LANE_COOKIE)
+  if (cookie >= SIM_DISCARD_COOKIE)
+    sim_discards_ended(sim, (uint32_t)(cookie - SIM_DISCARD_COOKIE));
+  else if (cookie >= SIM_LANE_COOKIE)
     sim_movers_arrived(sim, cookie - SIM_LANE_COOKIE);
   else if (cookie != 0)
     sim_program_finished(sim, (uint32_t)(cookie - 1));
@@ -59,25 +61,21 @@ static bool tables_make_sense(const struct pump_sim_program *program) {
 
 static bool make_engine(struct pump_sim *sim, const struct uvm_profile *profile) {
   const struct pump_sim_program *program = &sim->program;
-  uint64_t operations = (uint64_t)program->streams * (GPU_STREAM_QUEUE + 8) + 64;
+  uint64_t operations = (uint64_t)(program->streams + 1) * (GPU_STREAM_QUEUE + 8) + 64;
   if (operations > ENGINE_OPERATIONS_MOST) operations = ENGINE_OPERATIONS_MOST;
   uint64_t uses = operations * (program->uses_most + 1);
   if (uses > ENGINE_USES_MOST) uses = ENGINE_USES_MOST;
   struct gpu_capacity capacity = {.blocks = program->blocks,
                                   .streams = program->streams +
-                                             PUMP_DIRECTIONS * SIM_MOVERS * SIM_LANES + 1,
-                                  .events = 1,
+                                             PUMP_DIRECTIONS * SIM_MOVERS * SIM_LANES + 2,
+                                  .events = program->streams + SIM_DISCARDS,
                                   .operations = (uint32_t)operations,
                                   .uses = (uint32_t)uses};
   size_t bytes = gpu_engine_bytes(&capacity);
   if (bytes == 0) return false;
   sim->engine_memory = calloc(1, bytes);
   if (sim->engine_memory == NULL) return false;
-  /* They stand between the program's operations here, not beside them as the pool's: a
-   * price would be the program's (docs/simulator.md). */
-  struct uvm_profile free_discards = *profile;
-  free_discards.discard_call_us = free_discards.discard_block_us = 0;
-  sim->engine = gpu_engine_create(sim->engine_memory, bytes, &capacity, &free_discards,
+  sim->engine = gpu_engine_create(sim->engine_memory, bytes, &capacity, profile,
                                   sim->settings.memory_bytes, 0);
   if (sim->engine == NULL) return false;
   if (sim->settings.host_memory_bytes != 0 &&
@@ -94,7 +92,7 @@ static bool make_engine(struct pump_sim *sim, const struct uvm_profile *profile)
     if (number < 0) return false;
     sim->streams[i].number = (uint32_t)number;
   }
-  return sim_movers_init(sim);
+  return sim_discards_init(sim) && sim_movers_init(sim);
 }
 
 static bool make_tables(struct pump_sim *sim) {
@@ -104,7 +102,7 @@ static bool make_tables(struct pump_sim *sim) {
     sim->syncs_most++;
     sim->marks_most += program->steps[i].mark != 0;
   }
-  sim->streams = calloc(program->streams, sizeof *sim->streams);
+  sim->streams = calloc(program->streams + 1, sizeof *sim->streams);
   sim->scratch_uses = calloc(program->uses_most + 1, sizeof *sim->scratch_uses);
   sim->marker_behind = calloc(program->step_count + 1, 1);
   sim->last_use_seq =
@@ -116,10 +114,11 @@ static bool make_tables(struct pump_sim *sim) {
   sim->syncs_ns = calloc(sim->syncs_most + 1, sizeof *sim->syncs_ns);
   sim->batch = calloc(1, sizeof *sim->batch);
   sim->fresh = calloc(program->use_count + 1, 1);
+  sim->discards.of_block = calloc(program->blocks, sizeof *sim->discards.of_block);
   sim->shm = calloc(1, sizeof *sim->shm);
   return sim->streams && sim->scratch_uses && sim->marker_behind && sim->last_use_seq &&
          sim->live && sim->populate && sim->range_of_slot && sim->marks && sim->syncs_ns &&
-         sim->batch && sim->fresh && sim->shm;
+         sim->batch && sim->fresh && sim->discards.of_block && sim->shm;
 }
 
 struct pump_sim *pump_sim_new(const struct pump_sim_program *program,
@@ -146,11 +145,13 @@ struct pump_sim *pump_sim_new(const struct pump_sim_program *program,
 
 void pump_sim_delete(struct pump_sim *sim) {
   if (sim == NULL) return;
-  void *const owned[] = {
-      sim->streams,  sim->scratch_uses, sim->marker_behind, sim->last_use_seq,
-      sim->live,     sim->populate,     sim->range_of_slot, sim->marks,
-      sim->syncs_ns, sim->batch,        sim->fresh,         sim->engine_memory,
-      sim->shm};
+  void *const owned[] = {sim->streams,       sim->scratch_uses,
+                         sim->marker_behind, sim->last_use_seq,
+                         sim->live,          sim->populate,
+                         sim->range_of_slot, sim->marks,
+                         sim->syncs_ns,      sim->batch,
+                         sim->fresh,         sim->engine_memory,
+                         sim->shm,           sim->discards.of_block};
   for (size_t i = 0; i < sizeof owned / sizeof owned[0]; i++) free(owned[i]);
   free(sim);
 }

@@ -23,8 +23,7 @@ void sim_program_finished(struct pump_sim *sim, uint32_t index) {
   sim->result.operations++;
   if (!sim->marker_behind[index]) return;
   stream->marked_seq = sim_most(stream->marked_seq, step->seq);
-  uint64_t every = sim->settings.marker_poll_ns, now = gpu_now_ns(sim->engine);
-  sim->poll_ns = sim_least(sim->poll_ns, (now / every + 1) * every);
+  sim_worker_look(sim);
 }
 
 /* ---- issuing --------------------------------------------------------------------- */
@@ -86,6 +85,16 @@ static void fail(struct pump_sim *sim) {
 static void next_step(struct pump_sim *sim) {
   sim->step++;
   sim->host_done = false;
+  sim->discards.part = 0;
+}
+
+static int submit(struct pump_sim *sim, const struct pump_sim_step *step,
+                  const struct gpu_operation *asked, struct gpu_submitted *submitted) {
+  if (asked->kind == GPU_DISCARD) return sim_discards_issue(sim, step, asked, submitted);
+  int result = sim_discards_await(sim, step, asked, submitted);
+  if (result != GPU_OK) return result;
+  return gpu_submit(sim->engine, sim->now_ns, &sim->hooks,
+                    sim->streams[step->stream].number, asked, submitted);
 }
 
 static void issue(struct pump_sim *sim, const struct pump_sim_step *step) {
@@ -117,8 +126,7 @@ static void issue(struct pump_sim *sim, const struct pump_sim_step *step) {
     note_marker(sim, stream, touched_bytes);
   }
   struct gpu_submitted submitted;
-  int result =
-      gpu_submit(sim->engine, sim->now_ns, &sim->hooks, stream->number, &asked, &submitted);
+  int result = submit(sim, step, &asked, &submitted);
   if (result == GPU_OK) {
     next_step(sim);
     sim_worker_stir(sim);
@@ -148,6 +156,10 @@ static void learn(struct pump_sim *sim, uint32_t first, uint32_t end) {
 
 static bool is_idle(const struct pump_sim *sim, uint32_t stream) {
   return (stream == PUMP_SIM_ALL ? sim->unfinished : sim->streams[stream].unfinished) == 0;
+}
+
+static bool may_free(const struct pump_sim *sim) {
+  return sim->unfinished == 0 && sim->discards.ended == sim->discards.issued;
 }
 
 static void synchronise(struct pump_sim *sim, const struct pump_sim_step *step) {
@@ -185,7 +197,7 @@ static void allocate(struct pump_sim *sim, const struct pump_sim_step *step) {
 }
 
 static void release(struct pump_sim *sim, const struct pump_sim_step *step) {
-  if (!is_idle(sim, PUMP_SIM_ALL)) {
+  if (!may_free(sim)) {
     begin_wait(sim, SIM_WAITS_SYNC);
     return;
   }
@@ -247,7 +259,7 @@ static bool may_go_on(struct pump_sim *sim) {
   if (sim->waits == SIM_WAITS_QUEUE) {
     if (sim->streams[step->stream].unfinished >= sim->settings.queue_operations)
       return false;
-  } else if (!is_idle(sim, step->kind == PUMP_SIM_SYNC ? step->stream : PUMP_SIM_ALL)) {
+  } else if (step->kind == PUMP_SIM_FREE ? !may_free(sim) : !is_idle(sim, step->stream)) {
     return false;
   }
   end_wait(sim);

@@ -15,6 +15,7 @@
 
 /* ---- the program's thread (sim_program.c) ---- */
 
+/* `streams` has one more than the program: that of the discards. */
 struct sim_stream {
   uint32_t number; /* in the engine */
   uint32_t unfinished;
@@ -72,6 +73,19 @@ struct sim_direction {
 
 /* Of the events behind slices: plus the place among all lanes. */
 #define SIM_LANE_COOKIE (1ull << 62)
+#define SIM_DISCARD_COOKIE (1ull << 63) /* of the event behind a discard */
+
+/* ---- discards (sim_discards.c) ---- */
+
+#define SIM_DISCARDS 4096 /* with an event of their own */
+
+struct sim_discards {
+  uint32_t issued, ended; /* discards */
+  uint32_t part;          /* of what the step submits beside itself, so much is */
+  uint32_t *of_block;     /* the newest issued discard, from 1; 0: none */
+  /* Steps: all discards before it have ended, were seen to, and the worker was told. */
+  uint32_t ended_step, seen_step, told_step;
+};
 
 /* A range that shall be resident before it is used, while everything fits. */
 struct sim_populate {
@@ -119,6 +133,7 @@ struct pump_sim {
   struct pump_outcome outcomes[PUMP_MAX_UNDER_WAY];
   uint32_t outcome_count;
 
+  struct sim_discards discards;
   struct sim_direction directions[PUMP_DIRECTIONS];
   struct pump_apart apart;
   struct sim_populate *populate; /* ring of range_count entries */
@@ -144,6 +159,24 @@ void sim_program_go(struct pump_sim *sim);
 void sim_program_finished(struct pump_sim *sim, uint32_t step);
 uint32_t sim_use_slice(uint64_t range_bytes, uint64_t offset_bytes);
 
+/* sim_discards.c */
+bool sim_discards_init(struct pump_sim *sim);
+/* Puts what is left of the step's discard beside the program, of these blocks. The answer
+ * and `submitted` are gpu_submit()'s. */
+int sim_discards_issue(struct pump_sim *sim, const struct pump_sim_step *step,
+                       const struct gpu_operation *discard,
+                       struct gpu_submitted *submitted);
+/* Has the stream wait for discards of these blocks that have not ended. */
+int sim_discards_await(struct pump_sim *sim, const struct pump_sim_step *step,
+                       const struct gpu_operation *operation,
+                       struct gpu_submitted *submitted);
+/* One more has. */
+void sim_discards_ended(struct pump_sim *sim, uint32_t step);
+/* Looks whether any has; true if so. */
+bool sim_discards_poll(struct pump_sim *sim);
+/* The operation that a step stands behind; 0: none. */
+uint64_t sim_discards_behind(const struct pump_sim *sim, uint32_t step);
+
 /* sim_worker.c */
 /* When a tick that is due then begins: not while the worker is stopped. */
 uint64_t sim_worker_awake_ns(const struct pump_sim *sim, uint64_t time_ns);
@@ -157,7 +190,9 @@ void sim_worker_judge(struct pump_sim *sim);
 void sim_worker_read(struct pump_sim *sim);
 /* Finds out what will be fresh, for what is expected. False when memory is short. */
 bool sim_worker_foresee(struct pump_sim *sim);
-/* Looks at markers; the worker is stirred if they tell something. */
+/* A marker has executed, or a discard: it is seen when markers are looked at next. */
+void sim_worker_look(struct pump_sim *sim);
+/* Looks at markers and discards; the worker is stirred if they tell something. */
 void sim_worker_poll(struct pump_sim *sim);
 
 /* sim_movers.c */

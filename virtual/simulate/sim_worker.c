@@ -32,8 +32,13 @@ void sim_worker_judge(struct pump_sim *sim) {
   sim->active_from = sim->step;
 }
 
+void sim_worker_look(struct pump_sim *sim) {
+  uint64_t every = sim->settings.marker_poll_ns, now = gpu_now_ns(sim->engine);
+  sim->poll_ns = sim_least(sim->poll_ns, (now / every + 1) * every);
+}
+
 void sim_worker_poll(struct pump_sim *sim) {
-  bool advanced = false;
+  bool advanced = sim_discards_poll(sim);
   for (uint32_t i = 0; i < sim->program.streams; i++) {
     struct sim_stream *stream = &sim->streams[i];
     if (stream->marked_seq <= stream->executed_seq) continue;
@@ -107,12 +112,12 @@ static void apply(struct pump_sim *sim) {
   batch->rows = batch->uses = batch->payload_used = 0;
 }
 
-static void add_discard_row(const struct pump_sim *sim, const struct pump_sim_step *step,
-                            uint32_t index) {
-  uint32_t row = begin_row(sim, PUMP_EVENT_DISCARDED);
-  while (index > 0 && sim->program.steps[index].seq == 0) index--;
-  sim->batch->seq[row] = sim->program.steps[index].seq;
-  sim->batch->stream[row] = step->stream + 1;
+/* That it will come behind what was issued, or that it has ended. */
+static void add_discard_row(const struct pump_sim *sim, uint16_t kind, uint32_t index) {
+  const struct pump_sim_step *step = &sim->program.steps[index];
+  uint32_t row = begin_row(sim, kind);
+  sim->batch->seq[row] = sim_discards_behind(sim, index);
+  sim->batch->stream[row] = sim->program.streams + 1;
   for (uint32_t i = 0; i < step->uses; i++)
     add_use(sim, &sim->program.uses[step->first_use + i]);
 }
@@ -125,26 +130,39 @@ static bool add_row(const struct pump_sim *sim, uint32_t index) {
   else if (step->seq != 0 && index >= sim->active_from)
     add_operation_row(sim, step);
   else if (step->kind == GPU_DISCARD && index >= sim->active_from)
-    add_discard_row(sim, step, index);
+    add_discard_row(sim, PUMP_EVENT_FREED, index);
   else
     return false;
-  sim->batch->rows++;
-  sim->batch->use_begin[sim->batch->rows] = sim->batch->uses;
+  return true;
+}
+
+/* Turns a step that is a discard and has ended into a row. */
+static bool add_ended_row(const struct pump_sim *sim, uint32_t index) {
+  if (sim->program.steps[index].kind != GPU_DISCARD || index < sim->active_from)
+    return false;
+  add_discard_row(sim, PUMP_EVENT_DISCARDED, index);
   return true;
 }
 
 #define BATCH_ROWS (sizeof((struct pump_batch *)0)->seq / sizeof(uint64_t))
 #define BATCH_USES (sizeof((struct pump_batch *)0)->slot / sizeof(uint32_t))
 
-/* Tells the model of all steps before `until`; returns how many rows that made. */
+static void end_row(struct pump_sim *sim) {
+  struct pump_batch *batch = sim->batch;
+  batch->use_begin[++batch->rows] = batch->uses;
+  if (batch->rows == BATCH_ROWS || batch->uses + sim->program.uses_most > BATCH_USES)
+    apply(sim);
+}
+
+/* Tells the model of all steps before `until`, and of discards that have ended; returns how
+ * many rows that made. */
 static uint32_t tell(struct pump_sim *sim, uint32_t until) {
   uint32_t rows = 0;
-  for (; sim->told < until; sim->told++) {
-    rows += add_row(sim, sim->told);
-    if (sim->batch->rows == BATCH_ROWS ||
-        sim->batch->uses + sim->program.uses_most > BATCH_USES)
-      apply(sim);
-  }
+  for (; sim->told < until; sim->told++)
+    if (add_row(sim, sim->told)) end_row(sim), rows++;
+  uint32_t ended = (uint32_t)sim_least(sim->discards.seen_step, sim->told);
+  for (uint32_t *told = &sim->discards.told_step; *told < ended; ++*told)
+    if (add_ended_row(sim, *told)) end_row(sim), rows++;
   if (sim->batch->rows > 0) apply(sim);
   return rows;
 }
@@ -232,7 +250,7 @@ static void expect(struct pump_sim *sim) {
 static void take_progress(struct pump_sim *sim) {
   uint64_t executed[PUMP_MAX_STREAMS];
   executed[0] = 0;
-  for (uint32_t i = 0; i < sim->program.streams && i + 1 < PUMP_MAX_STREAMS; i++)
+  for (uint32_t i = 0; i <= sim->program.streams && i + 1 < PUMP_MAX_STREAMS; i++)
     executed[i + 1] = sim->shm->progress[i + 1].executed_seq = sim->streams[i].executed_seq;
   pump_model_progress(sim->model, executed, 1);
 }

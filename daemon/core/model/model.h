@@ -11,6 +11,8 @@
  *   ABSENT, HOST --start--> ARRIVING --finish--> RESIDENT --start--> LEAVING --> HOST
  *        \________________ an operation faulted __/  \--driver may have evicted--> DOUBTED
  *
+ *   RESIDENT --used for the last time, its discard under way--> DISCARDING --> ABSENT
+ *
  * One thread at a time. See the DESIGN block of model_blocks.c.
  */
 #ifndef PUMP_MODEL_H
@@ -29,8 +31,9 @@
 #define PUMP_BLOCK_ARRIVING 3
 #define PUMP_BLOCK_RESIDENT 4
 #define PUMP_BLOCK_LEAVING 5
-#define PUMP_BLOCK_DOUBTED 6 /* was resident; the driver may have evicted it since */
-#define PUMP_BLOCK_STATES 7
+#define PUMP_BLOCK_DOUBTED 6    /* was resident; the driver may have evicted it since */
+#define PUMP_BLOCK_DISCARDING 7 /* closed: nobody may fetch it or send it away */
+#define PUMP_BLOCK_STATES 8
 
 /* next_use of a block that the window does not need. */
 #define PUMP_NOT_NEEDED 0x3fffffffffffffff
@@ -87,8 +90,9 @@ struct pump_model_totals {
 
 /* One device at one moment. Orders are operation numbers; at most so many of each. */
 struct pump_view {
-  int64_t budget, resident, arriving, leaving; /* `resident`: those in doubt included */
-  int64_t to_gpu_credit, to_host_credit;       /* blocks that may be sent now */
+  /* `resident`: those in doubt included; `leaving`: those whose discard is under way */
+  int64_t budget, resident, arriving, leaving;
+  int64_t to_gpu_credit, to_host_credit; /* blocks that may be sent now */
   int64_t faults; /* blocks that came by fault since the last view of the device */
   int64_t live;   /* all that there are, wherever */
   uint32_t missing_count;

@@ -59,7 +59,12 @@ static const struct range *range_of(const struct pump_model *m,
 
 /* Blocks of the pool that were freed, or discarded, or brought back for their next owner,
  * or blocks that hold no tensor any more. What is under way keeps its state until it has
- * ended. A discard in stream order has the number of the operation that it comes behind. */
+ * ended.
+ *
+ * FREED with the number of an operation: the discard behind that is sure to come, so the
+ * next use is fresh, and the block is closed from that operation's end to the discard's,
+ * which DISCARDED with the same number tells. A use behind that may have been issued, and
+ * may even have executed: then the discard had ended, and faults brought the block. */
 static void blocks_use(struct pump_model *m, const struct pump_batch *batch, uint32_t row,
                        uint32_t use) {
   const struct range *range = range_of(m, batch, use);
@@ -75,6 +80,11 @@ static void blocks_use(struct pump_model *m, const struct pump_batch *batch, uin
       model_set_dead(m, block);
       continue;
     }
+    if (kind == PUMP_EVENT_FREED && batch->seq[row] != 0) {
+      m->blocks[block].discarded = true;
+      if (!model_ends(m, block)) model_discarding(m, block, batch->seq[row]);
+      continue;
+    }
     if (kind == PUMP_EVENT_FREED) {
       model_set_doomed(m, block);
       continue;
@@ -84,18 +94,21 @@ static void blocks_use(struct pump_model *m, const struct pump_batch *batch, uin
         model_set_state(m, block, PUMP_BLOCK_RESIDENT);
       continue;
     }
-    m->blocks[block].discarded = true;
-    m->blocks[block].doomed = false;
-    if (batch->seq[row] == 0)
-      model_used_up(m, block);
-    else if (model_ends(m, block))
-      continue;
+    uint64_t behind = batch->seq[row];
+    struct block *b = &m->blocks[block];
+    if (behind == 0) b->discarded = true;
+    b->doomed = false;
+    model_used_up(m, block, behind == 0 ? PUMP_NOT_NEEDED : behind);
     if (state == PUMP_BLOCK_ARRIVING || state == PUMP_BLOCK_LEAVING) continue;
+    bool fresh = b->first != NONE && (m->uses[b->first].flags & USE_FRESH) != 0;
+    if (!b->discarded && !fresh) continue;
     model_set_state(m, block, PUMP_BLOCK_ABSENT);
   }
 }
 
 static void blocks_row(struct pump_model *m, const struct pump_batch *batch, uint32_t row) {
+  bool ordered = batch->kind[row] == PUMP_EVENT_FREED && batch->seq[row] != 0;
+  if (ordered) m->discards = batch->stream[row];
   for (uint32_t use = batch->use_begin[row]; use < batch->use_begin[row + 1]; use++)
     blocks_use(m, batch, row, use);
 }
@@ -220,11 +233,13 @@ EXPORT void pump_model_apply(struct pump_model *m, struct pump_batch *batch) {
                         (const char *)&batch->payload[batch->payload_begin[row]],
                         batch->payload_bytes[row]);
       break;
+    case PUMP_EVENT_FREED:
+      if (batch->seq[row] == 0) m->strays++; /* no use was taken for fresh by it */
+      /* fall through */
     case PUMP_EVENT_DISCARDED:
       model_ask_all(m); /* foreseen; if not, there is more room than was planned with */
       blocks_row(m, batch, row);
       break;
-    case PUMP_EVENT_FREED:
     case PUMP_EVENT_POPULATED:
     case PUMP_EVENT_DEAD:
       model_look_again(m);

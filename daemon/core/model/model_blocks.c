@@ -28,7 +28,7 @@
  * mostly sweep their operands side by side, so the runs are interleaved in slices: what
  * is reached first comes first, and what is reached last leaves first.
  *
- * ARRIVING and LEAVING blocks are due nowhere. A LEAVING block keeps its place
+ * ARRIVING, LEAVING and DISCARDING blocks are due nowhere. A LEAVING block keeps its place
  * by age: an eviction that does not happen moves nothing.
  */
 #include <errno.h>
@@ -211,7 +211,8 @@ void model_set_state(struct pump_model *m, int32_t block, uint32_t state) {
 
 int64_t model_occupied(const struct device *device) {
   return device->counts[PUMP_BLOCK_ARRIVING] + device->counts[PUMP_BLOCK_RESIDENT] +
-         device->counts[PUMP_BLOCK_LEAVING] + device->counts[PUMP_BLOCK_DOUBTED];
+         device->counts[PUMP_BLOCK_LEAVING] + device->counts[PUMP_BLOCK_DOUBTED] +
+         device->counts[PUMP_BLOCK_DISCARDING];
 }
 
 EXPORT void pump_model_set(struct pump_model *m, const int64_t *blocks, uint32_t count,

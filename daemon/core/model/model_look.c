@@ -409,7 +409,7 @@ EXPORT void pump_model_view(struct pump_model *m, uint32_t index, struct pump_vi
   struct device *device = &m->devices[index];
   const int64_t *counts = device->counts;
   view->resident = counts[PUMP_BLOCK_RESIDENT] + counts[PUMP_BLOCK_DOUBTED];
-  view->leaving = counts[PUMP_BLOCK_LEAVING];
+  view->leaving = model_making_room(device);
   view->to_gpu_credit = model_credit(m, device, PUMP_TO_GPU);
   view->to_host_credit = model_credit(m, device, PUMP_TO_HOST);
   view->faults = device->faults;

@@ -285,6 +285,13 @@ static bool bring(struct walk *w, const struct op *op) {
   return true;
 }
 
+/* What is discarded behind the operation has been. */
+static inline struct awaited discarded(const struct pump_model *m, uint64_t seq,
+                                       uint32_t stream) {
+  return (struct awaited){.after_seq = seq,
+                          .after_stream = m->discards != 0 ? m->discards : stream};
+}
+
 /* False where the walk ends. */
 static bool step(struct walk *w, uint32_t i) {
   struct pump_model *m = w->m;
@@ -292,8 +299,8 @@ static bool step(struct walk *w, uint32_t i) {
   if (op->larger) return false;
   if (op->due[DUE_AWAY] + op->due[DUE_DOUBTED] > 0 && !bring(w, op)) return false;
   if (m->births[i] > 0 && !bear(w, op, m->births[i])) return false;
-  struct awaited executed = {.after_seq = op->seq, .after_stream = op->stream};
-  return add_room(w, (struct room){.blocks = m->gives[i], .awaited = executed});
+  return add_room(w, (struct room){.blocks = m->gives[i],
+                                   .awaited = discarded(m, op->seq, op->stream)});
 }
 
 /* Room at the beginning; false when there is too little of it to plan with. */
@@ -301,13 +308,16 @@ static bool begin(struct walk *w) {
   const struct device *device = &w->m->devices[w->device];
   int64_t free = device->facts.budget - model_occupied(device);
   int64_t leaving = device->counts[PUMP_BLOCK_LEAVING];
+  int64_t discarding = device->counts[PUMP_BLOCK_DISCARDING];
   if (free + leaving < 0) return false;
   add_room(w, (struct room){.blocks = free});
   int64_t owed = free < 0 ? -free : 0;
   w->left_bytes = device->left_bytes + device->leaving_bytes;
   struct awaited owed_left = {.left_bytes =
                                   device->left_bytes + (uint64_t)owed * PUMP_BLOCK_BYTES};
-  return add_room(w, (struct room){.blocks = leaving - owed,
+  struct awaited end = discarded(w->m, device->discarding_seq, w->m->discards);
+  return add_room(w, (struct room){.blocks = discarding, .awaited = end}) &&
+         add_room(w, (struct room){.blocks = leaving - owed,
                                    .awaited = owed_left,
                                    .step_bytes = PUMP_BLOCK_BYTES});
 }

@@ -24,6 +24,7 @@ struct pump_model {
   int64_t op_issued;        /* from here on operations are expected, not issued */
   uint64_t vague_seq;       /* newest operation that told too little of itself; 0: none */
   uint64_t added_seq;       /* of the newest that was issued */
+  uint32_t discards;        /* whose progress tells of discards; 0: of no stream known */
   int64_t use_head, use_tail;
   struct op ops[OPS];
   struct use uses[USES];
@@ -86,6 +87,11 @@ static inline void model_look_again(struct pump_model *m) {
 
 static inline bool model_under_way(const struct device *device) {
   return device->counts[PUMP_BLOCK_ARRIVING] + device->counts[PUMP_BLOCK_LEAVING] > 0;
+}
+
+/* Their room comes by itself. */
+static inline int64_t model_making_room(const struct device *device) {
+  return device->counts[PUMP_BLOCK_LEAVING] + device->counts[PUMP_BLOCK_DISCARDING];
 }
 
 /* Something else than a transfer that was decided: who leaves has to be decided anew. */

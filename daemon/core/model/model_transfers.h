@@ -29,6 +29,7 @@ struct device {
   int64_t in_flight[PUMP_DIRECTIONS];
   uint64_t left_bytes; /* moved to the host since the mapping is in use, as far as known */
   uint64_t leaving_bytes;            /* on their way there */
+  uint64_t discarding_seq;           /* behind it the newest discard under way */
   int64_t held_at[PUMP_DIRECTIONS];  /* what had been observed when one was refused */
   int64_t block_us[PUMP_DIRECTIONS]; /* what a block took lately, microseconds << 8 */
   uint64_t missed;                   /* blocks that came by fault since the last look */

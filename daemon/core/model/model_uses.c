@@ -95,9 +95,10 @@ bool model_advance_chain(struct pump_model *m, int32_t block) {
   return ended;
 }
 
-void model_used_up(struct pump_model *m, int32_t block) {
+void model_used_up(struct pump_model *m, int32_t block, uint64_t seq) {
   struct block *b = &m->blocks[block];
-  while (b->first != NONE && !model_is_expected(m, b->first)) {
+  while (b->first != NONE && !model_is_expected(m, b->first) &&
+         b->next_use <= (int64_t)seq) {
     int32_t use = b->first;
     model_advance_chain(m, block);
     m->uses[use].block = NONE;

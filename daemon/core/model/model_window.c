@@ -86,13 +86,14 @@ static void retire_op(struct pump_model *m, uint32_t index) {
     bool advanced = b->first == use;
     bool ended = advanced && model_advance_chain(m, block);
     /* It came by fault. A LEAVING block stays so: its end decides where it is. */
-    if (ended && b->state != PUMP_BLOCK_LEAVING && b->state != PUMP_BLOCK_ARRIVING)
-      model_set_state(m, block, PUMP_BLOCK_ABSENT);
-    else if (b->state == PUMP_BLOCK_ABSENT || b->state == PUMP_BLOCK_HOST) {
+    if (b->state == PUMP_BLOCK_ABSENT || b->state == PUMP_BLOCK_HOST ||
+        b->state == PUMP_BLOCK_DISCARDING) {
       model_set_state(m, block, PUMP_BLOCK_RESIDENT);
       push_out(m, &m->devices[b->device]);
-    } else if (advanced)
+    } else if (advanced) {
       model_relist(m, block);
+    }
+    if (ended) model_discarding(m, block, op->seq);
   }
   m->devices[m->op_device[index]].untold |= op->untold;
   m->totals.operations++;
@@ -285,6 +286,14 @@ void model_op_untold(struct pump_model *m, uint32_t told, uint32_t dropped) {
   if (!model_is_share(m, index, alike, UNTOLD_PERCENT)) return;
   m->vague_seq = op->seq;
   pump_model_expect_nothing(m);
+}
+
+void model_discarding(struct pump_model *m, int32_t block, uint64_t seq) {
+  struct block *b = &m->blocks[block];
+  struct device *device = &m->devices[b->device];
+  if (b->state != PUMP_BLOCK_RESIDENT && b->state != PUMP_BLOCK_DOUBTED) return;
+  model_set_state(m, block, PUMP_BLOCK_DISCARDING);
+  if (seq > device->discarding_seq) device->discarding_seq = seq;
 }
 
 bool model_ends(struct pump_model *m, int32_t block) {

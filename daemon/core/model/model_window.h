@@ -82,6 +82,8 @@ void model_op_untold(struct pump_model *m, uint32_t told, uint32_t dropped);
 /* Its contents are discarded behind its newest issued use that has not executed. False
  * when there is none. */
 bool model_ends(struct pump_model *m, int32_t block);
+/* What was issued on it has executed, up to that operation; its discard is under way. */
+void model_discarding(struct pump_model *m, int32_t block, uint64_t seq);
 /* The first operation of the stream counts as executed; model_retired after the last. */
 void model_retire_head(struct pump_model *m, uint32_t stream);
 void model_retired(struct pump_model *m);
@@ -114,8 +116,9 @@ void model_gives(struct pump_model *m, int32_t use);
  * again, are counted. The other undoes that and the link. */
 void model_linked(struct pump_model *m, int32_t use);
 void model_unlink(struct pump_model *m, int32_t use);
-/* What was issued on the block has executed, though that was not seen yet. */
-void model_used_up(struct pump_model *m, int32_t block);
+/* What was issued on the block up to that operation has executed, though that was not seen
+ * yet. */
+void model_used_up(struct pump_model *m, int32_t block, uint64_t seq);
 /* All uses of a block are dropped. */
 void model_drop_chain(struct pump_model *m, int32_t block);
 

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final
 
 from pump.config.job import POLICIES
 from pump.config.values import BLOCK_BYTES, BadValueError, choose
-from pump.model.client import ABSENT, ARRIVING, DOUBTED, HOST, LEAVING, RESIDENT
+from pump.model.client import ABSENT, ARRIVING, DISCARDING, DOUBTED, HOST, LEAVING, RESIDENT
 from pump.policy import by_name
 from pump.wire import control as wire
 from pump.wire.abi import ffi, lib
@@ -244,7 +244,7 @@ class ControlWorker:
             resident_bytes=there[RESIDENT] + there[DOUBTED],
             doubted_bytes=there[DOUBTED],
             arriving_bytes=there[ARRIVING],
-            leaving_bytes=there[LEAVING],
+            leaving_bytes=there[LEAVING] + there[DISCARDING],
             host_bytes=there[HOST] + there[ABSENT],
             overshoot_bytes=tally.overshoot * BLOCK_BYTES,
             blocks_used=tally.blocks,

@@ -9,7 +9,16 @@ from __future__ import annotations
 from typing import Final
 
 from pump.model.bounds import BLOCK_BYTES
-from pump.model.client import ABSENT, ARRIVING, DOUBTED, HOST, LEAVING, RESIDENT, ClientModel
+from pump.model.client import (
+    ABSENT,
+    ARRIVING,
+    DISCARDING,
+    DOUBTED,
+    HOST,
+    LEAVING,
+    RESIDENT,
+    ClientModel,
+)
 from pump.trace.records import Sample
 from pump.wire.mapping import Mapping
 from pumpd.worker.recorder import Recorder
@@ -61,7 +70,7 @@ class Sampler:
             there[RESIDENT] + there[DOUBTED],
             there[DOUBTED],
             there[ARRIVING],
-            there[LEAVING],
+            there[LEAVING] + there[DISCARDING],
             there[HOST] + there[ABSENT],
             *(tally.blocks, tally.hit, tally.late, tally.unseen, tally.no_room),
             *(shim.moved_to_gpu_bytes, shim.moved_to_host_bytes),

@@ -38,9 +38,11 @@ class Rounds:
         """The one behind it is issued, has to wait, and gets what it needs."""
         behind = self.script.copy([(1, self.at + 4, 4)])
         self.script.execute(self.seq)
+        discard(self.script, (1, self.at, 4), self.seq, ended=True)
         self.script.set_state(self.row[self.at + 4 : self.at + 8], RESIDENT)
         discard(self.script, (1, self.at + 4, 4), behind)
         self.script.execute(behind)
+        discard(self.script, (1, self.at + 4, 4), behind, ended=True)
         self.at = (self.at + 8) % 400
         self.script.set_state(self.row[self.at : self.at + 4], RESIDENT)
 

@@ -10,7 +10,7 @@ from model_batch import BLOCK, Script, ffi, lib
 from test_model_random import interleaved
 
 from pump.model.bounds import IN_FLIGHT_BLOCKS
-from pump.model.client import ABSENT, ARRIVING, DOUBTED, HOST, RESIDENT
+from pump.model.client import ABSENT, ARRIVING, DISCARDING, DOUBTED, HOST, RESIDENT
 from pump.model.view import NOT_NEEDED
 
 Run = tuple[int, int, int]
@@ -26,10 +26,12 @@ def expect(script: Script, runs: Sequence[Run], fresh: int = 0, stream: int = 0)
     assert lib.pump_model_expect(script.model.raw, stream, extents, len(runs)) == 0
 
 
-def discard(script: Script, run: Run, behind: int) -> None:
+def discard(script: Script, run: Run, behind: int, *, ended: bool = False) -> None:
+    """Tells that a discard will come behind that operation, or that it has ended."""
     slot, first, count = run
     uses = [(slot, script.generation[slot], first * BLOCK, count * BLOCK, 0)]
-    script.send(lib.PUMP_EVENT_DISCARDED, seq=behind, uses=uses)
+    kind = lib.PUMP_EVENT_DISCARDED if ended else lib.PUMP_EVENT_FREED
+    script.send(kind, seq=behind, uses=uses)
 
 
 ALL_FRESH = lib.PUMP_FRESH_FIRST | lib.PUMP_FRESH | lib.PUMP_FRESH_LAST
@@ -224,23 +226,66 @@ def test_losing_events_forgets_what_was_expected() -> None:
     assert script.model.totals().expected == 0
 
 
-def test_a_discard_in_stream_order_makes_room_when_its_operation_has_executed() -> None:
-    script = Script()
+def test_a_block_is_closed_from_its_last_use_to_the_end_of_its_discard() -> None:
+    script = Script(budget=10)
     blocks = script.alloc(0, 4)
     seq = script.copy([(0, 0, 4)])
     discard(script, (0, 0, 3), seq)
     assert script.state(blocks) == [RESIDENT] * 4
+    again = script.copy([(0, 0, 2)])
     script.execute(seq)
+    assert script.state(blocks) == [DISCARDING] * 3 + [RESIDENT]
+    view = script.model.view(0)
+    assert view.missing.tolist() == [], "whoever fetched it now would lose it to the discard"
+    assert view.leavers.tolist() == [blocks[3]]
+    assert (view.free, view.leaving) == (6, 3), "it has its room until then"
+    for way in (lib.PUMP_TO_GPU, lib.PUMP_TO_HOST):
+        assert script.start(way, list(blocks[:3])) == []
+    discard(script, (0, 0, 3), seq, ended=True)
     assert script.state(blocks) == [ABSENT] * 3 + [RESIDENT]
+    view = script.model.view(0)
+    assert view.missing.tolist() == list(blocks[:2])
+    assert (view.free, view.leaving) == (9, 0)
+    script.execute(again)
+    assert ABSENT not in script.state(blocks[:2]), "faults brought them"
 
 
-def test_a_discard_behind_what_has_executed_makes_room_at_once() -> None:
+def test_a_discard_behind_what_has_executed_closes_the_block_at_once() -> None:
     script = Script()
     blocks = script.alloc(0, 4)
     seq = script.copy([(0, 0, 4)])
     script.execute(seq)
     discard(script, (0, 1, 2), seq)
+    assert script.state(blocks) == [RESIDENT, DISCARDING, DISCARDING, RESIDENT]
+    discard(script, (0, 1, 2), seq, ended=True)
     assert script.state(blocks) == [RESIDENT, ABSENT, ABSENT, RESIDENT]
+
+
+def test_what_a_discard_behind_it_has_ended_of_has_executed() -> None:
+    """The operation's own marker may tell later."""
+    script = Script()
+    blocks = script.alloc(0, 4)
+    seq = script.copy([(0, 0, 4)])
+    discard(script, (0, 0, 2), seq)
+    again = script.copy([(0, 0, 1)])
+    discard(script, (0, 0, 2), seq, ended=True)
+    assert script.state(blocks) == [ABSENT, ABSENT, RESIDENT, RESIDENT]
+    assert script.model.view(0).missing.tolist() == [blocks[0]]
+    script.execute(seq)
+    assert script.state(blocks) == [ABSENT, ABSENT, RESIDENT, RESIDENT]
+    script.execute(again)
+    assert script.state(blocks)[0] == RESIDENT
+
+
+def test_the_end_of_a_discard_that_is_told_behind_the_next_use_changes_nothing() -> None:
+    script = Script()
+    blocks = script.alloc(0, 2)
+    seq = script.copy([(0, 0, 2)])
+    discard(script, (0, 0, 2), seq)
+    script.execute(script.copy([(0, 0, 1)]))
+    assert script.state(blocks) == [DOUBTED, DISCARDING], "faults brought it, behind the discard"
+    discard(script, (0, 0, 2), seq, ended=True)
+    assert script.state(blocks) == [DOUBTED, ABSENT]
 
 
 def test_a_discard_is_not_that_of_an_expected_use() -> None:
@@ -251,8 +296,10 @@ def test_a_discard_is_not_that_of_an_expected_use() -> None:
     seq = script.copy([(0, 0, 4)])
     discard(script, (0, 0, 4), seq)
     script.execute(seq)
-    assert script.state(blocks) == [ABSENT] * 4
     assert script.model.totals().expected == 1
+    assert script.model.view(0).missing.tolist() == []
+    discard(script, (0, 0, 4), seq, ended=True)
+    assert script.state(blocks) == [ABSENT] * 4
     assert script.model.view(0).missing.tolist() == list(blocks)
 
 
@@ -406,5 +453,5 @@ def test_room_that_has_come_back_is_not_expected_again(way: str) -> None:
         script.free(0)
     expect(script, [(2, 0, 16)], stream=1)
     view = script.model.view(0)
-    assert view.free == 9
+    assert view.free + view.leaving == 9
     assert len(view.shortfalls_need) == 16 - 9

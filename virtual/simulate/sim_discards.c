@@ -1,0 +1,96 @@
+/* sim_discards.c - discards beside the program's operations, in a stream of their own.
+ *
+ * As the pool's thread makes them (pool_dead.c): behind an event of the program's stream,
+ * in order, each with an event behind it, for which whoever uses the memory again waits.
+ * That they have ended is seen like a marker.
+ */
+#include "sim_state.h"
+
+static uint32_t event_behind(const struct pump_sim *sim, uint32_t number) {
+  return sim->program.streams + number % SIM_DISCARDS;
+}
+
+bool sim_discards_init(struct pump_sim *sim) {
+  /* Where lanes have a priority of their own, no queue is shared with either. */
+  uint32_t priority = (sim->settings.lane_priority + 1) % GPU_PRIORITIES;
+  int number = gpu_stream_create(sim->engine, GPU_STREAM_NONBLOCKING, priority);
+  if (number < 0) return false;
+  sim->streams[sim->program.streams].number = (uint32_t)number;
+  for (uint32_t i = 0; i < sim->program.streams + SIM_DISCARDS; i++)
+    if (gpu_event_create(sim->engine) != (int)i) return false;
+  return true;
+}
+
+static void note_blocks(struct pump_sim *sim, const struct gpu_operation *discard) {
+  sim->discards.issued++;
+  for (uint32_t i = 0; i < discard->use_count; i++) {
+    const struct gpu_use *use = &discard->uses[i];
+    for (uint32_t b = use->first_block; b < use->first_block + use->block_count; b++)
+      sim->discards.of_block[b] = sim->discards.issued;
+  }
+}
+
+int sim_discards_issue(struct pump_sim *sim, const struct pump_sim_step *step,
+                       const struct gpu_operation *discard,
+                       struct gpu_submitted *submitted) {
+  uint32_t own = sim->streams[step->stream].number;
+  uint32_t beside = sim->streams[sim->program.streams].number;
+  const struct {
+    uint32_t stream;
+    struct gpu_operation operation;
+  } parts[] = {
+      {own, {.kind = GPU_EVENT_RECORD, .event = step->stream}},
+      {beside, {.kind = GPU_EVENT_WAIT, .event = step->stream}},
+      {beside, *discard},
+      {beside,
+       {.kind = GPU_EVENT_RECORD,
+        .event = event_behind(sim, sim->discards.issued + 1),
+        .cookie = SIM_DISCARD_COOKIE + sim->step}},
+  };
+  for (; sim->discards.part < sizeof parts / sizeof parts[0]; sim->discards.part++) {
+    uint32_t i = sim->discards.part;
+    int result = gpu_submit(sim->engine, sim->now_ns, &sim->hooks, parts[i].stream,
+                            &parts[i].operation, submitted);
+    if (result != GPU_OK) return result;
+  }
+  note_blocks(sim, discard);
+  return GPU_OK;
+}
+
+int sim_discards_await(struct pump_sim *sim, const struct pump_sim_step *step,
+                       const struct gpu_operation *operation,
+                       struct gpu_submitted *submitted) {
+  uint32_t newest = 0;
+  for (uint32_t i = 0; i < operation->use_count; i++) {
+    const struct gpu_use *use = &operation->uses[i];
+    for (uint32_t b = use->first_block; b < use->first_block + use->block_count; b++)
+      if (sim->discards.of_block[b] > newest) newest = sim->discards.of_block[b];
+  }
+  if (newest <= sim->discards.ended || sim->discards.part != 0) return GPU_OK;
+  const struct gpu_operation wait = {.kind = GPU_EVENT_WAIT,
+                                     .event = event_behind(sim, newest)};
+  int result = gpu_submit(sim->engine, sim->now_ns, &sim->hooks,
+                          sim->streams[step->stream].number, &wait, submitted);
+  sim->discards.part = result == GPU_OK;
+  return result;
+}
+
+void sim_discards_ended(struct pump_sim *sim, uint32_t step) {
+  sim->discards.ended++;
+  sim->discards.ended_step = step + 1;
+  sim_worker_look(sim);
+}
+
+bool sim_discards_poll(struct pump_sim *sim) {
+  struct sim_discards *discards = &sim->discards;
+  if (discards->seen_step == discards->ended_step) return false;
+  discards->seen_step = discards->ended_step;
+  sim->streams[sim->program.streams].executed_seq =
+      sim_discards_behind(sim, discards->seen_step - 1);
+  return true;
+}
+
+uint64_t sim_discards_behind(const struct pump_sim *sim, uint32_t step) {
+  while (step > 0 && sim->program.steps[step].seq == 0) step--;
+  return sim->program.steps[step].seq;
+}
