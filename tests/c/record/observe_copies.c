@@ -7,12 +7,6 @@
 #define A 0x7f0010000000
 #define B 0x7f0020000000
 
-static bool extent_is(uint32_t i, const struct pump_range_info *r, uint64_t offset,
-                      uint64_t bytes, uint64_t access) {
-  return extents[i].slot == r->slot && extents[i].offset_bytes == offset &&
-         extents[i].length_access == (bytes << 2 | access);
-}
-
 static CUDA_MEMCPY2D rows(uint64_t to, uint64_t from, size_t pitch) {
   return (CUDA_MEMCPY2D){.srcMemoryType = CU_MEMORYTYPE_DEVICE,
                          .srcDevice = from,
