@@ -47,7 +47,7 @@ class Verb(Protocol):
 
 def main() -> int:
     """Entry point. Exit status 2 for bad input or a broken installation, 1 for output that
-    nobody takes, 130 after Ctrl-C, else the verb's."""
+    no reader takes, 130 after Ctrl-C, else the verb's."""
     try:
         status = _run(sys.argv[1:])
         if sys.stdout is not None:  # None where it was closed

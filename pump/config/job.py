@@ -19,7 +19,7 @@ LOG_LEVELS = ["error", "warning", "info", "debug"]
 DEFAULT_LOG_LEVEL = "warning"
 # What stays device memory unless a job says otherwise: buffers that NCCL, NVSHMEM and UCX
 # register with network cards or with other GPUs, and what is to be shared by IPC. Not
-# UCX's libucm, which wraps everybody's allocations.
+# UCX's libucm, which wraps the allocations of all libraries.
 DEFAULT_KEEP_DEVICE = ["library=libnccl", "library=libnvshmem", "library=libuct", "ipc"]
 
 

@@ -28,8 +28,8 @@ IN_FLIGHT_BLOCKS = 32
 """Blocks on their way in each direction at most (64 MiB)."""
 
 IN_FLIGHT_URGENT_BLOCKS = 64
-"""To the GPU, as far as the operations that run now lack so much (128 MiB). Nobody is more
-urgent, and what the driver has not been asked for yet they fault for, at half the rate."""
+"""To the GPU, as far as the operations that run now lack so much (128 MiB). No use is more
+urgent, and those operations fault for what the driver has not been asked for, at half the rate."""
 
 IN_FLIGHT_SHARE = 8
 """In flight never more than the budget over this: on the way, a block serves no operation."""

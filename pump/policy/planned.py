@@ -1,8 +1,8 @@
 """planned: the window, with operations in it that are expected but were not issued yet.
 
 Once it is known what the program repeats (`daemon/core/predict/learner.h`), the view reaches from
-what runs now through the whole iteration and around its end: what is missing in order of
-need, who is needed last, and how much room there will be. After AutoSwap (next uses from
+what runs now through the whole iteration and around its end: missing blocks in order of need,
+resident blocks by their next use, and how much room there will be. After AutoSwap (next uses from
 the iteration), G10 (residency over the whole iteration decides what leaves, and when) and
 TURNIP (no fixed timeline: whatever is ready goes). While nothing is expected, as after a
 deviation, it is the window.

@@ -5,7 +5,7 @@ request (JSON, REQUEST_BYTES at most) gets one reply (JSON, REPLY_BYTES at most)
 supervisor and worker a frame is a number, by which answers find their questions, and a
 request or one client's state.
 
-Every byte comes from somebody else: whatever is not exactly right raises FrameError, whose
+Every byte comes from another process: whatever is not exactly right raises FrameError, whose
 text is one line. Both sides are of one release, which the hello makes sure of.
 """
 
@@ -239,7 +239,7 @@ def encode_reply(clients: Sequence[ClientState]) -> bytes:
 
 
 def encode_error(reason: str) -> bytes:
-    """Return the reply to a request that nobody was asked."""
+    """Return the reply to a request that reached no worker."""
     return pack({"error": one_line(reason)})
 
 

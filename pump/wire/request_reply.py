@@ -1,6 +1,6 @@
 """One question and its answer over a socket of packets, within a deadline.
 
-For those who ask a job's pumpd (pump/control.py) or the system service (pump/service.py). A
+Used to ask a job's pumpd (pump/control.py) and the system service (pump/service.py). A
 deadline is a moment of time.monotonic() and holds for all steps together, so that no peer can
 hold its asker for longer by doing a little now and then.
 """

@@ -6,11 +6,11 @@ upgraded under running jobs, and jobs under a running service. Every frame after
 JSON object; "say" tells which kind.
 
     pumpd -> service   Join, once; Report when something has changed; Beat when not
-    anybody -> service AskJobs, AskService; answered by Jobs, ServiceState
+    any user -> service AskJobs, AskService; answered by Jobs, ServiceState
     service -> pumpd   Grant, whenever a budget changes; Refused, before it hangs up
 
 A field that came with a later version says so (`since`); towards an older peer it is left
-out, and from one it has its default. Every byte comes from somebody else: whatever is not
+out, and from one it has its default. Every byte comes from another process: whatever is not
 exactly right raises FrameError.
 """
 
@@ -99,7 +99,7 @@ def _several(kind: type, most: int, since: int = 1) -> Any:
 
 @dataclass(frozen=True)
 class Join:
-    """A job's pumpd makes itself known; credentials of the socket tell who it is.
+    """A job's pumpd makes itself known; credentials of the socket tell its process and user.
 
     name: for people. priority: the higher, the sooner served; the service may lower it.
     socket: path of the job's own socket, for those who may steer it; the service only

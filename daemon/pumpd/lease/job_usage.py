@@ -139,7 +139,7 @@ class Absent:
         self._known: dict[int, tuple[ClientState, float]] = {}
 
     def among(self, sound: Sequence[ClientState], now: float) -> list[ClientState]:
-        """Return those who are missing in `sound`: for ABSENT_S, while they live."""
+        """Return clients that `sound` lacks, for ABSENT_S, while their processes live."""
         present = {client.pid for client in sound}
         self._known |= {client.pid: (client, now) for client in sound}
         self._known = {

@@ -1,4 +1,4 @@
-"""One connection of the service: who is at the other end, and what waits for it.
+"""One connection of the service: the process and user at its other end, and what waits for it.
 
 At most one reply and one grant wait; a peer that does not take them is not read either,
 and is hung up on in the end. So a slow reader costs no more than that.
@@ -44,7 +44,7 @@ class Peer:
 
     @property
     def seat(self) -> Seat:
-        """What matters to who has to go when all places are taken."""
+        """What decides which connection ends when all places are taken."""
         leased = self.job is not None and bool(self.job.granted)
         silent = not self.version
         return Seat(self.who.owner, self.who.privileged, silent, leased, self.heard, self)

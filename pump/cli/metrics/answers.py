@@ -27,7 +27,7 @@ ACCEPTS_AT_ONCE = 16
 PAUSE_S = 0.1
 """Rest after accept ran out of descriptors or memory."""
 LEAST_AGE_S = 1.0
-"""A look serves all who ask within that time, so that asking cannot keep jobs busy."""
+"""One reading serves all requests within that time, so that requests cannot keep jobs busy."""
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 ENDS = (b"\r\n\r\n", b"\n\n")
 PATHS = ("/", "/metrics")
