@@ -100,7 +100,7 @@ static inline void pump_raise(uint64_t *word, uint64_t value) {
 }
 
 /* Something has completed: the worker shall look. */
-static inline void pump_tell_worker(void) {
+static inline void pump_worker_notify(void) {
   PUMP_ADD(&pump_shm->header.activity, 1);
   pump_bell_ring(&pump_shm->header.worker_asleep, &pump_shm->header.worker_bell);
 }

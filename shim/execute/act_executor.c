@@ -245,7 +245,7 @@ static void report(const struct mover *mover, const struct job *job, uint32_t re
   if (!pump_mapping_enter(&epoch_now)) return; /* its worker is gone */
   if (epoch_now == job->epoch) tell(mover, job, result);
   pump_mapping_leave();
-  pump_tell_worker();
+  pump_worker_notify();
   if (!to_gpu(mover)) pump_plan_look();
 }
 

@@ -42,7 +42,7 @@ struct exec {
   struct pump_ready *ready;
   struct pump_extent *extents;
   uint32_t ready_count;
-  uint64_t told;
+  uint64_t sent;
 };
 
 static struct exec *buckets[BUCKETS];
@@ -146,7 +146,7 @@ static bool make(struct exec *exec) {
   free(exec->extents);
   exec->extents = NULL;
   exec->ready_count = 0;
-  exec->told = 0;
+  exec->sent = 0;
   exec->ready = calloc(exec->list.count + 1u, sizeof *exec->ready);
   if (exec->ready == NULL) return false;
   for (uint32_t i = 0; i < exec->list.count; i++) {
@@ -206,7 +206,7 @@ static void launched(CUgraphExec handle, struct pump_at at) {
       pump_series_report(&(struct pump_series){.operations = exec->ready,
                                                .count = exec->ready_count,
                                                .graph = (uint64_t)(uintptr_t)handle,
-                                               .told = &exec->told},
+                                               .sent = &exec->sent},
                          at);
     pthread_mutex_unlock(&exec->lock);
     release(exec);

@@ -44,7 +44,7 @@ static void act_exit(void) {
   int saved = errno;
   pump_enter();
   PUMP_STORE_RELEASE(&pump_shm->header.client_state, PUMP_CLIENT_EXITING);
-  pump_tell_worker();
+  pump_worker_notify();
   pump_sets_stop(pump_now_ns() + EXIT_NS);
   if (PUMP_LOAD(&pump_shm->header.recording) != 0) wait_for_recording();
   pump_link_stop();

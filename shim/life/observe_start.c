@@ -100,7 +100,7 @@ static void start(void) {
   pump_images_reset();
   pump_graph_reset();
   pump_globals_reset();
-  pump_tell_again();
+  pump_metadata_void();
   if (!handlers_set)
     handlers_set =
         pthread_atfork(NULL, NULL, fork_child) == 0 && atexit(notice_unseen) == 0;

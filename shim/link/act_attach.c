@@ -106,10 +106,10 @@ bool pump_attach(int memory) {
   madvise(pump_shm, sizeof *pump_shm, MADV_DONTFORK);
   pump_range_republish();
   pump_progress_republish();
-  pump_tell_again();
+  pump_metadata_void();
   pump_mapping_open();
   pthread_mutex_unlock(&pump_range_lock);
   munmap(fresh, sizeof *fresh);
-  if (mapped) pump_tell_worker();
+  if (mapped) pump_worker_notify();
   return mapped;
 }

@@ -218,7 +218,7 @@ static bool advance_quietly(uint32_t index, uint64_t seq) {
 
 void pump_progress_advance(uint32_t stream_index, uint64_t seq) {
   if (stream_index >= PUMP_MAX_STREAMS || !advance_quietly(stream_index, seq)) return;
-  pump_tell_worker();
+  pump_worker_notify();
   look_at_plans();
 }
 
@@ -301,7 +301,7 @@ static void advance_context(CUcontext context, uint64_t seq) {
     any |= advance_quietly(i, seq < issued ? seq : issued);
   }
   if (!any) return;
-  pump_tell_worker();
+  pump_worker_notify();
   look_at_plans();
 }
 

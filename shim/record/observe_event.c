@@ -236,7 +236,7 @@ void pump_launch_report(const struct pump_launch *launch, struct pump_at at) {
     op.dropped += launch->unknown;
     op.signature = pump_words_signature(&words, launch);
     prefetch_records(PREFETCHED, op.count / PUMP_EVENT_EXTENTS + 1);
-    pump_tell_launch(launch, op.signature);
+    pump_send_metadata(launch, op.signature);
     struct pump_token token =
         announce(&op, PUMP_EVENT_KERNEL, function, launch, place, now_ns);
     if (PUMP_UNLIKELY(launch->chained)) pump_progress_chained(token.stream_index);
@@ -258,15 +258,15 @@ void pump_launch_describe(const struct pump_launch *launch, struct pump_op *op) 
 
 /* ---- series ---------------------------------------------------------------- */
 
-static void tell_series(const struct pump_series *series) {
-  uint64_t state = pump_tell_state();
-  if (PUMP_LIKELY(*series->told == state)) return;
+static void send_series_metadata(const struct pump_series *series) {
+  uint64_t state = pump_metadata_state();
+  if (PUMP_LIKELY(*series->sent == state)) return;
   bool all = true;
   for (uint32_t i = 0; i < series->count; i++) {
     const struct pump_ready *ready = &series->operations[i];
-    if (ready->launch != NULL) all &= pump_tell_launch(ready->launch, ready->signature);
+    if (ready->launch != NULL) all &= pump_send_metadata(ready->launch, ready->signature);
   }
-  if (all) *series->told = state;
+  if (all) *series->sent = state;
 }
 
 /* The row that says which operations belong together. */
@@ -316,7 +316,7 @@ static struct pump_token announce_series(const struct pump_series *series,
 void pump_series_report(const struct pump_series *series, struct pump_at at) {
   if (series->count == 0 || pump_capturing(at.stream)) return;
   struct pump_place place = pump_place_of(at);
-  tell_series(series);
+  send_series_metadata(series);
   struct pump_token token = announce_series(series, place);
   pump_progress_issued_many(token.stream_index, series->count - 1);
   issued(token, at);

@@ -92,7 +92,7 @@ struct pump_series {
   const struct pump_ready *operations;
   uint32_t count;
   uint64_t graph; /* handle of the executable graph */
-  uint64_t *told; /* what pump_tell_state() said when all was told last */
+  uint64_t *sent; /* what pump_metadata_state() said when all was sent last */
 };
 void pump_series_report(const struct pump_series *series, struct pump_at at);
 
@@ -115,7 +115,7 @@ void pump_event_progress(uint32_t stream_index, uint64_t seq, uint64_t time_ns);
 
 /* Another mapping has taken the region's place: names and parameters have to be told
  * again. After the change. */
-void pump_tell_again(void);
+void pump_metadata_void(void);
 
 /* Whether the program waited for the GPU while a device was active. */
 bool pump_event_waited(void); /* observe_event.c */
@@ -254,14 +254,14 @@ static inline uint64_t pump_tensor_mix(uint64_t hash, uint64_t word) {
 }
 void pump_tensor_reset(void);
 
-/* ---- what is told once (observe_tell.c) ---------------------------------- */
+/* ---- metadata, sent once (send_metadata.c) ---------------------------------- */
 
 /* Before an operation with that signature is reported: the function's name and the
- * launch's parameters, unless the worker was told. false: no room. Inside a bracket. */
-bool pump_tell_launch(const struct pump_launch *launch, uint64_t signature);
+ * launch's parameters, unless the worker has them. false: no room. Inside a bracket. */
+bool pump_send_metadata(const struct pump_launch *launch, uint64_t signature);
 
-/* As long as this stays the same, what was told is known; never 0. */
-uint64_t pump_tell_state(void);
+/* As long as this stays the same, what was sent is known; never 0. */
+uint64_t pump_metadata_state(void);
 
 /* ---- the operation and its number ----------------------------------------------- */
 

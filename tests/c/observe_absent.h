@@ -13,7 +13,7 @@
 #include "shim/pool/convert.h"
 
 void pump_range_republish(void) {}
-void pump_tell_again(void) {}
+void pump_metadata_void(void) {}
 void pump_event_progress(uint32_t stream_index, uint64_t seq, uint64_t time_ns) {
   (void)stream_index, (void)seq, (void)time_ns;
 }

@@ -1,15 +1,15 @@
-/* observe_tell.c - tells the worker once what it has to know of a launch beside its
+/* send_metadata.c - tells the worker once what it has to know of a launch beside its
  * pointers: the function's name and the rest of the parameters.
  *
- * DESIGN. What was told is remembered by a word for each signature, in a table of sets
+ * DESIGN. What was sent is remembered by a word for each signature, in a table of sets
  * that one cache line holds. The word stands for the signature, for what the worker has
  * asked (`resend`), for the mapping, and for the handles' meaning, so a change of any
  * of these makes it wrong by itself. Words are read and written relaxed and a set that
  * is full forgets one: to tell something twice is harmless. A word is written only
- * after its event stands in the ring; what found no room there counts as not told.
+ * after its event stands in the ring; what found no room there counts as not sent.
  *
  * A function's name goes before the first parameters of it, so one look-up in the table
- * is all that a launch costs that was told before.
+ * is all that a launch costs whose metadata was sent before.
  */
 #include <string.h>
 
@@ -19,11 +19,11 @@
 #define SETS 4096u /* 256 KiB, of which a program touches a line for each signature */
 #define NAME_SALT 0x6e616d65u
 
-static uint64_t told[SETS][SET_WORDS] __attribute__((aligned(64)));
-/* Raised with each mapping: what was told to an earlier one is not known here. */
+static uint64_t sent[SETS][SET_WORDS] __attribute__((aligned(64)));
+/* Raised with each mapping: what was sent to an earlier one is not known here. */
 static uint32_t mappings;
 
-void pump_tell_again(void) {
+void pump_metadata_void(void) {
   PUMP_ADD(&mappings, 1);
 }
 
@@ -40,22 +40,22 @@ static uint64_t word_for(uint64_t what) {
   return (what ^ since * 0xd6e8feb86659fd93u) | 1;
 }
 
-uint64_t pump_tell_state(void) {
+uint64_t pump_metadata_state(void) {
   return word_for(0);
 }
 
 static uint64_t *set_for(uint64_t what) {
-  return told[(what >> 32) % SETS]; /* both kinds of `what` are hashes */
+  return sent[(what >> 32) % SETS]; /* both kinds of `what` are hashes */
 }
 
-static bool was_told(uint64_t what, uint64_t word) {
+static bool was_sent(uint64_t what, uint64_t word) {
   const uint64_t *set = set_for(what);
   bool found = false;
   for (uint32_t i = 0; i < SET_WORDS; i++) found |= PUMP_LOAD(&set[i]) == word;
   return found;
 }
 
-static void note_told(uint64_t what, uint64_t word) {
+static void note_sent(uint64_t what, uint64_t word) {
   uint64_t *set = set_for(what);
   uint32_t place = (uint32_t)(stir(word) % SET_WORDS);
   for (uint32_t i = 0; i < SET_WORDS; i++)
@@ -66,14 +66,14 @@ static void note_told(uint64_t what, uint64_t word) {
 /* false: there was no room for it. */
 static bool tell_name(CUfunction function) {
   uint64_t what = stir((uint64_t)(uintptr_t)function ^ NAME_SALT), word = word_for(what);
-  if (was_told(what, word)) return true;
+  if (was_sent(what, word)) return true;
   const char *name = NULL;
   if (pump_function_name(function, &name) == CUDA_SUCCESS && name != NULL) {
     struct pump_event head = {.function = (uint64_t)(uintptr_t)function,
                               .kind = PUMP_EVENT_NAME};
     if (!pump_event_payload(&head, name, strlen(name))) return false;
   }
-  note_told(what, word);
+  note_sent(what, word);
   return true;
 }
 
@@ -95,10 +95,10 @@ static __attribute__((noinline)) bool tell_params(const struct pump_launch *laun
   return true;
 }
 
-bool pump_tell_launch(const struct pump_launch *launch, uint64_t signature) {
+bool pump_send_metadata(const struct pump_launch *launch, uint64_t signature) {
   uint64_t word = word_for(signature);
-  if (PUMP_LIKELY(was_told(signature, word))) return true;
+  if (PUMP_LIKELY(was_sent(signature, word))) return true;
   if (!tell_name(launch->function) || !tell_params(launch, signature)) return false;
-  note_told(signature, word);
+  note_sent(signature, word);
   return true;
 }
