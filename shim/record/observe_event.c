@@ -223,18 +223,18 @@ void pump_launch_report(const struct pump_launch *launch, struct pump_at at) {
   pump_enter();
   if (PUMP_LIKELY(!pump_capturing(at.stream))) {
     struct pump_op op;
-    struct pump_words words;
+    struct pump_scan words;
     pump_params_scan(&words, launch);
-    pump_words_look_ahead(&words);
+    pump_scan_look_ahead(&words);
     /* What needs none of that memory, while it comes. */
     prefetch_records(0, PREFETCHED);
     __builtin_prefetch(&pump_shm->header.next_seq, 1);
     struct pump_place place = pump_place_of(at);
     uint64_t now_ns = pump_now_ns(), function = (uint64_t)(uintptr_t)launch->function;
     pump_op_begin(&op);
-    pump_words_resolve(&words, &op);
+    pump_scan_resolve(&words, &op);
     op.dropped += launch->unknown;
-    op.signature = pump_words_signature(&words, launch);
+    op.signature = pump_scan_signature(&words, launch);
     prefetch_records(PREFETCHED, op.count / PUMP_EVENT_EXTENTS + 1);
     pump_send_metadata(launch, op.signature);
     struct pump_token token =
@@ -247,13 +247,13 @@ void pump_launch_report(const struct pump_launch *launch, struct pump_at at) {
 }
 
 void pump_launch_describe(const struct pump_launch *launch, struct pump_op *op) {
-  struct pump_words words;
+  struct pump_scan words;
   pump_params_scan(&words, launch);
-  pump_words_look_ahead(&words);
+  pump_scan_look_ahead(&words);
   pump_op_begin(op);
   op->of_graph = true;
-  pump_words_resolve(&words, op);
-  op->signature = pump_words_signature(&words, launch);
+  pump_scan_resolve(&words, op);
+  op->signature = pump_scan_signature(&words, launch);
 }
 
 /* ---- series ---------------------------------------------------------------- */

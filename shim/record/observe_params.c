@@ -204,30 +204,30 @@ struct pump_saved *pump_params_save(const struct pump_launch *launch) {
   return saved;
 }
 
-static void scan_saved(struct pump_words *words, const struct pump_saved *saved) {
-  pump_words_begin(words, saved->parameter_bytes);
+static void scan_saved(struct pump_scan *words, const struct pump_saved *saved) {
+  pump_scan_begin(words, saved->parameter_bytes);
   for (uint32_t i = 0; i < saved->count; i++)
-    pump_words_add(words, saved_buffer(saved) + saved->parts[i].offset,
-                   saved->parts[i].bytes, saved->parts[i].offset);
+    pump_scan_add(words, saved_buffer(saved) + saved->parts[i].offset,
+                  saved->parts[i].bytes, saved->parts[i].offset);
 }
 
-void pump_params_scan(struct pump_words *words, const struct pump_launch *launch) {
+void pump_params_scan(struct pump_scan *words, const struct pump_launch *launch) {
   if (launch->saved != NULL) {
     scan_saved(words, launch->saved);
   } else if (launch->params != NULL) {
     bool owned;
     struct layout *layout = layout_of(launch->function, &owned);
-    pump_words_begin(words, layout == NULL ? 0 : layout->parameter_bytes);
+    pump_scan_begin(words, layout == NULL ? 0 : layout->parameter_bytes);
     for (uint32_t i = 0; layout != NULL && i < layout->count; i++)
-      pump_words_add(words, launch->params[i], layout->parts[i].bytes,
-                     layout->parts[i].offset);
+      pump_scan_add(words, launch->params[i], layout->parts[i].bytes,
+                    layout->parts[i].offset);
     if (layout == NULL) say_nothing_known();
     if (owned) free(layout);
   } else {
     size_t bytes = 0;
     const void *buffer = launch->extra == NULL ? NULL : buffer_of(launch->extra, &bytes);
-    pump_words_begin(words, bytes);
-    if (buffer != NULL) pump_words_add(words, buffer, bytes, 0);
+    pump_scan_begin(words, bytes);
+    if (buffer != NULL) pump_scan_add(words, buffer, bytes, 0);
   }
 }
 

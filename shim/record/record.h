@@ -145,8 +145,8 @@ void pump_place_forget(void);
 /* ---- parameters (observe_params.c) --------------------------------------- */
 
 /* Adds a launch's arguments to `words`, which it begins. */
-struct pump_words;
-void pump_params_scan(struct pump_words *words, const struct pump_launch *launch);
+struct pump_scan;
+void pump_params_scan(struct pump_scan *words, const struct pump_launch *launch);
 
 /* Copies the parameter buffer as the kernel gets it, gaps as zeros, and cuts it at
  * `room`. Returns its whole size, 0 when that is not known. */
@@ -201,35 +201,35 @@ void pump_params_forget(void);
 uint32_t pump_params_epoch(void);
 void pump_params_reset(void);
 
-/* ---- the words among them (observe_words.c) ------------------------------ */
+/* ---- the words among them (pointer_scan.c) ------------------------------ */
 
-#define PUMP_WORD_MOST 512 /* different ones that may be pointers */
-#define PUMP_WORD_PLACES 1024
+#define PUMP_SCAN_WORDS_MOST 512 /* different ones that may be pointers */
+#define PUMP_SCAN_PLACES 1024
 
-struct pump_words {
+struct pump_scan {
   uint64_t hash;      /* sum of the terms of all words that are no pointers */
   uint64_t low, span; /* where live ranges may be */
   uint32_t count, place_shift;
-  uint32_t beyond; /* words beyond PUMP_WORD_MOST, not looked at */
+  uint32_t beyond; /* words beyond PUMP_SCAN_WORDS_MOST, not looked at */
   struct pump_word {
     uint64_t word, terms; /* terms: of all places where it stands */
     uint32_t offset;      /* of the first of them */
     uint32_t hint;        /* of the look-up */
-  } words[PUMP_WORD_MOST];
-  uint16_t places[PUMP_WORD_PLACES]; /* open addressing: number of a word + 1 */
+  } words[PUMP_SCAN_WORDS_MOST];
+  uint16_t places[PUMP_SCAN_PLACES]; /* open addressing: number of a word + 1 */
 };
 
 /* `parameter_bytes` in all will be added. */
-void pump_words_begin(struct pump_words *words, size_t parameter_bytes);
+void pump_scan_begin(struct pump_scan *words, size_t parameter_bytes);
 /* One parameter, or one buffer: it stands `offset` bytes into all of them. */
-void pump_words_add(struct pump_words *words, const void *memory, size_t bytes,
-                    uint64_t offset);
+void pump_scan_add(struct pump_scan *words, const void *memory, size_t bytes,
+                   uint64_t offset);
 /* Once all are added. Something else may be done in between: memory is sent for. */
-void pump_words_look_ahead(struct pump_words *words);
-void pump_words_resolve(struct pump_words *words, struct pump_op *op);
+void pump_scan_look_ahead(struct pump_scan *words);
+void pump_scan_resolve(struct pump_scan *words, struct pump_op *op);
 /* Never 0. */
-uint64_t pump_words_signature(const struct pump_words *words,
-                              const struct pump_launch *launch);
+uint64_t pump_scan_signature(const struct pump_scan *words,
+                             const struct pump_launch *launch);
 
 /* ---- tensor map descriptors (tensor.c) --------------------------- */
 

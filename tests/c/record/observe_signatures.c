@@ -255,14 +255,14 @@ static void thousands_of_signatures_are_remembered_at_once(void) {
 
 static void more_different_words_than_can_be_sorted_are_counted_as_dropped(void) {
   range(0x7f0010000000, 4096);
-  static uint64_t table[PUMP_WORD_MOST + 100];
-  for (uint64_t i = 0; i < PUMP_WORD_MOST + 100; i++)
+  static uint64_t table[PUMP_SCAN_WORDS_MOST + 100];
+  for (uint64_t i = 0; i < PUMP_SCAN_WORDS_MOST + 100; i++)
     table[i] = 0x7f0010000000 + i * 2 * BLOCK + 65536;
   void *params[] = {table};
   driver.sizes[0] = sizeof table, driver.parameters = 1;
   launch(params, NULL);
   CHECK(next_event() && head.extent_count == PUMP_MAX_EXTENTS);
-  CHECK(head.extents_dropped == PUMP_WORD_MOST + 100 - PUMP_MAX_EXTENTS);
+  CHECK(head.extents_dropped == PUMP_SCAN_WORDS_MOST + 100 - PUMP_MAX_EXTENTS);
 }
 
 int main(int argc, char **argv) {

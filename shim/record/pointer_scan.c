@@ -1,4 +1,4 @@
-/* observe_words.c - the words of one launch's parameters: which of them are pointers,
+/* pointer_scan.c - the words of one launch's parameters: which of them are pointers,
  * and the hash of all others. It knows nothing of kernels and their layouts.
  *
  * DESIGN. Four steps, so that cache misses overlap and a table of five hundred words
@@ -40,9 +40,9 @@ static uint64_t term(uint64_t word, uint64_t key) {
   return (uint64_t)product ^ (uint64_t)(product >> 64);
 }
 
-void pump_words_begin(struct pump_words *words, size_t parameter_bytes) {
+void pump_scan_begin(struct pump_scan *words, size_t parameter_bytes) {
   uint32_t places = 16;
-  while (places < 2 * parameter_bytes / sizeof(uint64_t) && places < PUMP_WORD_PLACES)
+  while (places < 2 * parameter_bytes / sizeof(uint64_t) && places < PUMP_SCAN_PLACES)
     places *= 2;
   words->hash = 0;
   words->count = words->beyond = 0;
@@ -53,7 +53,7 @@ void pump_words_begin(struct pump_words *words, size_t parameter_bytes) {
 }
 
 /* Puts a word that may be a pointer to its like. */
-static void sort(struct pump_words *words, uint64_t word, uint64_t offset) {
+static void sort(struct pump_scan *words, uint64_t word, uint64_t offset) {
   uint64_t place = word * ODD_A >> words->place_shift;
   uint32_t mask = (uint32_t)(UINT64_MAX >> words->place_shift);
   for (;; place = (place + 1) & mask) {
@@ -64,7 +64,7 @@ static void sort(struct pump_words *words, uint64_t word, uint64_t offset) {
     known->terms += term(word, key_of(offset));
     return;
   }
-  if (words->count == PUMP_WORD_MOST) {
+  if (words->count == PUMP_SCAN_WORDS_MOST) {
     words->beyond++;
     return;
   }
@@ -76,7 +76,7 @@ static void sort(struct pump_words *words, uint64_t word, uint64_t offset) {
 #define CHUNK 64 /* words */
 
 /* At most CHUNK words: those put aside are numbered in `aside`. */
-static void gather(struct pump_words *words, const char *memory, uint32_t count,
+static void gather(struct pump_scan *words, const char *memory, uint32_t count,
                    uint64_t offset) {
   uint8_t aside[CHUNK];
   uint32_t aside_count = 0;
@@ -98,7 +98,7 @@ static void gather(struct pump_words *words, const char *memory, uint32_t count,
   }
 }
 
-static void add_words(struct pump_words *words, const char *at, size_t bytes,
+static void add_words(struct pump_scan *words, const char *at, size_t bytes,
                       uint64_t offset) {
   uint64_t word = 0;
   size_t count = bytes / sizeof word;
@@ -112,7 +112,7 @@ static void add_words(struct pump_words *words, const char *at, size_t bytes,
 
 /* A descriptor stands for the address that it was encoded for, and for a shape: its own
  * words hold both, so that each address would make another signature. */
-static void add_descriptors(struct pump_words *words, const char *at, size_t bytes,
+static void add_descriptors(struct pump_scan *words, const char *at, size_t bytes,
                             uint64_t offset) {
   struct pump_tensor tensor;
   size_t rest = 0, i = 0;
@@ -130,8 +130,8 @@ static void add_descriptors(struct pump_words *words, const char *at, size_t byt
   add_words(words, at + rest, bytes - rest, offset + rest);
 }
 
-void pump_words_add(struct pump_words *words, const void *memory, size_t bytes,
-                    uint64_t offset) {
+void pump_scan_add(struct pump_scan *words, const void *memory, size_t bytes,
+                   uint64_t offset) {
   uint64_t word;
   if (bytes == sizeof word) { /* a parameter of its own */
     memcpy(&word, memory, sizeof word);
@@ -148,7 +148,7 @@ void pump_words_add(struct pump_words *words, const void *memory, size_t bytes,
   }
 }
 
-void pump_words_look_ahead(struct pump_words *words) {
+void pump_scan_look_ahead(struct pump_scan *words) {
   for (uint32_t i = 0; i < words->count; i++)
     look_ahead(words->words[i].word, &words->words[i].hint);
 }
@@ -159,7 +159,7 @@ static bool is_pointer(const struct pump_word *word, struct pump_hit *hit) {
          ((low >= 0x10000u && low < 0xffff0000u) || word->word == hit->base);
 }
 
-void pump_words_resolve(struct pump_words *words, struct pump_op *op) {
+void pump_scan_resolve(struct pump_scan *words, struct pump_op *op) {
   struct pump_hit hit;
   op->dropped += words->beyond;
   for (uint32_t i = 0; i < words->count; i++) {
@@ -178,8 +178,8 @@ static uint64_t stir(uint64_t x) {
   return x ^ x >> 32;
 }
 
-uint64_t pump_words_signature(const struct pump_words *words,
-                              const struct pump_launch *launch) {
+uint64_t pump_scan_signature(const struct pump_scan *words,
+                             const struct pump_launch *launch) {
   /* Where they stand: at bytes that no parameter has. */
   uint64_t h =
       words->hash + term((uint64_t)(uintptr_t)launch->function, key_of(UINT64_MAX / 2));
