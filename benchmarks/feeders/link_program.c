@@ -39,11 +39,11 @@ uint64_t pump_now_ns(void) {
   return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-struct pump_bracket pump_bracket_open(void) {
-  return (struct pump_bracket){false, CU_STREAM_CAPTURE_MODE_RELAXED};
+struct pump_driver_scope pump_driver_scope_open(void) {
+  return (struct pump_driver_scope){false, CU_STREAM_CAPTURE_MODE_RELAXED};
 }
-void pump_bracket_close(struct pump_bracket bracket) {
-  (void)bracket;
+void pump_driver_scope_close(struct pump_driver_scope scope) {
+  (void)scope;
 }
 
 bool pump_capturing(CUstream stream) {

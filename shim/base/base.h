@@ -107,7 +107,7 @@ static inline void pump_worker_notify(void) {
 
 /* ---- the mapping (mapping.c) ---------------------------------------------- */
 
-/* Brackets every access to a command ring. False while another mapping is being
+/* Around every access to a command ring. False while another mapping is being
  * put under the region: stay away and come again. Never held across a driver call
  * or a sleep. `*epoch` tells whether it is still the mapping of an earlier visit. */
 bool pump_mapping_enter(uint64_t *epoch);

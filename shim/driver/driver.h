@@ -35,19 +35,19 @@ extern struct pump_present pump_present;
  * lock of ours (a thread may hold the loader's lock and wait for ours). */
 bool pump_resolve(void);
 
-/* ---- our own calls (bracket.c) and captures (capture.c) ---------------------- */
+/* ---- our own calls (driver_scope.c) and captures (capture.c) ---------------------- */
 
-/* Brackets our own driver calls on an application thread: raises the guard and sets
+/* Around our own driver calls on an application thread: raises the guard and sets
  * RELAXED capture mode. Always, since another thread may begin a GLOBAL capture between
  * any test for one and our call, which would then invalidate that capture. Paths that only
  * ask for the current context, or whether a stream captures, need no more than
  * pump_enter(): the driver answers those in every mode. */
-struct pump_bracket {
+struct pump_driver_scope {
   bool exchanged;
   CUstreamCaptureMode mode;
 };
-struct pump_bracket pump_bracket_open(void);
-void pump_bracket_close(struct pump_bracket bracket);
+struct pump_driver_scope pump_driver_scope_open(void);
+void pump_driver_scope_close(struct pump_driver_scope scope);
 
 /* Streams of the program that are being captured now, never too few. */
 extern uint32_t pump_captures;

@@ -133,14 +133,14 @@ void pump_node_bind(uint32_t device);
 
 /* ---- validation (act_validate.c) ------------------------------------------- */
 
-/* Brackets all work on a slot; what pump_act_wait_slot waits for. */
+/* Around all work on a slot; what pump_act_wait_slot waits for. */
 void pump_slot_begin(uint32_t slot);
 void pump_slot_end(uint32_t slot);
 
 /* Whether `command` makes any sense, whatever it is about: its slot can be looked at. */
 bool pump_command_sane(const struct pump_command *command);
 /* PUMP_RESULT_MOVED and the address to move, or the reason why it may not be moved.
- * The command is sane, its slot bracketed. */
+ * The command is sane, between begin and end of its slot. */
 uint32_t pump_command_judge(const struct pump_command *command, uint32_t device,
                             uint32_t direction, uint64_t *address);
 

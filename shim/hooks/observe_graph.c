@@ -196,7 +196,7 @@ static void say_unknown(void) {
 
 static void launched(CUgraphExec handle, struct pump_at at) {
   int saved = errno;
-  struct pump_bracket bracket = pump_bracket_open();
+  struct pump_driver_scope scope = pump_driver_scope_open();
   struct exec *exec = hold(handle);
   bool known = exec != NULL;
   if (known) {
@@ -212,7 +212,7 @@ static void launched(CUgraphExec handle, struct pump_at at) {
     release(exec);
   }
   if (!known) say_unknown();
-  pump_bracket_close(bracket);
+  pump_driver_scope_close(scope);
   errno = saved;
 }
 
@@ -255,7 +255,7 @@ HOOK_UPLOAD(cuGraphUpload_ptsz)
 /* A graph that cannot be read, or kept, is not in the table. */
 static void instantiated(CUgraphExec handle, CUgraph graph) {
   int saved = errno;
-  struct pump_bracket bracket = pump_bracket_open();
+  struct pump_driver_scope scope = pump_driver_scope_open();
   struct exec *exec = calloc(1, sizeof *exec);
   if (exec != NULL && pump_graph_read(graph, &exec->list)) {
     exec->handle = handle;
@@ -267,7 +267,7 @@ static void instantiated(CUgraphExec handle, CUgraph graph) {
     free(exec);
     release(take_out(handle));
   }
-  pump_bracket_close(bracket);
+  pump_driver_scope_close(scope);
   errno = saved;
 }
 
@@ -378,7 +378,7 @@ static void switched(struct exec *exec, CUgraphNode handle, bool enabled) {
 #define CHANGED(handle, change)                                                            \
   if (result == CUDA_SUCCESS && !pump_inert()) {                                           \
     int saved = errno;                                                                     \
-    struct pump_bracket bracket = pump_bracket_open();                                     \
+    struct pump_driver_scope scope = pump_driver_scope_open();                             \
     struct exec *known = hold(handle);                                                     \
     if (known != NULL) {                                                                   \
       pthread_mutex_lock(&known->lock);                                                    \
@@ -387,7 +387,7 @@ static void switched(struct exec *exec, CUgraphNode handle, bool enabled) {
       pthread_mutex_unlock(&known->lock);                                                  \
       release(known);                                                                      \
     }                                                                                      \
-    pump_bracket_close(bracket);                                                           \
+    pump_driver_scope_close(scope);                                                        \
     errno = saved;                                                                         \
   }                                                                                        \
   return result

@@ -36,12 +36,12 @@ static void count(uint32_t device) {
 
 void pump_graph_memory_look(void) {
   int saved = errno;
-  struct pump_bracket bracket = pump_bracket_open();
+  struct pump_driver_scope scope = pump_driver_scope_open();
   pthread_mutex_lock(&lock);
   int device = pump_current_device(NULL);
   if (device >= 0) count((uint32_t)device);
   pthread_mutex_unlock(&lock);
-  pump_bracket_close(bracket);
+  pump_driver_scope_close(scope);
   errno = saved;
 }
 

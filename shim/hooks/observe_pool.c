@@ -22,9 +22,9 @@
 static void count_plain(CUdeviceptr address, size_t bytes, CUstream stream) {
   CUcontext context = NULL;
   int device = pump_current_device(&context);
-  struct pump_bracket bracket = pump_bracket_open();
+  struct pump_driver_scope scope = pump_driver_scope_open();
   bool captured = pump_capturing(stream);
-  pump_bracket_close(bracket);
+  pump_driver_scope_close(scope);
   if (device < 0 || captured) return;
   pump_plain_add(&(struct pump_plain_info){
       .base = address, .bytes = bytes, .context = context, .device = (uint32_t)device});

@@ -250,7 +250,7 @@ static bool device_converts(CUdevice device) {
   return concurrent != 0;
 }
 
-/* Under prepare_lock, in a bracket, with a context of the device current. */
+/* Under prepare_lock, in a driver scope, with a context of the device current. */
 static void prepare(CUdevice device) {
   size_t free_bytes, total_bytes;
   if (pump_real.cuMemGetInfo_v2(&free_bytes, &total_bytes) != CUDA_SUCCESS) return;
@@ -295,11 +295,11 @@ bool pump_device_prepare(CUdevice device) {
   }
   uint32_t state = PUMP_LOAD_ACQUIRE(&devices[device].state);
   if (PUMP_LIKELY(state != UNSEEN)) return state == READY;
-  struct pump_bracket bracket = pump_bracket_open();
+  struct pump_driver_scope scope = pump_driver_scope_open();
   pthread_mutex_lock(&prepare_lock);
   if (devices[device].state == UNSEEN) prepare(device);
   pthread_mutex_unlock(&prepare_lock);
-  pump_bracket_close(bracket);
+  pump_driver_scope_close(scope);
   return PUMP_LOAD_ACQUIRE(&devices[device].state) == READY;
 }
 

@@ -37,18 +37,18 @@ static void advise(const struct pump_range_info *info) {
 
 void pump_peer_settle(const struct pump_range_info *info) {
   if (PUMP_LIKELY(PUMP_LOAD(&reached[info->device]) == 0)) return;
-  struct pump_bracket bracket = pump_bracket_open();
+  struct pump_driver_scope scope = pump_driver_scope_open();
   advise(info);
-  pump_bracket_close(bracket);
+  pump_driver_scope_close(scope);
 }
 
 void pump_peer_reach(uint32_t device) {
   struct pump_range_info info;
   uint32_t cursor = 0;
   if (__atomic_exchange_n(&reached[device], 1, __ATOMIC_SEQ_CST) != 0) return;
-  struct pump_bracket bracket = pump_bracket_open();
+  struct pump_driver_scope scope = pump_driver_scope_open();
   while (pump_range_next_converted(device, &cursor, &info)) advise(&info);
-  pump_bracket_close(bracket);
+  pump_driver_scope_close(scope);
 }
 
 void pump_peer_reset(void) {

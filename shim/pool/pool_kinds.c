@@ -126,7 +126,7 @@ static void open_books(CUmemoryPool pool, const struct pump_pool_closed *closed)
 void pump_pool_closed(CUmemoryPool pool, const struct pump_pool_closed *closed,
                       bool destroyed) {
   if (!closed->was_made) return;
-  struct pump_bracket bracket = pump_bracket_open();
+  struct pump_driver_scope scope = pump_driver_scope_open();
   if (!destroyed) {
     open_books(pool, closed);
   } else {
@@ -134,13 +134,13 @@ void pump_pool_closed(CUmemoryPool pool, const struct pump_pool_closed *closed,
     pool_trim_device(closed->device, false);
     pthread_mutex_unlock(&pool_lock);
   }
-  pump_bracket_close(bracket);
+  pump_driver_scope_close(scope);
 }
 
 void pump_pool_trim_to(CUmemoryPool pool, size_t keep_bytes) {
-  struct pump_bracket bracket = pump_bracket_open();
+  struct pump_driver_scope scope = pump_driver_scope_open();
   each_arena(pool, trim, &keep_bytes);
-  pump_bracket_close(bracket);
+  pump_driver_scope_close(scope);
 }
 
 /* ---- figures --------------------------------------------------------------------------

@@ -39,18 +39,18 @@ static int adopt(struct pool_segment *segment, struct pump_range_info *info) {
 
 /* Without the lock: `bytes` of managed memory, admitted. */
 static int allocate(struct pool_arena *arena, uint64_t bytes, CUdeviceptr *base) {
-  struct pump_bracket bracket = pump_bracket_open();
+  struct pump_driver_scope scope = pump_driver_scope_open();
   CUresult result = pump_real.cuMemAllocManaged(base, bytes, CU_MEM_ATTACH_GLOBAL);
-  pump_bracket_close(bracket);
+  pump_driver_scope_close(scope);
   if (result == CUDA_SUCCESS) return 0;
   pump_limit_return(arena->device, bytes);
   return -EAGAIN; /* the driver's own pool shall say what is wrong */
 }
 
 static void give_back(struct pool_arena *arena, CUdeviceptr base, uint64_t bytes) {
-  struct pump_bracket bracket = pump_bracket_open();
+  struct pump_driver_scope scope = pump_driver_scope_open();
   pump_real.cuMemFree_v2(base);
-  pump_bracket_close(bracket);
+  pump_driver_scope_close(scope);
   pump_limit_return(arena->device, bytes);
 }
 
@@ -118,9 +118,9 @@ static uint64_t free_segment(CUdeviceptr base) {
   if (pump_range_remove(base, &info) != 0) return 0;
   pump_event_range(PUMP_EVENT_FREE, &info);
   pump_act_wait_slot(info.slot);
-  struct pump_bracket bracket = pump_bracket_open();
+  struct pump_driver_scope scope = pump_driver_scope_open();
   CUresult result = pump_real.cuMemFree_v2(base);
-  pump_bracket_close(bracket);
+  pump_driver_scope_close(scope);
   info.pool = NULL; /* should the driver refuse: memory without an owner */
   pump_range_free_ended(&info, result);
   return info.length_bytes;

@@ -213,7 +213,7 @@ static struct pool_piece_node *obtain(struct request *request, struct pump_at at
   return piece;
 }
 
-/* In a bracket. */
+/* In a driver scope. */
 static bool allocate(CUdeviceptr *address, uint64_t bytes, CUmemoryPool pool,
                      struct pump_at at, CUcontext context, uint32_t device,
                      CUresult *result) {
@@ -253,10 +253,10 @@ bool pump_pool_allocate(CUdeviceptr *address, size_t bytes, CUmemoryPool pool,
   int device = pump_current_device(&context);
   if (device < 0 || context == NULL || !pump_device_converts((uint32_t)device))
     return false;
-  struct pump_bracket bracket = pump_bracket_open();
+  struct pump_driver_scope scope = pump_driver_scope_open();
   bool served = !pump_capturing(at.stream) && pump_pool_serves(&pool, (uint32_t)device) &&
                 allocate(address, bytes, pool, at, context, (uint32_t)device, result);
-  pump_bracket_close(bracket);
+  pump_driver_scope_close(scope);
   return served;
 }
 
@@ -324,7 +324,7 @@ bool pump_pool_free_ordered(CUdeviceptr address, struct pump_at at, CUresult *re
   uint32_t stream;
   bool died;
   if (!in_pool(address)) return false;
-  struct pump_bracket bracket = pump_bracket_open();
+  struct pump_driver_scope scope = pump_driver_scope_open();
   if (pump_capturing(at.stream)) { /* only what a graph has allocated can be freed there */
     *result = CUDA_ERROR_INVALID_VALUE;
   } else {
@@ -332,7 +332,7 @@ bool pump_pool_free_ordered(CUdeviceptr address, struct pump_at at, CUresult *re
     if (*result == CUDA_SUCCESS) pool_cover(arena, stream, at.stream, died);
     if (*result == CUDA_ERROR_NOT_READY) *result = give_waiting(address, at);
   }
-  pump_bracket_close(bracket);
+  pump_driver_scope_close(scope);
   return true;
 }
 
@@ -346,11 +346,11 @@ bool pump_pool_free_now(CUdeviceptr address, CUresult *result) {
 }
 
 uint64_t pump_pool_relieve(uint32_t device) {
-  struct pump_bracket bracket = pump_bracket_open();
+  struct pump_driver_scope scope = pump_driver_scope_open();
   pthread_mutex_lock(&pool_lock);
   uint64_t given_bytes = pool_trim_device(device, true);
   pthread_mutex_unlock(&pool_lock);
-  pump_bracket_close(bracket);
+  pump_driver_scope_close(scope);
   return given_bytes;
 }
 
@@ -396,12 +396,12 @@ static void end_stream(struct pool_arena *arena, struct pump_at at) {
 
 void pump_pool_stream_ends(CUstream handle) {
   if ((uintptr_t)handle <= (uintptr_t)CU_STREAM_PER_THREAD) return;
-  struct pump_bracket bracket = pump_bracket_open();
+  struct pump_driver_scope scope = pump_driver_scope_open();
   pthread_mutex_lock(&pool_lock);
   for (uint32_t i = 0; i < POOL_ARENAS && arenas[i] != NULL; i++)
     if (arenas[i]->context != NULL) end_stream(arenas[i], pump_at(handle, false));
   pthread_mutex_unlock(&pool_lock);
-  pump_bracket_close(bracket);
+  pump_driver_scope_close(scope);
 }
 
 static void drop_arena(struct pool_arena *arena) {

@@ -179,11 +179,11 @@ void pool_blocks_reset(void);
 /* ---- streams (pool_streams.c), under the lock ---------------------------------- */
 
 /* Number of the stream in the arena; 0: the table is full, or it is of another context.
- * In a bracket. */
+ * In a driver scope. */
 uint32_t pool_stream_number(struct pool_arena *arena, struct pump_at at);
 /* Looks which events are complete, and cleans what they cover. */
 void pool_poll(struct pool_arena *arena);
-/* After a free on `stream`, without the lock, in a bracket: records an event if one is
+/* After a free on `stream`, without the lock, in a driver scope: records an event if one is
  * due. `soon`: it is waited for. */
 void pool_cover(struct pool_arena *arena, uint32_t stream, CUstream handle, bool soon);
 /* The same before the stream ends: records one behind all that was freed on it, whichever
@@ -191,7 +191,7 @@ void pool_cover(struct pool_arena *arena, uint32_t stream, CUstream handle, bool
 void pool_cover_last(struct pool_arena *arena, uint32_t stream, CUstream handle);
 
 /* The same for all streams of the arena, where it can be done; under the lock, in a
- * bracket. */
+ * scope. */
 void pool_cover_all(struct pool_arena *arena);
 
 /* ---- segments (pool_segments.c) -------------------------------------------------- */
@@ -209,8 +209,9 @@ uint64_t pool_trim(struct pool_arena *arena, uint64_t keep_bytes);
 /* Dead memory of the arena is thrown away: the device is oversubscribed, and its driver
  * can. */
 bool pool_saves(const struct pool_arena *arena);
-/* Without the lock, in a bracket, before anybody hears of the live piece at `base`: brings
- * its blocks in `span` back, in the order of the stream. false: it must not be used. */
+/* Without the lock, in a driver scope, before anybody hears of the live piece at `base`:
+ * brings its blocks in `span` back, in the order of the stream. false: it must not be used.
+ */
 bool pool_wake(struct pool_arena *arena, uint32_t stream, uint64_t base,
                const struct pool_span *span, struct pump_at at);
 /* Under the lock: its context has gone, with what lies in quarantine. */

@@ -55,10 +55,10 @@ bool pump_marker_queue_pop(struct pump_marker_queue *queue, uint32_t *value) {
 /* ---- application threads ---------------------------------------------------- */
 
 static bool record(CUevent event, CUstream stream) {
-  struct pump_bracket bracket = pump_bracket_open();
+  struct pump_driver_scope scope = pump_driver_scope_open();
   bool recorded =
       !pump_capturing(stream) && pump_real.cuEventRecord(event, stream) == CUDA_SUCCESS;
-  pump_bracket_close(bracket);
+  pump_driver_scope_close(scope);
   return recorded;
 }
 

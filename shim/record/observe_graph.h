@@ -37,7 +37,7 @@ struct pump_graph_list {
 };
 
 /* Asks the driver for all of a graph. false: it did not tell, there is no memory, or the
- * bound on it is reached; then the list is empty. Inside a bracket. */
+ * bound on it is reached; then the list is empty. Inside a driver scope. */
 bool pump_graph_read(CUgraph graph, struct pump_graph_list *list);
 void pump_graph_list_free(struct pump_graph_list *list);
 

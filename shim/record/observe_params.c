@@ -123,9 +123,9 @@ static struct layout *layout_of(CUfunction function, bool *owned) {
   struct layout *known = PUMP_LOAD_ACQUIRE(entry_of(function));
   *owned = false;
   if (PUMP_LIKELY(known != NULL && PUMP_LOAD_ACQUIRE(&known->epoch) == now)) return known;
-  struct pump_bracket bracket = pump_bracket_open();
+  struct pump_driver_scope scope = pump_driver_scope_open();
   struct layout *fresh = learn(function, now);
-  pump_bracket_close(bracket);
+  pump_driver_scope_close(scope);
   return fresh == NULL ? NULL : keep(fresh, owned);
 }
 

@@ -136,7 +136,7 @@ struct pump_place {
   uint32_t device;
 };
 
-/* Each thread remembers some, so that it rarely has to ask. Inside a bracket. */
+/* Each thread remembers some, so that it rarely has to ask. Inside a driver scope. */
 struct pump_place pump_place_of(struct pump_at at);
 
 /* A stream or context has gone: its handle may come back as another's. */
@@ -155,7 +155,8 @@ size_t pump_params_copy(const struct pump_launch *launch, void *buffer, size_t r
 /* ---- function handles (observe_function.c) -------------------------------- */
 
 /* The driver's answers for a CUfunction, or for a CUkernel passed in its place. The second
- * of them is CUDA_ERROR_INVALID_VALUE from the number of parameters on. In a bracket. */
+ * of them is CUDA_ERROR_INVALID_VALUE from the number of parameters on. In a driver scope.
+ */
 CUresult pump_function_name(CUfunction function, const char **name);
 CUresult pump_function_parameter(CUfunction function, size_t index, size_t *offset,
                                  size_t *bytes);
@@ -257,7 +258,8 @@ void pump_tensor_reset(void);
 /* ---- metadata, sent once (send_metadata.c) ---------------------------------- */
 
 /* Before an operation with that signature is reported: the function's name and the
- * launch's parameters, unless the worker has them. false: no room. Inside a bracket. */
+ * launch's parameters, unless the worker has them. false: no room. Inside a driver scope.
+ */
 bool pump_send_metadata(const struct pump_launch *launch, uint64_t signature);
 
 /* As long as this stays the same, what was sent is known; never 0. */

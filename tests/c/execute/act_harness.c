@@ -354,14 +354,15 @@ void fake_execute(CUstream stream, uint64_t operations) {
   PUMP_ADD(&((struct fake_stream *)(void *)stream)->executed, operations);
 }
 
-struct pump_bracket pump_bracket_open(void) {
-  struct pump_bracket bracket = {.exchanged = true, .mode = CU_STREAM_CAPTURE_MODE_RELAXED};
+struct pump_driver_scope pump_driver_scope_open(void) {
+  struct pump_driver_scope scope = {.exchanged = true,
+                                    .mode = CU_STREAM_CAPTURE_MODE_RELAXED};
   pump_enter();
-  fake_exchange(&bracket.mode);
-  return bracket;
+  fake_exchange(&scope.mode);
+  return scope;
 }
-void pump_bracket_close(struct pump_bracket bracket) {
-  fake_exchange(&bracket.mode);
+void pump_driver_scope_close(struct pump_driver_scope scope) {
+  fake_exchange(&scope.mode);
   pump_leave();
 }
 

@@ -24,11 +24,11 @@ uint32_t pump_active;
 __thread uint32_t pump_inside __attribute__((tls_model("initial-exec")));
 pthread_mutex_t pump_range_lock = PTHREAD_MUTEX_INITIALIZER;
 
-struct pump_bracket pump_bracket_open(void) {
-  return (struct pump_bracket){false, 0};
+struct pump_driver_scope pump_driver_scope_open(void) {
+  return (struct pump_driver_scope){false, 0};
 }
-void pump_bracket_close(struct pump_bracket bracket) {
-  (void)bracket;
+void pump_driver_scope_close(struct pump_driver_scope scope) {
+  (void)scope;
 }
 static int warned;
 void pump_log(int level, const char *format, ...) {

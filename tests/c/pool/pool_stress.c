@@ -126,12 +126,12 @@ int pump_current_device(CUcontext *context) {
 bool pump_device_converts(uint32_t device) {
   return device == 0;
 }
-struct pump_bracket pump_bracket_open(void) {
+struct pump_driver_scope pump_driver_scope_open(void) {
   pump_enter();
-  return (struct pump_bracket){false, 0};
+  return (struct pump_driver_scope){false, 0};
 }
-void pump_bracket_close(struct pump_bracket bracket) {
-  (void)bracket;
+void pump_driver_scope_close(struct pump_driver_scope scope) {
+  (void)scope;
   pump_leave();
 }
 bool pump_capturing(CUstream stream) {

@@ -34,12 +34,12 @@ int pump_current_device(CUcontext *context) {
   if (context != NULL) *context = (CUcontext)1;
   return 3;
 }
-struct pump_bracket pump_bracket_open(void) {
+struct pump_driver_scope pump_driver_scope_open(void) {
   pump_enter();
-  return (struct pump_bracket){false, 0};
+  return (struct pump_driver_scope){false, 0};
 }
-void pump_bracket_close(struct pump_bracket bracket) {
-  (void)bracket;
+void pump_driver_scope_close(struct pump_driver_scope scope) {
+  (void)scope;
   pump_leave();
 }
 uint64_t pump_now_ns(void) {
