@@ -76,28 +76,28 @@ __attribute__((constructor)) static void log_load(void) {
 static const int raised_by_writing[] = {SIGPIPE, SIGXFSZ};
 #define RAISED (sizeof raised_by_writing / sizeof *raised_by_writing)
 
-bool pump_hush_begin(struct pump_hush *hush) {
+bool pump_block_write_signals(struct pump_write_signals *signals) {
   sigset_t raised;
   sigemptyset(&raised);
   for (size_t i = 0; i < RAISED; i++) sigaddset(&raised, raised_by_writing[i]);
-  return sigpending(&hush->pending) == 0 &&
-         pthread_sigmask(SIG_BLOCK, &raised, &hush->before) == 0;
+  return sigpending(&signals->pending) == 0 &&
+         pthread_sigmask(SIG_BLOCK, &raised, &signals->before) == 0;
 }
 
-void pump_hush_end(const struct pump_hush *hush) {
+void pump_restore_write_signals(const struct pump_write_signals *signals) {
   int saved = errno;
   sigset_t now, one;
   struct timespec at_once = {0};
   if (sigpending(&now) == 0)
     for (size_t i = 0; i < RAISED; i++) {
       if (!sigismember(&now, raised_by_writing[i]) ||
-          sigismember(&hush->pending, raised_by_writing[i]))
+          sigismember(&signals->pending, raised_by_writing[i]))
         continue;
       sigemptyset(&one);
       sigaddset(&one, raised_by_writing[i]);
       sigtimedwait(&one, NULL, &at_once);
     }
-  pthread_sigmask(SIG_SETMASK, &hush->before, NULL);
+  pthread_sigmask(SIG_SETMASK, &signals->before, NULL);
   errno = saved;
 }
 
@@ -110,11 +110,11 @@ static void write_line(int descriptor, const char *line, size_t length) {
   ssize_t n;
   while ((found = poll(&ready, 1, 0)) < 0 && errno == EINTR && tries < TRIES) tries++;
   if (found != 1 || (ready.revents & POLLOUT) == 0) return;
-  struct pump_hush hush;
-  if (!pump_hush_begin(&hush)) return;
+  struct pump_write_signals signals;
+  if (!pump_block_write_signals(&signals)) return;
   while ((n = write(descriptor, line, length)) < 0 && errno == EINTR && tries < TRIES)
     tries++;
-  pump_hush_end(&hush);
+  pump_restore_write_signals(&signals);
 }
 
 static void to_stderr(const char *line, size_t length) {

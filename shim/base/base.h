@@ -32,10 +32,10 @@ extern uint32_t pump_active;
 
 /* Recursion guard of this thread: while > 0 every hook passes straight through.
  * Threads of the act side raise it once, for life. */
-extern __thread uint32_t pump_inside __attribute__((tls_model("initial-exec")));
+extern __thread uint32_t pump_reentry_depth __attribute__((tls_model("initial-exec")));
 
 static inline bool pump_inert(void) {
-  return __atomic_load_n(&pump_off, __ATOMIC_ACQUIRE) || pump_inside != 0;
+  return __atomic_load_n(&pump_off, __ATOMIC_ACQUIRE) || pump_reentry_depth != 0;
 }
 
 /* While everything fits into the budgets, and while inert, operations are not
@@ -44,14 +44,14 @@ static inline bool pump_dormant(void) {
   return __atomic_load_n(&pump_active, __ATOMIC_ACQUIRE) == 0;
 }
 static inline bool pump_quiet(void) {
-  return PUMP_LIKELY(pump_dormant()) || pump_inside != 0;
+  return PUMP_LIKELY(pump_dormant()) || pump_reentry_depth != 0;
 }
 
 static inline void pump_enter(void) {
-  pump_inside++;
+  pump_reentry_depth++;
 }
 static inline void pump_leave(void) {
-  pump_inside--;
+  pump_reentry_depth--;
 }
 
 /* An internal error: one line, then pass-through for the rest of the process.
@@ -147,11 +147,11 @@ const char *pump_quoted(char text[PUMP_QUOTED_BYTES], const char *name);
 /* Keeps the signals that writing can raise from the program: they are blocked between the
  * two calls, and what has come meanwhile is forgotten. False: nothing is blocked, so do not
  * write (act_log.c). */
-struct pump_hush {
+struct pump_write_signals {
   sigset_t before, pending;
 };
-bool pump_hush_begin(struct pump_hush *hush);
-void pump_hush_end(const struct pump_hush *hush);
+bool pump_block_write_signals(struct pump_write_signals *signals);
+void pump_restore_write_signals(const struct pump_write_signals *signals);
 
 /* From now on the calling thread has descriptors of its own: it keeps what it has to say on
  * stderr for the others. One thread alone may do so (act_log.c). */

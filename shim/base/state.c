@@ -10,7 +10,7 @@ uint32_t pump_active;
 uint64_t pump_calls_seen;
 bool pump_recording;
 struct pump_shm *pump_shm;
-__thread uint32_t pump_inside __attribute__((tls_model("initial-exec")));
+__thread uint32_t pump_reentry_depth __attribute__((tls_model("initial-exec")));
 
 uint64_t pump_now_ns(void) {
   struct timespec now;
@@ -30,6 +30,6 @@ void pump_state_fork_child(void) {
   pump_off = true;
   pump_active = 0;
   pump_calls_seen = 0;
-  pump_inside = 0;
+  pump_reentry_depth = 0;
   pump_shm = NULL; /* not mapped here */
 }

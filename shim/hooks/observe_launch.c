@@ -12,7 +12,7 @@
   static __attribute__((noinline)) CUresult active_##name parameters {                     \
     before;                                                                                \
     CUresult result = pump_real.name arguments;                                            \
-    if (result == CUDA_SUCCESS && pump_inside == 0) {                                      \
+    if (result == CUDA_SUCCESS && pump_reentry_depth == 0) {                               \
       struct pump_launch made = launch;                                                    \
       pump_launch_report(&made, at);                                                       \
     }                                                                                      \

@@ -123,15 +123,15 @@ void pump_summary_write(void) {
     return;
   }
   FILE *file = pump_draft(path, partial);
-  struct pump_hush hush;
-  if (file == NULL || !pump_hush_begin(&hush)) {
+  struct pump_write_signals signals;
+  if (file == NULL || !pump_block_write_signals(&signals)) {
     if (file != NULL) fclose(file);
     pump_log(PUMP_LOG_WARNING, "PUMP_SUMMARY: cannot write %s", PUMP_QUOTED(path));
     return;
   }
   write_object(file);
   bool written = fclose(file) == 0;
-  pump_hush_end(&hush);
+  pump_restore_write_signals(&signals);
   if (!written || rename(partial, path) != 0) {
     unlink(partial);
     pump_log(PUMP_LOG_WARNING, "PUMP_SUMMARY: cannot write %s", PUMP_QUOTED(path));

@@ -110,7 +110,7 @@ static void start(void) {
 
 CUresult cuInit(unsigned int flags) {
   CUresult result = pump_real.cuInit(flags);
-  if (result != CUDA_SUCCESS || pump_inside != 0 || pump_disabled()) return result;
+  if (result != CUDA_SUCCESS || pump_reentry_depth != 0 || pump_disabled()) return result;
   int saved = errno;
   pump_enter();
   pthread_mutex_lock(&start_lock);

@@ -316,12 +316,12 @@ static int write_own(const void *data, size_t bytes, off_t offset) {
   int file = open(place.path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   if (file < 0) return -errno;
   struct stat status;
-  struct pump_hush hush;
+  struct pump_write_signals signals;
   int error = fstat(file, &status) == 0 && is_at(&place, &status) ? 0 : -ESTALE;
-  if (error == 0 && pump_hush_begin(&hush)) {
+  if (error == 0 && pump_block_write_signals(&signals)) {
     errno = ENOSPC;
     error = pwrite(file, data, bytes, offset) == (ssize_t)bytes ? 0 : -errno;
-    pump_hush_end(&hush);
+    pump_restore_write_signals(&signals);
   }
   close(file);
   return error;

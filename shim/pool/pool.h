@@ -7,8 +7,8 @@
  * pool_segments.c (managed memory), pool_serve.c (allocate and free), pool_kinds.c
  * (which of the driver's pools it stands in for, and what they answer).
  *
- * The functions are called in the guard (pump_inside raised); none waits for a stream.
- * "Not ours" means that the driver has to be asked.
+ * The functions are called in the guard (pump_reentry_depth raised); none waits for a
+ * stream. "Not ours" means that the driver has to be asked.
  */
 #ifndef PUMP_POOL_H
 #define PUMP_POOL_H

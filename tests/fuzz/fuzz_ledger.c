@@ -25,13 +25,13 @@ const char *pump_quoted(char text[PUMP_QUOTED_BYTES], const char *name) {
   return name;
 }
 
-bool pump_hush_begin(struct pump_hush *hush) {
-  (void)hush;
+bool pump_block_write_signals(struct pump_write_signals *signals) {
+  (void)signals;
   return true;
 }
 
-void pump_hush_end(const struct pump_hush *hush) {
-  (void)hush;
+void pump_restore_write_signals(const struct pump_write_signals *signals) {
+  (void)signals;
 }
 
 bool pump_log_is_apart(void) {

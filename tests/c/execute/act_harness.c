@@ -18,7 +18,7 @@ struct pump_real pump_real;
 struct pump_present pump_present;
 bool pump_off;
 uint32_t pump_active;
-__thread uint32_t pump_inside __attribute__((tls_model("initial-exec")));
+__thread uint32_t pump_reentry_depth __attribute__((tls_model("initial-exec")));
 uint64_t pump_calls_seen;
 uint32_t pump_captures;
 bool pump_recording;

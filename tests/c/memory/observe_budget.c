@@ -21,7 +21,7 @@ struct pump_present pump_present;
 struct pump_shm *pump_shm;
 bool pump_off, pump_recording;
 uint32_t pump_active;
-__thread uint32_t pump_inside __attribute__((tls_model("initial-exec")));
+__thread uint32_t pump_reentry_depth __attribute__((tls_model("initial-exec")));
 pthread_mutex_t pump_range_lock = PTHREAD_MUTEX_INITIALIZER;
 
 struct pump_driver_scope pump_driver_scope_open(void) {

@@ -51,7 +51,7 @@ static CUstream stream_of(uint32_t number) {
 static __thread CUcontext current = CONTEXT;
 
 static CUresult event_create(CUevent *event, unsigned int flags) {
-  CHECK(flags == CU_EVENT_DISABLE_TIMING && pump_inside != 0 && current == CONTEXT);
+  CHECK(flags == CU_EVENT_DISABLE_TIMING && pump_reentry_depth != 0 && current == CONTEXT);
   *event = calloc(1, sizeof(struct event));
   __atomic_fetch_add(&events_made, 1, __ATOMIC_RELAXED);
   return CUDA_SUCCESS;
@@ -126,7 +126,7 @@ static CUresult get_current(CUcontext *context) {
   return CUDA_SUCCESS;
 }
 static CUresult set_current(CUcontext context) {
-  CHECK(pump_inside != 0);
+  CHECK(pump_reentry_depth != 0);
   current = context;
   return CUDA_SUCCESS;
 }

@@ -16,7 +16,7 @@ static CUresult destroy_mipmapped(CUmipmappedArray array) {
 }
 static CUresult make(CUarray *array, const CUDA_ARRAY3D_DESCRIPTOR *shape) {
   static uintptr_t next = 0x5000;
-  CHECK(pump_inside != 0 && shape != NULL);
+  CHECK(pump_reentry_depth != 0 && shape != NULL);
   if (driver.answer == CUDA_SUCCESS) *array = (CUarray)(next += 64);
   return driver.answer;
 }

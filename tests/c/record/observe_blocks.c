@@ -310,7 +310,7 @@ static void pytorch_reports_by_its_own_function(void) {
   as_pytorch(address, 1 << 20, 1, 2, (struct device){0, -1}); /* memory of the CPU */
   CHECK(events() == 0);
   as_pytorch(address, 1 << 20, 1, 2, (struct device){1, 0});
-  CHECK(events() == 1 && reach(&a, 0) == MIB && pump_inside == 0);
+  CHECK(events() == 1 && reach(&a, 0) == MIB && pump_reentry_depth == 0);
   as_pytorch(address, -(1 << 20), 0, 2, (struct device){1, 0});
   CHECK(events() == 2 && reach(&a, 0) == -1);
   pump_off = true;

@@ -46,7 +46,7 @@ static const struct node *node_of(CUgraphNode node) {
 
 static CUresult get_nodes(CUgraph graph, CUgraphNode *nodes, size_t *count) {
   const struct graph *g = (const struct graph *)(const void *)graph;
-  CHECK(pump_inside != 0);
+  CHECK(pump_reentry_depth != 0);
   for (size_t i = 0; nodes != NULL && i < *count; i++) nodes[i] = handle(g->nodes[i]);
   *count = g->count;
   return CUDA_SUCCESS;
@@ -97,7 +97,7 @@ static CUresult get_event(CUgraphNode node, CUevent *event) {
 }
 static CUresult get_memory(CUdevice device, CUgraphMem_attribute attribute, void *value) {
   CHECK(device == 3 && attribute == CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT);
-  CHECK(pump_inside != 0);
+  CHECK(pump_reentry_depth != 0);
   asked++;
   memcpy(value, &reserved_bytes, sizeof reserved_bytes);
   return CUDA_SUCCESS;
@@ -193,7 +193,7 @@ static bool uses_at(uint32_t i, const struct pump_range_info *r, uint64_t argume
 /* Launches and reads the row in front: so many operations come, the first of number
  * `seq`. */
 static uint64_t launch_graph(uint32_t operations) {
-  CHECK(cuGraphLaunch(EXEC, STREAM) == CUDA_SUCCESS && pump_inside == 0);
+  CHECK(cuGraphLaunch(EXEC, STREAM) == CUDA_SUCCESS && pump_reentry_depth == 0);
   if (operations == 0) {
     CHECK(!next_event());
     return 0;

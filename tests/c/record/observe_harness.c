@@ -24,7 +24,7 @@ struct pump_shm *pump_shm;
 bool pump_off, pump_recording;
 uint32_t pump_active = 1;
 uint64_t pump_calls_seen;
-__thread uint32_t pump_inside __attribute__((tls_model("initial-exec")));
+__thread uint32_t pump_reentry_depth __attribute__((tls_model("initial-exec")));
 
 void pump_device_account(uint32_t device, int64_t range_bytes, int64_t plain_bytes) {
   (void)device, (void)range_bytes;
@@ -46,7 +46,7 @@ uint64_t pump_now_ns(void) {
   return NOW_NS;
 }
 uint32_t pump_stream_index(CUstream stream, bool per_thread_default) {
-  CHECK(pump_inside != 0);
+  CHECK(pump_reentry_depth != 0);
   told.looked_up++;
   uint32_t index =
       stream == NULL ? 1u + per_thread_default : (uint32_t)(uintptr_t)stream & 1023;
@@ -104,7 +104,7 @@ uint64_t pump_progress_event_asked(CUevent event) {
   return told.event_seq;
 }
 void pump_progress_event_synced(CUevent event, uint64_t asked) {
-  CHECK(event != NULL && pump_inside != 0);
+  CHECK(event != NULL && pump_reentry_depth != 0);
   told.event_asked = asked;
 }
 bool pump_progress_event_distrust(CUevent event) {
@@ -121,7 +121,7 @@ bool pump_progress_events_distrusted(void) {
   return told.event_distrusted != NULL;
 }
 void pump_progress_event_gone(CUevent event) {
-  CHECK(pump_inside != 0);
+  CHECK(pump_reentry_depth != 0);
   told.event_gone = event;
 }
 CUresult pump_image_parameter(CUfunction function, size_t index, size_t *offset,
@@ -181,7 +181,7 @@ static CUresult kernel_param_info(CUkernel k, size_t index, size_t *offset, size
 }
 static CUresult func_name(const char **name, CUfunction f) {
   (void)f;
-  CHECK(pump_inside != 0 && !driver.kind_known);
+  CHECK(pump_reentry_depth != 0 && !driver.kind_known);
   driver.names++;
   *name = driver.name;
   if (driver.only_kernel_handles) return CUDA_ERROR_INVALID_HANDLE;

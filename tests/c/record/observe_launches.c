@@ -27,7 +27,7 @@ static void a_launch_reports_the_ranges_that_its_pointers_reach(void) {
   CHECK(extent_is(1, &b, 0, 16, PUMP_ACCESS_ARGUMENT));
   CHECK(told.issued_seq == 1 && told.issued_stream == (CUstream)0x42);
   CHECK(told.touched_bytes == a.length_bytes / 8 + b.length_bytes);
-  CHECK(pump_shm->shim_counters.operations == 1 && pump_inside == 0);
+  CHECK(pump_shm->shim_counters.operations == 1 && pump_reentry_depth == 0);
 }
 
 static void an_operation_is_compared_with_what_was_foreseen_where_plans_are_armed(void) {
@@ -296,7 +296,7 @@ static void a_launch_on_several_devices_is_reported_once_for_each_in_its_context
   CHECK(next_event() && head.kind == PUMP_EVENT_KERNEL && head.extent_count == 1);
   CHECK(head.stream == 0x142);
   CHECK(next_event() && head.stream == 0x343 && head.extent_count == 1 && !next_event());
-  CHECK(driver.current == (CUcontext)7 && pump_inside == 0);
+  CHECK(driver.current == (CUcontext)7 && pump_reentry_depth == 0);
   driver.answer = CUDA_ERROR_LAUNCH_FAILED;
   CHECK(cuLaunchCooperativeKernelMultiDevice(launches, 2, 0) == driver.answer);
   CHECK(!next_event());
