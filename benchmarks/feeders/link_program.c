@@ -164,8 +164,8 @@ static void run_phase(const char *phase, int round) {
     struct timespec nap = {.tv_nsec = 200000};
     nanosleep(&nap, NULL);
   }
-  const struct pump_direction *in = &pump_set_of(0)->directions[PUMP_TO_GPU];
-  const struct pump_direction *out = &pump_set_of(0)->directions[PUMP_TO_HOST];
+  const struct pump_direction *in = &pump_executors_of(0)->directions[PUMP_TO_GPU];
+  const struct pump_direction *out = &pump_executors_of(0)->directions[PUMP_TO_HOST];
   printf("{\"phase\": \"%s\", \"round\": %d, \"in_gbps\": %.2f, \"out_gbps\": %.2f, "
          "\"in_threads\": %u, \"out_threads\": %u}\n",
          phase, round, gbps[PUMP_TO_GPU], gbps[PUMP_TO_HOST], PUMP_LOAD(&in->wanted),
@@ -192,7 +192,7 @@ static void begin(const char *driver) {
   range->length_bytes = 2 * HALF_BYTES;
   pump_shm->devices[0].budget_bytes = 4 * HALF_BYTES;
   pump_context_seen(0, context);
-  pump_set_need(0, true);
+  pump_executors_need(0, true);
 }
 
 int main(int argc, char **argv) {

@@ -45,16 +45,16 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 /* Taken by out-threads alone; its holder waits for no other out-thread. */
 static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
-static struct pump_set sets[PUMP_MAX_DEVICES];
+static struct pump_device_executors sets[PUMP_MAX_DEVICES];
 static struct pump_thread_role roles[PUMP_MAX_DEVICES][SET_THREADS];
 static bool stopping; /* the process exits: start nothing more */
 
-struct pump_set *pump_set_of(uint32_t device) {
+struct pump_device_executors *pump_executors_of(uint32_t device) {
   return &sets[device];
 }
 
 /* Under the lock. */
-static struct pump_set *set_on(uint32_t device) {
+static struct pump_device_executors *set_on(uint32_t device) {
   if (sets[device].device != device) sets[device].device = device; /* the first time */
   return &sets[device];
 }
@@ -77,7 +77,7 @@ static bool has_thread_memory(void) {
   return some != NULL;
 }
 
-bool pump_set_thread_begin(struct pump_thread_role *role) {
+bool pump_executors_thread_begin(struct pump_thread_role *role) {
   pump_enter();
   if (!has_thread_memory()) {
     char name[16] = "";
@@ -92,7 +92,7 @@ bool pump_set_thread_begin(struct pump_thread_role *role) {
   }
   if (pump_real.cuCtxSetCurrent == NULL) return false;
   CUresult result = pump_real.cuCtxSetCurrent(role->context);
-  pump_set_note(role->set, result, "cuCtxSetCurrent");
+  pump_executors_note(role->set, result, "cuCtxSetCurrent");
   return result == CUDA_SUCCESS;
 }
 
@@ -104,7 +104,7 @@ static size_t free_bytes(void) {
 /* Current from then on, like any new one. One after the other, so that it can be told what
  * each takes of the device; what else comes and goes meanwhile is in that, within bounds.
  */
-static CUresult make_context(struct pump_set *set, CUcontext *place) {
+static CUresult make_context(struct pump_device_executors *set, CUcontext *place) {
   if (!PUMP_HAS(cuCtxCreate_v2) || !PUMP_HAS(cuMemGetInfo_v2) ||
       pump_real.cuStreamSynchronize == NULL)
     return CUDA_ERROR_NOT_SUPPORTED;
@@ -122,30 +122,32 @@ static CUresult make_context(struct pump_set *set, CUcontext *place) {
   return result;
 }
 
-bool pump_set_change_context(const struct pump_thread_role *role, bool own) {
-  struct pump_set *set = role->set;
+bool pump_executors_change_context(const struct pump_thread_role *role, bool own) {
+  struct pump_device_executors *set = role->set;
   CUcontext *place = &set->own[role->number];
   if (own && *place == NULL) {
     CUresult made = make_context(set, place);
     if (made == CUDA_SUCCESS) return true;
     *place = NULL;
-    pump_set_note(set, made, "cuCtxCreate"); /* it stays in the program's */
+    pump_executors_note(set, made, "cuCtxCreate"); /* it stays in the program's */
   }
   CUcontext context = own && *place != NULL ? *place : role->context;
   CUresult result = pump_real.cuCtxSetCurrent(context);
-  pump_set_note(set, result, "cuCtxSetCurrent");
+  pump_executors_note(set, result, "cuCtxSetCurrent");
   return result == CUDA_SUCCESS;
 }
 
-void pump_set_thread_end(const struct pump_thread_role *role) {
-  struct pump_set *set = role->set; /* `role` may be reused once we are counted out */
+void pump_executors_thread_end(const struct pump_thread_role *role) {
+  struct pump_device_executors *set =
+      role->set; /* `role` may be reused once we are counted out */
   if (role->context != NULL && pump_real.cuCtxSetCurrent != NULL)
     pump_real.cuCtxSetCurrent(NULL);
   __atomic_fetch_sub(&set->alive, 1, __ATOMIC_RELEASE);
   pump_futex_wake(&set->alive);
 }
 
-bool pump_set_note(struct pump_set *set, CUresult result, const char *call) {
+bool pump_executors_note(struct pump_device_executors *set, CUresult result,
+                         const char *call) {
   static uint8_t said[1024]; /* per error code: 1 once it was logged */
   if (result == CUDA_SUCCESS) {
     PUMP_STORE(&set->failures, 0);
@@ -170,7 +172,7 @@ bool pump_set_note(struct pump_set *set, CUresult result, const char *call) {
   return true;
 }
 
-bool pump_set_gave_up(struct pump_set *set) {
+bool pump_executors_gave_up(struct pump_device_executors *set) {
   if (PUMP_LOAD_ACQUIRE(&set->give_up) == 0) return false;
   if (pump_now_ns() - PUMP_LOAD(&set->gave_up_ns) < GIVE_UP_NS) return true;
   PUMP_STORE(&set->failures, 0);
@@ -178,7 +180,7 @@ bool pump_set_gave_up(struct pump_set *set) {
   return false;
 }
 
-void pump_set_wake(struct pump_set *set) {
+void pump_executors_wake(struct pump_device_executors *set) {
   for (int direction = 0; direction < PUMP_DIRECTIONS; direction++) {
     struct pump_command_ring *ring = &pump_shm->commands[set->device][direction];
     __atomic_fetch_add(&ring->bell, 1, __ATOMIC_RELEASE);
@@ -189,20 +191,20 @@ void pump_set_wake(struct pump_set *set) {
   pump_markers_wake(set->device);
 }
 
-void pump_sets_wake(void) {
+void pump_executors_wake_all(void) {
   for (uint32_t d = 0; d < PUMP_MAX_DEVICES; d++)
-    if (PUMP_LOAD(&sets[d].alive) != 0) pump_set_wake(&sets[d]);
+    if (PUMP_LOAD(&sets[d].alive) != 0) pump_executors_wake(&sets[d]);
 }
 
 /* Waits until no thread of the set is left, or until `deadline_ns`. */
-static bool wait_for_threads(struct pump_set *set, uint64_t deadline_ns) {
+static bool wait_for_threads(struct pump_device_executors *set, uint64_t deadline_ns) {
   for (;;) {
     uint32_t alive = PUMP_LOAD_ACQUIRE(&set->alive);
     if (alive == 0) return true;
     uint64_t now_ns = pump_now_ns();
     if (now_ns >= deadline_ns) return false;
     uint64_t left_ns = deadline_ns - now_ns;
-    pump_set_wake(set);
+    pump_executors_wake(set);
     pump_futex_sleep(&set->alive, alive, left_ns < 20000000 ? left_ns : 20000000);
   }
 }
@@ -227,8 +229,9 @@ const struct pump_adapt_bounds *pump_direction_bounds(uint32_t direction) {
 }
 
 /* Under the lock. */
-static bool start_thread(struct pump_set *set, uint32_t place, const char *kind,
-                         void *(*body)(void *), uint32_t direction, uint32_t number) {
+static bool start_thread(struct pump_device_executors *set, uint32_t place,
+                         const char *kind, void *(*body)(void *), uint32_t direction,
+                         uint32_t number) {
   struct pump_thread_role *role = &roles[set->device][place];
   *role = (struct pump_thread_role){.set = set,
                                     .life = set->life,
@@ -246,7 +249,8 @@ static bool start_thread(struct pump_set *set, uint32_t place, const char *kind,
 }
 
 /* Under the lock: starts movers of a direction up to `count`. */
-static void start_movers(struct pump_set *set, uint32_t direction, uint32_t count) {
+static void start_movers(struct pump_device_executors *set, uint32_t direction,
+                         uint32_t count) {
   struct pump_direction *way = &set->directions[direction];
   bool in = direction == PUMP_TO_GPU;
   for (; way->started < count; way->started++)
@@ -256,7 +260,7 @@ static void start_movers(struct pump_set *set, uint32_t direction, uint32_t coun
 }
 
 /* Under the lock: a new life, with the first in-thread. */
-static void start_set(struct pump_set *set) {
+static void start_set(struct pump_device_executors *set) {
   __atomic_add_fetch(&set->life, 1, __ATOMIC_ACQ_REL);
   PUMP_STORE(&set->failures, 0);
   PUMP_STORE(&set->give_up, 0);
@@ -267,56 +271,56 @@ static void start_set(struct pump_set *set) {
     way->slices = way->adapt.slices;
   }
   PUMP_STORE(&set->full, 0);
-  PUMP_STORE_RELEASE(&set->state, PUMP_SET_RUNNING);
+  PUMP_STORE_RELEASE(&set->state, PUMP_EXECUTORS_RUNNING);
   start_movers(set, PUMP_TO_GPU, 1);
   pump_log(PUMP_LOG_DEBUG, "executors of device %u started", set->device);
 }
 
 /* Under the lock: what only a program needs that does not fit. */
-static void fill_set(struct pump_set *set) {
+static void fill_set(struct pump_device_executors *set) {
   for (uint32_t d = 0; d < PUMP_DIRECTIONS; d++)
     start_movers(set, d, pump_direction_bounds(d)->threads_first);
   start_thread(set, MARKER_ROLE, "mark", pump_poll_thread, PUMP_TO_GPU, 0);
   PUMP_STORE_RELEASE(&set->full, 1);
 }
 
-void pump_set_need(uint32_t device, bool full) {
+void pump_executors_need(uint32_t device, bool full) {
   if (device >= PUMP_MAX_DEVICES) return;
-  struct pump_set *set = &sets[device];
+  struct pump_device_executors *set = &sets[device];
   uint32_t state = PUMP_LOAD_ACQUIRE(&set->state);
-  if (PUMP_LIKELY(state == PUMP_SET_RUNNING &&
+  if (PUMP_LIKELY(state == PUMP_EXECUTORS_RUNNING &&
                   (!full || PUMP_LOAD_ACQUIRE(&set->full) != 0)))
     return;
-  if (state == PUMP_SET_BROKEN) return;
+  if (state == PUMP_EXECUTORS_BROKEN) return;
   if (pthread_mutex_trylock(&lock) != 0) return; /* the next call comes soon */
   if (set_on(device)->context == NULL)
     __atomic_store_n(&set->context, pump_context_on(device), __ATOMIC_RELEASE);
   if (!__atomic_load_n(&stopping, __ATOMIC_ACQUIRE) && set->context != NULL) {
-    if (set->state == PUMP_SET_OFF) start_set(set);
-    if (set->state == PUMP_SET_RUNNING && full && set->full == 0) fill_set(set);
+    if (set->state == PUMP_EXECUTORS_OFF) start_set(set);
+    if (set->state == PUMP_EXECUTORS_RUNNING && full && set->full == 0) fill_set(set);
   }
   pthread_mutex_unlock(&lock);
 }
 
-void pump_set_ask(uint32_t device) {
-  struct pump_set *set = &sets[device];
+void pump_executors_ask(uint32_t device) {
+  struct pump_device_executors *set = &sets[device];
   if (PUMP_LOAD_ACQUIRE(&set->full) != 0 || PUMP_LOAD(&set->alive) == 0) return;
   PUMP_STORE(&set->asked, 1);
-  pump_set_wake(set);
+  pump_executors_wake(set);
 }
 
-void pump_set_errands(struct pump_set *set) {
+void pump_executors_errands(struct pump_device_executors *set) {
   pump_log_release();
   if (PUMP_LOAD(&set->asked) == 0) return;
   PUMP_STORE(&set->asked, 0);
-  pump_set_need(set->device, true);
+  pump_executors_need(set->device, true);
 }
 
-void pump_set_grow(const struct pump_thread_role *role) {
-  struct pump_set *set = role->set;
+void pump_executors_grow(const struct pump_thread_role *role) {
+  struct pump_device_executors *set = role->set;
   if (pthread_mutex_trylock(&lock) != 0) return; /* life may just be ending */
-  if (!__atomic_load_n(&stopping, __ATOMIC_ACQUIRE) && pump_set_lives(role) &&
-      set->state == PUMP_SET_RUNNING)
+  if (!__atomic_load_n(&stopping, __ATOMIC_ACQUIRE) && pump_executors_lives(role) &&
+      set->state == PUMP_EXECUTORS_RUNNING)
     start_movers(set, role->direction, PUMP_LOAD(&set->directions[role->direction].wanted));
   pthread_mutex_unlock(&lock);
 }
@@ -325,14 +329,14 @@ void pump_set_grow(const struct pump_thread_role *role) {
 
 /* Under the lock: ends the threads of a set, which may be in any context of its device,
  * and starts them again should another one be left. */
-static void quiesce(struct pump_set *set) {
+static void quiesce(struct pump_device_executors *set) {
   uint32_t full = set->full;
-  bool ran = set->state == PUMP_SET_RUNNING;
+  bool ran = set->state == PUMP_EXECUTORS_RUNNING;
   if (ran) {
-    __atomic_store_n(&set->state, PUMP_SET_OFF, __ATOMIC_RELEASE);
+    __atomic_store_n(&set->state, PUMP_EXECUTORS_OFF, __ATOMIC_RELEASE);
     __atomic_fetch_add(&set->life, 1, __ATOMIC_ACQ_REL);
     if (!wait_for_threads(set, pump_now_ns() + QUIESCE_NS)) {
-      __atomic_store_n(&set->state, PUMP_SET_BROKEN, __ATOMIC_RELEASE);
+      __atomic_store_n(&set->state, PUMP_EXECUTORS_BROKEN, __ATOMIC_RELEASE);
       pump_log(
           PUMP_LOG_WARNING,
           "executors of device %u did not leave the driver in time: no more prefetches "
@@ -342,7 +346,7 @@ static void quiesce(struct pump_set *set) {
   }
   CUcontext other = pump_context_on(set->device); /* it serves as well */
   __atomic_store_n(&set->context, other, __ATOMIC_RELEASE);
-  if (!ran || other == NULL || set->state != PUMP_SET_OFF ||
+  if (!ran || other == NULL || set->state != PUMP_EXECUTORS_OFF ||
       __atomic_load_n(&stopping, __ATOMIC_ACQUIRE))
     return;
   start_set(set);
@@ -370,7 +374,7 @@ void pump_act_device_gone(CUdevice device) {
   contexts_gone(NULL, device);
 }
 
-void pump_sets_stop(uint64_t deadline_ns) {
+void pump_executors_stop(uint64_t deadline_ns) {
   __atomic_store_n(&stopping, true, __ATOMIC_SEQ_CST);
   for (int d = 0; d < PUMP_MAX_DEVICES; d++)
     if (PUMP_LOAD(&sets[d].alive) != 0)
@@ -380,7 +384,7 @@ void pump_sets_stop(uint64_t deadline_ns) {
       pump_log(PUMP_LOG_DEBUG, "threads of device %d are still in the driver at exit", d);
 }
 
-void pump_sets_fork_child(void) {
+void pump_executors_fork_child(void) {
   pthread_mutex_init(&lock, NULL);
   pthread_mutex_init(&making, NULL);
   memset(sets, 0, sizeof sets);

@@ -91,7 +91,7 @@ static bool fits(uint64_t held, uint64_t bytes, uint32_t bound) {
 }
 
 bool pump_flight_has_room(uint32_t device, uint32_t direction, uint64_t bytes) {
-  const struct pump_direction *way = &pump_set_of(device)->directions[direction];
+  const struct pump_direction *way = &pump_executors_of(device)->directions[direction];
   uint32_t bound = flight_bound(device, direction);
   if (direction == PUMP_TO_GPU && bound > PUMP_PLANNED_BYTES) bound = PUMP_PLANNED_BYTES;
   return fits(PUMP_LOAD(&way->flight_bytes), bytes, bound);
@@ -115,7 +115,7 @@ static void release(struct pump_direction *direction, uint32_t bytes) {
 /* ---- the driver ---------------------------------------------------------------- */
 
 static bool note(struct mover *mover, CUresult result, const char *call) {
-  if (!pump_set_note(mover->role.set, result, call)) mover->over = true;
+  if (!pump_executors_note(mover->role.set, result, call)) mover->over = true;
   return result == CUDA_SUCCESS;
 }
 
@@ -146,12 +146,12 @@ static void lane_close(struct lane *lane) {
 static void change_context(struct mover *mover, bool apart) {
   lane_close(&mover->lanes[0]);
   mover->apart = apart;
-  if (!pump_set_change_context(&mover->role, apart)) mover->over = true;
+  if (!pump_executors_change_context(&mover->role, apart)) mover->over = true;
 }
 
 /* What a call without work of its own took, while slices to the host are in the driver. */
 static void look_beside(const struct mover *mover, uint64_t call_ns) {
-  struct pump_set *set = mover->role.set;
+  struct pump_device_executors *set = mover->role.set;
   struct pump_apart apart = pump_apart_next(set->apart, call_ns);
   if (apart.state != set->apart.state)
     pump_log(PUMP_LOG_INFO, apart.state == PUMP_APART ? APART : IN_VAIN, set->device);
@@ -176,7 +176,7 @@ static CUresult prefetch(const struct mover *mover, CUstream stream, uint64_t ad
 static bool submit(struct mover *mover, struct lane *lane, uint64_t address) {
   struct job *job = &lane->job;
   bool apart = !to_gpu(mover) && PUMP_LOAD(&mover->role.set->apart_now) != 0;
-  if (pump_set_gave_up(mover->role.set)) return false;
+  if (pump_executors_gave_up(mover->role.set)) return false;
   if (apart != mover->apart) change_context(mover, apart);
   if (mover->over || !lane_open(mover, lane)) return false;
   job->in_flight = PUMP_ADD(&mover->direction->flight_slices, 1) + 1;
@@ -270,7 +270,7 @@ static void adapt(struct mover *mover, const struct job *job, uint64_t now_ns) {
   __atomic_store_n(&direction->adapting, 0, __ATOMIC_RELEASE);
   if (threads <= before) return;
   pump_futex_wake(&direction->wanted);
-  pump_set_grow(&mover->role);
+  pump_executors_grow(&mover->role);
 }
 
 /* ---- slices -------------------------------------------------------------------- */
@@ -314,7 +314,7 @@ static uint32_t next_lane(const struct mover *mover) {
 
 /* Judges the job and hands it to the driver, or reports why not. */
 static void start(struct mover *mover, const struct job *job) {
-  if (!pump_command_sane(&job->command)) {
+  if (!pump_command_validate_fields(&job->command)) {
     report(mover, job, PUMP_RESULT_INVALID);
     return;
   }
@@ -326,7 +326,7 @@ static void start(struct mover *mover, const struct job *job) {
   uint64_t address;
   pump_slot_begin(job->command.slot);
   uint32_t result =
-      pump_command_judge(&job->command, device, mover->role.direction, &address);
+      pump_command_validate_state(&job->command, device, mover->role.direction, &address);
   if (result == PUMP_RESULT_MOVED) {
     if (submit(mover, lane, address)) {
       mover->in_flight++;
@@ -427,7 +427,7 @@ static inline void relax(void) {
 }
 
 static bool work_waits(const struct mover *mover) {
-  return more_waits(mover) || !pump_set_lives(&mover->role) ||
+  return more_waits(mover) || !pump_executors_lives(&mover->role) ||
          (to_gpu(mover) && pump_populate_waits(mover->role.set->device));
 }
 
@@ -472,14 +472,14 @@ static void rest(struct mover *mover, uint32_t wanted) {
 void *pump_mover_thread(void *argument) {
   struct mover mover = {.role = *(struct pump_thread_role *)argument};
   mover.direction = &mover.role.set->directions[mover.role.direction];
-  mover.over = !pump_set_thread_begin(&mover.role);
+  mover.over = !pump_executors_thread_begin(&mover.role);
   if (!mover.over) {
     pump_node_bind(mover.role.set->device);
     mover.lane_count = to_gpu(&mover) ? pump_stream_lanes() : 1;
   }
-  while (!mover.over && pump_set_lives(&mover.role)) {
+  while (!mover.over && pump_executors_lives(&mover.role)) {
     uint32_t wanted = PUMP_LOAD(&mover.direction->wanted);
-    if (to_gpu(&mover) && mover.role.number == 0) pump_set_errands(mover.role.set);
+    if (to_gpu(&mover) && mover.role.number == 0) pump_executors_errands(mover.role.set);
     if (mover.role.number >= wanted)
       rest(&mover, wanted);
     else if (mover.in_flight >= mover.lane_count ||
@@ -494,6 +494,6 @@ void *pump_mover_thread(void *argument) {
   }
   while (mover.in_flight > 0) finish_oldest(&mover);
   for (int i = 0; i < LANES; i++) lane_close(&mover.lanes[i]);
-  pump_set_thread_end(&mover.role);
+  pump_executors_thread_end(&mover.role);
   return NULL;
 }

@@ -44,8 +44,8 @@ void pump_act_populate(uint32_t slot, uint32_t generation) {
   pthread_mutex_unlock(&queue->lock);
   /* What only a program needs that does not fit is made here, where it stops fitting,
    * not at its first launch: then the markers are there in time. */
-  pump_set_need(device,
-                PUMP_LOAD(&pump_shm->devices[device].device_state) == PUMP_DEVICE_ACTIVE);
+  pump_executors_need(device, PUMP_LOAD(&pump_shm->devices[device].device_state) ==
+                                  PUMP_DEVICE_ACTIVE);
   struct pump_command_ring *ring = &pump_shm->commands[device][PUMP_TO_GPU];
   pump_bell_ring(&ring->executors_asleep, &ring->bell);
   errno = saved;

@@ -90,7 +90,7 @@ void pump_slot_fork_child(void) {
 
 /* ---- commands ------------------------------------------------------------------ */
 
-bool pump_command_sane(const struct pump_command *command) {
+bool pump_command_validate_fields(const struct pump_command *command) {
   return command->slot < PUMP_MAX_RANGES && command->length_bytes != 0 &&
          command->length_bytes <= PUMP_SLICE_BYTES;
 }
@@ -120,8 +120,8 @@ static uint64_t last_use(const struct pump_range *range, uint64_t offset_bytes,
   return newest;
 }
 
-uint32_t pump_command_judge(const struct pump_command *command, uint32_t device,
-                            uint32_t direction, uint64_t *address) {
+uint32_t pump_command_validate_state(const struct pump_command *command, uint32_t device,
+                                     uint32_t direction, uint64_t *address) {
   struct pump_range range;
   /* A record that keeps changing is one that is being freed or replaced. */
   if (!pump_range_read(&pump_shm->ranges[command->slot], &range)) return PUMP_RESULT_DEAD;

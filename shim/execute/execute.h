@@ -36,14 +36,14 @@ bool pump_slot_close(uint32_t slot);
 void pump_slot_open(uint32_t slot);
 
 /* Wakes the threads of all devices that have any. */
-void pump_sets_wake(void);
+void pump_executors_wake_all(void);
 
 /* Starts executors of `device` unless they run: the first in-thread, or with `full`
  * the usual number and the marker thread. Cheap when they do. */
-void pump_set_need(uint32_t device, bool full);
+void pump_executors_need(uint32_t device, bool full);
 /* The same with `full` for the link thread: the first in-thread, if there is one, does it.
  * To be asked again until it is done. */
-void pump_set_ask(uint32_t device);
+void pump_executors_ask(uint32_t device);
 
 /* ---- streams (act_stream.c) ------------------------------------------------------- */
 
@@ -67,9 +67,9 @@ void pump_plan_wake(void);
 /* ---- life -------------------------------------------------------------------------- */
 
 /* Ends all threads of all sets; waits until `deadline_ns`. Takes no lock. */
-void pump_sets_stop(uint64_t deadline_ns);
+void pump_executors_stop(uint64_t deadline_ns);
 
-void pump_sets_fork_child(void);
+void pump_executors_fork_child(void);
 void pump_slot_fork_child(void);
 void pump_populate_fork_child(void);
 

@@ -9,7 +9,7 @@
  *   pump-mark-D    poll.c          one a device: marker pools, polling, progress
  *
  * pump-link has a table of descriptors to itself (act_link.c): it calls no driver, starts
- * no thread and does not write to stderr, but asks pump-in-D for that (pump_set_ask).
+ * no thread and does not write to stderr, but asks pump-in-D for that (pump_executors_ask).
  *
  * A device whose program fits has the first in-thread only. The others start with its
  * first operation that is reported, those beyond a usual number when measured latencies
@@ -45,7 +45,7 @@
 
 /* ---- executors of a device (act_executor.c, act_context.c) ---------------- */
 
-enum { PUMP_SET_OFF, PUMP_SET_RUNNING, PUMP_SET_BROKEN };
+enum { PUMP_EXECUTORS_OFF, PUMP_EXECUTORS_RUNNING, PUMP_EXECUTORS_BROKEN };
 
 /* One direction of a device. Written by its threads; `started` under the lock of
  * act_context.c. */
@@ -64,7 +64,7 @@ struct pump_direction {
 /* One per device, static. `state`, `full`, `life` and `context` change under the lock
  * of act_context.c; the threads only read them. A thread belongs to the life it was
  * started in and ends when `life` moves on. */
-struct pump_set {
+struct pump_device_executors {
   uint32_t device;
   uint32_t state;      /* PUMP_SET_* */
   uint32_t full;       /* 1: more than the first in-thread was started */
@@ -81,41 +81,42 @@ struct pump_set {
   uint32_t apart_now;      /* 1: out-threads work in contexts of their own */
   struct pump_direction directions[PUMP_DIRECTIONS];
 };
-struct pump_set *pump_set_of(uint32_t device);
+struct pump_device_executors *pump_executors_of(uint32_t device);
 const struct pump_adapt_bounds *pump_direction_bounds(uint32_t direction);
 
 /* What a thread of a set is started with. */
 struct pump_thread_role {
-  struct pump_set *set;
+  struct pump_device_executors *set;
   uint32_t life;
   uint32_t direction; /* PUMP_TO_GPU, PUMP_TO_HOST */
   uint32_t number;    /* within its direction, from 0 */
   CUcontext context;
 };
 
-static inline bool pump_set_lives(const struct pump_thread_role *role) {
+static inline bool pump_executors_lives(const struct pump_thread_role *role) {
   return PUMP_LOAD_ACQUIRE(&role->set->life) == role->life;
 }
 
 /* What the link thread has asked for: by first in-threads, often. */
-void pump_set_errands(struct pump_set *set);
+void pump_executors_errands(struct pump_device_executors *set);
 /* Starts threads of a direction up to the number that is wanted; by its threads. */
-void pump_set_grow(const struct pump_thread_role *role);
+void pump_executors_grow(const struct pump_thread_role *role);
 /* Common first and last steps of a thread of a set. Where it may not enter the driver
  * `begin` is false, and the role without a context if `end` may not either. */
-bool pump_set_thread_begin(struct pump_thread_role *role);
-void pump_set_thread_end(const struct pump_thread_role *role);
+bool pump_executors_thread_begin(struct pump_thread_role *role);
+void pump_executors_thread_end(const struct pump_thread_role *role);
 /* The calling out-thread leaves its context for one of its own, or that for the set's.
  * False when it can work in neither. */
-bool pump_set_change_context(const struct pump_thread_role *role, bool own);
+bool pump_executors_change_context(const struct pump_thread_role *role, bool own);
 /* Wakes every thread of the set. */
-void pump_set_wake(struct pump_set *set);
+void pump_executors_wake(struct pump_device_executors *set);
 
 /* True while the device's driver calls failed too often to be worth another one. */
-bool pump_set_gave_up(struct pump_set *set);
+bool pump_executors_gave_up(struct pump_device_executors *set);
 
 /* Notes the outcome of a driver call; false when the thread must end now. */
-bool pump_set_note(struct pump_set *set, CUresult result, const char *call);
+bool pump_executors_note(struct pump_device_executors *set, CUresult result,
+                         const char *call);
 
 void *pump_mover_thread(void *role);
 void *pump_poll_thread(void *role);
@@ -138,11 +139,11 @@ void pump_slot_begin(uint32_t slot);
 void pump_slot_end(uint32_t slot);
 
 /* Whether `command` makes any sense, whatever it is about: its slot can be looked at. */
-bool pump_command_sane(const struct pump_command *command);
+bool pump_command_validate_fields(const struct pump_command *command);
 /* PUMP_RESULT_MOVED and the address to move, or the reason why it may not be moved.
- * The command is sane, between begin and end of its slot. */
-uint32_t pump_command_judge(const struct pump_command *command, uint32_t device,
-                            uint32_t direction, uint64_t *address);
+ * Its fields are valid, called between begin and end of its slot. */
+uint32_t pump_command_validate_state(const struct pump_command *command, uint32_t device,
+                                     uint32_t direction, uint64_t *address);
 
 /* ---- plans (act_plan.c) ------------------------------------------------------ */
 

@@ -39,7 +39,7 @@ _Static_assert(PUMP_MAX_CONTEXTS == 64, "a bit each in poller.served");
     if (((poller)->served >> i & 1) != 0)
 
 static bool note(struct poller *poller, CUresult result, const char *call) {
-  if (!pump_set_note(poller->role.set, result, call)) poller->over = true;
+  if (!pump_executors_note(poller->role.set, result, call)) poller->over = true;
   return result == CUDA_SUCCESS;
 }
 
@@ -100,8 +100,9 @@ static bool short_of_markers(const struct pump_marker_pool *pool) {
 }
 
 static void fill_pool(struct poller *poller, struct pump_marker_pool *pool) {
-  while (short_of_markers(pool) && !poller->over && !pump_set_gave_up(poller->role.set) &&
-         pump_set_lives(&poller->role) && enter_context(poller, pool))
+  while (short_of_markers(pool) && !poller->over &&
+         !pump_executors_gave_up(poller->role.set) && pump_executors_lives(&poller->role) &&
+         enter_context(poller, pool))
     make_markers(poller, pool);
 }
 
@@ -204,7 +205,7 @@ static bool anything_fresh(const struct poller *poller) {
 static void work(struct poller *poller) {
   struct pump_marker_bell *mark = &pump_marker_bells[poller->role.set->device];
   uint64_t pause_ns = POLL_MIN_NS, busy_ns = 0; /* when something last waited */
-  while (!poller->over && pump_set_lives(&poller->role)) {
+  while (!poller->over && pump_executors_lives(&poller->role)) {
     uint32_t bell = PUMP_LOAD_ACQUIRE(&mark->bell);
     struct look seen = look(poller);
     uint64_t now_ns = pump_now_ns();
@@ -212,11 +213,11 @@ static void work(struct poller *poller) {
     if (now_ns - busy_ns < LINGER_NS) {
       pause_ns = seen.advanced ? POLL_MIN_NS : pause_ns * 5 / 4;
       if (pause_ns > POLL_MAX_NS) pause_ns = POLL_MAX_NS;
-      if (pump_set_lives(&poller->role)) pump_bell_wait(&mark->bell, bell, pause_ns);
+      if (pump_executors_lives(&poller->role)) pump_bell_wait(&mark->bell, bell, pause_ns);
       continue;
     }
     bell = pump_bell_prepare(&mark->asleep, &mark->bell);
-    if (!anything_fresh(poller) && pump_set_lives(&poller->role))
+    if (!anything_fresh(poller) && pump_executors_lives(&poller->role))
       pump_bell_wait(&mark->bell, bell, IDLE_NS);
     __atomic_store_n(&mark->asleep, 0, __ATOMIC_SEQ_CST);
   }
@@ -228,10 +229,10 @@ void *pump_poll_thread(void *argument) {
   memset(poller, 0, sizeof *poller);
   poller->role = *role;
   prctl(PR_SET_TIMERSLACK, (unsigned long)SLACK_NS); /* this thread's alone */
-  poller->over = !pump_set_thread_begin(&poller->role);
+  poller->over = !pump_executors_thread_begin(&poller->role);
   poller->current = poller->role.context;
   work(poller);
   FOR_SERVED(poller, i) close_pool(poller, &pump_marker_pools[i]);
-  pump_set_thread_end(&poller->role);
+  pump_executors_thread_end(&poller->role);
   return NULL;
 }

@@ -45,7 +45,7 @@ static void act_exit(void) {
   pump_enter();
   PUMP_STORE_RELEASE(&pump_shm->header.client_state, PUMP_CLIENT_EXITING);
   pump_worker_notify();
-  pump_sets_stop(pump_now_ns() + EXIT_NS);
+  pump_executors_stop(pump_now_ns() + EXIT_NS);
   if (PUMP_LOAD(&pump_shm->header.recording) != 0) wait_for_recording();
   pump_link_stop();
   pump_ledger_leave();
@@ -91,7 +91,7 @@ void pump_act_fork_child(void) {
   pump_link_fork_child();
   pump_mapping_fork_child();
   pump_contexts_fork_child();
-  pump_sets_fork_child();
+  pump_executors_fork_child();
   pump_slot_fork_child();
   pump_populate_fork_child();
   pump_progress_fork_child();

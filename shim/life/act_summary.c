@@ -23,7 +23,7 @@ static bool did_anything(void) {
 static uint64_t budget_of_used_devices(void) {
   uint64_t sum = 0;
   for (uint32_t d = 0; d < PUMP_MAX_DEVICES; d++)
-    if (PUMP_LOAD(&pump_set_of(d)->life) != 0)
+    if (PUMP_LOAD(&pump_executors_of(d)->life) != 0)
       sum += PUMP_LOAD(&pump_shm->devices[d].budget_bytes);
   return sum;
 }

@@ -12,10 +12,10 @@ static void *const wrappers[] = {
 
 const struct pump_upcalls pump_upcalls = {
     .wrappers = wrappers,
-    .line_kept = pump_sets_wake,
+    .line_kept = pump_executors_wake_all,
     .device_active = pump_blocks_settle,
     .executed = pump_event_progress,
-    .operations_seen = pump_set_need,
+    .operations_seen = pump_executors_need,
     .plan_wake = pump_plan_wake,
     .operation_issued = pump_plan_compare,
     .dead_due = pump_pool_dead_due,

@@ -95,7 +95,7 @@ bool pump_attach(int memory) {
   if (fresh == NULL) return false;
   pthread_mutex_lock(&pump_range_lock);
   pump_mapping_close();
-  pump_sets_wake();
+  pump_executors_wake_all();
   copy_state(fresh, pump_shm);
   /* From here on the region is the memfd; its old contents are gone, the threads
    * that write to it do not notice. */

@@ -77,15 +77,15 @@ uint32_t pump_link_losses(void) {
 
 /* A budget may make a dormant device active: its out-threads are needed at once, not at
  * its next operation. A bit for each such device. */
-static void ask_for_sets(uint32_t active) {
+static void ask_for_executors(uint32_t active) {
   for (uint32_t device = 0; active != 0; device++, active >>= 1)
-    if (active & 1) pump_set_ask(device);
+    if (active & 1) pump_executors_ask(device);
 }
 
 static void keep_ledger(void) {
   bool fresh = pump_ledger_keep();
   pump_limit_refresh(fresh);
-  ask_for_sets(pump_share_refresh(fresh));
+  ask_for_executors(pump_share_refresh(fresh));
 }
 
 /* ---- the descriptor --------------------------------------------------------- */
@@ -226,7 +226,7 @@ static enum end join_worker(void) {
 /* While attached: returns when the worker is gone, or the thread shall end. */
 static enum end watch_worker(uint64_t attached_ns) {
   while (!stopped()) {
-    ask_for_sets(pump_device_adopt_budgets());
+    ask_for_executors(pump_device_adopt_budgets());
     keep_ledger();
     struct pollfd ready = {.fd = own_socket(), .events = POLLIN};
     if (ready.fd < 0) return WORKER_GONE; /* the program closed our descriptor */

@@ -108,7 +108,7 @@ static void become_active(uint32_t index) {
   pump_bell_ring(&pump_shm->header.worker_asleep, &pump_shm->header.worker_bell);
 }
 
-static void judge(uint32_t index) {
+static void look_whether_full(uint32_t index) {
   const struct device *d = &devices[index];
   if (d->state == READY && d->converts &&
       d->allocated_bytes + d->plain_bytes > d->budget_bytes)
@@ -134,7 +134,7 @@ static bool adopt_budget(uint32_t index) {
   if (d->state != READY || asked == PUMP_LOAD(&shared->adopted_budget_bytes)) return false;
   if (asked != 0) {
     set_budget(d, shared, asked > least_bytes ? asked : least_bytes);
-    judge(index);
+    look_whether_full(index);
   }
   /* A thread that sees this sees the figures above. */
   PUMP_STORE_RELEASE(&shared->adopted_budget_bytes, asked);
@@ -187,7 +187,7 @@ uint32_t pump_device_share(const struct pump_neighbours *neighbours) {
     set_budget(d, shared, d->asked_bytes);
     if (d->budget_bytes == before) continue;
     changed = true;
-    judge(i);
+    look_whether_full(i);
     if (d->active) active |= 1u << i;
   }
   pthread_mutex_unlock(&pump_range_lock);
@@ -225,7 +225,7 @@ void pump_device_account(uint32_t device, int64_t range_bytes, int64_t plain_byt
   PUMP_STORE(&pump_shm->devices[device].plain_bytes, d->plain_bytes);
   uint64_t *peak = &pump_shm->shim_counters.converted_bytes_peak;
   if (live_bytes > PUMP_LOAD(peak)) PUMP_STORE(peak, live_bytes);
-  judge(device);
+  look_whether_full(device);
 }
 
 static void copy_uuid(CUdevice device, uint8_t uuid[16]) {
@@ -279,7 +279,7 @@ static void prepare(CUdevice device) {
   PUMP_STORE(&shared->device_state, PUMP_DEVICE_DORMANT);
   PUMP_STORE_RELEASE(&d->state, READY);
   adopt_budget((uint32_t)device);
-  judge((uint32_t)device);
+  look_whether_full((uint32_t)device);
   if (pump_recording || (always != NULL && strcmp(always, "always") == 0))
     become_active((uint32_t)device);
   pthread_mutex_unlock(&pump_range_lock);

@@ -25,9 +25,9 @@ static void leave(CUcontext context) {
   (void)context;
 }
 const struct pump_upcalls pump_upcalls = {
-    .line_kept = pump_sets_wake,
+    .line_kept = pump_executors_wake_all,
     .executed = pump_event_progress,
-    .operations_seen = pump_set_need,
+    .operations_seen = pump_executors_need,
     .plan_wake = pump_plan_wake,
     .operation_issued = pump_plan_compare,
     .dead_due = nothing_is_dead,

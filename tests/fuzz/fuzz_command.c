@@ -43,8 +43,8 @@ bool pump_flight_has_room(uint32_t device, uint32_t direction, uint64_t bytes) {
 
 static void judge(const struct pump_command *command, uint32_t device, uint32_t way) {
   uint64_t address = 0;
-  if (!pump_command_sane(command)) return; /* as act_executor.c begins */
-  uint32_t result = pump_command_judge(command, device, way, &address);
+  if (!pump_command_validate_fields(command)) return; /* as act_executor.c begins */
+  uint32_t result = pump_command_validate_state(command, device, way, &address);
   if (result != PUMP_RESULT_MOVED) return;
   const struct pump_range *range = &shm.ranges[command->slot];
   must(range->device == device && range->generation == command->generation);

@@ -9,7 +9,7 @@ static CUcontext begin(uint32_t lock) {
   CUcontext context = fake_context_create(0);
   pump_act_start();
   pump_context_seen(0, context);
-  pump_set_need(0, true);
+  pump_executors_need(0, true);
   return context;
 }
 
@@ -27,7 +27,7 @@ static CUcontext move(uint32_t slices) {
 }
 
 static uint32_t state(void) {
-  return pump_set_of(0)->apart.state;
+  return pump_executors_of(0)->apart.state;
 }
 
 static uint64_t made(void) {

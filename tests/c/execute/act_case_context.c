@@ -12,7 +12,7 @@ static CUcontext begin(void) {
   CUcontext context = fake_context_create(0);
   pump_act_start();
   pump_context_seen(0, context);
-  pump_set_need(0, true);
+  pump_executors_need(0, true);
   return context;
 }
 
@@ -68,7 +68,7 @@ SCENARIO(threads_leave_every_context_of_a_device_and_come_back_to_one_that_is_le
   fake_context_destroy(first); /* nothing of ours may be left in it */
   CHECK(pump_context_device(second, NULL) == -1 && pump_context_device(other, NULL) == 1);
   pump_context_seen(0, second);
-  pump_set_need(0, true);
+  pump_executors_need(0, true);
   CHECK(worker_submit(0, PUMP_TO_GPU, harness_slice(slot, 1, 1)));
   CHECK(worker_reap(0, PUMP_TO_GPU) == PUMP_RESULT_MOVED);
   end(second);

@@ -14,7 +14,7 @@ static CUcontext begin(void) {
   CUcontext context = fake_context_create(0);
   pump_act_start();
   pump_context_seen(0, context);
-  pump_set_need(0, true); /* an operation was reported */
+  pump_executors_need(0, true); /* an operation was reported */
   return context;
 }
 
@@ -223,7 +223,7 @@ SCENARIO(a_worker_that_scribbles_over_the_rings_does_no_harm) {
     for (size_t i = 0; i < sizeof pump_shm->commands[0] / 4; i += 1 + harness_random() % 9)
       PUMP_STORE(&words[i],
                  harness_random() % 3 == 0 ? harness_random() : harness_random() % 4);
-    pump_set_wake(pump_set_of(0));
+    pump_executors_wake(pump_executors_of(0));
     harness_sleep_us(100);
   }
   harness_free(slot); /* returns */
@@ -261,7 +261,7 @@ SCENARIO(a_driver_that_cannot_create_streams_or_events_fails_commands_until_it_c
   CHECK(ask(PUMP_TO_GPU, harness_slice(slot, 0, 1)) == PUMP_RESULT_FAILED);
   PUMP_STORE(&fake.create_error, CUDA_SUCCESS);
   EVENTUALLY(ask(PUMP_TO_GPU, harness_slice(slot, 0, 1)) == PUMP_RESULT_MOVED ||
-             PUMP_LOAD(&pump_set_of(0)->give_up));
+             PUMP_LOAD(&pump_executors_of(0)->give_up));
   pump_act_context_gone(context);
   CHECK(PUMP_LOAD(&fake.events_alive) == 0 && PUMP_LOAD(&fake.streams_alive) == 0);
 }
@@ -270,7 +270,7 @@ SCENARIO(a_driver_that_is_torn_down_ends_the_threads_quietly) {
   uint32_t slot = begin_with_range(4);
   PUMP_STORE(&fake.prefetch_error, CUDA_ERROR_DEINITIALIZED);
   CHECK(ask(PUMP_TO_GPU, harness_slice(slot, 0, 1)) == PUMP_RESULT_FAILED);
-  EVENTUALLY(PUMP_LOAD(&pump_set_of(0)->alive) == 4);
+  EVENTUALLY(PUMP_LOAD(&pump_executors_of(0)->alive) == 4);
   harness_free(slot);
 }
 
@@ -406,7 +406,8 @@ SCENARIO(a_forked_child_is_inert_until_its_own_start) {
   CHECK(child >= 0);
   if (child == 0) {
     pump_act_fork_child();
-    CHECK(PUMP_LOAD(&pump_set_of(0)->alive) == 0 && pump_set_of(0)->context == NULL);
+    CHECK(PUMP_LOAD(&pump_executors_of(0)->alive) == 0 &&
+          pump_executors_of(0)->context == NULL);
     CUcontext context = fake_context_create(0);
     pump_act_start();
     pump_context_seen(0, context);
@@ -454,7 +455,7 @@ SCENARIO(threads_have_the_processors_of_the_process_and_not_of_who_started_them)
   CHECK(sched_setaffinity(0, sizeof one, &one) == 0); /* as OpenMP pins its first thread */
   CUcontext context = fake_context_create(0);
   pump_context_seen(0, context);
-  pump_set_need(0, true);
+  pump_executors_need(0, true);
   EVENTUALLY(own_threads("pump-", &before) == 5);
   pump_act_context_gone(context);
   fake_context_destroy(context);

@@ -6,14 +6,14 @@
 #define MIB ((uint64_t)1 << 20)
 
 static struct pump_direction *direction_of(uint32_t direction) {
-  return &pump_set_of(0)->directions[direction];
+  return &pump_executors_of(0)->directions[direction];
 }
 
 static uint32_t begin_with_range(uint64_t blocks) {
   CUcontext context = fake_context_create(0);
   pump_act_start();
   pump_context_seen(0, context);
-  pump_set_need(0, true);
+  pump_executors_need(0, true);
   return harness_allocate(0, blocks);
 }
 
@@ -29,9 +29,10 @@ static void want_all_threads(uint32_t direction) {
   uint32_t most = pump_direction_bounds(direction)->threads_max;
   stop_adapting(way);
   PUMP_STORE(&way->wanted, most);
-  struct pump_thread_role role = {
-      .set = pump_set_of(0), .life = pump_set_of(0)->life, .direction = direction};
-  pump_set_grow(&role);
+  struct pump_thread_role role = {.set = pump_executors_of(0),
+                                  .life = pump_executors_of(0)->life,
+                                  .direction = direction};
+  pump_executors_grow(&role);
   CHECK(way->started == most);
 }
 

@@ -8,7 +8,7 @@ static void begin(void) {
   CUcontext context = fake_context_create(0);
   pump_act_start();
   pump_context_seen(0, context);
-  pump_set_need(0, true);
+  pump_executors_need(0, true);
 }
 
 /* ---- the worker's side of it ------------------------------------------------------- */
@@ -191,7 +191,7 @@ SCENARIO(the_first_other_operation_ends_a_plan) {
   pump_plan_compare(&wrong);
   CHECK(PUMP_LOAD(&pump_shm->shim_counters.plans_dropped) == 1);
   pump_progress_advance(5, 40);
-  pump_set_wake(pump_set_of(0));
+  pump_executors_wake(pump_executors_of(0));
   harness_sleep_us(20000);
   CHECK(taken(PUMP_TO_HOST) == 0);
   CHECK(worker_submit(0, PUMP_TO_HOST, harness_slice(slot, 1, 1))); /* commands go on */
@@ -305,7 +305,7 @@ SCENARIO(a_worker_that_scribbles_over_a_plan_does_no_harm) {
     PUMP_STORE(&worker_shm->header.armed, harness_random());
     struct pump_issued is = launch(harness_random(), 1);
     pump_plan_compare(&is);
-    pump_set_wake(pump_set_of(0));
+    pump_executors_wake(pump_executors_of(0));
     pump_progress_advance(harness_random() % PUMP_MAX_STREAMS, harness_random());
     harness_sleep_us(100);
   }

@@ -87,7 +87,7 @@ void harness_refuse(long call, uint32_t error) {
 }
 
 void harness_wait_until_idle(void) {
-  struct pump_set *set = pump_set_of(0);
+  struct pump_device_executors *set = pump_executors_of(0);
   EVENTUALLY(PUMP_LOAD(&pump_marker_bells[0].asleep) != 0);
   for (uint32_t way = 0; way < PUMP_DIRECTIONS; way++) {
     struct pump_direction *direction = &set->directions[way];

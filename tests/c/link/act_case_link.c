@@ -62,7 +62,7 @@ SCENARIO(commands_of_the_daemon_are_carried_out_and_a_dead_worker_is_replaced) {
   pump_context_seen(0, context);
   uint32_t slot = harness_allocate(0, 16);
   pump_act_populate(slot, 1);
-  pump_set_need(0, true);
+  pump_executors_need(0, true);
   pumpd_accept_and_attach(1);
   for (uint64_t life = 1; life <= 3; life++) {
     struct pump_command command = {.slot = slot,
@@ -100,7 +100,7 @@ SCENARIO(a_budget_that_a_worker_asks_for_is_adopted_at_its_ring) {
   pump_act_populate(harness_allocate(0, 1), 1);
   pumpd_accept_and_attach(1);
   struct pump_device *device = &pumpd.shm->devices[0];
-  CHECK(PUMP_LOAD(&pump_set_of(0)->full) == 0);
+  CHECK(PUMP_LOAD(&pump_executors_of(0)->full) == 0);
   uint64_t begin_ns = pump_now_ns();
   for (uint64_t blocks = 1; blocks <= 12; blocks++) {
     PUMP_STORE(&device->asked_budget_bytes, blocks * PUMP_BLOCK_BYTES);
@@ -109,7 +109,7 @@ SCENARIO(a_budget_that_a_worker_asks_for_is_adopted_at_its_ring) {
   }
   /* Without the ring, the link looks every half second. */
   CHECK(pump_now_ns() - begin_ns < 3000000000u);
-  EVENTUALLY(PUMP_LOAD(&pump_set_of(0)->full) == 1);
+  EVENTUALLY(PUMP_LOAD(&pump_executors_of(0)->full) == 1);
   CHECK(PUMP_LOAD(&device->budget_bytes) == 12 * PUMP_BLOCK_BYTES);
   pumpd_die();
   pumpd_accept_and_attach(2); /* the next worker asks for nothing: it stays */
@@ -219,7 +219,7 @@ SCENARIO(without_a_daemon_the_job_goes_on_and_says_so_once) {
   pump_context_seen(0, context);
   uint32_t slot = harness_allocate(0, 4);
   pump_act_populate(slot, 1);
-  pump_set_need(0, true);
+  pump_executors_need(0, true);
   EVENTUALLY(PUMP_LOAD(&pump_shm->shim_counters.populate_bytes) == 4 * PUMP_BLOCK_BYTES);
   harness_sleep_us(4000000);
 }
@@ -314,7 +314,7 @@ static void *hammer(void *context) {
     if (pump_event_reserve(pump_shm, 1, &position)) pump_event_publish(pump_shm, position);
     uint32_t slot = harness_allocate(0, 1);
     pump_act_populate(slot, 1);
-    pump_set_need(0, true);
+    pump_executors_need(0, true);
     harness_sleep_us(200);
     harness_free(slot);
   }

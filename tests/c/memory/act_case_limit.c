@@ -180,7 +180,7 @@ static void active_job(void) {
   CUcontext context = fake_context_create(0);
   pump_act_start();
   pump_context_seen(0, context);
-  pump_set_need(0, true);
+  pump_executors_need(0, true);
   pump_shm->devices[0].budget_bytes = 1024ull << 20;
   pump_shm->devices[0].device_state = PUMP_DEVICE_ACTIVE;
   pump_shm->shim_counters.converted_bytes_peak = 1536ull << 20;

@@ -8,7 +8,7 @@ static CUcontext begin(void) {
   CUcontext context = fake_context_create(0);
   pump_act_start();
   pump_context_seen(0, context);
-  pump_set_need(0, true);
+  pump_executors_need(0, true);
   EVENTUALLY(PUMP_LOAD(&fake.events_alive) >= 64); /* markers are there */
   return context;
 }
