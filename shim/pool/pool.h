@@ -4,7 +4,7 @@
  * stream-ordered memory can exceed the card too, and it knows every live block exactly.
  * Its files: pool_sizes.h (size classes), pool_map.h (blocks as launches see them),
  * pool_blocks.c (pieces of segments), pool_streams.c (who may reuse what, and when),
- * pool_segments.c (managed memory), pool_serve.c (allocate and free), pool_kinds.c
+ * pool_segments.c (managed memory), pool_serve.c (allocate and free), driver_pools.c
  * (which of the driver's pools it stands in for, and what they answer).
  *
  * The functions are called in the guard (pump_reentry_depth raised); none waits for a
@@ -51,7 +51,7 @@ bool pump_pool_find(uint64_t address, struct pump_pool_block *block);
 __attribute__((visibility("default"))) int pump_pool_piece(uint64_t address, uint64_t *base,
                                                            uint64_t *length_bytes);
 
-/* ---- the driver's pools (pool_kinds.c) -------------------------------------- */
+/* ---- the driver's pools (driver_pools.c) -------------------------------------- */
 
 /* The pool whose memory `pool` (NULL: the device's current one) shall be served from
  * ours; false when the driver's own has to serve it. */

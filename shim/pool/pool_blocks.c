@@ -405,18 +405,18 @@ void pool_unset_aside(struct pool_piece_node *piece, bool discarded) {
   put_free(piece);
 }
 
-static bool is_awake(const struct pool_arena *arena, const struct pool_page *page,
-                     uint32_t stream) {
+static bool is_populated(const struct pool_arena *arena, const struct pool_page *page,
+                         uint32_t stream) {
   if (page->discarded != 0) return false;
-  return page->wake_stream == 0 || page->wake_stream == stream ||
-         arena->streams[page->wake_stream - 1].completed >= page->wake_order;
+  return page->repopulate_stream == 0 || page->repopulate_stream == stream ||
+         arena->streams[page->repopulate_stream - 1].completed >= page->repopulate_order;
 }
 
-struct pool_span pool_asleep(const struct pool_piece_node *piece, uint32_t stream) {
+struct pool_span pool_discarded_span(const struct pool_piece_node *piece, uint32_t stream) {
   uint64_t first = offset_of(piece) / PUMP_BLOCK_BYTES, from = UINT64_MAX, to = 0;
   uint64_t last = (offset_of(piece) + piece->length_bytes - 1) / PUMP_BLOCK_BYTES;
   for (uint64_t i = first; i <= last; i++) {
-    if (is_awake(piece->segment->arena, &piece->segment->pages[i], stream)) continue;
+    if (is_populated(piece->segment->arena, &piece->segment->pages[i], stream)) continue;
     if (from == UINT64_MAX) from = i;
     to = i + 1;
   }
@@ -425,14 +425,14 @@ struct pool_span pool_asleep(const struct pool_piece_node *piece, uint32_t strea
                             .length_bytes = (to - from) * PUMP_BLOCK_BYTES};
 }
 
-void pool_woken(struct pool_piece_node *piece, const struct pool_span *span,
-                uint32_t stream, uint64_t order) {
+void pool_repopulated(struct pool_piece_node *piece, const struct pool_span *span,
+                      uint32_t stream, uint64_t order) {
   uint64_t first = span->offset_bytes / PUMP_BLOCK_BYTES;
   for (uint64_t i = 0; i < span->length_bytes / PUMP_BLOCK_BYTES; i++) {
     struct pool_page *page = &piece->segment->pages[first + i];
     page->discarded = 0;
-    page->wake_stream = stream;
-    page->wake_order = order;
+    page->repopulate_stream = stream;
+    page->repopulate_order = order;
   }
   piece->order = order; /* an owner that frees it unused has not waited for that either */
   piece->stream = stream;

@@ -22,15 +22,16 @@
  * Memory that was discarded is migrated to the GPU, explicitly, before it is used again:
  * that alone ends the discard for both kinds of discard that the driver has (after one of
  * them a mere write would not, and an eviction would drop it). A stream of ours does it,
- * the waker, in the order of the GPU: behind the place where memory was woken for the
- * program's stream the last time, so in time and not a queue too early. Where memory is not
- * that scarce it is woken at once, and the worker is told (POPULATED): no owner will want
- * its room meanwhile, and no kernel waits for it. The program's stream is made to wait for
- * it. Neither waits for anything that the program's stream does not wait for itself, so
- * nothing can be held up for good: all that is in the waker at a time is for one of the
- * program's streams. While it is for another one, memory is woken in the program's stream
- * itself. An owner that shares a block with memory that another stream had woken wakes it
- * once more, until that is known to be through: it changes nothing there.
+ * the populator, in the order of the GPU: behind the place where memory was repopulated for
+ * the program's stream the last time, so in time and not a queue too early. Where memory is
+ * not that scarce it is repopulated at once, and the worker is told (POPULATED): no owner
+ * will want its room meanwhile, and no kernel waits for it. The program's stream is made to
+ * wait for it. Neither waits for anything that the program's stream does not wait for
+ * itself, so nothing can be held up for good: all that is in the populator at a time is for
+ * one of the program's streams. While it is for another one, memory is repopulated in the
+ * program's stream itself. An owner that shares a block with memory that another stream had
+ * repopulated repopulates it once more, until that is known to be through: it changes
+ * nothing there.
  *
  * Where the driver cannot discard, dead memory is copied as any other, and one line says
  * so.
@@ -128,7 +129,8 @@ static void begin(struct pool_arena *arena, uint64_t now_ns) {
   dead->submitted = submitted;
   if (submitted) return;
   PUMP_STORE(&dead->broken, true);
-  /* The driver may have discarded some of it before it failed: to be woken in any case. */
+  /* The driver may have discarded some of it before it failed: to be repopulated in any
+   * case. */
   for (uint32_t i = 0; i < dead->count; i++) release(dead, i, true);
   dead->count = 0;
 }
@@ -181,7 +183,7 @@ void pump_pool_dead_leave(CUcontext context) {
   pthread_mutex_unlock(&pool_lock);
 }
 
-/* ---- awakening: the thread that allocates --------------------------------------- */
+/* ---- repopulation: the thread that allocates --------------------------------------- */
 
 static CUresult prefetch(const struct pool_arena *arena, uint64_t address, uint64_t bytes,
                          CUstream stream) {
@@ -195,69 +197,73 @@ static CUresult prefetch(const struct pool_arena *arena, uint64_t address, uint6
 /* Under the lock: the means to wake memory. What was made before a failure stays with the
  * context. */
 static bool open_waker(struct pool_dead *dead, struct pool_stream *stream) {
-  if (dead->waker == NULL && pump_stream_make(&dead->waker) != CUDA_SUCCESS) {
-    dead->waker = NULL;
+  if (dead->populator == NULL && pump_stream_make(&dead->populator) != CUDA_SUCCESS) {
+    dead->populator = NULL;
     return false;
   }
-  if (stream->awake != NULL) return true;
-  CUevent awake;
+  if (stream->populated != NULL) return true;
+  CUevent populated;
   if (pump_real.cuEventCreate(&stream->asked, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS ||
-      pump_real.cuEventCreate(&awake, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
+      pump_real.cuEventCreate(&populated, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
     return false;
-  stream->awake = awake;
+  stream->populated = populated;
   return true;
 }
 
-/* Under the lock: the waker, to be given back, or NULL while it works for another stream.
+/* Under the lock: the populator, to be given back, or NULL while it works for another
+ * stream.
  */
 static CUstream take_waker(struct pool_dead *dead, uint32_t stream) {
-  if (dead->waker_stream != stream &&
-      (dead->waker_calls != 0 || pump_real.cuStreamQuery(dead->waker) != CUDA_SUCCESS))
+  if (dead->populator_stream != stream &&
+      (dead->populator_calls != 0 ||
+       pump_real.cuStreamQuery(dead->populator) != CUDA_SUCCESS))
     return NULL;
-  dead->waker_stream = stream;
-  dead->waker_calls++;
-  return dead->waker;
+  dead->populator_stream = stream;
+  dead->populator_calls++;
+  return dead->populator;
 }
 
 /* Without the lock. Should two threads share the stream, one may take the other's event:
  * a later one of the same two streams, and nothing goes round in a circle. */
 static bool wake(const struct pool_arena *arena, const struct pool_stream *by,
-                 CUstream waker, uint64_t address, uint64_t bytes, CUstream handle,
+                 CUstream populator, uint64_t address, uint64_t bytes, CUstream handle,
                  bool at_once) {
-  if (waker == NULL)
+  if (populator == NULL)
     return pump_real.cuEventRecord(by->asked, handle) == CUDA_SUCCESS &&
            prefetch(arena, address, bytes, handle) == CUDA_SUCCESS;
-  return (at_once || pump_real.cuStreamWaitEvent(waker, by->asked, 0) == CUDA_SUCCESS) &&
+  return (at_once ||
+          pump_real.cuStreamWaitEvent(populator, by->asked, 0) == CUDA_SUCCESS) &&
          pump_real.cuEventRecord(by->asked, handle) == CUDA_SUCCESS &&
-         prefetch(arena, address, bytes, waker) == CUDA_SUCCESS &&
-         pump_real.cuEventRecord(by->awake, waker) == CUDA_SUCCESS &&
-         pump_real.cuStreamWaitEvent(handle, by->awake, 0) == CUDA_SUCCESS;
+         prefetch(arena, address, bytes, populator) == CUDA_SUCCESS &&
+         pump_real.cuEventRecord(by->populated, populator) == CUDA_SUCCESS &&
+         pump_real.cuStreamWaitEvent(handle, by->populated, 0) == CUDA_SUCCESS;
 }
 
-/* Where it fails, the blocks stay marked as asleep for their next owner. */
-bool pool_wake(struct pool_arena *arena, uint32_t stream, uint64_t base,
-               const struct pool_span *span, struct pump_at at) {
+/* Where it fails, the blocks stay marked as discarded for their next owner. */
+bool pool_repopulate(struct pool_arena *arena, uint32_t stream, uint64_t base,
+                     const struct pool_span *span, struct pump_at at) {
   struct pool_dead *dead = &arena->dead;
   struct pool_stream *by = &arena->streams[stream - 1];
   struct pump_hit hit;
-  CUstream waker = NULL;
+  CUstream populator = NULL;
   pthread_mutex_lock(&pool_lock);
   bool done = pump_range_lookup(base, &hit) && open_waker(dead, by);
   bool at_once = !arena->apart;
-  if (done) waker = take_waker(dead, stream);
+  if (done) populator = take_waker(dead, stream);
   pthread_mutex_unlock(&pool_lock);
-  done = done && wake(arena, by, waker, hit.base + span->offset_bytes, span->length_bytes,
-                      at.stream, at_once);
+  done = done && wake(arena, by, populator, hit.base + span->offset_bytes,
+                      span->length_bytes, at.stream, at_once);
   if (!done) PUMP_STORE(&dead->broken, true);
   if (done && at_once)
     pump_event_block(PUMP_EVENT_POPULATED, hit.slot, span->offset_bytes,
                      span->length_bytes);
   pthread_mutex_lock(&pool_lock);
-  if (waker != NULL) dead->waker_calls--;
+  if (populator != NULL) dead->populator_calls--;
   struct pool_piece_node *piece = pool_live_at(base);
   uint32_t same = pool_stream_number(arena, at);
   /* It counts as one of the stream's frees: an event will tell when it is through. */
-  if (done && piece != NULL && same == stream) pool_woken(piece, span, stream, ++by->frees);
+  if (done && piece != NULL && same == stream)
+    pool_repopulated(piece, span, stream, ++by->frees);
   pthread_mutex_unlock(&pool_lock);
   return done && piece != NULL && same == stream;
 }

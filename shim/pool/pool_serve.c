@@ -231,12 +231,13 @@ static bool allocate(CUdeviceptr *address, uint64_t bytes, CUmemoryPool pool,
   struct pool_span span = {0, 0};
   if (piece != NULL) {
     *address = piece->base;
-    if (request.arena->dead.stream != NULL) span = pool_asleep(piece, request.stream);
+    if (request.arena->dead.stream != NULL)
+      span = pool_discarded_span(piece, request.stream);
   }
   pthread_mutex_unlock(&pool_lock);
-  /* What cannot be woken is never handed out again: the driver has to serve. */
+  /* What cannot be repopulated is never handed out again: the driver has to serve. */
   if (span.length_bytes != 0 &&
-      !pool_wake(request.arena, request.stream, *address, &span, at))
+      !pool_repopulate(request.arena, request.stream, *address, &span, at))
     return false;
   if (piece == NULL && why == -ENOMEM) pump_limit_explain(device, request.length_bytes);
   *result = piece == NULL ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
@@ -422,7 +423,7 @@ void pump_pool_context_gone(CUcontext context) {
 void pump_pool_reset(void) {
   memset(arenas, 0, sizeof arenas);
   pool_blocks_reset();
-  pool_kinds_reset();
+  driver_pools_reset();
 }
 
 void pump_pool_fork_child(void) {

@@ -58,12 +58,13 @@ struct pool_bins {
 /* A block of the address space (2 MiB). */
 struct pool_page {
   uint32_t live;      /* live pieces that reach into it */
-  uint32_t discarded; /* 1: to be woken before it is used */
+  uint32_t discarded; /* 1: to be repopulated before it is used */
   uint64_t freed_ns;  /* when the last of them was freed, */
   uint64_t freed_at;  /* and how much the arena had handed out then; 0: never */
-  /* It was woken on that stream (number) in front of its free number `wake_order`. */
-  uint32_t wake_stream;
-  uint64_t wake_order;
+  /* It was repopulated on that stream (number) in front of its free number
+   * `repopulate_order`. */
+  uint32_t repopulate_stream;
+  uint64_t repopulate_order;
 };
 
 struct pool_segment {
@@ -89,7 +90,8 @@ struct pool_stream {
   uint64_t covered_ns;
   struct pool_bins *bins;
   struct pool_piece_node *oldest, *newest; /* what it freed and nobody has taken */
-  CUevent awake; /* behind its latest awakening in the waker; NULL: there was none */
+  CUevent
+      populated; /* behind its latest repopulation in the populator; NULL: there was none */
   CUevent asked; /* on the stream itself, where it was asked for */
   struct pool_event events[POOL_EVENTS];
   uint32_t events_first, events_count;
@@ -97,11 +99,11 @@ struct pool_stream {
 
 /* Dead memory of an arena (pool_dead.c). */
 struct pool_dead {
-  CUstream stream;       /* ours; NULL: nothing was ever discarded */
-  CUevent done;          /* behind the latest discard */
-  CUstream waker;        /* ours: memory is woken there; NULL: none was */
-  uint32_t waker_stream; /* number of the stream that all work in it is for */
-  uint32_t waker_calls;  /* threads that put something there just now */
+  CUstream stream;           /* ours; NULL: nothing was ever discarded */
+  CUevent done;              /* behind the latest discard */
+  CUstream populator;        /* ours: memory is repopulated there; NULL: none was */
+  uint32_t populator_stream; /* number of the stream that all work in it is for */
+  uint32_t populator_calls;  /* threads that put something there just now */
   uint64_t tick_ns;
   bool broken;
   bool submitted; /* what lies in quarantine has been discarded, up to `done` */
@@ -168,12 +170,13 @@ void pool_segment_close(struct pool_segment *segment);
 uint32_t pool_set_aside(struct pool_arena *arena, uint64_t before_ns,
                         struct pool_piece_node **pieces, uint32_t most);
 void pool_unset_aside(struct pool_piece_node *piece, bool discarded);
-/* The blocks of a piece that `stream` has to wake before it uses them: they are discarded,
- * or were woken in the order of another stream, which may not have come to it. */
-struct pool_span pool_asleep(const struct pool_piece_node *piece, uint32_t stream);
-/* They were woken on `stream`, in front of its free number `order`. */
-void pool_woken(struct pool_piece_node *piece, const struct pool_span *span,
-                uint32_t stream, uint64_t order);
+/* The blocks of a piece that `stream` has to repopulate before it uses them: they are
+ * discarded, or were repopulated in the order of another stream, which may not have come to
+ * it. */
+struct pool_span pool_discarded_span(const struct pool_piece_node *piece, uint32_t stream);
+/* They were repopulated on `stream`, in front of its free number `order`. */
+void pool_repopulated(struct pool_piece_node *piece, const struct pool_span *span,
+                      uint32_t stream, uint64_t order);
 void pool_blocks_reset(void);
 
 /* ---- streams (pool_streams.c), under the lock ---------------------------------- */
@@ -212,8 +215,8 @@ bool pool_saves(const struct pool_arena *arena);
 /* Without the lock, in a driver scope, before anybody hears of the live piece at `base`:
  * brings its blocks in `span` back, in the order of the stream. false: it must not be used.
  */
-bool pool_wake(struct pool_arena *arena, uint32_t stream, uint64_t base,
-               const struct pool_span *span, struct pump_at at);
+bool pool_repopulate(struct pool_arena *arena, uint32_t stream, uint64_t base,
+                     const struct pool_span *span, struct pump_at at);
 /* Under the lock: its context has gone, with what lies in quarantine. */
 void pool_dead_forget(struct pool_dead *dead);
 /* Under the lock: ends a quarantine whose discard is with the driver, and waits for that
@@ -221,7 +224,7 @@ void pool_dead_forget(struct pool_dead *dead);
 void pool_dead_finish(struct pool_dead *dead);
 
 /* Forgets the pools of an earlier life (start of a process). */
-void pool_kinds_reset(void);
+void driver_pools_reset(void);
 
 /* ---- arenas (pool_serve.c) --------------------------------------------------------- */
 

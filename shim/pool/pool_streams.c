@@ -75,7 +75,7 @@ static uint32_t new_stream(struct pool_arena *arena, CUstream handle) {
       .covered = frees,
       .completed = frees,
       .bins = bins,
-      .awake = stream->awake, /* its awakenings count among the frees */
+      .populated = stream->populated, /* its repopulations count among the frees */
       .asked = stream->asked,
   };
   if (i == arena->streams_used) arena->streams_used++;

@@ -8,7 +8,7 @@
  * or gone.
  *
  * Usage: pool_stress model|threads|quiet SEED STEPS
- *        pool_stress crowd|gone|captured|chain|pools|stays|asleep|ahead|late 1 0
+ *        pool_stress crowd|gone|captured|chain|pools|stays|discarded|ahead|late 1 0
  *        pool_stress replay 0 0 < lines "INDEX BYTES" (allocate) and "INDEX 0" (free)
  */
 #include <errno.h>
@@ -29,7 +29,7 @@
 #define UNITS (SPACE_BYTES / POOL_UNIT_BYTES)
 #define STREAMS 12
 #define OURS (STREAMS + 1) /* the pool's own stream, for discards */
-#define LAST (OURS + 1)    /* the waker, and no more of them */
+#define LAST (OURS + 1)    /* the populator, and no more of them */
 #define HELD 4096
 #define CONTEXT ((CUcontext)1)
 #define DEFAULT_POOL ((CUmemoryPool)0x5000)
@@ -40,8 +40,8 @@
  */
 
 /* Whatever the stream does next comes behind an operation that woke the block. */
-static bool is_awake(uint64_t unit, const struct stream *s) {
-  const uint64_t *by = woken[unit * POOL_UNIT_BYTES / PUMP_BLOCK_BYTES];
+static bool is_populated(uint64_t unit, const struct stream *s) {
+  const uint64_t *by = repopulated[unit * POOL_UNIT_BYTES / PUMP_BLOCK_BYTES];
   for (uint32_t w = 1; w <= LAST; w++) {
     uint64_t position = by[w];
     if (position == 0) continue;
@@ -59,7 +59,7 @@ static void handed_out(uint64_t base, uint64_t bytes, uint32_t holder, uint32_t 
   uint64_t count = (bytes + POOL_UNIT_BYTES - 1) / POOL_UNIT_BYTES;
   const struct stream *s = &streams[stream];
   for (uint64_t u = first; u < first + count; u++) {
-    CHECK(units[u].holder == 0 && (!units[u].discarded || is_awake(u, s)));
+    CHECK(units[u].holder == 0 && (!units[u].discarded || is_populated(u, s)));
     uint32_t by = units[u].stream;
     CHECK(by == 0 || by == stream || streams[by].executed >= units[u].position ||
           s->behind[by] >= units[u].position);
@@ -110,7 +110,8 @@ bool pump_off, pump_recording;
 uint32_t pump_active = 1, pump_captures;
 uint64_t pump_calls_seen;
 __thread uint32_t pump_reentry_depth __attribute__((tls_model("initial-exec")));
-static uint64_t admitted_bytes, limit_bytes = 128 * MIB, told_freed_bytes, told_awake_bytes;
+static uint64_t admitted_bytes, limit_bytes = 128 * MIB, told_freed_bytes,
+                                told_populated_bytes;
 static uint64_t clock_ns, clock_step_ns = 100000;
 
 uint64_t pump_now_ns(void) {
@@ -191,7 +192,7 @@ void pump_event_block(uint32_t kind, uint32_t slot, uint64_t offset_bytes,
   if (kind == PUMP_EVENT_FREED)
     __atomic_fetch_add(&told_freed_bytes, length_bytes, __ATOMIC_RELAXED);
   if (kind == PUMP_EVENT_POPULATED)
-    __atomic_fetch_add(&told_awake_bytes, length_bytes, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&told_populated_bytes, length_bytes, __ATOMIC_RELAXED);
   CHECK(slot < PUMP_MAX_RANGES && offset_bytes % PUMP_BLOCK_BYTES == 0 &&
         length_bytes != 0);
 }
@@ -238,8 +239,8 @@ static void set_up(void) {
   memset(&pump_present, 1, sizeof pump_present);
   pump_shm = calloc(1, sizeof *pump_shm);
   units = calloc(UNITS, sizeof *units);
-  woken = calloc(SPACE_BYTES / PUMP_BLOCK_BYTES, sizeof *woken);
-  CHECK(pump_shm != NULL && units != NULL && woken != NULL);
+  repopulated = calloc(SPACE_BYTES / PUMP_BLOCK_BYTES, sizeof *repopulated);
+  CHECK(pump_shm != NULL && units != NULL && repopulated != NULL);
   pump_shm->header.next_seq = 1;
   pump_shm->devices[0].allocated_bytes = SPACE_BYTES; /* of a budget of 0 */
   for (uint32_t i = 1; i <= STREAMS; i++) streams[i].alive = true;
@@ -395,11 +396,16 @@ static void check_end(void) {
 static const struct {
   const char *name;
   void (*check)(void);
-} cases[] = {{"crowd", check_crowd},       {"gone", check_gone},
-             {"captured", check_captured}, {"chain", check_chain},
-             {"pools", check_pools},       {"stays", check_stays},
-             {"asleep", check_asleep},     {"elsewhere", check_elsewhere},
-             {"behind", check_behind},     {"ahead", check_ahead},
+} cases[] = {{"crowd", check_crowd},
+             {"gone", check_gone},
+             {"captured", check_captured},
+             {"chain", check_chain},
+             {"pools", check_pools},
+             {"stays", check_stays},
+             {"discarded", check_discarded},
+             {"elsewhere", check_elsewhere},
+             {"behind", check_behind},
+             {"ahead", check_ahead},
              {"late", check_late}};
 
 int main(int argc, char **argv) {

@@ -69,8 +69,8 @@ static void check_gone(void) {
 }
 
 /* One wake-up fails: its memory has no owner. What lies beside it shares a block with it,
- * and is woken for itself; and nothing more is discarded. */
-static void check_asleep(void) {
+ * and is repopulated for itself; and nothing more is discarded. */
+static void check_discarded(void) {
   CHECK(come_and_go(NULL, 30 * MIB));
   execute_all();
   lie_idle();
@@ -78,9 +78,10 @@ static void check_asleep(void) {
   look_after_the_dead();
   CHECK(discards == 1);
   prefetches_to_fail = 1;
-  CHECK(!come_and_go(NULL, 3 * MIB) && prefetches_to_fail == 0 && told_awake_bytes == 0);
-  CHECK(come_and_go(NULL, 20 * MIB) && wakes == 1 && told_awake_bytes >= 20 * MIB);
-  CHECK(come_and_go(NULL, 40 * MIB)); /* new memory was never asleep */
+  CHECK(!come_and_go(NULL, 3 * MIB) && prefetches_to_fail == 0 &&
+        told_populated_bytes == 0);
+  CHECK(come_and_go(NULL, 20 * MIB) && wakes == 1 && told_populated_bytes >= 20 * MIB);
+  CHECK(come_and_go(NULL, 40 * MIB)); /* new memory was never discarded */
   execute_all();
   lie_idle();
   CHECK(discards == 1);
@@ -176,7 +177,7 @@ static void check_ahead(void) {
   look_after_the_dead();
   CHECK(discards == 1 && wakes == 0);
   CHECK(hold(stream, 6 * MIB, 5) == first && wakes == 1);
-  CHECK(told_awake_bytes == 0); /* not before the GPU has come to it */
+  CHECK(told_populated_bytes == 0); /* not before the GPU has come to it */
   let_go(stream, first, 6 * MIB, 5);
   hold(stream, 9 * MIB, 6);
   limit_bytes = admitted_bytes;

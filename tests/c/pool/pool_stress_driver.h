@@ -29,8 +29,8 @@ static struct unit {
   bool discarded;  /* since it was held */
   uint64_t position;
 } *units;
-/* By which operations a block was woken since it was discarded, by stream. */
-static uint64_t (*woken)[LAST + 1];
+/* By which operations a block was repopulated since it was discarded, by stream. */
+static uint64_t (*repopulated)[LAST + 1];
 static uint32_t ours_made;
 static CUresult destroy_answer = CUDA_SUCCESS;
 static uint32_t prefetches_to_fail;
@@ -91,8 +91,8 @@ static CUresult stream_wait(CUstream stream, CUevent event, unsigned int flags) 
   pthread_mutex_lock(&driver_lock);
   struct stream *s = &streams[number_of(stream)];
   CHECK(s->alive && !s->captured);
-  /* With the waker it waits for no other stream of the program's that it did not wait for
-   * anyway: that one may be waiting for the host, and the host for this one. */
+  /* With the populator it waits for no other stream of the program's that it did not wait
+   * for anyway: that one may be waiting for the host, and the host for this one. */
   for (uint32_t i = 1; i <= STREAMS && e->stream == LAST; i++)
     CHECK(&streams[i] == s || streams[i].executed >= e->behind[i] ||
           s->behind[i] >= e->behind[i]);
@@ -178,9 +178,9 @@ static CUresult discard(CUdeviceptr *addresses, size_t *lengths, size_t count,
     struct pump_hit hit;
     CHECK(pump_range_lookup(addresses[i], &hit) && PUMP_LOAD(&closed[hit.slot]) != 0);
     for (uint64_t b = 0; b < lengths[i] / PUMP_BLOCK_BYTES; b++) {
-      uint64_t *by = woken[(addresses[i] - BASE) / PUMP_BLOCK_BYTES + b];
+      uint64_t *by = repopulated[(addresses[i] - BASE) / PUMP_BLOCK_BYTES + b];
       for (uint32_t w = 1; w <= LAST; w++) CHECK(streams[w].executed >= by[w]);
-      memset(by, 0, sizeof *woken);
+      memset(by, 0, sizeof *repopulated);
     }
     for (uint64_t u = 0; u < lengths[i] / POOL_UNIT_BYTES; u++) {
       CHECK(first[u].holder == 0);
@@ -205,7 +205,7 @@ static CUresult prefetch(CUdeviceptr address, size_t bytes, CUmemLocation locati
   uint64_t position = ++streams[number_of(stream)].issued;
   CHECK(units_at(address, bytes) != NULL);
   for (uint64_t b = 0; b < bytes / PUMP_BLOCK_BYTES; b++)
-    woken[(address - BASE) / PUMP_BLOCK_BYTES + b][number_of(stream)] = position;
+    repopulated[(address - BASE) / PUMP_BLOCK_BYTES + b][number_of(stream)] = position;
   wakes++;
   pthread_mutex_unlock(&driver_lock);
   return CUDA_SUCCESS;
@@ -226,7 +226,7 @@ static CUresult alloc_managed(CUdeviceptr *address, size_t bytes, unsigned int f
   return CUDA_SUCCESS;
 }
 /* No owner may still hold any of it, and the program's streams must have come to its free.
- * It waits for what the pool itself has under way: a block that was woken, given back
+ * It waits for what the pool itself has under way: a block that was repopulated, given back
  * unused and trimmed. */
 static CUresult mem_free(CUdeviceptr address) {
   pthread_mutex_lock(&driver_lock);

@@ -18,7 +18,7 @@ SOURCES = (
     "observe_range.c",
     "pool_blocks.c",
     "pool_dead.c",
-    "pool_kinds.c",
+    "driver_pools.c",
     "pool_segments.c",
     "pool_serve.c",
     "pool_streams.c",
@@ -89,32 +89,32 @@ BUGS = {
         "if (run != NULL) run->aside = true;",
         "if (run != NULL) bin_put(run);",
     ),
-    "what was discarded is handed out asleep": (
+    "what was discarded is handed out discarded": (
         "pool_blocks.c",
         "if (page->discarded != 0) return false;",
         "if (page->discarded == 7) return false;",
     ),
-    "nobody waits until memory is awake": (
+    "nobody waits until memory is populated": (
         "pool_dead.c",
-        "pump_real.cuStreamWaitEvent(handle, by->awake, 0) == CUDA_SUCCESS;",
+        "pump_real.cuStreamWaitEvent(handle, by->populated, 0) == CUDA_SUCCESS;",
         "handle != (CUstream)3;",
     ),
-    "the waker works for two streams at once": (
+    "the populator works for two streams at once": (
         "pool_dead.c",
-        "(dead->waker_calls != 0 || pump_real.cuStreamQuery(dead->waker) != CUDA_SUCCESS)",
-        "dead->waker_calls == 77",
+        "(dead->populator_calls != 0 || pump_real.cuStreamQuery(dead->populator) != CUDA_SUCCESS)",
+        "dead->populator_calls == 77",
     ),
     "only the first to take a block waits for it": (
         "pool_blocks.c",
-        "arena->streams[page->wake_stream - 1].completed >= page->wake_order;",
-        "arena->streams[page->wake_stream - 1].frees >= page->wake_order;",
+        "arena->streams[page->repopulate_stream - 1].completed >= page->repopulate_order;",
+        "arena->streams[page->repopulate_stream - 1].frees >= page->repopulate_order;",
     ),
-    "an awakening is through when the free before it is": (
+    "an repopulation is through when the free before it is": (
         "pool_dead.c",
-        "pool_woken(piece, span, stream, ++by->frees);",
-        "pool_woken(piece, span, stream, by->frees);",
+        "pool_repopulated(piece, span, stream, ++by->frees);",
+        "pool_repopulated(piece, span, stream, by->frees);",
     ),
-    "an owner that frees it unused has waited until memory was awake": (
+    "an owner that frees it unused has waited until memory was populated": (
         "pool_blocks.c",
         "piece->order = order; /* an owner",
         "piece->order = 0 * order; /* an owner",
@@ -149,7 +149,7 @@ def test_one_stream_alone_needs_few_events_and_little_memory() -> None:
     run(build("address,undefined", "pool_stress", *SOURCES), "quiet", "1", "4000")
 
 
-CASES = ["crowd", "gone", "captured", "chain", "pools", "stays", "asleep", "elsewhere", "behind"]
+CASES = ["crowd", "gone", "captured", "chain", "pools", "stays", "discarded", "elsewhere", "behind"]
 CASES += ["ahead", "late"]
 
 

@@ -1,4 +1,4 @@
-/* pool_kinds.c - which of the driver's pools ours stands in for, and what they answer.
+/* driver_pools.c - which of the driver's pools ours stands in for, and what they answer.
  *
  * A device's default pool, and pools that a program makes without wishes that managed
  * memory cannot fulfil: shared with other processes, bounded, host memory, other uses.
@@ -69,7 +69,7 @@ void pump_pool_made(CUmemoryPool pool, const CUmemPoolProps *wishes) {
   pthread_mutex_unlock(&pool_lock);
 }
 
-void pool_kinds_reset(void) {
+void driver_pools_reset(void) {
   memset(made, 0, sizeof made);
 }
 
