@@ -44,7 +44,13 @@ def build(tools: Tools) -> Path:
     """Builds the program from the shim's own sources."""
     shim = tools.root / "shim"
     source = ROOT / "benchmarks" / "feeders" / "link_program.c"
-    named = ("base/mapping.c", "base/thread.c", "memory/contexts.c", "execute/poll.c")
+    named = (
+        "base/mapping.c",
+        "base/thread.c",
+        "memory/contexts.c",
+        "memory/host_claims.c",
+        "execute/poll.c",
+    )
     sources = [source, *sorted(shim.glob("*/act_*.c")), *(shim / name for name in named)]
     folders = [f"-I{tools.root / 'tests' / 'c'}"]  # there: observe_absent.h
     return compile_c(tools, "link_program", sources, *folders, "-pthread", "-ldl")

@@ -48,7 +48,7 @@ static void act_exit(void) {
   pump_executors_stop(pump_now_ns() + EXIT_NS);
   if (PUMP_LOAD(&pump_shm->header.recording) != 0) wait_for_recording();
   pump_link_stop();
-  pump_ledger_leave();
+  pump_claims_leave();
   pump_log_release();
   pump_verdict_print();
   pump_summary_print();

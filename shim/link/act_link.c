@@ -4,8 +4,8 @@
  * memfd, has it attached (act_attach.c), and notices when the worker is gone.
  * Without a daemon nothing in the shim waits for it.
  *
- * The thread also keeps this process's entry in the ledger (act_ledger.c), with a pumpd and
- * without, and its share of the card (act_share.c).
+ * The thread also keeps this process's entry in the ledger (host_claims.c), with a pumpd
+ * and without, and its share of the card (act_share.c).
  *
  * While attached it also takes over the budgets that the worker asks for: any
  * datagram from the worker is the bell for that, and each look is a chance without one.
@@ -83,7 +83,7 @@ static void ask_for_executors(uint32_t active) {
 }
 
 static void keep_ledger(void) {
-  bool fresh = pump_ledger_keep();
+  bool fresh = pump_claims_keep();
   pump_limit_refresh(fresh);
   ask_for_executors(pump_share_refresh(fresh));
 }
@@ -348,7 +348,7 @@ void pump_link_start(void) {
   }
   if (path != NULL) strcpy(link_state.path, path);
   pump_share_start();
-  bool ledger = pump_ledger_start();
+  bool ledger = pump_claims_start();
   if (link_state.path[0] == '\0' && !ledger) return;
   int error = pump_thread_start("pump-link", link_thread, NULL);
   if (error != 0)

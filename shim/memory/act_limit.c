@@ -15,7 +15,7 @@
  *
  * where headroom = what the level could still give (act_host_memory.c), less a reserve
  * for everybody else, and others = what other processes under pump have claimed of it
- * (act_ledger.c). `pushed` is the part of all that that has host pages already
+ * (host_claims.c). `pushed` is the part of all that that has host pages already
  * and therefore is missing from "now": of processes whose devices hold everything nothing
  * was pushed out; of the others it is at most what has disappeared since the first of
  * them began. That credits to them what programs without pump took meanwhile.
@@ -91,7 +91,7 @@ static void sample(uint64_t now_ns) {
   struct pump_claims others[PUMP_HOST_LEVELS];
   limit.blind = -pump_host_memory_read(&now);
   if (limit.blind == 0) {
-    limit.blind = -pump_ledger_read(&now, others);
+    limit.blind = -pump_claims_read(&now, others);
     for (uint32_t i = 0; i < now.level_count; i++)
       if (limit.blind == 0 || limit.now.levels[i].id != now.levels[i].id)
         limit.others[i] = others[i];
@@ -179,7 +179,7 @@ static enum verdict judge(uint64_t bytes) {
 static void claim(uint64_t bytes, uint64_t pending) {
   limit.active = active();
   if (bytes == 0 && limit.claimed == 0) return;
-  limit.unseen = -pump_ledger_write(bytes, pending, limit.active, &limit.first);
+  limit.unseen = -pump_claims_write(bytes, pending, limit.active, &limit.first);
   if (limit.unseen == 0) limit.claimed = bytes;
   if (pending == 0 && bytes < limit.settled) limit.settled = bytes;
 }
@@ -380,6 +380,6 @@ void pump_limit_refresh(bool fresh) {
 void pump_limit_fork_child(void) {
   pthread_mutex_init(&lock, NULL);
   memset(&limit, 0, sizeof limit);
-  pump_ledger_fork_child();
+  pump_claims_fork_child();
   pump_share_fork_child();
 }

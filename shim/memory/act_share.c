@@ -2,10 +2,10 @@
  *
  * What a process finds free is no measure: the driver counts as used what it keeps for
  * managed memory, unused chunks too (docs/decisions/0041-shares.md). So each process tells
- * in the ledger (act_ledger.c) what it needs on its cards, and takes the largest share that
- * leaves each other one what it needs, or as much as itself. All go by the same figures, so
- * together they take no more than the card. What one does not need, or leaves behind, the
- * others have at their next look.
+ * in the ledger (host_claims.c) what it needs on its cards, and takes the largest share
+ * that leaves each other one what it needs, or as much as itself. All go by the same
+ * figures, so together they take no more than the card. What one does not need, or leaves
+ * behind, the others have at their next look.
  *
  * Budgets that were asked for, by a user or a service, stay as they are; they bound what
  * their process is believed to need.
@@ -38,7 +38,7 @@ void pump_share_start(void) {
 
 int pump_neighbours_look(struct pump_neighbours *neighbours) {
   neighbours->count = 0;
-  return alone ? 0 : pump_ledger_cards(neighbours);
+  return alone ? 0 : pump_claims_cards(neighbours);
 }
 
 uint32_t pump_neighbours_on(const struct pump_neighbours *neighbours,
@@ -110,7 +110,7 @@ uint32_t pump_share_refresh(bool fresh) {
   describe(cards);
   if (fresh) memset(told, 0, sizeof told); /* the entry is a new one */
   if (memcmp(told, cards, sizeof cards) != 0 &&
-      pump_ledger_tell(cards, PUMP_MAX_DEVICES) == 0)
+      pump_claims_tell(cards, PUMP_MAX_DEVICES) == 0)
     memcpy(told, cards, sizeof cards);
   struct pump_neighbours neighbours;
   /* Those that cannot be seen just now have not left. */

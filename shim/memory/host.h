@@ -66,7 +66,7 @@ uint32_t pump_neighbours_on(const struct pump_neighbours *neighbours,
 uint64_t pump_neighbours_leave(const struct pump_neighbours *neighbours,
                                const uint8_t uuid[16], uint64_t bytes);
 
-/* ---- what other processes have claimed of it (act_ledger.c) ------------------ */
+/* ---- what other processes have claimed of it (host_claims.c) ------------------ */
 
 /* What a process may convert beyond its claims of old while others cannot see a larger one,
  * or it cannot see theirs: one part in so many of what the host leaves. */
@@ -85,26 +85,26 @@ struct pump_claims {
 };
 
 /* Before the link thread starts: whether there is a ledger. */
-bool pump_ledger_start(void);
+bool pump_claims_start(void);
 /* Makes sure, by the link thread and often, that this process has an entry that the others
  * see. True: it is a new one, which says nothing yet. */
-bool pump_ledger_keep(void);
+bool pump_claims_keep(void);
 /* Tells the others what this process claims, `pending_bytes` of it not for sure yet.
  * first: as it was when nothing was converted. -errno: they do not see it. Callers hold the
  * lock of act_limit.c. */
-int pump_ledger_write(uint64_t claimed_bytes, uint64_t pending_bytes, bool active,
+int pump_claims_write(uint64_t claimed_bytes, uint64_t pending_bytes, bool active,
                       const struct pump_host_memory *first);
 /* For each level of `host`. -errno: not all of them could be read. */
-int pump_ledger_read(const struct pump_host_memory *host,
+int pump_claims_read(const struct pump_host_memory *host,
                      struct pump_claims claims[PUMP_HOST_LEVELS]);
 /* At the end of the process. */
-void pump_ledger_leave(void);
-void pump_ledger_fork_child(void);
+void pump_claims_leave(void);
+void pump_claims_fork_child(void);
 
 /* What this process has on its cards, for the others; -errno. By the link thread. */
-int pump_ledger_tell(const struct pump_card *cards, uint32_t count);
+int pump_claims_tell(const struct pump_card *cards, uint32_t count);
 /* Adds what the others say. -errno: not all of them could be read. */
-int pump_ledger_cards(struct pump_neighbours *neighbours);
+int pump_claims_cards(struct pump_neighbours *neighbours);
 
 /* By the link thread, often: tells the others whether this process is active, where that
  * has changed. fresh: the entry is a new one. */

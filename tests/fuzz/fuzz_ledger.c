@@ -1,11 +1,11 @@
-/* fuzz_ledger.c - entries of the host ledger, as any user may write them (act_ledger.c).
+/* fuzz_ledger.c - entries of the host ledger, as any user may write them (host_claims.c).
  *
  * The input: entries, each with four bytes in front (its slot, what it is, its length) and
  * as many of its contents. What is read of them is what a plain look at each says, and no
  * sum overflows.
  */
 #include "fuzz_folder.h"
-#include "shim/memory/act_ledger.c"
+#include "shim/memory/host_claims.c"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
@@ -113,7 +113,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
   const char *own_folder = in_folder("%u", (unsigned)geteuid());
   if (mkdir(own_folder, 0755) == 0) {
     setenv("PUMP_LEDGER", folder_root, 1);
-    must(pump_ledger_start());
+    must(pump_claims_start());
   }
   memset(wanted, 0, sizeof wanted);
   cards_wanted = 0;
@@ -128,7 +128,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     files[count++] = put(head[0], head[1], content, length);
   }
   struct pump_claims claims[PUMP_HOST_LEVELS];
-  must(pump_ledger_read(&host, claims) == 0);
+  must(pump_claims_read(&host, claims) == 0);
   for (uint32_t i = 0; i < PUMP_HOST_LEVELS; i++) {
     must(claims[i].processes == wanted[i].processes);
     must(claims[i].first_bytes == wanted[i].first_bytes);
@@ -139,7 +139,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     must((claims[i].bytes != 0) == (claims[i].processes != 0));
   }
   struct pump_neighbours neighbours = {0};
-  must(pump_ledger_cards(&neighbours) == 0);
+  must(pump_claims_cards(&neighbours) == 0);
   must(neighbours.count == cards_wanted);
   for (uint32_t i = 0; i < count; i++) {
     if (files[i] >= 0) close(files[i]);

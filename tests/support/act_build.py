@@ -15,7 +15,13 @@ from pathlib import Path
 from places import ROOT
 
 SANITIZERS = ("thread", "address,undefined")
-NAMED = ("base/mapping.c", "base/thread.c", "memory/contexts.c", "execute/poll.c")
+NAMED = (
+    "base/mapping.c",
+    "base/thread.c",
+    "memory/contexts.c",
+    "memory/host_claims.c",
+    "execute/poll.c",
+)
 WARNINGS = [
     "-Wall",
     "-Wextra",

@@ -57,11 +57,11 @@ void pump_limit_room(uint64_t *left, uint64_t *whole) {
 static struct pump_neighbours others;
 static struct pump_card told;
 static int blind; /* errno of a look */
-int pump_ledger_cards(struct pump_neighbours *neighbours) {
+int pump_claims_cards(struct pump_neighbours *neighbours) {
   if (blind == 0) *neighbours = others;
   return -blind;
 }
-int pump_ledger_tell(const struct pump_card *cards, uint32_t count) {
+int pump_claims_tell(const struct pump_card *cards, uint32_t count) {
   CHECK(count == PUMP_MAX_DEVICES);
   told = cards[2];
   return 0;

@@ -1,4 +1,4 @@
-/* act_ledger.c - what all processes under pump tell each other: what they may push onto
+/* host_claims.c - what all processes under pump tell each other: what they may push onto
  * this host together, and what they need on each card.
  *
  * Each process keeps one small file, its entry: what it has claimed, which levels of
@@ -109,7 +109,7 @@ static uint64_t own_namespace(void) {
  * runs. "": there is none. One that is too long is no folder. */
 static char ledger[PATH_BYTES];
 
-bool pump_ledger_start(void) {
+bool pump_claims_start(void) {
   const char *name = getenv("PUMP_LEDGER");
   snprintf(ledger, sizeof ledger, "%s", name != NULL ? name : "");
   return ledger[0] != '\0';
@@ -260,7 +260,7 @@ static int enter(const char *where, struct place *place) {
   return file < 0 ? file : 0;
 }
 
-bool pump_ledger_keep(void) {
+bool pump_claims_keep(void) {
   const char *where = folder();
   if (where == NULL || PUMP_LOAD(&leaving) != 0) return false;
   struct place place = own_place();
@@ -327,7 +327,7 @@ static int write_own(const void *data, size_t bytes, off_t offset) {
   return error;
 }
 
-int pump_ledger_write(uint64_t claimed_bytes, uint64_t pending_bytes, bool active,
+int pump_claims_write(uint64_t claimed_bytes, uint64_t pending_bytes, bool active,
                       const struct pump_host_memory *first) {
   const char *where = folder();
   if (PUMP_LOAD(&leaving) != 0) return 0;
@@ -354,7 +354,7 @@ int pump_ledger_write(uint64_t claimed_bytes, uint64_t pending_bytes, bool activ
   return error;
 }
 
-int pump_ledger_tell(const struct pump_card *told, uint32_t count) {
+int pump_claims_tell(const struct pump_card *told, uint32_t count) {
   struct cards cards = {.magic = CARDS_MAGIC};
   if (PUMP_LOAD(&leaving) != 0 || folder() == NULL) return 0;
   memcpy(cards.cards, told, count * sizeof *told);
@@ -511,20 +511,20 @@ static int visit_all(const struct visit *visit) {
   return error;
 }
 
-int pump_ledger_read(const struct pump_host_memory *host,
+int pump_claims_read(const struct pump_host_memory *host,
                      struct pump_claims claims[PUMP_HOST_LEVELS]) {
   memset(claims, 0, PUMP_HOST_LEVELS * sizeof *claims);
   return visit_all(&(struct visit){.host = host, .claims = claims});
 }
 
-int pump_ledger_cards(struct pump_neighbours *neighbours) {
+int pump_claims_cards(struct pump_neighbours *neighbours) {
   return visit_all(&(struct visit){.neighbours = neighbours});
 }
 
 /* ---- end and fork ---------------------------------------------------------------------
  */
 
-void pump_ledger_leave(void) {
+void pump_claims_leave(void) {
   PUMP_STORE(&leaving, 1);
   struct place place = own_place();
   struct stat status;
@@ -532,7 +532,7 @@ void pump_ledger_leave(void) {
     unlink(place.path);
 }
 
-void pump_ledger_fork_child(void) {
+void pump_claims_fork_child(void) {
   /* A copy of the lock's descriptor would keep the parent's claim alive after its end. */
   if (!pump_log_is_apart() && keeps(&own)) close(keeper);
   keeper = -1;
