@@ -196,7 +196,7 @@ static CUresult prefetch(const struct pool_arena *arena, uint64_t address, uint6
 
 /* Under the lock: the means to wake memory. What was made before a failure stays with the
  * context. */
-static bool open_waker(struct pool_dead *dead, struct pool_stream *stream) {
+static bool open_populator(struct pool_dead *dead, struct pool_stream *stream) {
   if (dead->populator == NULL && pump_stream_make(&dead->populator) != CUDA_SUCCESS) {
     dead->populator = NULL;
     return false;
@@ -213,7 +213,7 @@ static bool open_waker(struct pool_dead *dead, struct pool_stream *stream) {
 /* Under the lock: the populator, to be given back, or NULL while it works for another
  * stream.
  */
-static CUstream take_waker(struct pool_dead *dead, uint32_t stream) {
+static CUstream take_populator(struct pool_dead *dead, uint32_t stream) {
   if (dead->populator_stream != stream &&
       (dead->populator_calls != 0 ||
        pump_real.cuStreamQuery(dead->populator) != CUDA_SUCCESS))
@@ -247,9 +247,9 @@ bool pool_repopulate(struct pool_arena *arena, uint32_t stream, uint64_t base,
   struct pump_hit hit;
   CUstream populator = NULL;
   pthread_mutex_lock(&pool_lock);
-  bool done = pump_range_lookup(base, &hit) && open_waker(dead, by);
+  bool done = pump_range_lookup(base, &hit) && open_populator(dead, by);
   bool at_once = !arena->apart;
-  if (done) populator = take_waker(dead, stream);
+  if (done) populator = take_populator(dead, stream);
   pthread_mutex_unlock(&pool_lock);
   done = done && wake(arena, by, populator, hit.base + span->offset_bytes,
                       span->length_bytes, at.stream, at_once);

@@ -89,7 +89,7 @@ BUGS = {
         "if (run != NULL) run->aside = true;",
         "if (run != NULL) bin_put(run);",
     ),
-    "what was discarded is handed out discarded": (
+    "what was discarded is handed out as it is": (
         "pool_blocks.c",
         "if (page->discarded != 0) return false;",
         "if (page->discarded == 7) return false;",
@@ -101,7 +101,8 @@ BUGS = {
     ),
     "the populator works for two streams at once": (
         "pool_dead.c",
-        "(dead->populator_calls != 0 || pump_real.cuStreamQuery(dead->populator) != CUDA_SUCCESS)",
+        "(dead->populator_calls != 0 ||\n"
+        "       pump_real.cuStreamQuery(dead->populator) != CUDA_SUCCESS)",
         "dead->populator_calls == 77",
     ),
     "only the first to take a block waits for it": (

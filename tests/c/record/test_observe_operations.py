@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from observe_build import build, run
 
-SOURCES = ["event", "params", "words", "tell", "place", "range", "launch", "copy"]
+SOURCES = ["event", "params", "place", "range", "launch", "copy"]
 SOURCES += ["copy_nd", "globals", "stream", "graph", "graph_memory", "graph_read"]
 SOURCES += ["blocks", "function", "tensor", "vmm", "array", "plain"]
 PROGRAMS = [
@@ -31,7 +31,8 @@ def scenarios(program: str) -> list[str]:
     ("program", "scenario"), [(name, s) for name in PROGRAMS for s in scenarios(name)]
 )
 def test_operations_are_reported(program: str, scenario: str) -> None:
-    sources = ["block_map.c", "capture.c", "ranges.c", "tensor.c"]
+    sources = ["block_map.c", "capture.c", "pointer_scan.c", "ranges.c"]
+    sources += ["send_metadata.c", "tensor.c"]
     sources += [f"observe_{name}.c" for name in SOURCES]
     run(build("address,undefined", program, *sources, harness=True), scenario)
 
