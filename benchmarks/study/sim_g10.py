@@ -85,9 +85,11 @@ def rows(folder: Path) -> Iterator[Row]:
 
 
 def one(name: str, file: Path) -> Iterator[Row]:
+    from study import greedy
+
     from pump import profiles
     from pump.model.bounds import without_reserve
-    from pump.sim import greedy, tensors
+    from pump.sim import tensors
     from pump.sim.simulation import Host, Machine, run
 
     profile = profiles.load(PROFILE).changed(SETTINGS)

@@ -64,7 +64,9 @@ def by_seed(
     trace: TensorTrace, policy: str, ratio: float, profile: Profile, seeds: int
 ) -> dict[str, list[float]]:
     """By figure: its values, one for each seed."""
-    from pump.sim import compared_policies, tensors
+    from study import compared_policies
+
+    from pump.sim import tensors
     from pump.sim.simulation import Jitter, Machine
 
     candidate = compared_policies.by_name(policy)

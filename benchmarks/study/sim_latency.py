@@ -30,8 +30,10 @@ STOPPED_QUEUES = 50, 1024
 
 def rows(traces: Sequence[TensorTrace], *, quick: bool) -> Iterator[Row]:
     """A row for each trace, size, queue and policy."""
+    from study import compared_policies
+
     from pump import profiles
-    from pump.sim import compared_policies, tensors
+    from pump.sim import tensors
     from pump.sim.simulation import Daemon, Machine
 
     usual = Daemon(plans=False)
@@ -65,8 +67,10 @@ def rows(traces: Sequence[TensorTrace], *, quick: bool) -> Iterator[Row]:
 
 
 def _stopped(trace: TensorTrace, ratio: float, queue: int) -> Row:
+    from study import compared_policies
+
     from pump import profiles
-    from pump.sim import compared_policies, tensors
+    from pump.sim import tensors
     from pump.sim.simulation import Daemon, Machine
 
     usual, candidate = Daemon(), compared_policies.by_name("planned+discard")

@@ -102,7 +102,7 @@ def case_of(trace: TensorTrace, profile: Profile) -> Case:
 
 
 def steady(case: Case, name: str) -> Stretch:
-    from pump.sim import compared_policies
+    from study import compared_policies
 
     candidate = compared_policies.by_name(name)
     program = case.of(candidate)

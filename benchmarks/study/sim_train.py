@@ -20,9 +20,10 @@ def rows(recording: Path, work: Any, profile: str, ratio: float, timed: Any) -> 
     """`work`: the training (examples/quickstart/workload.py). timed(times of waits): seconds."""
     import floor
     from quickstart import workload
+    from study import compared_policies
 
     from pump import profiles
-    from pump.sim import compared_policies, lp_floor
+    from pump.sim import lp_floor
     from pump.sim import recording as reading
     from pump.sim.floor import Rates
     from pump.sim.report import MIGRATION_THREADS

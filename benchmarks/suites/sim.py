@@ -192,9 +192,10 @@ def study(folder: Path, quick: bool) -> Iterator[Row]:
 
 def slowdowns(trace: TensorTrace, ratio: float) -> dict[str, float]:
     """By row of FOUND, of the third iteration against kernels alone."""
+    from study.baselines import Soonest, Unbounded
+
     from pump import profiles
     from pump.sim import tensors
-    from pump.sim.baselines import Soonest, Unbounded
     from pump.sim.simulation import Machine, run
 
     profile = profiles.load(PROFILE).changed(STUDY)
@@ -312,8 +313,9 @@ def whole(file: Path) -> bool:
 def agrees(
     bench: Any, example: Example, recording: Path, ratio: float, policy: str, *, runs: int
 ) -> Row:
+    from study import compared_policies
+
     from pump import profiles
-    from pump.sim import compared_policies
     from pump.sim import recording as reading
     from pump.sim.simulation import Machine
 
@@ -346,8 +348,10 @@ def timed_seconds(syncs_seconds: list[float]) -> float:
 
 
 def speed(quick: bool) -> Iterator[Row]:
+    from study import compared_policies
+
     from pump import profiles
-    from pump.sim import compared_policies, tensors
+    from pump.sim import tensors
     from pump.sim.simulation import Machine
 
     (trace, *_) = traces(DATA)

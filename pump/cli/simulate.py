@@ -20,11 +20,7 @@ if TYPE_CHECKING:
 
 HELP = "simulate a trace on another GPU memory, under any policy"
 
-COMPARED = (
-    *("naive", "naive+discard", "unbounded", "correlation", "g10", "window", "window+discard"),
-    *("planned", "planned+discard", "perfect"),
-)
-DISPATCHES = ("event", "fixed", "fixed-each-way", "fixed-as-issued")
+COMPARED = (*("naive", "naive+discard", "window", "window+discard", "planned", "planned+discard"),)
 SWEEP_POLICIES = ("naive", "window")
 TEXTS = "gpu_memory", "profile", "policy", "mapping", "host_memory", "flash", "json", "svg"
 TRACE_BYTES_MOST = 128 << 20
@@ -66,10 +62,6 @@ def options(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of --jitter")
     parser.add_argument(
-        "--dispatch", choices=DISPATCHES, default="event",
-        help="event: whatever may go goes (pump's); fixed: in the order of a rehearsal",
-    )  # fmt: skip
-    parser.add_argument(
         "--no-plans", action="store_false", dest="plans",
         help="let nothing move that was not sent for (policy planned), to compare",
     )  # fmt: skip
@@ -101,7 +93,7 @@ def _run(asked: argparse.Namespace) -> int:
         if asked.svg:
             _save("--svg", asked.svg, sweep.as_svg(found), outputs.CURVE)
     else:
-        found = report.compared(case, chosen, dispatch=asked.dispatch)
+        found = report.compared(case, chosen)
         text = report.as_text(found)
     _write(asked.json, found, text)
     return 0
@@ -125,8 +117,6 @@ def _check(asked: argparse.Namespace) -> None:
             f"--iterations is {asked.iterations}; it must be 1 to {ITERATIONS_MOST}"
         )
     _check_files(asked)
-    if asked.sweep and asked.dispatch != "event":
-        raise BadInputError(f"--dispatch {asked.dispatch} is for one size; leave --sweep out")
     if asked.svg and not asked.sweep:
         raise BadInputError("--svg draws the curve of --sweep; add --sweep")
     if asked.sweep and (asked.gpu_memory or asked.oversubscription):

@@ -168,16 +168,14 @@ def able(
     return runs, left_out
 
 
-def compared(
-    case: Case, candidates: Sequence[ComparedPolicy], *, dispatch: str = "event"
-) -> Figures:
+def compared(case: Case, candidates: Sequence[ComparedPolicy]) -> Figures:
     """All candidates on one case; those that cannot run on the program are named."""
     base, least, of_parts = unlimited(case), floor(case), floor_of_parts(case)
     seconds = base.steady.seconds
     runs, left_out = able(case, candidates)
     rows = []
     for candidate, program in runs:
-        outcome = simulate(candidate, program, case.machine, dispatch=dispatch)
+        outcome = simulate(candidate, program, case.machine)
         rows.append({**figures(outcome, seconds, least, of_parts), "text": candidate.text})
     return {
         **about(case),

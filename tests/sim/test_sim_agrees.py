@@ -17,10 +17,10 @@ from pathlib import Path
 import host_build
 import pytest
 from places import ROOT
+from study.compared_policies import by_name, simulate
 
 from pump import profiles
 from pump.sim import recording
-from pump.sim.compared_policies import by_name, simulate
 from pump.sim.program import Program, ProgramError
 from pump.sim.report import Case, compared
 from pump.sim.simulation import Machine, Outcome

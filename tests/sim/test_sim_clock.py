@@ -6,12 +6,12 @@ import json
 
 import pytest
 from sim_programs import MS, cyclic, machine, made, whole
+from study.compared_policies import by_name, simulate
 
 from pump.model.bounds import BLOCK_BYTES
 from pump.model.client import ClientModel
 from pump.policy.window import Window
 from pump.sim import program as form
-from pump.sim.compared_policies import by_name, simulate
 from pump.sim.program import Builder, ProgramError
 from pump.sim.report import Case, compared, floor, unlimited
 from pump.sim.simulation import run

@@ -9,6 +9,8 @@ from itertools import product
 import numpy as np
 import pytest
 from sim_programs import DATA, MS, cyclic, machine, made, whole
+from study.compared_policies import by_name, simulate
+from study.dispatch import FixedOrder, Iterations, Queue, Rehearsal, Transfer
 
 from pump import profiles
 from pump.model.bounds import SLICE_BLOCKS_MOST
@@ -16,8 +18,6 @@ from pump.model.view import Decision, View
 from pump.policy.window import Window
 from pump.sim import program as form
 from pump.sim import tensors
-from pump.sim.compared_policies import by_name, simulate
-from pump.sim.dispatch import FixedOrder, Iterations, Queue, Rehearsal, Transfer
 from pump.sim.program import Builder, Program, ProgramError
 from pump.sim.simulation import Daemon, Jitter, Machine, run
 

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 from sim_programs import MS, cyclic, machine
+from study import greedy
+from study.compared_policies import by_name, simulate
 
 from pump.model.bounds import BLOCK_BYTES
-from pump.sim import greedy, tensors
-from pump.sim.compared_policies import by_name, simulate
+from pump.sim import tensors
 from pump.sim.program import Program, ProgramError
 
 WEIGHTS, BLOCKS = 8, 16

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from exact import Machine
 from sim_programs import machine
+from study.compared_policies import by_name
 
 from pump.model.bounds import BLOCK_BYTES
 from pump.sim import lp_floor, report, tensors
-from pump.sim.compared_policies import by_name
 from pump.sim.floor import Rates, Touch, floor_of, least_traffic
 from pump.sim.lp_floor import least_seconds, stays
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from sim_programs import DATA, MS, machine, made, whole
+from study.compared_policies import by_name, simulate
 
 from pump import profiles
 from pump.model.bounds import BLOCK_BYTES
@@ -13,7 +14,6 @@ from pump.policy.planned import Planned
 from pump.policy.window import Window
 from pump.sim import program as form
 from pump.sim import tensors
-from pump.sim.compared_policies import by_name, simulate
 from pump.sim.program import Builder, Program
 from pump.sim.simulation import Machine, Stretch, run
 

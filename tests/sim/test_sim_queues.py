@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 from sim_programs import MS, cyclic, machine
+from study.compared_policies import by_name, simulate
 
-from pump.sim.compared_policies import by_name, simulate
 from pump.sim.simulation import Locks, Outcome, Queues
 
 BUFFERS, BLOCKS = 24, 16

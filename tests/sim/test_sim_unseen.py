@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 from study import sim_unseen
+from study.compared_policies import by_name, simulate
 
 from pump import profiles
 from pump.sim import tensors
-from pump.sim.compared_policies import by_name, simulate
 from pump.sim.simulation import Machine, Outcome, Queues
 
 PROFILE = profiles.load("a100-pcie4")

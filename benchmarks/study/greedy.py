@@ -18,12 +18,12 @@ from typing import ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
+from study.baselines import take
 
 from pump.model.bounds import BLOCK_BYTES
 from pump.model.client import ClientModel
 from pump.model.view import Blocks, Decision, View
 from pump.sim import program as form
-from pump.sim.baselines import take
 from pump.sim.program import Program, ProgramError
 
 LINE: Final = 0.99
