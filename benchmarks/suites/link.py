@@ -48,6 +48,7 @@ def build(tools: Tools) -> Path:
         "base/mapping.c",
         "base/thread.c",
         "memory/contexts.c",
+        "memory/claims_of_others.c",
         "memory/host_claims.c",
         "execute/poll.c",
     )

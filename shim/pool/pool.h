@@ -3,9 +3,10 @@
  * It serves cuMemAllocAsync and cuMemAllocFromPoolAsync from managed memory, so that
  * stream-ordered memory can exceed the card too, and it knows every live block exactly.
  * Its files: pool_sizes.h (size classes), pool_map.h (blocks as launches see them),
- * pool_blocks.c (pieces of segments), pool_streams.c (who may reuse what, and when),
- * pool_segments.c (managed memory), pool_serve.c (allocate and free), driver_pools.c
- * (which of the driver's pools it stands in for, and what they answer).
+ * pool_bins.c (free pieces by size), pool_blocks.c (pieces of segments), pool_streams.c
+ * (who may reuse what, and when), pool_segments.c (managed memory), pool_serve.c (allocate
+ * and free), driver_pools.c (which of the driver's pools it stands in for, and what they
+ * answer).
  *
  * The functions are called in the guard (pump_reentry_depth raised); none waits for a
  * stream. "Not ours" means that the driver has to be asked.

@@ -1,4 +1,4 @@
-/* pool_blocks.c - pieces of segments: found by size, cut, joined, handed out, taken back.
+/* pool_blocks.c - pieces of segments: cut, joined, handed out, taken back.
  *
  * Plain data under the pool's lock; it calls no driver function and looks at no clock.
  */
@@ -10,7 +10,6 @@
 
 #define NODES 256u /* allocated at once */
 #define TABLE (1u << 16)
-#define HOT_LOOKS 128u /* pieces looked at for one that was just freed */
 
 /* Under pool_lock. Nodes and maps are used again, never given back. */
 static struct pool_piece_node *spare_nodes;
@@ -35,89 +34,6 @@ static struct pool_piece_node *new_node(void) {
 static void drop_node(struct pool_piece_node *node) {
   node->next = spare_nodes;
   spare_nodes = node;
-}
-
-/* ---- bins ------------------------------------------------------------------- */
-
-static struct pool_bins *bins_of(const struct pool_piece_node *piece) {
-  struct pool_arena *arena = piece->segment->arena;
-  return piece->stream == 0 ? &arena->clean : arena->streams[piece->stream - 1].bins;
-}
-
-static void bin_put(struct pool_piece_node *piece) {
-  struct pool_bins *bins = bins_of(piece);
-  uint32_t kind = piece->segment->kind, bin = pool_bin(piece->length_bytes);
-  struct pool_piece_node **first = &bins->first[kind][bin];
-  piece->prev = NULL;
-  piece->next = *first;
-  if (*first != NULL) (*first)->prev = piece;
-  *first = piece;
-  bins->used[kind][bin / 64] |= 1ull << bin % 64;
-}
-
-static void bin_remove(struct pool_piece_node *piece) {
-  struct pool_bins *bins = bins_of(piece);
-  uint32_t kind = piece->segment->kind, bin = pool_bin(piece->length_bytes);
-  if (piece->prev != NULL)
-    piece->prev->next = piece->next;
-  else
-    bins->first[kind][bin] = piece->next;
-  if (piece->next != NULL) piece->next->prev = piece->prev;
-  if (bins->first[kind][bin] == NULL) bins->used[kind][bin / 64] &= ~(1ull << bin % 64);
-}
-
-static struct pool_piece_node *bin_find(const struct pool_bins *bins, uint32_t kind,
-                                        uint64_t length_bytes) {
-  uint32_t bin = pool_bin(length_bytes), word = bin / 64;
-  uint64_t bits = bins->used[kind][word] & (~0ull << bin % 64);
-  while (bits == 0 && ++word < POOL_BINS / 64) bits = bins->used[kind][word];
-  if (bits == 0) return NULL;
-  return bins->first[kind][word * 64 + (uint32_t)__builtin_ctzll(bits)];
-}
-
-/* Something lives there, or did until just now. */
-static bool page_is_hot(const struct pool_segment *segment, uint64_t i) {
-  const struct pool_page *page = &segment->pages[i];
-  return page->live != 0 ||
-         segment->arena->handed_bytes - page->freed_at <= segment->arena->hot_bytes;
-}
-
-static bool is_hot(const struct pool_piece_node *piece, uint64_t length_bytes) {
-  const struct pool_segment *segment = piece->segment;
-  uint64_t first = (piece->base - segment->base) / PUMP_BLOCK_BYTES;
-  uint64_t last = (piece->base - segment->base + length_bytes - 1) / PUMP_BLOCK_BYTES;
-  while (first <= last && page_is_hot(segment, first)) first++;
-  return first > last;
-}
-
-/* The newest of the shortest that are hot. */
-static struct pool_piece_node *hot_find(const struct pool_bins *bins, uint32_t kind,
-                                        uint64_t length_bytes) {
-  uint32_t first = pool_bin(length_bytes), left = HOT_LOOKS;
-  for (uint32_t word = first / 64; word < POOL_BINS / 64; word++) {
-    uint64_t bits = bins->used[kind][word];
-    if (word == first / 64) bits &= ~0ull << first % 64;
-    for (; bits != 0; bits &= bits - 1) {
-      uint32_t bin = word * 64 + (uint32_t)__builtin_ctzll(bits);
-      struct pool_piece_node *piece = bins->first[kind][bin];
-      for (; piece != NULL; piece = piece->next) {
-        if (left-- == 0) return NULL;
-        if (is_hot(piece, length_bytes)) return piece;
-      }
-    }
-  }
-  return NULL;
-}
-
-struct pool_piece_node *pool_find_free(struct pool_arena *arena, uint32_t kind,
-                                       uint64_t length_bytes, uint32_t stream, bool hot) {
-  struct pool_piece_node *clean = bin_find(&arena->clean, kind, length_bytes);
-  const struct pool_bins *bins = arena->streams[stream - 1].bins;
-  struct pool_piece_node *own =
-      hot ? hot_find(bins, kind, length_bytes) : bin_find(bins, kind, length_bytes);
-  if (own == NULL || clean == NULL) return own == NULL ? clean : own;
-  if (hot) return own; /* which needs no room on the GPU */
-  return clean->length_bytes < own->length_bytes ? clean : own;
 }
 
 /* ---- what a stream has freed, oldest first ------------------------------------- */
@@ -224,7 +140,7 @@ static bool joins(const struct pool_piece_node *neighbour, uint32_t stream) {
 }
 
 static void withdraw(struct pool_piece_node *piece) {
-  bin_remove(piece);
+  pool_bin_remove(piece);
   queue_remove(piece);
 }
 
@@ -242,7 +158,7 @@ static struct pool_piece_node *put_free(struct pool_piece_node *piece) {
     join(front);
     piece = front;
   }
-  bin_put(piece);
+  pool_bin_put(piece);
   queue_put(piece);
   return piece;
 }
@@ -279,9 +195,9 @@ struct pool_piece_node *pool_take(struct pool_piece_node *piece, uint64_t length
   struct pool_arena *arena = piece->segment->arena;
   struct pool_piece_node *taken = piece;
   if (piece->length_bytes > length_bytes) {
-    bin_remove(piece);
+    pool_bin_remove(piece);
     taken = cut(piece, length_bytes);
-    bin_put(piece);
+    pool_bin_put(piece);
     if (taken == NULL) return NULL;
   } else {
     withdraw(piece);
@@ -340,7 +256,7 @@ static bool is_dead(const struct pool_segment *segment, uint64_t i, uint64_t bef
   const struct pool_page *page = &segment->pages[i];
   return page->live == 0 && page->discarded == 0 &&
          (page->freed_ns <= before_ns ||
-          (segment->arena->apart && page->freed_at != 0 && !page_is_hot(segment, i)));
+          (segment->arena->apart && page->freed_at != 0 && !pool_page_is_hot(segment, i)));
 }
 
 /* The first run of dead blocks that lie wholly in the piece, as offsets in the segment. */
@@ -360,17 +276,17 @@ static bool find_dead(const struct pool_piece_node *piece, uint64_t before_ns,
 /* Cuts [from, to) out of a clean piece; NULL: memory is short. */
 static struct pool_piece_node *set_aside(struct pool_piece_node *piece, uint64_t from,
                                          uint64_t to) {
-  bin_remove(piece);
+  pool_bin_remove(piece);
   if (from > offset_of(piece)) {
     struct pool_piece_node *front = cut(piece, from - offset_of(piece));
-    if (front != NULL) bin_put(front);
+    if (front != NULL) pool_bin_put(front);
   }
   struct pool_piece_node *run = piece;
   if (from == offset_of(piece) && to - from < piece->length_bytes) {
     run = cut(piece, to - from);
-    bin_put(piece);
+    pool_bin_put(piece);
   } else if (from != offset_of(piece)) {
-    bin_put(piece);
+    pool_bin_put(piece);
     return NULL;
   }
   if (run != NULL) run->aside = true;
@@ -483,7 +399,7 @@ int pool_segment_open(struct pool_segment *segment) {
   arena->reserved_bytes += segment->length_bytes;
   if (arena->reserved_bytes > arena->reserved_high_bytes)
     arena->reserved_high_bytes = arena->reserved_bytes;
-  bin_put(piece);
+  pool_bin_put(piece);
   return 0;
 }
 

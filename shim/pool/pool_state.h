@@ -138,13 +138,20 @@ struct pool_arena {
 
 extern pthread_mutex_t pool_lock;
 
-/* ---- pieces (pool_blocks.c), under the lock ---------------------------------- */
+/* ---- free pieces by size (pool_bins.c), under the lock ------------------------- */
 
+void pool_bin_put(struct pool_piece_node *piece);
+void pool_bin_remove(struct pool_piece_node *piece);
+/* Something lives in the page of that number, or did until just now. */
+bool pool_page_is_hot(const struct pool_segment *segment, uint64_t i);
 /* A piece of `kind` of at least `length_bytes` (rounded) that `stream` (number) may use
  * now, the shortest of its own and the clean ones; NULL: none. `hot`: of its own only what
  * was just freed. */
 struct pool_piece_node *pool_find_free(struct pool_arena *arena, uint32_t kind,
                                        uint64_t length_bytes, uint32_t stream, bool hot);
+
+/* ---- pieces (pool_blocks.c), under the lock ---------------------------------- */
+
 /* Hands `length_bytes` of a free piece out; the rest stays free. NULL: memory is short. */
 struct pool_piece_node *pool_take(struct pool_piece_node *piece, uint64_t length_bytes,
                                   uint64_t requested_bytes);

@@ -5,6 +5,7 @@
  * sum overflows.
  */
 #include "fuzz_folder.h"
+#include "shim/memory/claims_of_others.c"
 #include "shim/memory/host_claims.c"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
@@ -45,19 +46,20 @@ static struct pump_claims wanted[PUMP_HOST_LEVELS];
 static uint32_t cards_wanted;
 
 static void want_cards(const uint8_t *content, size_t length) {
-  struct cards cards;
-  if (length < sizeof(struct entry) + sizeof cards) return;
-  memcpy(&cards, content + sizeof(struct entry), sizeof cards);
-  if (cards.magic != CARDS_MAGIC || cards.check != check_of_cards(&cards)) return;
+  struct claims_cards cards;
+  if (length < sizeof(struct claims_entry) + sizeof cards) return;
+  memcpy(&cards, content + sizeof(struct claims_entry), sizeof cards);
+  if (cards.magic != CLAIMS_CARDS_MAGIC || cards.check != claims_check_cards(&cards))
+    return;
   for (uint32_t i = 0; i < PUMP_MAX_DEVICES; i++)
     cards_wanted += cards.cards[i].found_bytes != 0;
 }
 
 static void want(const uint8_t *content, size_t length) {
-  struct entry entry;
+  struct claims_entry entry;
   if (length < sizeof entry) return;
   memcpy(&entry, content, sizeof entry);
-  if (entry.magic != ENTRY_MAGIC || entry.check != check_of(&entry)) return;
+  if (entry.magic != CLAIMS_ENTRY_MAGIC || entry.check != claims_check(&entry)) return;
   if (entry.level_count > PUMP_HOST_LEVELS || entry.claimed_bytes == 0) return;
   for (uint32_t i = 0; i < host.level_count; i++)
     for (uint32_t k = 0; k < entry.level_count; k++)
@@ -80,19 +82,20 @@ static int put(uint8_t slot, uint8_t what, uint8_t *content, size_t length) {
     must(mkfifo(path, 0644) == 0);
     return -1;
   }
-  if ((what & SUMMED) != 0 && length >= sizeof(struct entry)) {
-    struct entry entry;
+  if ((what & SUMMED) != 0 && length >= sizeof(struct claims_entry)) {
+    struct claims_entry entry;
     memcpy(&entry, content, sizeof entry);
-    entry.magic = ENTRY_MAGIC;
-    entry.check = check_of(&entry);
+    entry.magic = CLAIMS_ENTRY_MAGIC;
+    entry.check = claims_check(&entry);
     memcpy(content, &entry, sizeof entry);
   }
-  if ((what & SUMMED) != 0 && length >= sizeof(struct entry) + sizeof(struct cards)) {
-    struct cards cards;
-    memcpy(&cards, content + sizeof(struct entry), sizeof cards);
-    cards.magic = CARDS_MAGIC;
-    cards.check = check_of_cards(&cards);
-    memcpy(content + sizeof(struct entry), &cards, sizeof cards);
+  if ((what & SUMMED) != 0 &&
+      length >= sizeof(struct claims_entry) + sizeof(struct claims_cards)) {
+    struct claims_cards cards;
+    memcpy(&cards, content + sizeof(struct claims_entry), sizeof cards);
+    cards.magic = CLAIMS_CARDS_MAGIC;
+    cards.check = claims_check_cards(&cards);
+    memcpy(content + sizeof(struct claims_entry), &cards, sizeof cards);
   }
   int file = folder_file(path, content, length);
   if ((what & LOCKED) != 0) {
@@ -109,7 +112,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
   int files[ENTRIES_MOST];
   uint8_t slots[ENTRIES_MOST];
   uint32_t count = 0;
-  bool taken[SLOTS] = {false};
+  bool taken[CLAIMS_SLOTS] = {false};
   const char *own_folder = in_folder("%u", (unsigned)geteuid());
   if (mkdir(own_folder, 0755) == 0) {
     setenv("PUMP_LEDGER", folder_root, 1);

@@ -40,7 +40,7 @@ C_TARGETS = {
     "image": [*sorted((SHIM / "driver").glob("image*.c"))],
     "ring": [CORE / "batch.c"],
     "command": [SHIM / "execute" / f"{name}.c" for name in ("act_plan", "act_validate")],
-    "ledger": [],  # it includes host_claims.c
+    "ledger": [],  # it includes both files of claims
     "host": [SHIM / "memory" / "act_host_memory.c"],
     "plan": [*sorted(CORE.rglob("*.c"))],
 }

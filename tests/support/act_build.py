@@ -19,6 +19,7 @@ NAMED = (
     "base/mapping.c",
     "base/thread.c",
     "memory/contexts.c",
+    "memory/claims_of_others.c",
     "memory/host_claims.c",
     "execute/poll.c",
 )

@@ -12,7 +12,7 @@ from tidy_sources import ROOT, files, name, python_files, text
 LINES_MAX = 500
 FILES_MAX = 25
 CODE = {".py", ".c", ".h", ".S", ""}
-LONGER = {"shim/memory/host_claims.c": 543, "shim/pool/pool_blocks.c": 519}
+LONGER: dict[str, int] = {}
 """Files that are still too long, with their lines: the list may only become shorter."""
 FULLER: dict[str, int] = {}
 """Folders that still hold too many files, with their number: it may only become shorter."""

@@ -16,6 +16,7 @@ SOURCES = (
     "observe_plain.c",
     "observe_pool.c",
     "observe_range.c",
+    "pool_bins.c",
     "pool_blocks.c",
     "pool_dead.c",
     "driver_pools.c",

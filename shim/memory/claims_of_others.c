@@ -1,0 +1,175 @@
+/* claims_of_others.c - what other processes have claimed of the host, and have on cards.
+ *
+ * It reads their entries as any user may have written them: bounded in number, checked, and
+ * never trusted to be files at all. host_claims.h has the form, host_claims.c the design.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "host_claims.h"
+
+#define NAMES_MOST 512 /* of a user's folder; if there are more, all slots are tried */
+#define USERS_MOST 8192
+
+/* Of an open entry; read again where it is just being written. */
+static bool read_sound(int file, struct claims_entry *entry) {
+  for (int tries = 0; tries < 3; tries++)
+    if (pread(file, entry, sizeof *entry, 0) == (ssize_t)sizeof *entry &&
+        entry->magic == CLAIMS_ENTRY_MAGIC && entry->level_count <= PUMP_HOST_LEVELS &&
+        entry->check == claims_check(entry))
+      return true;
+  return false;
+}
+
+static bool read_sound_cards(int file, struct claims_cards *cards) {
+  for (int tries = 0; tries < 3; tries++)
+    if (pread(file, cards, sizeof *cards, sizeof(struct claims_entry)) ==
+            (ssize_t)sizeof *cards &&
+        cards->magic == CLAIMS_CARDS_MAGIC && cards->check == claims_check_cards(cards))
+      return true;
+  return false;
+}
+
+static void count(const struct claims_entry *entry, uid_t user,
+                  const struct pump_host_memory *host,
+                  struct pump_claims claims[PUMP_HOST_LEVELS]) {
+  for (uint32_t i = 0; i < host->level_count; i++)
+    for (uint32_t k = 0; k < entry->level_count; k++) {
+      if (entry->levels[k].id != host->levels[i].id) continue;
+      struct pump_claims *c = &claims[i];
+      uint64_t room = UINT64_MAX / 4 - c->bytes; /* of sums of figures that may be lies */
+      uint64_t bytes = entry->claimed_bytes < room ? entry->claimed_bytes : room;
+      uint64_t pending = entry->pending_bytes < bytes ? entry->pending_bytes : bytes;
+      c->bytes += bytes;
+      c->pending_bytes += pending;
+      if (entry->active) c->active_bytes += bytes;
+      if (entry->levels[k].first_bytes > c->first_bytes)
+        c->first_bytes = entry->levels[k].first_bytes;
+      if (bytes > c->largest_bytes) {
+        c->largest_bytes = bytes;
+        c->largest_pid = entry->pid;
+        c->largest_user = user;
+        c->largest_is_near = entry->pid_namespace == claims_own_namespace();
+      }
+      c->processes++;
+      break;
+    }
+}
+
+/* What is done with each entry of others: claims are summed, or cards are added. */
+struct visit {
+  const struct pump_host_memory *host;
+  struct pump_claims *claims; /* NULL: cards */
+  struct pump_neighbours *neighbours;
+};
+
+static void visit_claims(const struct visit *visit, int file, uid_t user) {
+  struct claims_entry entry;
+  if (read_sound(file, &entry) && entry.claimed_bytes != 0 && claims_entry_lives(file))
+    count(&entry, user, visit->host, visit->claims);
+}
+
+static void visit_cards(const struct visit *visit, int file) {
+  struct claims_cards cards;
+  struct pump_neighbours *to = visit->neighbours;
+  if (!read_sound_cards(file, &cards) || !claims_entry_lives(file)) return;
+  for (uint32_t i = 0; i < PUMP_MAX_DEVICES && to->count < PUMP_NEIGHBOURS_MOST; i++)
+    if (cards.cards[i].found_bytes != 0) to->cards[to->count++] = cards.cards[i];
+}
+
+/* 0, or -errno: the entry could not be read. */
+static int visit_entry(int where, int slot, uid_t user, const struct claims_place *mine,
+                       const struct visit *visit) {
+  char name[16];
+  snprintf(name, sizeof name, "%d", slot);
+  int file = openat(where, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  if (file < 0) return pump_is_shortage(errno) ? -errno : 0;
+  struct stat status;
+  if (fstat(file, &status) == 0 && S_ISREG(status.st_mode) && status.st_uid == user &&
+      !(mine->path[0] != '\0' && claims_is_at(mine, &status))) {
+    if (visit->claims != NULL)
+      visit_claims(visit, file, user);
+    else
+      visit_cards(visit, file);
+  }
+  close(file);
+  return 0;
+}
+
+/* A number as a name that we would write, at most `most`. */
+static bool is_number(const char *name, unsigned long most, unsigned long *number) {
+  char *end;
+  if (name[0] < '0' || name[0] > '9' || (name[0] == '0' && name[1] != '\0')) return false;
+  errno = 0;
+  *number = strtoul(name, &end, 10);
+  return errno == 0 && *end == '\0' && *number <= most;
+}
+
+/* Which slots are worth a look: all of them where a process has put too much there. */
+static void find_slots(DIR *files, bool slots[CLAIMS_SLOTS]) {
+  const struct dirent *each;
+  unsigned long slot;
+  memset(slots, 0, CLAIMS_SLOTS * sizeof *slots);
+  for (int left = NAMES_MOST; (each = readdir(files)) != NULL; left--) {
+    if (left == 0) {
+      memset(slots, 1, CLAIMS_SLOTS * sizeof *slots);
+      return;
+    }
+    if (is_number(each->d_name, CLAIMS_SLOTS - 1, &slot)) slots[slot] = true;
+  }
+}
+
+static int visit_user(int where, const char *name, uid_t user,
+                      const struct claims_place *mine, const struct visit *visit) {
+  int number =
+      openat(where, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  if (number < 0) return pump_is_shortage(errno) ? -errno : 0;
+  struct stat status;
+  DIR *files =
+      fstat(number, &status) == 0 && status.st_uid == user ? fdopendir(number) : NULL;
+  if (files == NULL) {
+    int error = errno;
+    close(number);
+    return pump_is_shortage(error) ? -error : 0;
+  }
+  bool slots[CLAIMS_SLOTS];
+  int error = 0;
+  find_slots(files, slots);
+  for (int slot = 0; slot < CLAIMS_SLOTS && error == 0; slot++)
+    if (slots[slot]) error = visit_entry(number, slot, user, mine, visit);
+  closedir(files);
+  return error;
+}
+
+static int visit_all(const struct visit *visit) {
+  const char *where = claims_folder();
+  if (where == NULL) return 0;
+  DIR *users = opendir(where);
+  if (users == NULL) return -errno;
+  const struct dirent *each;
+  const struct claims_place mine = claims_own_place();
+  int error = 0, left = USERS_MOST;
+  while (error == 0 && (each = readdir(users)) != NULL) {
+    unsigned long user;
+    if (!is_number(each->d_name, (uid_t)-2, &user)) continue;
+    error = left-- > 0 ? visit_user(dirfd(users), each->d_name, (uid_t)user, &mine, visit)
+                       : -E2BIG;
+  }
+  closedir(users);
+  return error;
+}
+
+int pump_claims_read(const struct pump_host_memory *host,
+                     struct pump_claims claims[PUMP_HOST_LEVELS]) {
+  memset(claims, 0, PUMP_HOST_LEVELS * sizeof *claims);
+  return visit_all(&(struct visit){.host = host, .claims = claims});
+}
+
+int pump_claims_cards(struct pump_neighbours *neighbours) {
+  return visit_all(&(struct visit){.neighbours = neighbours});
+}
