@@ -26,7 +26,7 @@ def bench(folder: Path, *words: str) -> dict[str, list[dict[str, Any]]]:
         [sys.executable, script, *words[:1], "--quick", "--pairs=1", "--json", file, *words[1:]],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=400,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
