@@ -28,7 +28,6 @@ from pump.config.job import (
 from pump.config.layers import ADMINISTRATORS_FILE
 from pump.names import quoted
 from pump.paths import SERVICE_SOCKET, SOCKET_PATH_BYTES_MAX
-from pump.wire.service import PATH_CHARACTERS, fitting
 from pumpd.common import link
 from pumpd.common.jobwatch import JobWatch, start_time
 from pumpd.common.loglines import FileHandler, Formatter
@@ -193,10 +192,10 @@ def _job(asked: Namespace) -> int:
     )
     facts = JobFacts(
         paths=[one for one in asked.service if len(os.fsencode(one)) <= SOCKET_PATH_BYTES_MAX],
-        name=fitting(settings.job_name),
+        name=settings.job_name,
         priority=settings.priority,
         budget=asked.budget,
-        socket=fitting(asked.socket, PATH_CHARACTERS),
+        socket=asked.socket,
         job_pid=asked.job_pid,
     )
     try:

@@ -43,7 +43,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(asked: argparse.Namespace) -> int:
-    from dataclasses import asdict
+    from msgspec import to_builtins
 
     from pump.cli.support import registered
 
@@ -56,7 +56,7 @@ def run(asked: argparse.Namespace) -> int:
         say("pump", service.strange)
     if asked.json:
         mine = [as_json(*one) for one in told]
-        print(json.dumps({"jobs": mine, "others": [asdict(job) for job in others]}, indent=1))
+        print(json.dumps({"jobs": mine, "others": to_builtins(others)}, indent=1))
         return 0
     if told:
         _print_own(told)

@@ -9,20 +9,22 @@ JSON object; "say" tells which kind.
     any user -> service AskJobs, AskService; answered by Jobs, ServiceState
     service -> pumpd   Grant, whenever a budget changes; Refused, before it hangs up
 
-A field that came with a later version says so (`since`); towards an older peer it is left
+A field that came with a later version says so (`LATER`); towards an older peer it is left
 out, and from one it has its default. Every byte comes from another process: whatever is not
-exactly right raises FrameError.
+exactly right raises FrameError. msgspec checks types and bounds; jobs' own programs, which may
+import pump.control, get along without it.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
-from dataclasses import MISSING, Field, dataclass, field, fields
-from functools import cache
-from typing import Any, ClassVar, Final, TypeVar
+from collections.abc import Iterator
+from typing import Annotated, Any, ClassVar, Final, Union
 
-from pump.wire.strict import FrameError, as_object, one_line, pack, printable, short, unpack
+import msgspec
+from msgspec import Meta, Struct
+
+from pump.wire.strict import FrameError, one_line, pack, printable, short, unpack
 
 MAGIC: Final = 0x56524553504D5550
 VERSION: Final = 1
@@ -48,57 +50,36 @@ NAME_CHARACTERS: Final = 64
 PATH_CHARACTERS: Final = 107
 PRIORITY_MOST: Final = 10
 BYTES_MOST: Final = 2**62
+FAULT_CHARACTERS: Final = 150
 COUNT_MOST: Final = 2**63 - 1
 USE_MOST: Final = 1000
-HEXADECIMAL: Final = frozenset("0123456789abcdef")
 
-T = TypeVar("T")
-
-
-# ---- kinds of fields ----
-
-
-def _whole(most: int, least: int = 0, since: int = 1, **default: int) -> Any:
-    def check(name: str, value: object) -> int:
-        if type(value) is not int or not least <= value <= most:
-            raise FrameError(f"{name} is not a whole number from {least} to {most}")
-        return value
-
-    return field(metadata={"check": check, "since": since}, **default)  # type: ignore[call-overload]
+Bytes = Annotated[int, Meta(ge=0, le=BYTES_MOST)]
+Count = Annotated[int, Meta(ge=0, le=COUNT_MOST)]
+Clients = Annotated[int, Meta(ge=0, le=4096)]
+Pid = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+Priority = Annotated[int, Meta(ge=-PRIORITY_MOST, le=PRIORITY_MOST)]
+Use = Annotated[int, Meta(ge=0, le=USE_MOST)]
+Name = Annotated[str, Meta(max_length=NAME_CHARACTERS)]
+Path = Annotated[str, Meta(max_length=PATH_CHARACTERS)]
+Gpu = Annotated[str, Meta(pattern=r"^(?#a GPU's UUID)[0-9a-f]{32}\Z")]
 
 
-def _text(most: int, since: int = 1, **default: str) -> Any:
-    def check(name: str, value: object) -> str:
-        if not isinstance(value, str) or len(value) > most or not value.isprintable():
-            raise FrameError(f"{name} is not a text of at most {most} characters")
-        return value
+class Words(Struct, frozen=True, forbid_unknown_fields=True):
+    """A JSON object of a frame. LATER: its fields that came with a later version than 1, and
+    with which."""
 
-    return field(metadata={"check": check, "since": since}, **default)  # type: ignore[call-overload]
+    LATER: ClassVar[dict[str, int]] = {}
 
 
-def _gpu() -> Any:
-    def check(name: str, value: object) -> str:
-        if not isinstance(value, str) or len(value) != 32 or not set(value) <= HEXADECIMAL:
-            raise FrameError(f"{name} is not the UUID of a GPU in 32 hexadecimal digits")
-        return value
-
-    return field(metadata={"check": check, "since": 1})
-
-
-def _several(kind: type, most: int, since: int = 1) -> Any:
-    def check(name: str, value: object, version: int) -> tuple[Any, ...]:
-        if not isinstance(value, list) or len(value) > most:
-            raise FrameError(f"{name} is not a list of at most {most}")
-        return tuple(_build(kind, as_object(item, name), version) for item in value)
-
-    return field(default=(), metadata={"check": check, "since": since, "of": kind})
+class Frame(Words, frozen=True, forbid_unknown_fields=True, tag_field="say"):
+    """What one datagram says."""
 
 
 # ---- what is said ----
 
 
-@dataclass(frozen=True)
-class Join:
+class Join(Frame, frozen=True, tag="join"):
     """A job's pumpd makes itself known; credentials of the socket tell its process and user.
 
     name: for people. priority: the higher, the sooner served; the service may lower it.
@@ -106,15 +87,13 @@ class Join:
     passes it on. job_pid: the job's first process, as its pumpd sees it.
     """
 
-    SAY: ClassVar[str] = "join"
-    name: str = _text(NAME_CHARACTERS, default="")
-    priority: int = _whole(PRIORITY_MOST, -PRIORITY_MOST, default=0)
-    socket: str = _text(PATH_CHARACTERS, default="")
-    job_pid: int = _whole(2**31 - 1, default=0)
+    name: Name = ""
+    priority: Priority = 0
+    socket: Path = ""
+    job_pid: Pid = 0
 
 
-@dataclass(frozen=True)
-class GpuReport:
+class GpuReport(Words, frozen=True):
     """One GPU that clients of the job use; bytes are sums over them.
 
     gpu: UUID in hexadecimal. total_bytes: the card's. usable_bytes: what the client that
@@ -123,141 +102,120 @@ class GpuReport:
     use: share of the time with operations, of USE_MOST.
     """
 
-    gpu: str = _gpu()
-    total_bytes: int = _whole(BYTES_MOST)
-    usable_bytes: int = _whole(BYTES_MOST)
-    wanted_bytes: int = _whole(BYTES_MOST)
-    adopted_bytes: int = _whole(BYTES_MOST)
-    resident_bytes: int = _whole(BYTES_MOST)
-    use: int = _whole(USE_MOST)
+    gpu: Gpu
+    total_bytes: Bytes
+    usable_bytes: Bytes
+    wanted_bytes: Bytes
+    adopted_bytes: Bytes
+    resident_bytes: Bytes
+    use: Use
 
 
-@dataclass(frozen=True)
-class Report:
+class Report(Frame, frozen=True, tag="report"):
     """How a job stands. grant: number of the newest grant that it has acted upon, 0: none.
 
     converted_bytes: of all its clients. host_bytes: of them, believed to be on the host.
     """
 
-    SAY: ClassVar[str] = "report"
-    grant: int = _whole(COUNT_MOST)
-    clients: int = _whole(4096)
-    converted_bytes: int = _whole(BYTES_MOST)
-    host_bytes: int = _whole(BYTES_MOST)
-    gpus: tuple[GpuReport, ...] = _several(GpuReport, GPUS)
+    grant: Count
+    clients: Clients
+    converted_bytes: Bytes
+    host_bytes: Bytes
+    gpus: Annotated[tuple[GpuReport, ...], Meta(max_length=GPUS)] = ()
 
 
-@dataclass(frozen=True)
-class Beat:
+class Beat(Frame, frozen=True, tag="beat"):
     """Nothing has changed since the last report."""
 
-    SAY: ClassVar[str] = "beat"
 
-
-@dataclass(frozen=True)
-class GpuGrant:
+class GpuGrant(Words, frozen=True):
     """What the job's clients together may keep on one GPU."""
 
-    gpu: str = _gpu()
-    budget_bytes: int = _whole(BYTES_MOST)
+    gpu: Gpu
+    budget_bytes: Bytes
 
 
-@dataclass(frozen=True)
-class Grant:
+class Grant(Frame, frozen=True, tag="grant"):
     """All leases of a job, in place of the earlier ones.
 
     number: 1, 2, ... within a connection. beat_ms: the service wants to hear from the job
     that often, and takes the leases back after some silence.
     """
 
-    SAY: ClassVar[str] = "grant"
-    number: int = _whole(COUNT_MOST)
-    beat_ms: int = _whole(60_000, 10)
-    gpus: tuple[GpuGrant, ...] = _several(GpuGrant, GPUS)
+    number: Count
+    beat_ms: Annotated[int, Meta(ge=10, le=60_000)]
+    gpus: Annotated[tuple[GpuGrant, ...], Meta(max_length=GPUS)] = ()
 
 
-@dataclass(frozen=True)
-class Refused:
+class Refused(Frame, frozen=True, tag="refused"):
     """The service says why it hangs up."""
 
-    SAY: ClassVar[str] = "refused"
-    reason: str = _text(500)
+    reason: Annotated[str, Meta(max_length=500)]
 
 
-@dataclass(frozen=True)
-class AskJobs:
+class AskJobs(Frame, frozen=True, tag="jobs?"):
     """Which jobs are there? The asker's own; all for root. after: of a number above."""
 
-    SAY: ClassVar[str] = "jobs?"
-    after: int = _whole(COUNT_MOST, default=0)
+    after: Count = 0
 
 
-@dataclass(frozen=True)
-class GpuLease:
+class GpuLease(Words, frozen=True):
     """One job on one GPU, as the service knows it. granted_bytes 0: no grant yet."""
 
-    gpu: str = _gpu()
-    granted_bytes: int = _whole(BYTES_MOST)
-    adopted_bytes: int = _whole(BYTES_MOST)
-    resident_bytes: int = _whole(BYTES_MOST)
-    wanted_bytes: int = _whole(BYTES_MOST)
-    use: int = _whole(USE_MOST)
+    gpu: Gpu
+    granted_bytes: Bytes
+    adopted_bytes: Bytes
+    resident_bytes: Bytes
+    wanted_bytes: Bytes
+    use: Use
 
 
-@dataclass(frozen=True)
-class JobState:
+class JobState(Words, frozen=True):
     """One job, as the service knows it. heard_ms: since it was last heard of."""
 
-    number: int = _whole(COUNT_MOST)
-    user: int = _whole(2**32 - 1)
-    pid: int = _whole(2**31 - 1)
-    job_pid: int = _whole(2**31 - 1)
-    name: str = _text(NAME_CHARACTERS)
-    priority: int = _whole(PRIORITY_MOST, -PRIORITY_MOST)
-    socket: str = _text(PATH_CHARACTERS)
-    clients: int = _whole(4096)
-    age_ms: int = _whole(COUNT_MOST)
-    heard_ms: int = _whole(COUNT_MOST)
-    converted_bytes: int = _whole(BYTES_MOST)
-    gpus: tuple[GpuLease, ...] = _several(GpuLease, GPUS)
+    number: Count
+    user: Annotated[int, Meta(ge=0, le=2**32 - 1)]
+    pid: Pid
+    job_pid: Pid
+    name: Name
+    priority: Priority
+    socket: Path
+    clients: Clients
+    age_ms: Count
+    heard_ms: Count
+    converted_bytes: Bytes
+    gpus: Annotated[tuple[GpuLease, ...], Meta(max_length=GPUS)] = ()
 
 
-@dataclass(frozen=True)
-class Jobs:
+class Jobs(Frame, frozen=True, tag="jobs"):
     """The answer to AskJobs. more: 1 if there are jobs beyond."""
 
-    SAY: ClassVar[str] = "jobs"
-    more: int = _whole(1)
-    jobs: tuple[JobState, ...] = _several(JobState, JOBS_SHOWN)
+    more: Annotated[int, Meta(ge=0, le=1)]
+    jobs: Annotated[tuple[JobState, ...], Meta(max_length=JOBS_SHOWN)] = ()
 
 
-@dataclass(frozen=True)
-class AskService:
+class AskService(Frame, frozen=True, tag="service?"):
     """How does the service do?"""
 
-    SAY: ClassVar[str] = "service?"
 
-
-@dataclass(frozen=True)
-class ServiceState:
+class ServiceState(Frame, frozen=True, tag="service"):
     """Figures of the service since its start; nothing in them tells of other users' jobs
     but how many there are. held_bytes: on all GPUs, what cannot be granted to others."""
 
-    SAY: ClassVar[str] = "service"
-    release: str = _text(32)
-    pid: int = _whole(2**31 - 1)
-    jobs: int = _whole(COUNT_MOST)
-    connections: int = _whole(COUNT_MOST)
-    memory_bytes: int = _whole(BYTES_MOST)
-    held_bytes: int = _whole(BYTES_MOST)
-    jobs_joined: int = _whole(COUNT_MOST)
-    jobs_left: int = _whole(COUNT_MOST)
-    jobs_expired: int = _whole(COUNT_MOST)
-    grants: int = _whole(COUNT_MOST)
-    frames: int = _whole(COUNT_MOST)
-    refused_connections: int = _whole(COUNT_MOST)
-    refused_frames: int = _whole(COUNT_MOST)
-    slowed_down: int = _whole(COUNT_MOST)
+    release: Annotated[str, Meta(max_length=32)]
+    pid: Pid
+    jobs: Count
+    connections: Count
+    memory_bytes: Bytes
+    held_bytes: Bytes
+    jobs_joined: Count
+    jobs_left: Count
+    jobs_expired: Count
+    grants: Count
+    frames: Count
+    refused_connections: Count
+    refused_frames: Count
+    slowed_down: Count
 
 
 FROM_CLIENTS: Final = (Join, Report, Beat, AskJobs, AskService)
@@ -305,20 +263,21 @@ def check_welcome(data: bytes) -> int:
 # ---- frames ----
 
 
-def encode(message: Any, version: int = VERSION) -> bytes:
+def encode(message: Frame, version: int = VERSION) -> bytes:
     """Return the frame that says `message` to a peer of `version`."""
-    return pack({"say": message.SAY} | _plain(message, version))
+    words = msgspec.to_builtins(message)
+    for part, name in list(_later(message, words, version)):
+        del part[name]
+    return pack(words)
 
 
-def decode(data: bytes, kinds: Iterable[type], version: int = VERSION) -> Any:
+def decode(data: bytes, kinds: tuple[type[Frame], ...], version: int = VERSION) -> Any:
     """Return what a frame says, one of `kinds`. Raises FrameError."""
-    from_client = kinds is FROM_CLIENTS
-    words = as_object(unpack(data, FRAME_BYTES if from_client else REPLY_BYTES), "a frame")
-    said = words.pop("say", None)
-    for kind in kinds:
-        if said == kind.SAY:  # type: ignore[attr-defined]
-            return _build(kind, words, version)
-    raise FrameError(f"an unknown frame {short(str(said))}")
+    words = unpack(data, FRAME_BYTES if kinds is FROM_CLIENTS else REPLY_BYTES)
+    message = converted(words, Union[kinds])  # noqa: UP007
+    for _, name in _later(message, words, version):
+        raise FrameError(f"unknown key {short(name)} in a frame")
+    return message
 
 
 def refusal(reason: str) -> Refused:
@@ -331,35 +290,21 @@ def fitting(text: str, most: int = NAME_CHARACTERS) -> str:
     return printable(text)[:most]
 
 
-@cache
-def _known(kind: type, version: int) -> list[Field[Any]]:
-    return [entry for entry in fields(kind) if entry.metadata["since"] <= version]
+def converted(words: object, kind: Any) -> Any:
+    """Return JSON's `words` as a `kind`. Raises FrameError."""
+    try:
+        return msgspec.convert(words, kind)
+    except (msgspec.ValidationError, UnicodeError) as error:  # half of a surrogate pair
+        raise FrameError(one_line(str(error))[:FAULT_CHARACTERS]) from None
 
 
-def _plain(message: Any, version: int) -> dict[str, Any]:
-    words = {}
-    for entry in _known(type(message), version):  # type: ignore[arg-type]
-        value = getattr(message, entry.name)
-        several = "of" in entry.metadata
-        words[entry.name] = [_plain(item, version) for item in value] if several else value
-    return words
-
-
-def _build(kind: type[T], words: dict[str, Any], version: int) -> T:
-    known = _known(kind, version)  # type: ignore[arg-type]
-    given = {}
-    for entry in known:
-        if entry.name not in words:
-            if entry.default is MISSING:
-                raise FrameError(f"a frame without {entry.name}")
-            continue
-        check = entry.metadata["check"]
-        value = words[entry.name]
-        several = "of" in entry.metadata
-        given[entry.name] = (
-            check(entry.name, value, version) if several else check(entry.name, value)
-        )
-    if len(given) != len(words):
-        strange = min(set(words) - set(given))
-        raise FrameError(f"unknown key {short(strange)} in a frame")
-    return kind(**given)
+def _later(message: Words, words: Any, version: int) -> Iterator[tuple[dict[str, Any], str]]:
+    """Where `words`, which say `message`, hold fields of a later version: the object, the key."""
+    for name, since in message.LATER.items():
+        if since > version and name in words:
+            yield words, name
+    for name in message.__struct_fields__:
+        value = getattr(message, name)
+        if isinstance(value, tuple):
+            for item, part in zip(value, words.get(name, ()), strict=False):
+                yield from _later(item, part, version)

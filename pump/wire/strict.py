@@ -76,6 +76,9 @@ def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     words = dict(pairs)
     if len(words) != len(pairs):
         raise FrameError("a key that stands twice in one object")
+    for key, value in pairs:
+        if not key.isprintable() or (isinstance(value, str) and not value.isprintable()):
+            raise FrameError(f"{short(key)} is not of printable characters")
     return words
 
 

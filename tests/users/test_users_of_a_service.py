@@ -8,10 +8,10 @@ import os
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import fields, replace
 from service_client import GPU, Played, Service, closing, connect, until
 from service_messages import MESSAGES, mutated
 from supervisor_client import eventually

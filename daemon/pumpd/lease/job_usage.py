@@ -8,13 +8,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pump.model.bounds import BLOCK_BYTES, without_reserve
 from pump.policy.arbiter import LEAST_BLOCKS, Claim, arbitrate
 from pump.policy.leases import Lease, step
-from pump.wire import service as wire
 from pump.wire.control import ClientState, DeviceState
+from pumpd.common import lazily
+
+if TYPE_CHECKING:
+    from pump.wire import service as wire
+else:
+    wire = lazily.module("pump.wire.service")
 
 USE_MEMORY_S = 10.0
 """How long the share of busy time remembers."""

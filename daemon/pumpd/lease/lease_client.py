@@ -26,12 +26,12 @@ import selectors
 import socket
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pump.wire import control, server
-from pump.wire import service as wire
 from pump.wire.control import ClientState
 from pump.wire.strict import FrameError
+from pumpd.common import lazily
 from pumpd.common.jobwatch import start_time
 from pumpd.lease.job_usage import (
     Absent,
@@ -45,6 +45,11 @@ from pumpd.lease.job_usage import (
     report_of,
     settled,
 )
+
+if TYPE_CHECKING:
+    from pump.wire import service as wire
+else:
+    wire = lazily.module("pump.wire.service")  # with msgspec, once there is a service
 
 RETRY_LEAST_S = 0.1
 RETRY_MOST_S = 0.5
@@ -253,7 +258,8 @@ class LeaseClient:
         self._beat_due = self._now + self._beat_s
         facts = self._facts
         log.info("attached to the service, version %d", version)
-        self._send(wire.Join(facts.name, facts.priority, facts.socket, facts.job_pid))
+        name, path = wire.fitting(facts.name), wire.fitting(facts.socket, wire.PATH_CHARACTERS)
+        self._send(wire.Join(name, facts.priority, path, facts.job_pid))
 
     def _told(self, message: Any) -> None:
         if isinstance(message, wire.Refused):

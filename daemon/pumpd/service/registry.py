@@ -20,8 +20,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from pump.model.bounds import RESERVE_PERCENT
 from pump.policy.arbiter import Claim, arbitrate, less_spill

@@ -271,6 +271,8 @@ def as_json(look: Look, before: Look | None) -> dict[str, Any]:
     """A look as JSON can carry it: `gpus`, `jobs`, and their clients' figures and rates."""
     from dataclasses import asdict
 
+    from msgspec import to_builtins
+
     by_job: dict[str, list[dict[str, Any]]] = {}
     for row in rows(look, before):
         told = {**asdict(row.client), "rates": row.rates._asdict()}
@@ -291,5 +293,5 @@ def as_json(look: Look, before: Look | None) -> dict[str, Any]:
             }
             for seen in look.seen
         ],
-        "others": [asdict(job) for job in others(look)],
+        "others": to_builtins(others(look)),
     }

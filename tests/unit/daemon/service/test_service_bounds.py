@@ -10,9 +10,10 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
+
+from msgspec.structs import replace
 
 from pump.control import ClientState, DeviceState
 from pump.wire import control

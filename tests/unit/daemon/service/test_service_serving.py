@@ -242,14 +242,14 @@ def test_reload_takes_no_lease_away_and_the_end_is_clean(service: Service) -> No
 
 NEXT_RELEASE = """
 import sys
-from dataclasses import dataclass, field
+from typing import ClassVar
 from pump.wire import service as wire
 wire.VERSION, wire.OLDEST = 2, 1
 from pumpd import main
 
-@dataclass(frozen=True)
-class Beat(wire.Beat):
-    mood: int = wire._whole(9, since=2, default=5)
+class Beat(wire.Beat, frozen=True, tag="beat"):
+    LATER: ClassVar[dict[str, int]] = {"mood": 2}
+    mood: int = 5
 
 wire.Beat = Beat
 wire.FROM_CLIENTS = (wire.Join, wire.Report, Beat, wire.AskJobs, wire.AskService)
@@ -280,13 +280,13 @@ def test_the_next_release_of_the_service_serves_jobs_of_this_one(tmp_path: Path)
 
 NEXT_JOB = """
 import os, selectors, sys, time
-from dataclasses import dataclass
+from typing import ClassVar
 from pump.wire import control, service as wire
 wire.VERSION, wire.OLDEST = 2, 1
 
-@dataclass(frozen=True)
-class Beat(wire.Beat):
-    mood: int = wire._whole(9, since=2, default=5)
+class Beat(wire.Beat, frozen=True, tag="beat"):
+    LATER: ClassVar[dict[str, int]] = {"mood": 2}
+    mood: int = 5
 
 wire.Beat = Beat
 from pumpd.lease import lease_client

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import random
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import pytest
+from msgspec import Meta
 from service_messages import GPU, MESSAGES, mutated
 
 from pump.wire import service as wire
@@ -43,6 +43,9 @@ def test_the_longest_report_fits_into_a_frame() -> None:
         '{"say":"join","priority":true}',
         '{"say":"join","name":"' + "x" * 65 + '"}',
         '{"say":"join","name":"a\\u0007b"}',
+        '{"say":"join","name":"\\ud800"}',
+        '{"say":"beat","\\ud800":1}',
+        '"\\ud800"',
         '{"say":"report"}',
         '{"say":"jobs?","after":-1}',
         '{"say":"jobs?","after":1,"after":2}',
@@ -66,6 +69,48 @@ def test_a_gpu_is_a_uuid_and_nothing_else(gpu: str) -> None:
         wire.decode(json.dumps(words).encode(), wire.FROM_CLIENTS)
 
 
+@pytest.mark.parametrize(
+    ("kind", "field", "most"),
+    [
+        (wire.Join, "priority", 10),
+        (wire.Join, "job_pid", 2**31 - 1),
+        (wire.Report, "grant", 2**63 - 1),
+        (wire.Report, "clients", 4096),
+        (wire.Report, "converted_bytes", 2**62),
+        (wire.Report, "host_bytes", 2**62),
+        (wire.AskJobs, "after", 2**63 - 1),
+        (wire.Grant, "number", 2**63 - 1),
+        (wire.Grant, "beat_ms", 60_000),
+        (wire.Jobs, "more", 1),
+        (wire.ServiceState, "memory_bytes", 2**62),
+    ],
+)
+def test_a_figure_may_be_as_great_as_its_bound_and_no_greater(
+    kind: type, field: str, most: int
+) -> None:
+    (message, kinds) = next(one for one in MESSAGES if type(one[0]) is kind)
+    words = json.loads(wire.encode(message))
+    found = wire.decode(json.dumps(words | {field: most}).encode(), kinds)
+    assert getattr(found, field) == most
+    for wrong in (most + 1, 2**64, str(most), None, [most]):
+        with pytest.raises(FrameError):
+            wire.decode(json.dumps(words | {field: wrong}).encode(), kinds)
+
+
+@pytest.mark.parametrize(("field", "most"), [("gpus", wire.GPUS), ("jobs", wire.JOBS_SHOWN)])
+def test_a_list_may_be_as_long_as_its_bound_and_no_longer(field: str, most: int) -> None:
+    kind = wire.Report if field == "gpus" else wire.Jobs
+    (message, kinds) = next(one for one in MESSAGES if isinstance(one[0], kind))
+    words = json.loads(wire.encode(message))
+    for count in (most, most + 1):
+        many = json.dumps(words | {field: words[field] * count}).encode()
+        if count == most:
+            assert len(getattr(wire.decode(many, kinds), field)) == most
+        else:
+            with pytest.raises(FrameError):
+                wire.decode(many, kinds)
+
+
 # ---- versions ----
 
 
@@ -81,12 +126,28 @@ def test_the_newest_version_that_both_know_is_spoken(monkeypatch: pytest.MonkeyP
                 assert wire.check_welcome(wire.pack_welcome(status, version)) == version
 
 
-@dataclass(frozen=True)
-class NextBeat:
+class NextBeat(wire.Frame, frozen=True, tag="beat"):
     """A Beat as a next release might have it."""
 
-    SAY: ClassVar[str] = "beat"
-    mood: int = wire._whole(9, since=2, default=5)
+    LATER: ClassVar[dict[str, int]] = {"mood": 2}
+    mood: Annotated[int, Meta(ge=0, le=9)] = 5
+
+
+class NextGrant(wire.Words, frozen=True):
+    """A GpuGrant as a next release might have it."""
+
+    LATER: ClassVar[dict[str, int]] = {"warm": 2}
+    gpu: wire.Gpu
+    budget_bytes: wire.Bytes
+    warm: bool = False
+
+
+class NextGrants(wire.Frame, frozen=True, tag="grant"):
+    """A Grant of those."""
+
+    number: wire.Count
+    beat_ms: int
+    gpus: tuple[NextGrant, ...] = ()
 
 
 def test_a_later_field_is_left_out_for_an_older_peer_and_has_its_default_from_one() -> None:
@@ -95,6 +156,11 @@ def test_a_later_field_is_left_out_for_an_older_peer_and_has_its_default_from_on
     assert wire.decode(wire.encode(NextBeat(7), 2), (NextBeat,), 2) == NextBeat(7)
     with pytest.raises(FrameError, match="unknown key"):
         wire.decode(wire.encode(NextBeat(7), 2), (NextBeat,), 1)
+    grants = NextGrants(1, 2000, (NextGrant(GPU, 8, True),))
+    assert wire.decode(wire.encode(grants, 1), (wire.Grant,), 1).gpus == (wire.GpuGrant(GPU, 8),)
+    assert wire.decode(wire.encode(grants, 2), (NextGrants,), 2) == grants
+    with pytest.raises(FrameError, match="unknown key 'warm'"):
+        wire.decode(wire.encode(grants, 2), (NextGrants,), 1)
 
 
 @pytest.mark.parametrize("cut", [0, 8, 15, 17, 400])

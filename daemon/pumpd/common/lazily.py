@@ -1,0 +1,24 @@
+"""Modules that a job's pumpd needs later or never: a client waits for its start."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from importlib.util import LazyLoader, find_spec, module_from_spec
+from types import ModuleType
+
+
+def module(name: str) -> ModuleType:
+    """Return the module `name`, which runs when one of its attributes is first asked for. Raises
+    ImportError."""
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = find_spec(name)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"no module {name}", name=name)
+    spec.loader = LazyLoader(spec.loader)
+    found = sys.modules[name] = module_from_spec(spec)
+    parent, _, own = name.rpartition(".")
+    setattr(import_module(parent), own, found)
+    spec.loader.exec_module(found)
+    return found
