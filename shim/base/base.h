@@ -13,6 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "limits.h"
 #include "pump_abi.h"
 #include "pump_cuda.h"
 #include "pump_cuda_graph.h"

@@ -11,7 +11,7 @@
  * driver and destroyed their streams and events: cuCtxDestroy under a running
  * prefetch is undefined. So a set of threads has a `life`; bumping it makes every
  * thread finish its slice, clean up and count itself out of `alive`. Threads are
- * never cancelled. If they do not come back within QUIESCE_NS the driver is stuck
+ * never cancelled. If they do not come back within PUMP_QUIESCE_NS the driver is stuck
  * anyway: the set is broken for good, the program goes on.
  *
  * The marker thread works in every context of the device, so the end of any of them
@@ -34,7 +34,6 @@
 
 #define MARKER_ROLE (PUMP_IN_THREADS_MOST + PUMP_OUT_THREADS_MOST)
 #define SET_THREADS (MARKER_ROLE + 1)
-#define QUIESCE_NS 5000000000u
 #define FAILURES_MAX 16
 #define GIVE_UP_NS 2000000000u      /* a host short of memory may have some again by then */
 #define OWN_BYTES_MOST (512u << 20) /* a context's, of the device */
@@ -335,7 +334,7 @@ static void quiesce(struct pump_device_executors *set) {
   if (ran) {
     __atomic_store_n(&set->state, PUMP_EXECUTORS_OFF, __ATOMIC_RELEASE);
     __atomic_fetch_add(&set->life, 1, __ATOMIC_ACQ_REL);
-    if (!wait_for_threads(set, pump_now_ns() + QUIESCE_NS)) {
+    if (!wait_for_threads(set, pump_now_ns() + PUMP_QUIESCE_NS)) {
       __atomic_store_n(&set->state, PUMP_EXECUTORS_BROKEN, __ATOMIC_RELEASE);
       pump_log(
           PUMP_LOG_WARNING,

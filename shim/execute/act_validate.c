@@ -27,8 +27,6 @@
 
 #include "executors.h"
 
-#define FREE_WAIT_NS 5000000000u /* a stuck driver must not hang a free in our code */
-
 /* Slices that run per slot; written by movers, read by frees. */
 static uint32_t running[PUMP_MAX_RANGES];
 static uint32_t waiting_frees;
@@ -63,7 +61,7 @@ void pump_act_wait_slot(uint32_t slot) {
   __atomic_thread_fence(__ATOMIC_SEQ_CST); /* after the generation was changed */
   if (PUMP_LIKELY(PUMP_LOAD_ACQUIRE(&running[slot]) == 0)) return;
   int saved = errno;
-  uint64_t deadline_ns = pump_now_ns() + FREE_WAIT_NS;
+  uint64_t deadline_ns = pump_now_ns() + PUMP_FREE_WAIT_NS;
   __atomic_fetch_add(&waiting_frees, 1, __ATOMIC_SEQ_CST);
   uint32_t seen;
   while ((seen = __atomic_load_n(&running[slot], __ATOMIC_SEQ_CST)) != 0) {

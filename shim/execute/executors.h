@@ -22,27 +22,6 @@
 #include "act_apart.h"
 #include "execute.h"
 
-/* One command or populate slice moves at most this much: a migration holds the
- * process's mmap lock, and a free waits for the slice that runs. */
-#define PUMP_SLICE_BYTES (32u << 20)
-
-/* What a device's executors have in the driver at most, in each direction, whatever the
- * worker asks for: on its way a block serves nobody. Half of the budget where that is
- * less; a single slice may always go. */
-#define PUMP_IN_FLIGHT_BYTES (128u << 20)
-#define PUMP_OUT_FLIGHT_BYTES (64u << 20)
-/* What is planned comes only while less is in the driver: commands, which may be more
- * urgent, do not wait for it. Enough to fill a link: the next goes as soon as one ends. */
-#define PUMP_PLANNED_BYTES (16u << 20)
-
-#define PUMP_IN_THREADS_MOST 2
-/* Slices that one in-thread keeps in the driver: a block that the driver knows to be on
- * its way is waited for by a kernel, one that still waits in our ring is faulted. Each
- * needs a stream; the second number holds where these share the program's priority. */
-#define PUMP_IN_LANES 8
-#define PUMP_IN_LANES_SHARED 4
-#define PUMP_OUT_THREADS_MOST 4
-
 /* ---- executors of a device (act_executor.c, act_context.c) ---------------- */
 
 enum { PUMP_EXECUTORS_OFF, PUMP_EXECUTORS_RUNNING, PUMP_EXECUTORS_BROKEN };

@@ -12,15 +12,11 @@
 #include "shim/base/upcalls.h"
 #include "shim/progress/markers.h"
 
-#define GROWTH 64
-#define AHEAD 1024 /* free markers kept for a program that runs: one full launch queue */
-#define FIRST 128  /* made for a context before anything is recorded there */
 #define POLL_MIN_NS 50000
 #define POLL_MAX_NS 100000
 #define LINGER_NS 5000000 /* a program that goes on within that wakes no thread */
 #define SLACK_NS 10000    /* a timed sleep ends at most that late */
 #define IDLE_NS 1000000000u
-#define COLLECT_NS 100000000u
 
 struct poller {
   struct pump_thread_role role;
@@ -76,7 +72,8 @@ static void adopt_contexts(struct poller *poller) {
 }
 
 static void make_markers(struct poller *poller, struct pump_marker_pool *pool) {
-  for (uint32_t i = 0; i < GROWTH && pool->next < PUMP_MARKERS; i++, pool->next++) {
+  for (uint32_t i = 0; i < PUMP_MARKERS_GROWTH && pool->next < PUMP_MARKERS;
+       i++, pool->next++) {
     struct pump_marker *marker = &pool->markers[pool->next];
     if (PUMP_LOAD_ACQUIRE(&marker->held) != 0) continue;
     if (!note(poller, pump_real.cuEventCreate(&marker->event, CU_EVENT_DISABLE_TIMING),
@@ -95,7 +92,8 @@ static void make_markers(struct poller *poller, struct pump_marker_pool *pool) {
 static bool short_of_markers(const struct pump_marker_pool *pool) {
   uint64_t head = PUMP_LOAD(&pool->free.head);
   bool busy = !pump_dormant() && pool->made != PUMP_LOAD(&pool->free.tail) - head;
-  uint64_t wanted = busy || pool->made > FIRST ? AHEAD : FIRST;
+  uint64_t wanted =
+      busy || pool->made > PUMP_MARKERS_FIRST ? PUMP_MARKERS_AHEAD : PUMP_MARKERS_FIRST;
   return pool->next < PUMP_MARKERS && PUMP_LOAD(&pool->free.tail) - head < wanted;
 }
 
@@ -156,7 +154,7 @@ static void close_pool(struct poller *poller, struct pump_marker_pool *pool) {
   PUMP_STORE_RELEASE(&pool->life, 0);
   bool inside = enter_context(poller, pool);
   if (inside) pump_upcalls.dead_leave(pool->context);
-  uint64_t deadline_ns = pump_now_ns() + COLLECT_NS;
+  uint64_t deadline_ns = pump_now_ns() + PUMP_COLLECT_NS;
   while (pool->made > 0) {
     if (pop_any(pool, &ticket)) {
       if (!pump_marker_of_life(ticket, life)) continue;

@@ -14,23 +14,18 @@
 #include "shim/link/link.h"
 #include "shim/memory/host.h"
 
-#define EXIT_NS 1000000000u
-#define RECORDER_NS 2000000000u
-#define RECORDER_MOST_NS 4000000000u
-#define RECORDED_NS 3000000000u
-
 /* The process that started the act side; 0: none. Not inherited as a right: a
  * forked child has another pid and is inert until its own start. */
 static pid_t owner;
 static bool registered; /* atexit registrations are inherited by fork */
 
 /* Only the end of a recording tells whether the disk has taken all of it: the worker writes
- * that once it sees that this process exits. No longer than RECORDED_NS, and not for a
+ * that once it sees that this process exits. No longer than PUMP_RECORDED_NS, and not for a
  * worker that is gone. */
 static void wait_for_recording(void) {
   const struct timespec pause = {.tv_nsec = 200000};
   const struct pump_worker_counters *worker = &pump_shm->worker_counters;
-  uint64_t until_ns = pump_now_ns() + RECORDED_NS;
+  uint64_t until_ns = pump_now_ns() + PUMP_RECORDED_NS;
   while (PUMP_LOAD(&worker->recorded_file) != 0 &&
          PUMP_LOAD(&worker->recording_error) == 0 &&
          PUMP_LOAD_ACQUIRE(&worker->recording_ended) == 0 &&
@@ -45,7 +40,7 @@ static void act_exit(void) {
   pump_enter();
   PUMP_STORE_RELEASE(&pump_shm->header.client_state, PUMP_CLIENT_EXITING);
   pump_worker_notify();
-  pump_executors_stop(pump_now_ns() + EXIT_NS);
+  pump_executors_stop(pump_now_ns() + PUMP_EXIT_NS);
   if (PUMP_LOAD(&pump_shm->header.recording) != 0) wait_for_recording();
   pump_link_stop();
   pump_claims_leave();
@@ -59,16 +54,16 @@ static void act_exit(void) {
 
 /* A recording shall begin with the program's first operation and hold a program of a few
  * milliseconds too, so the first cuInit of a recorded job waits until its pumpd has
- * answered, no longer than RECORDER_NS, and then until the worker that it starts records,
- * no longer than RECORDER_MOST_NS in all. Beside this, and the end of a recording, no
- * thread of the job ever waits for pumpd. */
+ * answered, no longer than PUMP_RECORDER_NS, and then until the worker that it starts
+ * records, no longer than PUMP_RECORDER_MOST_NS in all. Beside this, and the end of a
+ * recording, no thread of the job ever waits for pumpd. */
 static void wait_for_recorder(void) {
   const struct timespec pause = {.tv_nsec = 200000};
   uint64_t begin_ns = pump_now_ns();
   const struct pump_worker_counters *worker = &pump_shm->worker_counters;
   while (PUMP_LOAD(&worker->recorded_file) == 0) {
     bool answered = PUMP_LOAD(&pump_shm->shim_counters.attaches) != 0;
-    uint64_t longest_ns = answered ? RECORDER_MOST_NS : RECORDER_NS;
+    uint64_t longest_ns = answered ? PUMP_RECORDER_MOST_NS : PUMP_RECORDER_NS;
     if (pump_now_ns() - begin_ns >= longest_ns) return;
     pump_log_release();
     nanosleep(&pause, NULL);

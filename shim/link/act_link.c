@@ -47,15 +47,6 @@
 #define ANSWER_MS 2000 /* pumpd's supervisor answers at once */
 #define POLL_MS 500
 #define KEEP_NS (POLL_MS * 1000000ull)
-#define HEARTBEAT_NS 3000000000u
-#define FIRST_BEAT_NS                                                                      \
-  60000000000u /* a worker's start takes long where many start at once */
-#define BACKOFF_MIN_NS 50000000u
-#define BACKOFF_MAX_NS 2000000000u
-#define YOUNG_NS 5000000000u /* a worker that dies sooner died young */
-#define YOUNG_BACKOFF_MAX_NS 5000000000u
-#define PATIENCE_NS 400000000u /* about 0.8 s of attempts */
-#define BACKOFF_VERSION_NS 30000000000u
 
 /* Why an attempt or a connection ended. */
 enum end { NOBODY, NO_ANSWER, WRONG_VERSION, REFUSED, BAD_MEMORY, WORKER_GONE, STOPPED };
@@ -242,7 +233,7 @@ static enum end watch_worker(uint64_t attached_ns) {
     uint64_t now_ns = pump_now_ns();
     /* Before its first beat it is being forked; if that fails, the socket says so. Who
      * asked for another one meanwhile would only make its start later. */
-    uint64_t patience_ns = beat_ns == 0 ? FIRST_BEAT_NS : HEARTBEAT_NS;
+    uint64_t patience_ns = beat_ns == 0 ? PUMP_FIRST_BEAT_NS : PUMP_HEARTBEAT_NS;
     if (beat_ns < attached_ns || beat_ns > now_ns) beat_ns = attached_ns;
     if (now_ns - beat_ns > patience_ns) return WORKER_GONE;
   }
@@ -255,13 +246,13 @@ static void say_end(enum end end, uint64_t backoff_ns) {
   case NOBODY:
   case NO_ANSWER:
     if (PUMP_LOAD(&link_state.losses) != 0) break; /* said before */
-    if (backoff_ns < PATIENCE_NS) break;           /* it may just be starting */
+    if (backoff_ns < PUMP_PATIENCE_NS) break;      /* it may just be starting */
     pump_log_once(&said[NOBODY], PUMP_LOG_WARNING,
                   "no pumpd answers at %s: the job runs on demand paging until one does",
                   PUMP_QUOTED(link_state.path));
     break;
   case REFUSED:
-    if (backoff_ns < PATIENCE_NS) break; /* it may only have no room at the moment */
+    if (backoff_ns < PUMP_PATIENCE_NS) break; /* it may only have no room at the moment */
     pump_log_once(&said[REFUSED], PUMP_LOG_WARNING,
                   "pumpd refused this process: it runs on demand paging (see pumpd's log)");
     break;
@@ -296,10 +287,10 @@ static uint64_t doubled(uint64_t pause_ns, uint64_t most_ns) {
 /* The pause after an attached worker that served for `served_ns`. */
 static uint64_t pause_after_worker(uint64_t *young_ns, uint64_t served_ns) {
   static uint32_t said;
-  if (served_ns >= YOUNG_NS) *young_ns = BACKOFF_MIN_NS;
+  if (served_ns >= PUMP_YOUNG_NS) *young_ns = PUMP_BACKOFF_MIN_NS;
   uint64_t pause_ns = *young_ns;
-  *young_ns = doubled(pause_ns, YOUNG_BACKOFF_MAX_NS);
-  if (pause_ns == YOUNG_BACKOFF_MAX_NS)
+  *young_ns = doubled(pause_ns, PUMP_YOUNG_BACKOFF_MAX_NS);
+  if (pause_ns == PUMP_YOUNG_BACKOFF_MAX_NS)
     pump_log_once(&said, PUMP_LOG_WARNING,
                   "pumpd's workers for this process keep dying: it mostly runs on demand "
                   "paging (see pumpd's log)");
@@ -310,24 +301,24 @@ static void *link_thread(void *nothing) {
   (void)nothing;
   pump_enter();
   take_own_table();
-  uint64_t backoff_ns = BACKOFF_MIN_NS, young_ns = BACKOFF_MIN_NS;
+  uint64_t backoff_ns = PUMP_BACKOFF_MIN_NS, young_ns = PUMP_BACKOFF_MIN_NS;
   keep_ledger();
   while (!stopped() && link_state.path[0] == '\0') pause_before_retry(KEEP_NS);
   while (!stopped()) {
     enum end end = join_worker();
-    uint64_t pause_ns = end == WRONG_VERSION ? BACKOFF_VERSION_NS : backoff_ns;
+    uint64_t pause_ns = end == WRONG_VERSION ? PUMP_BACKOFF_VERSION_NS : backoff_ns;
     if (end == WORKER_GONE) {
       pump_log(PUMP_LOG_DEBUG, "attached to a worker");
       uint64_t attached_ns = pump_now_ns();
       end = watch_worker(attached_ns);
       pause_ns = pause_after_worker(&young_ns, pump_now_ns() - attached_ns);
-      backoff_ns = BACKOFF_MIN_NS;
+      backoff_ns = PUMP_BACKOFF_MIN_NS;
     }
     drop_socket();
     if (end == STOPPED || stopped()) break;
     say_end(end, backoff_ns);
     pause_before_retry(pause_ns);
-    if (end != WORKER_GONE) backoff_ns = doubled(backoff_ns, BACKOFF_MAX_NS);
+    if (end != WORKER_GONE) backoff_ns = doubled(backoff_ns, PUMP_BACKOFF_MAX_NS);
   }
   drop_socket();
   return NULL;

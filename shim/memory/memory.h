@@ -140,9 +140,6 @@ uint64_t pump_plain_peak_bytes(void); /* observe_device.c */
 
 /* ---- contexts (contexts.c) ------------------------------------------------ */
 
-/* Contexts of the program by small numbers; they are used again after an end. */
-#define PUMP_MAX_CONTEXTS 64
-
 /* The device of the calling thread's context, prepared; -1 when there is no context or the
  * device is left alone. Costs one driver look-up once this thread knows its context. */
 int pump_current_device(CUcontext *context);

@@ -9,8 +9,6 @@
 
 #include "markers.h"
 
-#define FEW 64 /* with fewer than that left, one in sixteen operations has to do */
-
 struct pump_marker_pool pump_marker_pools[PUMP_MAX_CONTEXTS];
 struct pump_marker_bell pump_marker_bells[PUMP_MAX_DEVICES];
 
@@ -105,7 +103,7 @@ bool pump_marker_record(uint32_t device, CUcontext context, uint32_t context_ind
 bool pump_markers_are_few(uint32_t context_index) {
   if (context_index >= PUMP_MAX_CONTEXTS) return true;
   const struct pump_marker_queue *queue = &pump_marker_pools[context_index].free;
-  return PUMP_LOAD(&queue->tail) - PUMP_LOAD(&queue->head) < FEW;
+  return PUMP_LOAD(&queue->tail) - PUMP_LOAD(&queue->head) < PUMP_MARKERS_FEW;
 }
 
 uint64_t pump_markers_skipped(void) {

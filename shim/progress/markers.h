@@ -25,9 +25,6 @@
 
 #include "progress.h"
 
-#define PUMP_MARKERS                                                                       \
-  4096 /* markers a context: one for each operation of four launch queues */
-
 struct pump_marker {
   CUevent event;
   uint64_t seq;

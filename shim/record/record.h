@@ -204,9 +204,6 @@ void pump_params_reset(void);
 
 /* ---- the words among them (pointer_scan.c) ------------------------------ */
 
-#define PUMP_SCAN_WORDS_MOST 512 /* different ones that may be pointers */
-#define PUMP_SCAN_PLACES 1024
-
 struct pump_scan {
   uint64_t hash;      /* sum of the terms of all words that are no pointers */
   uint64_t low, span; /* where live ranges may be */
