@@ -285,6 +285,51 @@ def test_the_caller_of_a_discard_pays_for_the_call_and_for_each_block_that_was_m
     p = gpu.profile
     cost_ns = (p.discard_call_us + 40 * p.discard_block_us) * 1000
     assert gpu.now - began == complete - began == pytest.approx(cost_ns, rel=1e-6)
+    assert gpu.counters().discarded_blocks == 40
+
+
+def test_a_discard_of_what_is_mapped_nowhere_costs_the_call_alone() -> None:
+    """The driver's own eviction maps nothing for the CPU."""
+    gpu = gpu_with(10)
+    gpu.create(0, 20)
+    gpu.run_kernel([(0, 10)])
+    gpu.run_kernel([(10, 10)])
+    assert not any(gpu.block(block).gpu_pages for block in range(10))
+    began = gpu.now
+    gpu.prefetch(0, 10, discard_kind=gpu.lib.GPU_DISCARD_UNMAP)
+    assert gpu.now - began == pytest.approx(gpu.profile.discard_call_us * 1000, rel=1e-6)
+    assert gpu.counters().discarded_blocks == 10
+
+
+def test_memory_that_was_discarded_on_the_host_comes_as_if_it_had_never_been_there() -> None:
+    gpu = gpu_with(10)
+    gpu.create(0, 2)
+    gpu.on_host(2, 2)
+    gpu.discard(2, 2, gpu.lib.GPU_DISCARD_UNMAP)
+    took: list[int] = []
+    for first in (0, 2):
+        began = gpu.now
+        took.append(gpu.prefetch(first, 2) - began)
+        gpu.run()
+    assert took[0] == took[1]
+    assert gpu.counters().h2d_prefetch_bytes == 0
+
+
+def test_chunks_of_discarded_blocks_are_taken_in_the_order_of_their_discards() -> None:
+    gpu = gpu_with(3)
+    gpu.create(0, 3)
+    gpu.prefetch(0, 3)
+    gpu.run()
+    for block in (2, 0, 1):
+        gpu.discard(block, 1, gpu.lib.GPU_DISCARD_UNMAP)
+    gpu.create(20, 3)
+    gone: list[int] = []
+    for newcomer in range(20, 23):
+        gpu.prefetch(newcomer, 1)
+        gpu.run()
+        held = [block for block in range(3) if gpu.block(block).list != gpu.lib.GPU_LIST_NONE]
+        gone += {0, 1, 2}.difference(held, gone)
+    assert gone == [2, 0, 1]
 
 
 def test_a_discard_on_a_busy_stream_keeps_what_is_behind_it_waiting() -> None:
