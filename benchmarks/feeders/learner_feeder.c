@@ -18,7 +18,7 @@
 
 struct feed_step {
   uint64_t function, signature;
-  uint64_t first_reach;  /* OPERATION */
+  uint64_t first_access; /* OPERATION */
   uint64_t length_bytes; /* ALLOC */
   uint32_t what;         /* FEED_* */
   uint32_t slot, generation;
@@ -31,7 +31,7 @@ struct feed_step {
  * NULL: not asked. After every `asked` operations, so many that come are asked for; 0: none
  * ever. Returns how many nanoseconds it took. */
 uint64_t feed(struct pump_learner *learner, const struct feed_step *steps, uint64_t begin,
-              uint64_t end, const struct pump_reach *reaches, uint32_t asked,
+              uint64_t end, const struct pump_access *accesses, uint32_t asked,
               uint8_t *said);
 
 /* cffi: end */
@@ -43,20 +43,20 @@ static uint64_t now_ns(void) {
 }
 
 static int see(struct pump_learner *learner, const struct feed_step *step,
-               const struct pump_reach *reaches) {
+               const struct pump_access *accesses) {
   struct pump_learner_operation operation = {.function = step->function,
                                              .signature = step->signature,
                                              .stream = step->stream,
                                              .kind = step->kind,
                                              .count = step->count,
-                                             .reaches = &reaches[step->first_reach]};
+                                             .accesses = &accesses[step->first_access]};
   return pump_learner_see(learner, &operation);
 }
 
 __attribute__((visibility("default"))) uint64_t feed(struct pump_learner *learner,
                                                      const struct feed_step *steps,
                                                      uint64_t begin, uint64_t end,
-                                                     const struct pump_reach *reaches,
+                                                     const struct pump_access *accesses,
                                                      uint32_t asked, uint8_t *said) {
   uint64_t began_ns = now_ns();
   uint32_t since = 0;
@@ -72,7 +72,7 @@ __attribute__((visibility("default"))) uint64_t feed(struct pump_learner *learne
       pump_learner_lost(learner);
     } else {
       uint32_t offered = said != NULL ? pump_learner_ahead(learner, 1) : 0;
-      int result = see(learner, step, reaches);
+      int result = see(learner, step, accesses);
       if (said != NULL) *said++ = (uint8_t)(result + 16 * (offered != 0));
       if (asked == 0 || ++since < asked) continue;
       since = 0;

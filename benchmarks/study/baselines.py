@@ -30,7 +30,7 @@ class Unbounded:
 
     name: ClassVar[str] = "unbounded"
     prefetches: ClassVar[bool] = True
-    foresees: ClassVar[bool] = False
+    predicts: ClassVar[bool] = False
 
     def __init__(self, program: Program) -> None:
         self._steps = program.steps[["seq", "first_use", "uses"]].tolist()
@@ -89,7 +89,7 @@ class Soonest:
 
     name: ClassVar[str] = "soonest"
     prefetches: ClassVar[bool] = True
-    foresees: ClassVar[bool] = False
+    predicts: ClassVar[bool] = False
 
     def decide(self, view: View) -> Decision:
         """Return all that may be sent."""
@@ -108,7 +108,7 @@ class Correlation:
 
     name: ClassVar[str] = "correlation"
     prefetches: ClassVar[bool] = True
-    foresees: ClassVar[bool] = False
+    predicts: ClassVar[bool] = False
     CHAIN: ClassVar[int] = 32
     """Kernels ahead of the one that runs."""
     SPARE: ClassVar[float] = 0.03
@@ -125,7 +125,7 @@ class Correlation:
             return Decision(to_gpu)
         unpredicted = view.oldest[view.oldest_next_use == NOT_NEEDED]
         to_host = unpredicted[: min(wanted, view.to_host_credit)]
-        if view.leavers_doubted:
+        if view.candidates_maybe_evicted:
             to_gpu = to_gpu[~np.isin(to_gpu, to_host)] if len(to_host) else to_gpu
         short = len(unpredicted) < wanted
         return Decision(to_gpu, to_host if len(to_host) else NO_BLOCKS, short)

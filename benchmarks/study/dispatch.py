@@ -14,13 +14,13 @@ DESIGN
     to the host  the operations that use its blocks up to there have run (readers before reuse);
                  what it makes way for need not have been issued: the rehearsal knows it
     to the GPU   there is room (room before arrival), the block is away, and the operation that
-                 needs it was issued; what a policy foresees goes when the kernel has run
+                 needs it was issued; what a policy predicts goes when the kernel has run
                  behind which it went in the rehearsal, as in G10's schedule
 
   It is no timeline of moments: a transfer may go earlier than in the rehearsal. What the
   program has outrun is passed over, or nothing behind it would ever go.
 
-  A policy that foresees nothing knows less than that: it learns of a shortage when it is issued.
+  A policy that predicts nothing knows less than that: it learns of a shortage when it is issued.
   "fixed-as-issued" is one order of all in which nothing leaves before the program has issued
   as much as the policy had seen when it decided that.
 """
@@ -35,7 +35,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from pump.model.bounds import BLOCK_BYTES, SLICE_BLOCKS_LEAST
-from pump.model.client import DISCARDING, DOUBTED, LEAVING, RESIDENT, ClientModel
+from pump.model.client import DISCARDING, LEAVING, MAYBE_EVICTED, RESIDENT, ClientModel
 from pump.model.view import Blocks, Decision, View
 from pump.policy.base import Policy
 from pump.sim.program import Program, ProgramError
@@ -48,7 +48,7 @@ class Transfer(NamedTuple):
     """A block that goes. Steps count from the beginning of its iteration.
 
     after: to the host: the last step that has to have run; to the GPU: the one that has to
-    have been issued (foreseen: that has to have run). need: to the GPU: the step that needs it;
+    have been issued (predicted: that has to have run). need: to the GPU: the step that needs it;
     -1: none is known. left: to the GPU: the place in the order at which it leaves before, -1:
     it does not. place: its own in the order. seen: the step in front of which all had been
     issued when the policy decided.
@@ -91,11 +91,11 @@ class _Where:
 
     name: ClassVar[str] = "of a policy"
     prefetches: ClassVar[bool] = True
-    foresees: ClassVar[bool] = False
+    predicts: ClassVar[bool] = False
 
     def __init__(self, policy: Policy, program: Program) -> None:
         self.policy = policy
-        vars(self)["foresees"] = policy.foresees  # a policy's class says so, here its own does
+        vars(self)["predicts"] = policy.predicts  # a policy's class says so, here its own does
         self.iterations = Iterations.of(program)
         self.issued = self.run = 0
         self.model: ClientModel
@@ -132,7 +132,7 @@ class Rehearsal(_Where):
             for block in decision.to_gpu.tolist():
                 if block not in again:
                     need = self._need(needs.get(block))
-                    after = inside - 1 if self.foresees else need
+                    after = inside - 1 if self.predicts else need
                     left, place = self._left.get(block, -1), len(self.order)
                     self.order.append(Transfer(True, block, after, need, left, place))
         return decision.for_once()._replace(allowance=0)
@@ -207,7 +207,7 @@ class FixedOrder(_Where):
         if not transfer.to_gpu:
             unseen = self._as_issued and self.issued < base + transfer.seen
             return self.run > base + transfer.after and not unseen
-        if base + transfer.after >= (self.run if self.foresees else self.issued):
+        if base + transfer.after >= (self.run if self.predicts else self.issued):
             return False
         if transfer.left >= 0 and self._queues[-1].stands_before(iteration, transfer.left):
             return False
@@ -218,7 +218,7 @@ class FixedOrder(_Where):
         info = self.model.block(transfer.block)
         if info.state in (LEAVING, DISCARDING):
             return True
-        if info.state not in (RESIDENT, DOUBTED) or transfer.need < 0:
+        if info.state not in (RESIDENT, MAYBE_EVICTED) or transfer.need < 0:
             return False
         step = base + transfer.need
         return step < len(self._seqs) and info.next_use < self._seqs[step]

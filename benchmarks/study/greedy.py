@@ -219,7 +219,7 @@ class Greedy:
 
     name: ClassVar[str] = "g10"
     prefetches: ClassVar[bool] = True
-    foresees: ClassVar[bool] = False
+    predicts: ClassVar[bool] = False
 
     def __init__(self, program: Program, memory_bytes: int, in_gbps: float, out_gbps: float):
         self._iteration = iteration_of(program)

@@ -21,7 +21,7 @@ SOURCE = ROOT / "benchmarks" / "feeders" / "learner_feeder.c"
 KERNEL, COPY = 1, 2
 STEP = np.dtype(
     [
-        *((name, np.uint64) for name in ("function", "signature", "first_reach", "length_bytes")),
+        *((name, np.uint64) for name in ("function", "signature", "first_access", "length_bytes")),
         *((name, np.uint32) for name in ("what", "slot", "generation", "stream", "kind", "count")),
         ("grid", np.uint32, 3),
         ("block", np.uint32, 3),
@@ -36,7 +36,7 @@ REACH = np.dtype(
     ]
 )
 OPERATION, SHAPE, ALLOC, FREE, LOST = range(5)
-Reach = tuple[int, int, int, int, int]
+Access = tuple[int, int, int, int, int]
 """slot, generation, offset_bytes, length_bytes, access"""
 
 
@@ -54,18 +54,18 @@ class Steps:
 
     name: str
     rows: list[tuple[Any, ...]] = field(default_factory=list)
-    reaches: list[tuple[int, ...]] = field(default_factory=list)
+    accesses: list[tuple[int, ...]] = field(default_factory=list)
     marks: list[tuple[int, str]] = field(default_factory=list)
     shapes: set[int] = field(default_factory=set)
 
     def operation(
-        self, signature: int, reaches: list[Reach], *, function: int = 0, stream: int = 0
+        self, signature: int, accesses: list[Access], *, function: int = 0, stream: int = 0
     ) -> None:
         kind = KERNEL if signature else COPY
-        where = function, signature, len(self.reaches), 0
-        what = OPERATION, 0, 0, stream, kind, len(reaches)
+        where = function, signature, len(self.accesses), 0
+        what = OPERATION, 0, 0, stream, kind, len(accesses)
         self.rows.append((*where, *what, (0, 0, 0), (0, 0, 0)))
-        self.reaches += [(*reach, 0) for reach in reaches]
+        self.accesses += [(*access, 0) for access in accesses]
 
     def shape(self, signature: int, function: int, grid: Any, block: Any) -> None:
         if signature not in self.shapes:
@@ -81,7 +81,7 @@ class Steps:
         self.marks.append((len(self.rows), name))
 
     def tables(self) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-        return np.array(self.rows, STEP), np.array(self.reaches or [(0,) * 6], REACH)
+        return np.array(self.rows, STEP), np.array(self.accesses or [(0,) * 6], REACH)
 
 
 def traffic(path: Path) -> Steps:
@@ -104,7 +104,7 @@ def traffic(path: Path) -> Steps:
                 iteration = event.iteration
                 steps.mark(f"iteration {iteration}" if iteration >= 0 else "start")
             steps.shape(event.signature, event.function, event.grid, (event.threads, 1, 1))
-            pointers: list[Reach] = [
+            pointers: list[Access] = [
                 (p.slot, p.generation, p.offset_bytes, 0, 0) for p in event.pointers
             ]
             steps.operation(event.signature, pointers, function=event.function)
@@ -123,9 +123,9 @@ def recording(path: Path) -> Steps:
         for record in Reader(file).records():
             match record:
                 case rec.Operation() if record.kind in (trace.KERNEL, trace.COPY, trace.MEMSET):
-                    reaches: list[Reach] = [e[:5] for e in record.extents if e.length_bytes]
+                    accesses: list[Access] = [e[:5] for e in record.extents if e.length_bytes]
                     steps.operation(
-                        record.signature, reaches, function=record.function, stream=record.stream
+                        record.signature, accesses, function=record.function, stream=record.stream
                     )
                 case rec.Params():
                     steps.shape(record.signature, record.function, record.grid, record.block)
@@ -146,11 +146,11 @@ def recording(path: Path) -> Steps:
     return steps
 
 
-def made_up(name: str, signatures: list[int], *, reaches: int = 8, streams: int = 1) -> Steps:
-    """A program of these launches; each reaches `reaches` places of the memory."""
+def made_up(name: str, signatures: list[int], *, accesses: int = 8, streams: int = 1) -> Steps:
+    """A program of these launches; each reaches `accesses` places of the memory."""
     steps = Steps(name, marks=[(0, "all")])
     dice = random.Random(1)
-    places = [[(slot, 1, dice.randrange(1 << 20) << 9, 1 << 20, 0) for slot in range(reaches)]
+    places = [[(slot, 1, dice.randrange(1 << 20) << 9, 1 << 20, 0) for slot in range(accesses)]
               for _ in range(1000)]  # fmt: skip
     for i, signature in enumerate(signatures):
         steps.operation(signature, list(places[signature % 1000]), stream=1 + i % streams)

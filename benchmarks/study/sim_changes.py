@@ -7,7 +7,7 @@ DESIGN
     sim.kinds.over_window          window / planned, the whole run
     sim.kinds.over_window_steady   the same, the last third of the steps
     sim.kinds.confidence           share of operations that were predicted with confidence, at
-                                   the end; `foreseen`: share of all operations that were
+                                   the end; `predicted`: share of all operations that were
                                    expected with the blocks that they used
 """
 
@@ -37,12 +37,12 @@ def rows(profile: Profile) -> Iterator[Row]:
     class Watched(Planned):
         """Notes what the model says last."""
 
-        confidence = foreseen = 0.0
+        confidence = predicted = 0.0
 
         def at(self, step: int, ran: int, model: ClientModel) -> None:
             totals = model.totals()
             self.confidence = totals.confidence
-            self.foreseen = totals.foreseen / max(1, totals.operations)
+            self.predicted = totals.predicted / max(1, totals.operations)
 
     for make in (*sim_kinds.PROGRAMS, sim_kinds.dissolving):
         program = make(STEPS)
@@ -60,5 +60,5 @@ def rows(profile: Profile) -> Iterator[Row]:
                 steady = sum(window[STEADY:]) / sum(planned[STEADY:])
                 yield Row("sim.kinds.over_window", whole, "x", "window", **facts)
                 yield Row("sim.kinds.over_window_steady", steady, "x", "window", **facts)
-                facts["foreseen"] = watched.foreseen
+                facts["predicted"] = watched.predicted
                 yield Row("sim.kinds.confidence", watched.confidence, "share", **facts)

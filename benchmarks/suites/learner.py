@@ -7,14 +7,14 @@ DESIGN
 
     learner.right       share of the operations that were predicted with confidence, and came
     learner.misled      share that something else was predicted for with confidence
-    learner.reaches     share of the reaches of predicted operations that were predicted where
+    learner.accesses     share of the accesses of predicted operations that were predicted where
                         they lay: slot, generation and offset
     learner.us_per_operation   processor time of one operation, once the learner's memory has been
-                        touched. Median of rounds; `steady`: a step of 1,500 launches with 8 reaches
+                        touched. Median of rounds; `steady`: a step of 1,500 launches of 8 uses
                         each over and over; `streams`: the same on two; `noise`: nothing repeats;
                         `kinds`: short steps of 20 kinds at random; else the traffic's last
                         iterations
-    learner.us_per_prediction  of one operation that is asked for, with its reaches; 64 at once
+    learner.us_per_prediction  of one operation that is asked for, with its accesses; 64 at once
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ class Bench:
     ) -> int:
         """Tells steps; nanoseconds that took."""
         steps = self.ffi.cast("struct feed_step *", tables[0].ctypes.data)
-        reaches = self.ffi.cast("struct pump_reach *", tables[1].ctypes.data)
+        accesses = self.ffi.cast("struct pump_access *", tables[1].ctypes.data)
         to = self.ffi.NULL if said is None else self.ffi.cast("uint8_t *", said.ctypes.data)
-        return int(self.lib.feed(self.learner, steps, begin, end, reaches, asked, to))
+        return int(self.lib.feed(self.learner, steps, begin, end, accesses, asked, to))
 
     def report(self) -> Any:
         self.lib.pump_learner_report(self.learner, self._report)
@@ -79,15 +79,15 @@ def quality(bench: Bench, steps: Steps) -> Iterator[Row]:
             continue
         said = np.zeros(operations, np.uint8)
         before = bench.report()
-        right, missed = before.reaches_right, before.reaches_missed
+        right, missed = before.accesses_right, before.accesses_missed
         bench.feed(tables, begin, end, said=said)
         after = bench.report()
-        right, missed = after.reaches_right - right, after.reaches_missed - missed
+        right, missed = after.accesses_right - right, after.accesses_missed - missed
         more = {"case": f"{steps.name} {name}", "operations": operations}
         for row, value in (("right", OFFERED + CONFIRMED), ("misled", OFFERED + DEVIATED)):
             yield Row(f"learner.{row}", float(np.mean(said == value)), "share", **more)
         if right + missed:
-            yield Row("learner.reaches", right / (right + missed), "share", **more)
+            yield Row("learner.accesses", right / (right + missed), "share", **more)
 
 
 def programs(quick: bool) -> list[Steps]:

@@ -30,7 +30,7 @@ struct pump_batch {
   uint32_t use_begin[4097];
   uint32_t payload_begin[4096];
   uint32_t payload_bytes[4096];
-  /* per use; an ARGUMENT has length 0 until pump_model_apply has worked it out */
+  /* per use; an ARGUMENT has length 0 until pump_model_ingest has worked it out */
   uint32_t slot[65536];
   uint32_t generation[65536];
   uint32_t argument[65536]; /* ARGUMENT: byte offset of the pointer in the parameters */

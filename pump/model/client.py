@@ -24,7 +24,7 @@ HOST: int = lib.PUMP_BLOCK_HOST
 ARRIVING: int = lib.PUMP_BLOCK_ARRIVING
 RESIDENT: int = lib.PUMP_BLOCK_RESIDENT
 LEAVING: int = lib.PUMP_BLOCK_LEAVING
-DOUBTED: int = lib.PUMP_BLOCK_DOUBTED
+MAYBE_EVICTED: int = lib.PUMP_BLOCK_MAYBE_EVICTED
 DISCARDING: int = lib.PUMP_BLOCK_DISCARDING
 
 TO_GPU: int = lib.PUMP_TO_GPU
@@ -69,7 +69,7 @@ class ClientModel:
         self._sizes = _part(self._view, "budget", "missing_count", np.int64)
         self._shape = _part(self._view, "missing_count", "missing", np.uint32)
         needed = "missing", "missing_need", "missing_room", "arrivals_need"
-        there = "leavers", "leavers_next_use", "oldest", "oldest_next_use"
+        there = "eviction_candidates", "candidates_next_use", "oldest", "oldest_next_use"
         self._columns = [self._column(name) for name in needed + there]
         self._shortfalls = self._column("shortfalls_need")
         # And arrays of the lengths that they had last, as they mostly have them again.
@@ -112,9 +112,9 @@ class ClientModel:
         """Empty the window: what follows it in the ring was passed over."""
         lib.pump_model_forget_window(self.raw)
 
-    def apply(self, batch: Batch) -> None:
+    def ingest(self, batch: Batch) -> None:
         """Apply the rows of a batch in order; fills in the lengths behind its pointers."""
-        lib.pump_model_apply(self.raw, batch.raw)
+        lib.pump_model_ingest(self.raw, batch.raw)
 
     def progress(self, executed_seq: Any, stride: int) -> None:
         """Retire what has executed; see `pump_model_progress`."""
@@ -140,9 +140,20 @@ class ClientModel:
         lib.pump_model_view(self.raw, device, self._view)
         budget, resident, arriving, leaving, to_gpu, to_host, faults, live = self._sizes.tolist()
         shape = self._shape.tolist()
-        missing, arrivals, missing_more, leavers, doubted, oldest, short = shape[:7]
+        missing, arrivals, missing_more, eviction_candidates, maybe_evicted, oldest, short = shape[
+            :7
+        ]
         surplus, expected, streams, headroom, exchange = shape[7:12]
-        lengths = missing, missing, missing, arrivals, leavers, leavers, oldest, oldest
+        lengths = (
+            missing,
+            missing,
+            missing,
+            arrivals,
+            eviction_candidates,
+            eviction_candidates,
+            oldest,
+            oldest,
+        )
         if lengths != self._lengths:
             self._lengths = lengths
             columns = zip(self._columns, lengths, strict=True)
@@ -171,7 +182,7 @@ class ClientModel:
             streams,
             last,
             next_use,
-            doubted,
+            maybe_evicted,
             old,
             old_next_use,
         )
@@ -214,7 +225,9 @@ class ClientModel:
 
     def occupied(self, device: int) -> int:
         """Return how many blocks take room on `device`."""
-        return int(self.counts(device)[[ARRIVING, RESIDENT, LEAVING, DOUBTED, DISCARDING]].sum())
+        return int(
+            self.counts(device)[[ARRIVING, RESIDENT, LEAVING, MAYBE_EVICTED, DISCARDING]].sum()
+        )
 
     def block(self, block: int) -> Any:
         """Return `struct pump_block_info`. Raises IndexError for a number out of bounds."""

@@ -72,13 +72,13 @@ class View(NamedTuple):
     streams: int
     """Streams with operations that have not executed. With more than one, `missing` is in the
     order of their distance from the head of their stream, not of their numbers."""
-    leavers: Blocks
+    eviction_candidates: Blocks
     """Resident blocks that would leave first, needed last first (of those that nothing
     needs, the longest unused first), a bounded number of them."""
-    leavers_next_use: NDArray[np.int64]
-    """Per leaver: earliest operation of the window that needs it, or NOT_NEEDED."""
-    leavers_doubted: int
-    """How many of `leavers` are in doubt: those may be missing as well."""
+    candidates_next_use: NDArray[np.int64]
+    """Per candidate: earliest operation of the window that needs it, or NOT_NEEDED."""
+    candidates_maybe_evicted: int
+    """How many of `eviction_candidates` are in doubt: those may be missing as well."""
     oldest: Blocks
     """Resident blocks that the driver would evict first: migrated longest ago first."""
     oldest_next_use: NDArray[np.int64]

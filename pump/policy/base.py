@@ -15,7 +15,7 @@ class Policy(Protocol):
     prefetches: ClassVar[bool]
     """False: misses are what the policy chose, not what it failed to prevent."""
 
-    foresees: ClassVar[bool]
+    predicts: ClassVar[bool]
     """What the program repeats is learned, and its next operations stand in the view."""
 
     def decide(self, view: View) -> Decision:

@@ -17,7 +17,7 @@ class Demand:
 
     name: ClassVar[str] = "demand"
     prefetches: ClassVar[bool] = False
-    foresees: ClassVar[bool] = False
+    predicts: ClassVar[bool] = False
 
     def decide(self, view: View) -> Decision:
         """Return evictions for what faults brought in above the budget."""

@@ -31,7 +31,7 @@ class Planned(Window):
     """Belady's choice of what leaves, as far as the future is known, once it is sure."""
 
     name: ClassVar[str] = "planned"
-    foresees: ClassVar[bool] = True
+    predicts: ClassVar[bool] = True
 
     def _make_room(self, view: View, arrivals: int, spare: int) -> Room:
         """Choose blocks that leave for room that will be short.
@@ -44,33 +44,35 @@ class Planned(Window):
             return super()._make_room(view, arrivals, spare)
         short = len(view.shortfalls_need)
         if view.exchange:
-            return Room(view.leavers[: min(_outlast(view, view.arrivals_need), view.exchange)])
+            return Room(
+                view.eviction_candidates[: min(_outlast(view, view.arrivals_need), view.exchange)]
+            )
         if short == 0 and view.surplus == 0:
             return self._keep_spare(view, arrivals, spare)
         if view.to_host_credit <= 0:
             return Room()
         overshoot = max(0, -(view.free + view.leaving))
         found = max(_outlast(view, view.shortfalls_need) if short else 0, view.surplus)
-        count = min(max(found, min(overshoot, len(view.leavers))), view.to_host_credit)
+        count = min(max(found, min(overshoot, len(view.eviction_candidates))), view.to_host_credit)
         if count < SLICE_BLOCKS_LEAST and view.leaving:
             count = 0
-        later = NO_BLOCKS if overshoot else view.leavers[count : view.surplus]
-        return Room(view.leavers[:count], later, found < short)
+        later = NO_BLOCKS if overshoot else view.eviction_candidates[count : view.surplus]
+        return Room(view.eviction_candidates[:count], later, found < short)
 
     def _keep_spare(self, view: View, arrivals: int, spare: int) -> Room:
         """Choose blocks that nothing needs, for what is not predicted."""
-        if len(view.leavers) == 0 or view.leavers_next_use[0] <= FAR_AWAY:
+        if len(view.eviction_candidates) == 0 or view.candidates_next_use[0] <= FAR_AWAY:
             return Room(ease=view.headroom)
         wanted = spare + arrivals - view.free - view.leaving
         ease = min(-wanted, view.headroom)
         wanted = min(wanted, view.to_host_credit)
         if wanted <= 0 or (wanted < SLICE_BLOCKS_LEAST and view.leaving):
             return Room(ease=ease)
-        idle = int(np.count_nonzero(view.leavers_next_use[:wanted] > FAR_AWAY))
-        return Room(view.leavers[:idle], ease=ease)
+        idle = int(np.count_nonzero(view.candidates_next_use[:wanted] > FAR_AWAY))
+        return Room(view.eviction_candidates[:idle], ease=ease)
 
 
 def _outlast(view: View, needs: NDArray[np.int64]) -> int:
-    """Return how many of the leavers are needed later than these, one for each."""
-    wanted, uses = (ffi.from_buffer(INT64S, column) for column in (needs, view.leavers_next_use))
-    return int(lib.pump_view_outlast(wanted, len(needs), uses, len(view.leavers_next_use)))
+    """Return how many of the eviction candidates are needed later than these, one for each."""
+    wanted, uses = (ffi.from_buffer(INT64S, column) for column in (needs, view.candidates_next_use))
+    return int(lib.pump_view_outlast(wanted, len(needs), uses, len(view.candidates_next_use)))

@@ -40,7 +40,7 @@ class Window:
 
     name: ClassVar[str] = "window"
     prefetches: ClassVar[bool] = True
-    foresees: ClassVar[bool] = False
+    predicts: ClassVar[bool] = False
 
     def decide(self, view: View) -> Decision:
         """Return a leading part of what is missing, and what makes room for the rest."""
@@ -59,7 +59,7 @@ class Window:
             count = 0  # what is on its way soon lets a whole slice go
         to_gpu = view.missing[:count]
         to_host, later, short, ease = self._make_room(view, arrivals, spare)
-        if view.leavers_doubted and len(to_host):
+        if view.candidates_maybe_evicted and len(to_host):
             # One in doubt may be needed and yet make way for something needed sooner.
             leaving = set(to_host.tolist())
             both = (i for i, block in enumerate(to_gpu.tolist()) if block in leaving)
@@ -103,7 +103,7 @@ class Window:
             more = view.missing_more
             ease = min(room - arrivals, more - 1) if more else view.free
             return Room(ease=min(ease, view.headroom))
-        uses = view.leavers_next_use[overshoot : overshoot + homeless + extra]
+        uses = view.candidates_next_use[overshoot : overshoot + homeless + extra]
         served = min(len(uses), homeless)
         if served:
             first = max(0, room)
@@ -124,11 +124,16 @@ class Window:
             sure = view.surplus
             if served > max(count, sure) and view.streams < 2:
                 sure = max(sure, int(np.count_nonzero(uses[:served] > view.arrivals_need[-1])))
-            later = view.leavers[count:sure]
+            later = view.eviction_candidates[count:sure]
         # The surplus tells of those needed last alone: once they are gone, others may have to go.
         leaves = homeless or overshoot or view.surplus
         ease = -1 if leaves else min(view.free, view.headroom)
-        return Room(view.leavers[:count], later, served < min(homeless, credit - overshoot), ease)
+        return Room(
+            view.eviction_candidates[:count],
+            later,
+            served < min(homeless, credit - overshoot),
+            ease,
+        )
 
     def _refresh(self, view: View, to_gpu: Blocks, to_host: Blocks) -> Blocks:
         """Choose resident blocks whose prefetch makes them the driver's youngest.
@@ -138,10 +143,10 @@ class Window:
         window needs it next.
         """
         count = min(REFRESH_BLOCKS, view.faults, view.to_gpu_credit - len(to_gpu))
-        if count <= 0 or len(view.leavers) == 0:
+        if count <= 0 or len(view.eviction_candidates) == 0:
             return NO_BLOCKS
         moving = {*view.missing.tolist(), *to_host.tolist()}
-        last_use = min(FAR_AWAY, int(view.leavers_next_use[0]))
+        last_use = min(FAR_AWAY, int(view.candidates_next_use[0]))
         sure = (
             block
             for block, use in zip(view.oldest.tolist(), view.oldest_next_use.tolist(), strict=True)

@@ -28,7 +28,7 @@ EXTENTS_SHOWN: Final = 20
 STEP_S: Final = 0.02
 """Least time between two points of what had executed."""
 TIME: Final = "estimated_seconds"
-PLACES: Final = ("resident", "doubted", "arriving", "leaving", "host")
+PLACES: Final = ("resident", "maybe_evicted", "arriving", "leaving", "host")
 CAUSES: Final = ("late", "unseen", "no_room")
 
 Report = dict[str, Any]
@@ -260,6 +260,6 @@ def _series(samples: Columns, begin_ns: int) -> dict[str, list[float]]:
     for name in names:
         series[name] = _whole(samples[f"sample_{name}"])[chosen].astype(float).tolist()
     # What is in doubt is counted among what is resident.
-    pairs = zip(series["resident_bytes"], series["doubted_bytes"], strict=True)
-    series["sure_bytes"] = [max(0.0, resident - doubted) for resident, doubted in pairs]
+    pairs = zip(series["resident_bytes"], series["maybe_evicted_bytes"], strict=True)
+    series["sure_bytes"] = [max(0.0, resident - maybe_evicted) for resident, maybe_evicted in pairs]
     return series

@@ -17,7 +17,7 @@ from pump.report.words import command, plain, seconds, share, size
 
 PLACES: Final = {
     "sure_bytes": ("on the GPU", "#3b6fb6"),
-    "doubted_bytes": ("on the GPU, in doubt", "#9cc3e6"),
+    "maybe_evicted_bytes": ("on the GPU, in doubt", "#9cc3e6"),
     "arriving_bytes": ("on their way in", "#2e9e6b"),
     "leaving_bytes": ("on their way out", "#e0a030"),
     "host_bytes": ("on the host", "#c9ccd1"),

@@ -141,7 +141,7 @@ def figures(
             "block_uses": outcome.tally,
             "planned_bytes": outcome.planned_bytes,
             "plans_dropped": outcome.plans_dropped,
-            "foreseen": None if outcome.foreseen is None else asdict(outcome.foreseen),
+            "predicted": None if outcome.predicted is None else asdict(outcome.predicted),
         },
     }
 
@@ -287,13 +287,13 @@ def _notes(found: Figures) -> list[str]:
     """What one has to know to read the figures, a line each."""
     lines = []
     for row in found["policies"]:
-        foreseen = row["whole_run"]["foreseen"]
-        if foreseen is not None:
-            share = foreseen["operations"] / found["operations"]
+        predicted = row["whole_run"]["predicted"]
+        if predicted is not None:
+            share = predicted["operations"] / found["operations"]
             lines.append(
-                f"{row['policy']}: {share:.0%} of all operations foreseen, what was expected "
-                f"dropped {foreseen['lost']} times, confidence at the end "
-                f"{foreseen['confidence']:.2f}"
+                f"{row['policy']}: {share:.0%} of all operations predicted, what was expected "
+                f"dropped {predicted['lost']} times, confidence at the end "
+                f"{predicted['confidence']:.2f}"
             )
     seconds, least = found["unlimited_seconds"], found["floor"]["compute_seconds"]
     if seconds > HOST_BOUND * least:

@@ -163,7 +163,7 @@ class Stretch:
 
 
 @dataclass(frozen=True)
-class Foreseen:
+class Predicted:
     """Operations that were expected with the blocks that they used, how often all that was
     expected was dropped, and the learner's confidence at the end (docs/learner.md)."""
 
@@ -191,12 +191,12 @@ class Outcome:
     tally: dict[str, int]
     believed_resident_blocks: int
     """At the end, by the worker; 0 without pump."""
-    foreseen: Foreseen | None
+    predicted: Predicted | None
     """None: nothing was learned."""
     planned_bytes: int
     """Moved by plans, without having been sent for."""
     plans_dropped: int
-    """Plans that were in force when something else was issued than was foreseen."""
+    """Plans that were in force when something else was issued than was predicted."""
     plans: int
     """Plans that were put in force."""
 
@@ -256,7 +256,7 @@ class _Simulation:
         if policy is not None:
             self.model = ClientModel(max(1 << 10, program.blocks))
             self.model.set_device(0, facts)
-            self.learns = policy.foresees and not (foresight.expects and foresight.operations)
+            self.learns = policy.predicts and not (foresight.expects and foresight.operations)
             if self.learns:
                 self.model.learn(True)
         raw_program = self._raw_program()
@@ -299,7 +299,7 @@ class _Simulation:
                 decision = policy.decide(model.view(0))
                 model.decided(0, decision)
                 to_host, to_gpu = decision.to_host, decision.to_gpu
-                if len(to_host) or len(to_gpu) or policy.foresees:
+                if len(to_host) or len(to_gpu) or policy.predicts:
                     away, here = (from_buffer(INT64S, blocks) for blocks in (to_host, to_gpu))
                     carry_out(sim, away, len(to_host), here, len(to_gpu))
                 word = step(sim)
@@ -341,17 +341,17 @@ class _Simulation:
             mover_seconds=(result.mover_ns[0] / 1e9, result.mover_ns[1] / 1e9),
             tally=tally,
             believed_resident_blocks=0 if self.model is None else self.model.occupied(0),
-            foreseen=self._foreseen(),
+            predicted=self._predicted(),
             planned_bytes=result.planned_bytes,
             plans_dropped=result.plans_dropped,
             plans=result.plans,
         )
 
-    def _foreseen(self) -> Foreseen | None:
+    def _predicted(self) -> Predicted | None:
         if self.model is None or not self.learns:
             return None
         totals = self.model.totals()
-        return Foreseen(totals.foreseen, totals.foresight_lost, totals.confidence)
+        return Predicted(totals.predicted, totals.predictions_lost, totals.confidence)
 
     def _marks(self) -> list[tuple[int, dict[str, int]]]:
         """The start, every mark; without marks the end."""

@@ -147,10 +147,10 @@ class _Maker:
 
     def _sample(self, sample: rec.Sample) -> Iterator[Event]:
         place = {"ph": "C", "pid": GPU, "tid": 0, "ts": self._us(sample.time_ns)}
-        sure = max(0, sample.resident_bytes - sample.doubted_bytes)
+        sure = max(0, sample.resident_bytes - sample.maybe_evicted_bytes)
         memory = {
             "on the GPU": sure,
-            "in doubt": sample.doubted_bytes,
+            "in doubt": sample.maybe_evicted_bytes,
             "arriving": sample.arriving_bytes,
             "leaving": sample.leaving_bytes,
             "on the host": sample.host_bytes,

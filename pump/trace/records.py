@@ -155,7 +155,7 @@ class Sample(NamedTuple):
     device: int
     allocated_bytes: int
     resident_bytes: int
-    doubted_bytes: int
+    maybe_evicted_bytes: int
     arriving_bytes: int
     leaving_bytes: int
     host_bytes: int

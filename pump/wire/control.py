@@ -79,8 +79,8 @@ class DeviceState:
     plain_bytes: int
     """Live device memory that was not converted."""
     resident_bytes: int
-    """On the GPU, `doubted_bytes` included, which the driver may have evicted."""
-    doubted_bytes: int
+    """On the GPU, `maybe_evicted_bytes` included, which the driver may have evicted."""
+    maybe_evicted_bytes: int
     arriving_bytes: int
     leaving_bytes: int
     host_bytes: int

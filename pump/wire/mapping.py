@@ -143,20 +143,20 @@ class Mapping:
 
         Raises ProtocolError for impossible indices.
         """
-        rows: int = lib.pump_serve_read(self.shm, model, self.batch.raw)
+        rows: int = lib.pump_worker_read(self.shm, model, self.batch.raw)
         if rows < 0:
             raise ProtocolError
         return rows
 
     def follow(self, model: Any) -> None:
         """Tell a model how far streams have executed, and which commands have ended."""
-        lib.pump_serve_follow(self.shm, model, self._cursors)
+        lib.pump_worker_follow(self.shm, model, self._cursors)
 
     def carry_out(
         self, model: Any, device: int, to_host: NDArray[np.int64], to_gpu: NDArray[np.int64]
     ) -> None:
         """Start the transfers of a decision, and plan what comes next where it is known."""
-        lib.pump_serve_carry_out(
+        lib.pump_worker_carry_out(
             self.shm,
             model,
             device,
@@ -171,8 +171,8 @@ class Mapping:
         return int(lib.pump_core_activity(self.shm))
 
     def wait_serving(self, model: Any, seen_activity: int, spin_ns: int, timeout_ns: int) -> int:
-        """Wait as `pump_serve_wait` does. Raises ProtocolError for impossible indices."""
-        result: int = lib.pump_serve_wait(
+        """Wait as `pump_worker_wait` does. Raises ProtocolError for impossible indices."""
+        result: int = lib.pump_worker_wait(
             self.shm, model, self.batch.raw, seen_activity, spin_ns, timeout_ns
         )
         if result < 0:

@@ -41,16 +41,16 @@ static bool any_in_force(void) {
 static bool same_shape(const struct pump_issued *issued, uint64_t expected) {
   if (issued->grid == NULL) return false;
   uint64_t shape = pump_shape(issued->function, issued->grid, issued->block);
-  return pump_foreseen_word(issued->seq, issued->stream, issued->kind, shape) == expected;
+  return pump_prediction_word(issued->seq, issued->stream, issued->kind, shape) == expected;
 }
 
 void pump_plan_compare(const struct pump_issued *issued) {
-  const struct pump_foreseen *foreseen = pump_foreseen_at(pump_shm, issued->seq);
-  __builtin_prefetch(pump_foreseen_at(pump_shm, issued->seq + LOOK_AHEAD));
+  const struct pump_prediction *predicted = pump_prediction_at(pump_shm, issued->seq);
+  __builtin_prefetch(pump_prediction_at(pump_shm, issued->seq + LOOK_AHEAD));
   uint64_t word =
-      pump_foreseen_word(issued->seq, issued->stream, issued->kind, issued->signature);
-  if (PUMP_LIKELY(PUMP_LOAD(&foreseen->signature) == word)) return;
-  if (same_shape(issued, PUMP_LOAD(&foreseen->shape))) return;
+      pump_prediction_word(issued->seq, issued->stream, issued->kind, issued->signature);
+  if (PUMP_LIKELY(PUMP_LOAD(&predicted->signature) == word)) return;
+  if (same_shape(issued, PUMP_LOAD(&predicted->shape))) return;
   if (any_in_force()) PUMP_ADD(&pump_shm->shim_counters.plans_dropped, 1);
   PUMP_STORE(&pump_shm->header.armed, 0);
 }

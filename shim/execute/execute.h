@@ -56,7 +56,7 @@ CUresult pump_stream_make(CUstream *stream);
 /* ---- plans (act_plan.c) ----------------------------------------------------------- */
 
 /* While header.armed is not 0: what was planned is void if the operation is another one
- * than was foreseen. */
+ * than was predicted. */
 void pump_plan_compare(const struct pump_issued *issued);
 
 void pump_plan_start(void);

@@ -23,7 +23,7 @@
  *   worker       worker_pid, heartbeat, resend, worker_counters, event_head,
  *                asked_budget_bytes of each device,
  *                command contents and state EMPTY -> READY, DONE -> EMPTY,
- *                contents of plans, foreseen
+ *                contents of plans, predicted
  *   both         turn of each plan: the worker puts a plan in force or withdraws it,
  *                executors count what they take; armed: 1 by the worker, 0 by the shim
  * Neither trusts the other: each index read from here is masked or checked
@@ -63,7 +63,7 @@
  *   TO_GPU   block 90..93  once 8 MiB have left, for operation 1,250
  *
  * It is right as long as the program issues what the worker foresaw. What that is stands
- * in `foreseen` by operation number, and every operation is compared with it: the first
+ * in `predicted` by operation number, and every operation is compared with it: the first
  * that is another one puts `armed` to 0, and no plan is in force any more.
  *
  * A worker that asks for another budget writes asked_budget_bytes and sends any datagram
@@ -101,7 +101,7 @@
 #define PUMP_DIRECTIONS 2
 #define PUMP_PLAN_ENTRIES 256 /* of a direction */
 #define PUMP_PLAN_TICKETS 1024
-#define PUMP_FORESEEN 4096 /* operations */
+#define PUMP_PREDICTIONS 4096 /* operations */
 
 /* client_state */
 #define PUMP_CLIENT_STARTING 0
@@ -215,7 +215,7 @@ struct pump_header {
   uint32_t resend;        /* worker: raised to be told names and PARAMS again */
   uint32_t reserved1;
   uint64_t pad3[6];
-  uint32_t armed; /* 1 while what is issued is what was foreseen: plans are in force */
+  uint32_t armed; /* 1 while what is issued is what was predicted: plans are in force */
   uint32_t reserved2;
   uint64_t pad4[7];
 };
@@ -349,9 +349,10 @@ struct pump_plan_end {
   uint32_t duration_us;
 };
 
-/* The operation that is expected under a number; at the place `seq` modulo PUMP_FORESEEN.
- * Both words have number, stream and kind mixed in (pump_foreseen_word). */
-struct pump_foreseen {
+/* The operation that is expected under a number; at the place `seq` modulo
+ * PUMP_PREDICTIONS. Both words have number, stream and kind mixed in
+ * (pump_prediction_word). */
+struct pump_prediction {
   uint64_t signature;
   uint64_t shape; /* of a launch: function, grid, block; 0: no other signature will do */
 };
@@ -403,9 +404,9 @@ struct pump_worker_counters {
   uint64_t ops_larger;      /* operations too large for the budget */
   uint64_t recorded_file;   /* 0: no recording; 1: into FILE itself, n: into FILE.n */
   uint64_t recording_error; /* errno that ended the recording; 0 while there is none */
-  uint64_t foreseen;        /* of operations: were expected, with the blocks they used */
-  uint64_t foresight_lost;  /* times that what was expected was dropped */
-  uint64_t recording_ended; /* 1: the file is whole, or recording_error says why not */
+  uint64_t predicted;       /* of operations: were expected, with the blocks they used */
+  uint64_t predictions_lost; /* times that what was expected was dropped */
+  uint64_t recording_ended;  /* 1: the file is whole, or recording_error says why not */
   uint64_t reserved[13];
 };
 
@@ -418,7 +419,7 @@ struct pump_shm {
   struct pump_command_ring commands[16][2]; /* [device][direction] */
   struct pump_plan plans[16];               /* by device */
   struct pump_plan_end plan_ends[1024];
-  struct pump_foreseen foreseen[4096];
+  struct pump_prediction predicted[4096];
   struct pump_event events[16384];
   struct pump_range ranges[131072];
 };

@@ -138,9 +138,9 @@ PUMP_ASSERT_OFFSET(pump_plan_end, ticket, 0);
 PUMP_ASSERT_OFFSET(pump_plan_end, result, 8);
 PUMP_ASSERT_OFFSET(pump_plan_end, duration_us, 12);
 
-PUMP_ASSERT_SIZE(pump_foreseen, 16);
-PUMP_ASSERT_OFFSET(pump_foreseen, signature, 0);
-PUMP_ASSERT_OFFSET(pump_foreseen, shape, 8);
+PUMP_ASSERT_SIZE(pump_prediction, 16);
+PUMP_ASSERT_OFFSET(pump_prediction, signature, 0);
+PUMP_ASSERT_OFFSET(pump_prediction, shape, 8);
 
 PUMP_ASSERT_SIZE(pump_shim_counters, 320);
 PUMP_ASSERT_OFFSET(pump_shim_counters, events_dropped, 0);
@@ -187,7 +187,7 @@ PUMP_ASSERT_OFFSET(pump_worker_counters, catch_ups, 96);
 PUMP_ASSERT_OFFSET(pump_worker_counters, ops_larger, 104);
 PUMP_ASSERT_OFFSET(pump_worker_counters, recorded_file, 112);
 PUMP_ASSERT_OFFSET(pump_worker_counters, recording_error, 120);
-PUMP_ASSERT_OFFSET(pump_worker_counters, foreseen, 128);
+PUMP_ASSERT_OFFSET(pump_worker_counters, predicted, 128);
 PUMP_ASSERT_OFFSET(pump_worker_counters, recording_ended, 144);
 PUMP_ASSERT_OFFSET(pump_worker_counters, reserved, 152);
 
@@ -200,7 +200,7 @@ PUMP_ASSERT_OFFSET(pump_shm, progress, 3072);
 PUMP_ASSERT_OFFSET(pump_shm, commands, 68608);
 PUMP_ASSERT_OFFSET(pump_shm, plans, 599040);
 PUMP_ASSERT_OFFSET(pump_shm, plan_ends, 1387520);
-PUMP_ASSERT_OFFSET(pump_shm, foreseen, 1403904);
+PUMP_ASSERT_OFFSET(pump_shm, predicted, 1403904);
 PUMP_ASSERT_OFFSET(pump_shm, events, 1469440);
 PUMP_ASSERT_OFFSET(pump_shm, ranges, 3566592);
 

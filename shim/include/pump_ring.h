@@ -229,7 +229,7 @@ static inline void pump_command_finish(struct pump_command *slot, uint32_t resul
 
 /* ---- plans ---------------------------------------------------------------- */
 
-_Static_assert((PUMP_FORESEEN & (PUMP_FORESEEN - 1)) == 0, "masked");
+_Static_assert((PUMP_PREDICTIONS & (PUMP_PREDICTIONS - 1)) == 0, "masked");
 _Static_assert((PUMP_PLAN_TICKETS & (PUMP_PLAN_TICKETS - 1)) == 0, "masked");
 
 static inline uint32_t pump_plan_taken(uint64_t turn, uint32_t direction) {
@@ -289,16 +289,17 @@ static inline uint64_t pump_shape(uint64_t function, const uint32_t grid[3],
   return key;
 }
 
-/* A word of `struct pump_foreseen`: what is expected under this number, and under no other
- * one that has the same place. `what`: signature or shape. */
-static inline uint64_t pump_foreseen_word(uint64_t seq, uint32_t stream, uint32_t kind,
-                                          uint64_t what) {
+/* A word of `struct pump_prediction`: what is expected under this number, and under no
+ * other one that has the same place. `what`: signature or shape. */
+static inline uint64_t pump_prediction_word(uint64_t seq, uint32_t stream, uint32_t kind,
+                                            uint64_t what) {
   return what ^ ((uint64_t)stream << 8 | kind) * 0x9e3779b97f4a7c15u ^
          (seq + 1) * 0xc2b2ae3d27d4eb4fu;
 }
 
-static inline struct pump_foreseen *pump_foreseen_at(struct pump_shm *shm, uint64_t seq) {
-  return &shm->foreseen[seq & (PUMP_FORESEEN - 1)];
+static inline struct pump_prediction *pump_prediction_at(struct pump_shm *shm,
+                                                         uint64_t seq) {
+  return &shm->predicted[seq & (PUMP_PREDICTIONS - 1)];
 }
 
 #endif

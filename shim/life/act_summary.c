@@ -68,14 +68,14 @@ static void hits_text(char *text, size_t room) {
              100.0 * (double)hit / (double)used, cause);
 }
 
-/* Of policy planned: "; 87 % of operations foreseen". */
-static void foreseen_text(char *text, size_t room) {
+/* Of policy planned: "; 87 % of operations predicted". */
+static void predicted_text(char *text, size_t room) {
   const struct pump_worker_counters *counters = &pump_shm->worker_counters;
   uint64_t seen = PUMP_LOAD(&counters->operations);
-  uint64_t foreseen = PUMP_LOAD(&counters->foreseen);
-  if (foreseen == 0 || seen == 0) return;
-  snprintf(text, room, "; %.0f %% of operations foreseen",
-           foreseen < seen ? 100.0 * (double)foreseen / (double)seen : 100.0);
+  uint64_t predicted = PUMP_LOAD(&counters->predicted);
+  if (predicted == 0 || seen == 0) return;
+  snprintf(text, room, "; %.0f %% of operations predicted",
+           predicted < seen ? 100.0 * (double)predicted / (double)seen : 100.0);
 }
 
 /* The count is that of what the worker was told. It cannot be told where a worker was lost
@@ -126,12 +126,12 @@ void pump_summary_print(void) {
   if (budget != 0) snprintf(ratio, sizeof ratio, " (%.2fx)", (double)peak / (double)budget);
   hits_text(hits, sizeof hits);
   uint32_t losses = pump_link_losses();
-  char lost[48] = "", foreseen[64] = "";
+  char lost[48] = "", predicted[64] = "";
   if (losses != 0) snprintf(lost, sizeof lost, "; worker lost %u time(s)", losses);
-  foreseen_text(foreseen, sizeof foreseen);
+  predicted_text(predicted, sizeof predicted);
   if (PUMP_LOAD(&pump_shm->header.recording) != 0) recording_print();
   pump_say("peak %s on a budget of %s%s; %s; prefetched %s in, %s out%s%s", peak_text,
-           budget_text, ratio, hits, in_text, out_text, foreseen, lost);
+           budget_text, ratio, hits, in_text, out_text, predicted, lost);
   pump_log(
       PUMP_LOG_DEBUG,
       "commands stale %llu, late %llu, dead %llu, invalid %llu, failed %llu; markers %llu, "

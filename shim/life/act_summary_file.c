@@ -62,7 +62,7 @@ static const struct place worker_places[] = {
     WORKER(ticks),           WORKER(refreshes),
     WORKER(catch_ups),       WORKER(ops_larger),
     WORKER(recorded_file),   WORKER(recording_error),
-    WORKER(foreseen),        WORKER(foresight_lost),
+    WORKER(predicted),       WORKER(predictions_lost),
     WORKER(recording_ended),
 };
 

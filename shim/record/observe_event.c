@@ -152,7 +152,7 @@ static void prefetch_records(uint64_t first, uint64_t end) {
 
 /* ---- operations ----------------------------------------------------------- */
 
-/* Plans hold as long as what is issued is what was foreseen. `launch` may be NULL. */
+/* Plans hold as long as what is issued is what was predicted. `launch` may be NULL. */
 static inline void compare(const struct pump_event *head,
                            const struct pump_launch *launch) {
   if (PUMP_LIKELY(PUMP_LOAD(&pump_shm->header.armed) == 0)) return;

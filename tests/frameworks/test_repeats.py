@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from framework_runs import Bench
-from learner_calls import CONFIRMED, DEVIATED, Learner, Predicted, Reach
+from learner_calls import CONFIRMED, DEVIATED, Access, Learner, Predicted
 
 from pump.model.bounds import BLOCK_BYTES
 from pump.trace import format as trace
@@ -23,23 +23,23 @@ Blocks = set[tuple[int, int, int]]
 @dataclass
 class Score:
     """offered: predicted with confidence and confirmed; misled: and wrong. Blocks of those
-    that were predicted: reached, and of these foreseen."""
+    that were predicted: reached, and of these predicted."""
 
     operations: int = 0
     offered: int = 0
     misled: int = 0
     reached: int = 0
-    foreseen: int = 0
+    predicted: int = 0
 
 
-def blocks_of(reaches: tuple[Reach, ...]) -> Blocks:
+def blocks_of(accesses: tuple[Access, ...]) -> Blocks:
     return {
-        (reach.slot, reach.generation, block)
-        for reach in reaches
-        if not reach.missing
+        (access.slot, access.generation, block)
+        for access in accesses
+        if not access.missing
         for block in range(
-            reach.offset_bytes // BLOCK_BYTES,
-            (reach.offset_bytes + reach.length_bytes - 1) // BLOCK_BYTES + 1,
+            access.offset_bytes // BLOCK_BYTES,
+            (access.offset_bytes + access.length_bytes - 1) // BLOCK_BYTES + 1,
         )
     }
 
@@ -71,7 +71,7 @@ class Listener:
         return Score(
             *(
                 sum(getattr(score, name) for score in last)
-                for name in ("operations", "offered", "misled", "reached", "foreseen")
+                for name in ("operations", "offered", "misled", "reached", "predicted")
             )
         )
 
@@ -86,21 +86,21 @@ class Listener:
 
     def operation(self, record: rec.Operation) -> None:
         learner = self.learner
-        reaches = tuple(Reach(*e[:5]) for e in record.extents if e.length_bytes)
+        accesses = tuple(Access(*e[:5]) for e in record.extents if e.length_bytes)
         offered = learner.ahead(1) > 0
         coming: Predicted | None = learner.next(0) if offered else None
         result = learner.see(
             record.signature,
-            reaches,
+            accesses,
             function=record.function,
             kind=record.kind,
             stream=record.stream,
         )
         score = Score(1, offered and result == CONFIRMED, offered and result == DEVIATED)
         if coming is not None and result == CONFIRMED:
-            reached = blocks_of(reaches)
+            reached = blocks_of(accesses)
             score.reached = len(reached)
-            score.foreseen = len(reached & blocks_of(coming.reaches))
+            score.predicted = len(reached & blocks_of(coming.accesses))
         self.said.append(score)
 
 
@@ -125,4 +125,4 @@ def test_what_a_training_repeats_is_predicted(
     assert score.operations > 500
     assert score.offered / score.operations >= least
     assert score.misled <= score.operations // 200
-    assert score.foreseen / score.reached >= 0.9
+    assert score.predicted / score.reached >= 0.9

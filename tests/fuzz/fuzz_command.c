@@ -1,8 +1,8 @@
 /* fuzz_command.c - what executors take from a mapping in which a worker, or one that writes
- * into it, has put anything: commands, plans, foreseen words, the records of ranges
+ * into it, has put anything: commands, plans, predicted words, the records of ranges
  * (act_validate.c, act_plan.c).
  *
- * The input goes over plans, range records and foreseen words of two devices; then plans
+ * The input goes over plans, range records and predicted words of two devices; then plans
  * are taken, commands judged and operations compared. Whatever it is, what may go is one
  * slice at most, inside the range that it names, as that range was read; and no plan is
  * endless.

@@ -1,6 +1,6 @@
 /* fuzz_plan.c - plans over a mapping in which a client writes what it likes: turn, count,
- * left_bytes and entries of plans, plan_ends, armed, foreseen, next_seq, progress, the ends
- * of commands (core/serve_plan.c, core/serve.c).
+ * left_bytes and entries of plans, plan_ends, armed, predicted, next_seq, progress, the
+ * ends of commands (core/worker_plan.c, core/serve.c).
  *
  * The client has repeated itself until a plan is in force on each of two devices. The
  * input: what client and worker do from then on, a byte each and what that byte takes.
@@ -125,17 +125,17 @@ static void decide(uint32_t device) {
          (view.missing_room[coming - 1] > room || coming > view.to_gpu_credit))
     coming--;
   if (leaving < view.shortfalls_count) leaving = view.shortfalls_count;
-  if (leaving > view.leavers_count) leaving = view.leavers_count;
+  if (leaving > view.candidates_count) leaving = view.candidates_count;
   if (leaving > view.to_host_credit)
     leaving = view.to_host_credit > 0 ? view.to_host_credit : 0;
   pump_model_decided(model, device, 0, (uint32_t)(room > 0 ? room : 0), 1, 1);
-  pump_serve_carry_out(&shm, model, device, view.leavers, (uint32_t)leaving, view.missing,
-                       (uint32_t)coming);
+  pump_worker_carry_out(&shm, model, device, view.eviction_candidates, (uint32_t)leaving,
+                        view.missing, (uint32_t)coming);
 }
 
 static void tick(void) {
-  must(pump_serve_read(&shm, model, &batch) >= 0);
-  pump_serve_follow(&shm, model, cursors);
+  must(pump_worker_read(&shm, model, &batch) >= 0);
+  pump_worker_follow(&shm, model, cursors);
   for (uint32_t d = 0; d < DEVICES; d++) decide(d);
 }
 
@@ -278,10 +278,10 @@ static void scribble_header(struct input *input, uint32_t kind, uint8_t where) {
     shm.header.next_seq = value;
     break;
   case 2:
-    pump_foreseen_at(&shm, value)->signature = value;
+    pump_prediction_at(&shm, value)->signature = value;
     break;
   case 3:
-    pump_foreseen_at(&shm, value)->shape = value;
+    pump_prediction_at(&shm, value)->shape = value;
     break;
   default:
     shm.progress[stream_of(where % DEVICES)].executed_seq = value;
@@ -343,25 +343,25 @@ static void client(struct input *input, uint8_t what, uint8_t where) {
 static void worker(uint8_t what, uint8_t where) {
   switch (what) {
   case 0:
-    must(pump_serve_read(&shm, model, &batch) >= 0);
+    must(pump_worker_read(&shm, model, &batch) >= 0);
     break;
   case 1:
-    pump_serve_follow(&shm, model, cursors);
+    pump_worker_follow(&shm, model, cursors);
     break;
   case 2:
     decide(where % DEVICES);
     break;
   case 3:
-    pump_serve_plan(&shm, model, where % DEVICES);
+    pump_worker_plan(&shm, model, where % DEVICES);
     break;
   case 4:
-    pump_serve_withdraw(&shm, model);
+    pump_worker_withdraw(&shm, model);
     break;
   case 5:
-    pump_model_foresee(model, where);
+    pump_model_predict(model, where);
     break;
   case 6:
-    must(pump_serve_wait(&shm, model, &batch, 0, 0, 0) >= 0);
+    must(pump_worker_wait(&shm, model, &batch, 0, 0, 0) >= 0);
     break;
   default:
     if (where == 0) pump_model_forget_window(model);

@@ -71,7 +71,7 @@ static int32_t look_there(struct walk *w) {
       int32_t block = due_block(m, op, --w->later_use, w->device);
       if (block == NONE) continue;
       uint8_t state = m->blocks[block].state;
-      if (state == PUMP_BLOCK_RESIDENT || state == PUMP_BLOCK_DOUBTED)
+      if (state == PUMP_BLOCK_RESIDENT || state == PUMP_BLOCK_MAYBE_EVICTED)
         return w->there = block;
     }
     w->later = model_previous_set(m, m->can_leave, w->later - 1);
@@ -105,7 +105,7 @@ static void add_spent(struct walk *w, uint32_t op) {
 }
 
 static int64_t takes(const struct walk *w, uint32_t i) {
-  return w->m->op_device[i] == w->device ? w->m->away[i] + w->m->births[i] : 0;
+  return w->m->op_device[i] == w->device ? w->m->away[i] + w->m->allocates_blocks[i] : 0;
 }
 
 /* One more operation counts as executed. */
@@ -237,13 +237,13 @@ static bool take_room(struct walk *w, int64_t need, struct model_planned *more) 
 /* What is written anew takes the first room that is given back behind its discard. */
 static bool bear(struct walk *w, const struct op *op) {
   struct pump_model *m = w->m;
-  int32_t births = m->births[op - m->ops];
-  for (uint32_t i = 0; i < op->uses && births > 0; i++) {
+  int32_t allocates_blocks = m->allocates_blocks[op - m->ops];
+  for (uint32_t i = 0; i < op->uses && allocates_blocks > 0; i++) {
     int32_t at = use_index((int64_t)op->first_use + i);
     const struct use *use = &m->uses[at];
     if (use->block == NONE || (use->flags & USE_FRESH) == 0) continue;
     if (m->blocks[use->block].first == at) continue;
-    births--;
+    allocates_blocks--;
     if (w->rooms_taken == w->rooms_made && !leave(w, (int64_t)op->seq)) return false;
     uint64_t from = m->ops[m->uses[use->prev].op].seq;
     uint32_t found = w->rooms_made - 1;
@@ -262,7 +262,7 @@ static bool bear(struct walk *w, const struct op *op) {
 
 static bool bring(struct walk *w, const struct op *op) {
   struct pump_model *m = w->m;
-  uint32_t left = op->due[DUE_AWAY] + op->due[DUE_DOUBTED];
+  uint32_t left = op->due[DUE_AWAY] + op->due[DUE_MAYBE_EVICTED];
   for (uint32_t i = 0; i < op->uses && left > 0; i++) {
     int32_t block = due_block(m, op, i, w->device);
     if (block == NONE) continue;
@@ -271,7 +271,7 @@ static bool bring(struct walk *w, const struct op *op) {
         .first_block = block, .blocks = 1, .need = (int64_t)op->seq};
     if (state == PUMP_BLOCK_HOST || state == PUMP_BLOCK_ABSENT) {
       if (!take_room(w, more.need, &more)) return false;
-    } else if (state != PUMP_BLOCK_DOUBTED) {
+    } else if (state != PUMP_BLOCK_MAYBE_EVICTED) {
       continue;
     }
     if (!add(w, PUMP_TO_GPU, &more)) return false;
@@ -290,9 +290,9 @@ static bool step(struct walk *w, uint32_t i) {
   struct pump_model *m = w->m;
   const struct op *op = &m->ops[i];
   if (op->larger) return false;
-  if (op->due[DUE_AWAY] + op->due[DUE_DOUBTED] > 0 && !bring(w, op)) return false;
-  if (m->births[i] > 0 && !bear(w, op)) return false;
-  return add_room(w, (struct room){.blocks = m->gives[i],
+  if (op->due[DUE_AWAY] + op->due[DUE_MAYBE_EVICTED] > 0 && !bring(w, op)) return false;
+  if (m->allocates_blocks[i] > 0 && !bear(w, op)) return false;
+  return add_room(w, (struct room){.blocks = m->frees_blocks[i],
                                    .after_seq = op->seq,
                                    .after_stream = discards_in(m, op->stream)});
 }

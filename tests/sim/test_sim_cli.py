@@ -63,12 +63,12 @@ def test_shares_of_both_floors_and_what_was_foreseen_are_told() -> None:
     (row,) = found["policies"]
     assert found["floor_of_parts_seconds"] >= found["floor"]["seconds"]
     assert row["of_floor"] <= row["of_parts"] <= 1
-    foreseen = row["whole_run"]["foreseen"]
-    assert found["operations"] / 2 < foreseen["operations"] < found["operations"]
-    assert foreseen["confidence"] > 0.9
-    assert "operations foreseen" in text and "operations' order" in text
+    predicted = row["whole_run"]["predicted"]
+    assert found["operations"] / 2 < predicted["operations"] < found["operations"]
+    assert predicted["confidence"] > 0.9
+    assert "operations predicted" in text and "operations' order" in text
     plain = figures(*words[:-1], "window")
-    assert plain["policies"][0]["whole_run"]["foreseen"] is None
+    assert plain["policies"][0]["whole_run"]["predicted"] is None
 
 
 def test_plans_can_be_left_out() -> None:
@@ -147,7 +147,7 @@ def test_what_expects_nothing_has_no_confidence_to_tell(tmp_path: Path) -> None:
     file = tmp_path / "toy.json"
     file.write_bytes(trace(tensors=_large_tensors()))
     rows = figures(str(file), "--compare", "--policy", "demand")["policies"]
-    told = {row["policy"] for row in rows if row["whole_run"]["foreseen"] is not None}
+    told = {row["policy"] for row in rows if row["whole_run"]["predicted"] is not None}
     assert told == {"planned", "planned+discard"}
 
 

@@ -37,7 +37,7 @@ class Asked:
     def __init__(self, policy: Policy, holds: bool) -> None:
         self.policy, self.holds = policy, holds
         self.name, self.prefetches = policy.name, policy.prefetches
-        self.foresees = policy.foresees
+        self.predicts = policy.predicts
         self.times = 0
         self.short, self.unseen, self.no_room = False, 0, 0
 

@@ -25,13 +25,13 @@ class Watched(Planned):
     def __init__(self) -> None:
         self.confidence: list[float] = []
         """At each decision."""
-        self.foreseen = 0.0
+        self.predicted = 0.0
         """Share of the operations that were expected with the blocks that they used."""
 
     def at(self, step: int, ran: int, model: ClientModel) -> None:
         totals = model.totals()
         self.confidence.append(totals.confidence)
-        self.foreseen = totals.foreseen / max(1, totals.operations)
+        self.predicted = totals.predicted / max(1, totals.operations)
 
 
 def seconds(program: Program, policy: Policy | None, ratio: float, queue: int) -> list[float]:
@@ -61,7 +61,7 @@ def test_it_is_never_slower_than_the_window_and_knows_what_comes(
     assert all(mine <= 1.05 * theirs for mine, theirs in zip(planned, demand, strict=True))
     assert watched.confidence[-1] >= 0.95
     # Where tensors never lie as they did, operations are expected that use other blocks.
-    assert watched.foreseen >= (0.3 if make is sim_kinds.wandering else 0.75)
+    assert watched.predicted >= (0.3 if make is sim_kinds.wandering else 0.75)
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -160,6 +160,6 @@ def test_one_kernel_over_buffer_after_buffer_is_foreseen_where_it_is_waited_for(
     program = made(builder, [blocks] * buffers)
     gpu = machine(buffers * blocks * 2 // 3)
     window, planned = (run(program, gpu, policy) for policy in (Window(), Planned()))
-    assert planned.foreseen is not None
-    assert planned.foreseen.operations > 0.8 * planned.operations
+    assert planned.predicted is not None
+    assert planned.predicted.operations > 0.8 * planned.operations
     assert planned.whole.seconds < 0.82 * window.whole.seconds

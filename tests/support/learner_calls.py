@@ -22,7 +22,7 @@ CAPACITY = 1 << 17
 transformer's."""
 
 
-class Reach(NamedTuple):
+class Access(NamedTuple):
     """An extent with its range; `access` as in pump_abi.h. `missing`: predicted in a range
     that has not been allocated yet, of which slot and generation name the predecessor."""
 
@@ -44,7 +44,7 @@ class Predicted:
     tag: int
     stream: int
     kind: int
-    reaches: tuple[Reach, ...]
+    accesses: tuple[Access, ...]
 
 
 class Learner:
@@ -62,8 +62,8 @@ class Learner:
             raise MemoryError("the learner's history does not fit into memory")
         self.raw: Any = ffi.gc(learner, lib.pump_learner_delete)
         self._operation = ffi.new("struct pump_learner_operation *")
-        self._reaches = ffi.new("struct pump_reach[]", lib.PUMP_LEARNER_MAX_REACHES)
-        self._operation.reaches = self._reaches
+        self._accesses = ffi.new("struct pump_access[]", lib.PUMP_LEARNER_MAX_ACCESSES)
+        self._operation.accesses = self._accesses
         self._predicted = ffi.new("struct pump_predicted *")
         self._report = ffi.new("struct pump_learner_report *")
 
@@ -76,7 +76,7 @@ class Learner:
     def see(
         self,
         signature: int = 0,
-        reaches: Sequence[Reach] = (),
+        accesses: Sequence[Access] = (),
         *,
         function: int = 0,
         kind: int = lib.PUMP_EVENT_KERNEL,
@@ -85,14 +85,14 @@ class Learner:
     ) -> int:
         """Take the next operation; return UNKNOWN, CONFIRMED or DEVIATED.
 
-        Reaches beyond the first PUMP_LEARNER_MAX_REACHES are passed over.
+        Reaches beyond the first PUMP_LEARNER_MAX_ACCESSES are passed over.
         """
         raw = self._operation
         raw.function, raw.signature, raw.tag = function, signature, tag
         raw.stream, raw.kind = stream, kind
-        raw.count = min(len(reaches), lib.PUMP_LEARNER_MAX_REACHES)
-        for to, reach in zip(self._reaches, reaches, strict=False):
-            to.slot, to.generation, to.offset_bytes, to.length_bytes, to.access = reach[:5]
+        raw.count = min(len(accesses), lib.PUMP_LEARNER_MAX_ACCESSES)
+        for to, access in zip(self._accesses, accesses, strict=False):
+            to.slot, to.generation, to.offset_bytes, to.length_bytes, to.access = access[:5]
         return int(lib.pump_learner_see(self.raw, raw))
 
     def alloc(self, slot: int, generation: int, length_bytes: int) -> None:
@@ -116,12 +116,12 @@ class Learner:
         raw = self._predicted
         if lib.pump_learner_next(self.raw, index, raw) != 0:
             return None
-        reaches = tuple(
-            Reach(r.slot, r.generation, r.offset_bytes, r.length_bytes, r.access, bool(r.missing))
-            for r in raw.reaches[0 : raw.count]
+        accesses = tuple(
+            Access(r.slot, r.generation, r.offset_bytes, r.length_bytes, r.access, bool(r.missing))
+            for r in raw.accesses[0 : raw.count]
         )
         return Predicted(
-            raw.number, raw.signature, raw.function, raw.tag, raw.stream, raw.kind, reaches
+            raw.number, raw.signature, raw.function, raw.tag, raw.stream, raw.kind, accesses
         )
 
     def report(self) -> Any:

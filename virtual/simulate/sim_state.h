@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include "daemon/core/worker/serve.h"
+#include "daemon/core/worker/worker.h"
 #include "pump_ring.h"
 #include "shim/execute/act_adapt.h"
 #include "shim/execute/act_apart.h"

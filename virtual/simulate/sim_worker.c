@@ -6,7 +6,7 @@
 #define SPIN_NS 20000 /* after a tick it stays awake that long: worker.py */
 #define QUIET_NS 1000000
 #define SLEEP_NS 250000000
-#define FORESEE_AT_ONCE 128 /* operations: serve.c */
+#define PREDICT_AT_ONCE 128 /* operations: worker_step.c */
 
 /* ---- when ------------------------------------------------------------------------- */
 
@@ -108,7 +108,7 @@ static void add_operation_row(const struct pump_sim *sim,
 
 static void apply(struct pump_sim *sim) {
   struct pump_batch *batch = sim->batch;
-  pump_model_apply(sim->model, batch);
+  pump_model_ingest(sim->model, batch);
   batch->rows = batch->uses = batch->payload_used = 0;
 }
 
@@ -168,7 +168,7 @@ static uint32_t tell(struct pump_sim *sim, uint32_t until) {
 }
 
 /* The future is told up to the next change of what is live. */
-static uint32_t foreseen(const struct pump_sim *sim, bool asked) {
+static uint32_t predicted(const struct pump_sim *sim, bool asked) {
   const struct pump_sim_settings *settings = &sim->settings;
   uint32_t base = settings->foresight_run ? sim->run_step : sim->step;
   uint64_t until = base;
@@ -238,7 +238,7 @@ static bool expect_step(struct pump_sim *sim, const struct pump_sim_step *step) 
 
 static void expect(struct pump_sim *sim) {
   struct pump_model *model = sim->model;
-  uint32_t until = foreseen(sim, true), from = sim->expected;
+  uint32_t until = predicted(sim, true), from = sim->expected;
   if (model->op_issued == model->op_head || from < sim->told) from = sim->told;
   uint32_t end = (uint32_t)sim_least(until, (uint64_t)from + EXPECT_AT_ONCE);
   while (from < end && expect_step(sim, &sim->program.steps[from])) from++;
@@ -265,11 +265,11 @@ static uint32_t submit(void *context, uint32_t device, uint32_t direction,
   return given;
 }
 
-static struct serve serve(struct pump_sim *sim) {
-  return (struct serve){.shm = sim->shm,
-                        .model = sim->model,
-                        .executors = {.context = sim, .submit = submit},
-                        .plans = sim->settings.plans != 0};
+static struct worker worker_of(struct pump_sim *sim) {
+  return (struct worker){.shm = sim->shm,
+                         .model = sim->model,
+                         .executors = {.context = sim, .submit = submit},
+                         .plans = sim->settings.plans != 0};
 }
 
 /* A plan that was just put in force is seen at the end of the tick. */
@@ -281,23 +281,23 @@ static void date_plan(struct pump_sim *sim) {
 
 void sim_worker_read(struct pump_sim *sim) {
   bool expects = sim->settings.foresight_expects != 0;
-  const struct serve to = serve(sim);
-  uint32_t rows = tell(sim, foreseen(sim, !expects));
+  const struct worker to = worker_of(sim);
+  uint32_t rows = tell(sim, predicted(sim, !expects));
   if (expects && sim->active) expect(sim);
-  if (pump_model_foresee(sim->model, FORESEE_AT_ONCE) > 0)
-    serve_plan_foresee(sim->shm, sim->model);
+  if (pump_model_predict(sim->model, PREDICT_AT_ONCE) > 0)
+    worker_plan_predict(sim->shm, sim->model);
   sim->sends_ns = sim->now_ns; /* before Python wakes */
-  if (rows > 0) serve_allowance(&to, 0);
-  serve_plan_arrived(sim->shm, sim->model);
+  if (rows > 0) worker_allowance(&to, 0);
+  worker_plan_arrived(sim->shm, sim->model);
   take_progress(sim);
   bool quiet = rows == 0 && sim->outcome_count == 0;
   pump_model_finish(sim->model, sim->outcomes, sim->outcome_count);
   sim->outcome_count = 0;
-  serve_plan_left(sim->shm, sim->model);
+  worker_plan_left(sim->shm, sim->model);
   sim->result.ticks++;
   sim->busy_until_ns = sim->now_ns + sim->settings.tick_ns + rows * sim->settings.row_ns;
   sim->sends_ns = sim->busy_until_ns;
-  serve_go_on(&to, 0);
+  worker_go_on(&to, 0);
   date_plan(sim);
   sim->naps = quiet ? sim->naps + 1 : 0;
   sim->tick_ns = sim->busy_until_ns + (sim->naps < 2 ? QUIET_NS : SLEEP_NS);
@@ -307,12 +307,12 @@ void pump_sim_carry_out(struct pump_sim *sim, const int64_t *to_host,
                         uint32_t to_host_count, const int64_t *to_gpu,
                         uint32_t to_gpu_count) {
   if (sim->model == NULL) return;
-  const struct serve to = serve(sim);
-  const struct serve_moves moves = {.to_host = to_host,
-                                    .to_gpu = to_gpu,
-                                    .to_host_count = to_host_count,
-                                    .to_gpu_count = to_gpu_count};
-  serve_decision(&to, 0, &moves);
+  const struct worker to = worker_of(sim);
+  const struct worker_moves moves = {.to_host = to_host,
+                                     .to_gpu = to_gpu,
+                                     .to_host_count = to_host_count,
+                                     .to_gpu_count = to_gpu_count};
+  worker_decision(&to, 0, &moves);
   date_plan(sim);
 }
 
@@ -322,9 +322,9 @@ void sim_worker_compare(struct pump_sim *sim, const struct pump_sim_step *step) 
   struct pump_header *header = &sim->shm->header;
   header->next_seq = step->seq + 1;
   if (header->armed == 0) return;
-  uint64_t word = pump_foreseen_word(step->seq, step->stream + 1, event_kind(step->kind),
-                                     step->signature);
-  if (pump_foreseen_at(sim->shm, step->seq)->signature == word) return;
+  uint64_t word = pump_prediction_word(step->seq, step->stream + 1, event_kind(step->kind),
+                                       step->signature);
+  if (pump_prediction_at(sim->shm, step->seq)->signature == word) return;
   header->armed = 0;
   sim->result.plans_dropped += sim->model->plans[0].in_force;
 }

@@ -9,7 +9,8 @@
  * The life of a block
  *
  *   ABSENT, HOST --start--> ARRIVING --finish--> RESIDENT --start--> LEAVING --> HOST
- *        \________________ an operation faulted __/  \--driver may have evicted--> DOUBTED
+ *        \________________ an operation faulted __/  \--driver may have evicted-->
+ * MAYBE_EVICTED
  *
  *   RESIDENT --used for the last time, its discard under way--> DISCARDING --> ABSENT
  *
@@ -31,7 +32,9 @@
 #define PUMP_BLOCK_ARRIVING 3
 #define PUMP_BLOCK_RESIDENT 4
 #define PUMP_BLOCK_LEAVING 5
-#define PUMP_BLOCK_DOUBTED 6    /* was resident; the driver may have evicted it since */
+#define PUMP_BLOCK_MAYBE_EVICTED                                                           \
+  6                             /* was resident; the driver may have evicted it since      \
+                                 */
 #define PUMP_BLOCK_DISCARDING 7 /* closed: nobody may fetch it or send it away */
 #define PUMP_BLOCK_STATES 8
 
@@ -39,7 +42,7 @@
 #define PUMP_NOT_NEEDED 0x3fffffffffffffff
 
 #define PUMP_VIEW_MISSING 128
-#define PUMP_VIEW_LEAVERS 64
+#define PUMP_VIEW_CANDIDATES 64
 #define PUMP_MAX_UNDER_WAY 1024
 
 /* Bounds of a model; all of them count blocks but for the shares. */
@@ -82,10 +85,10 @@ struct pump_model_totals {
   uint32_t window_depth; /* operations issued and not retired */
   uint32_t under_way;    /* transfers */
   uint32_t ranges;
-  uint32_t expected; /* operations behind the window */
-  uint64_t foreseen; /* operations that were expected, with the blocks that they used */
-  uint64_t foresight_lost; /* times that what was expected was dropped */
-  double confidence;       /* of the learner, lately: share of operations, 0 without one */
+  uint32_t expected;  /* operations behind the window */
+  uint64_t predicted; /* operations that were expected, with the blocks that they used */
+  uint64_t predictions_lost; /* times that what was expected was dropped */
+  double confidence; /* of the learner, lately: share of operations, 0 without one */
 };
 
 /* One device at one moment. Orders are operation numbers; at most so many of each. */
@@ -98,12 +101,12 @@ struct pump_view {
   uint32_t missing_count;
   uint32_t arrivals_count; /* missing ones that take room: the rest is in doubt */
   uint32_t missing_more;   /* beyond these, no less if more than there are places for */
-  uint32_t leavers_count;
-  uint32_t leavers_doubted; /* how many of them are in doubt */
+  uint32_t candidates_count;
+  uint32_t candidates_maybe_evicted; /* how many of them are in doubt */
   uint32_t oldest_count;
   uint32_t shortfalls_count;
-  /* leavers that have to be away at some time before they are needed, whoever else may
-   * leave until then; counted among those that are needed as late as the first */
+  /* eviction candidates that have to be away at some time before they are needed, whoever
+   * else may leave until then; counted among those that are needed as late as the first */
   uint32_t surplus;
   uint32_t expected; /* operations behind the window */
   uint32_t streams;  /* that have operations which have not executed */
@@ -124,8 +127,8 @@ struct pump_view {
    * what is on its way out is gone. */
   int64_t shortfalls_need[64];
   /* may leave: needed last first; of those that nothing needs, the longest unused first */
-  int64_t leavers[64];
-  int64_t leavers_next_use[64];
+  int64_t eviction_candidates[64];
+  int64_t candidates_next_use[64];
   /* the driver's own order: migrated longest ago first */
   int64_t oldest[64];
   int64_t oldest_next_use[64];
@@ -156,7 +159,7 @@ void pump_model_device(struct pump_model *model, uint32_t device,
 
 /* Applies the rows of a batch in order. For each kernel the lengths behind its
  * pointers are worked out and written to batch->length_bytes (0: not used at all). */
-void pump_model_apply(struct pump_model *model, struct pump_batch *batch);
+void pump_model_ingest(struct pump_model *model, struct pump_batch *batch);
 
 /* Makes the ranges those of `ranges` (base 0: not live): at the start, and after a
  * loss. `slots[i]` is the slot of ranges[i]. What is known stays as it is.
@@ -203,7 +206,7 @@ void pump_model_expect_nothing(struct pump_model *model);
 int pump_model_learn(struct pump_model *model, uint32_t wanted);
 /* Expects what was learned, as far as it goes, at most `most` operations more. Nothing
  * as long as an operation of the program uses much that is not told. Returns how many. */
-uint32_t pump_model_foresee(struct pump_model *model, uint32_t most);
+uint32_t pump_model_predict(struct pump_model *model, uint32_t most);
 
 /* ---- transfers ---- */
 
@@ -231,10 +234,12 @@ void pump_model_turn(struct pump_model *model, uint32_t device);
 /* Fills the view, for which faults are counted anew, and what may be exchanged less. */
 void pump_model_view(struct pump_model *model, uint32_t device, struct pump_view *view);
 
-/* How many of a view's `leavers`, needed last first, may leave for room that will be short
- * soon: each for a shortage of its own that begins before it is needed itself. */
+/* How many of a view's `eviction_candidates`, needed last first, may leave for room that
+ * will be short soon: each for a shortage of its own that begins before it is needed
+ * itself. */
 uint32_t pump_view_outlast(const int64_t *shortfalls_need, uint32_t shortfalls,
-                           const int64_t *leavers_next_use, uint32_t leavers);
+                           const int64_t *candidates_next_use,
+                           uint32_t eviction_candidates);
 
 /* What a policy said beside its choice. `is_short`: 1 if it left out something needed
  * because nothing may leave for it. `allowance`: blocks of free room that what is missing
@@ -245,7 +250,7 @@ uint32_t pump_view_outlast(const int64_t *shortfalls_need, uint32_t shortfalls,
 void pump_model_decided(struct pump_model *model, uint32_t device, uint32_t is_short,
                         uint32_t allowance, uint32_t hold, uint32_t settled);
 /* Beside a settled decision: blocks that leave next, in this order, as transfers end; at
- * most PUMP_VIEW_LEAVERS. */
+ * most PUMP_VIEW_CANDIDATES. */
 void pump_model_later(struct pump_model *model, uint32_t device, const int64_t *blocks,
                       uint32_t count);
 
@@ -270,37 +275,37 @@ int pump_model_range(const struct pump_model *model, uint32_t slot,
 /* How many blocks of `device` are in each state: PUMP_BLOCK_STATES counts. */
 void pump_model_counts(const struct pump_model *model, uint32_t device, int64_t *counts);
 
-/* ---- a worker's steps over mapping and model (serve.c) ---- */
+/* ---- a worker's steps over mapping and model (worker_step.c) ---- */
 
 /* Waits as pump_core_wait does. Where a policy has left an allowance, events that come
  * are read at once, and what they miss is sent for as far as it goes: a launch after a
- * pause need not wait for Python. Returns 0 or 1 as pump_core_wait, PUMP_SERVED when
+ * pause need not wait for Python. Returns 0 or 1 as pump_core_wait, PUMP_WORKER_READ when
  * events were read, -EPROTO as pump_core_drain. */
-#define PUMP_SERVED 2
-int pump_serve_wait(struct pump_shm *shm, struct pump_model *model,
-                    struct pump_batch *batch, uint64_t seen_activity, uint64_t spin_ns,
-                    uint64_t timeout_ns);
+#define PUMP_WORKER_READ 2
+int pump_worker_wait(struct pump_shm *shm, struct pump_model *model,
+                     struct pump_batch *batch, uint64_t seen_activity, uint64_t spin_ns,
+                     uint64_t timeout_ns);
 
 /* Drains the ring into `batch` and applies it, several times in a flood. Returns the
  * number of rows, or -EPROTO as pump_core_drain does. */
-int pump_serve_read(struct pump_shm *shm, struct pump_model *model,
-                    struct pump_batch *batch);
+int pump_worker_read(struct pump_shm *shm, struct pump_model *model,
+                     struct pump_batch *batch);
 
 /* Takes over progress, and the ends of commands of every known device. `cursors`: two
  * words a device, 0 at first. */
-void pump_serve_follow(struct pump_shm *shm, struct pump_model *model, uint64_t *cursors);
+void pump_worker_follow(struct pump_shm *shm, struct pump_model *model, uint64_t *cursors);
 
 /* Starts the transfers of a decision and hands their commands to the executors; what finds
  * no room in the ring is as if never started. Then plans what comes next, where it is
  * known (pump_abi.h). */
-void pump_serve_carry_out(struct pump_shm *shm, struct pump_model *model, uint32_t device,
-                          const int64_t *to_host, uint32_t to_host_count,
-                          const int64_t *to_gpu, uint32_t to_gpu_count);
+void pump_worker_carry_out(struct pump_shm *shm, struct pump_model *model, uint32_t device,
+                           const int64_t *to_host, uint32_t to_host_count,
+                           const int64_t *to_gpu, uint32_t to_gpu_count);
 
 /* Puts a plan in force for what the device will send next, in place of the one before. */
-void pump_serve_plan(struct pump_shm *shm, struct pump_model *model, uint32_t device);
+void pump_worker_plan(struct pump_shm *shm, struct pump_model *model, uint32_t device);
 /* No plan is in force any more. */
-void pump_serve_withdraw(struct pump_shm *shm, struct pump_model *model);
+void pump_worker_withdraw(struct pump_shm *shm, struct pump_model *model);
 
 /* Keeps of these blocks those that are neither there nor on their way; returns how many. */
 uint32_t pump_model_away(const struct pump_model *model, int64_t *blocks, uint32_t count);

@@ -13,7 +13,7 @@
  * blocks, a decision each 100 us), so every change keeps the answers ready:
  *
  *   - each operation counts the blocks that it is the *next* to use, apart by whether
- *     they are there (SURE), may be there (DOUBTED) or are not (AWAY); a bit per
+ *     they are there (SURE), may be there (MAYBE_EVICTED) or are not (AWAY); a bit per
  *     operation tells where there are any, a bit per use which they are. Walking the bits
  *     forward gives what is missing, soonest first; backward, who is needed last. A block
  *     that several streams wait for counts where it was issued first;
@@ -22,7 +22,7 @@
  *     the program's allocator has taken back (DEAD) stand in front. Those that are to be
  *     discarded (FREED) stand in a list of their own: copying them out would be in vain;
  *   - each device has its resident blocks in the driver's own order of eviction, last
- *     migrated (uvm_pmm_gpu.c): `doubted`, all older, before `sure`.
+ *     migrated (uvm_pmm_gpu.c): `maybe_evicted`, all older, before `sure`.
  *
  * Within an operation, uses stand in the order in which it will reach them. Kernels
  * mostly sweep their operands side by side, so the runs are interleaved in slices: what
@@ -87,8 +87,8 @@ static void set_bits(struct pump_model *m, uint32_t op) {
   const uint32_t *due = m->ops[op].due;
   uint64_t bit = 1ull << (op & 63);
   uint64_t *leave = &m->can_leave[op >> 6], *miss = &m->misses[op >> 6];
-  *leave = due[DUE_DOUBTED] + due[DUE_SURE] != 0 ? *leave | bit : *leave & ~bit;
-  *miss = due[DUE_DOUBTED] + due[DUE_AWAY] != 0 ? *miss | bit : *miss & ~bit;
+  *leave = due[DUE_MAYBE_EVICTED] + due[DUE_SURE] != 0 ? *leave | bit : *leave & ~bit;
+  *miss = due[DUE_MAYBE_EVICTED] + due[DUE_AWAY] != 0 ? *miss | bit : *miss & ~bit;
 }
 
 /* How an operation counts a block in that state, or -1. */
@@ -96,8 +96,8 @@ static int due_kind(uint32_t state) {
   switch (state) {
   case PUMP_BLOCK_RESIDENT:
     return DUE_SURE;
-  case PUMP_BLOCK_DOUBTED:
-    return DUE_DOUBTED;
+  case PUMP_BLOCK_MAYBE_EVICTED:
+    return DUE_MAYBE_EVICTED;
   case PUMP_BLOCK_HOST:
   case PUMP_BLOCK_ABSENT:
     return DUE_AWAY;
@@ -128,19 +128,19 @@ void model_relist(struct pump_model *m, int32_t block) {
   struct device *device = &m->devices[b->device];
   if (b->need == NEED_IDLE) {
     unlink_block(m, &device->idle, block, false);
-  } else if (b->need == NEED_DOOMED) {
-    unlink_block(m, &device->doomed, block, false);
+  } else if (b->need == NEED_DISCARD_PENDING) {
+    unlink_block(m, &device->discard_pending, block, false);
   } else if (b->need != NEED_NONE) {
     end_due(m, b);
   }
   b->need = NEED_NONE;
   int kind = due_kind(b->state);
   if (kind < 0) return;
-  if (b->doomed && kind != DUE_AWAY &&
+  if (b->discard_pending && kind != DUE_AWAY &&
       (b->first == NONE || model_is_expected(m, b->first))) {
-    b->need = NEED_DOOMED;
+    b->need = NEED_DISCARD_PENDING;
     b->due_use = (uint16_t)m->totals.operations;
-    append(m, &device->doomed, block, false);
+    append(m, &device->discard_pending, block, false);
   } else if (b->first != NONE) {
     begin_due(m, b, (uint32_t)kind);
   } else if (kind != DUE_AWAY) {
@@ -157,19 +157,19 @@ void model_set_dead(struct pump_model *m, int32_t block) {
   model_relist(m, block);
 }
 
-void model_set_doomed(struct pump_model *m, int32_t block) {
-  m->blocks[block].doomed = true;
+void model_set_discard_pending(struct pump_model *m, int32_t block) {
+  m->blocks[block].discard_pending = true;
   model_relist(m, block);
 }
 
 #define DOOMED_OPERATIONS 256
 
-void model_give_up_doomed(struct pump_model *m, struct device *device) {
+void model_give_up_pending_discards(struct pump_model *m, struct device *device) {
   int32_t block;
-  while ((block = device->doomed.head) != NONE &&
+  while ((block = device->discard_pending.head) != NONE &&
          (uint16_t)((uint16_t)m->totals.operations - m->blocks[block].due_use) >
              DOOMED_OPERATIONS) {
-    m->blocks[block].doomed = false;
+    m->blocks[block].discard_pending = false;
     model_set_dead(m, block);
   }
 }
@@ -179,7 +179,8 @@ void model_give_up_doomed(struct pump_model *m, struct device *device) {
 static void leave_age(struct pump_model *m, struct device *device, int32_t block) {
   struct block *b = &m->blocks[block];
   if (b->age_list == AGE_SURE) unlink_block(m, &device->sure, block, true);
-  if (b->age_list == AGE_DOUBTED) unlink_block(m, &device->doubted, block, true);
+  if (b->age_list == AGE_MAYBE_EVICTED)
+    unlink_block(m, &device->maybe_evicted, block, true);
   b->age_list = AGE_NONE;
 }
 
@@ -187,8 +188,8 @@ void model_set_state(struct pump_model *m, int32_t block, uint32_t state) {
   struct block *b = &m->blocks[block];
   struct device *device = &m->devices[b->device];
   if (b->state == PUMP_BLOCK_LEAVING && state == PUMP_BLOCK_RESIDENT &&
-      b->age_list == AGE_DOUBTED)
-    state = PUMP_BLOCK_DOUBTED; /* it did not leave: as doubtful as before */
+      b->age_list == AGE_MAYBE_EVICTED)
+    state = PUMP_BLOCK_MAYBE_EVICTED; /* it did not leave: as doubtful as before */
   device->counts[b->state]--;
   device->counts[state]++;
   if (state == PUMP_BLOCK_RESIDENT && b->state != PUMP_BLOCK_LEAVING) {
@@ -197,12 +198,12 @@ void model_set_state(struct pump_model *m, int32_t block, uint32_t state) {
     b->migrated = ++m->clock;
     b->age_list = AGE_SURE;
     append(m, &device->sure, block, true);
-  } else if (state == PUMP_BLOCK_DOUBTED && b->state != PUMP_BLOCK_LEAVING) {
+  } else if (state == PUMP_BLOCK_MAYBE_EVICTED && b->state != PUMP_BLOCK_LEAVING) {
     leave_age(m, device, block);
-    b->age_list = AGE_DOUBTED;
-    append(m, &device->doubted, block, true);
+    b->age_list = AGE_MAYBE_EVICTED;
+    append(m, &device->maybe_evicted, block, true);
   } else if (state != PUMP_BLOCK_LEAVING && state != PUMP_BLOCK_RESIDENT &&
-             state != PUMP_BLOCK_DOUBTED) {
+             state != PUMP_BLOCK_MAYBE_EVICTED) {
     leave_age(m, device, block);
   }
   b->state = (uint8_t)state;
@@ -211,14 +212,14 @@ void model_set_state(struct pump_model *m, int32_t block, uint32_t state) {
 
 int64_t model_occupied(const struct device *device) {
   return device->counts[PUMP_BLOCK_ARRIVING] + device->counts[PUMP_BLOCK_RESIDENT] +
-         device->counts[PUMP_BLOCK_LEAVING] + device->counts[PUMP_BLOCK_DOUBTED] +
+         device->counts[PUMP_BLOCK_LEAVING] + device->counts[PUMP_BLOCK_MAYBE_EVICTED] +
          device->counts[PUMP_BLOCK_DISCARDING];
 }
 
 EXPORT void pump_model_set(struct pump_model *m, const int64_t *blocks, uint32_t count,
                            uint32_t state) {
   if (state == PUMP_BLOCK_FREE || state >= PUMP_BLOCK_STATES) return;
-  model_look_again(m);
+  model_deviate(m);
   for (uint32_t i = 0; i < count; i++)
     if (blocks[i] >= 0 && blocks[i] < m->high &&
         m->blocks[blocks[i]].state != PUMP_BLOCK_FREE)
@@ -259,7 +260,7 @@ EXPORT struct pump_model *pump_model_new(const struct pump_model_bounds *bounds)
     m->streams[i] = (struct stream){.head = NONE, .tail = NONE};
   for (uint32_t i = 0; i < PUMP_MAX_DEVICES; i++) {
     struct device *device = &m->devices[i];
-    device->idle = device->doomed = device->sure = device->doubted = empty;
+    device->idle = device->discard_pending = device->sure = device->maybe_evicted = empty;
     device->held_at[0] = device->held_at[1] = -1;
   }
   for (uint32_t i = 0; i < PUMP_MAX_UNDER_WAY; i++)

@@ -19,7 +19,7 @@ struct list {
 };
 
 /* Blocks that an operation is the next to use are counted by whether they are there. */
-enum { DUE_SURE, DUE_DOUBTED, DUE_AWAY, DUE_KINDS };
+enum { DUE_SURE, DUE_MAYBE_EVICTED, DUE_AWAY, DUE_KINDS };
 
 /* One cache line. */
 struct block {
@@ -38,16 +38,17 @@ struct block {
   bool dead : 1;        /* no tensor is there: the first to leave, until it is used again */
   bool discarded : 1;   /* since its newest use */
   bool used : 1;        /* by an operation that has executed, since it was allocated */
-  bool doomed : 1; /* it will be, once what was issued has executed: it does not leave */
-  bool comes : 1;  /* an entry of the plan in force brings it, */
-  bool goes : 1;   /* or another one takes it away */
+  bool discard_pending
+      : 1;        /* it will be, once what was issued has executed: it does not leave */
+  bool comes : 1; /* an entry of the plan in force brings it, */
+  bool goes : 1;  /* or another one takes it away */
 };
 _Static_assert(sizeof(struct block) == 64, "one cache line");
 
-/* NEED_DUE + DUE_*: its operation counts it, and `due_uses` has a bit for it. NEED_DOOMED:
- * `due_use` tells since when. */
-enum { NEED_NONE, NEED_IDLE, NEED_DOOMED, NEED_DUE };
-enum { AGE_NONE, AGE_SURE, AGE_DOUBTED };
+/* NEED_DUE + DUE_*: its operation counts it, and `due_uses` has a bit for it.
+ * NEED_DISCARD_PENDING: `due_use` tells since when. */
+enum { NEED_NONE, NEED_IDLE, NEED_DISCARD_PENDING, NEED_DUE };
+enum { AGE_NONE, AGE_SURE, AGE_MAYBE_EVICTED };
 
 void model_set_state(struct pump_model *m, int32_t block, uint32_t state);
 /* Counts or lists the block where its state and its next use say. */
@@ -55,11 +56,11 @@ void model_relist(struct pump_model *m, int32_t block);
 /* Nothing there is worth keeping: of what nothing needs it leaves first. */
 void model_set_dead(struct pump_model *m, int32_t block);
 /* Its contents will be discarded once what was issued on it has executed. */
-void model_set_doomed(struct pump_model *m, int32_t block);
+void model_set_discard_pending(struct pump_model *m, int32_t block);
 /* What was to be discarded for long, and was not, is only dead. */
-void model_give_up_doomed(struct pump_model *m, struct device *device);
+void model_give_up_pending_discards(struct pump_model *m, struct device *device);
 
-/* Room that blocks take: resident, doubted, on their way in or out. */
+/* Room that blocks take: resident, maybe evicted, on their way in or out. */
 int64_t model_occupied(const struct device *device);
 
 #endif

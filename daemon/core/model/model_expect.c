@@ -4,7 +4,7 @@
  * of the window - what is missing, who is needed last, how much room will come by itself -
  * sees them too. Only streams do not list them: an operation retires once it was issued.
  * The next issued operation takes the place of the first expected one if both use the same
- * blocks on the same stream under the same number. If it is the one that was foreseen and
+ * blocks on the same stream under the same number. If it is the one that was predicted and
  * only reaches other blocks, its uses are replaced: tensors move. Else all that is expected
  * is dropped, and what remains is the window as if nothing had been expected.
  */
@@ -25,7 +25,7 @@ int model_expect(struct pump_model *m, uint32_t stream,
     return -ENOSPC;
   uint64_t seq = m->added_seq + (uint64_t)(m->op_head - m->op_issued) + 1;
   struct op *op = model_op_begin(m, seq, stream);
-  op->likeness = model_likeness(stream, runs, found);
+  op->access_hash = model_access_hash(stream, runs, found);
   op->rank = m->streams[stream].issued + m->streams[stream].expected++;
   model_op_uses(m, runs, found, NULL);
   model_op_reserve(m, spare);
@@ -37,9 +37,9 @@ void model_expect_known(struct pump_model *m, const struct pump_predicted *next)
   struct op *op = &m->ops[index];
   op->partial = next->missing != 0;
   m->partial += op->partial;
-  m->foreseen[index] = (struct pump_foreseen){
-      .signature = pump_foreseen_word(op->seq, op->stream, next->kind, next->signature),
-      .shape = pump_foreseen_word(op->seq, op->stream, next->kind, next->key)};
+  m->predicted[index] = (struct pump_prediction){
+      .signature = pump_prediction_word(op->seq, op->stream, next->kind, next->signature),
+      .shape = pump_prediction_word(op->seq, op->stream, next->kind, next->key)};
 }
 
 EXPORT int pump_model_expect(struct pump_model *m, uint32_t stream,
@@ -71,8 +71,8 @@ void model_adopt(struct pump_model *m) {
     correct_freshness(m, use, b->discarded);
     b->issued = use;
     b->last_use = (int64_t)op->seq;
-    b->dead = b->discarded = b->doomed = false;
-    if (b->need == NEED_DOOMED) model_relist(m, block);
+    b->dead = b->discarded = b->discard_pending = false;
+    if (b->need == NEED_DISCARD_PENDING) model_relist(m, block);
   }
 }
 
@@ -92,8 +92,8 @@ static void drop_expected(struct pump_model *m, int32_t use) {
 }
 
 EXPORT void pump_model_expect_nothing(struct pump_model *m) {
-  m->totals.foresight_lost += m->op_head > m->op_issued;
-  if (m->op_head > m->op_issued) model_look_again(m);
+  m->totals.predictions_lost += m->op_head > m->op_issued;
+  if (m->op_head > m->op_issued) model_deviate(m);
   m->plans_void = true;
   m->told_seq = 0;
   for (int64_t at = m->op_head - 1; at >= m->op_issued; at--) {

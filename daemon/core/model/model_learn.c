@@ -11,7 +11,7 @@
 
 #define REMEMBERED (1u << 17) /* operations */
 #define HORIZON_PERIODS 2
-#define FRESH_SHIFT 8 /* above the access that a reach is told with */
+#define FRESH_SHIFT 8 /* above the access that an access is told with */
 
 EXPORT int pump_model_learn(struct pump_model *m, uint32_t wanted) {
   if ((wanted != 0) == (m->learner != NULL)) return 0;
@@ -31,21 +31,21 @@ EXPORT int pump_model_learn(struct pump_model *m, uint32_t wanted) {
 bool model_learn_operation(struct pump_model *m, const struct pump_batch *batch,
                            uint32_t row, const struct pump_model_extent *extents,
                            uint32_t count) {
-  struct pump_reach reaches[PUMP_LEARNER_MAX_REACHES];
+  struct pump_access accesses[PUMP_LEARNER_MAX_ACCESSES];
   if (m->learner == NULL) return false;
-  if (count > PUMP_LEARNER_MAX_REACHES) count = PUMP_LEARNER_MAX_REACHES;
+  if (count > PUMP_LEARNER_MAX_ACCESSES) count = PUMP_LEARNER_MAX_ACCESSES;
   for (uint32_t i = 0; i < count; i++)
-    reaches[i] = (struct pump_reach){.slot = extents[i].slot,
-                                     .generation = extents[i].generation,
-                                     .offset_bytes = extents[i].offset_bytes,
-                                     .length_bytes = extents[i].length_bytes,
-                                     .access = extents[i].fresh << FRESH_SHIFT};
+    accesses[i] = (struct pump_access){.slot = extents[i].slot,
+                                       .generation = extents[i].generation,
+                                       .offset_bytes = extents[i].offset_bytes,
+                                       .length_bytes = extents[i].length_bytes,
+                                       .access = extents[i].fresh << FRESH_SHIFT};
   struct pump_learner_operation operation = {.function = batch->function[row],
                                              .signature = batch->signature[row],
                                              .stream = batch->stream[row],
                                              .kind = batch->kind[row],
                                              .count = count,
-                                             .reaches = reaches};
+                                             .accesses = accesses};
   int result = pump_learner_see(m->learner, &operation);
   if (result == PUMP_LEARNER_DEVIATED) pump_model_expect_nothing(m);
   return result == PUMP_LEARNER_CONFIRMED;
@@ -88,24 +88,24 @@ static uint32_t horizon(const struct pump_model *m) {
 }
 
 /* Where it will reach what does not exist yet only so much is known as how long it is. Each
- * reach may also begin elsewhere in its first block than it did. */
+ * access may also begin elsewhere in its first block than it did. */
 static bool expect_next(struct pump_model *m, uint32_t index) {
-  struct pump_model_extent extents[PUMP_LEARNER_MAX_REACHES];
+  struct pump_model_extent extents[PUMP_LEARNER_MAX_ACCESSES];
   struct pump_predicted next;
   if (pump_learner_next(m->learner, index, &next) != 0) return false;
   uint32_t known = 0;
   uint64_t spare = next.count;
   for (uint32_t i = 0; i < next.count; i++) {
-    if (next.reaches[i].missing) {
-      spare += next.reaches[i].length_bytes / PUMP_BLOCK_BYTES + 1;
+    if (next.accesses[i].missing) {
+      spare += next.accesses[i].length_bytes / PUMP_BLOCK_BYTES + 1;
       continue;
     }
     extents[known++] =
-        (struct pump_model_extent){.slot = next.reaches[i].slot,
-                                   .generation = next.reaches[i].generation,
-                                   .offset_bytes = next.reaches[i].offset_bytes,
-                                   .length_bytes = next.reaches[i].length_bytes,
-                                   .fresh = next.reaches[i].access >> FRESH_SHIFT};
+        (struct pump_model_extent){.slot = next.accesses[i].slot,
+                                   .generation = next.accesses[i].generation,
+                                   .offset_bytes = next.accesses[i].offset_bytes,
+                                   .length_bytes = next.accesses[i].length_bytes,
+                                   .fresh = next.accesses[i].access >> FRESH_SHIFT};
   }
   if (spare > USES) return false;
   if (model_expect(m, next.stream, extents, known, (uint32_t)spare) != 0) return false;
@@ -113,7 +113,7 @@ static bool expect_next(struct pump_model *m, uint32_t index) {
   return true;
 }
 
-EXPORT uint32_t pump_model_foresee(struct pump_model *m, uint32_t most) {
+EXPORT uint32_t pump_model_predict(struct pump_model *m, uint32_t most) {
   uint32_t added = 0, expected = (uint32_t)(m->op_head - m->op_issued);
   if (m->learner == NULL) return 0;
   if (m->vague_seq != 0 && m->added_seq - m->vague_seq < horizon(m)) return 0;

@@ -202,14 +202,14 @@ static uint32_t room_from(const struct walk *w, int64_t seq) {
 }
 
 /* Room for what the operation writes anew. */
-static bool bear(struct walk *w, const struct op *op, int32_t births) {
+static bool bear(struct walk *w, const struct op *op, int32_t allocates_blocks) {
   const struct pump_model *m = w->m;
-  for (uint32_t i = 0; i < op->uses && births > 0; i++) {
+  for (uint32_t i = 0; i < op->uses && allocates_blocks > 0; i++) {
     int32_t at = use_index((int64_t)op->first_use + i);
     const struct use *use = &m->uses[at];
     if (use->block == NONE || (use->flags & USE_FRESH) == 0) continue;
     if (m->blocks[use->block].first == at) continue; /* discarded by now: it is missing */
-    births--;
+    allocates_blocks--;
     if (w->rooms_taken == w->rooms_made) {
       if (leave(w, (int64_t)op->seq, 1) == 0) return false;
       continue; /* its room is taken at once */
@@ -272,7 +272,7 @@ static bool bring(struct walk *w, const struct op *op) {
   while ((at = model_next_due(m, DUE_AWAY, at, end)) < end) {
     int32_t use = use_index(at), block = m->uses[use].block;
     uint32_t most = due_run(m, DUE_AWAY, use), away = most;
-    if (most == 0) most = due_run(m, DUE_DOUBTED, use);
+    if (most == 0) most = due_run(m, DUE_MAYBE_EVICTED, use);
     if (most > end - at) most = (uint32_t)(end - at);
     at++;
     if (m->blocks[block].device != w->device) continue;
@@ -297,9 +297,9 @@ static bool step(struct walk *w, uint32_t i) {
   struct pump_model *m = w->m;
   const struct op *op = &m->ops[i];
   if (op->larger) return false;
-  if (op->due[DUE_AWAY] + op->due[DUE_DOUBTED] > 0 && !bring(w, op)) return false;
-  if (m->births[i] > 0 && !bear(w, op, m->births[i])) return false;
-  return add_room(w, (struct room){.blocks = m->gives[i],
+  if (op->due[DUE_AWAY] + op->due[DUE_MAYBE_EVICTED] > 0 && !bring(w, op)) return false;
+  if (m->allocates_blocks[i] > 0 && !bear(w, op, m->allocates_blocks[i])) return false;
+  return add_room(w, (struct room){.blocks = m->frees_blocks[i],
                                    .awaited = discarded(m, op->seq, op->stream)});
 }
 

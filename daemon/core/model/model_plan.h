@@ -23,7 +23,7 @@ struct plan {
   struct model_wait waits[PUMP_DIRECTIONS][PUMP_PLAN_ENTRIES]; /* of the first blocks */
   int64_t blocks[PUMP_DIRECTIONS];                             /* of all its entries, */
   int64_t left[PUMP_DIRECTIONS]; /* and of those that were not taken */
-  uint64_t stamp, strays;        /* `changes` and `strays` when it was made */
+  uint64_t stamp, deviations;    /* `changes` and `deviations` when it was made */
   int64_t op_head, known;        /* what was known then: up to that, so many operations */
   uint64_t executed;             /* operations, then */
 };

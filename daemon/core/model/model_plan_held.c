@@ -59,12 +59,12 @@ void model_plan_taken(struct pump_model *m, uint32_t place) {
   int64_t observed = (int64_t)m->totals.observed_seq;
   if (transfer->observed_seq > observed) transfer->observed_seq = observed;
   if (!to_gpu) device->leaving_bytes += transfer->bytes;
-  if (!to_gpu) model_unsettle(m);
+  if (!to_gpu) model_decision_invalidate(m);
   if (range->first_block == NONE || range->generation != transfer->generation) return;
   for (int32_t b = transfer->first_block; b < transfer->first_block + transfer->blocks;
        b++) {
     uint8_t state = m->blocks[b].state;
-    bool there = state == PUMP_BLOCK_RESIDENT || state == PUMP_BLOCK_DOUBTED;
+    bool there = state == PUMP_BLOCK_RESIDENT || state == PUMP_BLOCK_MAYBE_EVICTED;
     bool away = state == PUMP_BLOCK_HOST || state == PUMP_BLOCK_ABSENT;
     if (to_gpu && away && --device->allowance < 0) model_ask(device);
     if (there || (to_gpu && away))
@@ -81,7 +81,7 @@ static bool is_enough(const struct plan *plan, uint32_t way) {
 
 bool model_plan_holds(const struct pump_model *m, uint32_t index) {
   const struct plan *plan = &m->plans[index];
-  if (!plan->in_force || plan->strays != m->strays || m->devices[index].faults != 0)
+  if (!plan->in_force || plan->deviations != m->deviations || m->devices[index].faults != 0)
     return false;
   int64_t grown = m->op_head - plan->op_head;
   if (grown >= HEAD_AGAIN && (plan->short_of_ops || 2 * grown >= plan->known)) return false;

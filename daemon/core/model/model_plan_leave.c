@@ -3,7 +3,7 @@
 
 static inline bool is_there(const struct pump_model *m, int32_t use) {
   const uint64_t *words = m->due_uses[use >> 6];
-  return (words[DUE_SURE] | words[DUE_DOUBTED]) >> (use & 63) & 1;
+  return (words[DUE_SURE] | words[DUE_MAYBE_EVICTED]) >> (use & 63) & 1;
 }
 
 void walk_look_at_later(struct walk *w, int64_t from) {

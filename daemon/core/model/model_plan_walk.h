@@ -78,7 +78,7 @@ static inline struct run walk_begin_run(const struct pump_model *m, int32_t bloc
 /* Room that the operation at that position takes. */
 static inline int64_t walk_takes(const struct walk *w, int64_t at) {
   uint32_t i = op_index(at);
-  return w->m->op_device[i] == w->device ? w->m->away[i] + w->m->births[i] : 0;
+  return w->m->op_device[i] == w->device ? w->m->away[i] + w->m->allocates_blocks[i] : 0;
 }
 
 /* ---- what may leave (model_plan_leave.c) ---- */

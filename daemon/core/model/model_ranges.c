@@ -162,7 +162,7 @@ EXPORT void pump_model_resync(struct pump_model *m, uint32_t count, const uint32
     const struct device *device = &m->devices[range->device];
     int64_t blocks = (int64_t)((range->length_bytes + PUMP_BLOCK_BYTES - 1) >> 21);
     bool room = device->facts.budget - model_occupied(device) >= blocks;
-    model_range_add(m, &found, room ? PUMP_BLOCK_DOUBTED : PUMP_BLOCK_HOST);
+    model_range_add(m, &found, room ? PUMP_BLOCK_MAYBE_EVICTED : PUMP_BLOCK_HOST);
   }
 }
 

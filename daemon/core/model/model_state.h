@@ -34,7 +34,7 @@ struct pump_model {
   uint64_t due_uses[USES / 64][DUE_KINDS];
   /* Room, in blocks: what an operation takes for blocks that are away, and for those that
    * will be discarded before it and used anew; what is free again behind it. */
-  int32_t away[OPS], births[OPS], gives[OPS];
+  int32_t away[OPS], allocates_blocks[OPS], frees_blocks[OPS];
   /* Of the blocks that an operation uses, those that are needed again last and still worth
    * something: by which operation, and how many. */
   int64_t again_seq[OPS];
@@ -51,11 +51,11 @@ struct pump_model {
   struct pump_extents *extents;
   struct pump_learner *learner; /* NULL: nobody asked for it */
   struct plan plans[PUMP_MAX_DEVICES];
-  struct pump_foreseen foreseen[OPS]; /* of operations that were expected */
-  uint64_t told_seq;                  /* newest of them whose words stand in the mapping */
+  struct pump_prediction predicted[OPS]; /* of operations that were expected */
+  uint64_t told_seq;    /* newest of them whose words stand in the mapping */
   uint64_t armed_seq;   /* operations from this one on are compared with them */
   uint64_t changes;     /* counts what may make another plan possible, */
-  uint64_t strays;      /* and what makes one wrong: it was not foreseen */
+  uint64_t deviations;  /* and what makes one wrong: it was not predicted */
   uint32_t partial;     /* expected operations that are */
   bool settling;        /* what plans brought is known, what they took away is not yet */
   bool plans_void;      /* something that plans rest on has proved wrong */
@@ -79,9 +79,9 @@ static inline void model_ask_all(struct pump_model *m) {
   for (uint32_t i = 0; i < PUMP_MAX_DEVICES; i++) model_ask(&m->devices[i]);
 }
 
-/* And it was not foreseen either. */
-static inline void model_look_again(struct pump_model *m) {
-  m->strays++;
+/* And it was not predicted either. */
+static inline void model_deviate(struct pump_model *m) {
+  m->deviations++;
   model_ask_all(m);
 }
 
@@ -95,7 +95,7 @@ static inline int64_t model_making_room(const struct device *device) {
 }
 
 /* Something else than a transfer that was decided: who leaves has to be decided anew. */
-static inline void model_unsettle(struct pump_model *m) {
+static inline void model_decision_invalidate(struct pump_model *m) {
   for (uint32_t i = 0; i < PUMP_MAX_DEVICES; i++) m->devices[i].settled = false;
 }
 

@@ -44,7 +44,7 @@ static bool may_start(const struct pump_model *m, uint32_t device, uint32_t dire
   if (block < 0 || block >= m->high) return false;
   const struct block *b = &m->blocks[block];
   if (b->device != device) return false;
-  bool there = b->state == PUMP_BLOCK_RESIDENT || b->state == PUMP_BLOCK_DOUBTED;
+  bool there = b->state == PUMP_BLOCK_RESIDENT || b->state == PUMP_BLOCK_MAYBE_EVICTED;
   /* One that is there may be sent to the GPU again: that refreshes its age. */
   return there || (direction == PUMP_TO_GPU &&
                    (b->state == PUMP_BLOCK_HOST || b->state == PUMP_BLOCK_ABSENT));
@@ -255,7 +255,7 @@ static void finish(struct pump_model *m, struct transfer *transfer, uint32_t res
   uint32_t after = to_gpu == done ? PUMP_BLOCK_RESIDENT : PUMP_BLOCK_HOST;
   /* Or another one has run in its place, and they are where they were. */
   if (result == PUMP_RESULT_LATE && to_gpu && transfer->expected)
-    after = PUMP_BLOCK_DOUBTED;
+    after = PUMP_BLOCK_MAYBE_EVICTED;
   for (int32_t b = transfer->first_block; b < transfer->first_block + transfer->blocks;
        b++) {
     if (m->blocks[b].state != before) continue;

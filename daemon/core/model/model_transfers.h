@@ -22,10 +22,10 @@ struct device {
   struct pump_model_tally tally;
   int64_t counts[PUMP_BLOCK_STATES];
   struct list
-      idle; /* resident or doubted, not needed: the dead, then longest unused first */
-  struct list doomed;  /* resident or doubted, not needed, to be discarded */
-  struct list sure;    /* resident, migrated longest ago first */
-  struct list doubted; /* those of them that were put in doubt; all older */
+      idle; /* resident or maybe evicted, not needed: the dead, then longest unused first */
+  struct list discard_pending; /* resident or maybe evicted, not needed, to be discarded */
+  struct list sure;            /* resident, migrated longest ago first */
+  struct list maybe_evicted;   /* those of them that were put in doubt; all older */
   int64_t in_flight[PUMP_DIRECTIONS];
   uint64_t left_bytes; /* moved to the host since the mapping is in use, as far as known */
   uint64_t leaving_bytes;            /* on their way there */
@@ -39,7 +39,7 @@ struct device {
   int64_t allowance;                 /* blocks of room that may be taken without asking */
   int64_t hold;                      /* nothing to decide before so many may move */
   int64_t latest_need; /* what arrives and is needed then or later may be who leaves */
-  int64_t later[PUMP_VIEW_LEAVERS]; /* who leaves next, in this order */
+  int64_t later[PUMP_VIEW_CANDIDATES]; /* who leaves next, in this order */
   uint32_t later_at, later_count;
   bool held_back; /* at the last view the link was idle, and nothing could come */
   bool settled;   /* who leaves is decided, as long as nothing but arrivals happens */
@@ -47,7 +47,7 @@ struct device {
   bool untold; /* an operation used more than it told, since the last look */
 };
 
-/* ---- by the view (model_look.c) ---- */
+/* ---- by the view (model_view.c) ---- */
 
 /* Fills in what is missing on the device, at most so many blocks; blocks that may be on
  * their way in a direction, and that may be sent there now. */

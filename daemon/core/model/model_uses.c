@@ -2,9 +2,9 @@
  * what was issued and what is expected alike. See the DESIGN of model_blocks.c.
  *
  * Room that comes by itself. A use is *fresh* when its block was discarded since it was
- * used before. So behind the use before it there is one block of room more (`gives`), and
- * the fresh one takes it again (`births`). Both are counted as long as neither of them is
- * the first of the chain: then the block's state tells.
+ * used before. So behind the use before it there is one block of room more
+ * (`frees_blocks`), and the fresh one takes it again (`allocates_blocks`). Both are counted
+ * as long as neither of them is the first of the chain: then the block's state tells.
  */
 #include "model_state.h"
 
@@ -13,23 +13,23 @@
 
 /* ---- room ------------------------------------------------------------------------ */
 
-void model_gives(struct pump_model *m, int32_t use) {
-  if (m->uses[use].flags & USE_GIVES) return;
-  m->uses[use].flags |= USE_GIVES;
-  m->gives[m->uses[use].op]++;
+void model_frees_block(struct pump_model *m, int32_t use) {
+  if (m->uses[use].flags & USE_FREES) return;
+  m->uses[use].flags |= USE_FREES;
+  m->frees_blocks[m->uses[use].op]++;
 }
 
 static void born(struct pump_model *m, int32_t use) {
-  m->births[m->uses[use].op]++;
-  model_gives(m, m->uses[use].prev);
+  m->allocates_blocks[m->uses[use].op]++;
+  model_frees_block(m, m->uses[use].prev);
 }
 
 static void unborn(struct pump_model *m, int32_t use) {
   struct use *before = &m->uses[m->uses[use].prev];
-  m->births[m->uses[use].op]--;
+  m->allocates_blocks[m->uses[use].op]--;
   if (before->flags & USE_ENDS) return; /* told: it gives all the same */
-  before->flags &= (uint8_t)~USE_GIVES;
-  m->gives[before->op]--;
+  before->flags &= (uint8_t)~USE_FREES;
+  m->frees_blocks[before->op]--;
 }
 
 /* ---- who is needed again --------------------------------------------------------- */
@@ -81,7 +81,7 @@ bool model_advance_chain(struct pump_model *m, int32_t block) {
     next = m->uses[use].next;
     ended = (m->uses[use].flags & USE_ENDS) != 0;
     if (next != NONE && (m->uses[next].flags & USE_FRESH)) unborn(m, next);
-    if (ended) m->gives[m->uses[use].op]--; /* the block's state tells from now on */
+    if (ended) m->frees_blocks[m->uses[use].op]--; /* the block's state tells from now on */
     if (use == b->issued) b->issued = NONE;
     use = next;
   } while (use != NONE && m->ops[m->uses[use].op].executed);
@@ -111,9 +111,9 @@ void model_drop_chain(struct pump_model *m, int32_t block) {
   for (int32_t use = b->first, next; use != NONE; use = next) {
     next = m->uses[use].next;
     if (use != b->first) model_unlink(m, use);
-    if (m->uses[use].flags & USE_ENDS) m->gives[m->uses[use].op]--;
+    if (m->uses[use].flags & USE_ENDS) m->frees_blocks[m->uses[use].op]--;
     m->uses[use].block = NONE;
-    m->ops[m->uses[use].op].likeness = 0; /* expected: it will be another one */
+    m->ops[m->uses[use].op].access_hash = 0; /* expected: it will be another one */
   }
   b->first = b->last = b->issued = NONE;
   b->next_use = PUMP_NOT_NEEDED;
@@ -123,26 +123,27 @@ void model_drop_chain(struct pump_model *m, int32_t block) {
 
 struct op *model_op_begin(struct pump_model *m, uint64_t seq, uint32_t stream) {
   uint32_t index = op_index(m->op_head++);
-  model_unsettle(m);
+  model_decision_invalidate(m);
   struct op *op = &m->ops[index];
   *op = (struct op){
       .seq = seq, .first_use = use_index(m->use_head), .next = NONE, .stream = stream};
   m->can_leave[index >> 6] &= ~(1ull << (index & 63));
   m->misses[index >> 6] &= ~(1ull << (index & 63));
-  m->away[index] = m->births[index] = m->gives[index] = m->again[index] = 0;
+  m->away[index] = m->allocates_blocks[index] = m->frees_blocks[index] = m->again[index] =
+      0;
   m->again_seq[index] = 0;
   m->op_device[index] = 0;
   return op;
 }
 
-uint64_t model_likeness(uint32_t stream, const struct model_run *runs, uint32_t count) {
-  uint64_t likeness = stream + 1ull;
+uint64_t model_access_hash(uint32_t stream, const struct model_run *runs, uint32_t count) {
+  uint64_t access_hash = stream + 1ull;
   for (uint32_t i = 0; i < count; i++) {
     uint64_t run = (uint64_t)(uint32_t)runs[i].first << 32 | (uint32_t)runs[i].count;
-    likeness = (likeness ^ run) * 0x9e3779b97f4a7c15u;
-    likeness ^= likeness >> 29;
+    access_hash = (access_hash ^ run) * 0x9e3779b97f4a7c15u;
+    access_hash ^= access_hash >> 29;
   }
-  return likeness;
+  return access_hash;
 }
 
 /* The uses of an operation on their way into the ring. */
@@ -179,7 +180,7 @@ static void add_use(struct pump_model *m, const struct filling *filling, int32_t
   if (filling->issued) {
     b->issued = use;
     b->last_use = (int64_t)op->seq;
-    b->dead = b->discarded = b->doomed = false;
+    b->dead = b->discarded = b->discard_pending = false;
   }
   if (before != NONE) return;
   b->first = use;

@@ -19,7 +19,7 @@ static bool count_use(struct pump_model *m, const struct op *op, int32_t block) 
     return true;
   }
   device->tally.blocks++;
-  if (b->state == PUMP_BLOCK_RESIDENT || b->state == PUMP_BLOCK_DOUBTED) {
+  if (b->state == PUMP_BLOCK_RESIDENT || b->state == PUMP_BLOCK_MAYBE_EVICTED) {
     device->tally.hit++;
     return true;
   }
@@ -60,7 +60,7 @@ static void fetch_ahead(const struct pump_model *m, const struct op *op, uint32_
 static void push_out(struct pump_model *m, struct device *device) {
   if (!device->known || m->settling) return;
   int64_t excess = model_occupied(device) - device->facts.capacity;
-  struct list *const oldest[] = {&device->doubted, &device->sure};
+  struct list *const oldest[] = {&device->maybe_evicted, &device->sure};
   for (int i = 0; i < 2 && excess > 0; i++) {
     for (int32_t b = oldest[i]->head, next; b != NONE && excess > 0; b = next) {
       next = m->blocks[b].age_next;
@@ -75,8 +75,8 @@ static void retire_op(struct pump_model *m, uint32_t index) {
   struct op *op = &m->ops[index];
   bool hit = true;
   op->executed = true;
-  model_unsettle(m);
-  m->again_seq[index] = m->again[index] = 0; /* they are leavers now, or away */
+  model_decision_invalidate(m);
+  m->again_seq[index] = m->again[index] = 0; /* they are eviction candidates now, or away */
   for (uint32_t i = 0; i < op->uses; i++) {
     int32_t use = use_index((int64_t)op->first_use + i), block = m->uses[use].block;
     fetch_ahead(m, op, i);
@@ -139,7 +139,7 @@ static void doubt(struct pump_model *m, struct device *device, uint64_t count) {
   for (int32_t b = device->sure.head, next; b != NONE && count > 0; b = next) {
     next = m->blocks[b].age_next;
     if (m->blocks[b].state == PUMP_BLOCK_LEAVING) continue;
-    model_set_state(m, b, PUMP_BLOCK_DOUBTED);
+    model_set_state(m, b, PUMP_BLOCK_MAYBE_EVICTED);
     count--;
   }
 }
@@ -153,7 +153,7 @@ static void after_retiring(struct pump_model *m) {
     if (!device->known) continue;
     device->missed = 0;
     device->faults += (int64_t)missed;
-    model_give_up_doomed(m, device);
+    model_give_up_pending_discards(m, device);
     note_overshoot(device);
     push_out(m, device);
     model_allow_exchange(m, device);
@@ -199,7 +199,7 @@ void model_retired(struct pump_model *m) {
 
 EXPORT void pump_model_forget_window(struct pump_model *m) {
   model_learn_loss(m);
-  model_look_again(m);
+  model_deviate(m);
   for (uint32_t i = 0; i < m->busy_count; i++) retire_stream(m, m->busy[i], UINT64_MAX);
   drop_idle_streams(m);
   after_retiring(m);
@@ -251,18 +251,18 @@ void model_note_fresh(const struct pump_model *m, struct model_run *run) {
 }
 
 void model_op_add(struct pump_model *m, uint64_t seq, uint32_t stream,
-                  const struct model_run *runs, uint32_t count, bool foreseen) {
-  uint64_t likeness = model_likeness(stream, runs, count);
+                  const struct model_run *runs, uint32_t count, bool predicted) {
+  uint64_t access_hash = model_access_hash(stream, runs, count);
   if (m->op_issued < m->op_head) {
     struct op *next = &m->ops[op_index(m->op_issued)];
-    bool right = next->likeness == likeness, same = right;
-    if (!same && foreseen && next->stream == stream && next->seq == seq) {
+    bool right = next->access_hash == access_hash, same = right;
+    if (!same && predicted && next->stream == stream && next->seq == seq) {
       same = model_op_replace(m, runs, count);
-      m->strays++;
+      m->deviations++;
     }
     if (same && next->seq == seq) {
-      next->likeness = likeness;
-      m->totals.foreseen += right;
+      next->access_hash = access_hash;
+      m->totals.predicted += right;
       model_adopt(m);
       link_to_stream(m, next);
       return;
@@ -272,7 +272,7 @@ void model_op_add(struct pump_model *m, uint64_t seq, uint32_t stream,
   while (m->op_head - m->op_tail >= OPS) lose_oldest(m);
   struct op *op = model_op_begin(m, seq, stream);
   m->op_issued++;
-  op->likeness = likeness;
+  op->access_hash = access_hash;
   link_to_stream(m, op);
   model_op_uses(m, runs, count, lose_another);
   m->totals.larger += op->larger;
@@ -291,7 +291,7 @@ void model_op_untold(struct pump_model *m, uint32_t told, uint32_t dropped) {
 void model_discarding(struct pump_model *m, int32_t block, uint64_t seq) {
   struct block *b = &m->blocks[block];
   struct device *device = &m->devices[b->device];
-  if (b->state != PUMP_BLOCK_RESIDENT && b->state != PUMP_BLOCK_DOUBTED) return;
+  if (b->state != PUMP_BLOCK_RESIDENT && b->state != PUMP_BLOCK_MAYBE_EVICTED) return;
   model_set_state(m, block, PUMP_BLOCK_DISCARDING);
   if (seq > device->discarding_seq) device->discarding_seq = seq;
 }
@@ -300,6 +300,6 @@ bool model_ends(struct pump_model *m, int32_t block) {
   int32_t use = m->blocks[block].issued;
   if (use == NONE) return false;
   m->uses[use].flags |= USE_ENDS;
-  model_gives(m, use);
+  model_frees_block(m, use);
   return true;
 }

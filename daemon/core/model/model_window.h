@@ -24,7 +24,7 @@ struct op {
   int32_t next;      /* next operation of its stream, or NONE */
   uint32_t stream;
   uint32_t due[DUE_KINDS];
-  uint64_t likeness; /* of its stream and blocks: what was expected is known by it */
+  uint64_t access_hash; /* of its stream and blocks: what was expected is known by it */
   bool executed;
   bool partial;  /* expected, and it will reach what does not exist yet */
   bool larger;   /* uses more than LARGER_PERCENT of its device's budget */
@@ -42,7 +42,7 @@ struct use {
 
 #define USE_FRESH 1 /* nothing that was there before is worth keeping: discarded */
 #define USE_ENDS 2  /* once it has executed the contents are discarded: told */
-#define USE_GIVES 4 /* the same, told or expected: counted in `gives` */
+#define USE_FREES 4 /* the same, told or expected: counted in `frees_blocks` */
 
 struct stream {
   int32_t head, tail; /* first and last operation not retired, or NONE */
@@ -71,10 +71,10 @@ bool model_run_of(const struct pump_model *m, const struct pump_model_extent *ex
 /* Notes which of its blocks were discarded since they were used. */
 void model_note_fresh(const struct pump_model *m, struct model_run *run);
 /* Adds an operation that uses these runs of blocks. If it is what was expected next, it
- * takes that one's place; if something else was, nothing is expected any more. `foreseen`:
+ * takes that one's place; if something else was, nothing is expected any more. `predicted`:
  * it is what was expected, whatever blocks it uses. */
 void model_op_add(struct pump_model *m, uint64_t seq, uint32_t stream,
-                  const struct model_run *runs, uint32_t count, bool foreseen);
+                  const struct model_run *runs, uint32_t count, bool predicted);
 /* The newest uses `dropped` runs more than those `told`, which are believed to be alike:
  * behind it nobody knows what is there. Where that is much nothing is expected, for two
  * iterations. */
@@ -106,12 +106,12 @@ bool model_is_share(const struct pump_model *m, uint32_t index, int64_t blocks,
                     int64_t percent);
 /* The use leaves the chain of its block. */
 void model_remove_use(struct pump_model *m, int32_t use);
-uint64_t model_likeness(uint32_t stream, const struct model_run *runs, uint32_t count);
+uint64_t model_access_hash(uint32_t stream, const struct model_run *runs, uint32_t count);
 /* The chain's head moves on to the next use that has not executed. True when the contents
  * were discarded on the way. */
 bool model_advance_chain(struct pump_model *m, int32_t block);
 /* Counts that there is room again behind the use, once. */
-void model_gives(struct pump_model *m, int32_t use);
+void model_frees_block(struct pump_model *m, int32_t use);
 /* The use has been linked behind another one of its block: its room, and who is needed
  * again, are counted. The other undoes that and the link. */
 void model_linked(struct pump_model *m, int32_t use);
@@ -122,7 +122,7 @@ void model_used_up(struct pump_model *m, int32_t block, uint64_t seq);
 /* All uses of a block are dropped. */
 void model_drop_chain(struct pump_model *m, int32_t block);
 
-/* ---- what is due (model_look.c) ---- */
+/* ---- what is due (model_view.c) ---- */
 
 /* Last position in [op_tail, from] whose bit is set, or op_tail - 1. */
 int64_t model_previous_set(const struct pump_model *m, const uint64_t *bits, int64_t from);

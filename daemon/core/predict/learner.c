@@ -3,7 +3,7 @@
  * DESIGN. Every operation has a key: what is the same each time that it comes again.
  * For a launch these are function, grid and block (and the signature where those were
  * not told): scalar parameters are left out, since step counts and seeds change each
- * iteration. For copies and memsets the lengths of their reaches. Addresses and streams
+ * iteration. For copies and memsets the lengths of their accesses. Addresses and streams
  * are in no key: both may be others in each iteration.
  *
  * The history is a ring. Of each stream's newest 1, 4, 16, ... 1024 keys a hash is kept
@@ -25,7 +25,7 @@
 #include <string.h>
 
 #define FACTOR 0x9e3779b97f4a7c15u /* of the polynomial; odd */
-#define REACHES_AN_OPERATION 8u
+#define ACCESSES_AN_OPERATION 8u
 #define LATELY 64.0 /* operations over which the confidence is a mean */
 
 static uint64_t power(uint64_t base, uint64_t exponent) {
@@ -42,11 +42,11 @@ EXPORT struct pump_learner *pump_learner_new(uint32_t capacity) {
   if (l == NULL) return NULL;
   l->capacity = capacity;
   l->mask = capacity - 1;
-  l->reach_mask = capacity * REACHES_AN_OPERATION - 1;
+  l->access_mask = capacity * ACCESSES_AN_OPERATION - 1;
   l->index_mask = 2 * capacity - 1;
   l->pasts = calloc(capacity, sizeof *l->pasts);
-  l->reaches = calloc((size_t)l->reach_mask + 1, sizeof *l->reaches);
-  bool whole = l->pasts != NULL && l->reaches != NULL;
+  l->accesses = calloc((size_t)l->access_mask + 1, sizeof *l->accesses);
+  bool whole = l->pasts != NULL && l->accesses != NULL;
   for (uint32_t level = 0; level < LEVELS; level++) {
     l->index[level] = calloc((size_t)l->index_mask + 1, sizeof(uint64_t));
     whole &= l->index[level] != NULL;
@@ -67,7 +67,7 @@ EXPORT struct pump_learner *pump_learner_new(uint32_t capacity) {
 EXPORT void pump_learner_delete(struct pump_learner *l) {
   if (l == NULL) return;
   for (uint32_t level = 0; level < LEVELS; level++) free(l->index[level]);
-  free(l->reaches);
+  free(l->accesses);
   free(l->pasts);
   free(l);
 }
@@ -103,9 +103,9 @@ static uint64_t key_of(struct pump_learner *l, const struct pump_learner_operati
     return learner_mix(op->signature);
   }
   uint64_t key = learner_mix(op->function + op->kind);
-  for (uint32_t i = 0; i < op->count && i < PUMP_LEARNER_MAX_REACHES; i++)
-    key =
-        learner_mix(key + (op->reaches[i].length_bytes << 2 | (op->reaches[i].access & 3)));
+  for (uint32_t i = 0; i < op->count && i < PUMP_LEARNER_MAX_ACCESSES; i++)
+    key = learner_mix(key +
+                      (op->accesses[i].length_bytes << 2 | (op->accesses[i].access & 3)));
   return key;
 }
 
@@ -134,22 +134,22 @@ static void append(struct pump_learner *l, const struct pump_learner_operation *
   struct lane *lane = &l->lanes[stream];
   uint64_t number = l->head++;
   uint32_t count =
-      op->count < PUMP_LEARNER_MAX_REACHES ? op->count : PUMP_LEARNER_MAX_REACHES;
+      op->count < PUMP_LEARNER_MAX_ACCESSES ? op->count : PUMP_LEARNER_MAX_ACCESSES;
   struct past *past = learner_past(l, number);
   *past = (struct past){.key = key,
                         .signature = op->signature,
                         .function = op->function,
                         .tag = op->tag,
-                        .first_reach = l->reach_head,
+                        .first_access = l->access_head,
                         .next = NEVER,
                         .before = l->torn ? TORN : learner_fork_name(lane),
                         .stream = (uint16_t)stream,
                         .kind = (uint16_t)op->kind,
                         .count = (uint16_t)count};
-  for (uint32_t i = 0; i < count; i++) *learner_reach(l, past, i) = op->reaches[i];
-  l->reach_head += count;
+  for (uint32_t i = 0; i < count; i++) *learner_access(l, past, i) = op->accesses[i];
+  l->access_head += count;
   if (l->head > l->oldest + l->capacity) l->oldest = l->head - l->capacity;
-  while (l->reach_head - learner_past(l, l->oldest)->first_reach > l->reach_mask + 1ull)
+  while (l->access_head - learner_past(l, l->oldest)->first_access > l->access_mask + 1ull)
     l->oldest++;
   if (lane->last != NEVER && lane->last >= l->oldest)
     learner_past(l, lane->last)->next = number;

@@ -12,8 +12,8 @@
  * operation that it remembers, touched as it is needed) and answers the same calls
  * always in the same way. One thread at a time.
  *
- * Words: the number of an operation counts those that the learner has seen, from 0; a
- * reach is an extent with the range that it is in; a life is one life of a range
+ * Words: the number of an operation counts those that the learner has seen, from 0; an
+ * access is an extent with the range that it is in; a life is one life of a range
  * (slot, generation). Lost operations have no number.
  */
 #ifndef PUMP_LEARNER_H
@@ -28,14 +28,14 @@
 #define PUMP_LEARNER_CONFIRMED 1 /* it is what was predicted */
 #define PUMP_LEARNER_DEVIATED 2  /* something else was predicted: that is void now */
 
-#define PUMP_LEARNER_MAX_REACHES 192 /* of an operation; those beyond are passed over */
+#define PUMP_LEARNER_MAX_ACCESSES 192 /* of an operation; those beyond are passed over */
 
 struct pump_learner;
 
 /* A part of a range that an operation reaches. `missing`: 0, or 1 in a prediction where
  * the range has not been allocated yet; slot, generation and offset are then those that
  * its predecessor had. */
-struct pump_reach {
+struct pump_access {
   uint32_t slot;
   uint32_t generation;
   uint64_t offset_bytes;
@@ -44,19 +44,19 @@ struct pump_reach {
   uint32_t missing;
 };
 
-/* An operation as the shim reports it, in issue order. `reaches` is copied. */
+/* An operation as the shim reports it, in issue order. `accesses` is copied. */
 struct pump_learner_operation {
   uint64_t function;  /* 0 for copies and memsets */
   uint64_t signature; /* of the launch, addresses masked; 0: none, the lengths of the
-                         reaches stand for it */
+                         accesses stand for it */
   uint64_t tag;       /* the caller's: kept, and given back with predictions */
   uint32_t stream;
   uint32_t kind; /* PUMP_EVENT_* */
   uint32_t count;
-  const struct pump_reach *reaches;
+  const struct pump_access *accesses;
 };
 
-/* An operation that will come. `reaches` belong to the learner, until its next call. */
+/* An operation that will come. `accesses` belong to the learner, until its next call. */
 struct pump_predicted {
   uint64_t number;                   /* of the earlier operation that it repeats */
   uint64_t signature, function, tag; /* of that one; a launch's signature may differ this
@@ -66,30 +66,30 @@ struct pump_predicted {
   uint32_t stream; /* on which it is expected */
   uint32_t kind;
   uint32_t count;
-  uint32_t missing; /* how many of its reaches are not allocated yet */
-  const struct pump_reach *reaches;
+  uint32_t missing; /* how many of its accesses are not allocated yet */
+  const struct pump_access *accesses;
 };
 
 struct pump_learner_report {
   uint64_t seen;      /* operations; also the number of the next one */
   uint64_t confirmed; /* of them, as pump_learner_see said */
   uint64_t deviated;
-  uint64_t trusted;        /* of the confirmed: were predicted with confidence */
-  uint64_t misled;         /* of the deviated: something else was, with confidence */
-  uint64_t reaches_right;  /* reaches of confirmed operations that lay where predicted */
-  uint64_t reaches_missed; /* ... that lay elsewhere: predicted by address, or missing */
-  uint64_t lost;           /* times that operations were lost */
-  uint64_t period;         /* operations since the one that the newest repeats; 0: none */
-  uint64_t iterations;     /* whole ones seen */
-  uint64_t position;       /* operations since the present iteration began */
-  uint64_t epoch;          /* raised each time that a prediction became void */
-  uint32_t kind;           /* of the last whole iteration: equal ones have equal numbers */
-  uint32_t kinds;          /* told apart so far */
-  double confidence;       /* share of operations predicted with confidence, lately */
+  uint64_t trusted;         /* of the confirmed: were predicted with confidence */
+  uint64_t misled;          /* of the deviated: something else was, with confidence */
+  uint64_t accesses_right;  /* accesses of confirmed operations that lay where predicted */
+  uint64_t accesses_missed; /* ... that lay elsewhere: predicted by address, or missing */
+  uint64_t lost;            /* times that operations were lost */
+  uint64_t period;          /* operations since the one that the newest repeats; 0: none */
+  uint64_t iterations;      /* whole ones seen */
+  uint64_t position;        /* operations since the present iteration began */
+  uint64_t epoch;           /* raised each time that a prediction became void */
+  uint32_t kind;            /* of the last whole iteration: equal ones have equal numbers */
+  uint32_t kinds;           /* told apart so far */
+  double confidence;        /* share of operations predicted with confidence, lately */
 };
 
 /* Remembers `capacity` operations (a power of two from 2^8 to 2^20) with eight times as
- * many reaches. NULL when memory is short or the capacity makes no sense. */
+ * many accesses. NULL when memory is short or the capacity makes no sense. */
 struct pump_learner *pump_learner_new(uint32_t capacity);
 void pump_learner_delete(struct pump_learner *learner);
 
@@ -121,7 +121,7 @@ void pump_learner_lost(struct pump_learner *learner);
  * may be more than a period. Costs some 5 ns for each that had not been counted. */
 uint32_t pump_learner_ahead(struct pump_learner *learner, uint32_t most);
 
-/* The operation that is expected after `index` others (0: the next one), with reaches
+/* The operation that is expected after `index` others (0: the next one), with accesses
  * where they will be today. Cheapest asked in ascending order. Returns 0, or -ENOENT
  * when nothing is predicted. Whether it is to be trusted, pump_learner_ahead tells. */
 int pump_learner_next(struct pump_learner *learner, uint32_t index,

@@ -61,7 +61,7 @@ EXPORT int pump_learner_next(struct pump_learner *l, uint32_t index,
   const struct past *source = learner_source(l, number, rounds);
   uint32_t missing = 0;
   for (uint32_t i = 0; i < source->count; i++) {
-    learner_translate(l, learner_reach(l, source, i), rounds, &l->answer[i]);
+    learner_translate(l, learner_access(l, source, i), rounds, &l->answer[i]);
     missing += l->answer[i].missing;
   }
   *predicted = (struct pump_predicted){
@@ -74,6 +74,6 @@ EXPORT int pump_learner_next(struct pump_learner *l, uint32_t index,
       .kind = past->kind,
       .count = source->count,
       .missing = missing,
-      .reaches = l->answer};
+      .accesses = l->answer};
   return 0;
 }

@@ -1,4 +1,4 @@
-/* learner_places.c - where the reaches of the past lie today.
+/* learner_places.c - where the accesses of the past lie today.
  *
  * Two things move between iterations: ranges (a program that allocates in each iteration
  * gets new ones) and tensors inside a caching allocator's ranges. Both are followed by
@@ -6,7 +6,7 @@
  *
  *   a range   allocated between the same operations as an earlier one, or reached by the
  *             operation that repeats one which reached the other: its successor;
- *   a tensor  a reach that begins elsewhere than in the operation that it repeats: from
+ *   a tensor  a access that begins elsewhere than in the operation that it repeats: from
  *             then on what began there is expected where it was found. That is right as
  *             long as nothing else takes its old place.
  *
@@ -21,7 +21,7 @@
  */
 #include "learner_state.h"
 
-#define CHAIN 16u /* successors followed at most: iterations between a reach and today */
+#define CHAIN 16u /* successors followed at most: iterations from an access to today */
 
 /* ---- lives ------------------------------------------------------------------------ */
 
@@ -54,7 +54,7 @@ static uint64_t births_at(const struct pump_learner *l, uint64_t born) {
   uint64_t high = l->births_head;
   while (low < high) {
     uint64_t middle = low + (high - low) / 2;
-    if (l->births[middle & (BIRTHS - 1)].born < born)
+    if (l->allocates_blocks[middle & (BIRTHS - 1)].born < born)
       low = middle + 1;
     else
       high = middle;
@@ -72,14 +72,14 @@ EXPORT void pump_learner_alloc(struct pump_learner *l, uint32_t slot, uint32_t g
       .name = name, .born = l->head, .length_bytes = length_bytes, .live = true};
   if (learner_is_trusted(l)) {
     uint64_t at = births_at(l, l->match.front) + l->births_now;
-    const struct birth *birth = &l->births[at & (BIRTHS - 1)];
+    const struct birth *birth = &l->allocates_blocks[at & (BIRTHS - 1)];
     if (at < l->births_head && birth->born == l->match.front) {
       struct life *before = life_of(l, birth->life);
       if (before != NULL && before->length_bytes == length_bytes) succeed(l, before, name);
     }
   }
   l->births_now++;
-  l->births[l->births_head++ & (BIRTHS - 1)] = (struct birth){name, l->head};
+  l->allocates_blocks[l->births_head++ & (BIRTHS - 1)] = (struct birth){name, l->head};
 }
 
 EXPORT void pump_learner_free(struct pump_learner *l, uint32_t slot, uint32_t generation) {
@@ -101,8 +101,8 @@ static struct place *place_of(const struct pump_learner *l, uint64_t life,
   return place->from_life == life && place->from_offset == offset ? place : NULL;
 }
 
-static void move(struct pump_learner *l, uint64_t life, const struct pump_reach *then,
-                 uint64_t to, const struct pump_reach *now) {
+static void move(struct pump_learner *l, uint64_t life, const struct pump_access *then,
+                 uint64_t to, const struct pump_access *now) {
   struct place *place = place_slot(l, life, then->offset_bytes);
   l->places_used += place->from_life == 0;
   *place = (struct place){life, then->offset_bytes, to, now->offset_bytes};
@@ -113,14 +113,14 @@ static bool is_live(const struct pump_learner *l, uint64_t name) {
   return life == NULL || life->live; /* one that was not told is persistent */
 }
 
-static void put(struct pump_reach *today, uint64_t life, uint64_t offset) {
+static void put(struct pump_access *today, uint64_t life, uint64_t offset) {
   today->slot = (uint32_t)((life - 1) >> 32);
   today->generation = (uint32_t)(life - 1);
   today->offset_bytes = offset;
 }
 
-static bool through_place(const struct pump_learner *l, const struct pump_reach *then,
-                          struct pump_reach *today) {
+static bool through_place(const struct pump_learner *l, const struct pump_access *then,
+                          struct pump_access *today) {
   if (l->places_used == 0) return false;
   const struct place *place =
       place_of(l, life_name(then->slot, then->generation), then->offset_bytes);
@@ -130,7 +130,7 @@ static bool through_place(const struct pump_learner *l, const struct pump_reach 
 }
 
 static void through_lives(const struct pump_learner *l, uint64_t rounds,
-                          struct pump_reach *today) {
+                          struct pump_access *today) {
   const struct life *life = life_of(l, life_name(today->slot, today->generation));
   if (life == NULL) return;
   /* A period further on, the one that has its part today is as far gone as it is now. */
@@ -149,8 +149,8 @@ static void through_lives(const struct pump_learner *l, uint64_t rounds,
   if (life->live) put(today, life->name, today->offset_bytes);
 }
 
-void learner_translate(const struct pump_learner *l, const struct pump_reach *then,
-                       uint64_t rounds, struct pump_reach *today) {
+void learner_translate(const struct pump_learner *l, const struct pump_access *then,
+                       uint64_t rounds, struct pump_access *today) {
   *today = *then;
   today->missing = 0;
   if (l->way == WAY_PLACES && through_place(l, then, today)) return;
@@ -179,24 +179,24 @@ const struct past *learner_source(const struct pump_learner *l, uint64_t number,
   return source != NULL ? source : learner_past(l, number);
 }
 
-static bool is_same(const struct pump_reach *a, const struct pump_reach *b) {
+static bool is_same(const struct pump_access *a, const struct pump_access *b) {
   return a->slot == b->slot && a->generation == b->generation &&
          a->offset_bytes == b->offset_bytes;
 }
 
-/* How many reaches of `now` lie where `source` says. */
+/* How many accesses of `now` lie where `source` says. */
 static uint32_t right_of(const struct pump_learner *l, const struct past *source,
                          const struct past *now, bool places) {
   bool plain = l->successors_early == 0 && (!places || l->places_used == 0);
   uint32_t right = 0;
   for (uint32_t i = 0; i < source->count && i < now->count; i++) {
-    const struct pump_reach *a = learner_reach(l, source, i);
-    const struct pump_reach *b = learner_reach(l, now, i);
+    const struct pump_access *a = learner_access(l, source, i);
+    const struct pump_access *b = learner_access(l, now, i);
     if (plain && is_same(a, b)) {
       right++;
       continue;
     }
-    struct pump_reach today = *a;
+    struct pump_access today = *a;
     today.missing = 0;
     if (!places || !through_place(l, a, &today)) through_lives(l, 0, &today);
     right += today.missing == 0 && is_same(&today, b);
@@ -224,16 +224,16 @@ static void judge(struct pump_learner *l, uint64_t then, uint64_t number) {
   const struct past *now = learner_past(l, number);
   if (now->count == 0) return;
   uint32_t right = right_of(l, learner_source(l, then, 0), now, l->way == WAY_PLACES);
-  l->totals.reaches_right += right;
-  l->totals.reaches_missed += now->count - right;
+  l->totals.accesses_right += right;
+  l->totals.accesses_missed += now->count - right;
   if (learner_mix(number) % WAY_SAMPLE == 0) compare(l, then, now);
 }
 
 /* ---- learning --------------------------------------------------------------------- */
 
 /* What begins at `a` is at `b` today. */
-static void learn(struct pump_learner *l, const struct pump_reach *a,
-                  const struct pump_reach *b) {
+static void learn(struct pump_learner *l, const struct pump_access *a,
+                  const struct pump_access *b) {
   uint64_t from = life_name(a->slot, a->generation);
   uint64_t to = life_name(b->slot, b->generation);
   struct life *old = life_of(l, from);
@@ -261,7 +261,7 @@ void learner_link(struct pump_learner *l, uint64_t then, uint64_t number, bool c
   if (!learner_is_trusted(l)) return;
   bool plain = l->places_used == 0 && l->successors_early == 0;
   for (uint32_t i = 0; i < old->count && i < now->count; i++) {
-    const struct pump_reach *a = learner_reach(l, old, i), *b = learner_reach(l, now, i);
+    const struct pump_access *a = learner_access(l, old, i), *b = learner_access(l, now, i);
     if (!plain || !is_same(a, b)) learn(l, a, b);
   }
 }

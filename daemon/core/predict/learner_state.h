@@ -49,11 +49,11 @@
 struct past {
   uint64_t key;
   uint64_t signature, function, tag;
-  uint64_t first_reach; /* position in the ring of reaches */
-  uint64_t next;        /* the next one of its stream, or NEVER */
-  uint32_t before;      /* context of LEVEL_FORK in front of it, or TORN */
+  uint64_t first_access; /* position in the ring of accesses */
+  uint64_t next;         /* the next one of its stream, or NEVER */
+  uint32_t before;       /* context of LEVEL_FORK in front of it, or TORN */
   uint16_t stream, kind;
-  uint16_t count; /* reaches */
+  uint16_t count; /* accesses */
   uint16_t run;   /* the streak of others at its fork in front of it; 0: not known */
   uint32_t back; /* how many operations before it the one stands that it repeats; 0: none */
 };
@@ -154,12 +154,12 @@ struct iterations {
 };
 
 struct pump_learner {
-  uint32_t capacity, mask, reach_mask, index_mask;
+  uint32_t capacity, mask, access_mask, index_mask;
   uint64_t head;   /* number of the next operation */
   uint64_t oldest; /* operations below this one are forgotten */
-  uint64_t reach_head;
+  uint64_t access_head;
   struct past *pasts;
-  struct pump_reach *reaches;
+  struct pump_access *accesses;
   uint64_t *index[LEVELS]; /* by context: the newest operation that ended it */
   uint64_t powers[LEVELS]; /* by which the oldest key of a context has been multiplied */
   struct lane lanes[PUMP_MAX_STREAMS];
@@ -173,22 +173,22 @@ struct pump_learner {
   uint64_t clear_epoch;
   struct fork forks[FORKS];
   struct aside aside;
-  /* another place for what reaches something else (learner_reaches.c) */
+  /* another place for what reaches something else (learner_accesses.c) */
   uint32_t
       misplaced; /* newest operations that reached something else than what they repeat */
   uint64_t replace_after, replace_wait;
-  /* where reaches are (learner_places.c) */
+  /* where accesses are (learner_places.c) */
   struct life lives[LIVES];
   struct place places[PLACES];
   uint32_t places_used;
   uint32_t successors_early; /* of lives that have not ended */
-  uint32_t way;              /* by which reaches are predicted */
+  uint32_t way;              /* by which accesses are predicted */
   float ways[WAYS];          /* share in which each was right, lately */
   uint32_t ways_seen[WAYS];  /* on how many operations it was compared */
-  struct birth births[BIRTHS];
+  struct birth allocates_blocks[BIRTHS];
   uint64_t births_head;
   uint32_t births_now; /* since the newest operation */
-  struct pump_reach answer[PUMP_LEARNER_MAX_REACHES];
+  struct pump_access answer[PUMP_LEARNER_MAX_ACCESSES];
   struct shape shapes[SHAPES];
   struct iterations iterations;
   uint16_t key_counts[KEY_COUNTS];
@@ -199,9 +199,9 @@ static inline struct past *learner_past(const struct pump_learner *l, uint64_t n
   return &l->pasts[number & l->mask];
 }
 
-static inline struct pump_reach *learner_reach(const struct pump_learner *l,
-                                               const struct past *past, uint32_t i) {
-  return &l->reaches[(past->first_reach + i) & l->reach_mask];
+static inline struct pump_access *learner_access(const struct pump_learner *l,
+                                                 const struct past *past, uint32_t i) {
+  return &l->accesses[(past->first_access + i) & l->access_mask];
 }
 
 static inline uint64_t learner_mix(uint64_t x) {
@@ -249,7 +249,7 @@ bool learner_forks_here(const struct pump_learner *l, uint64_t number);
  * on as is usual there. Returns the operation that `number` has become, or NEVER. */
 uint64_t learner_turn(struct pump_learner *l, uint64_t number);
 
-/* ---- reaches (learner_reaches.c) ---- */
+/* ---- accesses (learner_accesses.c) ---- */
 
 /* Replaces a pointer that says that the newest operation, `number`, repeats `then`, if the
  * two go on reaching something else and elsewhere the same was reached. Returns which
@@ -259,15 +259,15 @@ uint64_t learner_replace(struct pump_learner *l, uint32_t stream, uint64_t numbe
 
 /* ---- lives and places (learner_places.c) ---- */
 
-/* `number` repeats `then`: learns where their reaches are. `count`: it was predicted. */
+/* `number` repeats `then`: learns where their accesses are. `count`: it was predicted. */
 void learner_link(struct pump_learner *l, uint64_t then, uint64_t number, bool count);
-/* The operation of which the reaches tell best what a repetition of `number` will reach,
+/* The operation of which the accesses tell best what a repetition of `number` will reach,
  * after `rounds` more of the period that it is in. */
 const struct past *learner_source(const struct pump_learner *l, uint64_t number,
                                   uint64_t rounds);
-/* Where a reach of a source lies today, or will lie after `rounds` more of the period. */
-void learner_translate(const struct pump_learner *l, const struct pump_reach *then,
-                       uint64_t rounds, struct pump_reach *today);
+/* Where an access of a source lies today, or will lie after `rounds` more of the period. */
+void learner_translate(const struct pump_learner *l, const struct pump_access *then,
+                       uint64_t rounds, struct pump_access *today);
 
 /* ---- iterations (learner_iterations.c) ---- */
 

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final
 
 from pump.config.job import POLICIES
 from pump.config.values import BLOCK_BYTES, BadValueError, choose
-from pump.model.client import ABSENT, ARRIVING, DISCARDING, DOUBTED, HOST, LEAVING, RESIDENT
+from pump.model.client import ABSENT, ARRIVING, DISCARDING, HOST, LEAVING, MAYBE_EVICTED, RESIDENT
 from pump.policy import by_name
 from pump.wire import control as wire
 from pump.wire.abi import ffi, lib
@@ -241,8 +241,8 @@ class ControlWorker:
             active=record.device_state == lib.PUMP_DEVICE_ACTIVE,
             allocated_bytes=record.allocated_bytes,
             plain_bytes=record.plain_bytes,
-            resident_bytes=there[RESIDENT] + there[DOUBTED],
-            doubted_bytes=there[DOUBTED],
+            resident_bytes=there[RESIDENT] + there[MAYBE_EVICTED],
+            maybe_evicted_bytes=there[MAYBE_EVICTED],
             arriving_bytes=there[ARRIVING],
             leaving_bytes=there[LEAVING] + there[DISCARDING],
             host_bytes=there[HOST] + there[ABSENT],

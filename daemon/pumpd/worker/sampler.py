@@ -13,9 +13,9 @@ from pump.model.client import (
     ABSENT,
     ARRIVING,
     DISCARDING,
-    DOUBTED,
     HOST,
     LEAVING,
+    MAYBE_EVICTED,
     RESIDENT,
     ClientModel,
 )
@@ -67,8 +67,8 @@ class Sampler:
         return (
             index,
             self._shm.devices[index].allocated_bytes,
-            there[RESIDENT] + there[DOUBTED],
-            there[DOUBTED],
+            there[RESIDENT] + there[MAYBE_EVICTED],
+            there[MAYBE_EVICTED],
             there[ARRIVING],
             there[LEAVING] + there[DISCARDING],
             there[HOST] + there[ABSENT],

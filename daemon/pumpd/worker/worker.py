@@ -135,7 +135,7 @@ class Worker:
         except ProtocolError:
             self._lose()
             return True
-        self._served |= served == lib.PUMP_SERVED
+        self._served |= served == lib.PUMP_WORKER_READ
         return served != 0
 
     def read_devices(self) -> None:
@@ -203,7 +203,7 @@ class Worker:
             if len(batch) == 0:
                 break
             rows += len(batch)
-            self.model.apply(batch)
+            self.model.ingest(batch)
             self.recorder.batch(batch)
         return rows
 
@@ -274,7 +274,7 @@ class Worker:
             return
         decision = self.policy.decide(model.view(device))
         model.decided(device, decision)
-        if len(decision.to_host) or len(decision.to_gpu) or self.policy.foresees:
+        if len(decision.to_host) or len(decision.to_gpu) or self.policy.predicts:
             self.mapping.carry_out(model.raw, device, decision.to_host, decision.to_gpu)
 
     def switch(self, policy: Policy) -> None:
@@ -294,7 +294,7 @@ class Worker:
         """Learn what the client repeats where the policy wants that; without memory for it
         the policy has to do with the window."""
         try:
-            self.model.learn(self.policy.foresees)
+            self.model.learn(self.policy.predicts)
         except MemoryError as error:
             log.warning("%s; policy %s sees what is issued, no further", error, self.policy.name)
 
@@ -309,8 +309,8 @@ class Worker:
         counters.catch_ups = self._catch_ups
         counters.operations = totals.operations
         counters.ops_larger = totals.larger
-        counters.foreseen = totals.foreseen
-        counters.foresight_lost = totals.foresight_lost
+        counters.predicted = totals.predicted
+        counters.predictions_lost = totals.predictions_lost
         counters.operations_hit = totals.operations_hit
         sums = dict.fromkeys(TALLIES, 0)
         for device in self.model.devices:

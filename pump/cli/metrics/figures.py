@@ -26,7 +26,7 @@ SERIES_MOST = 1024
 STRANGERS_MOST = 64
 OTHER = "other"
 
-PLACES = ("resident", "doubted", "arriving", "leaving", "host")
+PLACES = ("resident", "maybe_evicted", "arriving", "leaving", "host")
 JOB_LABELS = frozenset(("job", "job_pid", "job_name", "client_pid", "device"))
 """Left out of sums."""
 # Name, kind, meaning, in the order in which they are told.
@@ -38,7 +38,7 @@ METRICS = (
     ("pump_device_budget_bytes", "gauge", "What may be resident."),
     ("pump_device_allocated_bytes", "gauge", "Live converted memory."),
     ("pump_device_plain_bytes", "gauge", "Live memory that was not converted."),
-    ("pump_device_bytes", "gauge", "Converted memory by place; doubted is part of resident."),
+    ("pump_device_bytes", "gauge", "Converted memory by place; maybe_evicted is part of resident."),
     (
         "pump_block_uses_total",
         "counter",

@@ -38,22 +38,22 @@ static uint64_t signature(void) {
   return body[at++ % length];
 }
 
-static void fill(struct pump_learner_operation *operation, struct pump_reach *reaches) {
-  uint32_t most = below(50) == 0 ? PUMP_LEARNER_MAX_REACHES + 8 : 6;
+static void fill(struct pump_learner_operation *operation, struct pump_access *accesses) {
+  uint32_t most = below(50) == 0 ? PUMP_LEARNER_MAX_ACCESSES + 8 : 6;
   *operation = (struct pump_learner_operation){.function = below(3),
                                                .signature = signature(),
                                                .tag = next(),
                                                .stream = below(40) == 0 ? below(4096) : 1,
                                                .kind = PUMP_EVENT_KERNEL,
                                                .count = below(most),
-                                               .reaches = reaches};
+                                               .accesses = accesses};
   if (below(10) == 0) operation->signature = 0;
   for (uint32_t i = 0; i < operation->count; i++)
-    reaches[i] = (struct pump_reach){.slot = below(6),
-                                     .generation = 1 + below(3),
-                                     .offset_bytes = (uint64_t)below(4) << 21,
-                                     .length_bytes = (uint64_t)(1 + below(3)) << 21,
-                                     .access = below(4)};
+    accesses[i] = (struct pump_access){.slot = below(6),
+                                       .generation = 1 + below(3),
+                                       .offset_bytes = (uint64_t)below(4) << 21,
+                                       .length_bytes = (uint64_t)(1 + below(3)) << 21,
+                                       .access = below(4)};
 }
 
 static void check_prediction(uint32_t index) {
@@ -63,9 +63,9 @@ static void check_prediction(uint32_t index) {
   if (found != 0) return;
   CHECK(a.number == b.number && a.count == b.count && a.missing == b.missing);
   CHECK(a.number < learners[0]->head && a.number >= learners[0]->oldest);
-  CHECK(a.count <= PUMP_LEARNER_MAX_REACHES && a.missing <= a.count);
-  CHECK(a.count == 0 || memcmp(a.reaches, b.reaches, a.count * sizeof *a.reaches) == 0);
-  for (uint32_t i = 0; i < a.count; i++) CHECK(a.reaches[i].slot < 6);
+  CHECK(a.count <= PUMP_LEARNER_MAX_ACCESSES && a.missing <= a.count);
+  CHECK(a.count == 0 || memcmp(a.accesses, b.accesses, a.count * sizeof *a.accesses) == 0);
+  for (uint32_t i = 0; i < a.count; i++) CHECK(a.accesses[i].slot < 6);
 }
 
 /* What is neither an operation nor a question. */
@@ -82,7 +82,7 @@ static void disturb(void) {
 }
 
 static void noise(uint32_t rounds) {
-  struct pump_reach reaches[PUMP_LEARNER_MAX_REACHES + 8];
+  struct pump_access accesses[PUMP_LEARNER_MAX_ACCESSES + 8];
   for (uint32_t i = 0; i < 2; i++) CHECK((learners[i] = pump_learner_new(1u << 9)) != NULL);
   for (uint32_t round = 0; round < rounds; round++) {
     disturb();
@@ -91,7 +91,7 @@ static void noise(uint32_t rounds) {
     uint32_t ahead = pump_learner_ahead(learners[0], most);
     CHECK(ahead <= most && pump_learner_ahead(learners[1], most) == ahead);
     struct pump_learner_operation operation;
-    fill(&operation, reaches);
+    fill(&operation, accesses);
     struct pump_predicted predicted;
     bool any = pump_learner_next(learners[0], 0, &predicted) == 0;
     int said = pump_learner_see(learners[0], &operation);

@@ -140,11 +140,11 @@ static struct pump_issued launch(uint64_t seq, uint64_t signature) {
 }
 
 static void foresee(struct pump_issued is, bool by_shape) {
-  struct pump_foreseen *word = pump_foreseen_at(worker_shm, is.seq);
+  struct pump_prediction *word = pump_prediction_at(worker_shm, is.seq);
   uint64_t shape = by_shape ? pump_shape(is.function, is.grid, is.block) : 0;
   PUMP_STORE(&word->signature,
-             pump_foreseen_word(is.seq, is.stream, is.kind, is.signature));
-  PUMP_STORE(&word->shape, pump_foreseen_word(is.seq, is.stream, is.kind, shape));
+             pump_prediction_word(is.seq, is.stream, is.kind, is.signature));
+  PUMP_STORE(&word->shape, pump_prediction_word(is.seq, is.stream, is.kind, shape));
 }
 
 static bool holds_after(struct pump_issued is) {
@@ -162,7 +162,7 @@ SCENARIO(what_is_issued_is_compared_with_what_was_foreseen) {
   CHECK(holds_after(launch(41, 124)));
   CHECK(!holds_after(launch(41, 999)));
   CHECK(!holds_after(launch(42, 123))); /* which was not expected */
-  CHECK(!holds_after(launch(40 + PUMP_FORESEEN, 123)));
+  CHECK(!holds_after(launch(40 + PUMP_PREDICTIONS, 123)));
   struct pump_issued other = launch(40, 123);
   other.stream = 6;
   CHECK(!holds_after(other));

@@ -26,7 +26,7 @@ struct told {
   CUevent event_gone, event_distrusted;
   int streams_gone, issues, chained, looked_up, issued_many;
   int64_t plain_bytes;
-  int compared; /* with what was foreseen, `issued` the last time */
+  int compared; /* with what was predicted, `issued` the last time */
   struct pump_issued issued;
   uint32_t moved_by; /* streams have got places that are so much higher */
 };

@@ -137,7 +137,7 @@ def test_each_device_gets_what_is_planned_for_it(cards: Cards, how: str) -> None
     digests, summary = cards.finish(process)
     assert digests == expected(ROUNDS)
     assert summary["shim"]["planned_bytes"] > 0
-    assert summary["worker"]["foreseen"] > 0
+    assert summary["worker"]["predicted"] > 0
 
 
 def test_a_deviation_on_one_device_voids_plans_until_both_are_foreseen_again(cards: Cards) -> None:
@@ -148,4 +148,4 @@ def test_a_deviation_on_one_device_voids_plans_until_both_are_foreseen_again(car
     digests, summary = cards.finish(process)
     assert digests == expected(ROUNDS, OTHER)
     assert summary["shim"]["plans_dropped"] > 0
-    assert summary["worker"]["foresight_lost"] > 0
+    assert summary["worker"]["predictions_lost"] > 0

@@ -153,7 +153,7 @@ def test_the_sim_suite_gives_the_study_the_agreement_and_its_own_speed(tmp_path:
 def test_the_learner_suite_says_what_is_predicted_and_what_it_costs(tmp_path: Path) -> None:
     rows = bench(tmp_path, "learner")
     assert len(rows["learner.right"]) == len(rows["learner.misled"]) >= 4
-    shares = [row["value"] for name in ("right", "misled", "reaches")
+    shares = [row["value"] for name in ("right", "misled", "accesses")
               for row in rows[f"learner.{name}"]]  # fmt: skip
     assert all(0 <= share <= 1 for share in shares)
     cases = {row["case"] for row in rows["learner.us_per_operation"]}

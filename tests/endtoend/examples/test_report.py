@@ -105,7 +105,7 @@ def test_the_parts_of_a_report_agree_with_each_other(run: Run) -> None:
     series = device["series"]
     assert len({len(values) for values in series.values()}) == 1
     for at in range(len(series["seconds"])):
-        places = ("sure", "doubted", "arriving", "leaving", "host")
+        places = ("sure", "maybe_evicted", "arriving", "leaving", "host")
         whole = sum(series[f"{place}_bytes"][at] for place in places)
         # Ranges are freed one by one while a sample is taken.
         assert abs(whole - series["allocated_bytes"][at]) <= 32 * MIB

@@ -86,7 +86,7 @@ def test_a_change_of_batch_size_is_learned_again_and_changes_no_bit(
     kernels: Path, tmp_path: Path
 ) -> None:
     """Counters say that it was learned. What was learned of the first size alone would have
-    foreseen five steps of twenty; all that can be is seventeen, less what a slow worker misses."""
+    predicted five steps of twenty; all that can be is seventeen, less what a slow worker misses."""
     alone = train(kernels, tmp_path, 1024, *CHANGES, PUMP_DISABLE="1")
     summary = tmp_path / "summary.json"
     words = ["--policy=planned", *CHANGES]
@@ -95,5 +95,5 @@ def test_a_change_of_batch_size_is_learned_again_and_changes_no_bit(
     worker = json.loads(summary.read_text())["worker"]
     launches = found["launches"]
     assert isinstance(launches, int)
-    assert worker["foreseen"] >= 0.35 * launches
-    assert worker["foresight_lost"] <= 10, "once for each change, and for the layers of each size"
+    assert worker["predicted"] >= 0.35 * launches
+    assert worker["predictions_lost"] <= 10, "once for each change, and for the layers of each size"

@@ -37,8 +37,8 @@ def test_planned_foresees_what_repeats_and_gives_the_same_bits(
     done = job.run(*WORDS, "--sync-every=1", run=run, env=env)
     assert done.stdout.split() == ["running", right], done.stderr
     worker = json.loads(summary.read_text())["worker"]
-    assert worker["operations"] / 2 < worker["foreseen"] < worker["operations"]
-    assert " % of operations foreseen" in done.stderr
+    assert worker["operations"] / 2 < worker["predicted"] < worker["operations"]
+    assert " % of operations predicted" in done.stderr
 
 
 def test_naive_unified_memory_without_pump_gives_the_same_bits(job: Job, right: str) -> None:

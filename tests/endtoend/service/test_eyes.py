@@ -192,7 +192,7 @@ def test_residency_is_the_cards_own_or_in_doubt(jobs: Jobs, buffers: int) -> Non
     assert there == device["allocated_bytes"] == found["counters"]["populated_bytes"]
     if not device["active"]:
         assert device["resident_bytes"] == found["resident_bytes"] == buffers * 32 * MIB
-    sure = device["resident_bytes"] - device["doubted_bytes"]
+    sure = device["resident_bytes"] - device["maybe_evicted_bytes"]
     assert sure <= found["resident_bytes"] * 1.05
 
 

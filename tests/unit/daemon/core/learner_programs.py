@@ -1,6 +1,6 @@
 """Programs made up for the learner: sequences of operations, seen one after the other.
 
-Not a test. A step is (signature, reaches); a program of layers is written as a list of them.
+Not a test. A step is (signature, accesses); a program of layers is written as a list of them.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from learner_calls import CONFIRMED, DEVIATED, Learner, Reach
+from learner_calls import CONFIRMED, DEVIATED, Access, Learner
 
 BLOCK = 2 << 20
 
@@ -38,14 +38,14 @@ class Caller:
 
     def play(self, keys: Iterable[int], *, stream: int = 0) -> Seen:
         """See operations with these signatures; each reaches a range of its own, at 0."""
-        return self.see((key, [Reach(key % 1000, 1, 0, BLOCK)], stream) for key in keys)
+        return self.see((key, [Access(key % 1000, 1, 0, BLOCK)], stream) for key in keys)
 
-    def see(self, operations: Iterable[tuple[int, list[Reach], int]]) -> Seen:
-        """See operations of (signature, reaches, stream)."""
+    def see(self, operations: Iterable[tuple[int, list[Access], int]]) -> Seen:
+        """See operations of (signature, accesses, stream)."""
         seen, learner = Seen(), self.learner
-        for signature, reaches, stream in operations:
+        for signature, accesses, stream in operations:
             offered = learner.ahead(1)
-            result = learner.see(signature, reaches, stream=stream)
+            result = learner.see(signature, accesses, stream=stream)
             seen.operations += 1
             seen.confirmed += result == CONFIRMED
             seen.deviated += result == DEVIATED

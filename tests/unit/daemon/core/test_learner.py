@@ -4,7 +4,7 @@ import random
 from collections.abc import Iterator
 
 import pytest
-from learner_calls import CONFIRMED, DEVIATED, UNKNOWN, Learner, Reach
+from learner_calls import CONFIRMED, DEVIATED, UNKNOWN, Access, Learner
 from learner_programs import BLOCK, Caller, evaluation, training
 
 
@@ -32,7 +32,7 @@ def test_what_is_ahead_is_what_comes():
     following = caller.learner.next(0)
     assert following is not None
     assert following.signature == step[10]
-    assert following.reaches == (Reach(step[10] % 1000, 1, 0, BLOCK),)
+    assert following.accesses == (Access(step[10] % 1000, 1, 0, BLOCK),)
 
 
 def test_tags_and_numbers_of_the_earlier_operation_come_back():
@@ -90,10 +90,10 @@ def test_a_learner_of_nonsense_is_refused():
             Learner(capacity)
 
 
-def sweep(buffers: int, rounds: int) -> Iterator[tuple[int, list[Reach], int]]:
+def sweep(buffers: int, rounds: int) -> Iterator[tuple[int, list[Access], int]]:
     """One kernel again and again, over one buffer after the other."""
     for number in range(buffers * rounds):
-        yield 7, [Reach(number % buffers, 1, 0, BLOCK), Reach(500, 1, 0, BLOCK)], 0
+        yield 7, [Access(number % buffers, 1, 0, BLOCK), Access(500, 1, 0, BLOCK)], 0
 
 
 @pytest.mark.parametrize("buffers", [3, 10, 16, 40, 300])
@@ -104,18 +104,18 @@ def test_one_kernel_that_sweeps_over_many_buffers_is_predicted_with_the_right_on
     caller.see(sweep(buffers, 3))
     caller.see(sweep(buffers, 1 + 128 // buffers))
     first = caller.learner.report()
-    before = first.reaches_right, first.reaches_missed
+    before = first.accesses_right, first.accesses_missed
     assert caller.see(sweep(buffers, 4)).right == 1
     report = caller.learner.report()
-    assert report.reaches_right - before[0] == 2 * 4 * buffers
-    assert report.reaches_missed == before[1]
+    assert report.accesses_right - before[0] == 2 * 4 * buffers
+    assert report.accesses_missed == before[1]
     assert report.period % buffers == 0
-    coming = [caller.learner.next(i).reaches[0].slot for i in range(2 * buffers)]
+    coming = [caller.learner.next(i).accesses[0].slot for i in range(2 * buffers)]
     assert coming == [i % buffers for i in range(2 * buffers)]
 
 
 def test_one_kernel_over_buffers_at_random_is_looked_for_less_and_less_often() -> None:
     source, caller = random.Random(1), Caller()
-    noise = [(7, [Reach(source.randrange(64), 1, 0, BLOCK)], 0) for _ in range(8000)]
+    noise = [(7, [Access(source.randrange(64), 1, 0, BLOCK)], 0) for _ in range(8000)]
     seen = caller.see(noise)
     assert seen.deviated < 10, "nothing better is found, so nothing is replaced"

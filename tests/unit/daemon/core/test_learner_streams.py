@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 import pytest
-from learner_calls import Reach
+from learner_calls import Access
 from learner_programs import BLOCK, Caller
 
-Operation = tuple[int, list[Reach], int]
+Operation = tuple[int, list[Access], int]
 
 
 def interleaved(streams: dict[int, list[int]], dice: random.Random | None) -> Iterator[Operation]:
@@ -23,7 +23,7 @@ def interleaved(streams: dict[int, list[int]], dice: random.Random | None) -> It
         for _ in range(dice.randrange(1, 32) if dice else 1):
             if left[stream]:
                 key = left[stream].pop()
-                yield key, [Reach(key % 1000, 1, 0, BLOCK)], stream
+                yield key, [Access(key % 1000, 1, 0, BLOCK)], stream
         turn += 1
 
 
@@ -115,34 +115,34 @@ class Allocating(Caller):
         self.free.append(slot)
         self.learner.free(slot, generation)
 
-    def reach(self, name: int) -> Reach:
-        return Reach(*self.live[name], 0, BLOCK + name)
+    def access(self, name: int) -> Access:
+        return Access(*self.live[name], 0, BLOCK + name)
 
-    def iteration(self) -> Iterator[tuple[int, list[Reach]]]:
+    def iteration(self) -> Iterator[tuple[int, list[Access]]]:
         """Operations, each before it is seen: the predictions can be asked."""
         for layer in range(self.layers):
             self.alloc(layer, BLOCK + layer)
-            before = [self.reach(layer - 1)] if layer else []
-            yield 100 + layer, [Reach(layer, 1, 0, BLOCK), *before, self.reach(layer)]
+            before = [self.access(layer - 1)] if layer else []
+            yield 100 + layer, [Access(layer, 1, 0, BLOCK), *before, self.access(layer)]
         for layer in reversed(range(self.layers)):
-            yield 200 + layer, [Reach(layer, 1, 0, BLOCK), self.reach(layer)]
+            yield 200 + layer, [Access(layer, 1, 0, BLOCK), self.access(layer)]
             self.release(layer)
 
     def train(self, iterations: int) -> None:
         for _ in range(iterations):
-            for signature, reaches in self.iteration():
-                self.learner.see(signature, reaches)
+            for signature, accesses in self.iteration():
+                self.learner.see(signature, accesses)
 
 
 def test_reaches_into_new_ranges_are_predicted_where_the_ranges_are_now():
     program = Allocating()
     program.train(3)
-    for signature, reaches in program.iteration():
+    for signature, accesses in program.iteration():
         coming = program.learner.next(0)
         assert coming is not None
         assert coming.signature == signature
-        assert list(coming.reaches) == reaches
-        program.learner.see(signature, reaches)
+        assert list(coming.accesses) == accesses
+        program.learner.see(signature, accesses)
 
 
 def test_ranges_that_do_not_exist_yet_are_predicted_as_missing():
@@ -154,21 +154,21 @@ def test_ranges_that_do_not_exist_yet_are_predicted_as_missing():
     coming = [program.learner.next(i) for i in range(60)]
     for layer, predicted in zip(range(5, 10), coming, strict=False):
         assert predicted is not None
-        weight, before, activation = predicted.reaches
-        assert weight == Reach(layer, 1, 0, BLOCK)
+        weight, before, activation = predicted.accesses
+        assert weight == Access(layer, 1, 0, BLOCK)
         assert before.missing == (layer > 5)
         assert activation.missing
         assert activation.length_bytes == BLOCK + layer
     for layer, predicted in zip(reversed(range(10)), coming[5:15], strict=True):
         assert predicted is not None
-        activation = predicted.reaches[1]
+        activation = predicted.accesses[1]
         assert activation.missing == (layer >= 5)
         if layer < 5:
-            assert activation == program.reach(layer)
+            assert activation == program.access(layer)
     # The iterations after this one: what they will allocate is not what lives now.
     for predicted in coming[15:]:
         assert predicted is not None
-        assert predicted.reaches[-1].missing
+        assert predicted.accesses[-1].missing
 
 
 def test_ranges_allocated_once_in_an_iteration_are_persistent():
@@ -178,15 +178,15 @@ def test_ranges_allocated_once_in_an_iteration_are_persistent():
     learner.alloc(1, 1, BLOCK)
     for iteration in range(4):
         for key in range(1, 40):
-            learner.see(key, [Reach(1, 1, 0, BLOCK)])
+            learner.see(key, [Access(1, 1, 0, BLOCK)])
         if iteration == 0:
             learner.alloc(2, 1, BLOCK)
         for key in range(40, 60):
             if iteration > 1:
                 coming = learner.next(0)
                 assert coming is not None
-                assert coming.reaches == (Reach(2, 1, 0, BLOCK),)
-            learner.see(key, [Reach(2, 1, 0, BLOCK)])
+                assert coming.accesses == (Access(2, 1, 0, BLOCK),)
+            learner.see(key, [Access(2, 1, 0, BLOCK)])
 
 
 def test_a_tensor_that_moved_inside_its_range_is_expected_where_it_went():
@@ -197,13 +197,13 @@ def test_a_tensor_that_moved_inside_its_range_is_expected_where_it_went():
     for iteration in range(6):
         moved = {layer: offset + dice.randrange(50) * BLOCK for layer, offset in offsets.items()}
         for layer in range(10):
-            caller.learner.see(100 + layer, [Reach(1, 1, moved[layer], BLOCK)])
+            caller.learner.see(100 + layer, [Access(1, 1, moved[layer], BLOCK)])
         for layer in reversed(range(10)):
             if iteration > 2:
                 coming = caller.learner.next(0)
                 assert coming is not None
-                assert coming.reaches == (Reach(1, 1, moved[layer], BLOCK),)
-            caller.learner.see(200 + layer, [Reach(1, 1, moved[layer], BLOCK)])
+                assert coming.accesses == (Access(1, 1, moved[layer], BLOCK),)
+            caller.learner.see(200 + layer, [Access(1, 1, moved[layer], BLOCK)])
 
 
 def test_places_are_not_used_where_they_are_worse_than_addresses():
@@ -216,7 +216,7 @@ def test_places_are_not_used_where_they_are_worse_than_addresses():
         for key in range(60):
             moved = key % 3 == 0
             offset = dice.randrange(8) if moved else key % 8
-            result.append((1 + key, [Reach(1, 1, offset * BLOCK, BLOCK)], 0))
+            result.append((1 + key, [Access(1, 1, offset * BLOCK, BLOCK)], 0))
         return result
 
     for _ in range(10):
@@ -224,7 +224,7 @@ def test_places_are_not_used_where_they_are_worse_than_addresses():
     counts = []
     for _ in range(11):
         report = caller.learner.report()
-        counts.append((report.reaches_right, report.reaches_missed))
+        counts.append((report.accesses_right, report.accesses_missed))
         caller.see(step())
     right, missed = (b - a for a, b in zip(counts[0], counts[-1], strict=True))
     # 40 of 60 never move; of the others one in eight stays by chance.
@@ -241,22 +241,23 @@ def test_addresses_that_come_again_each_few_iterations_are_predicted(every):
     def step(iteration: int) -> list[Operation]:
         offsets = turns[iteration % every]
         return [
-            (key + 1, [Reach(1, 1, offset * BLOCK, BLOCK)], 0) for key, offset in enumerate(offsets)
+            (key + 1, [Access(1, 1, offset * BLOCK, BLOCK)], 0)
+            for key, offset in enumerate(offsets)
         ]
 
     for iteration in range(30):
         caller.see(step(iteration))
     report = caller.learner.report()
-    right, missed = report.reaches_right, report.reaches_missed
+    right, missed = report.accesses_right, report.accesses_missed
     for iteration in range(30, 40):
         caller.see(step(iteration))
     report = caller.learner.report()
-    assert report.reaches_missed == missed
-    assert report.reaches_right == right + 1000
+    assert report.accesses_missed == missed
+    assert report.accesses_right == right + 1000
     assert report.period == 100
     coming = [caller.learner.next(i) for i in range(700)]
-    expected = [reaches[0] for i in range(40, 47) for _, reaches, _ in step(i)]
-    assert [p.reaches[0] for p in coming if p is not None] == expected
+    expected = [accesses[0] for i in range(40, 47) for _, accesses, _ in step(i)]
+    assert [p.accesses[0] for p in coming if p is not None] == expected
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -279,11 +280,11 @@ def test_whatever_it_is_fed_it_answers(seed):
             coming = learner.next(dice.randrange(500))
             assert coming is None or 1 <= coming.signature <= 4
         else:
-            reaches = [
-                Reach(dice.randrange(8), dice.randrange(1, 4), dice.randrange(4) * BLOCK, BLOCK)
+            accesses = [
+                Access(dice.randrange(8), dice.randrange(1, 4), dice.randrange(4) * BLOCK, BLOCK)
                 for _ in range(dice.randrange(4))
             ]
-            learner.see(dice.randrange(1, 5), reaches, stream=dice.choice((0, 1, 1023, 5000)))
+            learner.see(dice.randrange(1, 5), accesses, stream=dice.choice((0, 1, 1023, 5000)))
     report = learner.report()
     assert report.confirmed + report.deviated <= report.seen
     assert report.trusted <= report.confirmed

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from fake_client import BLOCK, FakeClient, ffi, lib
 
-from pump.model.client import DOUBTED, HOST, RESIDENT
+from pump.model.client import HOST, MAYBE_EVICTED, RESIDENT
 from pump.policy import by_name
 from pumpd.worker.worker import Worker
 
@@ -88,7 +88,7 @@ class Training:
         model, found = self.worker.model, set()
         for slot in self.layers:
             for i, block in enumerate(model.blocks_of(slot) or ()):
-                if model.block(block).state in (RESIDENT, DOUBTED):
+                if model.block(block).state in (RESIDENT, MAYBE_EVICTED):
                     found.add((slot, i))
         return found
 
@@ -192,7 +192,7 @@ def test_what_was_foreseen_stands_under_its_number(learned: Training) -> None:
     """As the shim looks at it: the same words, or another operation was issued."""
     header = learned.client.shm.header
     words = {
-        learned.client.shm.foreseen[(header.next_seq + i) % lib.PUMP_FORESEEN].signature
+        learned.client.shm.predicted[(header.next_seq + i) % lib.PUMP_PREDICTIONS].signature
         for i in range(2 * len(ORDER))
     }
     assert len(words) == 2 * len(ORDER) and 0 not in words
@@ -219,12 +219,12 @@ def test_what_was_issued_while_nothing_was_compared_is_read_before_a_plan_counts
     client, model = learned.client, learned.worker.model
     client.shm.header.armed = 0
     client.shm.header.next_seq += 1  # numbered, not in the ring yet
-    lib.pump_serve_plan(client.shm, model.raw, 0)
+    lib.pump_worker_plan(client.shm, model.raw, 0)
     assert client.shm.header.armed and not in_force(client)
     client.shm.header.next_seq -= 1
     learned.issue(ORDER[learned.at % len(ORDER)])
     learned.worker.tick()
-    lib.pump_serve_plan(client.shm, model.raw, 0)
+    lib.pump_worker_plan(client.shm, model.raw, 0)
     assert in_force(client)
 
 
@@ -328,7 +328,7 @@ def test_the_plan_of_a_device_stays_while_something_is_sent_to_another_one() -> 
     turns = [int(client.shm.plans[device].turn) for device in range(2)]
     numbers = [block for slot in layers[1] for block in worker.model.blocks_of(slot) or ()]
     away = [block for block in numbers if worker.model.block(block).state == HOST]
-    lib.pump_serve_carry_out(client.shm, worker.model.raw, 1, ffi.NULL, 0, away, 1)
+    lib.pump_worker_carry_out(client.shm, worker.model.raw, 1, ffi.NULL, 0, away, 1)
     assert len(client.commands(lib.PUMP_TO_GPU, 1)) == 1
     assert client.shm.plans[1].turn != turns[1]
     assert client.shm.plans[0].turn == turns[0]

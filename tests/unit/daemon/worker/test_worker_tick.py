@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from fake_client import BLOCK, FakeClient, MakeClient, carry_out, lib, states
 
-from pump.model.client import ABSENT, ARRIVING, DOUBTED, HOST, LEAVING, RESIDENT
+from pump.model.client import ABSENT, ARRIVING, HOST, LEAVING, MAYBE_EVICTED, RESIDENT
 from pump.model.view import NOT_NEEDED, Decision, View
 from pump.policy import by_name
 from pump.wire.abi import ffi
@@ -183,7 +183,7 @@ def test_transfers_that_end_many_ticks_later_leave_nothing_on_its_way(
     view = worker.model.view(0)
     assert view.to_gpu_credit == view.to_host_credit == 40 // 8
     assert counts[ARRIVING] == counts[LEAVING] == 0
-    assert counts[[RESIDENT, HOST, ABSENT, DOUBTED]].sum() == 80
+    assert counts[[RESIDENT, HOST, ABSENT, MAYBE_EVICTED]].sum() == 80
 
 
 def test_results_of_commands_lead_to_the_right_belief(make_client: MakeClient, policy: str) -> None:
@@ -317,8 +317,10 @@ def test_faults_put_in_doubt_what_migrated_longest_ago_until_a_prefetch_tells(
     lib.pump_model_set(worker.model.raw, list(range(32, 36)), 4, HOST)
     client.execute(client.launch([new]))  # ran before it could be decided on
     worker.tick()
-    doubted = [b for b, state in enumerate(states(worker, range(36))) if state == DOUBTED]
-    assert len(doubted) == 4 and max(doubted) < 32, "of the range that migrated first"
+    maybe_evicted = [
+        b for b, state in enumerate(states(worker, range(36))) if state == MAYBE_EVICTED
+    ]
+    assert len(maybe_evicted) == 4 and max(maybe_evicted) < 32, "of the range that migrated first"
     client.launch([old])
     for _ in range(20):
         worker.tick()

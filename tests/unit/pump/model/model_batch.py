@@ -42,7 +42,7 @@ class Script:
         for i, (slot, generation, offset, length, access) in enumerate(uses):
             raw.slot[i], raw.generation[i] = slot, generation
             raw.offset_bytes[i], raw.length_bytes[i], raw.access[i] = offset, length, access
-        self.model.apply(self.batch)
+        self.model.ingest(self.batch)
 
     def alloc(self, slot: int, blocks: int, *, device: int = 0) -> range:
         """Allocate a range; returns the numbers of its blocks."""

@@ -10,7 +10,7 @@ from model_batch import BLOCK, Script, ffi, lib
 from test_model_random import interleaved
 
 from pump.model.bounds import IN_FLIGHT_BLOCKS
-from pump.model.client import ABSENT, ARRIVING, DISCARDING, DOUBTED, HOST, RESIDENT
+from pump.model.client import ABSENT, ARRIVING, DISCARDING, HOST, MAYBE_EVICTED, RESIDENT
 from pump.model.view import NOT_NEEDED
 
 Run = tuple[int, int, int]
@@ -104,20 +104,22 @@ class Repeating:
             (block, seq)
             for seq, used in known
             for block in used
-            if uses[block] == seq and state[block] in (HOST, ABSENT, DOUBTED)
+            if uses[block] == seq and state[block] in (HOST, ABSENT, MAYBE_EVICTED)
         ]
         found = list(zip(view.missing.tolist(), view.missing_need.tolist(), strict=True))
         larger = any(len(used) > 60 * 9 // 10 for _, used in known)
         if not larger:
             assert found == missing[:128]
-        there = sorted((uses[b] for b in state if state[b] in (RESIDENT, DOUBTED)), reverse=True)
-        assert view.leavers_next_use.tolist() == there[:64]
+        there = sorted(
+            (uses[b] for b in state if state[b] in (RESIDENT, MAYBE_EVICTED)), reverse=True
+        )
+        assert view.candidates_next_use.tolist() == there[:64]
         first = (there or [0])[0]
         short, surplus = self.shortage(known, uses, state, first)
         assert view.shortfalls_need.tolist() == short[:64]
         assert view.surplus == min(surplus, there[:64].count(first))
         coming = [block for block, _ in missing[: view.headroom]]
-        if not larger and all(state[block] != DOUBTED for block in coming):
+        if not larger and all(state[block] != MAYBE_EVICTED for block in coming):
             self.headrooms += len(coming) > 0
             for block in coming:
                 state[block] = ARRIVING
@@ -130,8 +132,8 @@ class Repeating:
         state: dict[int, int],
         first: int,
     ) -> tuple[list[int], int]:
-        """What is short, and the surplus; `first`: when the first leaver is needed."""
-        room = 60 - sum(state[b] in (RESIDENT, DOUBTED, ARRIVING) for b in state)
+        """What is short, and the surplus; `first`: when the first candidate is needed."""
+        room = 60 - sum(state[b] in (RESIDENT, MAYBE_EVICTED, ARRIVING) for b in state)
         level, short = 0, []
         others = surplus = 0
         for i, (seq, used) in enumerate(known):
@@ -190,7 +192,7 @@ def test_a_deviation_leaves_nothing_but_the_window_within_one_operation(deviatio
         script.copy([(0, 2, 5)])
     assert script.model.totals().expected == 0
     assert [script.model.block(b).next_use for b in blocks][:4] == [1, 1, 1, 1]
-    assert script.model.view(0).leavers_next_use.max() == NOT_NEEDED, "one or two are idle"
+    assert script.model.view(0).candidates_next_use.max() == NOT_NEEDED, "one or two are idle"
 
 
 def test_what_executes_never_retires_what_is_only_expected() -> None:
@@ -237,7 +239,7 @@ def test_a_block_is_closed_from_its_last_use_to_the_end_of_its_discard() -> None
     assert script.state(blocks) == [DISCARDING] * 3 + [RESIDENT]
     view = script.model.view(0)
     assert view.missing.tolist() == [], "whoever fetched it now would lose it to the discard"
-    assert view.leavers.tolist() == [blocks[3]]
+    assert view.eviction_candidates.tolist() == [blocks[3]]
     assert (view.free, view.leaving) == (6, 3), "it has its room until then"
     for way in (lib.PUMP_TO_GPU, lib.PUMP_TO_HOST):
         assert script.start(way, list(blocks[:3])) == []
@@ -283,9 +285,11 @@ def test_the_end_of_a_discard_that_is_told_behind_the_next_use_changes_nothing()
     seq = script.copy([(0, 0, 2)])
     discard(script, (0, 0, 2), seq)
     script.execute(script.copy([(0, 0, 1)]))
-    assert script.state(blocks) == [DOUBTED, DISCARDING], "faults brought it, behind the discard"
+    assert script.state(blocks) == [MAYBE_EVICTED, DISCARDING], (
+        "faults brought it, behind the discard"
+    )
     discard(script, (0, 0, 2), seq, ended=True)
-    assert script.state(blocks) == [DOUBTED, ABSENT]
+    assert script.state(blocks) == [MAYBE_EVICTED, ABSENT]
 
 
 def test_a_discard_is_not_that_of_an_expected_use() -> None:
@@ -335,7 +339,7 @@ def test_who_has_to_be_away_whoever_else_may_go_is_surplus() -> None:
     expect(script, [(1, 0, 4)])  # 2
     expect(script, [(0, 4, 6)])  # 3
     view = script.model.view(0)
-    assert view.leavers_next_use.tolist() == [3] * 6 + [1] * 4
+    assert view.candidates_next_use.tolist() == [3] * 6 + [1] * 4
     assert view.surplus == 4, "no need for the four of the first is known behind it"
     expect(script, [(0, 0, 3)])  # 4: they are needed later: better ones to go, by then
     assert script.model.view(0).surplus == 1
@@ -377,7 +381,7 @@ def test_what_was_issued_alone_tells_who_has_to_leave() -> None:
     script.copy([(1, 0, 3)])  # 2
     script.copy([(0, 2, 1)])  # 3
     view = script.model.view(0)
-    assert view.leavers_next_use.tolist() == [NOT_NEEDED] * 7 + [3] + [1] * 2
+    assert view.candidates_next_use.tolist() == [NOT_NEEDED] * 7 + [3] + [1] * 2
     assert view.surplus == 3
     script.copy([(1, 3, 9)])  # 4: five more than the seven that nothing needs
     assert script.model.view(0).surplus == 7
@@ -423,7 +427,7 @@ def test_late_for_an_operation_that_never_came_is_not_believed() -> None:
     command = script.start(lib.PUMP_TO_GPU, list(blocks))[0]
     script.execute(script.copy([(1, 0, 4)]))
     script.finish(command.ticket, lib.PUMP_RESULT_LATE)
-    assert script.state(blocks) == [DOUBTED] * 4
+    assert script.state(blocks) == [MAYBE_EVICTED] * 4
 
 
 def test_late_for_an_operation_that_was_issued_tells_that_it_is_there() -> None:

@@ -1,4 +1,4 @@
-"""What a model foresees of a program that repeats itself, where its tensors move."""
+"""What a model predicts of a program that repeats itself, where its tensors move."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Program:
             self.script.execute(self.operation(number))
 
     def foresee(self) -> int:
-        lib.pump_model_foresee(self.raw, 1000)
+        lib.pump_model_predict(self.raw, 1000)
         return int(self.script.model.totals().expected)
 
 
@@ -47,7 +47,7 @@ def test_who_reaches_other_blocks_than_foreseen_voids_only_itself() -> None:
     assert (totals.expected, totals.window_depth) == (before - 1, 1)
     model = program.script.model
     assert model.block(program.blocks[0][50]).next_use == seq
-    assert model.block(program.blocks[0][0]).next_use == seq + 1, "of the next, as foreseen"
+    assert model.block(program.blocks[0][0]).next_use == seq + 1, "of the next, as predicted"
     assert model.block(program.blocks[1][0]).next_use == seq
     program.script.execute(seq)
     assert model.block(program.blocks[1][0]).next_use == seq + 1
@@ -66,18 +66,18 @@ def test_what_was_foreseen_and_what_was_in_vain_is_counted() -> None:
     program = Program()
     program.step()
     totals = program.script.model.totals()
-    assert (totals.foreseen, totals.foresight_lost, totals.confidence) == (0, 0, 0)
+    assert (totals.predicted, totals.predictions_lost, totals.confidence) == (0, 0, 0)
     for _ in range(4):
         program.step()
     assert program.foresee() > LAYERS
     assert program.script.model.totals().confidence > 0.2
     program.step()
-    assert program.script.model.totals().foreseen == LAYERS
+    assert program.script.model.totals().predicted == LAYERS
     program.operation(0, first=50)
-    assert program.script.model.totals().foreseen == LAYERS, "it came, but elsewhere"
+    assert program.script.model.totals().predicted == LAYERS, "it came, but elsewhere"
     program.operation(LAYERS)
     totals = program.script.model.totals()
-    assert (totals.foreseen, totals.foresight_lost, totals.expected) == (LAYERS, 1, 0)
+    assert (totals.predicted, totals.predictions_lost, totals.expected) == (LAYERS, 1, 0)
     program.script.model.learn(False)
     assert program.script.model.totals().confidence == 0
 
@@ -100,7 +100,7 @@ def test_ranges_that_do_not_exist_yet_do_not_hide_what_comes_behind_them() -> No
     persistent = script.alloc(0, 100)
     for _ in range(4):
         allocating(script)
-    lib.pump_model_foresee(script.model.raw, 1000)
+    lib.pump_model_predict(script.model.raw, 1000)
     assert script.model.totals().expected >= 2 * LAYERS
     seq = script.seq
     assert script.model.block(persistent[0]).next_use == seq + 1
@@ -146,9 +146,9 @@ def test_once_nothing_is_expected_a_learner_has_left_no_trace(seed: int) -> None
     assert replaced > 5
 
 
-@pytest.mark.parametrize(("dropped", "foresees"), [(8, False), (4, True)])
+@pytest.mark.parametrize(("dropped", "predicts"), [(8, False), (4, True)])
 def test_nothing_is_expected_where_much_is_used_that_is_not_told(
-    dropped: int, foresees: bool
+    dropped: int, predicts: bool
 ) -> None:
     """Of a budget of 100 blocks 16 or 8; until that is two iterations ago."""
     program = Program()
@@ -160,8 +160,8 @@ def test_nothing_is_expected_where_much_is_used_that_is_not_told(
 
     for _ in range(4):
         step(dropped)
-    assert (program.foresee() > LAYERS) == foresees
+    assert (program.foresee() > LAYERS) == predicts
     step(0)
-    assert (program.foresee() > 0) == foresees
+    assert (program.foresee() > 0) == predicts
     step(0)
     assert program.foresee() > LAYERS

@@ -54,6 +54,6 @@ def test_blocks_that_nobody_discards_are_given_up_whether_a_policy_looks_or_not(
                 script.model.view(0)
         dead = [(3, 1, 4 * BLOCK, BLOCK, lib.PUMP_ACCESS_WRITE)]
         script.send(lib.PUMP_EVENT_DEAD, uses=dead)
-        orders.append(script.model.view(0).leavers.tolist())
+        orders.append(script.model.view(0).eviction_candidates.tolist())
     assert orders[0] == orders[1]
     assert orders[0][:2] == [blocks[4], blocks[5]]

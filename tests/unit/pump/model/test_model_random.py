@@ -8,10 +8,10 @@ from itertools import accumulate
 import pytest
 from model_batch import BLOCK, Script, lib
 
-from pump.model.client import ABSENT, ARRIVING, DOUBTED, HOST, LEAVING, RESIDENT
+from pump.model.client import ABSENT, ARRIVING, HOST, LEAVING, MAYBE_EVICTED, RESIDENT
 from pump.model.view import NOT_NEEDED
 
-THERE = (RESIDENT, DOUBTED)
+THERE = (RESIDENT, MAYBE_EVICTED)
 TO_GPU = lib.PUMP_TO_GPU
 
 
@@ -51,7 +51,7 @@ class Naive:
             found += [
                 (block, seq)
                 for block in dict.fromkeys(used)
-                if state[block] in (ABSENT, HOST, DOUBTED)
+                if state[block] in (ABSENT, HOST, MAYBE_EVICTED)
                 and device[block] == on
                 and self.next_use(block) == seq
             ]
@@ -129,7 +129,7 @@ class History:
         device = self.random.randrange(2)
         view = self.script.model.view(device)
         direction = self.random.randrange(2)
-        chosen = view.missing if direction == TO_GPU else view.leavers
+        chosen = view.missing if direction == TO_GPU else view.eviction_candidates
         count = self.random.randrange(8)
         picked = chosen[:count].tolist()
         before = {block: self.script.model.block(block).state for block in picked}
@@ -167,28 +167,32 @@ class History:
         mine = [b for b in state if self.device[b] == device]
         view = model.view(device)
         counts = model.counts(device)
-        for value in (ABSENT, HOST, ARRIVING, RESIDENT, LEAVING, DOUBTED):
+        for value in (ABSENT, HOST, ARRIVING, RESIDENT, LEAVING, MAYBE_EVICTED):
             assert counts[value] == sum(state[b] == value for b in mine)
         expected = self.naive.missing(state, self.device, device)
         got = list(zip(view.missing.tolist(), view.missing_need.tolist(), strict=True))
         if not view.missing_more:
             assert sorted(got) == sorted(expected)
         assert got == expected[: len(got)]
-        takes_room = [state[b] != DOUBTED for b in view.missing.tolist()]
+        takes_room = [state[b] != MAYBE_EVICTED for b in view.missing.tolist()]
         assert view.missing_room.tolist() == list(accumulate(takes_room))
         assert view.arrivals_need.tolist() == [
             need for (_, need), takes in zip(got, takes_room, strict=True) if takes
         ]
-        assert view.leavers_doubted == sum(state[b] == DOUBTED for b in view.leavers.tolist())
+        assert view.candidates_maybe_evicted == sum(
+            state[b] == MAYBE_EVICTED for b in view.eviction_candidates.tolist()
+        )
         there = [b for b in mine if state[b] in THERE]
         uses = {b: self.naive.next_use(b) for b in there}
         order = sorted(uses.values(), reverse=True)
-        assert view.leavers_next_use.tolist() == order[: len(view.leavers)]
-        assert [uses[b] for b in view.leavers.tolist()] == view.leavers_next_use.tolist()
-        assert len(view.leavers) == min(len(there), 64)
-        doubted = [b for b in view.oldest.tolist() if state[b] == DOUBTED]
+        assert view.candidates_next_use.tolist() == order[: len(view.eviction_candidates)]
+        assert [
+            uses[b] for b in view.eviction_candidates.tolist()
+        ] == view.candidates_next_use.tolist()
+        assert len(view.eviction_candidates) == min(len(there), 64)
+        maybe_evicted = [b for b in view.oldest.tolist() if state[b] == MAYBE_EVICTED]
         sure = [b for b in view.oldest.tolist() if state[b] == RESIDENT]
-        assert view.oldest.tolist() == doubted + sure
+        assert view.oldest.tolist() == maybe_evicted + sure
         by_age = sorted((b for b in there if state[b] == RESIDENT), key=lambda b: migrated[b])
         assert sure == by_age[: len(sure)]
 

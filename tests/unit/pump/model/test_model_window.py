@@ -6,7 +6,7 @@ import pytest
 from model_batch import BLOCK, Script, lib
 
 from pump.model.bounds import IN_FLIGHT_BLOCKS, IN_FLIGHT_URGENT_BLOCKS
-from pump.model.client import ABSENT, ARRIVING, DOUBTED, HOST, LEAVING, RESIDENT
+from pump.model.client import ABSENT, ARRIVING, HOST, LEAVING, MAYBE_EVICTED, RESIDENT
 from pump.model.view import NOT_NEEDED
 
 TO_GPU, TO_HOST = lib.PUMP_TO_GPU, lib.PUMP_TO_HOST
@@ -92,7 +92,7 @@ def test_a_table_read_again_keeps_what_is_known_and_drops_what_is_gone() -> None
     script.resync({0: (1, 2), 2: (7, 2), 3: (1, 9)}, newest_seq=50)
     assert script.model.blocks_of(0) == kept and script.state(kept) == [RESIDENT] * 2
     assert script.model.blocks_of(1) is None
-    assert script.state(script.model.blocks_of(2)) == [DOUBTED] * 2, "may be there"
+    assert script.state(script.model.blocks_of(2)) == [MAYBE_EVICTED] * 2, "may be there"
     assert script.state(script.model.blocks_of(3)) == [HOST] * 9, "cannot be there"
     assert script.model.totals().observed_seq == 50
 
@@ -114,7 +114,7 @@ def test_blocks_that_came_by_fault_are_resident_and_doubts_go_to_the_oldest() ->
     script.set_state(new, HOST)
     script.execute(script.copy([(1, 0, 4)]))
     assert script.state(new) == [RESIDENT] * 4
-    assert script.state(old) == [DOUBTED] * 4 + [RESIDENT] * 28
+    assert script.state(old) == [MAYBE_EVICTED] * 4 + [RESIDENT] * 28
     assert script.model.tally(0).unseen == 4
     assert script.model.view(0).faults == 4 and script.model.view(0).faults == 0
 
@@ -170,11 +170,11 @@ def test_slices_grow_until_a_command_takes_its_time_and_shrink_again() -> None:
 def test_an_eviction_that_does_not_happen_leaves_the_block_as_old_and_as_doubtful() -> None:
     script = Script()
     blocks = script.alloc(0, 3)
-    script.set_state(blocks[:1], DOUBTED)
+    script.set_state(blocks[:1], MAYBE_EVICTED)
     before = script.model.view(0).oldest.tolist()
     for command in script.start(TO_HOST, list(blocks)):
         script.finish(command.ticket, lib.PUMP_RESULT_STALE)
-    assert script.state(blocks) == [DOUBTED, RESIDENT, RESIDENT]
+    assert script.state(blocks) == [MAYBE_EVICTED, RESIDENT, RESIDENT]
     assert script.model.view(0).oldest.tolist() == before
 
 
@@ -276,7 +276,7 @@ def test_behind_an_operation_that_did_not_tell_all_everything_is_in_doubt() -> N
     script.execute(script.copy([(0, 0, 4)]))
     assert set(script.state(blocks)) == {RESIDENT}
     script.execute(script.copy([(0, 0, 4)], dropped=1))
-    assert set(script.state(blocks)) == {DOUBTED}
+    assert set(script.state(blocks)) == {MAYBE_EVICTED}
 
 
 def test_an_operation_of_ninety_percent_of_the_budget_is_not_too_large() -> None:
@@ -291,15 +291,18 @@ def test_dead_blocks_leave_before_all_others_until_they_are_used_again() -> None
     blocks = script.alloc(3, 6)
     for block in range(6):
         script.execute(script.copy([(3, block, 1)]))
-    assert script.model.view(0).leavers.tolist() == list(blocks)
+    assert script.model.view(0).eviction_candidates.tolist() == list(blocks)
     script.send(lib.PUMP_EVENT_DEAD, uses=[(3, 1, 4 * BLOCK, 2 * BLOCK, lib.PUMP_ACCESS_WRITE)])
-    leavers = script.model.view(0).leavers.tolist()
-    assert set(leavers[:2]) == {blocks[4], blocks[5]} and leavers[2:] == list(blocks)[:4]
+    eviction_candidates = script.model.view(0).eviction_candidates.tolist()
+    assert (
+        set(eviction_candidates[:2]) == {blocks[4], blocks[5]}
+        and eviction_candidates[2:] == list(blocks)[:4]
+    )
     assert script.state(blocks) == [RESIDENT] * 6, "nothing was thrown away"
     used = script.copy([(3, 5, 1)])
-    assert script.model.view(0).leavers.tolist() == [blocks[4], *blocks[:4], blocks[5]]
+    assert script.model.view(0).eviction_candidates.tolist() == [blocks[4], *blocks[:4], blocks[5]]
     script.execute(used)
-    assert script.model.view(0).leavers.tolist() == [blocks[4], *blocks[:4], blocks[5]]
+    assert script.model.view(0).eviction_candidates.tolist() == [blocks[4], *blocks[:4], blocks[5]]
 
 
 def test_a_block_that_dies_while_it_is_needed_leaves_first_when_that_has_run() -> None:
@@ -309,9 +312,9 @@ def test_a_block_that_dies_while_it_is_needed_leaves_first_when_that_has_run() -
     uses = [(3, 1, BLOCK + 1, 2 * BLOCK - 1, lib.PUMP_ACCESS_WRITE)]  # one of them whole
     script.send(lib.PUMP_EVENT_DEAD, uses=uses)
     script.execute(needed)
-    assert script.model.view(0).leavers.tolist() == [blocks[2], blocks[0], blocks[1]]
+    assert script.model.view(0).eviction_candidates.tolist() == [blocks[2], blocks[0], blocks[1]]
     script.send(lib.PUMP_EVENT_DEAD, uses=[(3, 2, 0, BLOCK, lib.PUMP_ACCESS_WRITE)])  # too late
-    assert script.model.view(0).leavers.tolist()[0] == blocks[2]
+    assert script.model.view(0).eviction_candidates.tolist()[0] == blocks[2]
 
 
 def test_discarded_blocks_take_no_room_until_they_are_brought_back() -> None:
@@ -340,16 +343,23 @@ def test_freed_blocks_do_not_leave_while_they_wait_to_be_discarded() -> None:
     blocks = script.alloc(3, 6)
     needed = script.copy([(3, 0, 3)])
     blocks_event(script, lib.PUMP_EVENT_FREED, 1, 3)
-    leavers = script.model.view(0).leavers.tolist()
-    assert set(leavers) == {*blocks} - {blocks[3]}, "what is still needed may leave, if late"
+    eviction_candidates = script.model.view(0).eviction_candidates.tolist()
+    assert set(eviction_candidates) == {*blocks} - {blocks[3]}, (
+        "what is still needed may leave, if late"
+    )
     script.execute(needed)
-    assert set(script.model.view(0).leavers.tolist()) == {blocks[0], blocks[4], blocks[5]}
+    assert set(script.model.view(0).eviction_candidates.tolist()) == {
+        blocks[0],
+        blocks[4],
+        blocks[5],
+    }
     blocks_event(script, lib.PUMP_EVENT_DISCARDED, 1, 1)
     used = script.copy([(3, 2, 1)])  # handed out again, not discarded: as any other
     assert script.state(blocks) == [RESIDENT, ABSENT, RESIDENT, RESIDENT, RESIDENT, RESIDENT]
     script.execute(used)
     assert (
-        blocks[2] in script.model.view(0).leavers and blocks[3] not in script.model.view(0).leavers
+        blocks[2] in script.model.view(0).eviction_candidates
+        and blocks[3] not in script.model.view(0).eviction_candidates
     )
 
 
@@ -358,10 +368,10 @@ def test_freed_blocks_that_nobody_discards_leave_first_after_a_while() -> None:
     blocks = script.alloc(3, 6)
     script.execute(script.copy([(3, 0, 6)]))
     blocks_event(script, lib.PUMP_EVENT_FREED, 4, 2)
-    assert set(script.model.view(0).leavers.tolist()) == {*blocks[:4]}
+    assert set(script.model.view(0).eviction_candidates.tolist()) == {*blocks[:4]}
     for _ in range(300):
         script.execute(script.copy([(3, 0, 1)]))
-    assert set(script.model.view(0).leavers.tolist()[:2]) == {*blocks[4:]}
+    assert set(script.model.view(0).eviction_candidates.tolist()[:2]) == {*blocks[4:]}
 
 
 def test_an_operation_that_ran_before_a_discard_does_not_bring_the_block_back() -> None:

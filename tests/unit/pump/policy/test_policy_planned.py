@@ -66,9 +66,9 @@ def test_as_many_leave_as_can_be_given_a_shortage_that_they_outlast() -> None:
     for _ in range(200):
         needs = np.sort(random.integers(1, 100, random.integers(1, 9))).tolist()
         view = short_view(needs)
-        uses = view.leavers_next_use.tolist()
+        uses = view.candidates_next_use.tolist()
         most = 0
         for count in range(1, min(len(needs), len(uses)) + 1):
             pairs = zip(reversed(uses[:count]), needs[:count], strict=True)
             most = count if all(use > need for use, need in pairs) else most
-        assert left(view) == view.leavers[:most].tolist()
+        assert left(view) == view.eviction_candidates[:most].tolist()

@@ -28,7 +28,7 @@ def make_view(
     missing, resident = missing or {}, resident or {}
     order = sorted(missing, key=lambda block: missing[block])
     unused = last_use or {}
-    leavers = np.array(
+    eviction_candidates = np.array(
         sorted(resident, key=lambda block: (-resident[block], unused.get(block, 0))), np.int64
     )
     view = View(
@@ -44,7 +44,7 @@ def make_view(
         missing=np.array(order, np.int64),
         missing_room=np.arange(1, len(order) + 1),
         arrivals_need=np.array([missing[block] for block in order], np.int64),
-        leavers_doubted=0,
+        candidates_maybe_evicted=0,
         missing_need=np.array([missing[block] for block in order], np.int64),
         missing_more=0,
         shortfalls_need=np.zeros(0, np.int64),
@@ -53,8 +53,10 @@ def make_view(
         exchange=0,
         expected=0,
         streams=1,
-        leavers=leavers,
-        leavers_next_use=np.array([resident[block] for block in leavers.tolist()], np.int64),
+        eviction_candidates=eviction_candidates,
+        candidates_next_use=np.array(
+            [resident[block] for block in eviction_candidates.tolist()], np.int64
+        ),
         oldest=np.array(sorted(resident), np.int64),
         oldest_next_use=np.array([resident[block] for block in sorted(resident)], np.int64),
     )
@@ -225,7 +227,7 @@ def test_an_unknown_policy_is_answered_with_the_known_ones() -> None:
 def test_a_block_in_doubt_is_asked_for_without_room_and_pushes_nothing_out() -> None:
     view = make_view(budget=2, missing={1: 3, 2: 4, 5: 9}, resident={1: 3, 2: 4})
     view = view._replace(
-        missing_room=np.array([0, 0, 1]), arrivals_need=np.array([9]), leavers_doubted=2
+        missing_room=np.array([0, 0, 1]), arrivals_need=np.array([9]), candidates_maybe_evicted=2
     )
     decision = Window().decide(view)
     assert decision.to_gpu.tolist() == [1, 2]
@@ -245,7 +247,7 @@ def test_no_block_is_sent_both_ways_by_one_decision() -> None:
         missing_need=np.array([90, 3]),
         missing_room=np.array([0, 1]),
         arrivals_need=np.array([3]),
-        leavers_doubted=1,
+        candidates_maybe_evicted=1,
     )
     decision = Window().decide(view)
     assert decision.to_host.tolist() == [5]

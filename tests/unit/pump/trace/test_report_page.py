@@ -11,7 +11,7 @@ from pump.report.advice import advise
 from pump.report.page import page
 from pump.report.text import text
 
-SERIES = ("sure", "resident", "doubted", "arriving", "leaving", "host", "allocated")
+SERIES = ("sure", "resident", "maybe_evicted", "arriving", "leaving", "host", "allocated")
 
 
 def made(device: dict[str, int] | None = None, **changes: Any) -> dict[str, Any]:

@@ -37,7 +37,7 @@ def recording(path: Path) -> Path:
     writer = TraceWriter(fd, {"pump": "0"})
     writer.events(rows.made())
     figures = dict.fromkeys(rec.Sample._fields, 0) | {"time_ns": 1055 * US}
-    writer.sample(rec.Sample(**{**figures, "resident_bytes": 10, "doubted_bytes": 4}))
+    writer.sample(rec.Sample(**{**figures, "resident_bytes": 10, "maybe_evicted_bytes": 4}))
     writer.lost(1062 * US, form.LOST_SKIPPED, 5)
     writer.end({})
     os.close(fd)

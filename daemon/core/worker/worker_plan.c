@@ -1,50 +1,51 @@
-/* serve_plan.c - plans between model and mapping: put in force, withdrawn, followed.
+/* worker_plan.c - plans between model and mapping: put in force, withdrawn, followed.
  *
  * A plan is made behind a decision, from what the model is then. While it holds
  * (model_plan_holds) the worker follows it too: what stands in front it takes as executors
  * do, and sends it as commands, of which more may be in flight. So a plan is made anew when
  * half of it is used up, or when something has happened that it did not foresee, or when a
- * decision is another one or allows more (serve_send.c).
+ * decision is another one or allows more (worker_send.c).
  *
  * Before anything else is started, it is withdrawn: from then on nobody takes of it, and
  * what was taken is known. In between the executors have no plan, for some microseconds.
  */
 #include "pump_ring.h"
-#include "serve.h"
+#include "worker.h"
 
 /* To take entries: a client may write `turn` as well. */
 #define TRIES (4 * PUMP_PLAN_ENTRIES)
 
-/* ---- what is foreseen ---------------------------------------------------------------- */
+/* ---- what is predicted ----------------------------------------------------------------
+ */
 
 /* Writes the words of operations that have become expected since the last time; returns
  * the newest operation that has one. */
-static uint64_t write_foreseen(struct pump_shm *shm, struct pump_model *m) {
+static uint64_t write_predictions(struct pump_shm *shm, struct pump_model *m) {
   uint64_t newest = m->added_seq + (uint64_t)(m->op_head - m->op_issued);
-  uint64_t most = m->added_seq + PUMP_FORESEEN / 2;
+  uint64_t most = m->added_seq + PUMP_PREDICTIONS / 2;
   if (newest > most) newest = most;
   uint64_t from = m->told_seq > m->added_seq ? m->told_seq : m->added_seq;
   for (uint64_t seq = from + 1; seq <= newest; seq++) {
     int64_t at = m->op_issued + (int64_t)(seq - m->added_seq) - 1;
-    const struct pump_foreseen *word = &m->foreseen[op_index(at)];
-    PUMP_STORE(&pump_foreseen_at(shm, seq)->signature, word->signature);
-    PUMP_STORE(&pump_foreseen_at(shm, seq)->shape, word->shape);
+    const struct pump_prediction *word = &m->predicted[op_index(at)];
+    PUMP_STORE(&pump_prediction_at(shm, seq)->signature, word->signature);
+    PUMP_STORE(&pump_prediction_at(shm, seq)->shape, word->shape);
   }
   if (newest > m->told_seq) m->told_seq = newest;
   return newest;
 }
 
-void serve_plan_foresee(struct pump_shm *shm, struct pump_model *m) {
+void worker_plan_predict(struct pump_shm *shm, struct pump_model *m) {
   bool any = false;
   for (uint32_t device = 0; device < PUMP_MAX_DEVICES; device++)
     any |= m->plans[device].in_force;
-  if (any) write_foreseen(shm, m);
+  if (any) write_predictions(shm, m);
 }
 
 /* True when all that was issued behind what we have read is compared. */
 static bool arm(struct pump_shm *shm, struct pump_model *m) {
   if (PUMP_LOAD(&shm->header.armed) == 0) {
-    pump_serve_withdraw(shm, m);
+    pump_worker_withdraw(shm, m);
     PUMP_STORE_RELEASE(&shm->header.armed, 1);
     __atomic_thread_fence(
         __ATOMIC_SEQ_CST); /* before the look: who numbers later, sees it */
@@ -91,25 +92,25 @@ static void follow(struct pump_shm *shm, struct pump_model *m, uint32_t way) {
   if (m->plan_running_count > 0) take_ends(shm, m, way);
 }
 
-void serve_plan_arrived(struct pump_shm *shm, struct pump_model *m) {
+void worker_plan_arrived(struct pump_shm *shm, struct pump_model *m) {
   follow(shm, m, PUMP_TO_GPU);
   m->settling = m->plan_places + m->plan_running_count > 0;
 }
 
-void serve_plan_left(struct pump_shm *shm, struct pump_model *m) {
+void worker_plan_left(struct pump_shm *shm, struct pump_model *m) {
   follow(shm, m, PUMP_TO_HOST);
   if (m->settling) {
     m->settling = false;
     model_retired(m);
   }
-  if (m->plans_void) pump_serve_withdraw(shm, m);
+  if (m->plans_void) pump_worker_withdraw(shm, m);
   m->plans_void = false;
 }
 
 /* ---- in force ---------------------------------------------------------------------------
  */
 
-void serve_plan_withdraw(struct pump_shm *shm, struct pump_model *m, uint32_t device) {
+void worker_plan_withdraw(struct pump_shm *shm, struct pump_model *m, uint32_t device) {
   struct plan *plan = &m->plans[device];
   if (!plan->in_force) return;
   uint64_t turn = pump_plan_withdraw(&shm->plans[device]);
@@ -121,12 +122,12 @@ void serve_plan_withdraw(struct pump_shm *shm, struct pump_model *m, uint32_t de
   }
 }
 
-EXPORT void pump_serve_withdraw(struct pump_shm *shm, struct pump_model *m) {
+EXPORT void pump_worker_withdraw(struct pump_shm *shm, struct pump_model *m) {
   for (uint32_t device = 0; device < PUMP_MAX_DEVICES; device++)
-    serve_plan_withdraw(shm, m, device);
+    worker_plan_withdraw(shm, m, device);
 }
 
-/* observed_seq: uses up to that operation are foreseen. What nobody reads of an entry is
+/* observed_seq: uses up to that operation are predicted. What nobody reads of an entry is
  * left as it is. */
 static void write_entry(struct pump_planned *to, const struct pump_model *m,
                         const struct transfer *transfer,
@@ -197,24 +198,24 @@ static void put_in_force(struct pump_shm *shm, struct pump_model *m, uint32_t de
   }
 }
 
-bool serve_plan_is_due(const struct pump_model *m, uint32_t device) {
+bool worker_plan_is_due(const struct pump_model *m, uint32_t device) {
   const struct plan *plan = &m->plans[device];
   if (model_plan_holds(m, device)) return false;
   return plan->in_force || plan->stamp != m->changes ||
          m->op_head - plan->op_head >= HEAD_AGAIN || plan->executed != m->totals.operations;
 }
 
-EXPORT void pump_serve_plan(struct pump_shm *shm, struct pump_model *m, uint32_t device) {
+EXPORT void pump_worker_plan(struct pump_shm *shm, struct pump_model *m, uint32_t device) {
   static struct model_rehearsal found; /* one thread at a time */
   struct plan *plan = &m->plans[device];
-  serve_plan_withdraw(shm, m, device);
+  worker_plan_withdraw(shm, m, device);
   plan->stamp = m->changes;
-  plan->strays = m->strays;
+  plan->deviations = m->deviations;
   plan->op_head = m->op_head;
   plan->known = m->op_head - m->op_tail;
   plan->executed = m->totals.operations;
   if (m->learner == NULL || m->op_issued == m->op_head || m->partial > 0) return;
-  uint64_t until_seq = write_foreseen(shm, m);
+  uint64_t until_seq = write_predictions(shm, m);
   if (!arm(shm, m)) {
     plan->stamp--; /* again at the next occasion */
     return;
@@ -286,8 +287,8 @@ static void send(struct taking *t, int32_t first_block, int32_t blocks) {
   t->room -= blocks;
 }
 
-uint32_t serve_plan_leaving(struct pump_shm *shm, struct pump_model *m, uint32_t device,
-                            int64_t *blocks, uint32_t most) {
+uint32_t worker_plan_leaving(struct pump_shm *shm, struct pump_model *m, uint32_t device,
+                             int64_t *blocks, uint32_t most) {
   struct taking taking = begin_taking(shm, m, device, PUMP_TO_HOST, blocks, most);
   const struct plan *plan = &m->plans[device];
   const struct transfer *next;
@@ -311,7 +312,8 @@ static bool is_away(const struct pump_model *m, int64_t block) {
 static bool is_moot(const struct pump_model *m, const struct transfer *transfer) {
   for (int32_t i = 0; i < transfer->blocks; i++) {
     int32_t block = transfer->first_block + i;
-    if (is_away(m, block) || m->blocks[block].state == PUMP_BLOCK_DOUBTED) return false;
+    if (is_away(m, block) || m->blocks[block].state == PUMP_BLOCK_MAYBE_EVICTED)
+      return false;
   }
   return true;
 }
@@ -343,9 +345,9 @@ static bool bring_entry(struct taking *t, int64_t block) {
   return false;
 }
 
-uint32_t serve_plan_arriving(struct pump_shm *shm, struct pump_model *m, uint32_t device,
-                             const int64_t *missing, uint32_t count, int64_t *blocks,
-                             uint32_t most) {
+uint32_t worker_plan_arriving(struct pump_shm *shm, struct pump_model *m, uint32_t device,
+                              const int64_t *missing, uint32_t count, int64_t *blocks,
+                              uint32_t most) {
   struct taking taking = begin_taking(shm, m, device, PUMP_TO_GPU, blocks, most);
   for (uint32_t i = 0; i < count; i++) {
     int64_t block = missing[i];
@@ -373,8 +375,8 @@ static bool comes(const struct pump_model *m, int64_t block) {
   return block >= 0 && block < m->high && m->blocks[block].comes;
 }
 
-bool serve_plan_agrees(const struct pump_shm *shm, const struct pump_model *m,
-                       uint32_t device, const struct serve_moves *moves) {
+bool worker_plan_agrees(const struct pump_shm *shm, const struct pump_model *m,
+                        uint32_t device, const struct worker_moves *moves) {
   const struct plan *plan = &m->plans[device];
   uint32_t at = plan->taken[PUMP_TO_HOST], next = plan->taken[PUMP_TO_GPU], i = 0;
   for (uint32_t j = 0; j < moves->to_host_count; j++)

@@ -1,5 +1,5 @@
-/* learner_reaches.c - another pointer where operations are all alike and their reaches are
- * not.
+/* learner_accesses.c - another pointer where operations are all alike and their accesses
+ * are not.
  *
  * Addresses are in no key, since they may be others in each iteration. So a program of one
  * kernel that sweeps over many buffers seems to repeat itself with each operation, and what
@@ -13,7 +13,7 @@
 
 #define PERIOD_MOST 64u /* of a pointer that is doubted */
 #define MISPLACED 16u   /* operations that reached something else, one after the other */
-#define ALIKE 8u        /* operations that have to be the same, with their reaches */
+#define ALIKE 8u        /* operations that have to be the same, with their accesses */
 #define BACK 32768u     /* operations that are looked at */
 #define WAIT_LEAST 32u
 #define WAIT_MOST 65536u
@@ -30,7 +30,8 @@ static bool is_same(const struct pump_learner *l, uint64_t a, uint64_t b) {
   if (one->key != other->key || one->stream != other->stream || one->count != other->count)
     return false;
   for (uint32_t i = 0; i < one->count; i++) {
-    const struct pump_reach *x = learner_reach(l, one, i), *y = learner_reach(l, other, i);
+    const struct pump_access *x = learner_access(l, one, i),
+                             *y = learner_access(l, other, i);
     if (x->slot != y->slot || x->generation != y->generation ||
         x->offset_bytes != y->offset_bytes)
       return false;

@@ -1,22 +1,22 @@
-/* serve_send.c - what a worker sends: by a decision, by what that allows, or by the plan.
+/* worker_send.c - what a worker sends: by a decision, by what that allows, or by the plan.
  *
- * The same for the worker over a mapping (serve.c) and for the simulator's
+ * The same for the worker over a mapping (worker_step.c) and for the simulator's
  * (sim_worker.c); they differ in where commands go.
  */
-#include "serve.h"
+#include "worker.h"
 
-#define AT_ONCE PUMP_VIEW_LEAVERS /* blocks; more than may be in flight */
+#define AT_ONCE PUMP_VIEW_CANDIDATES /* blocks; more than may be in flight */
 
 /* What finds no room with the executors is as if never started. */
-static void submit(const struct serve *to, uint32_t device, uint32_t way,
+static void submit(const struct worker *to, uint32_t device, uint32_t way,
                    const struct pump_command *commands, uint32_t made) {
   if (made == 0) return;
-  const struct serve_executors *executors = &to->executors;
+  const struct worker_executors *executors = &to->executors;
   uint32_t given = executors->submit(executors->context, device, way, commands, made);
   pump_model_take_back(to->model, &commands[given], made - given);
 }
 
-static void start(const struct serve *to, uint32_t device, uint32_t way,
+static void start(const struct worker *to, uint32_t device, uint32_t way,
                   const int64_t *blocks, uint32_t count) {
   struct pump_command commands[PUMP_COMMAND_SLOTS];
   if (count == 0) return;
@@ -25,26 +25,26 @@ static void start(const struct serve *to, uint32_t device, uint32_t way,
   submit(to, device, way, commands, made);
 }
 
-static void plan(const struct serve *to, uint32_t device) {
-  if (to->plans) pump_serve_plan(to->shm, to->model, device);
+static void plan(const struct worker *to, uint32_t device) {
+  if (to->plans) pump_worker_plan(to->shm, to->model, device);
 }
 
 /* ---- by the plan in force ------------------------------------------------------------ */
 
-static void leave(const struct serve *to, uint32_t device) {
+static void leave(const struct worker *to, uint32_t device) {
   int64_t blocks[AT_ONCE];
-  uint32_t count = serve_plan_leaving(to->shm, to->model, device, blocks, AT_ONCE);
+  uint32_t count = worker_plan_leaving(to->shm, to->model, device, blocks, AT_ONCE);
   start(to, device, PUMP_TO_HOST, blocks, count);
 }
 
-static void arrive(const struct serve *to, uint32_t device, const int64_t *missing,
+static void arrive(const struct worker *to, uint32_t device, const int64_t *missing,
                    uint32_t count) {
   int64_t blocks[AT_ONCE];
-  count = serve_plan_arriving(to->shm, to->model, device, missing, count, blocks, AT_ONCE);
+  count = worker_plan_arriving(to->shm, to->model, device, missing, count, blocks, AT_ONCE);
   start(to, device, PUMP_TO_GPU, blocks, count);
 }
 
-static void go_on_by_plan(const struct serve *to, uint32_t device) {
+static void go_on_by_plan(const struct worker *to, uint32_t device) {
   struct pump_model *m = to->model;
   const struct device *d = &m->devices[device];
   leave(to, device);
@@ -57,14 +57,14 @@ static void go_on_by_plan(const struct serve *to, uint32_t device) {
 
 /* ---- what is sent -------------------------------------------------------------------- */
 
-void serve_go_on(const struct serve *to, uint32_t device) {
+void worker_go_on(const struct worker *to, uint32_t device) {
   static const uint32_t ways[] = {PUMP_TO_HOST, PUMP_TO_GPU};
   struct pump_command commands[PUMP_COMMAND_SLOTS];
   struct pump_model *m = to->model;
   pump_model_turn(m, device);
   if (model_plan_holds(m, device)) go_on_by_plan(to, device);
   if (!model_may_go_on(m, device)) return; /* or what the decision allows besides */
-  serve_plan_withdraw(to->shm, m, device);
+  worker_plan_withdraw(to->shm, m, device);
   for (uint32_t i = 0; i < PUMP_DIRECTIONS; i++) {
     uint32_t made = model_go_on(m, device, ways[i], commands, PUMP_COMMAND_SLOTS);
     submit(to, device, ways[i], commands, made);
@@ -72,26 +72,26 @@ void serve_go_on(const struct serve *to, uint32_t device) {
   plan(to, device);
 }
 
-void serve_allowance(const struct serve *to, uint32_t device) {
+void worker_allowance(const struct worker *to, uint32_t device) {
   struct pump_command commands[PUMP_COMMAND_SLOTS];
   struct pump_model *m = to->model;
   if (m->devices[device].allowance <= 0 || model_plan_holds(m, device)) return;
-  serve_plan_withdraw(to->shm, m, device); /* the tick that follows makes another one */
+  worker_plan_withdraw(to->shm, m, device); /* the tick that follows makes another one */
   uint32_t made = model_use_allowance(m, device, commands, PUMP_COMMAND_SLOTS);
   submit(to, device, PUMP_TO_GPU, commands, made);
 }
 
-void serve_decision(const struct serve *to, uint32_t device,
-                    const struct serve_moves *moves) {
+void worker_decision(const struct worker *to, uint32_t device,
+                     const struct worker_moves *moves) {
   struct pump_model *m = to->model;
   bool any = moves->to_host_count + moves->to_gpu_count > 0;
-  if (model_plan_holds(m, device) && serve_plan_agrees(to->shm, m, device, moves)) {
+  if (model_plan_holds(m, device) && worker_plan_agrees(to->shm, m, device, moves)) {
     leave(to, device);
     arrive(to, device, moves->to_gpu, moves->to_gpu_count);
     return;
   }
-  if (any) serve_plan_withdraw(to->shm, m, device);
+  if (any) worker_plan_withdraw(to->shm, m, device);
   start(to, device, PUMP_TO_HOST, moves->to_host, moves->to_host_count);
   start(to, device, PUMP_TO_GPU, moves->to_gpu, moves->to_gpu_count);
-  if (any || serve_plan_is_due(m, device)) plan(to, device);
+  if (any || worker_plan_is_due(m, device)) plan(to, device);
 }

@@ -1,4 +1,4 @@
-/* model_look.c - the view of one device: what is missing, and who could leave. */
+/* model_view.c - the view of one device: what is missing, and who could leave. */
 #include <string.h>
 
 #include "model_state.h"
@@ -34,7 +34,7 @@ int64_t model_previous_set(const struct pump_model *m, const uint64_t *bits, int
 
 static uint64_t due_word(const struct pump_model *m, uint32_t kind, uint32_t use) {
   const uint64_t *words = m->due_uses[use >> 6];
-  return words[kind] | words[DUE_DOUBTED];
+  return words[kind] | words[DUE_MAYBE_EVICTED];
 }
 
 int64_t model_next_due(const struct pump_model *m, uint32_t kind, int64_t from,
@@ -69,23 +69,23 @@ int64_t model_previous_due(const struct pump_model *m, uint32_t kind, int64_t be
 
 /* An operation that misses something, by its distance from its stream's head; of equals
  * the one that was issued first. */
-struct candidate {
+struct lacking {
   uint64_t distance;
   int64_t position;
 };
 
-static bool is_later(struct candidate a, struct candidate b) {
+static bool is_later(struct lacking a, struct lacking b) {
   return a.distance > b.distance || (a.distance == b.distance && a.position > b.position);
 }
 
 /* A heap whose root is the latest: the one to be replaced. */
-static void sift_down(struct candidate *heap, uint32_t count, uint32_t i) {
+static void sift_down(struct lacking *heap, uint32_t count, uint32_t i) {
   for (;;) {
     uint32_t child = 2 * i + 1;
     if (child >= count) return;
     if (child + 1 < count && is_later(heap[child + 1], heap[child])) child++;
     if (!is_later(heap[child], heap[i])) return;
-    struct candidate moved = heap[i];
+    struct lacking moved = heap[i];
     heap[i] = heap[child];
     heap[child] = moved;
     i = child;
@@ -93,10 +93,10 @@ static void sift_down(struct candidate *heap, uint32_t count, uint32_t i) {
 }
 
 /* Heap sort: the latest comes last. */
-static void sort(struct candidate *found, uint32_t count) {
+static void sort(struct lacking *found, uint32_t count) {
   for (uint32_t i = count / 2; i-- > 0;) sift_down(found, count, i);
   for (uint32_t left = count; left > 1; left--) {
-    struct candidate latest = found[0];
+    struct lacking latest = found[0];
     found[0] = found[left - 1];
     found[left - 1] = latest;
     sift_down(found, left - 1, 0);
@@ -106,18 +106,18 @@ static void sort(struct candidate *found, uint32_t count) {
 /* The nearest issued operations that miss something, nearest first. Each has a block to
  * give, unless its blocks are another device's, so twice as many as blocks are looked at.
  */
-#define CANDIDATES (2 * PUMP_VIEW_MISSING)
+#define LACKING_MOST (2 * PUMP_VIEW_MISSING)
 
-static uint32_t nearest(const struct pump_model *m, struct candidate *found) {
+static uint32_t nearest(const struct pump_model *m, struct lacking *found) {
   uint32_t count = 0;
   for (int64_t at = next_set(m, m->misses, m->op_tail); at < m->op_issued;
        at = next_set(m, m->misses, at + 1)) {
     const struct op *op = &m->ops[op_index(at)];
     uint64_t distance = op->rank - m->ops[m->streams[op->stream].head].rank;
-    struct candidate candidate = {distance, at};
-    if (count < CANDIDATES) {
+    struct lacking candidate = {distance, at};
+    if (count < LACKING_MOST) {
       found[count++] = candidate;
-      if (count < CANDIDATES) continue;
+      if (count < LACKING_MOST) continue;
       for (uint32_t i = count / 2; i-- > 0;) sift_down(found, count, i);
     } else if (is_later(found[0], candidate)) {
       found[0] = candidate;
@@ -133,12 +133,12 @@ static uint32_t nearest(const struct pump_model *m, struct candidate *found) {
 static bool collect_missing(const struct pump_model *m, int64_t position, uint32_t device,
                             struct pump_view *view, uint32_t most) {
   const struct op *op = &m->ops[op_index(position)];
-  uint32_t away = op->due[DUE_AWAY], doubted = op->due[DUE_DOUBTED];
+  uint32_t away = op->due[DUE_AWAY], maybe_evicted = op->due[DUE_MAYBE_EVICTED];
   if (op->larger) { /* filled up to the budget; one in doubt takes no room */
-    int64_t room = view->budget - view->arriving - op->due[DUE_SURE] - doubted;
+    int64_t room = view->budget - view->arriving - op->due[DUE_SURE] - maybe_evicted;
     if (room < (int64_t)away) away = room > 0 ? (uint32_t)room : 0;
   }
-  uint32_t left = away + doubted;
+  uint32_t left = away + maybe_evicted;
   int64_t end = (int64_t)op->first_use + op->uses;
   for (int64_t at = op->first_use; left > 0; at++) {
     at = model_next_due(m, DUE_AWAY, at, end);
@@ -149,7 +149,7 @@ static bool collect_missing(const struct pump_model *m, int64_t position, uint32
     }
     int32_t block = m->uses[use_index(at)].block;
     if (m->blocks[block].device != device) continue;
-    bool takes_room = m->blocks[block].state != PUMP_BLOCK_DOUBTED;
+    bool takes_room = m->blocks[block].state != PUMP_BLOCK_MAYBE_EVICTED;
     if (takes_room && away == 0) continue;
     view->missing[view->missing_count] = block;
     view->missing_need[view->missing_count] = (int64_t)op->seq;
@@ -165,7 +165,7 @@ static bool collect_missing(const struct pump_model *m, int64_t position, uint32
 
 void model_missing(struct pump_model *m, uint32_t device, struct pump_view *view,
                    uint32_t most) {
-  struct candidate found[CANDIDATES];
+  struct lacking found[LACKING_MOST];
   uint32_t looked = 0;
   int64_t from = m->op_tail;
   view->budget = m->devices[device].facts.budget;
@@ -180,7 +180,7 @@ void model_missing(struct pump_model *m, uint32_t device, struct pump_view *view
   }
   for (int64_t at = next_set(m, m->misses, from); at < m->op_head;
        at = next_set(m, m->misses, at + 1)) {
-    if (looked++ == CANDIDATES) {
+    if (looked++ == LACKING_MOST) {
       view->missing_more += view->missing_more == 0;
       return;
     }
@@ -193,12 +193,12 @@ void model_missing(struct pump_model *m, uint32_t device, struct pump_view *view
 
 /* Walks over what is known, in order, with the room that is taken and given back. Of
  * operations only these few figures are read: there may be thousands, at each view. It ends
- * where no more leavers could be told to go. True when all that is known fits.
+ * where no more eviction candidates could be told to go. True when all that is known fits.
  *
- * `surplus`. At an operation that comes before the first leaver is needed, `level - room`
- * blocks more than fit have to be away. Those that operations used before it and that are
- * needed behind the leaver (`others`) would be better ones to go, once they have been used.
- * What is left without one has to be a leaver: it may as well go now.
+ * `surplus`. At an operation that comes before the first candidate is needed, `level -
+ * room` blocks more than fit have to be away. Those that operations used before it and that
+ * are needed behind the candidate (`others`) would be better ones to go, once they have
+ * been used. What is left without one has to be a candidate: it may as well go now.
  *
  * `headroom`. If the first `n` of what is missing set out, room and level fall by n behind
  * them, but room alone before them. So wherever fewer come than n, n blocks have to be free
@@ -207,21 +207,22 @@ static bool look_for_room(const struct pump_model *m, uint32_t device,
                           struct pump_view *view) {
   int64_t level = 0, taken = 0, others = 0, surplus = 0;
   int64_t room = view->budget - view->resident - view->arriving;
-  int64_t first = view->leavers_count > 0 ? view->leavers_next_use[0] : 0;
-  int32_t use = view->leavers_count > 0 ? m->blocks[view->leavers[0]].first : NONE;
+  int64_t first = view->candidates_count > 0 ? view->candidates_next_use[0] : 0;
+  int32_t use =
+      view->candidates_count > 0 ? m->blocks[view->eviction_candidates[0]].first : NONE;
   uint32_t until = use == NONE ? OPS : m->uses[use].op, short_of = 0;
-  bool before = view->leavers_count > 0, ends = true, fits = true;
+  bool before = view->candidates_count > 0, ends = true, fits = true;
   int64_t came = 0, headroom = m->busy_count > 1 ? 0 : PUMP_VIEW_MISSING;
   view->shortfalls_count = view->surplus = view->headroom = 0;
   for (int64_t at = m->op_tail; at < m->op_head; at++) {
     uint32_t i = op_index(at);
-    before &= i != until && surplus < view->leavers_count;
+    before &= i != until && surplus < view->candidates_count;
     if (!before && !fits && taken > m->bounds.in_flight) {
       ends = false;
       break;
     }
     if (m->op_device[i] != device) continue;
-    int64_t takes = m->away[i] + m->births[i];
+    int64_t takes = m->away[i] + m->allocates_blocks[i];
     level += takes;
     if (came < headroom) {
       came += m->away[i];
@@ -232,26 +233,26 @@ static bool look_for_room(const struct pump_model *m, uint32_t device,
     if (level > room && taken - m->bounds.in_flight - 1 < headroom)
       headroom = taken - m->bounds.in_flight - 1;
     if (taken <= m->bounds.in_flight)
-      while (short_of < PUMP_VIEW_LEAVERS && level > room + short_of)
+      while (short_of < PUMP_VIEW_CANDIDATES && level > room + short_of)
         view->shortfalls_need[short_of++] = (int64_t)m->ops[i].seq;
     taken += takes;
     if (before && level - room - others > surplus) surplus = level - room - others;
     if (before && m->again_seq[i] > first) others += m->again[i];
-    level -= m->gives[i];
+    level -= m->frees_blocks[i];
   }
   view->shortfalls_count = short_of;
   if (!ends && came < headroom) headroom = came;
   if (!ends && taken - m->bounds.in_flight - 1 < headroom)
     headroom = taken - m->bounds.in_flight - 1;
   if (short_of == 0 && surplus == 0 && headroom > 0) view->headroom = (uint32_t)headroom;
-  while (view->surplus < view->leavers_count && view->surplus < surplus &&
-         view->leavers_next_use[view->surplus] == first)
+  while (view->surplus < view->candidates_count && view->surplus < surplus &&
+         view->candidates_next_use[view->surplus] == first)
     view->surplus++;
   return fits;
 }
 
-/* True when the first `count` leavers are needed behind a shortage each: the one that is
- * needed first of them behind the first. */
+/* True when the first `count` eviction candidates are needed behind a shortage each: the
+ * one that is needed first of them behind the first. */
 static bool outlast(const int64_t *needs, const int64_t *uses, uint32_t count) {
   for (uint32_t i = 0; i < count; i++)
     if (uses[count - 1 - i] <= needs[i]) return false;
@@ -259,8 +260,8 @@ static bool outlast(const int64_t *needs, const int64_t *uses, uint32_t count) {
 }
 
 EXPORT uint32_t pump_view_outlast(const int64_t *needs, uint32_t short_of,
-                                  const int64_t *uses, uint32_t leavers) {
-  uint32_t low = 0, high = short_of < leavers ? short_of : leavers;
+                                  const int64_t *uses, uint32_t eviction_candidates) {
+  uint32_t low = 0, high = short_of < eviction_candidates ? short_of : eviction_candidates;
   if (outlast(needs, uses, high)) return high;
   while (low < high) {
     uint32_t count = (low + high + 1) / 2;
@@ -275,35 +276,37 @@ EXPORT uint32_t pump_view_outlast(const int64_t *needs, uint32_t short_of,
 /* ---- who could leave --------------------------------------------------------------------
  */
 
-static bool add_leaver(const struct pump_model *m, int32_t block, struct pump_view *view) {
-  view->leavers[view->leavers_count] = block;
-  view->leavers_next_use[view->leavers_count] = m->blocks[block].next_use;
-  view->leavers_doubted += m->blocks[block].state == PUMP_BLOCK_DOUBTED;
-  return ++view->leavers_count < PUMP_VIEW_LEAVERS;
+static bool add_candidate(const struct pump_model *m, int32_t block,
+                          struct pump_view *view) {
+  view->eviction_candidates[view->candidates_count] = block;
+  view->candidates_next_use[view->candidates_count] = m->blocks[block].next_use;
+  view->candidates_maybe_evicted += m->blocks[block].state == PUMP_BLOCK_MAYBE_EVICTED;
+  return ++view->candidates_count < PUMP_VIEW_CANDIDATES;
 }
 
-static void look_for_leavers(const struct pump_model *m, uint32_t device,
-                             struct pump_view *view) {
+static void look_for_candidates(const struct pump_model *m, uint32_t device,
+                                struct pump_view *view) {
   for (int32_t b = m->devices[device].idle.head; b != NONE; b = m->blocks[b].idle_next)
-    if (!add_leaver(m, b, view)) return;
+    if (!add_candidate(m, b, view)) return;
   for (int64_t at = model_previous_set(m, m->can_leave, m->op_head - 1); at >= m->op_tail;
        at = model_previous_set(m, m->can_leave, at - 1)) {
     const struct op *op = &m->ops[(uint64_t)at & (OPS - 1)];
     int64_t begin = op->first_use, end = begin + op->uses;
     while ((end = model_previous_due(m, DUE_SURE, begin, end)) >= begin) {
       int32_t block = m->uses[use_index(end)].block;
-      if (m->blocks[block].device == device && !add_leaver(m, block, view)) return;
+      if (m->blocks[block].device == device && !add_candidate(m, block, view)) return;
     }
   }
 }
 
 static void look_for_oldest(const struct pump_model *m, uint32_t device,
                             struct pump_view *view) {
-  const int32_t heads[] = {m->devices[device].doubted.head, m->devices[device].sure.head};
+  const int32_t heads[] = {m->devices[device].maybe_evicted.head,
+                           m->devices[device].sure.head};
   for (int i = 0; i < 2; i++) {
     for (int32_t b = heads[i]; b != NONE; b = m->blocks[b].age_next) {
       if (m->blocks[b].state == PUMP_BLOCK_LEAVING) continue;
-      if (view->oldest_count == PUMP_VIEW_LEAVERS) return;
+      if (view->oldest_count == PUMP_VIEW_CANDIDATES) return;
       view->oldest[view->oldest_count] = b;
       view->oldest_next_use[view->oldest_count++] = m->blocks[b].next_use;
     }
@@ -341,7 +344,7 @@ static int64_t urgent(const struct pump_model *m, const struct device *device) {
   for (uint32_t i = 0; i < m->busy_count; i++) {
     int32_t head = m->streams[m->busy[i]].head;
     if (head == NONE || &m->devices[m->op_device[head]] != device) continue;
-    lack += m->ops[head].due[DUE_AWAY] + m->ops[head].due[DUE_DOUBTED];
+    lack += m->ops[head].due[DUE_AWAY] + m->ops[head].due[DUE_MAYBE_EVICTED];
   }
   return lack;
 }
@@ -400,7 +403,7 @@ EXPORT void pump_model_turn(struct pump_model *m, uint32_t index) {
   for (; (use = model_next_due(m, DUE_SURE, use, end)) < end; use++) {
     int32_t block = m->uses[use_index(use)].block;
     if (m->blocks[block].device == index && m->blocks[block].state == PUMP_BLOCK_RESIDENT)
-      model_set_state(m, block, PUMP_BLOCK_DOUBTED);
+      model_set_state(m, block, PUMP_BLOCK_MAYBE_EVICTED);
   }
 }
 
@@ -408,7 +411,7 @@ EXPORT void pump_model_view(struct pump_model *m, uint32_t index, struct pump_vi
   index &= PUMP_MAX_DEVICES - 1;
   struct device *device = &m->devices[index];
   const int64_t *counts = device->counts;
-  view->resident = counts[PUMP_BLOCK_RESIDENT] + counts[PUMP_BLOCK_DOUBTED];
+  view->resident = counts[PUMP_BLOCK_RESIDENT] + counts[PUMP_BLOCK_MAYBE_EVICTED];
   view->leaving = model_making_room(device);
   view->to_gpu_credit = model_credit(m, device, PUMP_TO_GPU);
   view->to_host_credit = model_credit(m, device, PUMP_TO_HOST);
@@ -417,15 +420,15 @@ EXPORT void pump_model_view(struct pump_model *m, uint32_t index, struct pump_vi
   view->live = 0;
   for (int state = PUMP_BLOCK_FREE + 1; state < PUMP_BLOCK_STATES; state++)
     view->live += counts[state];
-  view->leavers_doubted = view->leavers_count = view->oldest_count = 0;
+  view->candidates_maybe_evicted = view->candidates_count = view->oldest_count = 0;
   view->expected = (uint32_t)(m->op_head - m->op_issued);
   view->streams = m->busy_count;
   model_missing(m, index, view, PUMP_VIEW_MISSING);
-  look_for_leavers(m, index, view);
+  look_for_candidates(m, index, view);
   bool fits = look_for_room(m, index, view);
   view->exchange = offer_exchange(device, view);
   /* An arrival that would be the first to leave may have to. */
-  device->latest_need = view->leavers_count > 0 ? view->leavers_next_use[0] : -1;
+  device->latest_need = view->candidates_count > 0 ? view->candidates_next_use[0] : -1;
   if (fits) device->latest_need = PUMP_NOT_NEEDED; /* only what nothing needs leaves */
   look_for_oldest(m, index, view);
 }

@@ -1,4 +1,4 @@
-/* model_apply.c - the rows of a batch: ranges come and go, operations enter the window.
+/* model_ingest.c - the rows of a batch: ranges come and go, operations enter the window.
  *
  * An ALLOC tells the range whole, and a generation belongs to one life of a slot, so
  * events that overtook each other (two threads; a table that was read before the ring)
@@ -86,7 +86,7 @@ static void blocks_use(struct pump_model *m, const struct pump_batch *batch, uin
       continue;
     }
     if (kind == PUMP_EVENT_FREED) {
-      model_set_doomed(m, block);
+      model_set_discard_pending(m, block);
       continue;
     }
     if (kind == PUMP_EVENT_POPULATED) {
@@ -97,7 +97,7 @@ static void blocks_use(struct pump_model *m, const struct pump_batch *batch, uin
     uint64_t behind = batch->seq[row];
     struct block *b = &m->blocks[block];
     if (behind == 0) b->discarded = true;
-    b->doomed = false;
+    b->discard_pending = false;
     model_used_up(m, block, behind == 0 ? PUMP_NOT_NEEDED : behind);
     if (state == PUMP_BLOCK_ARRIVING || state == PUMP_BLOCK_LEAVING) continue;
     bool fresh = b->first != NONE && (m->uses[b->first].flags & USE_FRESH) != 0;
@@ -179,8 +179,8 @@ static void operation_row(struct pump_model *m, struct pump_batch *batch, uint32
     extents[count] = extent;
     runs[count++] = run;
   }
-  bool foreseen = model_learn_operation(m, batch, row, extents, count);
-  model_op_add(m, seq, batch->stream[row], runs, count, foreseen);
+  bool predicted = model_learn_operation(m, batch, row, extents, count);
+  model_op_add(m, seq, batch->stream[row], runs, count, predicted);
   if (batch->dropped[row] != 0) model_op_untold(m, count, batch->dropped[row]);
   if (m->graphs.count != 0) model_graph_weigh(m, seq);
   if (seq > m->totals.observed_seq) m->totals.observed_seq = seq;
@@ -201,8 +201,8 @@ static void params_row(struct pump_model *m, const struct pump_batch *batch, uin
                       head.block, payload + sizeof head, there);
 }
 
-EXPORT void pump_model_apply(struct pump_model *m, struct pump_batch *batch) {
-  if (batch->rows > 0) model_unsettle(m);
+EXPORT void pump_model_ingest(struct pump_model *m, struct pump_batch *batch) {
+  if (batch->rows > 0) model_decision_invalidate(m);
   for (uint32_t row = 0; row < batch->rows; row++) {
     switch (batch->kind[row]) {
     case PUMP_EVENT_KERNEL:
@@ -218,11 +218,11 @@ EXPORT void pump_model_apply(struct pump_model *m, struct pump_batch *batch) {
                                     .stream = batch->stream[row]});
       break;
     case PUMP_EVENT_ALLOC:
-      model_look_again(m);
+      model_deviate(m);
       alloc_row(m, batch, row);
       break;
     case PUMP_EVENT_FREE:
-      model_look_again(m);
+      model_deviate(m);
       free_row(m, batch, row);
       break;
     case PUMP_EVENT_PARAMS:
@@ -234,15 +234,15 @@ EXPORT void pump_model_apply(struct pump_model *m, struct pump_batch *batch) {
                         batch->payload_bytes[row]);
       break;
     case PUMP_EVENT_FREED:
-      if (batch->seq[row] == 0) m->strays++; /* no use was taken for fresh by it */
+      if (batch->seq[row] == 0) m->deviations++; /* no use was taken for fresh by it */
       /* fall through */
     case PUMP_EVENT_DISCARDED:
-      model_ask_all(m); /* foreseen; if not, there is more room than was planned with */
+      model_ask_all(m); /* predicted; if not, there is more room than was planned with */
       blocks_row(m, batch, row);
       break;
     case PUMP_EVENT_POPULATED:
     case PUMP_EVENT_DEAD:
-      model_look_again(m);
+      model_deviate(m);
       blocks_row(m, batch, row);
       break;
     default: /* SYNC, HINT, PROGRESS: nothing that the model has to know */
@@ -253,14 +253,14 @@ EXPORT void pump_model_apply(struct pump_model *m, struct pump_batch *batch) {
 
 EXPORT void pump_model_device(struct pump_model *m, uint32_t index,
                               const struct pump_model_device *facts) {
-  model_look_again(m);
+  model_deviate(m);
   struct device *device = &m->devices[index & (PUMP_MAX_DEVICES - 1)];
   device->facts = *facts;
   device->known = true;
 }
 
 EXPORT void pump_model_switched(struct pump_model *m) {
-  model_look_again(m);
+  model_deviate(m);
   for (uint32_t i = 0; i < PUMP_MAX_DEVICES; i++) {
     struct device *device = &m->devices[i];
     device->short_of_room = false;
@@ -283,7 +283,7 @@ EXPORT void pump_model_decided(struct pump_model *m, uint32_t index, uint32_t is
 EXPORT void pump_model_later(struct pump_model *m, uint32_t index, const int64_t *blocks,
                              uint32_t count) {
   struct device *device = &m->devices[index & (PUMP_MAX_DEVICES - 1)];
-  if (count > PUMP_VIEW_LEAVERS) count = PUMP_VIEW_LEAVERS;
+  if (count > PUMP_VIEW_CANDIDATES) count = PUMP_VIEW_CANDIDATES;
   for (uint32_t i = 0; i < count && blocks[i] >= 0 && blocks[i] < m->high; i++) {
     int64_t next_use = m->blocks[blocks[i]].next_use;
     if (next_use < device->latest_need) device->latest_need = next_use;

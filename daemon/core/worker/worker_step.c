@@ -1,4 +1,4 @@
-/* serve.c - what a worker does with mapping and model together, in few calls.
+/* worker_step.c - what a worker does with mapping and model together, in few calls.
  *
  * A tick happens for each batch of events, each marker and each completion; a call
  * from Python costs as much as the work on several blocks. So the steps that decide
@@ -7,20 +7,20 @@
 #include <errno.h>
 
 #include "pump_ring.h"
-#include "serve.h"
+#include "worker.h"
 
 #define REAP_AT_ONCE 64
-#define FORESEE_AT_ONCE 128
+#define PREDICT_AT_ONCE 128
 #define GUESS_NS 200000 /* between guesses how far the launch of a graph is */
 
-EXPORT int pump_serve_read(struct pump_shm *shm, struct pump_model *model,
-                           struct pump_batch *batch) {
+EXPORT int pump_worker_read(struct pump_shm *shm, struct pump_model *model,
+                            struct pump_batch *batch) {
   int rows = 0;
   for (int i = 0; i < PUMP_BATCHES_AT_ONCE; i++) {
     int drained = pump_core_drain(shm, batch);
     if (drained < 0) return drained;
     if (drained == 0) break;
-    pump_model_apply(model, batch);
+    pump_model_ingest(model, batch);
     rows += drained;
     if (batch->rows < sizeof batch->seq / sizeof batch->seq[0] / 2) break;
   }
@@ -33,18 +33,18 @@ static uint32_t submit(void *shm, uint32_t device, uint32_t direction,
   return pushed < 0 ? 0 : (uint32_t)pushed;
 }
 
-static struct serve serve(struct pump_shm *shm, struct pump_model *model) {
-  return (struct serve){.shm = shm,
-                        .model = model,
-                        .executors = {.context = shm, .submit = submit},
-                        .plans = true};
+static struct worker worker_of(struct pump_shm *shm, struct pump_model *model) {
+  return (struct worker){.shm = shm,
+                         .model = model,
+                         .executors = {.context = shm, .submit = submit},
+                         .plans = true};
 }
 
-EXPORT void pump_serve_follow(struct pump_shm *shm, struct pump_model *model,
-                              uint64_t *cursors) {
-  const struct serve to = serve(shm, model);
+EXPORT void pump_worker_follow(struct pump_shm *shm, struct pump_model *model,
+                               uint64_t *cursors) {
+  const struct worker to = worker_of(shm, model);
   struct pump_outcome outcomes[REAP_AT_ONCE];
-  serve_plan_arrived(shm, model);
+  worker_plan_arrived(shm, model);
   pump_model_progress(model, &shm->progress[0].executed_seq,
                       sizeof shm->progress[0] / sizeof(uint64_t));
   if (model->graphs.count != 0)
@@ -61,22 +61,22 @@ EXPORT void pump_serve_follow(struct pump_shm *shm, struct pump_model *model,
       } while (ended == REAP_AT_ONCE);
     }
   }
-  serve_plan_left(shm, model);
-  if (pump_model_foresee(model, FORESEE_AT_ONCE) > 0) serve_plan_foresee(shm, model);
-  for (uint32_t device = 0; device < PUMP_MAX_DEVICES; device++) serve_go_on(&to, device);
+  worker_plan_left(shm, model);
+  if (pump_model_predict(model, PREDICT_AT_ONCE) > 0) worker_plan_predict(shm, model);
+  for (uint32_t device = 0; device < PUMP_MAX_DEVICES; device++) worker_go_on(&to, device);
 }
 
-EXPORT void pump_serve_carry_out(struct pump_shm *shm, struct pump_model *model,
-                                 uint32_t device, const int64_t *to_host,
-                                 uint32_t to_host_count, const int64_t *to_gpu,
-                                 uint32_t to_gpu_count) {
-  const struct serve to = serve(shm, model);
+EXPORT void pump_worker_carry_out(struct pump_shm *shm, struct pump_model *model,
+                                  uint32_t device, const int64_t *to_host,
+                                  uint32_t to_host_count, const int64_t *to_gpu,
+                                  uint32_t to_gpu_count) {
+  const struct worker to = worker_of(shm, model);
   if (device >= PUMP_MAX_DEVICES) return;
-  const struct serve_moves moves = {.to_host = to_host,
-                                    .to_gpu = to_gpu,
-                                    .to_host_count = to_host_count,
-                                    .to_gpu_count = to_gpu_count};
-  serve_decision(&to, device, &moves);
+  const struct worker_moves moves = {.to_host = to_host,
+                                     .to_gpu = to_gpu,
+                                     .to_host_count = to_host_count,
+                                     .to_gpu_count = to_gpu_count};
+  worker_decision(&to, device, &moves);
 }
 
 /* ---- before Python wakes ---------------------------------------------------------- */
@@ -87,16 +87,16 @@ static bool anything_allowed(const struct pump_model *model) {
   return false;
 }
 
-EXPORT int pump_serve_wait(struct pump_shm *shm, struct pump_model *model,
-                           struct pump_batch *batch, uint64_t seen_activity,
-                           uint64_t spin_ns, uint64_t timeout_ns) {
+EXPORT int pump_worker_wait(struct pump_shm *shm, struct pump_model *model,
+                            struct pump_batch *batch, uint64_t seen_activity,
+                            uint64_t spin_ns, uint64_t timeout_ns) {
   bool guessing = model->graphs.count != 0;
   if (guessing && timeout_ns > GUESS_NS) timeout_ns = GUESS_NS;
   if (pump_core_wait(shm, seen_activity, spin_ns, timeout_ns) == 0) return guessing;
   if (!anything_allowed(model) || pump_core_backlog(shm) == 0) return 1;
-  int rows = pump_serve_read(shm, model, batch);
+  int rows = pump_worker_read(shm, model, batch);
   if (rows <= 0) return rows == 0 ? 1 : rows;
-  const struct serve to = serve(shm, model);
-  for (uint32_t i = 0; i < PUMP_MAX_DEVICES; i++) serve_allowance(&to, i);
-  return PUMP_SERVED;
+  const struct worker to = worker_of(shm, model);
+  for (uint32_t i = 0; i < PUMP_MAX_DEVICES; i++) worker_allowance(&to, i);
+  return PUMP_WORKER_READ;
 }
