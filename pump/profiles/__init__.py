@@ -59,7 +59,7 @@ _KINDS: dict[str, type] = {"NAME": str, "VERSION": str, "U32": int, "U64": int, 
 def _keys(macro: str) -> dict[str, Key]:
     """What keys.def lists under `macro`, in its order."""
     found = {}
-    for line in (FOLDER / "keys.def").read_text(encoding="ascii").splitlines():
+    for line in (FOLDER / "keys.def").read_text(encoding="utf-8").splitlines():
         if line.startswith(f"{macro}("):
             key, kind, _, least, most = line[len(macro) + 1 : -1].split(", ")
             found[key.strip('"')] = Key(_KINDS[kind], float(least), float(most))

@@ -2,7 +2,7 @@
 
 By pidfd where there are pidfds; else by looking at /proc now and then, where the start
 time tells the process from a later one with the same number. Not psutil's: its import costs
-13 ms, a third of this process's start, for which clients wait.
+13 ms, a quarter of this process's start, for which clients wait.
 """
 
 from __future__ import annotations
