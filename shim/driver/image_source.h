@@ -1,5 +1,5 @@
 /* image_source.h - where an image's bytes come from: a buffer of a known length, or the
- * program's memory from an address on, whose end nobody told.
+ * program's memory from an address on, whose end is not known.
  *
  * DESIGN. A program gives the driver a bare address. What the bytes there say of their own
  * length may be wrong, and the mapping may end before: reading on would kill a job that the

@@ -4,9 +4,9 @@
  * starts threads and lets them sleep is act_executor.c.
  *
  * DESIGN. Two resources limit a direction: the link, and CPU time in the driver. One
- * thread is enough while the link is what everybody waits for; another one helps only
+ * thread is enough while the link is what all wait for; another one helps only
  * while threads spend their time inside the driver's call, and costs the program a
- * processor. Nobody knows which it is before measuring, so the controller tries.
+ * processor. Which it is shows in a measurement alone, so the controller tries.
  *
  * Measured is the rate, by Little's law: slices in flight x bytes of a slice / time of a
  * slice. Only slices that were taken while others waited count, for without a queue

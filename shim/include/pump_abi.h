@@ -131,7 +131,7 @@
 #define PUMP_EVENT_NAME 10
 #define PUMP_EVENT_PROGRESS 11 /* only while a trace is recorded */
 #define PUMP_EVENT_GRAPH 12
-#define PUMP_EVENT_DISCARDED 13 /* blocks that nobody owns: nothing to be copied there */
+#define PUMP_EVENT_DISCARDED 13 /* blocks without an owner: nothing to be copied there */
 #define PUMP_EVENT_FREED 14     /* blocks to be discarded behind what was issued on them */
 #define PUMP_EVENT_DEAD 15      /* blocks whose tensors the program has freed */
 #define PUMP_EVENT_POPULATED 16 /* blocks that were brought to the GPU for their owner */
@@ -379,7 +379,7 @@ struct pump_shim_counters {
   uint64_t discarded_bytes; /* of the pool's dead memory */
   uint64_t block_events;    /* of the program's allocator */
   uint64_t block_dead_bytes; /* told as DEAD: whole blocks, as often as they died */
-  uint64_t planned_bytes;    /* of those moved: that nobody had sent for yet */
+  uint64_t planned_bytes;    /* of those moved: that were not sent for yet */
   uint64_t plans_dropped;    /* in force when something else was issued */
   uint64_t own_contexts;     /* that out-threads made for themselves */
   uint64_t reserved[8];

@@ -46,7 +46,7 @@ static inline long pump_futex(uint32_t *word, int op, uint32_t value,
   return syscall(SYS_futex, word, op, value, timeout, NULL, 0);
 }
 
-/* Wakes whoever sleeps on `bell`, if anybody said so. One load when nobody does. */
+/* Wakes the thread that sleeps on `bell`, if one said so. One load when none does. */
 static inline void pump_bell_ring(uint32_t *asleep, uint32_t *bell) {
   /* The sleeper stores `asleep`, then looks at its queue once more; we filled
    * the queue, then look at `asleep`. Both need the full fence: one of the two

@@ -1,4 +1,4 @@
-/* act_attach.c - puts the worker's memfd under the region where everybody works.
+/* act_attach.c - puts the worker's memfd under the region where all threads work.
  *
  * It uses no socket (act_link.c does) and is called by the link thread only.
  *

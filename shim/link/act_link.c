@@ -49,7 +49,15 @@
 #define KEEP_NS (POLL_MS * 1000000ull)
 
 /* Why an attempt or a connection ended. */
-enum end { NOBODY, NO_ANSWER, WRONG_VERSION, REFUSED, BAD_MEMORY, WORKER_GONE, STOPPED };
+enum end {
+  NO_LISTENER,
+  NO_ANSWER,
+  WRONG_VERSION,
+  REFUSED,
+  BAD_MEMORY,
+  WORKER_GONE,
+  STOPPED
+};
 
 /* Written by the link thread, but for `stop`. */
 static struct {
@@ -189,7 +197,7 @@ static bool receive_welcome(struct pump_welcome *welcome, int *memory) {
 /* ---- one connection ----------------------------------------------------------- */
 
 static enum end join_worker(void) {
-  if (!connect_to_pumpd()) return NOBODY;
+  if (!connect_to_pumpd()) return NO_LISTENER;
   struct pump_welcome welcome;
   int memory = -1;
   if (!send_hello() || !wait_readable(ANSWER_MS) || !receive_welcome(&welcome, &memory)) {
@@ -243,11 +251,11 @@ static enum end watch_worker(uint64_t attached_ns) {
 static void say_end(enum end end, uint64_t backoff_ns) {
   static uint32_t said[STOPPED + 1];
   switch (end) {
-  case NOBODY:
+  case NO_LISTENER:
   case NO_ANSWER:
     if (PUMP_LOAD(&link_state.losses) != 0) break; /* said before */
     if (backoff_ns < PUMP_PATIENCE_NS) break;      /* it may just be starting */
-    pump_log_once(&said[NOBODY], PUMP_LOG_WARNING,
+    pump_log_once(&said[NO_LISTENER], PUMP_LOG_WARNING,
                   "no pumpd answers at %s: the job runs on demand paging until one does",
                   PUMP_QUOTED(link_state.path));
     break;

@@ -14,7 +14,7 @@ void pump_link_start(void);
 /* How often the worker was lost, for the summary. */
 uint32_t pump_link_losses(void);
 /* The thread shall do nothing more; does not wait for it. The connection ends with
- * the process: only the link thread touches the descriptor, so nobody can be
+ * the process: only the link thread touches the descriptor, so no thread can be
  * between checking and using it when it is closed. */
 void pump_link_stop(void);
 void pump_link_fork_child(void);

@@ -11,7 +11,7 @@
  * to the mount's root is tried and what does not exist is passed over.
  *
  * The reserve, 5 % of a level's total and at least 512 MiB, at most
- * 4 GiB, is for the program's own host memory and for everybody else.
+ * 4 GiB, is for the program's own host memory and for other programs.
  *
  * PUMP_PROC_ROOT and PUMP_CGROUP_ROOT replace /proc and /sys/fs/cgroup. They
  * exist for tests only.

@@ -14,7 +14,7 @@
  *   converted + bytes + others <= headroom now + pushed
  *
  * where headroom = what the level could still give (act_host_memory.c), less a reserve
- * for everybody else, and others = what other processes under pump have claimed of it
+ * for other programs, and others = what other processes under pump have claimed of it
  * (host_claims.c). `pushed` is the part of all that that has host pages already
  * and therefore is missing from "now": of processes whose devices hold everything nothing
  * was pushed out; of the others it is at most what has disappeared since the first of

@@ -62,7 +62,7 @@ uint32_t pump_neighbours_on(const struct pump_neighbours *neighbours,
                             const uint8_t uuid[16], uint64_t *found_bytes);
 
 /* Of `bytes` of the card, what is this process's while it needs all that it can get: each
- * has what it needs as far as it is not more than everybody's equal share. */
+ * has what it needs as far as it is not more than an equal share. */
 uint64_t pump_neighbours_leave(const struct pump_neighbours *neighbours,
                                const uint8_t uuid[16], uint64_t bytes);
 

@@ -96,7 +96,7 @@ uint64_t pump_range_touch(const struct pump_extent *extent, uint64_t seq);
  * pump_range_lock. */
 void pump_range_republish(void);
 
-/* Empties table, index and mirrors; nobody else may run (start of a process). */
+/* Empties table, index and mirrors; no other thread runs (start of a process). */
 void pump_range_reset(void);
 
 /* ---- devices and their figures (observe_device.c) ------------------------ */

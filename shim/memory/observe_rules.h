@@ -10,7 +10,7 @@
  * after all. RULE_LIBRARY is a need: converted, the memory would not do. */
 enum pump_rule { PUMP_RULE_NONE, PUMP_RULE_SIZE, PUMP_RULE_LIBRARY };
 
-/* Reads PUMP_KEEP_DEVICE; nobody else may run (start of a process). */
+/* Reads PUMP_KEEP_DEVICE; no other thread runs (start of a process). */
 void pump_rules_reset(void);
 
 /* The rule that keeps an allocation of `bytes` by the calling thread. Walks a bounded

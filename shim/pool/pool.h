@@ -92,7 +92,7 @@ void pump_pool_dead_leave(CUcontext context);
 void pump_pool_stream_ends(CUstream stream);
 /* After a context has gone, with the memory that was allocated in it. */
 void pump_pool_context_gone(CUcontext context);
-/* Empties everything; nobody else may run (start of a process). */
+/* Empties everything; no other thread runs (start of a process). */
 void pump_pool_reset(void);
 /* In the child of a fork: nothing here is the child's. */
 void pump_pool_fork_child(void);

@@ -9,10 +9,10 @@
  *   stream    a stream on which something of the arena was freed or allocated
  *
  * Who may be given a free piece. One that was freed on a stream belongs to that stream:
- * what it does next comes after everything that it did before. To everybody else it is
+ * what it does next comes after everything that it did before. To every other stream it is
  * free (clean: stream 0) once an event that was recorded behind the free has completed.
  * Frees of a stream are numbered, and an event covers all numbers up to the one at which
- * it was recorded. Where only one stream is in use nobody waits for these events, so
+ * it was recorded. Where only one stream is in use no stream waits for these events, so
  * they are few; with several, every free has one.
  *
  * Neighbours that are free are joined at once if they belong to the same stream, and a
@@ -89,7 +89,7 @@ struct pool_stream {
   uint64_t frees, covered, completed; /* numbers of frees */
   uint64_t covered_ns;
   struct pool_bins *bins;
-  struct pool_piece_node *oldest, *newest; /* what it freed and nobody has taken */
+  struct pool_piece_node *oldest, *newest; /* what it freed and no stream has taken */
   CUevent
       populated; /* behind its latest repopulation in the populator; NULL: there was none */
   CUevent asked; /* on the stream itself, where it was asked for */
@@ -219,8 +219,9 @@ uint64_t pool_trim(struct pool_arena *arena, uint64_t keep_bytes);
 /* Dead memory of the arena is thrown away: the device is oversubscribed, and its driver
  * can. */
 bool pool_saves(const struct pool_arena *arena);
-/* Without the lock, in a driver scope, before anybody hears of the live piece at `base`:
- * brings its blocks in `span` back, in the order of the stream. false: it must not be used.
+/* Without the lock, in a driver scope, before the program hears of the live piece at
+ * `base`: brings its blocks in `span` back, in the order of the stream. false: it must not
+ * be used.
  */
 bool pool_repopulate(struct pool_arena *arena, uint32_t stream, uint64_t base,
                      const struct pool_span *span, struct pump_at at);

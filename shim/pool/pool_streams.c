@@ -1,6 +1,6 @@
 /* pool_streams.c - streams of an arena, and how far they have come.
  *
- * An event behind a free tells when everybody may have what was freed. It is recorded by
+ * An event behind a free tells when every stream may have what was freed. It is recorded by
  * the thread that frees; where one was left out and is missed later, by another.
  */
 #include <stdlib.h>

@@ -64,7 +64,7 @@ void pump_progress_advance(uint32_t stream_index, uint64_t seq);
 uint64_t pump_progress_executed(uint32_t stream_index);
 /* After an attach: writes our own knowledge into the new mapping. */
 void pump_progress_republish(void);
-/* The context of a stream and its small number. NULL where nobody knows it, and while
+/* The context of a stream and its small number. NULL where it is not known, and while
  * nothing may be put between the launches of the stream (pump_progress_chained). */
 CUcontext pump_progress_context(uint32_t stream_index, uint32_t *context_index);
 /* The context is gone: nothing of its streams will be heard of again. */

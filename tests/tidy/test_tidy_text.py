@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from tidy_sources import ROOT, files, name, python_files, text
@@ -137,3 +138,20 @@ def test_test_files_have_names_of_their_own() -> None:
     names = [path.name for path in bare if path.name not in shared]
     twice = {one for one in names if names.count(one) > 1}
     assert not twice, f"two files with one name: {twice}"
+
+
+GONE = (
+    *("pump_tell_worker", "pump_tell_launch", "pump_words", "observe_words", "pump_bracket"),
+    *("pump_hush", "pump_inside", "pump_set_of", "pump_sets_wake", "pump_command_judge"),
+    *("pump_command_sane", "pool_kinds", "pool_asleep", "pool_woken", "act_ledger.c"),
+)
+"""Names that the shim had before it took those of the glossary."""
+NO_ACTOR = re.compile(r"\b(nobody|somebody|anybody|everybody|someone)\b", re.IGNORECASE)
+
+
+@pytest.mark.parametrize("room", sorted((ROOT / "shim").glob("*/")), ids=lambda room: room.name)
+def test_the_shim_speaks_of_threads_and_blocks_by_their_names(room: Path) -> None:
+    for path in files():
+        if path.is_relative_to(room):
+            old = [word for word in GONE if word in text(path)] + NO_ACTOR.findall(text(path))
+            assert not old, f"{name(path)} says {', '.join(old)}"
