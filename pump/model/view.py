@@ -58,8 +58,8 @@ class View(NamedTuple):
     as much room is taken, given back or not, as blocks may be in flight. Room that comes by
     itself counts; what is on its way out is gone."""
     surplus: int
-    """Leavers that have to be away at some time before they are needed, whichever others may
-    leave until then; among those that are needed as late as the first."""
+    """Eviction candidates that have to be away at some time before they are needed, whichever
+    others may leave until then; among those that are needed as late as the first."""
     headroom: int
     """How many of `missing` may set out before there is a shortfall or a surplus; 0: there is
     one, or it is unknown."""

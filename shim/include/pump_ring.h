@@ -63,8 +63,8 @@ static inline void pump_bell_ring(uint32_t *asleep, uint32_t *bell) {
  * seen, and a sleeper that fell asleep just then is not woken. Only for a queue whose
  * sleeper first sleeps for PUMP_BELL_GRACE_NS at most, looks once more and only then
  * sleeps on. By then each such store has long arrived (they wait for a cache line, not
- * for luck, and a thread that loses its processor drains them), and whoever fills the
- * queue later reads an `asleep` that was set long ago. */
+ * for luck, and a thread that loses its processor drains them), and the producer that fills
+ * the queue later reads an `asleep` that was set long ago. */
 #define PUMP_BELL_GRACE_NS 1000000u
 static inline void pump_bell_ring_later(uint32_t *asleep, uint32_t *bell) {
   __atomic_signal_fence(__ATOMIC_SEQ_CST); /* the compiler keeps the order at least */

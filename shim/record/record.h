@@ -53,7 +53,7 @@ struct pump_token {
 };
 
 /* Gives the operation its number and tells the worker, then records a marker when
- * one is due; nothing at all on a capturing stream. After the real call: whoever
+ * one is due; nothing at all on a capturing stream. After the real call: a thread that
  * then records a marker behind number n knows that all up to n were issued. */
 void pump_op_report(struct pump_op *op, uint32_t kind, uint64_t function,
                     struct pump_at at);

@@ -113,10 +113,10 @@ def _kill(context: Context, job: Program, victim: Killed) -> list[str]:
     while time.monotonic() < deadline and job.popen.poll() is None:
         there = _names(job)
         if "pumpd-worker" in there.values():
-            doomed = {pid: name for pid, name in there.items() if victim(name)}
-            for pid in doomed:
+            victims = {pid: name for pid, name in there.items() if victim(name)}
+            for pid in victims:
                 os.kill(pid, signal.SIGKILL)
-            return sorted(doomed.values())
+            return sorted(victims.values())
         time.sleep(0.02)
     return []
 

@@ -271,7 +271,7 @@ CUresult vd_module_global_locked(struct vd_module *module, const char *name, boo
 bool vd_context_alive(const struct vd_context *context);
 
 /* report.c */
-bool vd_lock_at_exit(void); /* false: somebody does not let go of it */
+bool vd_lock_at_exit(void); /* false: a thread does not let go of it */
 void vd_report_write(void);
 
 #endif

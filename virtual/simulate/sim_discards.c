@@ -1,7 +1,7 @@
 /* sim_discards.c - discards beside the program's operations, in a stream of their own.
  *
  * As the pool's thread makes them (pool_dead.c): behind an event of the program's stream,
- * in order, each with an event behind it, for which whoever uses the memory again waits.
+ * in order, each with an event behind it, for which the next use of the memory waits.
  * That they have ended is seen like a marker.
  */
 #include "sim_state.h"

@@ -3,7 +3,7 @@
  *
  * Fed with batches, progress and outcomes; answers with views. It calls no driver,
  * reads no clock, touches no mapping and decides nothing: policies, in Python, choose
- * from a view what shall move. Beliefs, not facts: the driver tells nobody where a
+ * from a view what shall move. Beliefs, not facts: the driver does not tell where a
  * block really is, so all of it follows from what was asked of it and what ran.
  *
  * The life of a block
@@ -35,7 +35,7 @@
 #define PUMP_BLOCK_MAYBE_EVICTED                                                           \
   6                             /* was resident; the driver may have evicted it since      \
                                  */
-#define PUMP_BLOCK_DISCARDING 7 /* closed: nobody may fetch it or send it away */
+#define PUMP_BLOCK_DISCARDING 7 /* closed: it is neither fetched nor sent away */
 #define PUMP_BLOCK_STATES 8
 
 /* next_use of a block that the window does not need. */
@@ -105,8 +105,9 @@ struct pump_view {
   uint32_t candidates_maybe_evicted; /* how many of them are in doubt */
   uint32_t oldest_count;
   uint32_t shortfalls_count;
-  /* eviction candidates that have to be away at some time before they are needed, whoever
-   * else may leave until then; counted among those that are needed as late as the first */
+  /* eviction candidates that have to be away at some time before they are needed, whichever
+   * others may leave until then; counted among those that are needed as late as the first
+   */
   uint32_t surplus;
   uint32_t expected; /* operations behind the window */
   uint32_t streams;  /* that have operations which have not executed */
@@ -245,8 +246,9 @@ uint32_t pump_view_outlast(const int64_t *shortfalls_need, uint32_t shortfalls,
  * because nothing may leave for it. `allowance`: blocks of free room that what is missing
  * may take without asking, soonest first: of operations issued from now on, and, if the
  * answer is `settled`, as transfers to the device end. `hold`: it need not be asked again
- * before so many blocks may come or go at once, or something happens that nobody foresaw.
- * `settled`: 1 if who leaves stays the same as long as nothing else happens than that. */
+ * before so many blocks may come or go at once, or something happens that was not
+ * predicted. `settled`: 1 if who leaves stays the same as long as nothing else happens than
+ * that. */
 void pump_model_decided(struct pump_model *model, uint32_t device, uint32_t is_short,
                         uint32_t allowance, uint32_t hold, uint32_t settled);
 /* Beside a settled decision: blocks that leave next, in this order, as transfers end; at

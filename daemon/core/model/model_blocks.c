@@ -291,7 +291,7 @@ EXPORT void pump_model_counts(const struct pump_model *m, uint32_t device,
                               int64_t *counts) {
   memcpy(counts, m->devices[device & (PUMP_MAX_DEVICES - 1)].counts,
          sizeof m->devices[0].counts);
-  counts[PUMP_BLOCK_FREE] = 0; /* numbers that nobody owns are of no device */
+  counts[PUMP_BLOCK_FREE] = 0; /* numbers without an owner are of no device */
 }
 
 EXPORT void pump_model_totals(const struct pump_model *m,

@@ -116,7 +116,8 @@ static bool expect_next(struct pump_model *m, uint32_t index) {
 EXPORT uint32_t pump_model_predict(struct pump_model *m, uint32_t most) {
   uint32_t added = 0, expected = (uint32_t)(m->op_head - m->op_issued);
   if (m->learner == NULL) return 0;
-  if (m->vague_seq != 0 && m->added_seq - m->vague_seq < horizon(m)) return 0;
+  if (m->args_truncated_seq != 0 && m->added_seq - m->args_truncated_seq < horizon(m))
+    return 0;
   uint32_t ahead = pump_learner_ahead(m->learner, horizon(m));
   while (added < most && expected < ahead && expect_next(m, expected)) {
     added++;

@@ -11,13 +11,13 @@
  *
  * but for that no operation counts as executed which runs so late that what comes in would
  * not be on its way in time: so much room ahead as may be in flight. That is the rule of
- * policy `planned` for what has to leave in any case, block by block (`surplus`). If nobody
- * can leave by it, the first to be used meanwhile that are needed late enough do.
+ * policy `planned` for what has to leave in any case, block by block (`surplus`). If no
+ * block can leave by it, the first to be used meanwhile that are needed late enough do.
  *
  * The walk ends where nothing may leave for what comes in, where a block is used that has
  * left in the course of it, at an operation that is too large for the budget, or after
  * REACH_BLOCKS. What is behind that, the next plan will tell. There is none at all where
- * something is expected that will reach what does not exist yet: nobody knows what room
+ * something is expected that will reach what does not exist yet: it is unknown what room
  * that will take, and plans would take it before.
  *
  * What is discarded in the course of it and written anew later takes room as well. It
@@ -120,7 +120,7 @@ static uint32_t let_go(struct walk *w, struct run run, const struct awaited *awa
 }
 
 /* As many blocks leave, at most so many, as then come for that operation. Returns how
- * many; 0: nobody may. */
+ * many; 0: none may. */
 static uint32_t leave(struct walk *w, int64_t need, uint32_t most) {
   struct pump_model *m = w->m;
   if (w->full) return 0;

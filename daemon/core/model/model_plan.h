@@ -53,7 +53,7 @@ void model_rehearse(struct pump_model *m, uint32_t device, uint64_t until_seq,
 uint32_t model_plan_hold(struct pump_model *m, uint32_t device, uint32_t way,
                          const struct model_planned *planned, uint32_t count,
                          uint16_t *places);
-/* Nobody has taken it, and nobody will; or somebody has, and it is under way, or has
+/* No executor has taken it, and none will; or one has, and it is under way, or has
  * ended. */
 void model_plan_give_back(struct pump_model *m, uint32_t place);
 void model_plan_taken(struct pump_model *m, uint32_t place);

@@ -55,7 +55,7 @@ void model_plan_taken(struct pump_model *m, uint32_t place) {
   bool to_gpu = transfer->direction == PUMP_TO_GPU;
   m->plan_places--;
   mark(m, transfer, false);
-  /* Should it be refused, for a use that nobody foresaw, that is one behind these. */
+  /* Should it be refused, for a use that was not predicted, that is one behind these. */
   int64_t observed = (int64_t)m->totals.observed_seq;
   if (transfer->observed_seq > observed) transfer->observed_seq = observed;
   if (!to_gpu) device->leaving_bytes += transfer->bytes;
@@ -72,7 +72,7 @@ void model_plan_taken(struct pump_model *m, uint32_t place) {
   }
 }
 
-/* What is left is enough: half of it, and LEAST_BLOCKS; or nobody has taken anything. */
+/* What is left is enough: half of it, and LEAST_BLOCKS; or no entry is taken. */
 static bool is_enough(const struct plan *plan, uint32_t way) {
   int64_t enough = plan->blocks[way] / 2;
   if (enough < LEAST_BLOCKS) enough = LEAST_BLOCKS;

@@ -22,9 +22,10 @@ struct pump_model {
   struct device devices[PUMP_MAX_DEVICES];
   int64_t op_head, op_tail; /* positions; the slot is the position masked */
   int64_t op_issued;        /* from here on operations are expected, not issued */
-  uint64_t vague_seq;       /* newest operation that told too little of itself; 0: none */
-  uint64_t added_seq;       /* of the newest that was issued */
-  uint32_t discards;        /* whose progress tells of discards; 0: of no stream known */
+  uint64_t
+      args_truncated_seq; /* newest operation that told too little of itself; 0: none */
+  uint64_t added_seq;     /* of the newest that was issued */
+  uint32_t discards;      /* whose progress tells of discards; 0: of no stream known */
   int64_t use_head, use_tail;
   struct op ops[OPS];
   struct use uses[USES];
@@ -39,7 +40,7 @@ struct pump_model {
    * something: by which operation, and how many. */
   int64_t again_seq[OPS];
   int32_t again[OPS];
-  uint8_t op_device[OPS]; /* of the operation; beside these, for whoever walks over all */
+  uint8_t op_device[OPS]; /* of the operation; beside these, for walks over all */
   struct stream streams[PUMP_MAX_STREAMS];
   uint32_t busy[PUMP_MAX_STREAMS];
   uint32_t busy_count;
@@ -49,7 +50,7 @@ struct pump_model {
   uint64_t tickets;
   struct graphs graphs;
   struct pump_extents *extents;
-  struct pump_learner *learner; /* NULL: nobody asked for it */
+  struct pump_learner *learner; /* NULL: not asked for */
   struct plan plans[PUMP_MAX_DEVICES];
   struct pump_prediction predicted[OPS]; /* of operations that were expected */
   uint64_t told_seq;    /* newest of them whose words stand in the mapping */

@@ -107,7 +107,7 @@ EXPORT uint32_t pump_model_start(struct pump_model *m, uint32_t device, uint32_t
   if (direction >= PUMP_DIRECTIONS || device >= PUMP_MAX_DEVICES) return 0;
   if (count > CHOSEN_MAX) count = CHOSEN_MAX;
   for (uint32_t i = 0; i < count; i++) blocks[i] = chosen[i];
-  /* Nobody waits for what leaves, so neighbours leave together. */
+  /* No operation waits for what leaves, so neighbours leave together. */
   if (direction == PUMP_TO_HOST) qsort(blocks, count, sizeof blocks[0], by_number);
   for (uint32_t i = 0; i < count && made < max && m->unused_count > 0;) {
     if (!may_start(m, device, direction, blocks[i])) {
@@ -266,7 +266,8 @@ static void finish(struct pump_model *m, struct transfer *transfer, uint32_t res
 }
 
 /* What is told at the end of a command is the client's word: a ticket of a plan does not
- * count there, because that one's place is given back by whoever follows the plan. */
+ * count there, because that one's place is given back by the executor that follows the
+ * plan. */
 EXPORT void pump_model_finish(struct pump_model *m, const struct pump_outcome *outcomes,
                               uint32_t count) {
   for (uint32_t i = 0; i < count; i++) {

@@ -44,7 +44,7 @@ struct device {
   bool held_back; /* at the last view the link was idle, and nothing could come */
   bool settled;   /* who leaves is decided, as long as nothing but arrivals happens */
   bool known, short_of_room;
-  bool untold; /* an operation used more than it told, since the last look */
+  bool args_truncated; /* an operation used more than it told, since the last look */
 };
 
 /* ---- by the view (model_view.c) ---- */

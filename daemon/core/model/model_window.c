@@ -7,8 +7,8 @@
 /* ---- retiring -------------------------------------------------------------------- */
 
 /* What the operation met in this block. True when it was there. The first use of a block
- * that nobody has moved counts neither as a hit nor as a miss: there is nothing in it to
- * bring, and whether the shim populated it in time nobody tells. */
+ * that was never moved counts neither as a hit nor as a miss: there is nothing in it to
+ * bring, and whether the shim populated it in time is unknown. */
 static bool count_use(struct pump_model *m, const struct op *op, int32_t block) {
   struct block *b = &m->blocks[block];
   struct device *device = &m->devices[b->device];
@@ -95,7 +95,7 @@ static void retire_op(struct pump_model *m, uint32_t index) {
     }
     if (ended) model_discarding(m, block, op->seq);
   }
-  m->devices[m->op_device[index]].untold |= op->untold;
+  m->devices[m->op_device[index]].args_truncated |= op->args_truncated;
   m->totals.operations++;
   m->totals.operations_hit += hit;
   m->totals.window_depth--;
@@ -133,8 +133,8 @@ static void note_overshoot(struct device *device) {
 }
 
 /* Faults found room somewhere, at times by the driver's own eviction, before we knew of
- * them. Which blocks went nobody tells; prefetching them again tells. Of an operation that
- * did not tell of all that it uses, nobody knows how many. */
+ * them. Which blocks went is unknown; prefetching them again tells. Of an operation that
+ * did not tell of all that it uses, the number is unknown. */
 static void doubt(struct pump_model *m, struct device *device, uint64_t count) {
   for (int32_t b = device->sure.head, next; b != NONE && count > 0; b = next) {
     next = m->blocks[b].age_next;
@@ -158,8 +158,8 @@ static void after_retiring(struct pump_model *m) {
     push_out(m, device);
     model_allow_exchange(m, device);
     uint64_t doubts = missed * m->bounds.doubts_per_fault;
-    if (device->untold) doubts = UINT64_MAX;
-    device->untold = false;
+    if (device->args_truncated) doubts = UINT64_MAX;
+    device->args_truncated = false;
     if (doubts > 0) doubt(m, device, doubts);
   }
 }
@@ -281,10 +281,10 @@ void model_op_add(struct pump_model *m, uint64_t seq, uint32_t stream,
 void model_op_untold(struct pump_model *m, uint32_t told, uint32_t dropped) {
   uint32_t index = op_index(m->op_issued - 1);
   struct op *op = &m->ops[index];
-  op->untold = true;
+  op->args_truncated = true;
   int64_t alike = told > 0 ? (int64_t)op->uses * dropped / told : 0;
   if (!model_is_share(m, index, alike, UNTOLD_PERCENT)) return;
-  m->vague_seq = op->seq;
+  m->args_truncated_seq = op->seq;
   pump_model_expect_nothing(m);
 }
 

@@ -26,10 +26,10 @@ struct op {
   uint32_t due[DUE_KINDS];
   uint64_t access_hash; /* of its stream and blocks: what was expected is known by it */
   bool executed;
-  bool partial;  /* expected, and it will reach what does not exist yet */
-  bool larger;   /* uses more than LARGER_PERCENT of its device's budget */
-  bool in_order; /* larger: what was there of it comes again, in its order */
-  bool untold;   /* uses more than it told */
+  bool partial;        /* expected, and it will reach what does not exist yet */
+  bool larger;         /* uses more than LARGER_PERCENT of its device's budget */
+  bool in_order;       /* larger: what was there of it comes again, in its order */
+  bool args_truncated; /* uses more than it told */
 };
 
 struct use {
@@ -76,7 +76,7 @@ void model_note_fresh(const struct pump_model *m, struct model_run *run);
 void model_op_add(struct pump_model *m, uint64_t seq, uint32_t stream,
                   const struct model_run *runs, uint32_t count, bool predicted);
 /* The newest uses `dropped` runs more than those `told`, which are believed to be alike:
- * behind it nobody knows what is there. Where that is much nothing is expected, for two
+ * behind it what is there is unknown. Where that is much nothing is expected, for two
  * iterations. */
 void model_op_untold(struct pump_model *m, uint32_t told, uint32_t dropped);
 /* Its contents are discarded behind its newest issued use that has not executed. False

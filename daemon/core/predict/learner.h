@@ -8,7 +8,7 @@
  * than it is true. The rule is told in learner.c, what it can and cannot do in
  * docs/learner.md.
  *
- * It calls nobody, reads no clock, keeps bounded memory (about 400 bytes for each
+ * It calls no one, reads no clock, keeps bounded memory (about 400 bytes for each
  * operation that it remembers, touched as it is needed) and answers the same calls
  * always in the same way. One thread at a time.
  *

@@ -26,7 +26,7 @@ struct worker_moves {
 bool worker_plan_agrees(const struct pump_shm *shm, const struct pump_model *m,
                         uint32_t device, const struct worker_moves *moves);
 /* Take what stands in front of the plan and may go now, and fill `blocks` with it, at most
- * so many; return how many. Nobody else takes that any more, and the plan stays in force.
+ * so many; return how many. No executor takes that any more, and the plan stays in force.
  * Of `missing` blocks those count that are to come, in order of need: what the plan did not
  * bring comes too, but nothing before what is needed sooner. */
 uint32_t worker_plan_leaving(struct pump_shm *shm, struct pump_model *m, uint32_t device,

@@ -6,8 +6,9 @@
  * half of it is used up, or when something has happened that it did not foresee, or when a
  * decision is another one or allows more (worker_send.c).
  *
- * Before anything else is started, it is withdrawn: from then on nobody takes of it, and
- * what was taken is known. In between the executors have no plan, for some microseconds.
+ * Before anything else is started, it is withdrawn: from then on no executor takes of it,
+ * and what was taken is known. In between the executors have no plan, for some
+ * microseconds.
  */
 #include "pump_ring.h"
 #include "worker.h"
@@ -127,7 +128,7 @@ EXPORT void pump_worker_withdraw(struct pump_shm *shm, struct pump_model *m) {
     worker_plan_withdraw(shm, m, device);
 }
 
-/* observed_seq: uses up to that operation are predicted. What nobody reads of an entry is
+/* observed_seq: uses up to that operation are predicted. What is not read of an entry is
  * left as it is. */
 static void write_entry(struct pump_planned *to, const struct pump_model *m,
                         const struct transfer *transfer,
@@ -156,7 +157,7 @@ static bool waited_for(const struct pump_shm *shm, uint32_t device,
           PUMP_LOAD(&shm->progress[wait->after_stream].executed_seq) >= wait->after_seq);
 }
 
-/* Whether its first entry could go now, so that it is worth waking somebody. */
+/* Whether its first entry could go now, so that it is worth waking an executor. */
 static bool may_go(const struct pump_shm *shm, const struct pump_model *m, uint32_t device,
                    uint32_t way, const struct model_planned *first) {
   const struct model_wait wait = {.after_seq = first->after_seq,
@@ -318,8 +319,8 @@ static bool is_moot(const struct pump_model *m, const struct transfer *transfer)
   return true;
 }
 
-/* The entry that brings the block, or so much of it as there is room for: the rest is for
- * nobody else to bring then, and so the next that is missing. False when it does not stand
+/* The entry that brings the block, or so much of it as there is room for: the rest is not
+ * for others to bring then, and so the next that is missing. False when it does not stand
  * in front, or may not go yet. */
 static bool bring_entry(struct taking *t, int64_t block) {
   const struct transfer *next;

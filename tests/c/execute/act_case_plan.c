@@ -139,7 +139,7 @@ static struct pump_issued launch(uint64_t seq, uint64_t signature) {
                               .block = block};
 }
 
-static void foresee(struct pump_issued is, bool by_shape) {
+static void predict(struct pump_issued is, bool by_shape) {
   struct pump_prediction *word = pump_prediction_at(worker_shm, is.seq);
   uint64_t shape = by_shape ? pump_shape(is.function, is.grid, is.block) : 0;
   PUMP_STORE(&word->signature,
@@ -155,8 +155,8 @@ static bool holds_after(struct pump_issued is) {
 
 SCENARIO(what_is_issued_is_compared_with_what_was_foreseen) {
   begin();
-  foresee(launch(40, 123), true);
-  foresee(launch(41, 124), false);
+  predict(launch(40, 123), true);
+  predict(launch(41, 124), false);
   CHECK(holds_after(launch(40, 123)));
   CHECK(holds_after(launch(40, 999))); /* a step count among its parameters */
   CHECK(holds_after(launch(41, 124)));
@@ -179,7 +179,7 @@ SCENARIO(what_is_issued_is_compared_with_what_was_foreseen) {
 SCENARIO(the_first_other_operation_ends_a_plan) {
   begin();
   uint32_t slot = harness_allocate(0, 16);
-  foresee(launch(40, 123), true);
+  predict(launch(40, 123), true);
   struct pump_planned entry = slice(slot, 0, 1);
   entry.after_stream = 5;
   entry.after_seq = 40;

@@ -95,7 +95,7 @@ BUGS = {
         "if (page->discarded != 0) return false;",
         "if (page->discarded == 7) return false;",
     ),
-    "nobody waits until memory is populated": (
+    "no stream waits until memory is populated": (
         "pool_dead.c",
         "pump_real.cuStreamWaitEvent(handle, by->populated, 0) == CUDA_SUCCESS;",
         "handle != (CUstream)3;",

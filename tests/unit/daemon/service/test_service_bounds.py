@@ -110,7 +110,7 @@ def test_a_gpus_size_is_nvmls_word_and_not_the_first_jobs() -> None:
 
 
 class Scene:
-    """A leaseholder attached to a service that the test plays; workers answer when told to."""
+    """A lease client attached to a service that the test plays; workers answer when told to."""
 
     def __init__(self, folder: Path, selector: selectors.BaseSelector) -> None:
         self.selector = selector

@@ -238,7 +238,7 @@ def test_a_block_is_closed_from_its_last_use_to_the_end_of_its_discard() -> None
     script.execute(seq)
     assert script.state(blocks) == [DISCARDING] * 3 + [RESIDENT]
     view = script.model.view(0)
-    assert view.missing.tolist() == [], "whoever fetched it now would lose it to the discard"
+    assert view.missing.tolist() == [], "a fetch now would lose it to the discard"
     assert view.eviction_candidates.tolist() == [blocks[3]]
     assert (view.free, view.leaving) == (6, 3), "it has its room until then"
     for way in (lib.PUMP_TO_GPU, lib.PUMP_TO_HOST):

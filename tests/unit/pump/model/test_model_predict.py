@@ -31,7 +31,7 @@ class Program:
         for number in range(LAYERS):
             self.script.execute(self.operation(number))
 
-    def foresee(self) -> int:
+    def predict(self) -> int:
         lib.pump_model_predict(self.raw, 1000)
         return int(self.script.model.totals().expected)
 
@@ -40,7 +40,7 @@ def test_who_reaches_other_blocks_than_foreseen_voids_only_itself() -> None:
     program = Program()
     for _ in range(4):
         program.step()
-    before = program.foresee()
+    before = program.predict()
     assert before > LAYERS
     seq = program.operation(0, first=50)
     totals = program.script.model.totals()
@@ -57,7 +57,7 @@ def test_who_needs_more_places_than_were_foreseen_voids_all() -> None:
     program = Program()
     for _ in range(4):
         program.step()
-    assert program.foresee() > LAYERS
+    assert program.predict() > LAYERS
     program.script.copy([(0, 0, 90), (1, 0, 1)])
     assert program.script.model.totals().expected == 0
 
@@ -69,7 +69,7 @@ def test_what_was_foreseen_and_what_was_in_vain_is_counted() -> None:
     assert (totals.predicted, totals.predictions_lost, totals.confidence) == (0, 0, 0)
     for _ in range(4):
         program.step()
-    assert program.foresee() > LAYERS
+    assert program.predict() > LAYERS
     assert program.script.model.totals().confidence > 0.2
     program.step()
     assert program.script.model.totals().predicted == LAYERS
@@ -125,7 +125,7 @@ def test_once_nothing_is_expected_a_learner_has_left_no_trace(seed: int) -> None
         ends = dice.random() < 0.5
         host = dice.sample(range(200), 8)
         for program in programs:
-            expected = program.foresee() if step > 4 * LAYERS else 0
+            expected = program.predict() if step > 4 * LAYERS else 0
             seq = program.operation(number, first)
             if first and expected and program.script.model.totals().expected == expected - 1:
                 replaced += 1
@@ -160,8 +160,8 @@ def test_nothing_is_expected_where_much_is_used_that_is_not_told(
 
     for _ in range(4):
         step(dropped)
-    assert (program.foresee() > LAYERS) == predicts
+    assert (program.predict() > LAYERS) == predicts
     step(0)
-    assert (program.foresee() > 0) == predicts
+    assert (program.predict() > 0) == predicts
     step(0)
-    assert program.foresee() > LAYERS
+    assert program.predict() > LAYERS
