@@ -24,7 +24,7 @@ LINE = re.compile(r'([a-z_]+)\{((?:[a-z_]+="(?:[^"\\\n]|\\[\\"n])*",?)+)\} (\d+)
 
 
 def registered(number: int, user: int, *gpus: str, name: str = "job", held: int = 7) -> JobState:
-    leases = tuple(GpuLease(gpu, *(held,) * (len(fields(GpuLease)) - 1)) for gpu in gpus)
+    leases = tuple(GpuLease(gpu, *(held,) * (len(GpuLease.__struct_fields__) - 1)) for gpu in gpus)
     return JobState(number, user, 1, number, name, 0, "", 1, 0, 0, held, leases)
 
 
