@@ -3,7 +3,7 @@
 import pytest
 from observe_build import build, run
 
-PARTS = ("", "_ahead", "_forks", "_iterations", "_match", "_places", "_reaches")
+PARTS = ("", "_ahead", "_forks", "_iterations", "_match", "_places", "_accesses")
 SOURCES = [f"learner{part}.c" for part in PARTS]
 SANITIZER = "address,undefined"
 

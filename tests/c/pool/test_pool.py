@@ -88,7 +88,7 @@ BUGS = {
     "what is in quarantine is handed out": (
         "pool_blocks.c",
         "if (run != NULL) run->aside = true;",
-        "if (run != NULL) bin_put(run);",
+        "if (run != NULL) pool_bin_put(run);",
     ),
     "what was discarded is handed out as it is": (
         "pool_blocks.c",
