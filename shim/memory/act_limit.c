@@ -297,7 +297,7 @@ static void prepare(uint64_t now_ns) {
   }
 }
 
-/* 0 and counted, -ENOSPC, or -ENOMEM, which `say` explains; see act.h. */
+/* 0 and counted, -ENOSPC, or -ENOMEM, which `say` explains; see memory.h. */
 static int admit(uint32_t device, uint64_t bytes, bool say) {
   int saved = errno;
   uint64_t now_ns = pump_now_ns();

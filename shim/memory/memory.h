@@ -119,7 +119,7 @@ void pump_device_reset(void);
  * active and has a budget so asked for: it needs its executors. By the link thread. */
 uint32_t pump_device_adopt_budgets(void);
 
-struct pump_card; /* act.h */
+struct pump_card; /* host.h */
 struct pump_neighbours;
 
 /* What this process has on the device; false: it has not used it. */

@@ -1,6 +1,6 @@
 /* fuzz_plan.c - plans over a mapping in which a client writes what it likes: turn, count,
  * left_bytes and entries of plans, plan_ends, armed, predicted, next_seq, progress, the
- * ends of commands (core/worker_plan.c, core/serve.c).
+ * ends of commands (daemon/core/worker).
  *
  * The client has repeated itself until a plan is in force on each of two devices. The
  * input: what client and worker do from then on, a byte each and what that byte takes.

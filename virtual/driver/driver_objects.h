@@ -259,7 +259,7 @@ struct vd_graph_counts {
   uint64_t launches, kernels, copies, memsets;
 };
 
-/* Violations of the rules, counted for the report (checks.c). */
+/* Violations of the rules, counted for the report (report.c). */
 struct vd_checks {
   uint64_t prefetch_unknown;
   uint64_t discard_unknown;
