@@ -40,17 +40,17 @@ def test_a_cards_figures_are_nvmls_and_what_it_does_not_tell_is_none(one_card: P
 def test_top_shows_what_nvml_says_beside_a_gpu_that_jobs_use(one_card: Path) -> None:
     cards = live.Cards()
     until = time.monotonic() + 20
-    while not cards.last and time.monotonic() < until:
+    while not (found := cards.last) and time.monotonic() < until:
         time.sleep(0.01)
-    cards.close()
+    cards.close()  # from then on nothing is known
     device = DeviceState(0, UUID, 1 << 30, 0, 1 << 29, False, True, *[0] * 15)
     seen = live.Seen(
         Job(1, "/s", "mine", "x"), [ClientState(1, None, "window", (device,), {}, {})], ""
     )
-    text = "\n".join(top.lines(live.Look(0.0, [seen], cards=cards.last), None))
+    text = "\n".join(top.lines(live.Look(0.0, [seen], cards=found), None))
     assert "by NVML 87% busy, link 3.0 GiB/s in, ? out, 300.0 MiB used by 2 processes" in text
     assert "processors" in text
-    other = live.Look(0.0, [seen], cards=[cards.last[0]._replace(uuid="f" * 32)])
+    other = live.Look(0.0, [seen], cards=[found[0]._replace(uuid="f" * 32)])
     assert "NVML" not in "\n".join(top.lines(other, None))
 
 

@@ -254,7 +254,7 @@ def test_out_of_descriptors_it_pauses_and_goes_on(tmp_path: Path) -> None:
     try:
         many = [connect(service) for _ in range(40)]
         time.sleep(0.2)
-        assert service.process.poll() is None
+        assert service.process.poll() is None, service.log.read_text()
         for one in many:
             one.close()
         eventually(lambda: _answers(service), "an answer after they have left")
