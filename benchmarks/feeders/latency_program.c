@@ -64,7 +64,7 @@ static uint64_t prefetch_ns(uint64_t from, CUdeviceptr address) {
     } else if (now_ns() > until_ns) {
       return 0;
     } else {
-      sleep_us(100); /* the processor belongs to those who are measured */
+      sleep_us(100); /* the processor belongs to the measured threads */
     }
   }
 }

@@ -1,4 +1,4 @@
-/* resolve.h - between the files of look-ups, and for who looks something up by himself. */
+/* resolve.h - between the files of look-ups, and for files that look a function up. */
 #ifndef PUMP_RESOLVE_H
 #define PUMP_RESOLVE_H
 

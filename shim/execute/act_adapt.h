@@ -1,7 +1,7 @@
 /* act_adapt.h - how many threads move blocks, and how many slices each keeps in flight.
  *
- * A controller without clock, thread or lock: measurements in, numbers out. Who
- * starts threads and lets them sleep is act_executor.c.
+ * A controller without clock, thread or lock: measurements in, numbers out.
+ * act_context.c starts threads, act_executor.c lets them sleep.
  *
  * DESIGN. Two resources limit a direction: the link, and CPU time in the driver. One
  * thread is enough while the link is what all wait for; another one helps only

@@ -61,7 +61,7 @@ void pump_plan_compare(const struct pump_issued *issued);
 
 void pump_plan_start(void);
 
-/* Operations have executed or bytes have left: who may go on now is woken. */
+/* Operations have executed or bytes have left: wakes executors that may go on now. */
 void pump_plan_wake(void);
 
 /* ---- life -------------------------------------------------------------------------- */

@@ -33,7 +33,7 @@ struct pump_direction {
   uint32_t wanted;         /* threads that shall work; futex of those beyond */
   uint32_t slices;         /* that each may have in flight */
   uint32_t asleep;         /* threads that sleep on the ring's bell */
-  uint32_t flight_bytes;   /* in the driver; futex of who waits for less */
+  uint32_t flight_bytes;   /* in the driver; futex of threads that wait for less */
   uint32_t flight_waiters; /* how many do */
   uint32_t flight_slices;
   uint32_t adapting; /* 1: a thread is inside of `adapt` */

@@ -16,11 +16,9 @@
  *   signature  hash of a launch: function, grid, block and parameter bytes, with
  *              every word that points into a live range masked out
  *
- * Who writes what
- *   shim         identity, devices, progress, shim_counters, ranges, events,
- *                command state READY -> TAKEN -> DONE and the result,
- *                left_bytes of each plan, plan_ends
- *   worker       worker_pid, heartbeat, resend, worker_counters, event_head,
+ * Which side writes what *   shim         identity, devices, progress, shim_counters,
+ * ranges, events, command state READY -> TAKEN -> DONE and the result, left_bytes of each
+ * plan, plan_ends worker       worker_pid, heartbeat, resend, worker_counters, event_head,
  *                asked_budget_bytes of each device,
  *                command contents and state EMPTY -> READY, DONE -> EMPTY,
  *                contents of plans, predicted

@@ -67,7 +67,7 @@ typedef struct CUgraphNodeParams_st {
     CUDA_MEMCPY_NODE_PARAMS memcpy;
     CUDA_MEMSET_NODE_PARAMS_v1 memset; /* a context follows */
     CUDA_HOST_NODE_PARAMS_v1 host;
-    CUgraph graph; /* of a child; who owns it follows */
+    CUgraph graph; /* of a child; its ownership follows */
     CUevent event; /* of a record, of a wait */
     CUDA_MEM_ALLOC_NODE_PARAMS alloc;
     CUdeviceptr free; /* of a free node: what it frees */

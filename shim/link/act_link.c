@@ -239,8 +239,8 @@ static enum end watch_worker(uint64_t attached_ns) {
     }
     uint64_t beat_ns = PUMP_LOAD(&pump_shm->header.worker_heartbeat_ns);
     uint64_t now_ns = pump_now_ns();
-    /* Before its first beat it is being forked; if that fails, the socket says so. Who
-     * asked for another one meanwhile would only make its start later. */
+    /* Before its first beat it is being forked; if that fails, the socket says so. To
+     * ask for another one meanwhile would only make its start later. */
     uint64_t patience_ns = beat_ns == 0 ? PUMP_FIRST_BEAT_NS : PUMP_HEARTBEAT_NS;
     if (beat_ns < attached_ns || beat_ns > now_ns) beat_ns = attached_ns;
     if (now_ns - beat_ns > patience_ns) return WORKER_GONE;

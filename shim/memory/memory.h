@@ -196,7 +196,7 @@ void pump_peer_reset(void);
  * plain memory. -ENOMEM: no, after one line on stderr that names the limit and the
  * remedy. */
 int pump_limit_admit(uint32_t device, uint64_t bytes);
-/* The same without the line, for who can still do something about it. */
+/* The same without the line, for a caller that can still make room. */
 int pump_limit_try(uint32_t device, uint64_t bytes);
 void pump_limit_explain(uint32_t device, uint64_t bytes);
 void pump_limit_return(uint32_t device, uint64_t bytes);

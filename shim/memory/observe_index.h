@@ -69,7 +69,7 @@ static inline bool read_mirror(uint32_t slot, uint64_t address, struct pump_hit 
   return true;
 }
 
-/* A look-up in two steps, for who has many addresses and something to do in between: the
+/* A look-up in two steps, for many addresses and work in between: the
  * first names the slot and sends for its cache lines, those of pump_range_touch too. */
 static inline void look_ahead(uint64_t address, uint32_t *hint) {
   *hint = index_value(address);

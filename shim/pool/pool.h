@@ -4,9 +4,9 @@
  * stream-ordered memory can exceed the card too, and it knows every live block exactly.
  * Its files: pool_sizes.h (size classes), pool_map.h (blocks as launches see them),
  * pool_bins.c (free pieces by size), pool_blocks.c (pieces of segments), pool_streams.c
- * (who may reuse what, and when), pool_segments.c (managed memory), pool_serve.c (allocate
- * and free), driver_pools.c (which of the driver's pools it stands in for, and what they
- * answer).
+ * (which stream may reuse what, and when), pool_segments.c (managed memory), pool_serve.c
+ * (allocate and free), driver_pools.c (which of the driver's pools it stands in for, and
+ * what they answer).
  *
  * The functions are called in the guard (pump_reentry_depth raised); none waits for a
  * stream. "Not ours" means that the driver has to be asked.
@@ -45,7 +45,7 @@ struct pump_pool_block {
 /* The live block that `address` lies in; false: none. Takes the pool's lock. */
 bool pump_pool_find(uint64_t address, struct pump_pool_block *block);
 
-/* For who watches over the pool (the virtual GPU, tests), exported: where the piece
+/* For checks of the pool (by the virtual GPU and tests), exported: where the piece
  * that `address` lies in begins and ends, and whether it is live. 0: no pool memory. */
 #define PUMP_POOL_PIECE_FREE 1
 #define PUMP_POOL_PIECE_LIVE 2

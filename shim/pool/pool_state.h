@@ -8,12 +8,12 @@
  *   piece     a part of a segment: live (handed out) or free; together they are all of it
  *   stream    a stream on which something of the arena was freed or allocated
  *
- * Who may be given a free piece. One that was freed on a stream belongs to that stream:
- * what it does next comes after everything that it did before. To every other stream it is
- * free (clean: stream 0) once an event that was recorded behind the free has completed.
- * Frees of a stream are numbered, and an event covers all numbers up to the one at which
- * it was recorded. Where only one stream is in use no stream waits for these events, so
- * they are few; with several, every free has one.
+ * Which stream may be given a free piece. One that was freed on a stream belongs to that
+ * stream: what it does next comes after everything that it did before. To every other
+ * stream it is free (clean: stream 0) once an event that was recorded behind the free has
+ * completed. Frees of a stream are numbered, and an event covers all numbers up to the one
+ * at which it was recorded. Where only one stream is in use no stream waits for these
+ * events, so they are few; with several, every free has one.
  *
  * Neighbours that are free are joined at once if they belong to the same stream, and a
  * clean one joins its neighbour's stream: the whole is then as late as its last part. Where
@@ -43,7 +43,8 @@ struct pool_piece_node {
   struct pool_piece_node *next, *prev;    /* in its bin; live: `next` in the table */
   struct pool_piece_node *older, *newer;  /* among what its stream has freed */
   /* Of its last free: number of the stream in the arena, 0 when clean, and of the free on
-   * that stream. A live one keeps them: who has not used it has not waited either. */
+   * that stream. A live one keeps them: an owner that has not used it has not waited
+   * either. */
   uint64_t order;
   uint32_t stream;
   bool live;

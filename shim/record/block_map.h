@@ -1,5 +1,5 @@
 /* block_map.h - the blocks that a program's own allocator has handed out in one of its
- * segments, as it reports them itself. Plain data; who calls holds a lock.
+ * segments, as it reports them itself. Plain data; the caller holds a lock.
  *
  * Launches read `pieces` without one, as of the pool's own segments (pool_map.h).
  */

@@ -72,7 +72,7 @@ CUresult vd_cuDevicePrimaryCtxReset_v2(CUdevice device) {
   if (device != 0) return CUDA_ERROR_INVALID_DEVICE;
   vd_lock();
   CUresult result = primary_end_locked();
-  /* The primary context comes back by itself for those who still hold it. */
+  /* The primary context comes back by itself for libraries that still hold it. */
   if (vd.primary.references > 0) defaults(&vd.primary, vd.primary.flags, VD_DRIVER_VERSION);
   vd_unlock();
   return result;

@@ -105,7 +105,7 @@ struct gpu_event {
   uint32_t owner;
 };
 
-/* The processes that share the GPU; behind them one that stands for all who have left. */
+/* The processes that share the GPU; behind them one that stands for all that have left. */
 struct gpu_owner {
   uint32_t present;
   uint32_t outstanding; /* operations with a cookie that have not started */

@@ -247,7 +247,7 @@ uint32_t pump_view_outlast(const int64_t *shortfalls_need, uint32_t shortfalls,
  * may take without asking, soonest first: of operations issued from now on, and, if the
  * answer is `settled`, as transfers to the device end. `hold`: it need not be asked again
  * before so many blocks may come or go at once, or something happens that was not
- * predicted. `settled`: 1 if who leaves stays the same as long as nothing else happens than
+ * predicted. `settled`: 1 if the same blocks leave as long as nothing else happens than
  * that. */
 void pump_model_decided(struct pump_model *model, uint32_t device, uint32_t is_short,
                         uint32_t allowance, uint32_t hold, uint32_t settled);

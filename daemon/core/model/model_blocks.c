@@ -9,13 +9,13 @@
  * older has executed, so every link met on the way is valid.
  *
  * Two questions have to be answered at each decision: what does the window need next
- * that is not there, and who would leave first. Scanning answers neither in time (20,000
- * blocks, a decision each 100 us), so every change keeps the answers ready:
+ * that is not there, and which block would leave first. Scanning answers neither in time
+ * (20,000 blocks, a decision each 100 us), so every change keeps the answers ready:
  *
  *   - each operation counts the blocks that it is the *next* to use, apart by whether
  *     they are there (SURE), may be there (MAYBE_EVICTED) or are not (AWAY); a bit per
  *     operation tells where there are any, a bit per use which they are. Walking the bits
- *     forward gives what is missing, soonest first; backward, who is needed last. A block
+ *     forward gives what is missing, soonest first; backward, what is needed last. A block
  *     that several streams wait for counts where it was issued first;
  *   - each device has the list of its idle blocks (there, and needed by nothing), in the
  *     order in which they became idle, which is the order of their last use; those that
@@ -81,7 +81,7 @@ static void unlink_block(struct pump_model *m, struct list *list, int32_t block,
     *prev_of(m, next, age) = prev;
 }
 
-/* ---- who is due ------------------------------------------------------------------ */
+/* ---- what is due ------------------------------------------------------------------ */
 
 static void set_bits(struct pump_model *m, uint32_t op) {
   const uint32_t *due = m->ops[op].due;

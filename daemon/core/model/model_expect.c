@@ -1,12 +1,13 @@
 /* model_expect.c - operations that are expected behind those that were issued.
  *
  * They stand in the same ring and in the same chains as the window, so whatever is asked
- * of the window - what is missing, who is needed last, how much room will come by itself -
- * sees them too. Only streams do not list them: an operation retires once it was issued.
- * The next issued operation takes the place of the first expected one if both use the same
- * blocks on the same stream under the same number. If it is the one that was predicted and
- * only reaches other blocks, its uses are replaced: tensors move. Else all that is expected
- * is dropped, and what remains is the window as if nothing had been expected.
+ * of the window - what is missing, which block is needed last, how much room will come by
+ * itself - sees them too. Only streams do not list them: an operation retires once it was
+ * issued. The next issued operation takes the place of the first expected one if both use
+ * the same blocks on the same stream under the same number. If it is the one that was
+ * predicted and only reaches other blocks, its uses are replaced: tensors move. Else all
+ * that is expected is dropped, and what remains is the window as if nothing had been
+ * expected.
  */
 #include <errno.h>
 

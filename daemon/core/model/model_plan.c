@@ -126,7 +126,7 @@ static uint32_t leave(struct walk *w, int64_t need, uint32_t most) {
   if (w->full) return 0;
   int32_t there = walk_look_there(w), spent = NONE;
   int64_t there_next = there == NONE ? 0 : m->blocks[there].next_use;
-  /* Looked for only if it may be needed later than who is there. */
+  /* Looked for only if it may be needed later than the block that is there. */
   if (there_next <= need || (w->spent_count > 0 && w->spent[0].again_seq > there_next))
     spent = walk_look_spent(w, need);
   while (there_next <= need && spent == NONE && w->ran < w->at) {

@@ -95,7 +95,7 @@ static inline int64_t model_making_room(const struct device *device) {
   return device->counts[PUMP_BLOCK_LEAVING] + device->counts[PUMP_BLOCK_DISCARDING];
 }
 
-/* Something else than a transfer that was decided: who leaves has to be decided anew. */
+/* Something else than a transfer that was decided: what leaves has to be decided anew. */
 static inline void model_decision_invalidate(struct pump_model *m) {
   for (uint32_t i = 0; i < PUMP_MAX_DEVICES; i++) m->devices[i].settled = false;
 }

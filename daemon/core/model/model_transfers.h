@@ -38,11 +38,11 @@ struct device {
   int64_t left_over;                 /* since a switch: fewest blocks that took room */
   int64_t allowance;                 /* blocks of room that may be taken without asking */
   int64_t hold;                      /* nothing to decide before so many may move */
-  int64_t latest_need; /* what arrives and is needed then or later may be who leaves */
-  int64_t later[PUMP_VIEW_CANDIDATES]; /* who leaves next, in this order */
+  int64_t latest_need; /* what arrives and is needed then or later may leave itself */
+  int64_t later[PUMP_VIEW_CANDIDATES]; /* what leaves next, in this order */
   uint32_t later_at, later_count;
   bool held_back; /* at the last view the link was idle, and nothing could come */
-  bool settled;   /* who leaves is decided, as long as nothing but arrivals happens */
+  bool settled;   /* what leaves is decided, as long as nothing but arrivals happens */
   bool known, short_of_room;
   bool args_truncated; /* an operation used more than it told, since the last look */
 };

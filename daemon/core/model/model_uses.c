@@ -32,7 +32,7 @@ static void unborn(struct pump_model *m, int32_t use) {
   m->frees_blocks[before->op]--;
 }
 
-/* ---- who is needed again --------------------------------------------------------- */
+/* ---- what is needed again --------------------------------------------------------- */
 
 static void count_again(struct pump_model *m, uint32_t op, int64_t seq) {
   if (seq > m->again_seq[op]) {

@@ -1,4 +1,4 @@
-/* model_view.c - the view of one device: what is missing, and who could leave. */
+/* model_view.c - the view of one device: what is missing, and which blocks may leave. */
 #include <string.h>
 
 #include "model_state.h"
@@ -273,8 +273,7 @@ EXPORT uint32_t pump_view_outlast(const int64_t *needs, uint32_t short_of,
   return low;
 }
 
-/* ---- who could leave --------------------------------------------------------------------
- */
+/* ---- eviction candidates ----------------------------------------------------------- */
 
 static bool add_candidate(const struct pump_model *m, int32_t block,
                           struct pump_view *view) {

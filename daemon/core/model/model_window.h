@@ -112,8 +112,8 @@ uint64_t model_access_hash(uint32_t stream, const struct model_run *runs, uint32
 bool model_advance_chain(struct pump_model *m, int32_t block);
 /* Counts that there is room again behind the use, once. */
 void model_frees_block(struct pump_model *m, int32_t use);
-/* The use has been linked behind another one of its block: its room, and who is needed
- * again, are counted. The other undoes that and the link. */
+/* The use has been linked behind another one of its block: its room, and its
+ * next need, are counted. The other undoes that and the link. */
 void model_linked(struct pump_model *m, int32_t use);
 void model_unlink(struct pump_model *m, int32_t use);
 /* What was issued on the block up to that operation has executed, though that was not seen

@@ -21,8 +21,8 @@ struct worker_moves {
   const int64_t *to_host, *to_gpu;
   uint32_t to_host_count, to_gpu_count;
 };
-/* Whether a decision is what the plan says: who leaves leaves by the plan as well, and no
- * later, and what comes first comes first. */
+/* Whether a decision is what the plan says: each block of it that leaves does so by the
+ * plan as well, and no later, and what comes first comes first. */
 bool worker_plan_agrees(const struct pump_shm *shm, const struct pump_model *m,
                         uint32_t device, const struct worker_moves *moves);
 /* Take what stands in front of the plan and may go now, and fill `blocks` with it, at most

@@ -48,8 +48,8 @@ static bool arm(struct pump_shm *shm, struct pump_model *m) {
   if (PUMP_LOAD(&shm->header.armed) == 0) {
     pump_worker_withdraw(shm, m);
     PUMP_STORE_RELEASE(&shm->header.armed, 1);
-    __atomic_thread_fence(
-        __ATOMIC_SEQ_CST); /* before the look: who numbers later, sees it */
+    __atomic_thread_fence(__ATOMIC_SEQ_CST); /* before the look: an operation that is
+                                                numbered later sees it */
     m->armed_seq = PUMP_LOAD(&shm->header.next_seq);
   }
   return m->added_seq + 1 >= m->armed_seq;

@@ -1,5 +1,5 @@
-/* pool_stress_driver.h - the driver of pool_stress.c: it executes nothing and knows who
- * holds what. Included there once.
+/* pool_stress_driver.h - the driver of pool_stress.c: it executes nothing and knows the
+ * owner of each piece. Included there once.
  */
 #ifndef POOL_STRESS_DRIVER_H
 #define POOL_STRESS_DRIVER_H
