@@ -74,12 +74,9 @@ STUDIED = {
 
 
 def by_name(name: str) -> ComparedPolicy:
-    """One of STUDIED or of the product's; a name with +discard is the same with dead memory
-    discarded. Raises ProgramError that lists the product's names."""
-    found = STUDIED.get(name) or STUDIED.get(name.removesuffix("+discard"))
-    if found is None:
-        return product.by_name(name)
-    return found if found.name == name else replace(found, name=name, discard=True)
+    """One of STUDIED or of the product's (pump.sim.compared_policies.by_name, whose errors it
+    raises)."""
+    return product.by_name(name, {**product.COMPARED_POLICIES, **STUDIED})
 
 
 def simulate(

@@ -5,7 +5,7 @@ benchmarks/study has those of papers.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from pump.policy import POLICIES
@@ -56,15 +56,17 @@ COMPARED_POLICIES: dict[str, ComparedPolicy] = {
 """By the names of `pump simulate --policy`."""
 
 
-def by_name(name: str) -> ComparedPolicy:
+def by_name(
+    name: str, candidates: Mapping[str, ComparedPolicy] = COMPARED_POLICIES
+) -> ComparedPolicy:
     """A candidate; a name with +discard is the same with dead memory discarded.
 
     Raises ProgramError that lists the known names.
     """
-    found = COMPARED_POLICIES.get(name) or COMPARED_POLICIES.get(name.removesuffix("+discard"))
+    found = candidates.get(name) or candidates.get(name.removesuffix("+discard"))
     twice = found is not None and found.name != name and "+discard" in found.name
     if found is None or twice:
-        names = ", ".join(known for known in COMPARED_POLICIES if "+discard" not in known)
+        names = ", ".join(known for known in candidates if "+discard" not in known)
         raise ProgramError(f"unknown policy '{name}'; known: {names}, each also with +discard")
     return found if found.name == name else replace(found, name=name, discard=True)
 
