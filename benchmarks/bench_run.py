@@ -1,8 +1,8 @@
-"""Runs the suites of benchmarks/suites that scripts/bench was asked for.
+"""Runs the suites of benchmarks/suites for scripts/bench.
 
-Prints each row when it is there and, with --json, writes it as one JSON object a line.
-The first line tells the machine (name bench.machine). A suite that fails or cannot run
-here gets a line with the reason (value null), and the others go on.
+Prints each row as it comes and, with --json, writes it as one JSON object a line. The first
+line describes the machine (name bench.machine). A suite that fails or cannot run here gets a
+line with the reason (value null), and the others go on.
 
 Exit status: 0; 1 when a suite failed; 2 for a bad option; 3 when a suite cannot run here.
 """
@@ -112,7 +112,7 @@ def _cpu_model() -> str:
 
 
 def machine(options: argparse.Namespace) -> Row:
-    """The first row: where, when and how was measured."""
+    """The first row: the machine, the time and the options of the measurement."""
     usable = len(os.sched_getaffinity(0))
     changed = bool(_command_line("git", "status", "--porcelain", "--untracked-files=no"))
     return Row(
@@ -132,7 +132,7 @@ def machine(options: argparse.Namespace) -> Row:
 
 
 def _driver() -> str:
-    """Which CUDA driver this machine has; suites on the virtual GPU say so in each row."""
+    """The CUDA driver of this machine; suites on the virtual GPU say so in each row."""
     if not Path("/dev/nvidiactl").exists() and not Path("/dev/dxg").exists():
         return "virtual only"
     version = _command_line(
@@ -142,7 +142,7 @@ def _driver() -> str:
 
 
 class Sink:
-    """Where rows go: to people at once, and to the file line by line."""
+    """Prints rows at once, and writes them to the file line by line."""
 
     def __init__(self, file: IO[str] | None) -> None:
         self._file = file

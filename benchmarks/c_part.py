@@ -1,7 +1,7 @@
-"""What a suite calls in C: a library with the headers that declare it, and a suite's own feeder.
+"""Loads C code for suites: a library by the headers that declare it, and a suite's own feeder.
 
-A feeder is a C file beside the suites that tells a part of libpump_core.so what Python has
-packed, so that no Python runs while time is taken.
+A feeder is a C file beside the suites that feeds a part of libpump_core.so with data that Python
+has packed, so that no Python runs during a measurement.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from harness import Tools, compile_c
 
 
 def load(library: Path, *declared_in: Path) -> tuple[Any, Any]:
-    """(ffi, library): cffi's view of it, by the marked parts of these C files."""
+    """cffi's (ffi, library), declared by the marked parts of these C files."""
     from pump.wire.abi import contract  # suites can be listed before pump is installed
 
     ffi = cffi.FFI()
@@ -24,7 +24,8 @@ def load(library: Path, *declared_in: Path) -> tuple[Any, Any]:
 
 
 def feeder(tools: Tools, source: Path, library: Path, header: Path) -> tuple[Any, Any]:
-    """cffi's view of the feeder `source`, built against a library of the pump under test.
+    """cffi's (ffi, library) of the feeder `source`, built against a library of the pump under
+    test.
 
     Raises what harness.compile_c raises.
     """

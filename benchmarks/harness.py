@@ -1,10 +1,10 @@
-"""What every suite of the benchmarks uses: options, rows, paired measurements, pinning.
+"""Shared by the suites of the benchmarks: options, rows, paired measurements, pinning.
 
-A suite is a module of suites/: its first line says what it measures,
-and `run(options: Options) -> Iterator[Row]` yields its rows as they come. It raises
+A suite is a module of suites/: its first line says what it measures, and
+`run(options: Options) -> Iterator[Row]` yields its rows as they come. It raises
 UnavailableError when this machine lacks something, MeasurementError when a measurement fails;
-either ends that suite only. scripts/bench runs them. No suite judges: targets are not here.
-Standard library only at import, since scripts/bench reads it before pump is installed.
+either ends that suite only. scripts/bench runs them. No suite compares with a target.
+Standard library only at import, because scripts/bench imports it before pump is installed.
 """
 
 from __future__ import annotations
@@ -20,19 +20,21 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from statistics import median
 from typing import Any
 
-from harness_stats import Paired, compare, interval, median, percentile
+from harness_stats import Paired, compare, interval, percentile
 
 ROOT = Path(__file__).resolve().parents[1]
 PAIRS = 30
 PAIRS_QUICK = 3
 TIME_SCALE = 1.0
-"""Of the virtual GPU: always that of the clock on the wall."""
+"""Of the virtual GPU: its clock is always the wall clock."""
 
 NAME = re.compile(r"[a-z0-9_]+(\.[a-z0-9_]+)*")
-SHOWN = ("oversubscription", "sync_every", "case", "wake", "threads", "mode")
-"""Keys of a row that people see as well, where a name alone does not tell rows apart."""
+SHOWN = ("oversubscription", "sync_every", "beside", "case", "ran_s", "blocked", "preempted",
+         "wake", "threads", "mode")  # fmt: skip
+"""Keys of a row that the text shows, where the name alone does not distinguish rows."""
 
 CHILD_SECONDS_MAX = 300
 LOG_LINES_SHOWN = 15
@@ -43,7 +45,7 @@ class UnavailableError(Exception):
 
 
 class MeasurementError(Exception):
-    """A measurement ended badly; the text says which and shows the end of its output."""
+    """A measurement failed; the text names it and shows the end of its output."""
 
 
 @dataclass(frozen=True)
@@ -81,8 +83,8 @@ class Tools:
 
 @dataclass(frozen=True)
 class Options:
-    """How to measure. `pairs`: interleaved pairs of each comparison. `quick`: as little as
-    shows that the suite works; its figures mean nothing. `rest`: options of the suite."""
+    """How to measure. pairs: interleaved pairs of each comparison. quick: only enough to show
+    that the suite works; its figures mean nothing. rest: options of the suite."""
 
     pairs: int = PAIRS
     quick: bool = False
@@ -138,7 +140,7 @@ class Row:
         return found | {key: _plain(value) for key, value in self.more.items()}
 
     def as_text(self) -> str:
-        """One line for people."""
+        """The row as one line of text."""
         words = []
         if self.ratio is not None:
             words.append(f"ratio {_short(self.ratio)}")
@@ -146,13 +148,13 @@ class Row:
             words.append(f"[{_short(self.interval[0])}, {_short(self.interval[1])}]")
         if self.baseline is not None:
             words.append(f"against {_short(self.baseline)}")
-        words += [f"{key} {self.more[key]}" for key in SHOWN if key in self.more]
+        words += [f"{key} {_short(self.more[key])}" for key in SHOWN if key in self.more]
         text = f"{self.name:<40} {_short(self.value):>10} {self.unit:<8} {', '.join(words)}"
         return text.rstrip()
 
 
 def _plain(value: Any) -> Any:
-    """Floats to seven digits: more than any of these measurements has."""
+    """Floats rounded to seven digits, more than any of these measurements has."""
     return float(f"{value:.7g}") if isinstance(value, float) else value
 
 
@@ -168,11 +170,10 @@ def _short(value: Any) -> str:
 def rounds(
     measures: Mapping[str, Callable[[], float]], count: int, warm_up: int = 0
 ) -> dict[str, list[float]]:
-    """Calls all measures once a round, interleaved, and returns each one's values.
+    """Call all measures once in each round, interleaved, and return the values of each.
 
-    The order turns by one place from round to round, so that no measure always follows
-    the same other one at the same place; of two it alternates. The first `warm_up`
-    rounds do not count.
+    The order rotates by one place from round to round, so that no measure always follows
+    the same other one; of two it alternates. The first `warm_up` rounds do not count.
     """
     names = list(measures)
     found: dict[str, list[float]] = {name: [] for name in names}
@@ -224,9 +225,9 @@ def cpus() -> list[int]:
 
 @contextlib.contextmanager
 def pin(*wanted: int) -> Iterator[tuple[int, ...]]:
-    """Keeps this thread, and what it starts, on the given CPUs while the block runs.
+    """Keep this thread, and the processes that it starts, on the given CPUs during the block.
 
-    Without a number: on the last one that it may use, which interrupts favour least.
+    Without a number: on the last CPU that it may use, which gets the fewest interrupts.
     Raises UnavailableError for a CPU that the process may not use.
     """
     before = os.sched_getaffinity(0)
@@ -240,11 +241,24 @@ def pin(*wanted: int) -> Iterator[tuple[int, ...]]:
         os.sched_setaffinity(0, before)
 
 
+@contextlib.contextmanager
+def computing(count: int) -> Iterator[None]:
+    """`count` processes compute during the block."""
+    command = [sys.executable, "-c", "while True: pass"]
+    processes = [subprocess.Popen(command) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
 # ---- what suites share ------------------------------------------------------
 
 
 def virtual_facts(profile: str, mode: str) -> dict[str, Any]:
-    """What every row from the virtual GPU carries. Raises pump.profiles.ProfileError."""
+    """The keys of every row from the virtual GPU. Raises pump.profiles.ProfileError."""
     from pump import profiles
 
     found = profiles.load(profile)
@@ -299,13 +313,24 @@ def compile_c(tools: Tools, name: str, sources: Iterable[Path], *flags: str) -> 
         raise UnavailableError(f"no C compiler '{compiler[0]}' (Debian, Ubuntu: apt install gcc)")
     tools.work.mkdir(parents=True, exist_ok=True)
     made = tools.work / name
-    # Another build of the same at the same time sees all of a file or nothing.
+    # A concurrent build of the same file sees all of it or nothing.
     fresh = made.with_name(f".{name}.{os.getpid()}")
     headers = ["-I", str(tools.root / "shim" / "include"), "-I", str(tools.root)]
     command = [*compiler, "-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-D_GNU_SOURCE"]
     child([*command, *headers, *map(str, sources), "-o", str(fresh), *flags])
     fresh.rename(made)
     return made
+
+
+def host_kernels() -> Path:
+    """Path of the examples' kernels for the processor, built if need be. Raises
+    UnavailableError."""
+    import host_build  # of examples
+
+    try:
+        return host_build.build()
+    except host_build.BuildError as error:
+        raise UnavailableError(str(error)) from None
 
 
 def build_null_driver(tools: Tools) -> Path:
@@ -332,7 +357,9 @@ __all__ = [
     "compare",
     "compared",
     "compile_c",
+    "computing",
     "cpus",
+    "host_kernels",
     "interval",
     "median",
     "paired",

@@ -1,14 +1,14 @@
 """Statistics of the benchmarks: percentiles, medians of paired ratios, their intervals. Pure.
 
 DESIGN
-  A comparison is a list of pairs: both sides measured one right after the other, so that
-  what disturbs the machine disturbs both. Its figure is the median of the pairs' ratios.
+  A comparison is a list of pairs: both sides are measured directly one after the other, so that
+  other load on the machine affects both. Its figure is the median of the pairs' ratios.
 
-  The interval of that median comes from the sign test: with n independent ratios the
-  number of those below the true median is binomial(n, 1/2), so the k-th smallest and the
-  k-th largest ratio enclose it with a probability that n and k alone decide. Nothing is
-  assumed about the distribution, and the same values give the same interval. With fewer
-  than six pairs no interval reaches 95 %, and none is given.
+  The interval of that median comes from the sign test (Conover, Practical Nonparametric
+  Statistics, 3.2): of n independent ratios the number below the true median is binomial(n, 1/2),
+  so the k-th smallest and the k-th largest ratio enclose it with a probability of n and k alone.
+  It assumes no distribution, and the same values give the same interval. With fewer than six
+  pairs no interval reaches 95 %, and there is none.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import median
 
 CONFIDENCE = 0.95
 
@@ -51,13 +52,9 @@ def percentile(values: Sequence[float], percent: float) -> float:
     return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
 
 
-def median(values: Sequence[float]) -> float:
-    """Middle value, or the mean of the two in the middle."""
-    return percentile(values, 50)
-
-
 def coverage(count: int, rank: int) -> float:
-    """Probability that the rank-th smallest and largest of `count` enclose the median."""
+    """Probability that the rank-th smallest and the rank-th largest of `count` values enclose the
+    median."""
     outside = sum(math.comb(count, below) for below in range(rank))
     return float(1 - outside / (1 << (count - 1)))
 

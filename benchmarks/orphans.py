@@ -1,4 +1,5 @@
-"""Processor time of all that a command starts, also of what leaves its tree, as pumpd does."""
+"""Processor time of all processes that a command starts, also of those that leave its process
+tree, as pumpd does."""
 
 from __future__ import annotations
 
@@ -13,16 +14,14 @@ SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER
 
 
 def adopt_orphans() -> None:
-    """Makes what loses its parent a child of this process, whose CPU time then counts.
-
-    Raises UnavailableError.
-    """
+    """Make orphans children of this process (prctl(2), PR_SET_CHILD_SUBREAPER), so that their
+    processor time counts as its children's. Raises UnavailableError."""
     if ctypes.CDLL(None, use_errno=True).prctl(SUBREAPER, 1, 0, 0, 0) != 0:
         raise UnavailableError("this kernel gives no orphans to a process (PR_SET_CHILD_SUBREAPER)")
 
 
 def wait_for_orphans() -> None:
-    """Returns when no child is left."""
+    """Wait for all children."""
     with contextlib.suppress(ChildProcessError):
         while True:
             os.wait()

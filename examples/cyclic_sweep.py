@@ -8,7 +8,7 @@ keep one part of the buffers on the GPU and bring in the rest while kernels run.
     python examples/cyclic_sweep.py --buffers 16 --buffer-mib 64
     pump-run --budget 600MiB python examples/cyclic_sweep.py --buffers 16 --buffer-mib 64
 
-It does not know pump, and the same options give the same bits. On the virtual GPU in
+It contains nothing of pump, and the same options give the same bits. On the virtual GPU in
 timing mode --compute-per-byte has no effect: a kernel takes as long as its profile says
 (kernel.sweep.gbps, by pump-run's --virtual-set).
 """

@@ -1,7 +1,7 @@
 """A thin layer over cuda.bindings for the training example: driver API and NVRTC.
 
 One context, the default stream, every allocation on its own, errors as
-exceptions. It knows nothing of pump: the program is meant to be an ordinary one.
+exceptions. It contains nothing of pump: the program is meant to be an ordinary one.
 """
 
 from __future__ import annotations

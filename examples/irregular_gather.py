@@ -8,7 +8,7 @@ in the way: bringing in all of the table would move far more than the rows.
     python examples/irregular_gather.py --table-mib 1024
     pump-run --budget 600MiB python examples/irregular_gather.py --table-mib 1024
 
-It does not know pump, and the same options give the same bits. On the virtual GPU the
+It contains nothing of pump, and the same options give the same bits. On the virtual GPU the
 pages come from host_touches.c (PUMP_VIRTUAL_KERNELS, in both modes); without it each
 launch would touch the whole table. In timing mode --compute-per-byte has no effect: a
 kernel takes as long as its profile says (kernel.gather.gbps and .min_us).

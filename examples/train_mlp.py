@@ -1,7 +1,7 @@
 """Trains a deep perceptron on scikit-learn's digits, in plain cuda-python.
 
 An ordinary CUDA program: driver API, NVRTC, one allocation per tensor, Adam at
-the end of each iteration. It does not know pump. Its memory is about
+the end of each iteration. It contains nothing of pump. Its memory is about
 4 * layers * width * width * 4 bytes. Deterministic: the same options give the
 same bits, whatever moves its memory.
 

@@ -1,8 +1,8 @@
-"""Steers a live job through its own pumpd: policy and budget switched, figures read.
+"""Controls a running job through its own pumpd: sets policy and budget, reads figures.
 
-For another process of the same user, and for the job's own program: between iterations,
-say. It speaks to a socket only: no CUDA, no numpy, nothing that a program could notice
-but one descriptor while it is open.
+For another process of the same user, and for the job's own program, for example between
+iterations. It uses a socket only, neither CUDA nor numpy: a program that imports it holds one
+more descriptor while a connection is open.
 
     with Control.of_job() as control:
         control.set(policy="demand", budget_bytes=8 << 30)
@@ -27,7 +27,7 @@ TIMEOUT_S = 6.0
 
 
 class ControlError(Exception):
-    """One line: what could not be done, and why. `clients`: what was answered anyway."""
+    """One line: what could not be done, and why. clients: the states that were answered."""
 
     def __init__(self, reason: str, clients: list[ClientState] | None = None) -> None:
         super().__init__(reason)
@@ -40,8 +40,8 @@ class Control(request_reply.Client):
 
     @classmethod
     def of_job(cls, socket_path: str | None = None) -> Control:
-        """Control of the job whose pumpd listens on `socket_path`; None: of the job that
-        this process is part of. Raises ControlError outside of a job."""
+        """Control of the job with the socket `socket_path`; None: of the job that this process
+        is part of. Raises ControlError outside of a job."""
         path = socket_path or os.environ.get("PUMP_SOCKET")
         if not path:
             raise ControlError(
@@ -65,13 +65,15 @@ class Control(request_reply.Client):
     ) -> list[ClientState]:
         """Switch policy and budget of all clients of the job, or of one.
 
-        budget_bytes: of `device` or, without it, of each device, also those that a client
-        begins to use later; up to the card's memory, which stands for as much as pump
-        takes without a budget. Returns the clients' states once their workers follow the
-        policy and their shims the budgets (what has to leave then leaves by and by).
+        policy: a name as in `pump-run --policy`; None: unchanged. budget_bytes: of `device` or,
+        without it, of each device, also those that a client begins to use later; the card's
+        memory stands for what pump takes without a budget; None: unchanged. client_pid: of
+        one client; None: of all.
 
-        Raises ControlError with the first client's reason when one of them could not.
-        One that did not answer in time may still switch later.
+        Returns the clients' states once their workers use the policy and their shims the
+        budgets; evictions that a smaller budget needs follow. Raises ControlError with the
+        first client's reason when one could not. A client that did not answer in time may
+        switch later.
         """
         clients = self._ask(wire.Request(wire.SET, client_pid, policy, budget_bytes, device))
         if not clients:
@@ -82,8 +84,8 @@ class Control(request_reply.Client):
         return clients
 
     def state(self, *, client_pid: int | None = None) -> list[ClientState]:
-        """Return the figures of all clients of the job, or of one; one that did not answer
-        has an `error`. Raises ControlError when pumpd does not answer."""
+        """Return the figures of all clients of the job, or of one; a client that did not
+        answer has an `error`. Raises ControlError when pumpd does not answer."""
         return self._ask(wire.Request(wire.STATE, client_pid))
 
     # ---- inside ----
@@ -94,21 +96,21 @@ class Control(request_reply.Client):
             data = wire.encode_request(request)
             try:
                 return wire.decode_reply(self._exchange(data, deadline))
-            except request_reply.ClosedError:  # it does not keep idle connections for ever
+            except request_reply.ClosedError:  # pumpd closes idle connections
                 return wire.decode_reply(self._exchange(data, deadline))
         except wire.FrameError as error:
             raise ControlError(f"{self.path}: {error}") from None
         except request_reply.ClosedError:
             raise ControlError(f"{self.path}: pumpd closed the connection") from None
         except TimeoutError:
-            self.close()  # or the late answer would be taken for the next one's
+            self.close()  # else a late answer would be taken for the next request's
             raise ControlError(
                 f"{self.path}: pumpd did not answer within {TIMEOUT_S:.0f} s"
             ) from None
         except OSError as error:
             self.close()
             raise ControlError(
-                f"{self.path}: no pumpd to speak to: {error.strerror or error}"
+                f"{self.path}: cannot reach pumpd: {error.strerror or error}"
             ) from None
 
     def _exchange(self, data: bytes, deadline: float) -> bytes:
@@ -125,11 +127,11 @@ def _connect(path: str, deadline: float) -> socket.socket:
     """A connection after the welcome. Raises ControlError, FrameError, ClosedError, OSError."""
     connection = request_reply.connect(path, deadline)
     try:
-        user = server.user_of(connection)
+        user = server.peer_of(connection).uid
         if user != os.geteuid():
             raise ControlError(
-                f"{path}: the pumpd there is of user {user}, this process of {os.geteuid()}; "
-                "a job is steered by its own user only"
+                f"{path}: its pumpd belongs to user {user}, this process to {os.geteuid()}; "
+                "only a job's own user controls it"
             )
         hello, most_bytes = wire.pack_hello(), wire.WELCOME_BYTES_MAX
         wire.check_welcome(request_reply.exchange(connection, hello, most_bytes, deadline))

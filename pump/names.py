@@ -1,8 +1,8 @@
-"""Names of others' making (paths, above all) as they stand in messages and log lines.
+"""Paths and other names that users choose, made safe for messages and log lines.
 
-A log line may end up anywhere, a shell's start-up file included. So a name never ends a line,
-never steers a terminal, and what a shell would not read as one plain word stands in quotes.
-Standard library only, and little of it: pump-run passes through here.
+A log file may be any file, a shell's start-up file included. So a name in a line contains no
+line end and no control character, and what a shell would not read as one word is quoted.
+Imports nothing, because pump-run imports it.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01234567
 
 
 def quoted(name: str) -> str:
-    """`name` as it is where it is one plain word, else in single quotes; shim/base/act_log.c does
-    the same (pump_quoted)."""
+    """`name`, in single quotes unless it is one plain word; as pump_quoted of shim/base/log.c."""
     if name and all(c in _PLAIN or (c > "\x7f" and c.isprintable()) for c in name):
         return name
     return f"'{escaped(name)}'"
@@ -27,6 +26,11 @@ def escaped(name: str) -> str:
 def one_line(text: str) -> str:
     """`text` without line ends, and with \\xNN for what else cannot be printed."""
     return "".join(c if c.isprintable() else _bytes(c) for c in " ".join(text.split()))
+
+
+def printable(text: str) -> str:
+    """`text` with "?" for what cannot be printed."""
+    return "".join(c if c.isprintable() else "?" for c in text)
 
 
 def _escape(character: str) -> str:

@@ -1,8 +1,8 @@
-"""GPUs as NVML knows them, by nvidia-ml-py: for the service, `pump top` and `pump-run --device`.
+"""Figures of GPUs by NVML (nvidia-ml-py), for the service and `pump top`.
 
-nvidia-ml-py is imported when the first question is asked: it costs as much as half of pump-run's
-start. A call may take seconds, or never return with a sick driver: ask in a process or a thread
-that nothing waits for.
+The first call imports nvidia-ml-py, which takes as long as half of pump-run's start. A call may
+take seconds, or never return when the driver is broken: make it in a process or a thread that
+nothing waits for.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ KIB = 1024
 
 
 class Card(NamedTuple):
-    """One GPU at one moment. None: NVML does not tell it of this GPU."""
+    """One GPU at one moment. None: NVML has no such figure of this GPU."""
 
     uuid: str
     total_bytes: int
     used_bytes: int
     processes: int | None
-    """That compute on it."""
+    """Processes with a compute context on it."""
     busy: float | None
     """Share of the last sample (1 s at most) in which a kernel ran, 0 to 1."""
     to_gpu_bytes_per_s: int | None
@@ -57,19 +57,19 @@ def memory(handle: Any) -> tuple[int, int]:
 
 
 def card(uuid: str, handle: Any) -> Card:
-    """All figures of a GPU. Takes about 40 ms, for which NVML counts bytes on the link. Raises
-    pynvml.NVMLError where not even its memory is told."""
+    """All figures of a GPU. Takes about 40 ms, in which NVML counts bytes on the link. Raises
+    pynvml.NVMLError where NVML has no memory figures of it."""
     import pynvml
 
-    def told(ask: Callable[..., Any], *more: Any) -> Any:
+    def answer(ask: Callable[..., Any], *more: Any) -> Any:
         with contextlib.suppress(pynvml.NVMLError):
             return ask(handle, *more)
         return None
 
-    processes = told(pynvml.nvmlDeviceGetComputeRunningProcesses)
-    rates = told(pynvml.nvmlDeviceGetUtilizationRates)
-    crossed = [
-        told(pynvml.nvmlDeviceGetPcieThroughput, way)
+    processes = answer(pynvml.nvmlDeviceGetComputeRunningProcesses)
+    rates = answer(pynvml.nvmlDeviceGetUtilizationRates)
+    throughput = [
+        answer(pynvml.nvmlDeviceGetPcieThroughput, way)
         for way in (pynvml.NVML_PCIE_UTIL_RX_BYTES, pynvml.NVML_PCIE_UTIL_TX_BYTES)
     ]
     return Card(
@@ -77,5 +77,5 @@ def card(uuid: str, handle: Any) -> Card:
         *memory(handle),
         None if processes is None else len(processes),
         None if rates is None else int(rates.gpu) / 100,
-        *(None if kib is None else int(kib) * KIB for kib in crossed),
+        *(None if kib is None else int(kib) * KIB for kib in throughput),
     )

@@ -1,39 +1,42 @@
-"""Writes files for people and for other programs: whole or not at all, over nothing of another
-kind, never through a symbolic link.
+"""Writes files atomically, never over a file of another kind, never through a symbolic link.
 
 DESIGN
-  Every file that pump replaces goes this way: a draft of a random name beside it, made by
-  O_EXCL and O_NOFOLLOW, which takes the file's place once it is whole. So another process
-  that writes to the folder cannot lead us to another file, a draft that a killed process has
-  left is in no one's way, and readers see the old file or the new one.
+  Every file that pump replaces is written in the same way: a draft with a random name beside
+  it, made by O_EXCL and O_NOFOLLOW, is renamed to the file once it is complete. So another
+  process that writes to the folder cannot redirect the write, the draft of a killed process
+  blocks no later write, and readers see the old file or the new one.
 
-  What lies there already is replaced only if it is empty or of the same kind, told by how it
-  begins. Standard library only: pump-run passes through here.
+  An existing file is replaced only if it is empty or of the same kind, which its first bytes
+  tell. Standard library only, because pump-run imports it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import re
 import stat
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from typing import NamedTuple, TextIO
 
 HEAD_BYTES = 512
-"""Of a file, by which its kind is told."""
+"""Of a file, from which its kind is known."""
 NAME_TRIES = 100
+LOOK_S = 0.02
+"""Between two looks at a lock."""
 
 
 class Kind(NamedTuple):
-    """What a file is: how messages call it, and a pattern of how it begins."""
+    """A kind of file. name: in messages. begins: a pattern of its first HEAD_BYTES."""
 
     name: str
     begins: bytes
 
     def fits(self, head: bytes) -> bool:
-        """Whether the first HEAD_BYTES of a file are such a file's."""
+        """Whether a file that begins with `head` is of this kind."""
         return re.match(self.begins, head, re.DOTALL) is not None
 
 
@@ -42,7 +45,7 @@ RECORDING = Kind("a recording of pump", re.escape(TRACE_MAGIC))
 TRUST = Kind("pump's list of trusted files", rb"\{")
 METRICS = Kind("a textfile of pump metrics", rb"# HELP pump_")
 UNIT = Kind("a file that pump install-service wrote", rb"")
-"""Its callers know more of which may be replaced (service_files.is_ours)."""
+"""service_files.is_ours decides which of them may be replaced."""
 PAGE = Kind("a page of pump report", rb"<!doctype html>.*<title>pump report: ")
 REPORT = Kind("a report of pump", rb'\{\n "(state|file)": |[^\n]*\ncommand      ')
 SIMULATED = Kind("figures of pump simulate", rb'\{\n "trace": ')
@@ -54,8 +57,11 @@ PROFILE = Kind("a profile of pump profiles", rb"# Written from a report of scrip
 
 
 def check(status: os.stat_result | None, fd: int | None, kind: Kind) -> None:
-    """Raises OSError where what lies in a file's place must stay: `status` by lstat, None where
-    nothing is there; `fd` to read it, None where it cannot be read."""
+    """Raises OSError where an existing file must not be replaced by one of `kind`
+    (IsADirectoryError for a folder).
+
+    status: by lstat, None where nothing is there. fd: to read it, None where it cannot be read.
+    """
     if status is None:
         return
     if stat.S_ISLNK(status.st_mode):
@@ -71,7 +77,8 @@ def check(status: os.stat_result | None, fd: int | None, kind: Kind) -> None:
 
 
 def look(name: str, kind: Kind, dir_fd: int | None = None) -> os.stat_result | None:
-    """What lies at `name`, None where nothing does. Raises OSError where it must stay."""
+    """The status of the file at `name`, None where there is none. Raises OSError where what is
+    there must not be replaced by a file of `kind`."""
     try:
         status = os.stat(name, dir_fd=dir_fd, follow_symlinks=False)
     except FileNotFoundError:
@@ -93,9 +100,10 @@ def look(name: str, kind: Kind, dir_fd: int | None = None) -> os.stat_result | N
 
 
 def draft(name: str, dir_fd: int | None = None, mode: int | None = None) -> tuple[int, str]:
-    """A new file beside `name`, NAME.part-XXXXXXXX: its descriptor and name. Raises OSError.
+    """A new file beside `name`, NAME.part-XXXXXXXX: its descriptor and name.
 
-    mode: of the file, whatever the umask is; None: what the umask leaves.
+    mode: of the file, whatever the umask is; None: what the umask leaves. Raises OSError;
+    FileExistsError after NAME_TRIES names that were taken.
     """
     for _ in range(NAME_TRIES):
         part = f"{name}.part-{os.urandom(4).hex()}"
@@ -108,20 +116,57 @@ def draft(name: str, dir_fd: int | None = None, mode: int | None = None) -> tupl
     raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
 
 
+def lock(fd: int, wait_s: float = 0.0) -> bool:
+    """Lock a file for this process alone until `fd` is closed (flock(2)).
+
+    Waits at most wait_s seconds. Returns False while another process holds it; True also on a
+    file system that knows no locks.
+    """
+    return _within(wait_s, lambda: _take(fd, fcntl.LOCK_EX))
+
+
+def is_free(fd: int, wait_s: float = 0.0) -> bool:
+    """Whether no process holds a file locked, within wait_s seconds at most."""
+    if not _within(wait_s, lambda: _take(fd, fcntl.LOCK_SH)):
+        return False
+    with contextlib.suppress(OSError):
+        fcntl.flock(fd, fcntl.LOCK_UN)
+    return True
+
+
+def _take(fd: int, kind: int) -> bool:
+    try:
+        fcntl.flock(fd, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks
+        pass
+    return True
+
+
+def _within(wait_s: float, done: Callable[[], bool]) -> bool:
+    until_s = time.monotonic() + wait_s
+    while not done():
+        if time.monotonic() >= until_s:
+            return False
+        time.sleep(LOOK_S)
+    return True
+
+
 def may_replace(path: str, kind: Kind) -> None:
-    """Raises OSError where `replacing` would refuse, to know before the work is done."""
+    """Raises OSError where `replacing` would, so that callers know it before they work."""
     if _stream(path) is None:
         look(path, kind)
 
 
 @contextlib.contextmanager
 def replacing(path: str, kind: Kind, mode: int | None = None) -> Iterator[TextIO]:
-    """A text stream whose content takes the place of the file at `path` at the end of the
-    block, unless that raises. A terminal, a pipe or /dev/null is written to as it is.
+    """A text stream. What is written to it replaces the file at `path` at the end of the block,
+    unless the block raises. A terminal, a pipe or /dev/null is written to directly.
 
-    mode: of the file; None: that of the user's own file which is there, else what the umask
-    leaves. Another user's file must not choose who reads this one.
-    Raises OSError, and leaves what is there alone, where it is not of `kind`.
+    mode: of the file; None: the mode of an existing file of this user, else what the umask
+    leaves (another user's file must not decide which users can read this one).
+    Raises OSError, and changes nothing, where the existing file is not of `kind`.
     """
     stream = _stream(path)
     if stream is not None:
@@ -137,7 +182,7 @@ def replacing(path: str, kind: Kind, mode: int | None = None) -> Iterator[TextIO
     try:
         with open(fd, "w", encoding="utf-8") as out:
             yield out
-        look(path, kind)  # what came meanwhile
+        look(path, kind)  # another process may have put a file there
         os.rename(part, path)
     except BaseException:
         with contextlib.suppress(OSError):
@@ -152,8 +197,8 @@ def write(path: str, text: str, kind: Kind, mode: int | None = None) -> None:
 
 
 def _stream(path: str) -> os.stat_result | None:
-    """A terminal, a device or a pipe; None for what is none, and for a pipe, or a link to one,
-    that another user has put there: it would keep us waiting, or read what is not its user's."""
+    """The status of a terminal, a device or a pipe; None for anything else, and for another
+    user's pipe or link to one: its reader may block the write, or must not read the output."""
     try:
         name, found = os.lstat(path), os.stat(path)
     except (OSError, ValueError):

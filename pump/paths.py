@@ -1,8 +1,7 @@
-"""Where pump's own files lie, and the private folder of a running job.
+"""Paths of pump's own files, sockets and folders, and the private folder of a running job.
 
-Only look-ups and the creation of the folder; nothing here starts a process.
-Imported by pump-run, so it uses nothing that is slow to import. Where folders for sockets
-lie, and why: docs/decisions/0032-who-serves.md.
+Looks paths up and makes folders; starts no process. Uses nothing that is slow to import,
+because pump-run imports it. Why sockets' folders lie there: docs/decisions/0032-who-serves.md.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import stat
 import pump
 from pump import trust
 
-# struct sockaddr_un holds 108 bytes, the closing zero included.
+# struct sockaddr_un holds 108 bytes, the closing zero included (unix(7)).
 SOCKET_PATH_BYTES_MAX = 107
 SOCKET_NAME = "socket"
 SERVICE_SOCKET = "/run/pump/socket"
@@ -25,21 +24,23 @@ USER_SERVICE_NAME = "service"
 BASE_BYTES_MAX = 80
 """Of a folder that holds jobs' folders: their names and the socket's follow."""
 SESSIONS = "/run/user"
-"""Where sessions have their runtime folders, by user number."""
+"""Runtime folders of sessions, by user number (pam_systemd(8))."""
 TEMPORARY = "/tmp"
 TEMPORARY_BASE = re.compile(r"pump-[0-9a-f]{16}")
 START_BASE = re.compile(r"run-[0-9a-f]{12}")
+JOB_FOLDER = re.compile(r"(\d+)-[0-9a-f]{8}")
+"""Of one job, named after the job's first process (make_job_directory)."""
 LEDGER = "/dev/shm/pump"
-"""Where the jobs of all users tell each other of host memory, if an administrator has made it."""
+"""Folder of the ledger of host memory for all users, if an administrator has made it."""
 
-# Not blocking: a log file may be a pipe without a reader, and no thread may wait for that.
+# Not blocking: a log file may be a pipe without a reader, and no thread may wait for one.
 LOG_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
-"""Of opening a log file; shim/base/act_log.c has the same."""
+"""Of opening a log file; shim/base/log.c has the same."""
 
 
 def is_pipe(path: str) -> bool:
-    """Whether a log file is a named pipe: a look at it by opening it would tell its reader that
-    all has been written."""
+    """Whether a log file is a named pipe. pump does not open one to test it: when it closed the
+    pipe again, the reader would see the end of the file."""
     try:
         return stat.S_ISFIFO(os.stat(path).st_mode)
     except OSError:
@@ -57,8 +58,8 @@ class UnsafeDirectoryError(Exception):
 def library(name: str) -> str:
     """Absolute path of a file below pump/_lib, e.g. "libpump.so" or "virtual/libcuda.so.1".
 
-    PUMP_LIB_DIR, for those who work on pump, names another folder than the installed
-    one. An editable installation has two folders called pump, so all are looked at.
+    PUMP_LIB_DIR, for developers of pump, names another folder than the installed one. An
+    editable installation has two folders called pump: both are searched.
     Raises MissingFileError.
     """
     override = os.environ.get("PUMP_LIB_DIR")
@@ -73,10 +74,11 @@ def library(name: str) -> str:
 
 
 def runtime_bases() -> list[str]:
-    """The user's folders for sockets of jobs, the first one first; may be none. Not created here.
+    """The user's folders for sockets of jobs, in order of preference; may be none. Not created
+    here.
 
-    The session's runtime folder, that which a session of this user has (also for cron), else
-    one below the user's state. A runtime folder of another place is a choice: it stands alone.
+    The runtime folder of the user's session, also for processes outside of it (cron); then a
+    folder below the user's state. Another XDG_RUNTIME_DIR is used alone.
     """
     chosen = _chosen_base()
     if chosen:
@@ -86,7 +88,7 @@ def runtime_bases() -> list[str]:
 
 
 def _chosen_base() -> str:
-    """Below a runtime folder that is not the one that sessions have; "" for none."""
+    """Below an XDG_RUNTIME_DIR that is not the session's; "" for none."""
     session = os.environ.get("XDG_RUNTIME_DIR", "").rstrip("/")
     if session == f"{SESSIONS}/{os.geteuid()}" or not _is_session(session):
         return ""
@@ -103,7 +105,7 @@ def runtime_base() -> str:
 
 
 def _is_session(folder: str) -> bool:
-    """Whether it is a real folder of ours that can be written to, short enough for sockets."""
+    """Whether it is a writable folder of this user, short enough for sockets."""
     if not folder.startswith("/") or len(os.fsencode(folder)) > 60:
         return False
     try:
@@ -115,8 +117,8 @@ def _is_session(folder: str) -> bool:
 
 
 def _state_bases() -> list[str]:
-    """A folder below the user's state: it may lie on a network's disk, so each start of each
-    machine has its own. None where others could replace it."""
+    """A folder below the user's state. It may lie on a network file system, so each boot of each
+    machine has its own. Empty where other users could replace it."""
     state = os.environ.get("XDG_STATE_HOME", "")
     if not state.startswith("/"):
         state = os.path.join(os.path.expanduser("~"), ".local/state")
@@ -138,17 +140,17 @@ def _state_bases() -> list[str]:
 
 
 def make_temporary_base() -> str:
-    """A new folder for one job where the user has no other. Raises OSError."""
+    """A new folder below TEMPORARY for one job, where the user has no other. Raises OSError."""
     base = os.path.join(TEMPORARY, f"pump-{os.urandom(8).hex()}")
     _mkdir(base)
     return base
 
 
 def job_bases() -> list[str]:
-    """Where jobs of this user may be found: folders that are there and the user's own.
+    """Existing private folders of this user that may hold jobs.
 
-    Those made for one job have random names: they are known by their owner, whom no other
-    user can give them.
+    Folders made for one job have random names; they are recognised by their owner, which
+    another user cannot forge.
     """
     bases = runtime_bases()
     if not _chosen_base():
@@ -167,9 +169,9 @@ def _is_private(folder: str) -> bool:
 
 
 def service_sockets() -> list[str]:
-    """Where a job looks for a service that shares GPUs, in order.
+    """The sockets at which a job looks for the service that shares GPUs, in order.
 
-    PUMP_SERVICE names one socket, or is "none"; else that of the system, then the user's own.
+    PUMP_SERVICE names one socket, or is "none"; else the system's, then the user's own.
     """
     named = os.environ.get("PUMP_SERVICE", "")
     if named:
@@ -178,15 +180,17 @@ def service_sockets() -> list[str]:
 
 
 def user_service_socket() -> str:
-    """Where the user's own service listens. Raises UnsafeDirectoryError where it cannot."""
+    """The socket of the user's own service. Raises UnsafeDirectoryError where no folder is safe
+    for it."""
     return os.path.join(runtime_base(), USER_SERVICE_NAME)
 
 
 def ledger_folder() -> str:
-    """The folder in which processes under pump tell each other what they claim of the host's
-    memory: the machine's, where root has made one in which root alone makes the users' folders,
-    else the user's own, beside that of jobs, which is made. Raises UnsafeDirectoryError and
-    OSError.
+    """The folder of the ledger, in which processes under pump write how much host memory they
+    claim (docs/decisions/0021-host-ledger.md).
+
+    The machine's, where root has made one to which root alone can add; else the user's own,
+    beside the folder of jobs, which is made. Raises UnsafeDirectoryError and OSError.
     """
     with contextlib.suppress(OSError):
         status = os.lstat(LEDGER)
@@ -198,11 +202,11 @@ def ledger_folder() -> str:
 
 
 def make_job_directory(base: str, job_pid: int) -> str:
-    """Creates the private folder of one job (mode 0700) below `base` and returns it.
+    """Create the private folder of one job (mode 0700) below `base` and return it.
 
-    Its name starts with the job's process id, by which leftovers are recognised.
-    Raises UnsafeDirectoryError when `base` is a symbolic link, another's or open to others, and
-    OSError when it cannot be made.
+    Its name starts with the process id of the job, so that folders of ended jobs are recognised.
+    Raises UnsafeDirectoryError when `base` is a symbolic link, another user's or open to other
+    users, and OSError when it cannot be made.
     """
     if make_private(base):
         _remove_earlier_starts(base)
@@ -215,7 +219,7 @@ def make_job_directory(base: str, job_pid: int) -> str:
 
 
 def remove_job_directory(directory: str) -> None:
-    """Removes the empty folder of a job, and that above it if it was made for this job."""
+    """Remove the empty folder of a job, and the one above it if it was made for this job."""
     base = os.path.dirname(directory)
     with contextlib.suppress(OSError):
         os.rmdir(directory)
@@ -224,8 +228,7 @@ def remove_job_directory(directory: str) -> None:
 
 
 def _remove_earlier_starts(base: str) -> None:
-    """Removes the folders of earlier starts of the machine, if `base` is one of this start's,
-    as far as they are empty."""
+    """Removes the empty folders of earlier boots, if `base` is the folder of this boot."""
     if START_BASE.fullmatch(os.path.basename(base)):
         above = os.path.dirname(base)
         for name in filter(START_BASE.fullmatch, os.listdir(above)):
@@ -235,8 +238,8 @@ def _remove_earlier_starts(base: str) -> None:
 
 
 def make_private(base: str) -> bool:
-    """Creates a folder for its user alone, unless it is there, and those above it. Returns
-    whether it was made. Raises UnsafeDirectoryError for one that is not private, and OSError."""
+    """Create a folder for this user alone, unless it exists, and those above it. Returns whether
+    it was made. Raises UnsafeDirectoryError for a folder that is not private, and OSError."""
     missing = [base]
     while not os.path.lexists(os.path.dirname(missing[-1])):
         missing.append(os.path.dirname(missing[-1]))
@@ -252,8 +255,8 @@ def make_private(base: str) -> bool:
 
 
 def check_private(base: str) -> None:
-    """Raises UnsafeDirectoryError for what is no folder of its user alone, and OSError."""
-    status = os.lstat(base)  # lstat: a link planted by another user must not lead us away
+    """Raises UnsafeDirectoryError unless it is a folder of this user alone, and OSError."""
+    status = os.lstat(base)  # lstat: never follow a link that another user has put there
     if stat.S_ISLNK(status.st_mode):
         raise UnsafeDirectoryError(f"{base} is a symbolic link; remove it")
     if not stat.S_ISDIR(status.st_mode):

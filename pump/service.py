@@ -1,7 +1,6 @@
-"""Asks the system service (`pumpd serve`) which jobs there are and how it does.
+"""Asks the system service (`pumpd serve`) for its jobs and for its own figures.
 
-For another process of the same user, and for root, who sees all jobs. It speaks to a
-socket only.
+A user sees its own jobs, root those of all users. It uses a socket only.
 
     with ServiceClient.find() as service:
         for job in service.jobs():
@@ -23,7 +22,7 @@ from pump.wire.strict import FrameError
 __all__ = ["JobState", "ServiceClient", "ServiceError", "ServiceState", "StrangeServiceError"]
 
 TIMEOUT_S = 5.0
-"""For all that one call asks."""
+"""Longest wait of one call."""
 
 
 class ServiceError(Exception):
@@ -31,14 +30,15 @@ class ServiceError(Exception):
 
 
 class StrangeServiceError(ServiceError):
-    """Another user serves the socket than is believed."""
+    """A user serves the socket that this process does not trust (pump/wire/server.py)."""
 
 
 class ServiceClient(request_reply.Client):
     """A connection to one service. One thread at a time."""
 
     def __init__(self, path: str) -> None:
-        """Connect. Raises ServiceError."""
+        """Connect to the socket at `path`. Raises ServiceError; StrangeServiceError where its
+        server is not trusted."""
         super().__init__(path)
         deadline = time.monotonic() + TIMEOUT_S
         try:
@@ -48,10 +48,10 @@ class ServiceClient(request_reply.Client):
             self.close()
             raise ServiceError(f"{path}: {error}") from None
         except StrangeServerError as error:
-            raise StrangeServiceError(f"{path}: no service to believe: {error}") from None
+            raise StrangeServiceError(f"{path}: not a trusted service: {error}") from None
         except OSError as error:
             raise ServiceError(
-                f"{path}: no service to speak to: {error.strerror or error}"
+                f"{path}: cannot reach the service: {error.strerror or error}"
             ) from None
         except BaseException:
             self.close()
@@ -60,8 +60,8 @@ class ServiceClient(request_reply.Client):
     @classmethod
     def find(cls) -> ServiceClient:
         """Return a connection to the service that jobs of this user would take. Raises
-        ServiceError, with the last place that was looked at; StrangeServiceError before others."""
-        last = ServiceError("no service is wanted: PUMP_SERVICE is none")
+        ServiceError of the last socket that was tried; StrangeServiceError before others."""
+        last = ServiceError("the service is switched off: PUMP_SERVICE is none")
         for path in paths.service_sockets():
             try:
                 return cls(path)
@@ -98,18 +98,18 @@ class ServiceClient(request_reply.Client):
         except FrameError as error:
             raise ServiceError(f"{self.path}: {error}") from None
         if isinstance(answer, wire.Refused):
-            raise ServiceError(f"{self.path}: the service hung up: {answer.reason}")
+            raise ServiceError(f"{self.path}: the service closed the connection: {answer.reason}")
         if not isinstance(answer, kind):
-            raise ServiceError(f"{self.path}: the service answered something else")
+            raise ServiceError(f"{self.path}: the service answered another question")
         return answer
 
     def _exchange(self, data: bytes, deadline: float) -> bytes:
         if self._socket is None:
-            raise ServiceError(f"{self.path}: the connection is closed; open another")
+            raise ServiceError(f"{self.path}: the connection is closed; make a new client")
         try:
             return request_reply.exchange(self._socket, data, wire.REPLY_BYTES, deadline)
         except request_reply.ClosedError:
-            reason = "the service hung up"
+            reason = "the service closed the connection"
         except TimeoutError:
             reason = f"the service did not answer within {TIMEOUT_S:.0f} s"
         except OSError as error:

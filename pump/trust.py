@@ -1,8 +1,8 @@
-"""Which users can replace what lies at a path.
+"""Whether another user can replace the file at a path.
 
-Looks at each component that a look-up passes: owners, modes, sticky bits, and whether an ACL
-stands behind a group's permission to write. Not at capabilities, mounts, or what a network's
-file server grants beyond that. Imported by pump-run: os and stat alone.
+Checks each component of the path: owner, mode, sticky bit, and whether an ACL (acl(5)) stands
+behind a group's permission to write. Ignores capabilities, mounts, and what a network file
+server grants beyond that. Imports os and stat alone, because pump-run imports it.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ class Weakness(NamedTuple):
 
 
 def weakness(path: str, users: Collection[int] = ()) -> Weakness | None:
-    """The first component of an absolute path by which a user beside root and `users` could put
-    something else there, or change it; None where there is none.
+    """The first component of an absolute path through which a user other than root and `users`
+    could replace or change the file; None where there is none.
 
-    A sticky folder that all may write to is sound on the way, as long as what lies in it
-    belongs to root or `users`. A group may write where it is root's, or a user's own (of the
-    user's number, as distributions make them). Raises OSError for what cannot be looked at.
+    A sticky folder that all users may write to is safe on the way, if the next component
+    belongs to root or `users`. A group may write if it is root's, or a user's own group (with
+    the user's number). Raises OSError where a component cannot be examined.
     """
     trusted = {0, *users}
     last: Weakness | None = None
@@ -49,8 +49,8 @@ def weakness(path: str, users: Collection[int] = ()) -> Weakness | None:
 
 
 def components(path: str) -> Iterator[tuple[str, os.stat_result]]:
-    """What a look-up of an absolute path passes, with its lstat: folders, links and what is at
-    the end, also of links. Raises OSError."""
+    """The components of an absolute path with their lstat: folders, links, the components of
+    links' targets, and the file at the end (path_resolution(7)). Raises OSError."""
     at, links = "/", 0
     todo = path.split("/")[::-1]
     yield at, os.lstat(at)
@@ -77,7 +77,7 @@ def components(path: str) -> Iterator[tuple[str, os.stat_result]]:
 
 
 def _writers(path: str, status: os.stat_result, users: Collection[int]) -> str:
-    """Which others may write, in words; "" for none."""
+    """Which other users may write, in words; "" for none."""
     if status.st_mode & stat.S_IWOTH:
         return "can be written by all users"
     if not status.st_mode & stat.S_IWGRP:
@@ -89,4 +89,4 @@ def _writers(path: str, status: os.stat_result, users: Collection[int]) -> str:
         acl = ACL in os.listxattr(path)
     except OSError:  # a file system without
         acl = False
-    return "can be written by those whom its ACL names" if acl else ""
+    return "can be written by users that its ACL names" if acl else ""

@@ -293,7 +293,7 @@ static void *produce(void *argument) {
     ring[i % 4096] = seq;
     if (i % PER_MARKER == 0 && i >= p->window)
       PUMP_STORE_RELEASE(&progress->executed_seq, ring[(i - p->window) % 4096]);
-    pump_bell_ring(&shm->header.worker_asleep, &shm->header.worker_bell);
+    pump_wake(&shm->header.worker_asleep, &shm->header.worker_wakes);
   }
   PUMP_STORE_RELEASE(&progress->executed_seq, ring[(p->operations - 1) % 4096]);
   return NULL;

@@ -2,7 +2,7 @@
  *
  *   link_program DRIVER SLICE_MIB ROUNDS    one JSON object a line: a phase of a round
  *
- * The act side of the shim is linked in, without pump-run, hooks or daemon: this program
+ * The shim's executors are linked in, without pump-run, hooks or daemon: this program
  * is the worker and keeps the command rings full. One half of a range goes to the host
  * while the other half comes to the GPU (both), then the first half alone (in), then the
  * other one (out), so that every phase moves bytes that lie on the other side.
@@ -13,7 +13,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "observe_absent.h"
+#include "hooks_absent.h"
 #include "shim/execute/executors.h"
 #include "shim/link/link.h"
 #include "shim/memory/host.h"
@@ -21,7 +21,7 @@
 #define HALF_BLOCKS 512 /* 1 GiB */
 #define HALF_BYTES ((uint64_t)HALF_BLOCKS * PUMP_BLOCK_BYTES)
 
-/* ---- what the observe side would define ---------------------------------------------- */
+/* ---- what the rest of the shim would define ------------------------------------------ */
 
 struct pump_real pump_real;
 struct pump_present pump_present;
@@ -109,7 +109,7 @@ static void feed(struct way *way) {
     if (!pump_command_push(way->ring, &command)) break;
     way->submitted++;
   }
-  pump_bell_ring(&way->ring->executors_asleep, &way->ring->bell);
+  pump_wake(&way->ring->executors_asleep, &way->ring->wakes);
 }
 
 /* Commands end in any order; the ring gives places back in order. */

@@ -4,6 +4,7 @@ Needs PyTorch; of pump it knows nothing. Writes one JSON object:
 
     seconds           of the timed iterations, the last one executed; cpu_seconds: of the
                       process in that time
+    began_s, ended_s  when, on the clock of time.monotonic()
     issue_seconds     until the last of them was issued
     reserved_bytes    most that PyTorch's allocator held
     touches           with --touches: an iteration's [reads, updates, overwrites], in blocks
@@ -71,8 +72,11 @@ def main() -> int:
         model.step()
     issued = time.perf_counter()
     model.wait()
+    ended = time.perf_counter()
     found = {
-        "seconds": time.perf_counter() - started,
+        "seconds": ended - started,
+        "began_s": started,
+        "ended_s": ended,
         "issue_seconds": issued - started,
         "cpu_seconds": time.process_time() - cpu,
         "facts": model.facts,

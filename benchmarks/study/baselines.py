@@ -41,7 +41,7 @@ class Unbounded:
         self._model: ClientModel | None = None
 
     def at(self, issued: int, _run: int, model: ClientModel) -> None:
-        """All steps before `issued` were issued, and the model was told of them."""
+        """All steps before `issued` were issued, and are in the model."""
         self._model = model
         for seq, begin, count in self._steps[self._told : issued]:
             for offset, length, index, _ in self._uses[begin : begin + count] if seq else ():
@@ -66,7 +66,7 @@ class Unbounded:
 
 
 def take(waiting: deque[Blocks], most: int) -> Blocks:
-    """The first `most` blocks that wait, which wait no longer."""
+    """Take the first `most` blocks off the queue."""
     found = []
     while waiting and most > 0:
         blocks = waiting[0][:most]

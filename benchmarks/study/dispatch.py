@@ -87,7 +87,7 @@ class Iterations:
 
 
 class _Where:
-    """Follows the program for a policy that may itself want to know where it is."""
+    """Follows the program for a policy that may take the program's position itself."""
 
     name: ClassVar[str] = "of a policy"
     prefetches: ClassVar[bool] = True

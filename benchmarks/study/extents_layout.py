@@ -110,7 +110,7 @@ class Allocator:
 
 
 class Moved:
-    """Where each block that is or was live lies now."""
+    """The address of each block that is or was live."""
 
     def __init__(self) -> None:
         self.olds: list[int] = []

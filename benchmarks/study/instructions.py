@@ -37,7 +37,7 @@ def probe() -> str | None:
 
 
 def of_perf(text: str) -> int:
-    """Instructions that perf's file tells. Raises ValueError without any."""
+    """The instructions in perf's file. Raises ValueError without any."""
     found = re.search(r"^(\d+),", text, re.MULTILINE)
     if found is None:
         raise ValueError("perf has counted nothing")
@@ -63,7 +63,7 @@ class Dump(NamedTuple):
 
 
 def of_callgrind(lines: Iterable[str]) -> Dump:
-    """What one of callgrind's dumps tells. Raises ValueError for anything else."""
+    """The figures of one of callgrind's dumps. Raises ValueError for anything else."""
     names: dict[str, str] = {}
     own: Counter[str] = Counter()
     called: Counter[tuple[str, str]] = Counter()

@@ -162,6 +162,6 @@ def pss_mib(pid: int) -> float:
 
 
 def cpu_s(pid: int) -> float:
-    """Processor time of a process until now, user and system."""
+    """Processor time that a process has used, user and system."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

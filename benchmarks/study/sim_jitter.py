@@ -64,15 +64,15 @@ def by_seed(
     trace: TensorTrace, policy: str, ratio: float, profile: Profile, seeds: int
 ) -> dict[str, list[float]]:
     """By figure: its values, one for each seed."""
-    from study import compared_policies
+    from study import studied_policies
 
     from pump.sim import tensors
     from pump.sim.simulation import Jitter, Machine
 
-    candidate = compared_policies.by_name(policy)
+    candidate = studied_policies.by_name(policy)
     program = tensors.program(trace, iterations=ITERATIONS, discard=candidate.discard)
     machine = Machine(profile, int(program.peak_bytes / ratio))
-    simulate = partial(compared_policies.simulate, candidate, program)
+    simulate = partial(studied_policies.simulate, candidate, program)
     calm = simulate(machine).steady.seconds
     found: dict[str, list[float]] = {}
     for seed in range(seeds):

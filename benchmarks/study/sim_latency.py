@@ -30,7 +30,7 @@ STOPPED_QUEUES = 50, 1024
 
 def rows(traces: Sequence[TensorTrace], *, quick: bool) -> Iterator[Row]:
     """A row for each trace, size, queue and policy."""
-    from study import compared_policies
+    from study import studied_policies
 
     from pump import profiles
     from pump.sim import tensors
@@ -41,12 +41,12 @@ def rows(traces: Sequence[TensorTrace], *, quick: bool) -> Iterator[Row]:
     slow = replace(usual, wake_us=100, tick_us=200, row_us=10, mover_wake_us=50)
     sizes, queues = (RATIOS[:1], QUEUES[:1]) if quick else (RATIOS, QUEUES)
     for trace, policy in product(traces, POLICIES):
-        candidate = compared_policies.by_name(policy)
+        candidate = studied_policies.by_name(policy)
         program = tensors.program(trace, iterations=4, discard=candidate.discard)
         for ratio, queue in product(sizes, queues):
             machine = Machine(profiles.load(PROFILE), int(program.peak_bytes / ratio), queue)
             now, none, late = (
-                compared_policies.simulate(
+                studied_policies.simulate(
                     candidate, program, replace(machine, daemon=daemon)
                 ).steady.seconds
                 for daemon in (usual, instant, slow)
@@ -67,20 +67,20 @@ def rows(traces: Sequence[TensorTrace], *, quick: bool) -> Iterator[Row]:
 
 
 def _stopped(trace: TensorTrace, ratio: float, queue: int) -> Row:
-    from study import compared_policies
+    from study import studied_policies
 
     from pump import profiles
     from pump.sim import tensors
     from pump.sim.simulation import Daemon, Machine
 
-    usual, candidate = Daemon(), compared_policies.by_name("planned+discard")
+    usual, candidate = Daemon(), studied_policies.by_name("planned+discard")
     bare = replace(usual, plans=False)
     program = tensors.program(trace, iterations=4, discard=candidate.discard)
     machine = Machine(profiles.load(PROFILE), int(program.peak_bytes / ratio), queue)
 
     def seconds(daemon: Daemon) -> float:
         """Of the last three iterations: one may be shorter than the time between stops."""
-        outcome = compared_policies.simulate(candidate, program, replace(machine, daemon=daemon))
+        outcome = studied_policies.simulate(candidate, program, replace(machine, daemon=daemon))
         return sum(stretch.seconds for stretch in outcome.stretches[1:])
 
     with_plans, without, stopped, stopped_bare = (

@@ -102,12 +102,12 @@ def case_of(trace: TensorTrace, profile: Profile) -> Case:
 
 
 def steady(case: Case, name: str) -> Stretch:
-    from study import compared_policies
+    from study import studied_policies
 
-    candidate = compared_policies.by_name(name)
+    candidate = studied_policies.by_name(name)
     program = case.of(candidate)
     assert program is not None
-    return compared_policies.simulate(candidate, program, case.machine).stretches[MEASURED]
+    return studied_policies.simulate(candidate, program, case.machine).stretches[MEASURED]
 
 
 def one(case: Case, serially: Profile, means: Means) -> None:
@@ -134,7 +134,7 @@ def one(case: Case, serially: Profile, means: Means) -> None:
 
 def iteration(case: Case) -> tuple[list[Touch], list[int]]:
     """What the operations of one iteration touch, and how long each of them runs (ns)."""
-    from pump.sim.compared_policies import iteration_steps
+    from pump.sim.named_policies import iteration_steps
     from pump.sim.touches import touches
 
     program = case.discarding or case.program

@@ -20,7 +20,7 @@ def rows(recording: Path, work: Any, profile: str, ratio: float, timed: Any) -> 
     """`work`: the training (examples/quickstart/workload.py). timed(times of waits): seconds."""
     import floor
     from quickstart import workload
-    from study import compared_policies
+    from study import studied_policies
 
     from pump import profiles
     from pump.sim import lp_floor
@@ -48,7 +48,7 @@ def rows(recording: Path, work: Any, profile: str, ratio: float, timed: Any) -> 
     plain = work.floor_seconds(ratio, repeats * sum(compute_ns) / 1e9, link)
     for policy in POLICIES:
         machine = Machine(loaded, memory_bytes)
-        outcome = compared_policies.simulate(compared_policies.by_name(policy), program, machine)
+        outcome = studied_policies.simulate(studied_policies.by_name(policy), program, machine)
         yield Row(
             f"sim.train.{policy}.of_parts",
             least / timed(outcome.syncs_seconds),

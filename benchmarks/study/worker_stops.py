@@ -26,7 +26,7 @@ def workers(log: Path) -> list[int]:
 
 
 def _stop(found: list[int], ended: threading.Event) -> bool:
-    """One stop of each that is still there; whatever happens, none stays stopped."""
+    """Stop each process that runs once; after an error none stays stopped."""
     stopped = []
     try:
         for worker in found:

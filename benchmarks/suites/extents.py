@@ -147,7 +147,7 @@ LEAST_TOLD = 0.97
 
 
 def told_rows(files: list[File], learner_of: tuple[Any, Any]) -> Iterator[Row]:
-    """Raises MeasurementError when what was told exactly is not believed."""
+    """Raises MeasurementError when an exactly reported end is not used."""
     names = [file.name for file in files]
     for against in (TENSORS, ADDRESSED, HANDED):
         total = Score()

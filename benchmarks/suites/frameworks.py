@@ -118,7 +118,7 @@ QUICK = Shape(layers=1, width=512, heads=8, vocabulary=1024, warm_up=2, iteratio
 
 @dataclass(frozen=True)
 class Figures:
-    """Of one run: what the program and the driver told. `moved`: of the whole run. `counters`:
+    """Of one run: the figures of the program and the driver. moved: of the whole run. counters:
     pump's, without pump none."""
 
     seconds: float

@@ -12,7 +12,7 @@ DESIGN
 
   The value is the median; `p90`, `p99` and `max` stand beside it, and how many samples
   saw no prefetch within 0.2 s (`missing`): they count as that long. All processes
-  run on the last CPUS processors, so that the busy programs are in everybody's way.
+  run on the last CPUS processors, so that the busy programs compete with all of pump's threads.
 
 Options after "--": --samples N (default 1,000, and 100 with --quick).
 """

@@ -27,8 +27,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from feeders.learner_steps import OPERATION, Steps, feeder, made_up, recording, traffic
 from harness import ROOT, MeasurementError, Options, Row
-from study.learner_steps import OPERATION, Steps, feeder, made_up, recording, traffic
 
 TRAFFIC = ROOT / "benchmarks" / "data" / "pytorch_traffic"
 CAPACITY = 1 << 17

@@ -1,7 +1,7 @@
 """Link: how much of the link's rate the executors reach, one way and both ways at once.
 
 DESIGN
-  The act side of the shim moves a gigabyte each way on the virtual GPU, fed by
+  The shim's executors move a gigabyte each way on the virtual GPU, fed by
   link_program.c in place of a worker, round after round. Executors adapt to what slices
   take, so the first rounds do not count. Slices are as long as the worker's (8 MiB).
 
@@ -39,26 +39,25 @@ CPUS = 4
 ROUNDS_BEFORE = 3
 ROUNDS, ROUNDS_QUICK = 20, 3
 
+SOURCES = ("progress/*.c", "execute/*.c", "link/*.c")
+SOURCES += ("base/log.c", "base/mapping.c", "base/thread.c")
+SOURCES += ("memory/claims_of_others.c", "memory/contexts.c", "memory/host_claims.c")
+SOURCES += ("memory/host_memory.c", "memory/limit.c", "memory/share.c")
+SOURCES += ("life/threads.c", "life/summary.c", "life/summary_file.c", "life/verdict.c")
+"""Of shim/: executors and what they rest on; hooks_absent.h stands for the rest."""
+
 
 def build(tools: Tools) -> Path:
     """Builds the program from the shim's own sources."""
     shim = tools.root / "shim"
     source = ROOT / "benchmarks" / "feeders" / "link_program.c"
-    named = (
-        "base/mapping.c",
-        "base/thread.c",
-        "memory/contexts.c",
-        "memory/claims_of_others.c",
-        "memory/host_claims.c",
-        "execute/poll.c",
-    )
-    sources = [source, *sorted(shim.glob("*/act_*.c")), *(shim / name for name in named)]
-    folders = [f"-I{tools.root / 'tests' / 'c'}"]  # there: observe_absent.h
+    sources = [source, *(file for name in SOURCES for file in sorted(shim.glob(name)))]
+    folders = [f"-I{tools.root / 'tests' / 'c'}"]  # there: hooks_absent.h
     return compile_c(tools, "link_program", sources, *folders, "-pthread", "-ldl")
 
 
 def phases(tools: Tools, rounds: int) -> list[dict[str, Any]]:
-    """What the program tells of each phase: rates in GB/s and threads."""
+    """The program's figures of each phase: rates in GB/s and threads."""
     from pump import profiles
 
     program = build(tools)

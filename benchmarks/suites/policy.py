@@ -60,7 +60,7 @@ class Stopwatch:
         self.spent: dict[str, int] = dict.fromkeys(PARTS, 0)
 
     def watch(self, worker: Any) -> None:
-        """Times the calls of PARTS on this worker from now on."""
+        """Time the calls of PARTS on this worker from here on."""
         for part, calls in PARTS.items():
             for owner, name in calls:
                 target = getattr(worker, owner)

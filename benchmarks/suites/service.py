@@ -30,13 +30,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import host_build
 from harness import (
     MeasurementError,
     Options,
     Row,
-    UnavailableError,
     compared,
+    host_kernels,
     interval,
     median,
     paired,
@@ -71,7 +70,7 @@ class Client:
             self.socket.recv(self._wire.REPLY_BYTES), self._wire.FROM_SERVICE
         )
         if isinstance(message, self._wire.Refused):
-            raise MeasurementError(f"the service hung up: {message.reason}")
+            raise MeasurementError(f"the service closed the connection: {message.reason}")
         if isinstance(message, self._wire.Grant):
             self.grant = message
         return message
@@ -157,7 +156,7 @@ def newcomer(path: Path) -> float:
 
 
 def idle_cpu(service: Service, clients: list[Client], seconds: float) -> float:
-    """Share of one processor while clients beat as often as they are told to by default."""
+    """Share of one processor while clients beat at the default rate."""
     for _ in range(3):  # let them act upon what they were granted
         for client in clients:
             client.drain()
@@ -202,10 +201,7 @@ def names(pss: dict[str, float]) -> dict[str, float]:
 def run(options: Options) -> Iterator[Row]:
     """Yields the figures of one service, in the order of the list above."""
     seconds = 2.0 if options.quick else 20.0
-    try:
-        kernels = host_build.build()
-    except host_build.BuildError as error:
-        raise UnavailableError(str(error)) from None
+    kernels = host_kernels()
     with tempfile.TemporaryDirectory(prefix="pump-b-") as folder:
         service = Service(options.tools.python or sys.executable, Path(folder))
         try:

@@ -36,15 +36,14 @@ from pathlib import Path
 from typing import Any
 
 import cyclic_sweep
-import host_build
 from harness import (
     ROOT,
     MeasurementError,
     Options,
     Row,
-    UnavailableError,
     compare,
     compared,
+    host_kernels,
     virtual_facts,
 )
 
@@ -292,10 +291,7 @@ def priority(bench: Bench, words: list[str], name: str, count: int, facts: Any) 
 
 def run(options: Options) -> Iterator[Row]:
     chosen = parse(options.rest)
-    try:
-        kernels = host_build.build()
-    except host_build.BuildError as error:
-        raise UnavailableError(str(error)) from None
+    kernels = host_kernels()
     facts = {**virtual_facts(PROFILE, "timing"), "profile_settings": KERNEL, "share": SHARE}
     parts = {"together": together, "priority": priority}
     count = min(options.pairs, 10)

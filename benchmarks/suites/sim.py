@@ -19,6 +19,8 @@ DESIGN
                     -- --only kinds
   sim.reserve.*     what the memory costs that pump leaves to others, and what it is good for
                     (sim_reserve.py), on request: -- --only reserve
+  sim.schedule.*    one schedule against decisions and plans side by side (sim_schedule.py), on
+                    request: -- --only schedule
   sim.g10.*         under the configuration of G10's artifact (sim_g10.py), on request:
                     -- --only g10 --traces FOLDER
   sim.agrees.*      seconds of a program of examples/ on the virtual GPU / simulated from a
@@ -45,7 +47,15 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness import ROOT, MeasurementError, Options, Row, UnavailableError, child
+from harness import (
+    ROOT,
+    MeasurementError,
+    Options,
+    Row,
+    UnavailableError,
+    child,
+    host_kernels,
+)
 from study import (
     sim_changes,
     sim_g10,
@@ -53,6 +63,7 @@ from study import (
     sim_latency,
     sim_planned,
     sim_reserve,
+    sim_schedule,
     sim_train,
     sim_unseen,
 )
@@ -108,7 +119,7 @@ FOUND = {
 
 
 PARTS = "study", "planned", "jitter", "latency", "agrees", "speed"
-MORE = "g10", "unseen", "reserve", "kinds"
+MORE = "g10", "unseen", "reserve", "kinds", "schedule"
 """On request only: the first needs data that does not come with pump, the others minutes."""
 
 
@@ -139,6 +150,14 @@ def run(options: Options) -> Iterator[Row]:
         from pump import profiles
 
         yield from sim_reserve.rows(traces(chosen.traces), profiles.load(PROFILE), RATIOS)
+    if "schedule" in parts:
+        from pump import profiles
+
+        found = traces(chosen.traces)
+        found += [trace for family in sim_unseen.FAMILIES for trace in sim_unseen.traces(family)]
+        ratios = RATIOS[2:3] if options.quick else RATIOS
+        profile = profiles.load(PROFILE).changed(STUDY)
+        yield from sim_schedule.rows(found[:1] if options.quick else found, profile, ratios)
     if "kinds" in parts:
         from pump import profiles
 
@@ -227,8 +246,8 @@ def slowdowns(trace: TensorTrace, ratio: float) -> dict[str, float]:
 
 def bound(program: Program, memory_bytes: int, compute_seconds: float, *, keeping: bool) -> float:
     """max(compute, Belady's bytes / bandwidth) / compute. keeping: what is dead is unknown."""
-    from pump.sim.compared_policies import iteration_steps
     from pump.sim.floor import Touch, floor_seconds, least_traffic
+    from pump.sim.named_policies import iteration_steps
     from pump.sim.touches import touches
 
     used = touches(program, len(program.steps) - iteration_steps(program))
@@ -253,7 +272,7 @@ def bound_touched(program: Program, memory_bytes: int, compute_seconds: float) -
     from study import sim_bound
 
     from pump.model.bounds import BLOCK_BYTES
-    from pump.sim.compared_policies import iteration_steps
+    from pump.sim.named_policies import iteration_steps
     from pump.sim.touches import touches
 
     used = touches(program, len(program.steps) - iteration_steps(program))
@@ -265,13 +284,9 @@ def bound_touched(program: Program, memory_bytes: int, compute_seconds: float) -
 
 
 def agreement(options: Options) -> Iterator[Row]:
-    import host_build
     from suites import virtual
 
-    try:
-        kernels = host_build.build()
-    except host_build.BuildError as error:
-        raise UnavailableError(str(error)) from None
+    kernels = host_kernels()
     with tempfile.TemporaryDirectory() as work:
         folder = Path(work)
         runs = min(options.pairs, RUNS_MOST)
@@ -296,24 +311,26 @@ def record(options: Options, example: Example, kernels: Path, folder: Path) -> P
     script = str(ROOT / "examples" / example.words[0])
     command += ["--", options.tools.python, script, *example.words[1:], "--no-hash"]
     child(command, {"PUMP_VIRTUAL_KERNELS": str(kernels)})
-    for _ in range(100):  # its writer ends a moment later
-        if file.exists() and whole(file):
-            return file
-        time.sleep(0.1)
-    raise MeasurementError(f"the recording of {example.name} was not written")
+    return written(file)
 
 
-def whole(file: Path) -> bool:
+def written(file: Path) -> Path:
+    """The recording of a job that has ended. Raises MeasurementError where none is written."""
     from pump.trace.info import opened
 
-    with opened(str(file)) as (stream, being_written):
-        return not being_written and bool(stream.read(1))
+    for _ in range(100):  # its writer ends a moment later
+        if file.exists():
+            with opened(str(file)) as (stream, being_written):
+                if not being_written and stream.read(1):
+                    return file
+        time.sleep(0.1)
+    raise MeasurementError(f"the recording {file.name} was not written")
 
 
 def agrees(
     bench: Any, example: Example, recording: Path, ratio: float, policy: str, *, runs: int
 ) -> Row:
-    from study import compared_policies
+    from study import studied_policies
 
     from pump import profiles
     from pump.sim import recording as reading
@@ -323,7 +340,7 @@ def agrees(
     program = reading.program(recording.read_bytes(), recording.name)
     profile = profiles.load(PROFILE).changed(example.settings)
     machine = Machine(profile, example.memory_bytes(ratio))
-    outcome = compared_policies.simulate(compared_policies.by_name(policy), program, machine)
+    outcome = studied_policies.simulate(studied_policies.by_name(policy), program, machine)
     simulated = timed_seconds(outcome.syncs_seconds)
     return Row(
         f"sim.agrees.{example.name}.{policy}",
@@ -348,7 +365,7 @@ def timed_seconds(syncs_seconds: list[float]) -> float:
 
 
 def speed(quick: bool) -> Iterator[Row]:
-    from study import compared_policies
+    from study import studied_policies
 
     from pump import profiles
     from pump.sim import tensors
@@ -356,11 +373,11 @@ def speed(quick: bool) -> Iterator[Row]:
 
     (trace, *_) = traces(DATA)
     for name in ("naive", "window", "window+discard", "planned", "planned+discard"):
-        candidate = compared_policies.by_name(name)
+        candidate = studied_policies.by_name(name)
         program = tensors.program(trace, "caching", 1 if quick else 5, discard=candidate.discard)
         machine = Machine(profiles.load(PROFILE), int(program.peak_bytes / 1.5))
         began = time.process_time()
-        outcome = compared_policies.simulate(candidate, program, machine)
+        outcome = studied_policies.simulate(candidate, program, machine)
         spent = time.process_time() - began
         yield Row(
             "sim.us_per_operation",

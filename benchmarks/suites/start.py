@@ -48,12 +48,12 @@ from orphans import adopt_orphans, processor_s, wait_for_orphans
 
 PATIENCE_S = 120.0
 MS = 1e-6
-"""Of the nanoseconds that the program tells."""
+"""Of the nanoseconds that the program prints."""
 
 
 @dataclass(frozen=True)
 class Process:
-    """What one process told, in ms: from the command's start to main(), and of cuInit."""
+    """Times of one process in ms: from the command's start to main(), and of cuInit."""
 
     main: float
     main_cpu: float
@@ -91,7 +91,7 @@ class Bench:
         self.jobs: dict[str, list[Started]] = {"plain": [], "pump": [], "recorded": []}
 
     def start(self, kind: str) -> float:
-        """Runs one job and keeps what it told. Raises MeasurementError."""
+        """Run one job and keep its times. Raises MeasurementError."""
         words: list[str] = []
         if kind != "plain":
             words = [*self._pump_run]

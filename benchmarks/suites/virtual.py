@@ -41,18 +41,18 @@ from typing import Any, TypeVar
 
 import cyclic_sweep
 import floor
-import host_build
 import irregular_gather
 from harness import (
     ROOT,
     MeasurementError,
     Options,
     Row,
-    UnavailableError,
     child,
     compare,
     compared,
+    computing,
     cpus,
+    host_kernels,
     pin,
     rounds,
     virtual_facts,
@@ -296,7 +296,7 @@ class Bench:
             yield self.row("virtual.sync.window", place, demand, runs, sync_every=step)
 
     def stops(self, program: Program, ratio: float) -> Iterator[Row]:
-        """The row of a worker that is stopped now and then: plans against none."""
+        """The row of a worker that is stopped repeatedly: plans against none."""
         found = self.rounds(program, (PLANNED, STOPPED_BARE, STOPPED), ratio)
         bare = "without plans", [run.seconds for run in found[STOPPED_BARE]]
         running = statistics.median(run.seconds for run in found[PLANNED])
@@ -322,6 +322,9 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         help="may be repeated (default: all)",
     )
     parser.add_argument("--profile", default=PROFILE)
+    parser.add_argument(
+        "--beside", type=int, default=0, metavar="N", help="processes that compute beside it"
+    )
     options = parser.parse_args(arguments)
     if any(not 1 < ratio <= 8 for ratio in options.ratio or ()):
         parser.error("--ratio must lie above 1, up to 8")
@@ -330,14 +333,12 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 
 def run(options: Options) -> Iterator[Row]:
     chosen = parse(options.rest)
-    try:
-        kernels = host_build.build()
-    except host_build.BuildError as error:
-        raise UnavailableError(str(error)) from None
+    kernels = host_kernels()
     ratios = chosen.ratio or ([1.5] if options.quick else list(quickstart.RATIOS))
     parts = chosen.only or PARTS
     quick = options.quick
-    with tempfile.TemporaryDirectory() as work, pin(*cpus()[:CPUS_MOST]):
+    pinned = pin(*cpus()[:CPUS_MOST])
+    with tempfile.TemporaryDirectory() as work, pinned, computing(chosen.beside):
         bench = Bench(options, chosen.profile, kernels, Path(work))
         for part, make in (("train", training), ("sweep", sweeping), ("gather", gathering)):
             if part in parts:

@@ -1,9 +1,9 @@
 /* batch.c - the worker's side of the rings, for Python.
  *
  * Turns event records into columns, carries commands the other way, sleeps and
- * wakes. It trusts nothing in the mapping: the client may have scribbled over
- * all of it, and then only nonsense, never a crash or an endless loop, may
- * come out. Deciding happens in Python.
+ * wakes. It trusts nothing in the mapping: whatever the client has written there,
+ * reading it neither crashes nor loops for ever, though the rows may be wrong. Deciding
+ * happens in Python.
  */
 #include "pump_core.h"
 
@@ -69,15 +69,16 @@ static uint32_t take_row(struct pump_shm *shm, uint64_t position,
   if (first == NULL) return 0;
   uint16_t kind = PUMP_LOAD(&first->kind);
   uint16_t extents = PUMP_LOAD(&first->extent_count);
-  bool told = kind == PUMP_EVENT_PARAMS || kind == PUMP_EVENT_NAME;
-  uint32_t payload_bytes = told ? PUMP_LOAD(&first->payload_bytes) : 0;
+  bool has_payload = kind == PUMP_EVENT_PARAMS || kind == PUMP_EVENT_NAME;
+  uint32_t payload_bytes = has_payload ? PUMP_LOAD(&first->payload_bytes) : 0;
   if (kind == PUMP_EVENT_MORE || kind == 0 || kind > PUMP_EVENT_POPULATED ||
       extents > PUMP_MAX_EXTENTS || payload_bytes > PUMP_MAX_PAYLOAD_BYTES ||
-      (told && extents != 0) || !take_payload(shm, position, payload_bytes, batch)) {
+      (has_payload && extents != 0) || !take_payload(shm, position, payload_bytes, batch)) {
     batch->malformed++;
     return 1;
   }
-  uint32_t records = told ? records_for_payload(payload_bytes) : records_for(extents);
+  uint32_t records =
+      has_payload ? records_for_payload(payload_bytes) : records_for(extents);
   uint32_t row = batch->rows;
   uint32_t uses_before = batch->uses;
   for (uint32_t i = 0; i < extents; i++) {
@@ -167,7 +168,7 @@ EXPORT int pump_core_submit(struct pump_shm *shm, uint32_t device, uint32_t dire
   if (ring == NULL) return -EINVAL;
   uint32_t pushed = 0;
   while (pushed < count && pump_command_push(ring, &commands[pushed])) pushed++;
-  if (pushed > 0) pump_bell_ring(&ring->executors_asleep, &ring->bell);
+  if (pushed > 0) pump_wake(&ring->executors_asleep, &ring->wakes);
   return (int)pushed;
 }
 
@@ -202,7 +203,7 @@ EXPORT uint64_t pump_core_activity(struct pump_shm *shm) {
 
 EXPORT void pump_core_knock(struct pump_shm *shm) {
   PUMP_ADD(&shm->header.activity, 1);
-  pump_bell_ring(&shm->header.worker_asleep, &shm->header.worker_bell);
+  pump_wake(&shm->header.worker_asleep, &shm->header.worker_wakes);
 }
 
 EXPORT uint64_t pump_core_now_ns(void) {
@@ -237,13 +238,14 @@ EXPORT int pump_core_wait(struct pump_shm *shm, uint64_t seen_activity, uint64_t
     } while (pump_core_now_ns() < until_ns);
   }
   uint32_t *asleep = &shm->header.worker_asleep;
-  uint32_t *bell = &shm->header.worker_bell;
-  uint32_t ticket = pump_bell_prepare(asleep, bell);
-  /* In two parts: what pump_bell_ring_later asks of those that it wakes. */
-  uint64_t grace_ns = timeout_ns < PUMP_BELL_GRACE_NS ? timeout_ns : PUMP_BELL_GRACE_NS;
-  if (!work_waits(shm, seen_activity)) pump_bell_wait(bell, ticket, grace_ns);
-  if (PUMP_LOAD(bell) == ticket && !work_waits(shm, seen_activity) && timeout_ns > grace_ns)
-    pump_bell_wait(bell, ticket, timeout_ns - grace_ns);
+  uint32_t *wakes = &shm->header.worker_wakes;
+  uint32_t ticket = pump_sleep_prepare(asleep, wakes);
+  /* In two parts, as pump_wake_later needs of what it wakes. */
+  uint64_t grace_ns = timeout_ns < PUMP_SLEEP_GRACE_NS ? timeout_ns : PUMP_SLEEP_GRACE_NS;
+  if (!work_waits(shm, seen_activity)) pump_sleep_wait(wakes, ticket, grace_ns);
+  if (PUMP_LOAD(wakes) == ticket && !work_waits(shm, seen_activity) &&
+      timeout_ns > grace_ns)
+    pump_sleep_wait(wakes, ticket, timeout_ns - grace_ns);
   PUMP_STORE(asleep, 0);
   return work_waits(shm, seen_activity) ? 1 : 0;
 }

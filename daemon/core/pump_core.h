@@ -1,7 +1,7 @@
 /* pump_core.h - what libpump_core.so offers to Python (read by cffi from here).
  *
- * The worker's side of the rings: batches in, commands out, bells. Plain data
- * in columns, so that numpy can look at it without a copy. Nothing here decides.
+ * The worker's side of the rings: batches in, commands out, sleep and wake-ups. Plain data
+ * in columns, so that numpy reads it without a copy. Nothing here decides.
  */
 #ifndef PUMP_CORE_H
 #define PUMP_CORE_H
@@ -26,7 +26,7 @@ struct pump_batch {
   uint32_t stream[4096];
   uint32_t device[4096];
   uint16_t kind[4096];
-  uint16_t dropped[4096]; /* uses that were not told: beyond PUMP_MAX_EXTENTS */
+  uint16_t dropped[4096]; /* uses that are not recorded: beyond PUMP_MAX_EXTENTS */
   uint32_t use_begin[4097];
   uint32_t payload_begin[4096];
   uint32_t payload_bytes[4096];
@@ -61,7 +61,7 @@ uint32_t pump_core_backlog(struct pump_shm *shm);
 uint32_t pump_core_skip(struct pump_shm *shm);
 
 /* Consistent copies of all live ranges, by slot; returns how many of at most `max`. One
- * that keeps changing is left out: an event will tell of it. */
+ * that keeps changing is left out: an event reports it later. */
 uint32_t pump_core_ranges(struct pump_shm *shm, uint32_t *slots, struct pump_range *copies,
                           uint32_t max);
 

@@ -1,8 +1,8 @@
 """The command pumpd: `pumpd job` serves one job, and pump-run starts it; `pumpd serve` is
 the system service (serve.py).
 
-By hand the former takes the place of a pumpd that was killed: the job's clients find it by
-the same path and attach again.
+A user may start the former by hand to replace a pumpd that was killed: the job's clients find
+it by the same path and attach again.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import json
 import logging
 import os
 import socket
-from argparse import ArgumentTypeError, Namespace
+from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
 
@@ -26,6 +26,7 @@ from pump.config.job import (
     POLICIES,
 )
 from pump.config.layers import ADMINISTRATORS_FILE
+from pump.config.values import seconds
 from pump.names import quoted
 from pump.paths import SERVICE_SOCKET, SOCKET_PATH_BYTES_MAX
 from pumpd.common import link
@@ -44,7 +45,7 @@ log = logging.getLogger("pumpd")
 
 def main(argv: list[str] | None = None) -> int:
     """Entry point. Returns 0 after the job or the service has ended, 2 for bad input, 1 where
-    the machine gives it not even the descriptors and the memory to begin."""
+    descriptors or memory do not suffice to begin."""
     try:
         asked = _parser().parse_args(argv)
         run: Callable[[Namespace], int] = asked.run
@@ -52,7 +53,7 @@ def main(argv: list[str] | None = None) -> int:
     except BadInputError as error:
         say("pumpd", str(error))
         return error.status
-    except OSError as error:  # descriptors or memory that even its beginning needs
+    except OSError as error:  # too few descriptors, or too little memory
         say("pumpd", f"cannot go on: {error}")
         return 1
 
@@ -155,13 +156,7 @@ def _serve_options(parser: OneLineParser) -> None:
 
 
 def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0.05 <= value <= 60:
-        raise ArgumentTypeError(f"'{text}' is no time; write 0.05 to 60 seconds")
-    return value
+    return seconds(text, 0.05, 60)
 
 
 def _serve(asked: Namespace) -> int:
@@ -229,7 +224,7 @@ def _listener(path: str, fd: int | None) -> socket.socket:
 def _start_log(level: str, file: str | None) -> None:
     log.propagate = False
     log.setLevel(level.upper())
-    logging.raiseExceptions = False  # a full disk costs lines of the log, and says no more
+    logging.raiseExceptions = False  # on a full disk lines of the log are lost
     if file is None:
         log.addHandler(logging.NullHandler())
         return

@@ -50,7 +50,7 @@ class RunError(Exception):
 
 @dataclass
 class Runner:
-    """Starts training runs one after another and tells how far it is."""
+    """Starts training runs one after another and prints its progress."""
 
     total: int
     done: int = 0
@@ -110,7 +110,7 @@ def title(policy: str, ratio: float) -> str:
 def virtual_run(
     run: Runner, case: tuple[str, float], workload: Workload, mode: str, profile: str
 ) -> tuple[Any, tuple[int, int, int]]:
-    """One run on the virtual GPU: its result, and what moved() tells."""
+    """One run on the virtual GPU: its result, with the figures of moved()."""
     policy, ratio = case
     spare = 512 << 20
     memory = (
@@ -191,7 +191,7 @@ def floors(runs: Sequence[Run], link: float) -> dict[float, float]:
 
 
 def find_gpu() -> dict[str, Any] | None:
-    """What card.py tells about the real GPU, or None."""
+    """The facts of card.py about the real GPU, or None."""
     asked = subprocess.run(
         [sys.executable, str(ROOT / "examples" / "quickstart" / "card.py")],
         capture_output=True,

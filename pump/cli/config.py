@@ -15,6 +15,7 @@ HELP = "show which settings hold here, check a file, write an example, trust a f
 
 
 def options(parser: argparse.ArgumentParser) -> None:
+    """Add verbs of its own: show, check, example, trust."""
     verbs = parser.add_subparsers(metavar="VERB", required=True, parser_class=OneLineParser)
     show = verbs.add_parser(
         "show", help="the settings that pump-run would take here", allow_abbrev=False
@@ -35,17 +36,18 @@ def options(parser: argparse.ArgumentParser) -> None:
     example.set_defaults(show=_example)
     trust = verbs.add_parser(
         "trust",
-        help="let this folder's pump.toml set what it may not set unseen (record), as it is now",
+        help="let this folder's pump.toml, as it is, set what needs trust (record)",
         allow_abbrev=False,
     )
     trust.add_argument(
         "file", metavar="FILE", nargs="?", default=layers.FOLDER_FILE, help="default: ./pump.toml"
     )
-    trust.add_argument("--revoke", action="store_true", help="no longer")
+    trust.add_argument("--revoke", action="store_true", help="trust it no more")
     trust.set_defaults(show=_trust)
 
 
 def run(asked: argparse.Namespace) -> int:
+    """Carry out the verb; return its exit status. Raises BadInputError."""
     status: int = asked.show(asked)
     return status
 
@@ -96,7 +98,7 @@ def _check(asked: argparse.Namespace) -> int:
 
 
 def _trust(asked: argparse.Namespace) -> int:
-    """Tells what the file may set from now on. Status 2 where it cannot be trusted."""
+    """Trusts the file, and prints what it may set. Status 2 where it cannot be trusted."""
     from pump.config import files, folder, trust
     from pump.config.schema import NEVER, TRUSTED
 

@@ -16,10 +16,10 @@ LOADER_CACHE = "/etc/ld.so.cache"
 
 
 def driver_found(environ: Mapping[str, str], loader_cache: str = LOADER_CACHE) -> bool:
-    """True if the command would find the CUDA driver.
+    """Whether the command would find the CUDA driver.
 
-    Two cheap looks first; the loader itself has the last word, because it also knows
-    default folders and hardware sub-folders.
+    Looks into LD_LIBRARY_PATH and the loader's cache first, which is cheap; then asks the loader
+    itself, which also searches default folders and hardware sub-folders (ld.so(8)).
     """
     for folder in environ.get("LD_LIBRARY_PATH", "").replace(";", ":").split(":"):
         if folder and os.path.exists(os.path.join(folder, DRIVER)):

@@ -1,4 +1,4 @@
-"""pump install-service: writes what systemd needs for `pumpd serve`. Starts nothing."""
+"""pump install-service: writes systemd's files for `pumpd serve`. Starts nothing."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(asked: argparse.Namespace) -> int:
-    """Write the files, and say what to do next. Raises BadInputError; then nothing of what
-    was there before has been replaced by something incomplete."""
+    """Write the files, and print what to do next. Raises BadInputError; each file is then as it
+    was before, or whole."""
     pumpd = service_files.pumpd_command(asked.pumpd)
     if not asked.root:  # else it is another machine's
         service_code.check(pumpd, user=asked.user)

@@ -1,4 +1,4 @@
-"""pump jobs: the user's running jobs, as their own pumpds tell of them.
+"""pump jobs: the user's running jobs, with the figures of their own pumpds.
 
 A job's socket lies in one of the user's runtime folders (pump/paths.py); its folder's name begins
 with the process id of the job's first process.
@@ -10,7 +10,6 @@ import argparse
 import contextlib
 import json
 import os
-import re
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, TypeVar
@@ -20,17 +19,17 @@ import psutil
 from pump import paths
 from pump.cli.support.lines import BadInputError, say
 from pump.control import ClientState, Control, ControlError
+from pump.names import printable
 
 HELP = "list the running jobs of this user, and others that it may see"
 
-FOLDER = re.compile(r"(\d+)-[0-9a-f]{8}")
 ASKED_AT_ONCE = 32
 
 Answer = TypeVar("Answer")
 
 
 class Job(NamedTuple):
-    """A job whose socket is there. name: as pump-run was told, else its command's."""
+    """A job with a socket. name: --name of pump-run, else its command's."""
 
     pid: int
     socket: str
@@ -39,10 +38,12 @@ class Job(NamedTuple):
 
 
 def options(parser: argparse.ArgumentParser) -> None:
+    """Add the verb's options."""
     parser.add_argument("--json", action="store_true", help="all figures, as one JSON object")
 
 
 def run(asked: argparse.Namespace) -> int:
+    """Print the jobs, as tables or as one JSON object."""
     from msgspec import to_builtins
 
     from pump.cli.support import registered
@@ -85,12 +86,12 @@ def _print_own(told: list[tuple[Job, list[ClientState], str]]) -> None:
 
 
 def found() -> Iterator[Job]:
-    """The user's jobs whose first process lives, oldest first."""
+    """The user's jobs whose first process runs, in the order of process ids."""
     there: list[tuple[int, str]] = []
     for base in paths.job_bases():
         with contextlib.suppress(OSError):
             for name in os.listdir(base):
-                if match := FOLDER.fullmatch(name):
+                if match := paths.JOB_FOLDER.fullmatch(name):
                     there.append((int(match[1]), os.path.join(base, name, paths.SOCKET_NAME)))
     for pid, socket in sorted(there):
         if not os.path.exists(socket):
@@ -101,7 +102,7 @@ def found() -> Iterator[Job]:
 
 
 def of_each(there: Sequence[Job], ask: Callable[[Job], Answer]) -> list[Answer]:
-    """What each job answers, in their order: asked at once, so one that hangs delays no other."""
+    """The answer of each job, in their order. Asks all at once: one that hangs delays no other."""
     if not there:
         return []
     with ThreadPoolExecutor(min(len(there), ASKED_AT_ONCE)) as pool:
@@ -109,23 +110,28 @@ def of_each(there: Sequence[Job], ask: Callable[[Job], Answer]) -> list[Answer]:
 
 
 def state_of(job: Job) -> tuple[list[ClientState], str]:
-    """The states of a job's clients, and why there are none."""
+    """The states of a job's clients, and the error where there are none ("" else)."""
+    with Control(job.socket) as control:
+        return answer_of(job, control)
+
+
+def answer_of(job: Job, control: Control) -> tuple[list[ClientState], str]:
+    """The same over a connection to the job."""
     try:
-        with Control.of_job(job.socket) as control:
-            return control.state(), ""
+        return control.state(), ""
     except ControlError as error:
         return error.clients, str(error).removeprefix(f"{job.socket}: ")
 
 
 def as_json(job: Job, clients: list[ClientState], error: str) -> dict[str, Any]:
-    """What is known of a job, as JSON can carry it."""
+    """A job and the states of its clients for JSON."""
     from dataclasses import asdict
 
     return {**job._asdict(), "error": error or None, "clients": [asdict(c) for c in clients]}
 
 
 def recording_of(job: str) -> str:
-    """Where a running job, named by process id or name, is recorded. Raises BadInputError."""
+    """The recording's path of a running job, named by process id or name. Raises BadInputError."""
     mine = [one for one in found() if job in (str(one.pid), one.name)]
     if not mine:
         raise BadInputError(f"there is no file and no running job '{job}' (pump jobs lists them)")
@@ -141,7 +147,7 @@ def recording_of(job: str) -> str:
 
 
 def environment_of(pid: int) -> dict[str, str]:
-    """What a process was started with; empty where that cannot be seen."""
+    """The environment that a process was started with; empty where it cannot be read."""
     try:
         return dict(psutil.Process(pid).environ())
     except psutil.Error:
@@ -151,4 +157,4 @@ def environment_of(pid: int) -> dict[str, str]:
 def _name(pid: int, command: list[str]) -> str:
     given = environment_of(pid).get("PUMP_NAME", "")
     name = given or os.path.basename(command[0])
-    return "".join(letter if letter.isprintable() else "?" for letter in name)[:64]
+    return printable(name)[:64]

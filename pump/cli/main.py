@@ -40,9 +40,11 @@ class Verb(Protocol):
 
     HELP: str
 
-    def options(self, parser: argparse.ArgumentParser) -> None: ...
+    def options(self, parser: argparse.ArgumentParser) -> None:
+        """Add the verb's options to its parser."""
 
-    def run(self, asked: argparse.Namespace) -> int: ...
+    def run(self, asked: argparse.Namespace) -> int:
+        """Carry out the verb; return its exit status. Raises BadInputError."""
 
 
 def main() -> int:

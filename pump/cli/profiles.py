@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pump import outputs, profiles
-from pump.cli.support.lines import BadInputError
-from pump.names import quoted
+from pump.cli.support.lines import BadInputError, save
 
 HELP = "list the device profiles for pump-run --virtual, or write one: from-probe"
 
@@ -68,10 +67,7 @@ def _from_probe(asked: argparse.Namespace) -> int:
         raise BadInputError(str(error)) from None
     except from_probe.ReportError as error:
         raise BadInputError(f"{asked.report}: {error}", status=1) from None
-    try:
-        outputs.write(asked.out, text, outputs.PROFILE)
-    except OSError as error:
-        raise BadInputError(f"cannot write {quoted(asked.out)}: {error.strerror}") from None
+    save(asked.out, text, outputs.PROFILE)
     print(_line(profiles.load(str(out))))
     return 0
 

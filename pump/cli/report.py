@@ -1,4 +1,4 @@
-"""pump report: what a recording tells of a run, as a page, text or JSON."""
+"""pump report: a recording's figures and what to do about them, as a page, text or JSON."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import json
 import os
 import sys
 
-from pump.cli.support.lines import BadInputError
+from pump.cli.support.lines import BadInputError, save
 from pump.names import quoted
 
-HELP = "tell from a recording why a job is slow: a page, text or JSON"
+HELP = "show from a recording why a job is slow: a page, text or JSON"
 
 
 def options(parser: argparse.ArgumentParser) -> None:
+    """Add the verb's options."""
     parser.add_argument(
         "file",
         metavar="FILE|JOB",
@@ -32,7 +33,8 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(asked: argparse.Namespace) -> int:
-    """Status 2 when there is no such file, 1 when it is no sound recording."""
+    """Write the report. Raises BadInputError: status 2 when there is no such file, 1 when it is
+    no sound recording."""
     from pump import outputs
     from pump.cli.jobs import recording_of
     from pump.cli.trace import bad, left
@@ -58,11 +60,7 @@ def run(asked: argparse.Namespace) -> int:
     if target == "-":
         sys.stdout.write(made)
         return 0
-    try:
-        kind = outputs.REPORT if asked.json or asked.text else outputs.PAGE
-        outputs.write(target, made, kind)
-    except OSError as error:
-        raise BadInputError(f"cannot write to {quoted(target)}: {error.strerror}") from None
+    save(target, made, outputs.REPORT if asked.json or asked.text else outputs.PAGE)
     if not (asked.json or asked.text):
         print(f"wrote {quoted(target)}")
     return 0

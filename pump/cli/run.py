@@ -1,7 +1,7 @@
-"""pump-run: checks what is asked, starts pumpd, sets the environment, becomes the command.
+"""pump-run: checks options and settings, starts pumpd, sets the environment, executes the command.
 
-Standard library only, and little of it: this runs before every command of a user who
-puts pump-run in front of a shell.
+Imports few modules, and of the standard library alone: where a user puts pump-run in front of a
+shell, it runs before each command.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ TALKATIVE = LOG_LEVELS[LOG_LEVELS.index("info") :]
 
 
 def main() -> int:
-    """Entry point. Returns only with an error; otherwise this process is the job."""
+    """Entry point. Returns the exit status of an error; otherwise this process becomes the job
+    (an AssertionError would say that it has not)."""
     command.restore_signals()
     try:
         environ = dict(os.environ)
@@ -34,7 +35,7 @@ def main() -> int:
 
 
 def _resolve(asked: options.Asked, environ: dict[str, str]) -> JobConfig:
-    """The job's configuration from all its sources; says what an administrator bounds."""
+    """The job's configuration from all its sources. Prints which settings it lowers or ignores."""
     try:
         resolved = layers.resolve(
             asked.settings,
@@ -51,7 +52,8 @@ def _resolve(asked: options.Asked, environ: dict[str, str]) -> JobConfig:
 
 
 def _check_files(resolved: layers.Resolved) -> None:
-    """Whether the files that options did not name, and so have not checked, can be written."""
+    """Raises BadInputError where a file cannot be written that the environment or a file names;
+    those that options name have been checked."""
     for key, check in (("log_file", options.writable_log), ("record", options.writable_record)):
         if key in resolved.values and resolved.origins[key] != layers.OPTION:
             try:
@@ -68,8 +70,8 @@ def _run(config: JobConfig, environ: dict[str, str]) -> None:
         if command.privileged(program):
             say(
                 PROGRAM,
-                f"{program} has privileges of its own: it and what it starts run without "
-                "pump; put pump-run behind it, in front of what it starts",
+                f"{program} has privileges of its own: it and the programs that it starts run "
+                "without pump; put pump-run in front of those programs",
             )
         for note in environment.notes(config, environ):
             say(PROGRAM, note)
@@ -84,7 +86,7 @@ def _run(config: JobConfig, environ: dict[str, str]) -> None:
 
 
 def parts_of(config: JobConfig, environ: dict[str, str]) -> environment.Parts:
-    """What the job is put together from. Raises BadInputError where something is missing."""
+    """The libraries, profile and devices of the job. Raises BadInputError where one is missing."""
     disabled = environment.disabled(environ)
     try:
         shim = None if disabled else paths.library(environment.SHIM)
@@ -128,7 +130,7 @@ def _profile(name: str, settings: dict[str, str]) -> str:
 
 
 def _recording(config: JobConfig) -> Recording | None:
-    """Prepares the file that --record names; None without."""
+    """Prepares the file of --record; None without."""
     if not config.record:
         return None
     from pump.cli.support import recording

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pump import outputs
-from pump.cli.support.lines import BadInputError
+from pump.cli.support.lines import BadInputError, save
 from pump.config.values import BadValueError, parse_size
 from pump.names import quoted
 
 if TYPE_CHECKING:
-    from pump.sim.compared_policies import ComparedPolicy
+    from pump.sim.named_policies import NamedPolicy
     from pump.sim.report import Case
     from pump.sim.simulation import Host
 
@@ -25,11 +25,11 @@ SWEEP_POLICIES = ("naive", "window")
 TEXTS = "gpu_memory", "profile", "policy", "mapping", "host_memory", "flash", "json", "svg"
 TRACE_BYTES_MOST = 128 << 20
 ITERATIONS_MOST = 100
-"""Of a trace; nothing changes after the first few."""
+"""Of a trace; after the first few all iterations are alike."""
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """TRACE and how to simulate it."""
+    """Add the verb's options."""
     parser.add_argument("trace", metavar="TRACE", help="a recording of pump-run, or a JSON trace")
     size = parser.add_mutually_exclusive_group()
     size.add_argument("--gpu-memory", metavar="SIZE", help="of the simulated GPU, such as 24GiB")
@@ -71,7 +71,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(asked: argparse.Namespace) -> int:
-    """Simulates and prints. Raises BadInputError."""
+    """Simulate and print the figures. Raises BadInputError."""
     from pump.profiles import ProfileError
     from pump.sim.program import ProgramError
 
@@ -91,7 +91,7 @@ def _run(asked: argparse.Namespace) -> int:
         found = sweep.over_memory(case, chosen)
         text = sweep.as_text(found)
         if asked.svg:
-            _save("--svg", asked.svg, sweep.as_svg(found), outputs.CURVE)
+            save(asked.svg, sweep.as_svg(found), outputs.CURVE, "--svg", 1)
     else:
         found = report.compared(case, chosen)
         text = report.as_text(found)
@@ -125,7 +125,7 @@ def _check(asked: argparse.Namespace) -> None:
 
 
 def _check_files(asked: argparse.Namespace) -> None:
-    """Before minutes of simulation, not behind them."""
+    """Checks the output files before the simulation, which may take minutes."""
     taken = {Path(asked.trace).resolve(): "TRACE"}
     for option, name in (("--json", asked.json), ("--svg", asked.svg)):
         if name is None or (name == "-" and option == "--json"):
@@ -142,12 +142,12 @@ def _check_writable(option: str, name: str, kind: outputs.Kind) -> None:
     file = Path(name)
     if file.is_dir() or not os.access(file if file.exists() else file.parent, os.W_OK):
         raise BadInputError(
-            f"{option}: cannot write {quoted(name)}; name a file in a folder of yours"
+            f"{option}: cannot write to {quoted(name)}; name a file in a folder of yours"
         )
     try:
         outputs.may_replace(name, kind)
     except OSError as error:
-        raise BadInputError(f"{option}: cannot write {quoted(name)}: {error.strerror}") from None
+        raise BadInputError(f"{option}: cannot write to {quoted(name)}: {error.strerror}") from None
 
 
 def _case(asked: argparse.Namespace) -> Case:
@@ -227,8 +227,8 @@ def _host(asked: argparse.Namespace) -> Host | None:
     return Host(memory_bytes, (rates[0], rates[-1]))
 
 
-def _candidates(asked: argparse.Namespace) -> list[ComparedPolicy]:
-    from pump.sim.compared_policies import by_name
+def _candidates(asked: argparse.Namespace) -> list[NamedPolicy]:
+    from pump.sim.named_policies import by_name
 
     names = COMPARED if asked.compare else SWEEP_POLICIES if asked.sweep else ("window",)
     if asked.policy:
@@ -240,11 +240,4 @@ def _write(file: str | None, found: dict[str, Any], text: str) -> None:
     as_json = json.dumps(found, indent=1)
     print(as_json if file == "-" else text)
     if file and file != "-":
-        _save("--json", file, as_json + "\n", outputs.SIMULATED)
-
-
-def _save(option: str, file: str, text: str, kind: outputs.Kind) -> None:
-    try:
-        outputs.write(file, text, kind)
-    except OSError as error:
-        raise BadInputError(f"{option}: cannot write {quoted(file)}: {error.strerror}", 1) from None
+        save(file, as_json + "\n", outputs.SIMULATED, "--json", 1)

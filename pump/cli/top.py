@@ -18,7 +18,7 @@ import psutil
 
 from pump.cli.support import live, registered
 from pump.nvml import Card
-from pump.report.words import share, size
+from pump.report.words import many, share, size
 
 HELP = "watch GPUs and jobs live: residency, hit rate, transfers, stalls, window"
 
@@ -32,8 +32,8 @@ LINE_END = "\x1b[K\r\n"
 
 
 class Column(NamedTuple):
-    """width: of the table's column, one blank before it. rank: those of the least stand on the
-    narrowest screen. left: aligned so."""
+    """A column of the table. width: in characters, without the blank before it. rank: a narrow
+    screen leaves out the columns of the highest ranks. left: aligned to the left."""
 
     head: str
     width: int
@@ -63,12 +63,14 @@ LEGEND = "~ estimated from where pump believes blocks to be"
 
 
 def options(parser: argparse.ArgumentParser) -> None:
+    """Add the verb's options."""
     parser.add_argument("--once", action="store_true", help="show it once and end")
     parser.add_argument("--json", action="store_true", help="as JSON, one object a look")
     live.add_interval(parser, 0.1, INTERVAL_S, "two looks")
 
 
 def run(asked: argparse.Namespace) -> int:
+    """Show jobs and GPUs, once or until q or Ctrl-C."""
     with (
         contextlib.closing(live.Watch(cards=True)) as watch,
         contextlib.suppress(KeyboardInterrupt),
@@ -126,7 +128,8 @@ def _pressed(keys: int, timeout_s: float) -> str:
 
 @contextlib.contextmanager
 def _terminal() -> Iterator[int]:
-    """The other screen, and keys one by one; yields where to read them, -1 for nowhere."""
+    """Switches to the alternate screen and reads keys unbuffered; yields the descriptor to read
+    them from, -1 for none."""
     import termios
     import tty
 
@@ -149,7 +152,7 @@ def _terminal() -> Iterator[int]:
 
 
 def columns(width: int) -> list[Column]:
-    """The columns that stand on a screen so wide, in their order."""
+    """The columns that fit on a screen of `width` characters, in their order."""
     chosen = list(COLUMNS)
     while sum(column.width + 1 for column in chosen) - 1 > width:
         last = max(column.rank for column in chosen)
@@ -160,9 +163,9 @@ def columns(width: int) -> list[Column]:
 
 
 def lines(look: live.Look, before: live.Look | None, width: int = ALL) -> list[str]:
-    """A look as lines of text, its table for a screen so wide. Bytes are what pump believes."""
-    count = len(look.seen)
-    shown = [f"pump top  {time.strftime('%H:%M:%S')}  {count} job{'' if count == 1 else 's'}"]
+    """A look as lines of text, its table for a screen of `width` characters. Bytes are those of
+    the workers' models."""
+    shown = [f"pump top  {time.strftime('%H:%M:%S')}  {many(len(look.seen), 'job')}"]
     shown.append(_host())
     cards = {card.uuid: card for card in look.cards}
     for gpu in live.gpus(look):
@@ -193,7 +196,7 @@ def _gpu(gpu: live.Gpu, width: int) -> list[str]:
     )
     second = (
         f"budgets {size(gpu.budget_bytes)}, allocated {size(gpu.allocated_bytes)}; "
-        f"{gpu.clients} client{'' if gpu.clients == 1 else 's'}"
+        f"{many(gpu.clients, 'client')}"
     )
     if len(first) + 2 + len(second) <= width:
         return [f"{first}, {second}"]
@@ -209,7 +212,7 @@ def _host() -> str:
 
 
 def _card(card: Card) -> str:
-    """What NVML says of a GPU, all its processes together."""
+    """NVML's figures of a GPU, of all its processes together."""
 
     def rate(bytes_per_s: int | None) -> str:
         return "?" if bytes_per_s is None else f"{size(bytes_per_s)}/s"
@@ -228,7 +231,7 @@ def _row(chosen: list[Column], cells: Mapping[str, str]) -> str:
 
 
 def _cells(row: live.Row) -> dict[str, str]:
-    """What stands in a client's row, by the columns' heads."""
+    """The cells of a client's row by the heads of their columns."""
     devices, rates = row.client.devices, row.rates
     causes = {
         "late": rates.late_per_s,

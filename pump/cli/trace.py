@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pump import outputs
 from pump.cli.support.lines import BadInputError
 from pump.names import quoted
-from pump.report.words import plain, size
+from pump.report.words import many, plain, seconds, size
 from pump.trace import place
 
 if TYPE_CHECKING:  # it imports numpy, which help does not need
@@ -102,32 +102,32 @@ def as_text(file: str, found: dict[str, Any]) -> str:
         *_gpu_lines(found),
         _line(
             "operations",
-            f"{count:,} in {found['seconds']:.3f} s on {_many(found['streams'], 'stream')}: "
+            f"{count:,} in {found['seconds']:.3f} s on {many(found['streams'], 'stream')}: "
             f"{found['kernels']:,} kernels, {found['copies']:,} copies, "
-            f"{found['memsets']:,} memsets; {_many(found['hints'], 'hint')}",
+            f"{found['memsets']:,} memsets; {many(found['hints'], 'hint')}",
         ),
         *_graph_lines(found),
         _line(
             "reach",
-            f"{_many(found['extents'], 'extent')}, {size(found['extent_bytes'])} in all; "
-            f"{_many(found['signatures'], 'signature')}",
+            f"{many(found['extents'], 'extent')}, {size(found['extent_bytes'])} in all; "
+            f"{many(found['signatures'], 'signature')}",
         ),
         _line(
             "memory",
-            f"{_many(found['allocations'], 'allocation')}, {_many(found['frees'], 'free')}; "
+            f"{many(found['allocations'], 'allocation')}, {many(found['frees'], 'free')}; "
             f"peak {size(found['allocated_bytes_peak'])}",
         ),
         _line(
             "waits",
-            f"{_many(found['synchronisations'], 'synchronisation')}, "
+            f"{many(found['synchronisations'], 'synchronisation')}, "
             f"{found['waited_seconds']:.3f} s in all, "
-            f"longest {_time(found['longest_wait_seconds'])}",
+            f"longest {seconds(found['longest_wait_seconds'], 3)}",
         ),
         _line(
             "host gaps",
             f"{found['host_gaps']:,} after a wait, {found['host_gap_seconds']:.3f} s in all, "
-            f"longest {_time(found['longest_host_gap_seconds'])}; longest pause between two "
-            f"issues {_time(found['longest_pause_between_issues_seconds'])}",
+            f"longest {seconds(found['longest_host_gap_seconds'], 3)}; longest pause between two "
+            f"issues {seconds(found['longest_pause_between_issues_seconds'], 3)}",
         ),
         _line("lost", _losses(found)),
         *(
@@ -142,7 +142,7 @@ def _graph_lines(found: dict[str, Any]) -> list[str]:
     if not found["graph_launches"]:
         return []
     of_them = f"{found['graph_operations']:,} of the operations"
-    return [_line("graphs", f"launched {_many(found['graph_launches'], 'time')}, {of_them}")]
+    return [_line("graphs", f"launched {many(found['graph_launches'], 'time')}, {of_them}")]
 
 
 def _gpu_lines(found: dict[str, Any]) -> list[str]:
@@ -169,11 +169,11 @@ def _kernel_lines(found: dict[str, Any]) -> list[str]:
     whole = sum(kernel["estimated_seconds"] or 0.0 for kernel in kernels)
     by_time = sorted(kernels, key=lambda kernel: -(kernel["estimated_seconds"] or 0.0))
     for kernel in by_time[:KERNELS_SHOWN]:
-        seconds = kernel["estimated_seconds"]
+        estimate = kernel["estimated_seconds"]
         text = "not known"
-        if seconds is not None:
-            little = seconds < RESOLVED * whole
-            text = f"under {RESOLVED:.0%}" if little else f"about {seconds:.2g} s"
+        if estimate is not None:
+            little = estimate < RESOLVED * whole
+            text = f"under {RESOLVED:.0%}" if little else f"about {estimate:.2g} s"
         name = plain(kernel["name"], NAME_CHARACTERS_SHOWN)
         lines.append(f"{kernel['count']:>11,}   {text:>21}   {name}")
     if len(kernels) > KERNELS_SHOWN:
@@ -184,7 +184,7 @@ def _kernel_lines(found: dict[str, Any]) -> list[str]:
 def _losses(found: dict[str, Any]) -> str:
     lost = ", ".join(f"{count:,} events ({reason})" for reason, count in found["lost"].items())
     again = found["resyncs"]
-    return f"{lost or 'nothing'}; range table read {_many(again, 'time')}"
+    return f"{lost or 'nothing'}; range table read {many(again, 'time')}"
 
 
 def _line(name: str, text: str) -> str:
@@ -193,11 +193,3 @@ def _line(name: str, text: str) -> str:
 
 def _words(found: object) -> list[str]:
     return [str(word) for word in found] if isinstance(found, list) else []
-
-
-def _many(count: int, word: str) -> str:
-    return f"{count:,} {word}{'' if count == 1 else 's'}"
-
-
-def _time(seconds: float) -> str:
-    return f"{seconds * 1e3:.3f} ms" if seconds < 1 else f"{seconds:.3f} s"

@@ -1,4 +1,4 @@
-"""pump uninstall-service: removes what install-service has written. Stops nothing."""
+"""pump uninstall-service: removes the files of pump install-service. Stops nothing."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(asked: argparse.Namespace) -> int:
-    """Remove the files that are pump's as it wrote them, and folders that are empty then.
-    What an administrator has changed, or added, stays. Raises BadInputError."""
+    """Remove the files that pump wrote, and folders that are empty then. Files that an
+    administrator has changed or added stay. Raises BadInputError."""
     for file in service_files.files_of(user=asked.user):
         path = service_files.place(file, asked.root)
         if not os.path.lexists(path):

@@ -1,8 +1,8 @@
-"""What each setting of a job may be: from what people write to what JobConfig holds.
+"""Checks each setting of a job, and converts it to the form of JobConfig.
 
-The same functions check options, environment variables and files, so that no way of
-saying it is stricter than another. No I/O but for the name of the working folder.
-Standard library only: pump-run passes through here.
+The same functions check options, environment variables and files, so that all have the same
+rules. No I/O but for the name of the working folder. Standard library only, because pump-run
+imports it.
 
 Every function raises BadValueError, one line that names the value and the remedy.
 """
@@ -21,7 +21,7 @@ PRIORITY_MAX = 10
 
 
 def name(text: str) -> str:
-    """A job's name: one line of 1 to 64 printable characters."""
+    """A job's name: one line of 1 to 64 printable characters. Raises BadValueError."""
     stripped = text.strip()
     if not stripped or len(stripped) > NAME_CHARACTERS_MAX or not stripped.isprintable():
         raise BadValueError(
@@ -37,29 +37,30 @@ def priority(value: str | int) -> int:
 
 
 def amount(value: str | int) -> str:
-    """A size, a percentage or a multiple, in the form that the shim reads."""
+    """A size, a percentage or a multiple, in the form that the shim reads. Raises
+    BadValueError."""
     if isinstance(value, int) and value >= BYTES_MAX:  # Python refuses to write out a long one
         raise BadValueError("that is more memory than any machine has")
     return parse_amount(str(value))
 
 
 def report(text: str) -> str:
-    """What the program is told that is free."""
+    """One of REPORTS: what cuMemGetInfo reports as free. Raises BadValueError."""
     return choose(text, REPORTS, "kind of report")
 
 
 def policy(text: str) -> str:
-    """A policy's name."""
+    """One of POLICIES. Raises BadValueError."""
     return choose(text, POLICIES, "policy")
 
 
 def granularity(text: str) -> str:
-    """A granularity's name."""
+    """One of GRANULARITIES. Raises BadValueError."""
     return choose(text, GRANULARITIES, "granularity")
 
 
 def truth(value: str | bool) -> bool:
-    """True or false; in options and variables also yes or no, 1 or 0."""
+    """True or false; in options and variables also yes or no, 1 or 0. Raises BadValueError."""
     words = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
     found = value if isinstance(value, bool) else words.get(value.strip().lower())
     if found is None:
@@ -68,18 +69,20 @@ def truth(value: str | bool) -> bool:
 
 
 def log_level(text: str) -> str:
-    """A log level's name."""
+    """One of LOG_LEVELS. Raises BadValueError."""
     return choose(text, LOG_LEVELS, "log level")
 
 
 def keep_device(value: str | Sequence[str]) -> list[str]:
-    """Rules, or a text of rules between commas: the defaults and these (keep.combine)."""
+    """The default rules and these (keep.combine): a list, or a text with commas between. Raises
+    BadValueError."""
     words = value.split(",") if isinstance(value, str) else value
     return keep.combine([keep.parse(word) for word in words if word.strip()])
 
 
 def devices(value: str | Sequence[str | int]) -> list[str]:
-    """GPUs by index or UUID, or a text of them between commas; each once."""
+    """GPUs by index or UUID, or a text of them between commas; each once. Raises
+    BadValueError."""
     words = value.split(",") if isinstance(value, str) else value
     found = [str(word).strip() for word in words]
     for device in found:
@@ -94,7 +97,8 @@ def devices(value: str | Sequence[str | int]) -> list[str]:
 
 
 def file_name(text: str) -> str:
-    """An absolute path; what is relative begins where pump-run was started."""
+    """An absolute path; what is relative begins where pump-run was started. Raises
+    BadValueError."""
     if not text.strip() or "\0" in text:
         raise BadValueError("the file name is empty or holds a zero byte")
     try:

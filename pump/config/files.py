@@ -1,9 +1,9 @@
-"""Reads a configuration file: TOML, held against the schema, with the line of every fault.
+"""Reads a configuration file (TOML), checks it by the schema, and finds the line of each error.
 
-A file in the folder where pump-run was started is read without having been named, so it
-counts only if it is the user's own: in a shared folder another user could otherwise steer the
-user's job. Being the user's own it may still be another's text (a cloned repository): which of
-its settings apply says schema.FOLDER.
+A pump.toml in the folder where pump-run starts is read without being named, so it must belong
+to the user: otherwise another user could control the user's job from a shared folder. Its text
+may come from another person even so (a cloned repository): schema.FOLDER says which of its
+settings apply.
 
 Imports msgspec and tomllib: pump-run comes here only where there is a file.
 """
@@ -26,7 +26,7 @@ FILE_BYTES_MAX = 64 << 10
 LINE_BYTES_MAX = 2048
 """tomllib takes a time that grows with the square of a dotted key's length."""
 FAULTS_MAX = 20
-"""That are looked for in a file; the first of them says enough."""
+"""After so many faults the rest of a file is not checked."""
 
 
 class ConfigError(Exception):
@@ -38,14 +38,15 @@ class ConfigError(Exception):
 
 
 class NotOursError(ConfigError):
-    """A file that was not named and that is not the user's, or no file: one line says why."""
+    """A file that was not named must not be used: one line says why."""
 
 
 class FileValues(NamedTuple):
-    """What a file sets, by table and key, in pump's form; and on which line.
+    """The settings of a file.
 
-    `checked` has every setting, the schema's defaults where the file says nothing; `content` is
-    what was read.
+    path: as messages name it. tables: values by table and key, in pump's form. lines: by path
+    of a key. checked: all settings, with defaults for those that the file does not set.
+    content: the file's bytes.
     """
 
     path: str
@@ -55,7 +56,7 @@ class FileValues(NamedTuple):
     content: bytes
 
     def origin(self, *path: str) -> str:
-        """Where a key stands, as people look for it: "pump.toml:3"."""
+        """The file and line of a key, such as "pump.toml:3"."""
         return f"{self.path}:{self.lines.get(path, 1)}"
 
 
@@ -65,10 +66,10 @@ def load(
     """The file at `path`; None where there is none.
 
     administrators: whether it may hold the administrator's tables.
-    own: it was not named, so what is not the user's own or root's, what everybody may write
-        to, and what is no file is refused by NotOursError.
-    shown: how messages name it.
-    Raises ConfigError, with all faults that were found.
+    own: it was not named, so it must be a regular file of the user or of root that not all
+        users may write to; else NotOursError.
+    shown: its name in messages; None: `path`.
+    Raises ConfigError with all faults that were found.
     """
     shown = shown or path
     data = read(path, own=own, shown=shown)
@@ -76,7 +77,10 @@ def load(
 
 
 def read(path: str, *, own: bool, shown: str) -> bytes | None:
-    """The bytes of a regular file; None where there is none. Raises ConfigError."""
+    """The bytes of a regular file; None where there is none.
+
+    own, shown: as in `load`. Raises ConfigError (the refusal of an own file: NotOursError).
+    """
     refusal = NotOursError if own else ConfigError
     # Not blocking: a pipe of that name would keep the job waiting.
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
@@ -121,7 +125,7 @@ def _check_owner(status: os.stat_result, shown: str) -> None:
 
 def _check_access(path: str, status: os.stat_result, shown: str) -> None:
     if status.st_mode & stat.S_IWOTH:
-        raise NotOursError([f"{shown} can be written by everybody; run: chmod o-w {quoted(shown)}"])
+        raise NotOursError([f"{shown} can be written by all users; run: chmod o-w {quoted(shown)}"])
     if status.st_nlink > 1:  # a file of the user's that another has given this name?
         folder = os.stat(os.path.dirname(path) or os.curdir)
         others = folder.st_uid not in (os.geteuid(), 0) or folder.st_mode & 0o022
@@ -183,7 +187,7 @@ class _Reading:
         self.faults: list[tuple[int, str]] = []
 
     def full(self) -> bool:
-        """Whether so many faults are known that more would tell nothing."""
+        """Whether FAULTS_MAX faults are found."""
         return len(self.faults) >= FAULTS_MAX
 
     def fault(self, path: tuple[str, ...], text: str) -> None:
@@ -212,7 +216,7 @@ class _Reading:
         return values
 
     def value(self, path: tuple[str, ...], value: object, hint: Any) -> object:
-        """The value in pump's form; None, and a fault, where it is not what it should be."""
+        """The value in pump's form; None, and a fault, where it is invalid."""
         meta = hint.__metadata__[0]
         example = to_toml(meta.examples[0])
         try:

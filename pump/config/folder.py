@@ -1,7 +1,7 @@
-"""What a folder's own pump.toml may set: schema.FOLDER applied to one file.
+"""Which settings of a folder's own pump.toml apply: schema.FOLDER, applied to one file.
 
-Such a file may have come with a folder that its user has cloned or unpacked. It is no
-sandbox: a file that is trusted, or named by --config, may set everything.
+The file may have come with a folder that the user has cloned or unpacked. A file that --config
+names may set everything.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ def asks(found: FileValues, when: str) -> list[str]:
 
 
 def outside(record: str, folder: str) -> bool:
-    """Whether an absolute path does not lie beneath an absolute folder, by its words alone."""
+    """Whether an absolute path lies outside of an absolute folder; compares the texts alone."""
     return not record.startswith(os.path.join(folder, ""))
 
 
 def allowed(layer: Layer, found: FileValues, path: str, environ: Mapping[str, str]) -> Layer:
-    """What of a folder's file applies, and a note about what does not."""
+    """The settings of a folder's file that apply, with a note about those that do not."""
     wanted, never = asks(found, TRUSTED), asks(found, NEVER)
     values = {key: layer.values[key] for key in asks(found, AT_ONCE)}
     ignored, remedies, beneath = list(never), [], ""
@@ -64,7 +64,7 @@ def allowed(layer: Layer, found: FileValues, path: str, environ: Mapping[str, st
 
 def _distrust(path: str, content: bytes, environ: Mapping[str, str]) -> str:
     """Why the file is not trusted, with the remedy; "" where it is."""
-    from pump.config import trust  # few files ask for what needs it
+    from pump.config import trust  # few files need it
 
     try:
         if trust.trusted(path, content, environ):

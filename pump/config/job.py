@@ -1,6 +1,6 @@
 """The configuration of one job, as pump-run resolves it. No I/O.
 
-NamedTuple and not dataclass: the latter imports `inspect`, which pump-run has no time for.
+NamedTuple and not dataclass, which imports `inspect` and would slow the start of pump-run.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ DEFAULT_REPORT = "budget"
 DEFAULT_PRIORITY = 0
 LOG_LEVELS = ["error", "warning", "info", "debug"]
 DEFAULT_LOG_LEVEL = "warning"
-# What stays device memory unless a job says otherwise: buffers that NCCL, NVSHMEM and UCX
-# register with network cards or with other GPUs, and what is to be shared by IPC. Not
-# UCX's libucm, which wraps the allocations of all libraries.
+# Memory that stays device memory by default: buffers that NCCL, NVSHMEM and UCX register with
+# network cards or with other GPUs, and allocations to be shared by IPC. Not UCX's libucm, which
+# wraps the allocations of all libraries.
 DEFAULT_KEEP_DEVICE = ["library=libnccl", "library=libnvshmem", "library=libuct", "ipc"]
 
 
 class JobConfig(NamedTuple):
-    """Everything that was asked of one job, checked for form.
+    """All settings of one job, checked for form.
 
-    name: what the job is called where jobs are listed; "" for its command's name.
-    priority: -10 to 10; what the system service shares GPUs by.
+    name: of the job where jobs are listed; "" for its command's name.
+    priority: -10 to 10; the system service shares GPUs by it.
     budget, limit: "" for pump's own choice, decimal bytes, "80%" or "1.5x".
     budget_most, limit_most: the administrator's bounds in the same form, or "".
-    report: what cuMemGetInfo tells the program, one of REPORTS.
+    report: what cuMemGetInfo reports as free, one of REPORTS.
     devices: as typed: indices or UUIDs; empty for all that the program sees.
     virtual: name of a device profile or path of one, None on a real GPU.
     virtual_settings: changes to that profile, by key.
@@ -40,10 +40,11 @@ class JobConfig(NamedTuple):
     record_beneath: the folder that the recording must lie in, reached without symbolic links,
         where that folder's own file asks for it; "" where the user does.
     record_command: whether command lines stand in recordings.
-    keep_device: rules of what stays device memory, in the form the shim reads
-        (shim/memory/observe_rules.c).
-    granularity: what allocators hand out as pump sees it (pump/frameworks).
-    plans: what comes next goes without being sent for (docs/decisions/0024-plans.md).
+    keep_device: rules for memory that stays device memory, in the form the shim reads
+        (shim/memory/rules.c).
+    granularity: whether frameworks allocate tensor by tensor (pump/frameworks).
+    plans: the client has transfers of predicted operations in advance
+        (docs/decisions/0024-plans.md).
     command: program and arguments, never empty.
     """
 
@@ -71,9 +72,9 @@ class JobConfig(NamedTuple):
 
 
 class Recording(NamedTuple):
-    """What pumpd is told of a recording besides its path.
+    """What pumpd needs of a recording besides its path.
 
-    folder: a descriptor of the file's folder. job: what its header says of the job, JSON.
+    folder: a descriptor of the file's folder. job: the job's part of its header, JSON.
     """
 
     folder: int
@@ -81,9 +82,10 @@ class Recording(NamedTuple):
 
 
 class Layer(NamedTuple):
-    """What one source sets, in JobConfig's form, and where each key stands.
+    """The settings of one source, in JobConfig's form.
 
-    notes: what is left out of it, in words. record_beneath: as in JobConfig.
+    origins: of each key, for users. notes: sentences about ignored settings. record_beneath: as
+    in JobConfig.
     """
 
     values: Mapping[str, Any]

@@ -1,4 +1,4 @@
-"""Rules of what stays device memory, as people write them. No I/O."""
+"""Rules for memory that stays device memory, as users write them. No I/O."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pump.config.values import BLOCK_BYTES, BadValueError, nearest, parse_size, 
 NONE = "none"
 WORDS = ("ipc", "stream-ordered")
 KINDS = ("below", "library", *WORDS, NONE)
-# Bounds of the shim (observe_rules.c).
+# Bounds of the shim (memory/rules.c).
 LIBRARIES_MAX = 16
 NAME_MAX = 63
 

@@ -1,8 +1,8 @@
-"""Puts a job's settings together: options > environment > --config > ./pump.toml > the
-user's file > the administrator's. For each key the first of them that sets it counts, whole.
+"""Resolves a job's settings: options > environment > --config > ./pump.toml > the user's file >
+the administrator's. For each key the first source that sets it counts; values are not merged.
 
-pump-run passes through here: where no file exists nothing but a few look-ups is done, and
-neither TOML nor the schema is imported.
+pump-run imports it: where no file exists it makes a few look-ups, and imports neither TOML nor
+the schema.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ DEFAULT = "default"
 
 
 class ConfigInputError(Exception):
-    """One line: what is wrong with a setting, where it stands, and what to write instead."""
+    """One line: the wrong setting, its file and line, and what to write instead."""
 
 
 class Places(NamedTuple):
-    """Where files are looked for. `named`: by --config, must be there; None: none named."""
+    """Places of configuration files. named: by --config, must exist; None: none is named."""
 
     named: str | None
     folder: str
@@ -38,10 +38,10 @@ class Places(NamedTuple):
 
 
 class Resolved(NamedTuple):
-    """All settings of a job that any source has set, each with its origin.
+    """All settings of a job that a source sets, each with its origin.
 
     most: the administrator's bounds by key of [limits], with their origins.
-    notes: lines for the user, about what was brought down or left out.
+    notes: lines for the user about settings that were lowered or ignored.
     """
 
     values: dict[str, Any]
@@ -61,7 +61,7 @@ class Resolved(NamedTuple):
 
 
 def places(named: str | None, environ: Mapping[str, str]) -> Places:
-    """Where a user's files lie, by the environment."""
+    """The places of a user's files by the environment. named: the file of --config."""
     base = environ.get("XDG_CONFIG_HOME", "")
     if not base.startswith("/"):
         home = environ.get("HOME", "")
@@ -73,10 +73,10 @@ def places(named: str | None, environ: Mapping[str, str]) -> Places:
 def resolve(
     options: Mapping[str, Any], environ: Mapping[str, str], places: Places, disabled: bool = False
 ) -> Resolved:
-    """All settings. `options`: what the command line sets, checked already.
+    """Resolve all settings. options: those of the command line, which are checked.
 
-    disabled: leave everything but the options out (PUMP_DISABLE): what switches pump off
-    must not stumble over its files. Raises ConfigInputError.
+    disabled: use the options alone (PUMP_DISABLE): an error in a file must not stop a job that
+    runs without pump. Raises ConfigInputError.
     """
     layers = [Layer(options, dict.fromkeys(options, OPTION))]
     most: Mapping[str, Any] = {}
@@ -101,10 +101,10 @@ def resolve(
 
 
 def environment(environ: Mapping[str, str]) -> Layer:
-    """What PUMP_<KEY> set. Raises ConfigInputError.
+    """The settings of PUMP_<KEY>. Raises ConfigInputError.
 
-    Inside of a job these are what its pump-run has told the shim: a pump-run there is a job
-    of its own and begins anew.
+    None inside of a job, where its pump-run has set these variables for the shim: a pump-run
+    there is a job of its own.
     """
     if _inside_a_job(environ):
         return Layer({}, {})
@@ -131,7 +131,7 @@ NAMED, FOLDER, USER, ADMINISTRATOR = "named", "folder", "user", "administrator"
 
 
 def _existing(places: Places) -> Iterable[tuple[str, str]]:
-    """Files that seem to be there, in order of precedence, each but once."""
+    """Files that may exist, in order of precedence, each once."""
     seen = set()
     for path, kind in (
         (places.named, NAMED),
@@ -145,10 +145,10 @@ def _existing(places: Places) -> Iterable[tuple[str, str]]:
 
 
 def _there(path: str, kind: str) -> bool:
-    """What cannot be looked at counts as there: it is opened, so that the error says why.
+    """Whether a file may exist. One that cannot be examined may: opening it gives the error.
 
-    But in a folder that the user may not enter (root's, after `su` or in a container) there
-    is nothing of the user's.
+    But a folder that the user may not enter (root's, after `su` or in a container) holds no
+    file of the user's.
     """
     try:
         os.lstat(path)
@@ -181,7 +181,7 @@ def _file(
         raise ConfigInputError(f"{error}{also}") from None
     if found is None and kind == NAMED:
         raise ConfigInputError(f"--config: there is no file {path}")
-    if found is None:  # a link to nothing, or another process has removed it since
+    if found is None:  # a link to a missing file, or another process has removed it
         return Layer({}, {}), {}, {}
     job = found.tables.get("job", {})
     layer = Layer(job, {key: found.origin("job", key) for key in job})
@@ -194,7 +194,8 @@ def _file(
 
 
 def _bound_priority(resolved: Resolved) -> None:
-    """Budget and limit are bounded in the shim, which knows the card's memory."""
+    """Lowers the priority to the administrator's bound. The shim bounds budget and limit, because
+    it knows the card's memory."""
     most = resolved.most.get("priority")
     asked = resolved.values.get("priority", JobConfig._field_defaults["priority"])
     if most is None or asked <= most:

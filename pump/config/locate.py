@@ -1,8 +1,8 @@
-"""On which line of a TOML file a key stands. For messages only; no I/O.
+"""The line of each key of a TOML file, for messages. No I/O.
 
-tomllib tells no places. This reads a text that tomllib has accepted, so it may trust its
-syntax: it has to know strings, comments and brackets well enough to find where keys begin.
-What lies in an inline table or in an array is placed on the line of the key that holds it.
+tomllib gives no lines. This scans a text that tomllib has accepted, so its syntax is valid: it
+needs to know strings, comments and brackets well enough to find the beginnings of keys. A key
+in an inline table or an array has the line of the key that holds it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 Path = tuple[str, ...]
 PARTS_MAX = 4
-"""Of a path; what stands deeper has no line of its own."""
+"""Of a path; deeper keys have no lines of their own."""
 
 _SKIPPED = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
 _TEXTS = (
@@ -79,7 +79,7 @@ def _parts(key: str) -> Path:
 
 
 def _value_end(text: str, position: int) -> int:
-    """Where the line ends on which the value that begins at `position` does."""
+    """The end of the line on which the value that begins at `position` ends."""
     depth = 0
     while position < len(text):
         letter = text[position]

@@ -1,4 +1,4 @@
-"""What docs/configuration.md and `pump config example` say, made from the schema. No I/O."""
+"""The tables of docs/configuration.md and `pump config example`, made from the schema. No I/O."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ KINDS = {
 
 
 class Setting(NamedTuple):
-    """One key of a table, as people read of it. `default`, `example`: TOML; or words."""
+    """One key of a table, for users. default, example: TOML, or words."""
 
     table: str
     key: str
@@ -63,7 +63,7 @@ def _setting(table: str, key: str, hint: Any, default: object) -> Setting:
 
 
 def tables() -> dict[str, str]:
-    """What each table is for, by its name."""
+    """The description of each table, by its name."""
     hints = get_type_hints(ConfigFile, include_extras=True)
     return {
         name: hint.__metadata__[0].description
@@ -74,7 +74,7 @@ def tables() -> dict[str, str]:
 
 
 def example(*, administrators: bool) -> str:
-    """A file with every setting, commented out, its meaning above it."""
+    """A file with every setting, commented out, its description above it."""
     lines = []
     about = tables()
     for table, description in about.items():
@@ -100,8 +100,8 @@ def markdown() -> str:
     """The tables of docs/configuration.md."""
     parts = []
     for table, description in tables().items():
-        whose = " Only in /etc/pump/config.toml." if table in ADMINISTRATORS else ""
-        parts += [f"### [{table}]", "", description + whose, ""]
+        where = " Only in /etc/pump/config.toml." if table in ADMINISTRATORS else ""
+        parts += [f"### [{table}]", "", description + where, ""]
         rows = [s for s in settings() if s.table == table and s.key]
         if not rows:
             (only,) = (s for s in settings() if s.table == table)

@@ -1,11 +1,11 @@
-"""What stands in pump's configuration files: one Struct per table, nothing read here.
+"""The schema of pump's configuration files: one Struct for each table. No I/O.
 
-The only description of the files. Each field carries its type and bounds (msgspec checks
-them), what it means and an example (docs/configuration.md and `pump config example` are
-made from them), and as `check` the function that brings its value into pump's form, the
-same that checks options and environment variables.
+The only description of the files. Each field has its type and bounds (msgspec checks them), its
+meaning and an example (docs/configuration.md and `pump config example` are made from them), and
+as `check` the function that converts its value to pump's form, the same as for options and
+environment variables.
 
-Imports msgspec: pump-run comes here only where there is a file to read.
+Imports msgspec: pump-run imports it only where there is a file to read.
 """
 
 from __future__ import annotations
@@ -206,7 +206,7 @@ class ServiceTable(Struct):
     observers: Annotated[
         list[str],
         _about(
-            'Users, and groups as "@name", who see the jobs of all users, as root does.',
+            'Users, and groups as "@name", that see the jobs of all users, as root does.',
             ["prometheus", "@operators"],
             service_checks.people,
         ),
@@ -264,6 +264,6 @@ FOLDER: dict[str, str] = {
     "log_level": AT_ONCE,
     "log_file": NEVER,
 }
-"""When each setting of [job] applies that stands in a folder's own pump.toml, which may have come
-with a folder that its user has cloned: docs/decisions/0026-trust.md. What is not in this table
-never applies. A setting that names a path, a command or a library to load is not AT_ONCE."""
+"""When a setting of [job] in a folder's own pump.toml applies: docs/decisions/0026-trust.md. The
+file may have come with a folder that the user has cloned. A setting that is not in this table
+never applies. One that names a path, a command or a library to load is not AT_ONCE."""

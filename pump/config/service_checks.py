@@ -1,4 +1,4 @@
-"""What the settings of the system service may be. No I/O.
+"""Checks the settings of the system service. No I/O.
 
 Every function raises BadValueError, one line that names the value and the remedy.
 """
@@ -14,14 +14,14 @@ WEIGHT_MAX = 1000
 
 
 def absolute(text: str) -> str:
-    """An absolute path; "" for none."""
+    """An absolute path; "" for none. Raises BadValueError."""
     if text and (not text.startswith("/") or "\0" in text):
         raise BadValueError(f"'{text[:40]}' is no absolute path; begin it with /")
     return text
 
 
 def socket(text: str) -> str:
-    """An absolute path that fits into a socket's address; "" for none."""
+    """An absolute path that fits into a socket's address; "" for none. Raises BadValueError."""
     if len(absolute(text).encode()) > SOCKET_PATH_BYTES_MAX:
         raise BadValueError(
             f"'{text[:40]}...' is longer than the {SOCKET_PATH_BYTES_MAX} bytes of a socket's path"
@@ -30,7 +30,7 @@ def socket(text: str) -> str:
 
 
 def address(text: str) -> str:
-    """HOST:PORT, [HOST]:PORT for IPv6; "" for none."""
+    """HOST:PORT, [HOST]:PORT for IPv6; "" for none. Raises BadValueError."""
     if not text:
         return text
     host, colon, port = text.rpartition(":")
@@ -42,20 +42,20 @@ def address(text: str) -> str:
 
 
 def people(names: Sequence[str]) -> list[str]:
-    """Users, and groups as "@name"."""
-    for who in names:
-        _check_person(who)
+    """Users, and groups as "@name". Raises BadValueError."""
+    for name in names:
+        _check_name(name)
     return list(names)
 
 
-def _check_person(who: str) -> None:
-    if not who.removeprefix("@").strip() or not who.isprintable() or len(who) > 64:
-        raise BadValueError(f"{who[:20]!r} is no user, and no group as @name")
+def _check_name(name: str) -> None:
+    if not name.removeprefix("@").strip() or not name.isprintable() or len(name) > 64:
+        raise BadValueError(f"{name[:20]!r} is no user, and no group as @name")
 
 
 def shares(weights: Mapping[str, int]) -> dict[str, int]:
-    """Weights from 1 to 1000 by user or "@group"."""
-    for who, weight in weights.items():
-        _check_person(who)
+    """Weights from 1 to 1000 by user or "@group". Raises BadValueError."""
+    for name, weight in weights.items():
+        _check_name(name)
         whole_number(weight, 1, WEIGHT_MAX)
     return dict(weights)

@@ -1,19 +1,16 @@
-"""Which folders' own files (pump.toml) a user trusts: by absolute path and by content.
+"""The user's list of trusted folders' files (pump.toml), by absolute path and content.
 
-A private file of the user's keeps one SHA-256 a path. A file that has changed since is not
-trusted any more. Imported only where a folder's file asks for what needs trust
-(schema.FOLDER), and by `pump config`.
+A private file of the user holds one SHA-256 for each path: a file that changes loses its trust.
+Imported only where a folder's file sets what needs trust (schema.FOLDER), and by `pump config`.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import os
 import stat
-import time
 from collections.abc import Iterator, Mapping
 
 from pump import outputs
@@ -22,7 +19,7 @@ from pump.names import quoted
 STORE_BYTES_MAX = 1 << 20
 PATHS_MAX = 1000
 WAIT_S = 10.0
-"""For another process that changes the list: a change takes milliseconds."""
+"""Longest wait for another process that changes the list: a change takes milliseconds."""
 
 
 class TrustError(Exception):
@@ -30,7 +27,7 @@ class TrustError(Exception):
 
 
 def store_path(environ: Mapping[str, str]) -> str:
-    """Where the list lies: $XDG_STATE_HOME/pump/trusted.json, else below ~/.local/state.
+    """The path of the list: $XDG_STATE_HOME/pump/trusted.json, else below ~/.local/state.
     Raises TrustError where the environment names no home."""
     base = environ.get("XDG_STATE_HOME", "")
     if not base.startswith("/"):
@@ -42,7 +39,7 @@ def store_path(environ: Mapping[str, str]) -> str:
 
 
 def digest(content: bytes) -> str:
-    """What a file's content is recognised by."""
+    """The SHA-256 of a file's content, in hexadecimal."""
     return hashlib.sha256(content).hexdigest()
 
 
@@ -53,8 +50,8 @@ def trusted(path: str, content: bytes, environ: Mapping[str, str]) -> bool:
 
 
 def change(path: str, content: bytes | None, environ: Mapping[str, str]) -> bool:
-    """Trust the file at the absolute `path` as it is now, or no more (None); whether that
-    changed anything. Raises TrustError."""
+    """Trust the file at the absolute `path` with this content; None: revoke its trust. Return
+    whether the list changed. Raises TrustError."""
     store = store_path(environ)
     try:
         os.makedirs(os.path.dirname(store), mode=0o700, exist_ok=True)
@@ -79,31 +76,18 @@ def change(path: str, content: bytes | None, environ: Mapping[str, str]) -> bool
 
 @contextlib.contextmanager
 def _alone(folder: str) -> Iterator[None]:
-    """No other `pump config trust` in between. The lock ends with the descriptor. Raises
-    TrustError after WAIT_S: other users can lock a folder that is open to them."""
+    """Excludes other processes that change the list. Raises TrustError after WAIT_S: other users
+    can lock a folder that is open to them."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        until_s = time.monotonic() + WAIT_S
-        while not _locked(fd):
-            if time.monotonic() >= until_s:
-                raise TrustError(
-                    f"another process has locked {quoted(folder)}; wait for it, or run: "
-                    f"chmod 700 {quoted(folder)}"
-                )
-            time.sleep(0.01)
+        if not outputs.lock(fd, WAIT_S):
+            raise TrustError(
+                f"another process has locked {quoted(folder)}; wait for it, or run: "
+                f"chmod 700 {quoted(folder)}"
+            )
         yield
     finally:
         os.close(fd)
-
-
-def _locked(fd: int) -> bool:
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:  # a file system without locks
-        pass
-    return True
 
 
 def _read(store: str) -> dict[str, str]:

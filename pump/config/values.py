@@ -1,4 +1,4 @@
-"""Sizes, shares and names as people write them, turned into what the shim reads.
+"""Parses sizes, shares and names that users write, into the form that the shim reads.
 
 Every error is a BadValueError whose text names the value and the remedy in one line.
 """
@@ -108,6 +108,27 @@ def whole_number(value: str | int, least: int, most: int) -> int:
     return number
 
 
+def seconds(text: str, least_s: float, most_s: float) -> float:
+    """Seconds from least_s to most_s, written as a number. Raises BadValueError."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not least_s <= value <= most_s:
+        raise BadValueError(f"'{shown(text)}' is no time; write {least_s:g} to {most_s:g} seconds")
+    return value
+
+
+def amount_bytes(amount: str, whole_bytes: int) -> int:
+    """The bytes of an amount in the form of `parse_amount`; percentages and multiples are of
+    whole_bytes. Raises ValueError, OverflowError."""
+    if amount.endswith("%"):
+        return whole_bytes * int(amount[:-1]) // 100
+    if amount.endswith("x"):
+        return int(float(amount[:-1]) * whole_bytes)
+    return int(amount)
+
+
 def choose(text: str, names: list[str], what: str) -> str:
     """`text` if it is one of `names`, else BadValueError with the nearest of them."""
     if text in names:
@@ -118,7 +139,7 @@ def choose(text: str, names: list[str], what: str) -> str:
 
 
 def shown(text: str) -> str:
-    """As much of a value as a message has room for."""
+    """The first SHOWN_CHARACTERS of a value, for a message."""
     return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}..."
 
 

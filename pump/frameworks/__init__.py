@@ -1,16 +1,16 @@
-"""What each framework needs in its environment, so that pump sees its tensors. No I/O.
+"""Environment variables of frameworks, by which pump sees their tensors. No I/O.
 
-One file per framework. Each says, of the environment that the user has given the job:
+One file for each framework, with these names; `environ` is the environment of the job:
 
-    NAME                           what people call it
-    tensor(environ) -> Advice      to make it allocate stream-ordered, tensor by tensor
-    any_granularity(environ) -> Advice    what is needed in any case
+    NAME                           the framework's name
+    tensor(environ) -> Advice      makes it allocate in stream order, tensor by tensor
+    any_granularity(environ) -> Advice    is needed with every granularity
 
-`native` changes nothing but what is needed in any case. `tensor` sets every framework's
-switch, after all that is known to stand against it was named. `auto` decides for each
-framework by itself: its switch is set where the check finds nothing against it, else the
-framework is left as it is. Whatever a program allocates in stream order by itself is served
-by pump's pool in any case (`--keep-device stream-ordered` leaves it with the driver).
+`native` sets only what every granularity needs. `tensor` sets every framework's switch, and
+names what conflicts with it. `auto` decides for each framework: it sets the switch where
+nothing known conflicts with it, else it leaves the framework as it is. pump's pool serves
+stream-ordered allocations of a program in any case (`--keep-device stream-ordered` leaves them
+to the driver).
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ FRAMEWORKS = (torch, jax, cupy, rmm)
 
 
 def advise(granularity: str, environ: Mapping[str, str]) -> Advice:
-    """What to set, what stands against it and what to say, of all frameworks together.
+    """The advice of all frameworks together. granularity: one of GRANULARITIES (config/job.py).
 
-    With `auto` nothing stands against it: such a framework is left as it is.
+    With `auto` there are no conflicts: a framework with one is left as it is.
     """
     together = Advice()
     for framework in FRAMEWORKS:
@@ -41,7 +41,7 @@ def advise(granularity: str, environ: Mapping[str, str]) -> Advice:
 
 
 def choose(name: str, advice: Advice) -> Advice:
-    """What `auto` makes of the check of tensor granularity for one framework."""
+    """The choice of `auto` for one framework, by its advice on tensor granularity."""
     if advice.conflicts:
         return Advice(choices=[f"{name}: native, because {advice.conflicts[0]}"])
     if not advice.settings:

@@ -1,4 +1,4 @@
-"""The form in which a framework's file answers. No I/O."""
+"""The result of a framework's checks. No I/O."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from typing import NamedTuple
 
 
 class Advice(NamedTuple):
-    """settings: environment variables to set, with their values.
-    conflicts: sentences, each naming what stands against it and the remedy.
+    """What one framework, or all of them together, need.
+
+    settings: environment variables to set, with their values.
+    conflicts: sentences, each naming a conflict and the remedy.
     notes: sentences for the user that stop nothing.
     choices: how `auto` has chosen, a sentence for each framework that has a switch.
     """
@@ -18,6 +20,7 @@ class Advice(NamedTuple):
     choices: list[str] = []  # noqa: RUF012  (never changed)
 
     def plus(self, other: Advice) -> Advice:
+        """Both together; where both set a variable, `other` counts."""
         return Advice(
             {**self.settings, **other.settings},
             [*self.conflicts, *other.conflicts],
@@ -27,4 +30,5 @@ class Advice(NamedTuple):
 
 
 def is_true(text: str) -> bool:
+    """Whether an environment variable of this text switches something on."""
     return text.strip().lower() in ("1", "true", "yes", "on")

@@ -16,6 +16,7 @@ LIMIT = "CUPY_GPU_MEMORY_LIMIT"
 
 
 def tensor(environ: Mapping[str, str]) -> Advice:
+    """No variable chooses the allocator; a note where a bound of the other one is set."""
     if not environ.get(LIMIT):
         return Advice()
     return Advice(
@@ -27,4 +28,5 @@ def tensor(environ: Mapping[str, str]) -> Advice:
 
 
 def any_granularity(environ: Mapping[str, str]) -> Advice:
+    """Nothing."""
     return Advice()

@@ -1,6 +1,6 @@
 """JAX: XLA's cuda_async allocator allocates each buffer in stream order.
 
-The default one (bfc) takes three quarters of the memory that it is told of in one piece.
+The default one (bfc) allocates three quarters of the memory that it sees in one piece.
 cuda_async would fill its pool with as much at the start unless that is switched off.
 """
 
@@ -17,6 +17,7 @@ UNIFIED = "TF_FORCE_UNIFIED_MEMORY"
 
 
 def tensor(environ: Mapping[str, str]) -> Advice:
+    """Choose cuda_async, and no filling of its pool at the start."""
     chosen = environ.get(ALLOCATOR, "")
     conflicts = []
     if chosen not in ("", "cuda_async"):
@@ -36,4 +37,5 @@ def tensor(environ: Mapping[str, str]) -> Advice:
 
 
 def any_granularity(environ: Mapping[str, str]) -> Advice:
+    """Nothing."""
     return Advice()

@@ -17,6 +17,7 @@ MODE = "CUDF_PANDAS_RMM_MODE"
 
 
 def tensor(environ: Mapping[str, str]) -> Advice:
+    """Choose cudf.pandas's asynchronous memory resource."""
     chosen = environ.get(MODE, "")
     if chosen in ("", "async"):
         return Advice({MODE: "async"})
@@ -29,4 +30,5 @@ def tensor(environ: Mapping[str, str]) -> Advice:
 
 
 def any_granularity(environ: Mapping[str, str]) -> Advice:
+    """Nothing."""
     return Advice()

@@ -1,15 +1,14 @@
 """PyTorch: its cudaMallocAsync back end allocates each tensor in stream order.
 
-The native back end asks for segments of 2 MiB and more and cuts tensors out of them; pump
-then learns where they lie. The other one is chosen by PYTORCH_ALLOC_CONF, of which
-PYTORCH_CUDA_ALLOC_CONF is the older name. What it cannot do (PyTorch 2.11): memory
-snapshots and history, CUDA IPC of tensors (a DataLoader that sends CUDA tensors), and the
-checkpointed pools of CUDA-graph trees (torch.compile with mode "reduce-overhead" or
-"max-autotune"); each raises an error of PyTorch's in the program. What is allocated inside
-a graph's capture is a node of the graph, made by the driver and never paged: it counts
-against the budget. Most of that is written in programs, not in environments, where
-pump-run cannot check it: it is why this back end has to be asked for. What environments
-can ask of it is in IMPOSSIBLE.
+The native back end allocates segments of 2 MiB and more and places tensors in them; pump then
+learns where they lie. PYTORCH_ALLOC_CONF, formerly PYTORCH_CUDA_ALLOC_CONF, chooses the back
+end. cudaMallocAsync lacks (PyTorch 2.11): memory snapshots and history, CUDA IPC of tensors (a
+DataLoader that sends CUDA tensors), and the checkpointed pools of CUDA-graph trees
+(torch.compile with mode "reduce-overhead" or "max-autotune"); each raises an error of PyTorch
+in the program. An allocation inside a graph's capture is a node of the graph, made by the
+driver and never paged: it counts against the budget. Programs use most of that without an
+environment variable that pump-run could check, so the user has to choose this back end.
+IMPOSSIBLE lists the variables that need what it lacks.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from pump.frameworks.advice import Advice, is_true
 
 NAME = "PyTorch"
 NAMES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
-# What the native back end alone knows; the other one passes over it in silence.
+# Options of the native back end alone; the other one ignores them without a message.
 NATIVE_ONLY = (
     "max_split_size_mb",
     "max_non_split_rounding_mb",
@@ -38,6 +37,7 @@ IMPOSSIBLE = {
 
 
 def tensor(environ: Mapping[str, str]) -> Advice:
+    """Choose the back end cudaMallocAsync, and keep the other options of the variable."""
     name, options = _options(environ)
     if options.get("backend", "") == "cudaMallocAsync":
         return Advice()
@@ -70,7 +70,8 @@ def tensor(environ: Mapping[str, str]) -> Advice:
 
 
 def any_granularity(environ: Mapping[str, str]) -> Advice:
-    """Expandable segments are physical memory, mapped by hand: nothing can page them."""
+    """Turn expandable segments off: they are physical memory, mapped by the program's own calls
+    (cuMemMap), which the driver cannot page."""
     name, options = _options(environ)
     if not is_true(options.get("expandable_segments", "")):
         return Advice()
@@ -94,5 +95,5 @@ def _text(options: Mapping[str, str]) -> str:
 
 
 def _names_to_set(environ: Mapping[str, str]) -> list[str]:
-    """Both: versions before 2.9 know the older name alone, and warn of no newer one."""
+    """The older name, which versions before 2.9 know alone, and the newer one where it is set."""
     return [name for name in NAMES if name == NAMES[1] or environ.get(name)]

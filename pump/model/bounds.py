@@ -6,41 +6,41 @@ BLOCK_BYTES = 2 << 20
 """Unit of migration (bytes); the driver's VA block."""
 
 MAX_BLOCKS = 1 << 18
-"""Blocks a worker keeps track of (512 GiB); memory beyond that is left to faults."""
+"""Blocks that a worker tracks (512 GiB); memory beyond that comes by faults."""
 
 RESERVE_PERCENT = 3
-"""Of a GPU, for what is allocated without pump (PUMP_RESERVE_PERCENT, which says why)."""
+"""Of a GPU, for memory that is allocated without pump (reason: PUMP_RESERVE_PERCENT)."""
 
 
 def without_reserve(memory_bytes: int, percent: float = RESERVE_PERCENT) -> int:
-    """What a job may keep of so much memory that is free."""
+    """Bytes that a job may keep resident when `memory_bytes` are free."""
     return memory_bytes - int(memory_bytes // 100 * percent)
 
 
 SLICE_BLOCKS_LEAST = 4
 SLICE_BLOCKS_MOST = 16
 SLICE_US = 700
-"""Blocks in one command at most: 8 to 32 MiB, so that one takes about that many
-microseconds beside another. Long enough to fill a link, short enough that a free, which
-waits for a running slice, waits less than a millisecond."""
+"""Blocks in one command at most: 8 to 32 MiB, so that a command takes about SLICE_US
+microseconds beside another one. Long enough to use the link fully, short enough that a free,
+which waits for a running slice, waits less than a millisecond."""
 
 IN_FLIGHT_BLOCKS = 32
-"""Blocks on their way in each direction at most (64 MiB)."""
+"""Blocks in flight in each direction at most (64 MiB)."""
 
 IN_FLIGHT_URGENT_BLOCKS = 64
-"""To the GPU, as far as the operations that run now lack so much (128 MiB). No use is more
-urgent, and those operations fault for what the driver has not been asked for, at half the rate."""
+"""To the GPU at most, as far as running operations lack so much (128 MiB). Their uses are the
+most urgent, and blocks that are not in flight come by fault, at half the rate."""
 
 IN_FLIGHT_SHARE = 8
-"""In flight never more than the budget over this: on the way, a block serves no operation."""
+"""In flight never more than the budget over this: a block in flight serves no operation."""
 
 DOUBTS_PER_FAULT = 1
-"""Blocks put in doubt for each block that came by fault: the driver may have made room
-for it by evicting what migrated longest ago."""
+"""Blocks marked as maybe evicted for each block that came by fault: the driver may have made
+room for it by evicting what migrated longest ago."""
 
 WATERMARK = 0.03
 """Share of the budget that is kept free ahead of need."""
 
 REFRESH_BLOCKS = 4
-"""Resident blocks prefetched again at once, so that they are not the driver's next
-victims: 8 us of an executor's time each, no bytes."""
+"""Resident blocks prefetched again in one decision, so that the driver does not evict them
+next: 8 us of an executor's time each, no bytes."""

@@ -120,13 +120,19 @@ class ClientModel:
         """Retire what has executed; see `pump_model_progress`."""
         lib.pump_model_progress(self.raw, executed_seq, stride)
 
-    def learn(self, wanted: bool) -> None:
+    def learn(self, wanted: bool, *, plans: bool = True) -> None:
         """Learn what the client repeats and expect it again, or forget it.
 
+        plans: put in force what follows from it (docs/decisions/0024-plans.md).
         Raises MemoryError when there is no memory for it.
         """
-        if lib.pump_model_learn(self.raw, wanted) != 0:
+        how = lib.PUMP_LEARN_ONLY if wanted and not plans else int(wanted)
+        if lib.pump_model_learn(self.raw, how) != 0:
             raise MemoryError("the learner's history does not fit into memory")
+
+    def schedule(self, alone: bool) -> None:
+        """Send what the schedule says and nothing else, without asking a policy."""
+        lib.pump_model_schedule(self.raw, alone)
 
     def finish(self, outcomes: Any, count: int) -> None:
         """Take the ends of commands (`struct pump_outcome *`)."""

@@ -1,13 +1,12 @@
-"""The arbiter: how the jobs on a GPU share its memory. A pure function; replace it here.
+"""The arbiter: how the jobs on a GPU share its memory. A pure function.
 
-First rules. Each job gets a floor, so that none starves. What is left goes to priorities,
-the highest first, each up to what it wants; jobs of one priority share what is there for
-them by use, as water fills vessels: no job gets more than it wants while another wants.
-What no job wants is shared as well, for it costs nothing to have it already when it is
-wanted. So all memory is always given out; how much there is to give, `less_spill` says.
+Each job gets a floor. What is left goes to priorities, the highest first, each up to what its
+jobs want. Jobs of one priority share by use, weighted max-min fairly: no job gets more than it
+wants while another wants more. What no job wants is shared as well: a job that grows then has
+it already. So all memory is granted; `less_spill` says how much that is.
 
-Optimal sharing (marginal benefit of a byte, staggered peaks: TENSILE, arXiv:2105.13336) is
-left for later and has to keep the promises that test_policy_arbiter.py checks.
+Not done: sharing by the benefit of a byte and by staggered peaks (TENSILE, arXiv:2105.13336).
+Another rule has to keep what test_policy_arbiter.py checks.
 """
 
 from __future__ import annotations
@@ -20,19 +19,19 @@ from pump.model.bounds import BLOCK_BYTES
 LEAST_BLOCKS: Final = 4
 """Smallest budget that a shim adopts (PUMP_BUDGET_BLOCKS_LEAST)."""
 FLOORS_SHARE: Final = 16
-"""One part in so many of a GPU is kept for floors, by weight and whatever the priorities."""
+"""One part in so many of a GPU is kept for floors, by weight, for all priorities."""
 SPILL_BYTES: Final = 64 << 20
-"""That a job may be above its budget: what a shim has in flight in one direction at most."""
+"""By which a job may exceed its budget: most that a shim has in flight in one direction."""
 IDLE_WEIGHT: Final = 0.125
 """Weight of a job that uses nothing, against 1 of one that always does."""
 
 
 class Claim(NamedTuple):
-    """What one job has to say about one GPU.
+    """What one job asks of one GPU.
 
-    wanted_bytes: its live memory there, or what its user lets it have if that is less.
-    use: share of the time in which it used the GPU of late, 0 to 1. weight: of its user,
-    above 0, within one priority.
+    wanted_bytes: its live memory there, or its user's bound if that is less. use: recent share
+    of the time in which it used the GPU, 0 to 1. weight: of its user, above 0, within one
+    priority.
     """
 
     job: int
@@ -60,11 +59,11 @@ def arbitrate(
 
 
 def less_spill(memory_bytes: Mapping[str, int], claims: Sequence[Claim]) -> dict[str, int]:
-    """Return what is to be shared, by GPU, when room is left for what spills.
+    """Return the bytes to share, by GPU, less room for jobs that exceed their budgets.
 
-    A job that has less than it wants is above its budget now and then, by what its faults
+    A job that has less than it wants exceeds its budget from time to time, by what its faults
     bring in before its own evictions have made room. Without room for that the driver evicts
-    what migrated longest ago: of the job that has had all its memory there for longest.
+    what migrated longest ago, which may be another job's memory.
     """
     budgets = arbitrate(memory_bytes, claims)
     left = {}

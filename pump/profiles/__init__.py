@@ -1,10 +1,9 @@
 """Device profiles: the constants of a modelled GPU, from TOML to "key=value;...".
 
 keys.def lists a profile's keys, for this module and for virtual/gpu/uvm_profile.c, which parses
-the flattened form. "gbps" means 10^9 bytes a second. A table [conditions] says under which
-conditions the values were taken (from_probe.py writes it); it is kept as data and never part of
-what the driver gets.
-Standard library only: pump-run passes through here.
+the flattened form. "gbps" means 10^9 bytes a second. A table [conditions] holds the conditions
+of the measurement (from_probe.py writes it); the driver does not get it.
+Standard library only, because pump-run imports it.
 """
 
 from __future__ import annotations
@@ -74,7 +73,7 @@ KERNEL_KEYS: dict[str, Key] = _keys("KERNEL_KEY")
 class Profile:
     """A valid profile. `values` maps flattened keys (KEYS and kernel.NAME.KEY) to values.
 
-    `conditions` tell of the measurement behind them, as parsed; empty where there was none.
+    conditions: of their measurement, as parsed; empty where there was none.
     """
 
     name: str
@@ -132,7 +131,7 @@ class Profile:
         return ";".join(entries)
 
     def hash(self) -> str:
-        """12 hexadecimal digits that stand for all values; goes with every figure."""
+        """The first 12 hexadecimal digits of SHA-256 over all values; part of every figure."""
         return hashlib.sha256(self.flatten().encode()).hexdigest()[:12]
 
 

@@ -1,9 +1,9 @@
 """A device profile (TOML) from a report of scripts/gpu_probe, with its conditions.
 
-Pure: a report and a base profile in, text out. Nothing is measured here; what the probe
-derived is split where only a sum can be seen, rounded, and put beside what the base says
-of everything else. Which constants stand on what is written into the file's
-[conditions.constants]; docs/uvm.md tells how the probe comes to its figures.
+Pure: a report and a base profile in, text out. It splits figures of the probe that are sums,
+rounds all of them, and takes every other value from the base. The file's
+[conditions.constants] says of each constant how it was obtained; docs/uvm.md explains how the
+probe obtains its figures.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class ReportError(ValueError):
 
 @dataclass(frozen=True)
 class Constant:
-    """A value, what it stands on (MEASURED, DERIVED, ASSUMED) and one line of why."""
+    """A value, how it was obtained (MEASURED, DERIVED, ASSUMED) and the reason in one line."""
 
     value: Value
     kind: str
@@ -81,9 +81,9 @@ def text_of(
 ) -> str:
     """The profile `name` as TOML.
 
-    `base` stands in for what was not measured; its tables of single kernels come along
-    with `keep_kernels`. Raises ReportError when the report is none of the probe's or has
-    no device, ProfileError (of pump.profiles) when a value is out of its bounds.
+    base: gives the values that were not measured; with keep_kernels also its tables of single
+    kernels. Raises ReportError when the report is not the probe's or has no device,
+    ProfileError (of pump.profiles) when a value is out of its bounds.
     """
     constants = constants_of(report, base, name)
     tables: dict[str, Any] = {}
@@ -112,7 +112,7 @@ def text_of(
 
 
 def constants_of(report: Mapping[str, Any], base: Profile, name: str) -> dict[str, Constant]:
-    """Every key of a profile, with what it stands on. Raises ReportError."""
+    """Every key of a profile with its constant. Raises ReportError."""
     device = report.get("device")
     if not isinstance(device, dict) or not device.get("name") or "profile" not in report:
         raise ReportError("this is no report of scripts/gpu_probe, or it found no device")
@@ -130,7 +130,7 @@ def constants_of(report: Mapping[str, Any], base: Profile, name: str) -> dict[st
 def _not_transferable(report: Mapping[str, Any]) -> Mapping[str, str]:
     """Constants that hold for the report's runtime alone, each with the reason.
 
-    Raises ReportError for a report from gVisor that does not tell them.
+    Raises ReportError for a report from gVisor that does not list them.
     """
     barred = report.get("not_transferable")
     if barred is None and _runtime(report) == "gvisor":
@@ -159,7 +159,7 @@ def _device(device: Mapping[str, Any]) -> dict[str, Constant]:
 
 
 def _measured(profile: Mapping[str, Any], base: Profile) -> dict[str, Constant]:
-    """What the probe's constants give; sums are split as the base splits them."""
+    """The values from the probe's constants; sums are split as the base splits them."""
     known = {name: float(value) for name, value in profile.items() if value is not None}
     found = {
         key: Constant(_rounded(key, known[name]), MEASURED, f"{name} of the probe")
@@ -192,7 +192,7 @@ def _measured(profile: Mapping[str, Any], base: Profile) -> dict[str, Constant]:
 
 
 def _rounded(key: str, value: float) -> float:
-    """As many digits as a measurement is worth, inside the key's bounds."""
+    """Rounded to the digits that a measurement supports, within the key's bounds."""
     rule = KEYS[key]
     digits = 4 if key.endswith("gbps") else 3
     return min(max(float(f"{value:.{digits}g}"), rule.minimum), rule.maximum)

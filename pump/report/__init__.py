@@ -1,1 +1,1 @@
-"""What a recording tells of a run, for people: figures, advice, text, a page."""
+"""Reports on recordings, for users: figures, advice, text, a page."""

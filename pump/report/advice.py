@@ -1,4 +1,4 @@
-"""Why a run was slow, in plain words, and what to try. Pure: figures in, sentences out.
+"""Why a run was slow, in sentences, and what to try. Pure: figures in, sentences out.
 
 docs/slow.md explains each of them at length, under the same key.
 """
@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-BLOCK_BYTES: Final = 2 << 20
 GOOD_HITS: Final = 0.99
 MANY: Final = 0.25
-"""Share of the misses from which a cause is worth a word."""
+"""Least share of the misses for which a cause is named."""
 MUCH_WAITING: Final = 0.25
 
 
@@ -23,7 +22,7 @@ class Advice(NamedTuple):
 
 
 def advise(report: dict[str, Any]) -> list[Advice]:
-    """What stands out in a report (pump.report.gather), the weightiest first."""
+    """The findings on a report (pump.report.gather), the most important first."""
     found: list[Advice] = []
     if not report["sampled"]:
         return [

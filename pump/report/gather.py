@@ -1,9 +1,9 @@
-"""Gathers from a recording what a report shows. Reads the file once, in order.
+"""Gathers the figures of a report from a recording. Reads the file once, in order.
 
-What is measured: bytes by place, misses by cause and bytes moved (SAMPLE rows), counts.
-What is estimated, and says so by its name: the time of a kernel (pump/trace/estimate.py),
-and the misses of a kernel: each interval's misses are shared among the operations that
-executed in it by the bytes that they reach.
+Recorded: bytes by place, misses by cause and bytes moved (SAMPLE rows), counts. Estimated, with
+"estimated" in the name: the time of a kernel (pump/trace/estimate.py), and the misses of a
+kernel: the misses of each interval are divided among the operations that executed in it, by the
+bytes that they reach.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pump.trace import format as form
-from pump.trace.format import Column, Columns
-from pump.trace.info import Summary, opened
+from pump.trace.format import Column, Columns, signed
+from pump.trace.info import Summary, opened, state_of
 from pump.trace.reader import Reader
 
 POINTS: Final = 400
-"""Of a series; more samples than that are thinned out."""
+"""Of a series; of more samples so many are chosen."""
 OPERATIONS_MAX: Final = 4_000_000
-"""Operations whose misses are told apart; later ones are left out of that."""
+"""Operations with misses of their own; later ones are left out."""
 EXTENTS_MAX: Final = 200_000
 EXTENTS_SHOWN: Final = 20
 STEP_S: Final = 0.02
@@ -36,7 +36,8 @@ Array = NDArray[np.int64]
 
 
 def report(path: str) -> Report:
-    """All that a report shows of the recording at `path`, as JSON can carry it.
+    """The figures of the recording at `path`, for JSON: those of pump.trace.info.summary, and
+    series over time, misses by kernel and extents.
 
     Raises TraceError, OSError.
     """
@@ -45,10 +46,7 @@ def report(path: str) -> Report:
         gathered = _Gathered(Summary(reader.header))
         for columns in reader.chunks():
             gathered.add(columns)
-    state = "complete" if not reader.truncated else "truncated"
-    if reader.truncated and being_written:
-        state = "being recorded"
-    return gathered.result(path, state, reader.read_bytes)
+    return gathered.result(path, state_of(reader, being_written), reader.read_bytes)
 
 
 class _Gathered:
@@ -106,7 +104,7 @@ class _Gathered:
         for row, count in zip(found.tolist(), counts.tolist(), strict=True):
             self.extents[row[0], row[1], row[2], row[3]] += count
 
-    # ---- what comes of it ----
+    # ---- results ----
 
     def result(self, path: str, state: str, file_bytes: int) -> Report:
         found = self.summary.result(state, file_bytes)
@@ -144,14 +142,14 @@ class _Gathered:
     def _missed(self, samples: Columns, device: int) -> NDArray[np.float64]:
         """Misses of a device by kernel, in the order of `kernels`: an estimate."""
         answer: NDArray[np.float64] = np.zeros(len(self.kernels))
-        times = _whole(samples["sample_time_ns"])
+        times = signed(samples["sample_time_ns"])
         if not self.operations or len(times) < 2:
             return answer
         seq, stream, of_device, key, reached = (
             np.concatenate(parts) for parts in zip(*self.operations, strict=True)
         )
         mine = of_device == device
-        done_ns = self._done_ns(_whole(seq[mine]), stream[mine])
+        done_ns = self._done_ns(signed(seq[mine]), stream[mine])
         interval = np.clip(np.searchsorted(times, done_ns) - 1, 0, len(times) - 2)
         misses = _missing(samples)
         new = np.maximum(np.diff(misses), 0).astype(np.float64)
@@ -162,7 +160,7 @@ class _Gathered:
         return answer
 
     def _done_ns(self, seq: Array, stream: Column) -> Array:
-        """When each operation had executed, by the first marker behind it."""
+        """Times (ns) by which operations had executed, of the first marker behind each."""
         done = np.full(len(seq), np.iinfo(np.int64).max)
         if not self.progress:
             return done
@@ -171,8 +169,8 @@ class _Gathered:
             own, ours = streams == number, stream == number
             if not own.any():
                 continue
-            place = np.searchsorted(_whole(marks[own]), seq[ours])
-            known = np.append(_whole(times[own]), np.iinfo(np.int64).max)
+            place = np.searchsorted(signed(marks[own]), seq[ours])
+            known = np.append(signed(times[own]), np.iinfo(np.int64).max)
             done[ours] = known[place]
         return done
 
@@ -182,9 +180,9 @@ class _Gathered:
             return {"seconds": [], "executed": []}
         marks, _, times = (np.concatenate(p) for p in zip(*self.progress, strict=True))
         order = np.argsort(times, kind="stable")
-        seconds = (_whole(times)[order] - begin_ns) / 1e9
-        executed = np.maximum.accumulate(_whole(marks)[order]) - int(marks.min())
-        # At even times: markers come in bursts, and a rate between two of them means nothing.
+        seconds = (signed(times)[order] - begin_ns) / 1e9
+        executed = np.maximum.accumulate(signed(marks)[order]) - int(marks.min())
+        # At even times: markers come in bursts, and a rate between two of them is noise.
         at = np.linspace(0.0, max(float(seconds[-1]), STEP_S), POINTS // 2 + 1)
         at = at if at[1] >= STEP_S else np.arange(0.0, at[-1] + STEP_S, STEP_S)
         place = np.searchsorted(seconds, at, side="right")
@@ -192,7 +190,7 @@ class _Gathered:
         return {"seconds": at.tolist(), "executed": so_far.astype(float).tolist()}
 
     def _top(self) -> list[dict[str, int]]:
-        """Extents that were reached most: uses times length."""
+        """The extents with most uses times length."""
         ranked = sorted(self.extents.items(), key=lambda item: -item[0][3] * item[1])
         return [
             {
@@ -218,48 +216,43 @@ def _of_device(samples: Columns, device: int) -> Columns:
     return {name: column[mine] for name, column in samples.items()}
 
 
-def _whole(values: Column) -> Array:
-    """As int64; a hostile file's nonsense stays nonsense, without an error."""
-    return np.minimum(values.astype(np.uint64), np.uint64(1 << 62)).astype(np.int64)
-
-
 def _last(samples: Columns, name: str) -> int:
     return int(samples[name][-1]) if len(samples[name]) else 0
 
 
 def _missing(samples: Columns) -> Array:
-    misses: Array = np.sum([_whole(samples[f"sample_blocks_{cause}"]) for cause in CAUSES], axis=0)
+    misses: Array = np.sum([signed(samples[f"sample_blocks_{cause}"]) for cause in CAUSES], axis=0)
     return misses
 
 
 def _totals(samples: Columns) -> dict[str, int]:
     names = ("used", "hit", *CAUSES)
     totals = {f"blocks_{name}": _last(samples, f"sample_blocks_{name}") for name in names}
-    resident = _whole(samples["sample_resident_bytes"])
-    allocated = _whole(samples["sample_allocated_bytes"])
+    resident = signed(samples["sample_resident_bytes"])
+    allocated = signed(samples["sample_allocated_bytes"])
     totals["resident_bytes_peak"] = int(resident.max()) if len(resident) else 0
     totals["allocated_bytes_peak"] = int(allocated.max()) if len(allocated) else 0
     return totals
 
 
 def _thin(count: int) -> Array:
-    """Indices of at most POINTS of `count` samples, the first and the last among them."""
+    """Indices of at most POINTS of `count` samples, with the first and the last."""
     if count <= POINTS:
         return np.arange(count)
     return np.unique(np.linspace(0, count - 1, POINTS).astype(np.int64))
 
 
 def _series(samples: Columns, begin_ns: int) -> dict[str, list[float]]:
-    """Figures of a device over time, thinned out. Seconds from the first event."""
-    times = _whole(samples["sample_time_ns"])
+    """Figures of a device over time, at most POINTS. Seconds from the first event."""
+    times = signed(samples["sample_time_ns"])
     chosen = _thin(len(times))
     series = {"seconds": ((times[chosen] - begin_ns) / 1e9).tolist()}
     names = [*(f"{place}_bytes" for place in PLACES), "allocated_bytes"]
     names += ["moved_to_gpu_bytes", "moved_to_host_bytes", "window_depth"]
     names += [f"blocks_{cause}" for cause in CAUSES]
     for name in names:
-        series[name] = _whole(samples[f"sample_{name}"])[chosen].astype(float).tolist()
-    # What is in doubt is counted among what is resident.
+        series[name] = signed(samples[f"sample_{name}"])[chosen].astype(float).tolist()
+    # Resident bytes include those that the driver may have evicted.
     pairs = zip(series["resident_bytes"], series["maybe_evicted_bytes"], strict=True)
     series["sure_bytes"] = [max(0.0, resident - maybe_evicted) for resident, maybe_evicted in pairs]
     return series

@@ -1,6 +1,6 @@
-"""A report as one HTML page that needs nothing else: no script, no font, no address.
+"""A report as one HTML page without scripts, fonts or links.
 
-Whatever comes from the recording (names of kernels, the command) is text and escaped.
+Text of the recording (names of kernels, the command) is escaped.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def _device(report: dict[str, Any], device: dict[str, Any]) -> list[str]:
 
 
 def _of_device(report: dict[str, Any], device: dict[str, Any]) -> str:
-    """Where there are several: which of them a heading speaks of."""
+    """The GPU of a heading, where there are several; else ""."""
     return f"GPU {device['device']}: " if len(report["devices"]) > 1 else ""
 
 

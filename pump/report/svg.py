@@ -1,4 +1,4 @@
-"""Plots as inline SVG: stacked areas, lines, bars. Text in, text out; nothing is loaded.
+"""Plots as inline SVG: stacked areas, lines, bars. Pure.
 
 Coordinates are in pixels of a box of WIDTH x HEIGHT; it scales with the page. The x axis
 begins at 0, so that plots of one recording stand above each other.

@@ -1,10 +1,12 @@
-"""How a report writes figures, for text and page alike."""
+"""Figures as text, for all verbs."""
 
 from __future__ import annotations
 
+from pump.names import printable
+
 
 def size(count: float, decimals: int = 1) -> str:
-    """Bytes with a unit: "1.5 GiB". decimals: from GiB on; less has one."""
+    """Bytes with a unit: "1.5 GiB". decimals: of GiB and TiB; smaller units have one."""
     if abs(count) < 1024:
         return f"{count:,.0f} bytes"
     for unit in ("KiB", "MiB", "GiB"):
@@ -14,14 +16,20 @@ def size(count: float, decimals: int = 1) -> str:
     return f"{count / 1024:,.{decimals}f} TiB"
 
 
-def seconds(value: float) -> str:
-    """A time: "12.3 ms", "4.56 s"."""
-    return f"{value * 1e3:.1f} ms" if value < 1 else f"{value:,.2f} s"
+def seconds(value: float, decimals: int = 1) -> str:
+    """A time: "12.3 ms", "4.56 s". decimals: of ms; seconds have two at least."""
+    return f"{value * 1e3:.{decimals}f} ms" if value < 1 else f"{value:,.{max(2, decimals)}f} s"
+
+
+def many(count: int, word: str) -> str:
+    """A count with its noun: "1 job", "2,000 jobs"."""
+    return f"{count:,} {word}{'' if count == 1 else 's'}"
 
 
 def plain(text: object, most: int = 80) -> str:
-    """Text of a file or of a program, on one line and without control characters."""
-    shown = "".join(letter if letter.isprintable() else "?" for letter in str(text))
+    """A text of a file or a program with "?" for control characters, of `most` characters at
+    most."""
+    shown = printable(str(text))
     return shown if len(shown) <= most else shown[: most - 3] + "..."
 
 
@@ -31,5 +39,5 @@ def share(part: float, whole: float) -> str:
 
 
 def command(words: object) -> str:
-    """A command line, or that it is not known."""
+    """A command line from its list of words; "?" where it is not known."""
     return plain(" ".join(map(str, words)), 200) if isinstance(words, list) and words else "?"

@@ -1,6 +1,6 @@
 """A best-fit caching allocator in one arena: addresses as a framework would hand them out.
 
-Blocks are split and joined; what no gap holds goes to the arena's end. Pure.
+Gaps are split and joined; what fits into no gap goes to the arena's end. Pure.
 """
 
 from __future__ import annotations
@@ -8,7 +8,8 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 
 ROUND_BYTES = 512
-"""As PyTorch's allocator rounds; its segments may grow here ("expandable")."""
+"""As in PyTorch's caching allocator (c10/cuda, kMinBlockSize); its segments may grow here
+("expandable")."""
 
 
 class BestFit:
@@ -52,7 +53,8 @@ class BestFit:
         self._keep(offset, size)
 
     def gap(self, offset: int) -> tuple[int, int]:
-        """Return (offset, bytes) of the gap that `offset` lies in; it has to lie in one."""
+        """Return (offset, bytes) of the gap that `offset` lies in. Raises KeyError outside of
+        gaps."""
         for size, first in self._by_size:
             if first <= offset < first + size:
                 return first, size

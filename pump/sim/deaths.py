@@ -1,4 +1,4 @@
-"""Which freed memory is worth a discard: whole blocks that stay free for a while. Pure."""
+"""The freed memory that is worth a discard: whole blocks that stay free long enough. Pure."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from pump.model.bounds import BLOCK_BYTES
 
 LEAST_KERNELS_FREE: Final = 4
 SHARE_FREE: Final = 16
-"""Memory that is used again within this part of an iteration's kernels is not discarded: it
-costs more than it saves (docs/decisions/0042-discards.md)."""
+"""Memory that is used again within one part in so many of an iteration's kernels is not
+discarded: that costs more than it saves (docs/decisions/0042-discards.md)."""
 
 Span = tuple[int, int, int]
 """range, offset_bytes, length_bytes."""
 
 
 def worth_kernels(count: int) -> int:
-    """For how many kernels memory has to stay free to be worth a discard, of an iteration of
-    `count`."""
+    """For how many kernels memory has to stay free to be worth a discard, in an iteration of
+    `count` kernels."""
     return max(LEAST_KERNELS_FREE, count // SHARE_FREE)
 
 
@@ -32,10 +32,11 @@ def lasting(
     blocks: int,
     kernels: int,
 ) -> dict[int, list[Span]]:
-    """Of what is `freed` behind each kernel, the whole blocks that no kernel uses for more
-    than `kernels` kernels, the iteration going round.
+    """Of the spans `freed` behind each kernel, the whole blocks that no kernel uses for more
+    than `kernels` kernels, in an iteration that repeats.
 
-    used: what each kernel uses. first_blocks: of each range; there are `blocks` in all.
+    used: the spans of each kernel. freed: by kernel. first_blocks: of each range; there are
+    `blocks` in all.
     """
     count = len(used)
     next_use: NDArray[np.int64] = np.full(blocks, 3 * count, np.int64)

@@ -1,24 +1,23 @@
 """The floor: what a stretch of operations must cost at least on a GPU of a given memory. Pure.
 
 DESIGN
-  Whatever moves the memory: the kernels take their time, and a
-  block that is not resident when an operation uses it must have come over the
-  link. So  floor = max(compute, least bytes to the GPU / link bandwidth).
+  Under any policy the kernels take their time, and a block that is not resident when an
+  operation uses it comes over the link. So  floor = max(compute, least bytes to the GPU /
+  link bandwidth).
 
-  Least bytes is Belady's bound for blocks of 2 MiB: a block that has to go is the
-  one whose contents are needed latest, known in advance. Contents that will be
-  overwritten before they are read are worth nothing: they leave and return for
-  free (what is dead need not be copied). What is resident at the start may be
-  chosen freely, so a stretch of iterations out of a long run is bounded too. Under
-  these rules dropping the furthest need is optimal, so the bound holds for every
-  policy.
+  Least bytes is Belady's bound (IBM Systems Journal 5(2), 1966) for blocks of 2 MiB: with the
+  future known, the block with the latest need leaves. Contents that are overwritten before
+  they are read leave and return for free (dead contents need no copy). The blocks that are
+  resident at the start may be chosen freely, so the bound holds for iterations out of a long
+  run, too. Under these rules dropping the latest need is optimal, so the bound holds for
+  every policy.
 
   Bytes to the host on that schedule are given for comparison. They are never
   more than those to the GPU: only what is needed again is written back.
 
-  Unified Memory knows no clean block: what came back has left with a copy before, but
-  for the first time in the stretch. Those bytes share the link with the ones that
-  come, at the duplex rate (Rates).
+  Unified Memory knows no clean block: except for the first time in the stretch, a block that
+  comes back has left with a copy before. Those bytes share the link with the ones that come,
+  at the duplex rate (Rates).
 """
 
 from __future__ import annotations
@@ -50,10 +49,10 @@ class Traffic:
 
 
 def may_appear(blocks: Iterable[int]) -> list[Touch]:
-    """What is certain of an operation that might write these blocks, or some, or none.
+    """A lower bound for an operation that may write any of these blocks, or none.
 
-    Their contents may be new and lie on the GPU without a transfer; nothing had to be there,
-    not even all of them together. So each is overwritten in an operation of its own.
+    Their contents may be new and on the GPU without a transfer, and the blocks need not have
+    been resident together. So each is overwritten in an operation of its own.
     """
     return [Touch((), (), (block,)) for block in blocks]
 
@@ -127,7 +126,11 @@ def floor_seconds(compute_seconds: float, traffic: Traffic, link_bytes_per_secon
 
 @dataclass(frozen=True)
 class Rates:
-    """What a machine moves. Bytes per nanosecond; work of the CPU in ns for each block."""
+    """Rates of a machine.
+
+    h2d, d2h: bytes per nanosecond alone. duplex: factor of both while both directions are used.
+    cpu_in_ns, cpu_out_ns: processor time for each block. threads: that share that work.
+    """
 
     h2d: float
     d2h: float
@@ -138,7 +141,7 @@ class Rates:
 
     @staticmethod
     def of(values: Mapping[str, object], threads: int) -> Rates:
-        """From a device profile's values (pump/profiles)."""
+        """The rates of a device profile's values (pump/profiles)."""
 
         def number(key: str) -> float:
             value = values[key]
@@ -171,6 +174,7 @@ class Floor:
 
     @property
     def seconds(self) -> float:
+        """The greatest of the bounds."""
         return max(self.compute, self.link, self.cpu)
 
 
@@ -186,7 +190,8 @@ def floor_of(compute_seconds: float, traffic: Traffic, rates: Rates) -> Floor:
 
 
 def link_seconds(h2d_bytes: int, d2h_bytes: int, rates: Rates) -> float:
-    """Both directions at once where both have something, each slowed; the rest alone."""
+    """Seconds on the link: both directions at once, each slowed, as long as both have bytes; then
+    the rest alone."""
     there, back = h2d_bytes / rates.h2d, d2h_bytes / rates.d2h
     together = min(there, back)
     # One behind the other would be faster where both at once do not reach one's rate.

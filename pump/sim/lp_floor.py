@@ -1,10 +1,10 @@
-"""A floor that knows the order of things: what parts of an iteration must cost at least. Pure.
+"""A floor that keeps the order of operations: the least time of each part of an iteration. Pure.
 
 DESIGN
-  pump/sim/floor.py lets all bytes of an iteration cross the link at any time. Here the iteration is
-  cut between operations into parts, one behind the other, round and round. At a cut the memory
-  holds at most C blocks. Take a block's stay away between two uses that lie on both sides of a
-  cut, with contents that the second use needs:
+  pump/sim/floor.py lets all bytes of an iteration cross the link at any time. Here the repeating
+  iteration is cut between operations into consecutive parts. At a cut the memory holds at most C
+  blocks. Take a block between two uses on both sides of a cut, with contents that the second use
+  needs:
 
     - In the part of the first use it was in memory, as an operation used it, and so it was in the
       part of the second. What is not in memory at the first cut between them has left within the
@@ -16,19 +16,19 @@ DESIGN
 
   How many blocks of each such stay (by the parts of its first and its second use) are in memory at
   each cut, and how many cross in each part, are the variables of a linear program; the least sum
-  of the parts' times is the floor. Any schedule gives values that satisfy all this, so none can be
-  faster: the true future is known to the program, whatever decides. Fractions
-  of blocks, and nothing said of the order within a part, only make it less. Contents that were
-  discarded, or are overwritten before they are read, are no stay and need no room. What many
-  iterations in a row do counts in the mean: the mean of schedules satisfies the program, too.
+  of the parts' times is the floor. The values of any schedule satisfy all constraints, so no
+  schedule is faster, even with the future known. Fractions of blocks, and any order within a part,
+  only lower the floor. Contents that were discarded, or are overwritten before they are read, are
+  no stay and need no room. Many iterations count in the mean: the mean of schedules satisfies the
+  program, too.
 
   Both ways together carry 1 + duplex factor of one way's rate, as the link is booked
   (virtual/gpu/uvm_link.h): of two transfers that meet only one is slowed.
 
-  A bound, not the best: that an operation needs all its blocks at once is not in it, since one may
-  leave while its kernel still runs.
+  The bound is not tight: it ignores that an operation needs all its blocks at once, since one may
+  leave while its kernel runs.
 
-Needs scipy (`pip install 'pump-cuda[simulate]'`), which solves it in a second.
+Needs scipy (`pip install 'pump-cuda[simulate]'`), whose solver takes a second (HiGHS).
 """
 
 from __future__ import annotations
@@ -50,11 +50,12 @@ CUTS: Final = 64
 """Places where an iteration is cut, about."""
 
 Stays = Counter[tuple[int, int]]
-"""Blocks that hold something needed later: by where that begins, and how long it lasts."""
+"""Blocks with contents that are needed later: by the operation that leaves them, and how many
+operations later they are needed."""
 
 
 def available() -> bool:
-    """Whether there is a solver."""
+    """Whether scipy is installed."""
     return find_spec("scipy") is not None
 
 
@@ -67,7 +68,8 @@ def least_seconds(
 ) -> float:
     """Seconds of one iteration out of many, in the mean, for any policy.
 
-    compute_ns: of each operation. Raises ArithmeticError if the solver gives up.
+    compute_ns: of each operation. cuts: places where the iteration is cut, about. Raises
+    ArithmeticError if the solver gives up.
     """
     around = stays(operations)
     passed = np.concatenate(([0], np.cumsum(np.asarray(compute_ns, np.float64)))) / 1e9
@@ -78,8 +80,8 @@ def least_seconds(
 
 
 def stays(operations: Sequence[Touch]) -> Stays:
-    """Blocks by two uses, the second of which needs what the first left: (operation, how many
-    operations later), the iteration going round."""
+    """Blocks by two uses, the second of which needs the contents that the first left: (operation,
+    how many operations later), in an iteration that repeats."""
     found: Stays = Counter()
     last: dict[int, int] = {}
     for turn in (0, 1):

@@ -1,10 +1,11 @@
-"""A program as the simulator takes it: ranges, operations with what they use, waits.
+"""A program for the simulator: ranges, operations with their uses, waits.
 
 Its tables have the layout of `virtual/simulate/sim.h`, so that C reads them where they lie.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -79,6 +80,12 @@ STEP_NS_MOST: Final = 3600 * 10**9
 """Of an operation, and between two."""
 
 
+def signature_of(shape: object) -> int:
+    """What operations of one shape share, 64 bits: a hash (BLAKE2b) of its text."""
+    digest = hashlib.blake2b(repr(shape).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little")
+
+
 def check_bounds(
     source: str, *, blocks: int = 0, operations: int = 0, touches: int = 0, seconds: float = 0
 ) -> None:
@@ -107,12 +114,13 @@ class Program:
     blocks: int
     streams: int
     peak_bytes: int
-    """Most bytes that live at once: what an oversubscription is counted against."""
+    """Most bytes that live at once: an oversubscription is relative to them."""
     facts: dict[str, Any] = field(default_factory=dict)
-    """What a report has to say beside its figures, such as the address mapping."""
+    """For the report, beside its figures, such as the address mapping."""
 
     @property
     def operations(self) -> int:
+        """How many steps are operations."""
         return int(np.count_nonzero(self.steps["seq"]))
 
     @property
@@ -122,7 +130,7 @@ class Program:
 
     @property
     def mapped_peak_bytes(self) -> int:
-        """Most bytes of ranges that live at once, whatever is in them."""
+        """Most bytes of ranges that live at once, used or not."""
         kinds = self.steps["kind"]
         change = self.ranges["length_bytes"].astype(np.int64)[self.steps["range"]]
         now = np.cumsum(change * (kinds == ALLOC) - change * (kinds == FREE))
@@ -130,6 +138,7 @@ class Program:
 
     @property
     def uses_most(self) -> int:
+        """Most uses of one operation."""
         return int(self.steps["uses"].max(initial=0))
 
     def __repr__(self) -> str:
@@ -149,6 +158,7 @@ class Builder:
 
     @property
     def operations(self) -> int:
+        """How many operations have been added."""
         return self._seq
 
     def operation(
@@ -162,25 +172,28 @@ class Builder:
         length_bytes: int = 0,
         signature: int = 0,
     ) -> None:
-        """An operation of the GPU's; `length_bytes` of copies over the link. `signature` of a
-        kernel: what it shares with those that do the same on other addresses; 0: not known."""
+        """Add an operation. host_ns: time of the program's thread before its issue. length_bytes:
+        of copies over the link. signature: the same for kernels that do the same at other
+        addresses; 0: unknown."""
         self._seq += 1
         figures = host_ns, duration_ns, length_bytes, self._seq
         self._add(kind, uses, figures, stream, signature)
 
     def discard(self, uses: Iterable[Use], stream: int = 0) -> None:
-        """The contents of these are worthless from here on, in stream order."""
+        """Add a discard: the contents of these are dead from here on, in stream order."""
         self._add(DISCARD, uses, (0, 0, 0, 0), stream, 0)
 
     def sync(self, *, stream: int = ALL_STREAMS, host_ns: int = 0, mark: bool = False) -> None:
-        """A wait for the GPU; with `mark` figures are taken there."""
+        """Add a wait for the GPU. mark: whether figures are taken there."""
         place = len(self._uses)
         self._steps.append((host_ns, 0, 0, 0, SYNC, stream, place, 0, 0, int(mark), 0))
 
     def alloc(self, index: int, host_ns: int = 0) -> None:
+        """Add the allocation of range `index`, host_ns after the step before it."""
         self._steps.append((host_ns, 0, 0, 0, ALLOC, 0, len(self._uses), 0, index, 0, 0))
 
     def free(self, index: int, host_ns: int = 0) -> None:
+        """Add the free of range `index`, host_ns after the step before it."""
         self._steps.append((host_ns, 0, 0, 0, FREE, 0, len(self._uses), 0, index, 0, 0))
 
     def _add(
@@ -192,7 +205,7 @@ class Builder:
         self._steps.append((*figures, kind, stream, first, count, 0, 0, signature))
 
     def tables(self) -> tuple[Table, Table]:
-        """Steps and uses; a wait for everything is added where the program ends without."""
+        """Steps and uses; adds a wait for everything where the program does not end with one."""
         last = self._steps[-1] if self._steps else None
         if last is None or last[4] != SYNC or last[5] != ALL_STREAMS:
             self.sync()
@@ -216,26 +229,3 @@ def ranges_in_a_row(lengths_bytes: Sequence[int]) -> tuple[Table, int]:
     table["slot"] = np.arange(len(table))
     table["generation"] = 1
     return table, int(blocks.sum())
-
-
-def in_turn(programs: Sequence[Program]) -> Program:
-    """Programs one after another in one process, as when a training changes its batch size.
-
-    Their ranges are those of the one with most blocks, each as long as there or shorter. Each
-    begins with the allocation of its ranges and a wait, as those of pump/sim/tensors.py do.
-    """
-    largest = max(programs, key=lambda program: program.blocks)
-    steps, uses = [largest.steps[: len(largest.ranges) + 1]], []
-    used = seq = 0
-    for program in programs:
-        part = program.steps[len(program.ranges) + 1 :].copy()
-        part["first_use"] += used
-        issued = part["seq"] > 0
-        count = int(np.count_nonzero(issued))
-        part["seq"][issued] = seq + np.arange(1, count + 1)
-        steps.append(part)
-        uses.append(program.uses)
-        used, seq = used + len(program.uses), seq + count
-    tables = np.concatenate(steps), np.concatenate(uses)
-    most = largest.blocks, max(program.streams for program in programs), largest.peak_bytes
-    return Program(largest.name, *tables, largest.ranges, *most)

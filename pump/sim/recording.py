@@ -1,14 +1,13 @@
 """Programs from pump's own recordings (docs/trace-format.md).
 
-How long an operation ran is not in there; it is estimated from markers, by kind
-(pump/trace/estimate.py). Host time is the time between two issues, or from the end of a
-wait to the next issue; while the launch queue was full it contains that wait, too: an
-upper bound that is cut at HOST_NS_MOST where no wait was recorded.
+A recording does not hold how long an operation ran; that is estimated from markers, by kind
+(pump/trace/estimate.py). Host time is the time between two issues, or from the end of a wait to
+the next issue; while the launch queue was full it contains that wait, too. It is bounded by
+STEP_NS_MOST.
 """
 
 from __future__ import annotations
 
-import hashlib
 import io
 from collections import Counter
 from collections.abc import Mapping
@@ -46,7 +45,7 @@ def program(data: bytes, source: str) -> Program:
 
 
 class _Taker:
-    """Takes a recording twice: for the durations, and row by row."""
+    """Reads a recording twice: for the durations, and row by row."""
 
     def __init__(self, data: bytes, source: str) -> None:
         self._source = source
@@ -63,15 +62,15 @@ class _Taker:
         self._streams: dict[int, int] = {}
         self._devices: set[int] = set()
         self._shapes: dict[int, int] = {}
-        """By signature: what the worker is told of it once."""
+        """By recorded signature: that of function, grid and block."""
         self._bytes = self._peak = self._touches = 0
         self._clock_ns: int | None = None
-        """When the program's thread was free to go on."""
+        """When the program's thread could continue."""
         self.skipped: Counter[str] = Counter()
         self.truncated = self._take(data)
 
     def _take(self, data: bytes) -> bool:
-        """True: the recording has no end."""
+        """Read the rows; return whether the recording has no end."""
         reader = Reader(io.BytesIO(data))
         for record in reader.records():
             match record:
@@ -83,7 +82,7 @@ class _Taker:
                     self._sync(record)
                 case rec.Params():
                     shape = record.function, record.grid, record.block
-                    self._shapes[record.signature] = _hash(shape)
+                    self._shapes[record.signature] = form.signature_of(shape)
                 case rec.Lost():
                     self.skipped["lost"] += record.events
         return reader.truncated
@@ -181,36 +180,31 @@ class _Taker:
         )  # fmt: skip
 
     def _budget_bytes(self) -> int:
-        """What the recorded run might keep on its GPU; without a recorded budget all it had."""
+        """The budget of the recorded run; its peak where no budget was recorded."""
         return min((self._budgets.get(device, self._peak) for device in self._devices), default=0)
 
 
 def virtual_mode(header: Mapping[str, Any]) -> str | None:
-    """Of the virtual GPU that it was recorded on; None: a real one."""
+    """The mode of the virtual GPU that a recording was made on; None: a real GPU."""
     job = header.get("job")
     virtual = job.get("virtual") if isinstance(job, dict) else None
     return virtual.get("mode") if isinstance(virtual, dict) else None
 
 
 def _end(steps: form.Table) -> int:
-    """The first wait for everything behind the last operation: what follows is clean-up."""
+    """The first wait for everything behind the last operation; the rest is clean-up."""
     last = np.flatnonzero(steps["seq"])[-1:].sum()
     waits = (steps["kind"] == form.SYNC) & (steps["stream"] == form.ALL_STREAMS)
     return int(last + np.argmax(waits[last:]))
 
 
-def _hash(words: tuple[Any, ...]) -> int:
-    digest = hashlib.blake2b(repr(words).encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "little")
-
-
 WARM_SHARE: Final = 0.1
-"""Of the operations: the start of the program, and what is allocated there for the first time."""
+"""Of the operations: the start of the program, with its first allocations."""
 
 
 def _warm(steps: form.Table) -> int | None:
-    """The wait behind which the program is warm: the first one with WARM_SHARE before it, if
-    half of the operations still come."""
+    """The wait behind which the program is warm: the first one with WARM_SHARE of the operations
+    before it, and at least half of them behind it."""
     done = np.cumsum(steps["seq"] != 0) / max(1, np.count_nonzero(steps["seq"]))
     waits = (steps["kind"] == form.SYNC) & (steps["stream"] == form.ALL_STREAMS)
     found = np.flatnonzero(waits & (done >= WARM_SHARE) & (done <= 0.5))

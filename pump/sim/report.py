@@ -1,4 +1,4 @@
-"""What a simulation found, as JSON can carry it and as people read it."""
+"""The figures of simulations, for JSON and as text."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import numpy as np
 from pump.model.bounds import BLOCK_BYTES
 from pump.report.words import size
 from pump.sim import lp_floor
-from pump.sim.compared_policies import ComparedPolicy, iteration_steps, simulate
 from pump.sim.floor import Floor, Rates, floor_of, least_traffic
+from pump.sim.named_policies import NamedPolicy, iteration_steps, simulate
 from pump.sim.program import COPY_LOCAL, KERNEL, MEMSET, Program, ProgramError, Table
 from pump.sim.simulation import Machine, Outcome, Stretch, run
 from pump.sim.touches import touches
@@ -23,7 +23,8 @@ MIGRATION_THREADS: Final = 6
 """Two to the GPU and four to the host at most: executors.h."""
 
 HOST_BOUND: Final = 1.1
-"""From this multiple of its kernels' time on a program is said to be held up by itself."""
+"""From this multiple of its kernels' time on the report says that the program's own thread is
+the bottleneck."""
 
 Figures = dict[str, Any]
 
@@ -36,11 +37,12 @@ class Case:
     machine: Machine
     discarding: Program | None = None
 
-    def of(self, candidate: ComparedPolicy) -> Program | None:
-        """The program that the candidate runs; None where it lacks what the candidate knows."""
+    def of(self, candidate: NamedPolicy) -> Program | None:
+        """The program that the candidate runs; None where it needs discards that are unknown."""
         return self.discarding if candidate.discard else self.program
 
     def with_memory(self, memory_bytes: int) -> Case:
+        """The same on a GPU of so much memory."""
         return replace(self, machine=replace(self.machine, memory_bytes=memory_bytes))
 
 
@@ -54,7 +56,7 @@ def unlimited(case: Case) -> Outcome:
 
 
 def _measured(case: Case) -> tuple[Program, int]:
-    """What knows most of the contents, and the first step that the figures are of."""
+    """The program with discards where there is one, and the first step of the measured part."""
     program = case.discarding or case.program
     return program, len(program.steps) - iteration_steps(program)
 
@@ -74,8 +76,8 @@ def floor_of_parts(case: Case) -> float | None:
 
 
 def busy_seconds(steps: Table) -> float:
-    """What is done one after another at least, the most of: all kernels, all copies and memsets
-    inside the GPU, all operations of one stream. Each of these runs beside the others."""
+    """Seconds of work that cannot run concurrently, the maximum of: all kernels, all copies and
+    memsets inside the GPU, all operations of one stream. These three may overlap."""
     steps = steps[steps["seq"] > 0]
     durations_ns = steps["duration_ns"].astype(np.float64)
     kernels = steps["kind"] == KERNEL
@@ -93,7 +95,7 @@ def largest_bytes(case: Case) -> int:
 
 
 def floor(case: Case) -> Floor:
-    """Of the steady iteration of a replay, or of a recording behind its start."""
+    """The floor of the steady iteration of a replay, or of a recording behind its start."""
     program, first = _measured(case)
     used = touches(program, first)
     repeats = FLOOR_REPEATS if "iterations" in program.facts else 1
@@ -107,7 +109,7 @@ def floor(case: Case) -> Floor:
 def figures(
     outcome: Outcome, unlimited_seconds: float, least: Floor, of_parts: float | None
 ) -> Figures:
-    """One candidate's line. Times in seconds, of the steady iteration or of the whole.
+    """One candidate's figures. Times in seconds, of the steady iteration or of the whole.
     of_parts: seconds of `floor_of_parts`."""
     part: Stretch = outcome.steady
     counters = part.counters
@@ -147,11 +149,11 @@ def figures(
 
 
 def able(
-    case: Case, candidates: Sequence[ComparedPolicy]
-) -> tuple[list[tuple[ComparedPolicy, Program]], list[str]]:
-    """Those that can run, each with its program, and the names of those that cannot.
+    case: Case, candidates: Sequence[NamedPolicy]
+) -> tuple[list[tuple[NamedPolicy, Program]], list[str]]:
+    """The candidates that can run, each with its program, and the names of the others.
 
-    Raises ProgramError where it cannot be known.
+    Raises ProgramError where none can run.
     """
     runs, left_out = [], []
     for candidate in candidates:
@@ -168,7 +170,7 @@ def able(
     return runs, left_out
 
 
-def compared(case: Case, candidates: Sequence[ComparedPolicy]) -> Figures:
+def compared(case: Case, candidates: Sequence[NamedPolicy]) -> Figures:
     """All candidates on one case; those that cannot run on the program are named."""
     base, least, of_parts = unlimited(case), floor(case), floor_of_parts(case)
     seconds = base.steady.seconds
@@ -194,7 +196,7 @@ def compared(case: Case, candidates: Sequence[ComparedPolicy]) -> Figures:
 
 
 def about(case: Case) -> Figures:
-    """What every figure of the case carries."""
+    """The program's and the machine's facts, which are part of all figures."""
     program, machine = case.program, case.machine
     return {
         "trace": program.name,
@@ -247,7 +249,7 @@ def _cells(row: Figures) -> list[str]:
 
 
 def as_text(found: Figures) -> str:
-    """The report for people."""
+    """The figures of `compared` as text."""
     least = found["floor"]
     lines = [
         *heading(found),
@@ -284,7 +286,7 @@ def _parts_line(found: Figures) -> list[str]:
 
 
 def _notes(found: Figures) -> list[str]:
-    """What one has to know to read the figures, a line each."""
+    """Lines that explain the figures."""
     lines = []
     for row in found["policies"]:
         predicted = row["whole_run"]["predicted"]
@@ -308,14 +310,14 @@ def _notes(found: Figures) -> list[str]:
 
 
 def caveats(found: Figures) -> list[str]:
-    """What is not in the figures, a line each."""
+    """Lines about what the figures leave out."""
     lines = []
     if found.get("events_lost"):
         lines.append(f"{found['events_lost']:,} events of the recording are lost: figures are low")
     if short_bytes := found.get("short_of_bytes"):
         lines.append(
-            f"recorded while memory was {gib(short_bytes)} short: stalls of that run are taken for "
-            "its kernels' time, so slow-downs are too low; record it where it fits"
+            f"recorded while memory was {gib(short_bytes)} short: stalls of that run count as its "
+            "kernels' time, so slow-downs are too low; record it where it fits"
         )
     if found.get("recorded_mode") == "compute":
         lines.append(
@@ -323,15 +325,15 @@ def caveats(found: Figures) -> list[str]:
             "here means anything; record it in timing mode"
         )
     if found.get("truncated"):
-        lines.append("the recording has no end: what came after it was cut off is not in there")
+        lines.append("the recording has no end: figures are of the part before it was cut off")
     if found["left_out"]:
         names = ", ".join(found["left_out"])
-        lines.append(f"left out, because a recording does not tell what they have to know: {names}")
+        lines.append(f"left out, because a recording does not hold what they need to know: {names}")
     return lines
 
 
 def heading(found: Figures) -> list[str]:
-    """Which trace, and that it is simulated."""
+    """Lines that name the trace, and say that its figures are simulated."""
     mapping = found.get("mapping")
     how = f", mapping {mapping}, iterations {found['iterations']}" if mapping else ""
     what = "steady iteration" if mapping else "recording"
@@ -350,7 +352,7 @@ def heading(found: Figures) -> list[str]:
 
 
 def gib(length_bytes: float) -> str:
-    """Bytes as a table of this report has them."""
+    """Bytes with two decimals, for the tables of this report."""
     return size(length_bytes, 2)
 
 

@@ -1,9 +1,10 @@
-"""Runs a program under a policy on the modelled GPU, and says what came of it."""
+"""Runs a program under a policy on the modelled GPU."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import pairwise
 from typing import Any, Final
 
@@ -13,10 +14,12 @@ from pump.model.bounds import BLOCK_BYTES, RESERVE_PERCENT, without_reserve
 from pump.model.client import ClientModel, DeviceFacts
 from pump.policy.base import Policy
 from pump.policy.planned import Planned
+from pump.policy.step import decide
+from pump.policy.window import Window
 from pump.profiles import Profile
 from pump.sim.library import ffi, lib
 from pump.sim.program import Program, ProgramError
-from pump.wire.abi import INT64S
+from pump.wire.mapping import carry_out
 
 MEMORY_MOST_BYTES: Final = 64 << 40
 
@@ -24,15 +27,16 @@ RESULTS: Final = ("moved", "stale", "late", "dead", "invalid", "failed")
 
 
 class SimulationError(RuntimeError):
-    """The simulator came to a state that it should not."""
+    """The simulator reached a state that is a fault of its own."""
 
 
 @dataclass(frozen=True)
 class Daemon:
-    """How fast pump's own parts are, in microseconds.
+    """How fast pump's own parts are, in microseconds, measured by `scripts/bench latency` and
+    `policy`.
 
-    Taken from `scripts/bench latency` and `policy`: a wake-up, a tick, what each operation
-    adds to one, a mover's wake-up; between two looks at markers (`act_marker.c`).
+    wake_us: a wake-up of the worker. tick_us: a tick; row_us: more for each operation in it.
+    mover_wake_us: a wake-up of an executor. marker_poll_us: between two looks at markers.
     """
 
     wake_us: float = 25.0
@@ -40,19 +44,21 @@ class Daemon:
     row_us: float = 4.0
     mover_wake_us: float = 20.0
     marker_poll_us: float = 60.0
+    schedule: bool = False
+    """One schedule moves all, no policy is asked (docs/decisions/0047-one-schedule.md)."""
     plans: bool = True
-    """Policy `planned` plans what comes next in the client (docs/decisions/0024-plans.md)."""
+    """Policy `planned` gives the client its transfers in advance (docs/decisions/0024-plans.md)."""
     stop_every_ms: float = 0.0
     stop_ms: float = 0.0
-    """The worker is stopped for so long at the end of each such time; 0: never."""
+    """The worker is stopped for stop_ms at the end of each stop_every_ms; 0: never."""
 
 
 @dataclass(frozen=True)
 class Queues:
-    """Which streams share the GPU's work queues (docs/uvm.md).
+    """Which streams share the GPU's hardware queues (docs/uvm.md).
 
-    connections: queues of each priority. to_gpu, to_host: streams of each of the executors'
-    threads, by direction; at most 32. priority: of these streams, 0 (as the program's) to 5.
+    connections: queues of each priority. to_gpu, to_host: streams of each executor thread, by
+    direction; at most 32. priority: of these streams, 0 (as the program's) to 5.
     By default as pump-run and the shim have it (docs/decisions/0038-lanes.md).
     """
 
@@ -66,9 +72,9 @@ class Queues:
 class Locks:
     """Locks that the driver holds while memory migrates (docs/uvm.md).
 
-    context: launches wait while a prefetch to the host is in its call. space: mapping memory
-    waits for migrations and faults under way, and later ones for that. map_every_us, map_us: how
-    often another thread of the program maps memory, and how long that takes.
+    context: launches wait for the call of a prefetch to the host. space: mapping memory waits
+    for migrations and faults under way, and later ones wait for the mapping. map_every_us,
+    map_us: how often another thread of the program maps memory, and how long that takes.
     """
 
     context: bool = False
@@ -79,11 +85,11 @@ class Locks:
 
 @dataclass(frozen=True)
 class Foresight:
-    """What a policy knows beyond what the program has issued.
+    """Operations that a policy knows before the program issues them.
 
-    operations: so many steps. from_step: once the program has come there. run: counted from
-    what has run, not from what was issued. expects: as operations that are expected, not as
-    if they had been issued.
+    operations: so many steps ahead. from_step: from the program's step on. run: counted from
+    the last executed operation instead of the last issued one. expects: as predicted
+    operations, not as issued ones.
     """
 
     operations: int = 0
@@ -94,10 +100,10 @@ class Foresight:
 
 @dataclass(frozen=True)
 class Host:
-    """A limit of host memory for what leaves the GPU, and flash behind it.
+    """A limit of host memory for blocks that leave the GPU, and flash behind it.
 
-    flash_gbps: reading and writing, 10^9 bytes a second; None: there is none, and a program
-    that needs more is refused.
+    flash_gbps: reading and writing, 10^9 bytes a second; None: without flash a program that
+    needs more is refused.
     """
 
     memory_bytes: int
@@ -115,7 +121,7 @@ class Jitter:
     seed: int = 0
 
     def of(self, program: Program) -> Program:
-        """The program with these times for its operations."""
+        """The program with the random times of its operations."""
         factors = np.random.default_rng(self.seed).uniform(
             1 - self.share, 1 + self.share, len(program.steps)
         )
@@ -126,11 +132,11 @@ class Jitter:
 
 @dataclass(frozen=True)
 class Machine:
-    """The GPU and the program's host. `queue_operations`: launches that may wait.
+    """The GPU and the program's host. queue_operations: launches that may wait.
 
-    host: None: as much memory as the program needs. jitter: None: everything takes its time.
-    reserve_percent: of the memory, that pump does not take.
-    taken_bytes: of it, that other programs have and pump does not know of.
+    host: None: as much memory as the program needs. jitter: None: times do not vary.
+    reserve_percent: of the memory, that pump leaves free. taken_bytes: of the memory, that
+    other programs use without pump's knowledge.
     """
 
     profile: Profile
@@ -154,18 +160,20 @@ class Stretch:
 
     @property
     def h2d_bytes(self) -> int:
+        """To the GPU: faults, prefetches, copies, and remote reads of the host's memory."""
         names = ("demand", "prefetch", "copy", "remote")
         return sum(self.counters[f"h2d_{name}_bytes"] for name in names)
 
     @property
     def d2h_bytes(self) -> int:
+        """To the host: the driver's evictions, prefetches, copies."""
         return sum(self.counters[f"d2h_{name}_bytes"] for name in ("evict", "prefetch", "copy"))
 
 
 @dataclass(frozen=True)
 class Predicted:
-    """Operations that were expected with the blocks that they used, how often all that was
-    expected was dropped, and the learner's confidence at the end (docs/learner.md)."""
+    """Operations that were predicted with the blocks that they used, how often all predicted
+    operations were dropped, and the learner's confidence at the end (docs/learner.md)."""
 
     operations: int
     lost: int
@@ -174,7 +182,8 @@ class Predicted:
 
 @dataclass(frozen=True)
 class Outcome:
-    """whole: of the run. stretches: between marks, so one for each iteration of a replay."""
+    """The figures of a run. whole: of all of it. stretches: between marks, one for each
+    iteration of a replay."""
 
     policy: str
     whole: Stretch
@@ -190,7 +199,7 @@ class Outcome:
     mover_seconds: tuple[float, float]
     tally: dict[str, int]
     believed_resident_blocks: int
-    """At the end, by the worker; 0 without pump."""
+    """At the end, in the worker's model; 0 without pump."""
     predicted: Predicted | None
     """None: nothing was learned."""
     planned_bytes: int
@@ -214,10 +223,10 @@ def run(
     budget_bytes: int | None = None,
     foresight: Foresight | None = None,
 ) -> Outcome:
-    """Simulate. Without a policy there is no pump: the driver's paging alone.
+    """Simulate. policy: None: the driver's paging alone, without pump.
 
-    budget_bytes: of pump; by default what it takes on such a GPU. Raises ProgramError for a
-    program that the GPU's model refuses, SimulationError for a fault of the simulator's own.
+    budget_bytes: of pump; None: what it takes on such a GPU. Raises ProgramError for a program
+    that the GPU's model refuses, SimulationError for a fault of the simulator's own.
     """
     memory_bytes = machine.memory_bytes // BLOCK_BYTES * BLOCK_BYTES
     if 0 < memory_bytes <= machine.taken_bytes:
@@ -258,11 +267,13 @@ class _Simulation:
             self.model.set_device(0, facts)
             self.learns = policy.predicts and not (foresight.expects and foresight.operations)
             if self.learns:
-                self.model.learn(True)
+                # What is planned in the client follows from this policy's rule (model_plan.c).
+                plans = machine.daemon.plans and isinstance(policy, Planned)
+                self.model.learn(True, plans=plans)
+            if machine.daemon.schedule and isinstance(policy, Window):
+                self.model.schedule(True)
         raw_program = self._raw_program()
         settings = _settings(machine, facts, foresight)
-        # What is planned in the client follows from this policy's rule (model_plan.c).
-        settings.plans = machine.daemon.plans and isinstance(policy, Planned)
         raw_model = ffi.NULL if self.model is None else self.model.raw
         self.raw = lib.pump_sim_new(raw_program, settings, parsed(machine.profile), raw_model)
         if self.raw == ffi.NULL:
@@ -289,26 +300,21 @@ class _Simulation:
     def go(self) -> None:
         sim, model, policy = self.raw, self.model, self.policy
         step = lib.pump_sim_run
-        at = getattr(policy, "at", None)  # some want to know where the program is
+        at = getattr(policy, "at", None)  # policies of studies take the program's position
         word = step(sim)
         if model is not None and policy is not None:
-            carry_out, from_buffer = lib.pump_sim_carry_out, ffi.from_buffer
+            send = partial(carry_out, lib.pump_sim_mapping(sim))
             while word == lib.PUMP_SIM_DECIDE:
                 if at is not None:
                     at(lib.pump_sim_step_now(sim), lib.pump_sim_step_run(sim), model)
-                decision = policy.decide(model.view(0))
-                model.decided(0, decision)
-                to_host, to_gpu = decision.to_host, decision.to_gpu
-                if len(to_host) or len(to_gpu) or policy.predicts:
-                    away, here = (from_buffer(INT64S, blocks) for blocks in (to_host, to_gpu))
-                    carry_out(sim, away, len(to_host), here, len(to_gpu))
+                decide(policy, model, 0, send)
                 word = step(sim)
         if word == lib.PUMP_SIM_REFUSED:
             failed = self.result().failed_step
-            raise ProgramError(f"{self.program.name}: step {failed} makes no sense to the GPU")
+            raise ProgramError(f"{self.program.name}: step {failed} is invalid for the GPU")
         if word != lib.PUMP_SIM_DONE:
             now = lib.pump_sim_step_now(sim)
-            raise SimulationError(f"{self.program.name}: nothing happens any more at step {now}")
+            raise SimulationError(f"{self.program.name}: no event is left at step {now}")
 
     def result(self) -> Any:
         found = ffi.new("struct pump_sim_result *")
@@ -354,7 +360,7 @@ class _Simulation:
         return Predicted(totals.predicted, totals.predictions_lost, totals.confidence)
 
     def _marks(self) -> list[tuple[int, dict[str, int]]]:
-        """The start, every mark; without marks the end."""
+        """Time and counters at the start and at every mark; without marks at the end."""
         mark = ffi.new("struct pump_sim_mark *")
         count = lib.pump_sim_mark(self.raw, 0, mark)
         found = [_nothing()]
@@ -410,7 +416,8 @@ def _settings(machine: Machine, facts: DeviceFacts, foresight: Foresight) -> Any
 
 
 def _check_host(program: Program, host: Host | None) -> None:
-    """Unified Memory needs host memory for all that may leave: there is no other place."""
+    """Raises ProgramError where the host is too small: Unified Memory needs host memory for all
+    blocks that may leave the GPU."""
     if host is None:
         return
     needed = program.mapped_peak_bytes
@@ -424,7 +431,7 @@ def _check_host(program: Program, host: Host | None) -> None:
 
 
 def parsed(profile: Profile) -> Any:
-    """`struct uvm_profile` of a profile."""
+    """`struct uvm_profile` of a profile. Raises ProgramError."""
     raw = ffi.new("struct uvm_profile *")
     error = ffi.new("char[256]")
     if lib.uvm_profile_parse(profile.flatten().encode(), raw, error, len(error)) != 0:

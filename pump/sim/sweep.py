@@ -1,4 +1,4 @@
-"""Which GPU do I need: the slow-down over memory sizes, as a table and as a drawing."""
+"""The slow-down over memory sizes of a GPU, as a table and as a drawing."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final
 from pump.model.bounds import BLOCK_BYTES
 from pump.report import svg
 from pump.sim import report
-from pump.sim.compared_policies import ComparedPolicy, simulate
+from pump.sim.named_policies import NamedPolicy, simulate
 from pump.sim.report import GIB, Case, Figures
 
 SHARES: Final = (1.05, 1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.25, 0.2)
@@ -23,7 +23,7 @@ COLOURS: Final = (
 FLOOR_COLOUR: Final = "#555555"
 
 
-def over_memory(case: Case, candidates: Sequence[ComparedPolicy]) -> Figures:
+def over_memory(case: Case, candidates: Sequence[NamedPolicy]) -> Figures:
     """Slow-downs of every candidate, and of the floor, at each share of the peak."""
     seconds = report.unlimited(case).steady.seconds
     runs, left_out = report.able(case, candidates)

@@ -1,14 +1,13 @@
 """Programs from kernel-level traces: kernels, their durations, tensors they read and write.
 
-The format is that of the traces converted from G10's artifact (JSON, perhaps compressed):
-`tensors` of {id, bytes, persistent}, `kernels` of {name, duration_us, reads, writes}.
+The format is that of the traces converted from G10's artifact (MICRO 2023; JSON, perhaps
+compressed): `tensors` of {id, bytes, persistent}, `kernels` of {name, duration_us, reads, writes}.
 One iteration is replayed several times, with a wait for the GPU at the end of each.
 """
 
 from __future__ import annotations
 
 import gzip
-import hashlib
 import io
 import json
 import lzma
@@ -31,8 +30,8 @@ LEAST_BYTES: Final = BLOCK_BYTES // 2
 """Tensors below that are ignored."""
 
 ARENA_RANGE_BYTES: Final = 256 << 20
-"""caching: the arena consists of ranges of that size, as frameworks' segments are ranges: pump
-refuses to evict from a range's eighth that was used since it decided."""
+"""caching: the arena consists of ranges of that size, as frameworks' segments do: pump refuses to
+evict from an eighth of a range that was used since its decision."""
 
 ITERATIONS: Final = 3
 LAUNCH_US: Final = 8.0
@@ -50,6 +49,8 @@ FAULT_CHARACTERS: Final = 200
 
 @dataclass(frozen=True)
 class Tensor:
+    """A tensor of a trace. persistent: it lives through all iterations, as weights do."""
+
     length_bytes: int
     persistent: bool
     first: int
@@ -59,6 +60,8 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Kernel:
+    """A kernel of a trace."""
+
     duration_ns: int
     uses: tuple[tuple[int, int], ...]
     """Tensor and access."""
@@ -116,7 +119,7 @@ def parse(data: bytes, source: str) -> TensorTrace:
 
 
 def _unpacked(data: bytes) -> bytes:
-    """Raises ValueError beyond JSON_BYTES_MOST, however small what they are packed in."""
+    """Unpacks JSON. Raises ValueError beyond JSON_BYTES_MOST, before it unpacks more."""
     file: IO[bytes] = io.BytesIO(data)
     if data[:2] == b"\x1f\x8b":
         file = cast(IO[bytes], gzip.GzipFile(fileobj=file))
@@ -159,17 +162,16 @@ def _trace(raw: dict[str, Any]) -> TensorTrace:
             last[tensor] = number
             access = form.READ if tensor not in writes else form.WRITE
             uses.append((tensor, access if tensor in reads else form.OVERWRITE))
-        shape = repr((kernel["name"], [(sizes[tensor][0], access) for tensor, access in uses]))
-        digest = hashlib.blake2b(shape.encode(), digest_size=8).digest()
+        shape = kernel["name"], [(sizes[tensor][0], access) for tensor, access in uses]
         what = f"'duration_us' of kernel {number}"
         duration_ns = round(_checked(what, float(kernel["duration_us"]), MOST_US) * 1000)
-        kernels.append(Kernel(duration_ns, tuple(uses), int.from_bytes(digest, "little")))
+        kernels.append(Kernel(duration_ns, tuple(uses), form.signature_of(shape)))
     tensors = {
         tensor: Tensor(*sizes[tensor], first[tensor], last[tensor]) for tensor in sorted(first)
     }
     if not tensors:
         raise ValueError("no kernel uses a tensor of a megabyte or more")
-    # It is shown on terminals and stands in drawings.
+    # For terminals and drawings.
     title = "".join(c for c in f"{raw['model']} batch {raw['batch']}" if c.isprintable())
     return TensorTrace(title, tensors, kernels)
 
@@ -183,10 +185,12 @@ def program(
     discard: bool = False,
     kernels_free: int | None = None,
 ) -> Program:
-    """The trace replayed. `discard`: freed memory is discarded, as if its death were known, if it
-    stays free for more than `kernels_free` kernels; None: as many as make it worth it.
+    """Replay the trace.
 
-    Raises ProgramError for an unknown mapping.
+    mapping: of MAPPINGS. launch_us: the program's time before each launch. discard: discard
+    freed memory that stays free for more than kernels_free kernels; None: deaths.worth_kernels.
+
+    Raises ProgramError for an unknown mapping, and as check_bounds.
     """
     if mapping not in MAPPINGS:
         raise ProgramError(f"unknown mapping '{mapping}'; known: {', '.join(MAPPINGS)}")
@@ -239,14 +243,14 @@ def program(
 
 
 def _blocks_used(trace: TensorTrace, kernel: Kernel) -> int:
-    """At most."""
+    """Most blocks that a kernel can use."""
     lengths = (trace.tensors[tensor].length_bytes for tensor, _ in kernel.uses)
     return sum(length // BLOCK_BYTES + 2 for length in lengths)
 
 
 @dataclass
 class Layout:
-    """Where tensors lie. `dead`: by kernel, what is wholly free behind it."""
+    """The places of tensors. dead: by kernel, the whole spans that are free behind it."""
 
     lengths: list[int]
     spans: dict[int, Span]
@@ -255,6 +259,7 @@ class Layout:
     """Offsets count from the first range on, through all of them."""
 
     def uses(self, kernel: Kernel) -> list[form.Use]:
+        """What a kernel uses, by ranges."""
         return [
             (*piece, access)
             for tensor, access in kernel.uses

@@ -11,13 +11,13 @@ from pump.sim.program import Program
 
 
 def touches(program: Program, first: int = 0, end: int | None = None) -> list[Touch]:
-    """Operations among the steps [first, end).
+    """The operations among the steps [first, end), with the blocks that they use.
 
-    A block keeps what it holds beside a use that does not fill it, unless all of it was
-    discarded since it was used before.
+    A use that does not fill a block keeps its other contents, unless all of the block was
+    discarded since its last use.
     """
     stop = len(program.steps) if end is None else end
-    # What an iteration finds discarded was so in the one before it.
+    # Discards of the iteration before may concern this one.
     begin = max(0, 2 * first - stop)
     spans = _Spans(program)
     dead: set[int] = set()
@@ -45,13 +45,13 @@ class _Spans:
         self._length_bytes = program.ranges["length_bytes"].tolist()
 
     def outer(self, use: tuple[int, int, int, int]) -> range:
-        """All blocks that it reaches."""
+        """All blocks that a use reaches."""
         offset, length, index, _ = use
         first = self._first[index]
         return range(first + offset // BLOCK_BYTES, first - (-(offset + length) // BLOCK_BYTES))
 
     def inner(self, use: tuple[int, int, int, int]) -> range:
-        """Those that it fills; the last one of a range ends with it."""
+        """The blocks that a use fills; the last block of a range ends with the range."""
         offset, length, index, _ = use
         first, stop = self._first[index], offset + length
         end = first + stop // BLOCK_BYTES

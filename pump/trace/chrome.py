@@ -3,10 +3,10 @@
 Source of the format: "Trace Event Format" (the Trace Viewer's document): a JSON object with
 `traceEvents`; complete events ("X", times in us), counters ("C"), metadata ("M").
 
-A recording knows when operations were issued and when markers had executed, not when
-single operations ran. What is drawn as an operation's run is therefore an estimate: from
-its issue, or the end of the one before it on its stream, to its share of the time until the
-next marker. The category says so: "estimate". Waits and samples are measured.
+A recording holds when operations were issued and when markers had executed, not when single
+operations ran. The run of an operation is therefore an estimate: from its issue, or the end of
+the operation before it on its stream, to its share of the time until the next marker. Its
+category is "estimate". Waits and samples are measured.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class _Maker:
         self.pending[operation.stream].append(operation)
 
     def _executed(self, progress: rec.Progress) -> Iterator[Event]:
-        """Shares the time up to a marker among the operations before it, evenly."""
+        """Divides the time up to a marker equally among the operations before it."""
         pending = self.pending.get(progress.stream, deque())
         done = []
         while pending and pending[0].seq <= progress.seq:

@@ -1,15 +1,15 @@
-"""Estimates how long each kind of operation ran, from markers that stand many operations apart.
+"""Estimates how long each kind of operation ran, from markers many operations apart.
 
 Single operations are not measured: a marker only says that everything before it on its
-stream had executed. Each stretch between two markers gives one equation, its operations
-by kind times their unknown durations = its time; the answer comes near to fitting all
-stretches (least squares by multiplicative steps), scaled so that all operations together
-take as long as all stretches. Streams that run side by side are each counted in full.
+stream had executed. Each stretch between two markers gives one equation: the sum over kinds of
+operations times their unknown duration is the stretch's time. The result fits all stretches by
+non-negative least squares with multiplicative updates (Lee and Seung, NIPS 2000), scaled so that
+all operations together take as long as all stretches. Concurrent streams count in full each.
 
-How good: in one training on the virtual GPU, on a busy machine, kernels that take 205 us
-each came out between 141 and 276 us; all operations together within 1 %. A kind with less
-than RESOLVED of the time is not resolved: it may come out several times too long, or at nothing.
-Where these figures are shown, they are called estimates.
+Accuracy: in one training on the virtual GPU, on a busy machine, kernels that take 205 us each
+were estimated at 141 to 276 us; all operations together within 1 %. A kind with less than
+RESOLVED of the time is not resolved: its estimate may be several times too long, or zero. Users
+see these figures as estimates.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 KEYS_MAX: Final = 512
-"""Kinds told apart; those that come later share the last one."""
+"""Kinds with estimates of their own; later ones share the last one."""
 PENDING_MAX: Final = 1 << 20
-"""Operations kept while no marker comes; then the older half is given up."""
+"""Operations kept without a marker; of more the older half is dropped."""
 STRETCHES_AT_ONCE: Final = 1024
 STEPS: Final = 200
 RESOLVED: Final = 0.05
@@ -33,7 +33,7 @@ Times = NDArray[np.int64]
 
 
 class Estimate:
-    """Fed chunk by chunk, in order; `seconds` answers at any time."""
+    """Takes a recording chunk by chunk, in order; `seconds` may be called at any time."""
 
     def __init__(self) -> None:
         self._keys: dict[str, int] = {}
@@ -49,14 +49,14 @@ class Estimate:
         return self._keys.setdefault(name, min(len(self._keys), KEYS_MAX - 1))
 
     def operations(self, stream: int, seq: Times, issued_ns: Times, key: Times) -> None:
-        """Operations issued on a stream, all arrays of shape [n]."""
+        """Add operations issued on a stream; all arrays of shape [n]. key: of `key`."""
         before = self._pending.get(stream, (_NONE, _NONE, _NONE))
         joined = [np.concatenate(pair) for pair in zip(before, (seq, issued_ns, key), strict=True)]
         start = len(joined[0]) // 2 if len(joined[0]) > PENDING_MAX else 0
         self._pending[stream] = (joined[0][start:], joined[1][start:], joined[2][start:])
 
     def progress(self, stream: int, seq: Times, time_ns: Times) -> None:
-        """Markers of a stream in order, shape [n]: executed up to `seq`, by `time_ns`."""
+        """Add markers of a stream in order, shape [n]: executed up to `seq`, by `time_ns`."""
         if stream not in self._pending or len(seq) == 0:
             return
         op_seq, issued_ns, key = self._pending[stream]
@@ -86,14 +86,14 @@ class Estimate:
             self._total += float(part.sum())
 
     def seconds(self) -> dict[str, float]:
-        """Time of all operations of each kind together; kinds without a marker are left out."""
+        """Seconds of all operations of each kind together; kinds without a marker are left out."""
         used = np.flatnonzero(self._counts)
         if len(used) == 0 or self._total <= 0:
             return {}
         normal, right = self._normal[np.ix_(used, used)], self._right[used]
-        # Begins with the same duration for all, and only multiplies: no duration becomes
-        # negative, and kinds that the stretches do not tell apart stay alike. Few steps,
-        # because what more of them fit is the noise of the markers' times.
+        # Starts with equal durations, and only multiplies: no duration becomes negative, and
+        # kinds that the stretches do not distinguish stay equal. Few steps, because further
+        # ones fit the noise of the markers' times.
         found = np.ones(len(used))
         for _ in range(STEPS):
             found *= right / np.maximum(normal @ found, 1e-300)

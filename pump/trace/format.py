@@ -1,20 +1,20 @@
 """The file format of recordings: numbers, chunk frames, columns. No file is opened here.
 
-docs/trace-format.md describes the same byte by byte; the two must say the same, and a
-test holds its worked example against this code.
+docs/trace-format.md describes it byte by byte; a test compares its worked example with this
+code.
 
 DESIGN
-  A file is a magic number, a version, and chunks. A chunk is a frame with two check sums
-  (of the frame and of its body) and a body that is usually compressed. Two sums, because
-  a reader must tell a file that ends early (its writer was killed: everything before is
-  good) from one that was damaged (nothing after can be trusted): a length is believed
-  only after the frame's own sum was right.
+  A file is a magic number, a version, and chunks. A chunk is a frame with two check sums (CRC-32
+  of the frame and of its body) and a body that is usually compressed (zlib). Two sums, because a
+  reader must distinguish a file that ends early (its writer was killed: all chunks before are
+  valid) from a damaged one (nothing after the damage is valid): it uses a frame's lengths only
+  after it has checked the frame's sum.
 
-  Rows lie in columns. A training loop repeats itself, so the columns of a chunk repeat
-  themselves, and in byte planes (all lowest bytes, then all second bytes, ...) even a
-  simple compressor finds that. Each chunk decodes on its own.
+  Rows are stored as columns. A training loop repeats itself, so the columns of a chunk repeat
+  themselves; byte planes (all lowest bytes, then all second bytes, ...) let a simple compressor
+  use that. Each chunk decodes alone.
 
-  Everything is bounded (the constants below), so a hostile file costs a reader little.
+  The constants below bound everything, so that a hostile file costs a reader little.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from pump.outputs import TRACE_MAGIC
 
 MAGIC: Final = TRACE_MAGIC
 VERSION: Final = 1
-"""Raised when an older reader would misunderstand a file, and only then."""
+"""Raised only when an older reader would misread a file."""
 
 FILE_START: Final = struct.Struct("<8sII")  # magic, version, zero
 FRAME: Final = struct.Struct("<HHIIII")  # kind, flags, rows, raw bytes, stored bytes, body's sum
@@ -86,8 +86,9 @@ FREE_ROWS: Final = 1 << 20
 FREE_EXTENTS: Final = 1 << 20
 ROWS_PER_BYTE: Final = 4
 EXTENTS_PER_BYTE: Final = 16
-"""What a whole file may hold: so many, and for each byte of it so many more. A writer's times alone
-take a byte a row; a file of nothing but repetitions would cost its readers hours."""
+"""Rows and extents of a whole file: at most FREE_*, and *_PER_BYTE more for each byte of it. A
+writer's times alone take a byte a row; a file of repetitions alone would take its readers
+hours."""
 
 Column = NDArray[Any]
 Columns = dict[str, Column]
@@ -98,13 +99,13 @@ class TraceError(Exception):
 
 
 class DamagedError(TraceError):
-    """Bytes of a recording are not what its writer wrote."""
+    """A recording holds bytes that no writer writes, or that differ from their check sum."""
 
 
 class Field(NamedTuple):
-    """A column: its number in the file, its type in memory, whether differences are kept.
+    """A column: its number in the file, its type in memory, whether differences are stored.
 
-    limit: values from there on are damage; 0 for none.
+    limit: greater values, and this one, are damage; 0 for none.
     """
 
     number: int
@@ -227,7 +228,7 @@ ROWS_OF: Final[Mapping[str, tuple[int, ...]]] = {
     "graph": (GRAPH,),
     "sample": (SAMPLE,),
 }
-"""Which rows a column has a value for, by the first word of its name."""
+"""The kinds of rows that a column has values for, by the first word of its name."""
 
 # Columns whose count is the sum of another one, or a multiple of the rows.
 SUM_OF: Final[Mapping[str, str]] = {
@@ -239,11 +240,17 @@ SUM_OF: Final[Mapping[str, str]] = {
 UUID_BYTES: Final = 16
 
 
+def signed(values: Column) -> NDArray[np.int64]:
+    """Times and numbers as int64, shape [n]; those above 2^62 become 2^62: a file that holds
+    nonsense causes no error."""
+    return np.minimum(values, np.uint64(1 << 62)).astype(np.int64)
+
+
 # ---- chunks -----------------------------------------------------------------
 
 
 class Frame(NamedTuple):
-    """What stands before a chunk's body, its sum checked."""
+    """The frame in front of a chunk's body."""
 
     kind: int
     flags: int
@@ -269,7 +276,7 @@ def pack_chunk(kind: int, rows: int, body: bytes, level: int = 3) -> bytes:
 
 
 def unpack_frame(data: bytes) -> Frame:
-    """Raises DamagedError for a wrong sum or impossible sizes."""
+    """Parse a frame of FRAME_BYTES. Raises DamagedError for a wrong sum or impossible sizes."""
     (found,) = FRAME_SUM.unpack_from(data, FRAME.size)
     if zlib.crc32(data[: FRAME.size]) != found:
         raise DamagedError("a chunk's frame has a wrong check sum")
@@ -282,7 +289,7 @@ def unpack_frame(data: bytes) -> Frame:
 
 
 def unpack_body(frame: Frame, stored: bytes) -> bytes:
-    """The body before compression. Raises DamagedError; never makes more than it says."""
+    """The body before compression, never longer than its frame says. Raises DamagedError."""
     if zlib.crc32(stored) != frame.body_sum:
         raise DamagedError("a chunk has a wrong check sum")
     if not frame.flags & FLAG_COMPRESSED:
@@ -334,7 +341,7 @@ def _pack_column(field: Field, values: NDArray[np.uint64]) -> Iterable[bytes]:
 
 
 def unpack_columns(body: bytes) -> Columns:
-    """Columns that this version knows; others are passed over. Raises DamagedError."""
+    """The columns of a body that this version knows; others are skipped. Raises DamagedError."""
     columns: Columns = {}
     at = 0
     while at < len(body):
@@ -355,7 +362,7 @@ def unpack_columns(body: bytes) -> Columns:
 
 
 def _most(name: str) -> int:
-    """Values that a column may have in one chunk; what decoding may cost in memory."""
+    """Most values of a column in one chunk, which bounds the memory of decoding."""
     if name in ("name_text", "params_data", "policy_text"):
         return MAX_BLOB_BYTES
     if name == "device_uuid":

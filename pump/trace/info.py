@@ -1,27 +1,26 @@
-"""A summary of a recording: what `pump trace info` tells. Reads the file once, in order."""
+"""The summary of a recording for `pump trace info`. Reads the file once, in order."""
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import stat
-import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, BinaryIO, Final
 
 import numpy as np
 
+from pump import outputs
 from pump.trace import format as form
 from pump.trace import place
 from pump.trace import records as rec
 from pump.trace.estimate import Estimate
-from pump.trace.format import Column, Columns
+from pump.trace.format import Column, Columns, signed
 from pump.trace.reader import Reader, rows_of
 
 SETTLE_S: Final = 1.0
-"""How long to wait for a writer whose client has just ended."""
+"""Longest wait for the writer of a client that has just ended."""
 
 KIND_WORDS: Final = {
     form.KERNEL: "kernels",
@@ -37,7 +36,7 @@ REASON_WORDS: Final = {
 
 
 def summary(path: str) -> dict[str, Any]:
-    """What the recording at `path` holds, as JSON can carry it. Keys: docs/trace-format.md.
+    """The figures of the recording at `path`, for JSON. Keys: docs/trace-format.md.
 
     Raises TraceError, OSError.
     """
@@ -46,25 +45,32 @@ def summary(path: str) -> dict[str, Any]:
         found = Summary(reader.header)
         for columns in reader.chunks():
             found.add(columns)
-        state = "complete" if not reader.truncated else "truncated"
-        if reader.truncated and being_written:
-            state = "being recorded"
         left = place.unfinished(path)
-        return {**found.result(state, reader.read_bytes), "unfinished": left}
+        return {
+            **found.result(state_of(reader, being_written), reader.read_bytes),
+            "unfinished": left,
+        }
+
+
+def state_of(reader: Reader, being_written: bool) -> str:
+    """The state of a recording that has been read to its end: complete, truncated, or being
+    recorded."""
+    if not reader.truncated:
+        return "complete"
+    return "being recorded" if being_written else "truncated"
 
 
 @contextlib.contextmanager
 def opened(path: str) -> Iterator[tuple[BinaryIO, bool]]:
-    """The recording at `path`, and whether it is still being written: then what is read is its
-    draft (pump/trace/place.py). Waits up to SETTLE_S for a writer whose client has just ended.
-    Raises OSError."""
+    """The recording at `path`, and whether a writer works on it: then the file is its draft
+    (pump/trace/place.py). Waits up to SETTLE_S for a writer that ends. Raises OSError."""
     with contextlib.ExitStack() as files:
         file = files.enter_context(open(path, "rb", opener=_without_waiting))
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             yield file, False
             return
-        being_written = not _settled(file)
-        # What was awaited has taken the place of what was opened.
+        being_written = not outputs.is_free(file.fileno(), SETTLE_S)
+        # The writer's file may have replaced the one that was opened.
         file = files.enter_context(open(path, "rb", opener=_without_waiting))
         for part, written in place.parts(path) if being_written else []:
             if written:
@@ -74,29 +80,14 @@ def opened(path: str) -> Iterator[tuple[BinaryIO, bool]]:
 
 
 def _without_waiting(path: str, flags: int) -> int:
-    """A pipe that no process writes to is empty: another user may have put it there."""
+    """Opens without waiting for a writer: another user may have put a pipe there."""
     fd = os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
     os.set_blocking(fd, True)
     return fd
 
 
-def _settled(file: BinaryIO) -> bool:
-    until = time.monotonic() + SETTLE_S
-    while True:
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            fcntl.flock(file, fcntl.LOCK_UN)
-            return True
-        except BlockingIOError:
-            if time.monotonic() >= until:
-                return False
-            time.sleep(0.02)
-        except OSError:  # a file system without locks
-            return True
-
-
 class Summary:
-    """Adds up one recording, chunk by chunk."""
+    """Sums over one recording, chunk by chunk. header: as Reader.header."""
 
     def __init__(self, header: Mapping[str, Any]) -> None:
         self.header = header
@@ -118,6 +109,7 @@ class Summary:
         self.end_ns = 0
 
     def add(self, columns: Columns) -> None:
+        """Count the rows of the next chunk."""
         for record in rows_of(columns, _RARE_GROUPS):
             self._rare(record)
         self._operations(columns)
@@ -163,12 +155,12 @@ class Summary:
         for number in np.unique(stream[real]).tolist():
             mine = real & (stream == number)
             self.streams.add(number)
-            seq, issued = _signed(columns["op_seq"][mine]), _signed(columns["op_time_ns"][mine])
+            seq, issued = signed(columns["op_seq"][mine]), signed(columns["op_time_ns"][mine])
             self.estimate.operations(number, seq, issued, key[mine])
         for number in np.unique(columns["progress_stream"]).tolist():
             mine = columns["progress_stream"] == number
-            seq = _signed(columns["progress_seq"][mine])
-            self.estimate.progress(number, seq, _signed(columns["progress_time_ns"][mine]))
+            seq = signed(columns["progress_seq"][mine])
+            self.estimate.progress(number, seq, signed(columns["progress_time_ns"][mine]))
 
     def _kernel_keys(self, function: Column) -> Column:
         handles, index, counts = np.unique(function, return_inverse=True, return_counts=True)
@@ -184,6 +176,10 @@ class Summary:
         return keys[index]
 
     def result(self, state: str, file_bytes: int) -> dict[str, Any]:
+        """The sums, as JSON can carry them; keys as in `summary`.
+
+        state: complete, truncated or being recorded. file_bytes: that were read.
+        """
         operations = sum(self.kinds[kind] for kind in form.OPERATIONS)
         seconds = self.estimate.seconds()
         header = self.header
@@ -226,19 +222,20 @@ class Summary:
 
 
 NAMES_MAX: Final = 100_000
-"""Names, kernels and signatures that are told apart: a hostile file has more."""
+"""Names, kernels and signatures that are counted apart: a hostile file has more."""
 
 _RARE_GROUPS: Final = ("name", "device", "lost", "resync")
 
 
 class Memory:
-    """What was live when."""
+    """Counts allocations, and the bytes that are live."""
 
     def __init__(self) -> None:
         self._live: dict[int, int] = {}
         self._bytes = self._peak = self._allocations = self._frees = 0
 
     def add(self, columns: Columns) -> None:
+        """Count the allocations and frees of the next chunk."""
         kinds = (*form.ROWS_OF["range"], form.RESYNC)
         slot, length = columns["range_slot"].tolist(), columns["range_length_bytes"].tolist()
         at = 0
@@ -258,6 +255,7 @@ class Memory:
             at += 1
 
     def result(self) -> dict[str, Any]:
+        """The sums by their keys in `summary`."""
         return {
             "allocations": self._allocations,
             "frees": self._frees,
@@ -267,7 +265,7 @@ class Memory:
 
 
 class Gaps:
-    """Waits of the program for the GPU, and what the program did before it issued again."""
+    """The program's waits for the GPU, and the times from a wait to the next issue."""
 
     def __init__(self) -> None:
         self._syncs = self._gaps = self._wait_ns = self._wait_most_ns = 0
@@ -275,13 +273,14 @@ class Gaps:
         self._last: tuple[int, bool] | None = None  # time, whether a synchronisation's end
 
     def add(self, columns: Columns) -> None:
-        waits = _signed(columns["sync_end_ns"]) - _signed(columns["sync_begin_ns"])
-        waits = waits[(_signed(columns["sync_begin_ns"]) > 0) & (waits > 0)]
+        """Count the waits and issues of the next chunk."""
+        waits = signed(columns["sync_end_ns"]) - signed(columns["sync_begin_ns"])
+        waits = waits[(signed(columns["sync_begin_ns"]) > 0) & (waits > 0)]
         self._syncs += len(columns["sync_end_ns"])
         if len(waits):
             self._wait_ns += int(waits.sum(dtype=np.float64))
             self._wait_most_ns = max(self._wait_most_ns, int(waits.max()))
-        ends, issues = _signed(columns["sync_end_ns"]), _signed(columns["op_time_ns"])
+        ends, issues = signed(columns["sync_end_ns"]), signed(columns["op_time_ns"])
         times = np.concatenate((ends, issues))
         order = np.argsort(times, kind="stable")
         times, is_end = times[order], (np.arange(len(times)) < len(ends))[order]
@@ -302,6 +301,7 @@ class Gaps:
             self._pause_most_ns = max(self._pause_most_ns, int(pauses.max()))
 
     def result(self) -> dict[str, Any]:
+        """The sums by their keys in `summary`, in seconds."""
         return {
             "synchronisations": self._syncs,
             "waited_seconds": self._wait_ns / 1e9,
@@ -327,8 +327,3 @@ def _device(device: rec.Device) -> dict[str, Any]:
 def _only(columns: Columns, name: str, kinds: tuple[int, ...]) -> Column:
     values = columns[name]
     return values[np.isin(columns["kind"], kinds)]
-
-
-def _signed(values: Column) -> Column:
-    """Times and numbers as int64: a hostile file's nonsense stays nonsense, without an error."""
-    return np.minimum(values, np.uint64(1 << 62)).astype(np.int64)

@@ -1,30 +1,29 @@
-"""Where a recording lies while it is written, and where afterwards. No byte of it is read here.
+"""The paths and locks of a recording while it is written and afterwards. Does not read it.
 
 DESIGN
   A recording to FILE is written to a draft beside it, FILE.part-XXXXXXXX (pump/outputs.py), which
-  takes FILE's place when it ends. Meanwhile the writer holds a lock on both: on the draft, so
-  that readers tell one that goes on from one whose writer was killed, and on FILE, which is made
-  empty where it was not there, so that two jobs never record to one file. What a killed writer
-  has left keeps its name, and can be read.
+  is renamed to FILE when it ends. Until then the writer holds a lock on both: on the draft, so
+  that readers distinguish a recording that goes on from one of a killed writer, and on FILE,
+  which is made empty where there is none, so that two jobs never record to one file. The draft of
+  a killed writer keeps its name, and can be read.
 
-  A folder is opened once, and everything below happens by its descriptor: folders that are
-  moved meanwhile, or links put in their place, lead no writer away.
+  A folder is opened once, and all calls use its descriptor: a folder that is moved, or a link
+  that takes its place, does not redirect a writer.
 
-Standard library only: pump-run passes through here.
+Standard library only, because pump-run imports it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 import stat
 
 from pump import outputs
 
 PARTS_MAX = 10_000
-"""Names of a folder that are looked through for drafts."""
+"""Most names of a folder that are searched for drafts."""
 _OPENAT2 = 437
 _BENEATH_WITHOUT_LINKS = 0x08 | 0x04 | 0x02
 """RESOLVE_BENEATH, RESOLVE_NO_SYMLINKS, RESOLVE_NO_MAGICLINKS of openat2(2)."""
@@ -32,10 +31,10 @@ _FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 def open_folder(path: str, beneath: str = "") -> int:
-    """A descriptor (O_PATH) of the folder that the file at the absolute `path` lies in.
+    """A descriptor (O_PATH) of the folder of the file at the absolute `path`.
 
-    beneath: a folder that it must lie in as well, or be, without a symbolic link on the way;
-    "" for none. Raises OSError.
+    beneath: a folder that must contain that folder, or be it, without a symbolic link on the
+    way; "" for none. Raises OSError.
     """
     folder = os.path.dirname(path)
     if not beneath:
@@ -85,11 +84,11 @@ def _openat2(top: int, path: str) -> int:
 
 
 def claim(name: str, folder: int) -> int:
-    """The file `name` in the folder of that descriptor, made empty where it was not there: a
-    descriptor that holds its lock. Nothing in it changes.
+    """Open and lock the file `name` in the folder of descriptor `folder`; make an empty one if
+    there is none. Return its descriptor, which holds the lock. Its content does not change.
 
-    Raises OSError: EBUSY while another recording is written to it; what is neither a recording
-    nor empty must stay.
+    Raises OSError: EBUSY while another recording is written to it; as outputs.look where it is
+    neither a recording nor empty.
     """
     if outputs.look(name, outputs.RECORDING, folder) is None:
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -101,7 +100,7 @@ def claim(name: str, folder: int) -> int:
     try:
         outputs.check(os.fstat(fd), fd, outputs.RECORDING)
         lock(fd)
-        if not _is(fd, name, folder):  # the one that was written to it has just been published
+        if not _is(fd, name, folder):  # another recording has just been published there
             raise OSError(errno.EBUSY, BUSY)
         return fd
     except OSError:
@@ -113,14 +112,9 @@ BUSY = "another recording is being written to it"
 
 
 def lock(fd: int) -> None:
-    """Raises OSError, EBUSY, while another holds the file. Some file systems know no locks."""
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise OSError(errno.EBUSY, BUSY) from None
-    except OSError as error:
-        if error.errno not in (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS):
-            raise
+    """Lock the file. Raises OSError, EBUSY, while another process holds it."""
+    if not outputs.lock(fd):
+        raise OSError(errno.EBUSY, BUSY)
 
 
 def _is(fd: int, name: str, folder: int) -> bool:
@@ -132,11 +126,11 @@ def _is(fd: int, name: str, folder: int) -> bool:
 
 
 class Draft:
-    """A recording that is being written: `fd` takes it, `part` is its name until `publish`."""
+    """A recording that is being written to `fd`; `part` is its name until `publish`."""
 
     def __init__(self, name: str, folder: int) -> None:
-        """Begin a recording to `name` in the folder of that descriptor, which stays the
-        caller's. Raises OSError as `claim` does."""
+        """Begin a recording to `name` in the folder of descriptor `folder`, which the caller
+        closes. Raises OSError as `claim` does."""
         self._name, self._folder = name, folder
         self._claimed = claim(name, folder)
         try:
@@ -147,27 +141,27 @@ class Draft:
         lock(self.fd)
 
     def publish(self) -> None:
-        """Put it in the place of the file that was claimed. Raises OSError, and leaves both
-        alone, where another file is there by now."""
+        """Rename it to the file that was claimed. Raises OSError, and changes nothing, where
+        another file has replaced that one."""
         if not _is(self._claimed, self._name, self._folder):
             raise OSError(errno.EEXIST, f"the file has been replaced; it stays in {self.part}")
         os.rename(self.part, self._name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
 
     def discard(self) -> None:
-        """Remove it, before anything was recorded."""
+        """Remove it and close it, where nothing was recorded."""
         with contextlib.suppress(OSError):
             os.unlink(self.part, dir_fd=self._folder)
         self.close()
 
     def close(self) -> None:
-        """Let go of it, wherever it lies."""
+        """Close the draft and the claimed file, which ends their locks."""
         os.close(self.fd)
         os.close(self._claimed)
 
 
 def parts(path: str, folder: int | None = None) -> list[tuple[str, bool]]:
-    """Drafts of recordings to `path`, the newest last: the path of each, and whether it is
-    being written. folder: a descriptor of the path's folder, where there is one."""
+    """The drafts of recordings to `path`, the newest last: the path of each, and whether a
+    writer works on it. folder: a descriptor of the path's folder; None: opened here."""
     directory, name = os.path.split(path)
     found = []
     try:
@@ -193,24 +187,19 @@ def parts(path: str, folder: int | None = None) -> list[tuple[str, bool]]:
 
 
 def _look_at(name: str, folder: int) -> tuple[int, bool]:
-    """When a draft was last written (ns), and whether its writer is at it."""
+    """When a draft was last written (ns), and whether a writer works on it."""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
     fd = os.open(name, flags, dir_fd=folder)
     try:
         status = os.fstat(fd)
         if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, "not a regular file")
-        try:
-            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            return status.st_mtime_ns, False
-        except BlockingIOError:
-            return status.st_mtime_ns, True
-        except OSError:
-            return status.st_mtime_ns, False
+        return status.st_mtime_ns, not outputs.is_free(fd)
     finally:
         os.close(fd)
 
 
 def unfinished(path: str, folder: int | None = None) -> list[str]:
-    """Drafts of recordings to `path` whose writers were killed, the newest last."""
+    """The paths of drafts to `path` without a writer, the newest last: their writers were
+    killed."""
     return [part for part, written in parts(path, folder) if not written]

@@ -1,9 +1,8 @@
 """Reads a recording, chunk by chunk, as columns or row by row.
 
-Tolerant of a file that ends early (its writer was killed, or still writes): everything up
-to there is given out and `truncated` says so. Strict about everything else: bytes that are
-not what a writer wrote end the reading with a TraceError. Memory is bounded by one chunk,
-time by the length of the file, whatever it claims.
+Of a file that ends early (its writer was killed, or goes on) it returns all whole chunks and
+sets `truncated`. Any other deviation from the format raises a TraceError. Memory is bounded by
+one chunk, time by the length of the file.
 
     with open(path, "rb") as file:
         reader = Reader(file)
@@ -37,10 +36,10 @@ class EmptyTraceError(TraceError):
 
 
 class Reader:
-    """The recording in `file`, which is read from where it stands to its end.
+    """The recording in `file`, from its position to its end.
 
-    header: what the writer said first (JSON). end: what it said last, None until then.
-    truncated: after reading, whether the file ended without that. read_bytes: so far.
+    header: the JSON object of the first chunk. end: that of the last chunk, None until it is
+    read. truncated: after reading, whether the file has no end. read_bytes: so far.
     The constructor raises TraceError; so do the iterators. One iteration only.
     """
 
@@ -73,11 +72,11 @@ class Reader:
             raise DamagedError("damaged: it does not begin with a header")
         self.header = self._json(body)
 
-    # ---- what people iterate over ----
+    # ---- iterators ----
 
     def chunks(self) -> Iterator[Columns]:
-        """The rows, some thousands at a time: every column of format.FIELDS, checked against
-        the others. Raises TraceError."""
+        """The rows, some thousands at a time: every column of format.FIELDS, with lengths that
+        match. Raises TraceError; DamagedError where bytes are not a writer's."""
         while self.end is None:
             chunk = self._chunk()
             if chunk is None:
@@ -147,7 +146,7 @@ class Reader:
         return columns
 
     def _check_totals(self, columns: Columns) -> None:
-        """Raises DamagedError where a file holds more than a writer puts into its bytes."""
+        """Raises DamagedError where a file has more rows than a writer puts into its length."""
         self._rows += len(columns["kind"])
         self._extents += len(columns["extent_slot"])
         rows_most = form.FREE_ROWS + form.ROWS_PER_BYTE * self.read_bytes
@@ -157,7 +156,7 @@ class Reader:
 
 
 def _check_counts(columns: Columns, rows: int) -> None:
-    """Raises DamagedError where columns do not fit together."""
+    """Raises DamagedError where columns have lengths that do not match."""
     kind = columns["kind"]
     if len(kind) != rows:
         raise DamagedError("the rows of a chunk are not as many as its frame says")
@@ -182,7 +181,7 @@ def _check_counts(columns: Columns, rows: int) -> None:
 def rows_of(columns: Columns, groups: Collection[str] = form.ROWS_OF) -> Iterator[rec.Record]:
     """The rows of one chunk, as records. Kinds that this version does not know are left out.
 
-    groups: keys of form.ROWS_OF; only rows of these are given out.
+    groups: keys of form.ROWS_OF; only rows of these are returned.
     """
     makers: dict[int, Iterator[rec.Record]] = {}
     for group, make in _MAKERS.items():
@@ -225,19 +224,23 @@ def _ranges(columns: Columns) -> Iterator[rec.RangeRow]:
         yield rec.RangeRow(kind, *values)
 
 
-def _names(columns: Columns) -> Iterator[rec.Name]:
-    blob, at = columns["name_text"].tobytes(), 0
-    for function, count in _lists(columns, "name"):
-        yield rec.Name(function, blob[at : at + count].decode("utf-8", "replace"))
+def _with_data(columns: Columns, group: str, data: str) -> Iterator[tuple[Any, ...]]:
+    """The columns of a group, with each row's part of a blob in place of its length."""
+    blob, at = columns[data].tobytes(), 0
+    for *values, count in _lists(columns, group):
+        yield *values, blob[at : at + count]
         at += count
+
+
+def _names(columns: Columns) -> Iterator[rec.Name]:
+    for function, text in _with_data(columns, "name", "name_text"):
+        yield rec.Name(function, text.decode("utf-8", "replace"))
 
 
 def _params(columns: Columns) -> Iterator[rec.Params]:
-    blob, at = columns["params_data"].tobytes(), 0
-    for function, signature, *sizes, whole, count in _lists(columns, "params"):
+    for function, signature, *sizes, whole, data in _with_data(columns, "params", "params_data"):
         grid, block = (sizes[0], sizes[1], sizes[2]), (sizes[3], sizes[4], sizes[5])
-        yield rec.Params(function, signature, grid, block, whole, blob[at : at + count])
-        at += count
+        yield rec.Params(function, signature, grid, block, whole, data)
 
 
 def _devices(columns: Columns) -> Iterator[rec.Device]:
@@ -248,10 +251,8 @@ def _devices(columns: Columns) -> Iterator[rec.Device]:
 
 
 def _policies(columns: Columns) -> Iterator[rec.Policy]:
-    blob, at = columns["policy_text"].tobytes(), 0
-    for time_ns, count in _lists(columns, "policy"):
-        yield rec.Policy(time_ns, blob[at : at + count].decode("utf-8", "replace"))
-        at += count
+    for time_ns, text in _with_data(columns, "policy", "policy_text"):
+        yield rec.Policy(time_ns, text.decode("utf-8", "replace"))
 
 
 def _progress(columns: Columns) -> Iterator[rec.Progress]:

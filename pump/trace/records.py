@@ -1,7 +1,7 @@
-"""What a recording holds, row by row: one type for each kind, in the order of events.
+"""The rows of a recording: one type for each kind.
 
-Times are CLOCK_MONOTONIC of the recorded machine in ns; the header tells what the wall
-clock said at one of them.
+Times are CLOCK_MONOTONIC of the recorded machine in ns; the header gives the wall clock time of
+one of them.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class Operation(NamedTuple):
 class RangeRow(NamedTuple):
     """An allocation (ALLOC), a free (FREE), or a live range read from the table (RANGE).
 
-    range_kind: 1 converted, 2 managed, 0 not told. alloc_seq: next operation's number when
-    it was allocated; told by RANGE only.
+    range_kind: 1 converted, 2 managed, 0 unknown. alloc_seq: number of the next operation when
+    it was allocated; of RANGE only.
     """
 
     kind: int
@@ -69,7 +69,7 @@ class Sync(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """A marker was seen to have executed: all of `stream` up to `seq` has, by `time_ns`."""
+    """A marker has executed: all operations of `stream` up to `seq` had, by `time_ns`."""
 
     stream: int
     seq: int
@@ -84,7 +84,7 @@ class Name(NamedTuple):
 
 
 class Params(NamedTuple):
-    """What launches of one signature have in common; before the first of them.
+    """The common properties of launches with one signature; in front of the first of them.
 
     data: the parameter buffer of one such launch, perhaps cut; parameter_bytes: all of it.
     """
@@ -98,7 +98,7 @@ class Params(NamedTuple):
 
 
 class Device(NamedTuple):
-    """A device as the client knew it at `time_ns`; told again when that changes."""
+    """A device as the client knew it at `time_ns`; recorded again when that changes."""
 
     time_ns: int
     device: int
@@ -120,7 +120,7 @@ class Lost(NamedTuple):
 
 
 class Resync(NamedTuple):
-    """The `ranges` next RANGE rows are all that is live; what is not among them is gone."""
+    """The next `ranges` RANGE rows are all live ranges."""
 
     time_ns: int
     seq: int
@@ -143,7 +143,7 @@ class Graph(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """What the worker believed of a device at `time_ns`.
+    """The worker's model of a device at `time_ns`.
 
     Bytes by place, as in pump.wire.control.DeviceState. blocks_*: block uses of executed
     operations since the worker began. The last three are the whole client's: bytes that

@@ -1,7 +1,7 @@
-"""Writes a recording: collects rows in columns, puts them into the file chunk by chunk.
+"""Writes a recording: collects rows in columns, writes them to the file chunk by chunk.
 
-It knows nothing of threads or of time but what it is told; pumpd/worker/recorder.py calls it from
-a thread of its own. What has been handed over is on disk after `flush`.
+Reads no clock and starts no thread; pumpd/worker/recorder.py calls it from a thread of its own.
+`flush` writes all rows that were added.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from pump.trace.format import Column
 FLUSH_ROWS: Final = 16384
 FLUSH_EXTENTS: Final = 131072
 FLUSH_BLOB_BYTES: Final = 1 << 20
-"""A chunk ends at the first of these. One batch more still fits the format's bounds."""
+"""A chunk ends at the first of these, so that one more batch does not exceed the format's
+bounds."""
 
 PARAMS_START: Final = 32
 """Bytes of struct pump_params: grid, block, bytes of the buffer, zero; all uint32."""
@@ -86,12 +87,12 @@ class TraceWriter:
     def __repr__(self) -> str:
         return f"<TraceWriter {self.operations} operations, {self._written_bytes} bytes>"
 
-    # ---- what happened ----
+    # ---- rows ----
 
     def events(self, given: Rows) -> None:
-        """Rows of the ring, in order; the writer keeps no view of their arrays.
+        """Add rows of the ring, in order; the writer keeps no view of their arrays.
 
-        What makes no sense (an allocation that names no range) is counted as lost.
+        Invalid rows (an allocation without a range) count as lost.
         """
         kind = np.minimum(given.rows["kind"], 255)
         good = np.where(_IS_IN["range"][kind], given.use_count == 1, True)
@@ -109,7 +110,7 @@ class TraceWriter:
             self.lost(int(given.rows["time_ns"][-1]), form.LOST_MALFORMED, bad)
 
     def device(self, time_ns: int, uuid: bytes, **facts: int) -> None:
-        """A device, first seen or changed; the facts are the columns device_* of the format."""
+        """Add a device that is new or has changed. facts: the columns device_* of the format."""
         self._one("kind", form.DEVICE)
         self._one("device_time_ns", time_ns)
         self._add("device_uuid", np.frombuffer(uuid, np.uint8))
@@ -118,14 +119,14 @@ class TraceWriter:
         self._count(1)
 
     def sample(self, sample: rec.Sample) -> None:
-        """What the worker believes of a device."""
+        """Add a sample of the worker's model of a device."""
         self._one("kind", form.SAMPLE)
         for name, value in sample._asdict().items():
             self._one(f"sample_{name}", value)
         self._count(1)
 
     def lost(self, time_ns: int, reason: int, count: int) -> None:
-        """`count` events are missing here."""
+        """Record that `count` events are missing here. reason: LOST_* of format.py."""
         self._one("kind", form.LOST)
         self._one("lost_time_ns", time_ns)
         self._one("lost_reason", reason)
@@ -133,7 +134,7 @@ class TraceWriter:
         self._count(1)
 
     def policy(self, time_ns: int, policy: str) -> None:
-        """From here on the worker decides by this policy."""
+        """Record that the worker uses this policy from here on."""
         text = policy.encode()
         self._one("kind", form.POLICY)
         self._one("policy_time_ns", time_ns)
@@ -142,7 +143,7 @@ class TraceWriter:
         self._count(1)
 
     def resync(self, time_ns: int, seq: int, ranges: Mapping[str, Column]) -> None:
-        """All live ranges, read from the table; `seq` is the newest operation's number.
+        """Add all live ranges, read from the table. seq: of the newest operation.
 
         ranges: RANGE_COLUMNS, shape [n].
         """
@@ -163,7 +164,7 @@ class TraceWriter:
     # ---- to the file ----
 
     def flush(self) -> None:
-        """Puts what is pending into the file, as one chunk."""
+        """Write the pending rows to the file, as one chunk."""
         if self._rows == 0:
             return
         columns = {name: np.concatenate(parts) for name, parts in self._pending.items()}
@@ -174,7 +175,7 @@ class TraceWriter:
         self.rows += rows
 
     def end(self, facts: Mapping[str, Any]) -> None:
-        """Flushes, and says that the recording is whole. Nothing may follow."""
+        """Flush, and write the end of the recording. Nothing may follow."""
         self.flush()
         totals = {"operations": self.operations, "rows": self.rows}
         self._write(_json_chunk(form.CHUNK_END, {**totals, **facts}))
@@ -228,7 +229,7 @@ class TraceWriter:
         self._add("range_base", given.rows["function"][chosen])
         for name in ("slot", "generation", "length_bytes"):
             self._add(f"range_{name}", given.uses[name][use])
-        for name in ("kind", "alloc_seq"):  # the ring does not tell
+        for name in ("kind", "alloc_seq"):  # not in the ring
             self._add(f"range_{name}", np.zeros(len(chosen), np.uint64))
 
     def _add_sync(self, given: Rows, chosen: Chosen) -> None:

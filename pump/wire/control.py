@@ -1,12 +1,12 @@
-"""What goes over a control connection, and on from pumpd to its workers: frames, no I/O.
+"""Frames of a control connection, and between a supervisor and its workers. No I/O.
 
 One datagram is one frame. A connection begins with a hello and a welcome; then each
 request (JSON, REQUEST_BYTES at most) gets one reply (JSON, REPLY_BYTES at most). Between
-supervisor and worker a frame is a number, by which answers find their questions, and a
+supervisor and worker a frame is a number, which links an answer to its question, and a
 request or one client's state.
 
-Every byte comes from another process: whatever is not exactly right raises FrameError, whose
-text is one line. Both sides are of one release, which the hello makes sure of.
+Every byte comes from another process: an invalid frame raises FrameError with a text of one
+line. The hello makes sure that both sides are of one release.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pump.wire.strict import FrameError as FrameError  # noqa: PLC0414
 MAGIC = 0x4C525443504D5550
 VERSION = 1
 SHIM_MAGIC = 0x4F4C4C45484D5550
-"""Of the welcome that turns a peer away before it said which kind of client it is."""
+"""Of the welcome that refuses a peer before it has said which kind of client it is."""
 
 # Hello: magic, version, zero. Welcome: magic, version, status.
 HELLO = struct.Struct("<QII")
@@ -46,7 +46,7 @@ SET = "set"
 
 @dataclass(frozen=True)
 class Request:
-    """What is asked. `ask`: STATE or SET.
+    """A request. ask: STATE or SET.
 
     client_pid: only of that client; None: of all of the job's. policy, budget_bytes: what
     to set, at least one of them. device: whose budget; None: of all.
@@ -61,14 +61,14 @@ class Request:
 
 @dataclass(frozen=True)
 class DeviceState:
-    """One device of one client. Bytes by place are what its worker believes."""
+    """One device of one client. Bytes by place come from the worker's model."""
 
     index: int
     uuid: str
     total_bytes: int
     """The card's."""
     free_at_start_bytes: int
-    """What the client's first context found free."""
+    """Free when the client made its first context."""
     budget_bytes: int
     emulated: bool
     """The budget lies below the card's memory by choice."""
@@ -86,14 +86,15 @@ class DeviceState:
     host_bytes: int
     """On the host, or populated nowhere yet."""
     overshoot_bytes: int
-    """Peak above the budget since the last set; what a smaller budget found in place
-    counts no more once it has gone."""
+    """Peak above the budget since the last set. Blocks that were resident when the budget
+    shrank do not count after they have left."""
     blocks_used: int
-    """Block uses of executed operations; of them `blocks_hit` found their block there."""
+    """Block uses of executed operations; in `blocks_hit` of them the block was resident."""
     blocks_hit: int
     blocks_late: int
     blocks_unseen: int
-    """Came by fault though there was room; under a policy that does not prefetch, all."""
+    """Blocks that came by fault although there was room; under a policy that does not prefetch,
+    all that came by fault."""
     blocks_no_room: int
     transfers_refused: int
     blocks_refreshed: int
@@ -101,10 +102,10 @@ class DeviceState:
 
 @dataclass(frozen=True)
 class ClientState:
-    """One client, as its worker knows it; with an `error` everything else is empty.
+    """One client as its worker knows it; with an `error` all else but pid is empty.
 
-    shim, worker: struct pump_shim_counters and struct pump_worker_counters by field name,
-    since the client (the worker) began.
+    shim, worker: struct pump_shim_counters, since the client began, and struct
+    pump_worker_counters, since its worker began, by field name.
     """
 
     pid: int
@@ -124,7 +125,7 @@ def pack_hello(version: int = VERSION) -> bytes:
 
 
 def is_hello(data: bytes) -> bool:
-    """Return whether a first datagram wants to control; it may be malformed otherwise."""
+    """Return whether a first datagram is that of a control connection; judge_hello checks it."""
     return data[:8] == MAGIC.to_bytes(8, "little")
 
 
@@ -134,7 +135,7 @@ def judge_hello(data: bytes) -> tuple[int, str]:
         return REFUSED, f"control hello of {len(data)} bytes, not {HELLO.size}"
     magic, version, zero = HELLO.unpack(data)
     if magic != MAGIC or zero != 0:
-        return REFUSED, "a control hello that is none"
+        return REFUSED, "a malformed control hello"
     if version != VERSION:
         return OTHER_VERSION, f"control version {version}, pumpd's is {VERSION}"
     return OK, "ok"
@@ -146,7 +147,7 @@ def pack_welcome(status: int) -> bytes:
 
 
 def check_welcome(data: bytes) -> None:
-    """Raise FrameError, in words for people, unless `data` is a welcome with status OK."""
+    """Raise FrameError, with a text for users, unless `data` is a welcome with status OK."""
     if not HELLO.size <= len(data) <= WELCOME_BYTES_MAX:
         raise FrameError(f"an answer of {len(data)} bytes, which is no welcome of pumpd's")
     magic, version, status = HELLO.unpack_from(data)
@@ -167,7 +168,7 @@ def check_welcome(data: bytes) -> None:
 
 
 def encode_request(request: Request) -> bytes:
-    """Return the frame. Raises FrameError for a request that makes no sense."""
+    """Return the frame. Raises FrameError for an invalid request."""
     data = pack({key: value for key, value in asdict(request).items() if value is not None})
     decode_request(data)
     return data
@@ -224,8 +225,8 @@ def decode_client(data: bytes) -> ClientState:
 
 
 def encode_reply(clients: Sequence[ClientState]) -> bytes:
-    """Return the reply to a request. Clients whose states find no room in it are told to
-    be asked for one by one."""
+    """Return the reply to a request. A client whose state does not fit gets an error instead,
+    which says to ask for that client alone."""
     parts: list[bytes] = []
     left = REPLY_BYTES - 256 * len(clients)
     for client in clients:
@@ -244,7 +245,7 @@ def encode_error(reason: str) -> bytes:
 
 
 def decode_reply(data: bytes) -> list[ClientState]:
-    """Return the states in a reply. Raises FrameError, also with pumpd's own reason."""
+    """Return the states in a reply. Raises FrameError, also with the reason of an error reply."""
     reply = as_object(unpack(data, REPLY_BYTES), "a reply")
     if set(reply) == {"error"}:
         raise FrameError(text_of(reply, "error", ERROR_CHARACTERS))
@@ -254,7 +255,7 @@ def decode_reply(data: bytes) -> list[ClientState]:
 
 
 def failed(pid: int, reason: str) -> ClientState:
-    """Return the state of a client of which only this is known."""
+    """Return the state of a client that could not be asked, with the reason."""
     return ClientState(pid, one_line(reason))
 
 

@@ -1,9 +1,8 @@
 """One client's shared mapping: events in, commands out, progress, counters.
 
-A thin layer over libpump_core. It holds no opinion; the client may have written anything
-into the mapping, so what is read here is range-checked in C or by the caller. What goes
-to the model and comes from it stays in C arrays: a tick makes no Python object per
-event or command.
+A thin layer over libpump_core without policy. The client may have written anything into the
+mapping, so C or the caller checks what is read. What goes to the model and comes from it stays
+in C arrays: a tick makes no Python object for an event or a command.
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ class Batch:
 
     @property
     def malformed(self) -> int:
-        """Records that made no sense and were passed over."""
+        """Invalid records that were skipped."""
         return int(self.raw.malformed)
 
     def payload(self, row: int) -> bytes:
@@ -91,7 +90,23 @@ class Ranges:
 
 
 class ProtocolError(Exception):
-    """The mapping's indices make no sense; state must be read from the range table."""
+    """The mapping's indices are invalid; state must be read from the range table."""
+
+
+def carry_out(
+    shm: Any, model: Any, device: int, to_host: NDArray[np.int64], to_gpu: NDArray[np.int64]
+) -> None:
+    """Start the transfers of a decision over `struct pump_shm *`, and plan what comes next where
+    it is known. `model`: `struct pump_model *`. Blocks: by number, shape [n]."""
+    lib.pump_worker_carry_out(
+        shm,
+        model,
+        device,
+        ffi.from_buffer(INT64S, to_host),
+        len(to_host),
+        ffi.from_buffer(INT64S, to_gpu),
+        len(to_gpu),
+    )
 
 
 class Mapping:
@@ -107,10 +122,10 @@ class Mapping:
         self._cursors = ffi.new("uint64_t[]", 2 * lib.PUMP_MAX_DEVICES)
 
     def close(self) -> None:
-        """Unmap. What was handed out before must not be used any more."""
+        """Unmap. Batches, ranges and views of this mapping must not be used afterwards."""
         del self.shm
         ffi.release(self._buffer)
-        with contextlib.suppress(BufferError):  # a view lives on: the mapping goes with it
+        with contextlib.suppress(BufferError):  # a view exists: its deletion unmaps
             self._map.close()
 
     def drain(self) -> Batch:
@@ -155,16 +170,8 @@ class Mapping:
     def carry_out(
         self, model: Any, device: int, to_host: NDArray[np.int64], to_gpu: NDArray[np.int64]
     ) -> None:
-        """Start the transfers of a decision, and plan what comes next where it is known."""
-        lib.pump_worker_carry_out(
-            self.shm,
-            model,
-            device,
-            ffi.from_buffer(INT64S, to_host),
-            len(to_host),
-            ffi.from_buffer(INT64S, to_gpu),
-            len(to_gpu),
-        )
+        """Start the transfers of a decision; see the function of that name."""
+        carry_out(self.shm, model, device, to_host, to_gpu)
 
     def activity(self) -> int:
         """Return the counter that moves with each completion and each progress."""

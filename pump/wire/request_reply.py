@@ -1,8 +1,8 @@
 """One question and its answer over a socket of packets, within a deadline.
 
 Used to ask a job's pumpd (pump/control.py) and the system service (pump/service.py). A
-deadline is a moment of time.monotonic() and holds for all steps together, so that no peer can
-hold its asker for longer by doing a little now and then.
+deadline is a moment of time.monotonic() and holds for all steps together, so that a peer that
+answers slowly cannot delay the caller beyond it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ RETRY_S = 0.02
 
 
 class ClosedError(Exception):
-    """The other side has closed the connection."""
+    """The peer has closed the connection."""
 
 
 class Client:
@@ -42,15 +42,15 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection, if there is one."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
 
 
 def connect(path: str, deadline: float) -> socket.socket:
-    """Return a connection to the socket at `path`, if a user serves it who is believed
-    (server.py). Raises OSError, TimeoutError."""
+    """Return a connection to the socket at `path`, if its server is trusted (server.py). Raises
+    OSError (StrangeServerError where it is not trusted), TimeoutError."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
         while True:
@@ -67,13 +67,15 @@ def connect(path: str, deadline: float) -> socket.socket:
 
 
 def exchange(connection: socket.socket, data: bytes, most_bytes: int, deadline: float) -> bytes:
-    """Send one datagram and return the answer; of one that is longer than `most_bytes`, one
-    byte more than that. Raises ClosedError, OSError, TimeoutError: after each of them the
-    connection is of no use, since an answer that comes late would be taken for the next."""
+    """Send one datagram and return the answer, cut off after most_bytes + 1.
+
+    Raises ClosedError, OSError, TimeoutError. Close the connection after each of them: an
+    answer that arrives late would be taken for that of the next question.
+    """
     _bound(connection, deadline)
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
         connection.send(data, socket.MSG_NOSIGNAL)
-    for _ in range(2):  # one that closed may have said why: behind the error
+    for _ in range(2):  # a peer that has closed may have sent its reason before the error
         _bound(connection, deadline)
         with contextlib.suppress(ConnectionResetError):
             answer = connection.recv(most_bytes + 1)

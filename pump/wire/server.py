@@ -1,7 +1,7 @@
-"""Whether a client may believe the process that serves a socket of pump.
+"""Whether a client trusts the process that serves a socket of pump.
 
-By the kernel's word on the peer (SO_PEERCRED: the user that called listen) and by who can put
-a socket there; never by what is said over it. docs/decisions/0032-who-serves.md.
+Decided by the peer's user (SO_PEERCRED: the user that called listen) and by which users can put
+a socket there, never by what the peer sends. docs/decisions/0032-who-serves.md.
 """
 
 from __future__ import annotations
@@ -9,33 +9,42 @@ from __future__ import annotations
 import os
 import socket
 import struct
+from typing import NamedTuple
 
 from pump import trust
 
 CREDENTIALS = struct.Struct("iII")
 ALL_USERS = [b"0", b"0", b"4294967295"]
-"""The map of a namespace that is no user namespace of its own."""
+"""/proc/PID/uid_map outside of user namespaces (user_namespaces(7))."""
 
 
 class StrangeServerError(OSError):
-    """Another user serves the socket than a client believes; the text says which, and why."""
+    """A client does not trust the user that serves the socket; the text says which, and why."""
 
 
-def user_of(connection: socket.socket) -> int:
-    """The user at the other end. Raises OSError."""
+class Peer(NamedTuple):
+    """The process at the other end of a connection; pid 0: it is not visible here."""
+
+    pid: int
+    uid: int
+
+
+def peer_of(connection: socket.socket) -> Peer:
+    """The peer by SO_PEERCRED (unix(7)). Raises OSError."""
     data = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
-    return int(CREDENTIALS.unpack(data)[1])
+    pid, uid, _gid = CREDENTIALS.unpack(data)
+    return Peer(pid, uid)
 
 
 def check(connection: socket.socket, path: str) -> None:
     """Raises StrangeServerError unless the peer is root, this process's own user, or the owner
-    of the socket in a folder that only root can change; OSError when it cannot be looked at.
+    of the socket in a folder that only root can change; OSError when that cannot be examined.
 
-    In a user namespace the users that it does not know, root of the machine among them, all
-    have one number. There such a peer is believed on a read-only mount alone: no process in
-    the namespace can have put its socket there.
+    In a user namespace all users that are not mapped, root of the machine among them, have one
+    number. Such a peer is trusted on a read-only mount alone: no process in the namespace can
+    have put its socket there.
     """
-    user = user_of(connection)
+    user = peer_of(connection).uid
     if user == _unknown_user():
         if os.statvfs(path).f_flag & os.ST_RDONLY:
             return
@@ -44,7 +53,7 @@ def check(connection: socket.socket, path: str) -> None:
         if user == os.geteuid() and not os.stat(folder).st_mode & 0o077:
             return
         raise StrangeServerError(
-            "a user serves it whom this user namespace does not know; mount the folder of "
+            "a user that this user namespace does not map serves it; mount the folder of "
             "the service's socket read-only"
         )
     if user in (0, os.geteuid()):
@@ -57,12 +66,13 @@ def check(connection: socket.socket, path: str) -> None:
         return
     reason = f"{weak.path} {weak.why}" if weak else "the socket is another's"
     raise StrangeServerError(
-        f"user {user} serves it, who is neither root nor this user, and {reason}"
+        f"user {user} serves it, which is neither root nor this user, and {reason}"
     )
 
 
 def _unknown_user() -> int | None:
-    """The number of users that this user namespace does not know; None where it knows all."""
+    """The number that stands for users that this user namespace does not map; None where it maps
+    all."""
     try:
         with open("/proc/self/uid_map", "rb") as file:
             if file.read().split() == ALL_USERS:

@@ -1,18 +1,18 @@
-"""What a job's pumpd and the system service say to each other: frames, no I/O.
+"""Frames between a job's pumpd and the system service. No I/O.
 
-One datagram is one frame. A connection begins with a hello and a welcome, which settle the
-version of the protocol: the service accepts its own and the one before, so that it can be
-upgraded under running jobs, and jobs under a running service. Every frame after that is a
-JSON object; "say" tells which kind.
+One datagram is one frame. A connection begins with a hello and a welcome, which agree on the
+version of the protocol: the service accepts its own and the one before, so that the service can
+be upgraded under running jobs, and jobs under a running service. Every frame after that is a
+JSON object; its key "say" names the kind.
 
     pumpd -> service   Join, once; Report when something has changed; Beat when not
     any user -> service AskJobs, AskService; answered by Jobs, ServiceState
-    service -> pumpd   Grant, whenever a budget changes; Refused, before it hangs up
+    service -> pumpd   Grant, whenever a budget changes; Refused, before it closes the connection
 
-A field that came with a later version says so (`LATER`); towards an older peer it is left
-out, and from one it has its default. Every byte comes from another process: whatever is not
-exactly right raises FrameError. msgspec checks types and bounds; jobs' own programs, which may
-import pump.control, get along without it.
+`LATER` lists fields that came with a later version: they are left out of frames to an older
+peer, and have their defaults in frames from one. Every byte comes from another process: an
+invalid frame raises FrameError. msgspec checks types and bounds; pump.control, which jobs' own
+programs import, does without it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from typing import Annotated, Any, ClassVar, Final, Union
 import msgspec
 from msgspec import Meta, Struct
 
-from pump.wire.strict import FrameError, one_line, pack, printable, short, unpack
+from pump.names import printable
+from pump.wire.strict import FrameError, one_line, pack, short, unpack
 
 MAGIC: Final = 0x56524553504D5550
 VERSION: Final = 1
@@ -40,9 +41,9 @@ REASONS: Final = {
 }
 
 FRAME_BYTES: Final = 8192
-"""Of what a client says."""
+"""Of a client's frame."""
 REPLY_BYTES: Final = 65536
-"""Of what the service says."""
+"""Of the service's frame."""
 GPUS: Final = 16
 JOBS_SHOWN: Final = 64
 """In one reply; AskJobs.after asks for more."""
@@ -66,25 +67,25 @@ Gpu = Annotated[str, Meta(pattern=r"^(?#a GPU's UUID)[0-9a-f]{32}\Z")]
 
 
 class Words(Struct, frozen=True, forbid_unknown_fields=True):
-    """A JSON object of a frame. LATER: its fields that came with a later version than 1, and
-    with which."""
+    """A JSON object of a frame. LATER: fields that came with a later version than 1, with that
+    version."""
 
     LATER: ClassVar[dict[str, int]] = {}
 
 
 class Frame(Words, frozen=True, forbid_unknown_fields=True, tag_field="say"):
-    """What one datagram says."""
+    """The content of one datagram."""
 
 
-# ---- what is said ----
+# ---- kinds of frames ----
 
 
 class Join(Frame, frozen=True, tag="join"):
-    """A job's pumpd makes itself known; credentials of the socket tell its process and user.
+    """A job's pumpd registers the job; credentials of the socket tell its process and user.
 
-    name: for people. priority: the higher, the sooner served; the service may lower it.
-    socket: path of the job's own socket, for those who may steer it; the service only
-    passes it on. job_pid: the job's first process, as its pumpd sees it.
+    name: for users. priority: the higher, the sooner served; the service may lower it.
+    socket: path of the job's own socket, which the service only passes on to users that may
+    control the job. job_pid: the job's first process, in pumpd's process namespace.
     """
 
     name: Name = ""
@@ -94,12 +95,12 @@ class Join(Frame, frozen=True, tag="join"):
 
 
 class GpuReport(Words, frozen=True):
-    """One GPU that clients of the job use; bytes are sums over them.
+    """One GPU that clients of the job use; bytes are sums over the clients.
 
-    gpu: UUID in hexadecimal. total_bytes: the card's. usable_bytes: what the client that
-    found most free could take. wanted_bytes: live memory, or the user's budget if that is
-    less. adopted_bytes: the budgets in force. resident_bytes: there or on the way.
-    use: share of the time with operations, of USE_MOST.
+    gpu: UUID in hexadecimal. total_bytes: the card's. usable_bytes: the most that a client
+    could use when it began. wanted_bytes: live memory, or the user's budget if that is less.
+    adopted_bytes: the budgets in force. resident_bytes: resident, arriving or leaving.
+    use: share of the time with operations, in parts of USE_MOST.
     """
 
     gpu: Gpu
@@ -112,9 +113,10 @@ class GpuReport(Words, frozen=True):
 
 
 class Report(Frame, frozen=True, tag="report"):
-    """How a job stands. grant: number of the newest grant that it has acted upon, 0: none.
+    """The state of a job. grant: number of the newest grant that it has adopted, 0: none.
 
-    converted_bytes: of all its clients. host_bytes: of them, believed to be on the host.
+    converted_bytes: of all its clients. host_bytes: of these, on the host by the workers'
+    models.
     """
 
     grant: Count
@@ -129,17 +131,17 @@ class Beat(Frame, frozen=True, tag="beat"):
 
 
 class GpuGrant(Words, frozen=True):
-    """What the job's clients together may keep on one GPU."""
+    """The bytes that the job's clients together may keep resident on one GPU."""
 
     gpu: Gpu
     budget_bytes: Bytes
 
 
 class Grant(Frame, frozen=True, tag="grant"):
-    """All leases of a job, in place of the earlier ones.
+    """All leases of a job; they replace the earlier ones.
 
-    number: 1, 2, ... within a connection. beat_ms: the service wants to hear from the job
-    that often, and takes the leases back after some silence.
+    number: 1, 2, ... within a connection. beat_ms: longest time between two frames of the
+    job; the leases expire when several of them have passed without a frame.
     """
 
     number: Count
@@ -148,19 +150,20 @@ class Grant(Frame, frozen=True, tag="grant"):
 
 
 class Refused(Frame, frozen=True, tag="refused"):
-    """The service says why it hangs up."""
+    """The service's reason for closing the connection."""
 
     reason: Annotated[str, Meta(max_length=500)]
 
 
 class AskJobs(Frame, frozen=True, tag="jobs?"):
-    """Which jobs are there? The asker's own; all for root. after: of a number above."""
+    """Asks for the user's jobs; root gets those of all users. after: only jobs with a higher
+    number."""
 
     after: Count = 0
 
 
 class GpuLease(Words, frozen=True):
-    """One job on one GPU, as the service knows it. granted_bytes 0: no grant yet."""
+    """One job on one GPU, as it last reported. granted_bytes 0: no grant yet."""
 
     gpu: Gpu
     granted_bytes: Bytes
@@ -171,7 +174,7 @@ class GpuLease(Words, frozen=True):
 
 
 class JobState(Words, frozen=True):
-    """One job, as the service knows it. heard_ms: since it was last heard of."""
+    """One job, as it last reported. age_ms: since it joined. heard_ms: since its last frame."""
 
     number: Count
     user: Annotated[int, Meta(ge=0, le=2**32 - 1)]
@@ -188,19 +191,22 @@ class JobState(Words, frozen=True):
 
 
 class Jobs(Frame, frozen=True, tag="jobs"):
-    """The answer to AskJobs. more: 1 if there are jobs beyond."""
+    """The answer to AskJobs. more: 1 if there are jobs with higher numbers."""
 
     more: Annotated[int, Meta(ge=0, le=1)]
     jobs: Annotated[tuple[JobState, ...], Meta(max_length=JOBS_SHOWN)] = ()
 
 
 class AskService(Frame, frozen=True, tag="service?"):
-    """How does the service do?"""
+    """Asks for the service's own figures."""
 
 
 class ServiceState(Frame, frozen=True, tag="service"):
-    """Figures of the service since its start; nothing in them tells of other users' jobs
-    but how many there are. held_bytes: on all GPUs, what cannot be granted to others."""
+    """Figures of the service since its start; of other users' jobs they tell the number alone.
+
+    memory_bytes: what jobs may share, on all GPUs. held_bytes: of it, what jobs hold and no
+    other job can be granted. slowed_down: how often a peer was too fast and had to wait.
+    """
 
     release: Annotated[str, Meta(max_length=32)]
     pid: Pid
@@ -231,7 +237,7 @@ def pack_hello(oldest: int = OLDEST, newest: int = VERSION) -> bytes:
 
 
 def judge_hello(data: bytes) -> tuple[int, int]:
-    """Return the status for a hello and the version to speak (0 unless OK)."""
+    """Return the status for a hello and the version to use (0 unless OK)."""
     if len(data) != HELLO.size:
         return REFUSED, 0
     magic, oldest, newest, zero = HELLO.unpack(data)
@@ -247,7 +253,7 @@ def pack_welcome(status: int, version: int) -> bytes:
 
 
 def check_welcome(data: bytes) -> int:
-    """Return the version to speak. Raises FrameError, in words for people, for a refusal."""
+    """Return the version to use. Raises FrameError, with a text for users, for a refusal."""
     if len(data) != HELLO.size:
         raise FrameError("an answer that is no welcome of pump's service")
     magic, version, status, zero = HELLO.unpack(data)
@@ -264,7 +270,7 @@ def check_welcome(data: bytes) -> int:
 
 
 def encode(message: Frame, version: int = VERSION) -> bytes:
-    """Return the frame that says `message` to a peer of `version`."""
+    """Return `message` as a frame for a peer of `version`."""
     words = msgspec.to_builtins(message)
     for part, name in list(_later(message, words, version)):
         del part[name]
@@ -272,7 +278,7 @@ def encode(message: Frame, version: int = VERSION) -> bytes:
 
 
 def decode(data: bytes, kinds: tuple[type[Frame], ...], version: int = VERSION) -> Any:
-    """Return what a frame says, one of `kinds`. Raises FrameError."""
+    """Return the content of a frame, one of `kinds`. Raises FrameError."""
     words = unpack(data, FRAME_BYTES if kinds is FROM_CLIENTS else REPLY_BYTES)
     message = converted(words, Union[kinds])  # noqa: UP007
     for _, name in _later(message, words, version):
@@ -286,7 +292,7 @@ def refusal(reason: str) -> Refused:
 
 
 def fitting(text: str, most: int = NAME_CHARACTERS) -> str:
-    """Return what a frame can carry of a text."""
+    """Return as much of a text as a frame can carry, "?" for what cannot be printed."""
     return printable(text)[:most]
 
 

@@ -1,7 +1,7 @@
-"""JSON as pump's processes say it to each other: strict, bounded, one line per fault. No I/O.
+"""The JSON of frames between pump's processes: strict and bounded. No I/O.
 
-Whole numbers, ASCII, no key twice; whatever else arrives raises FrameError, whose text is
-one line. control.py and service.py build their frames from it.
+Whole numbers, ASCII, no key twice; anything else raises FrameError with a text of one line.
+control.py and service.py build their frames from it.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from typing import Any, NoReturn
+
+from pump.names import printable
 
 ERROR_CHARACTERS = 500
 
@@ -18,12 +20,12 @@ class FrameError(ValueError):
 
 
 def pack(value: object) -> bytes:
-    """Return the frame that says `value`."""
+    """Return `value` as a frame."""
     return json.dumps(value, separators=(",", ":"), allow_nan=False).encode("ascii")
 
 
 def unpack(data: bytes, most_bytes: int) -> object:
-    """Return what a frame of at most `most_bytes` says. Raises FrameError."""
+    """Return the value in a frame of at most `most_bytes`. Raises FrameError."""
     if len(data) > most_bytes:
         raise FrameError(f"a frame of more than {most_bytes} bytes")
     try:
@@ -49,8 +51,8 @@ def as_object(value: object, what: str) -> dict[str, Any]:
 
 
 def text_of(words: Mapping[str, Any], key: str, characters: int) -> str:
-    """Return the text under `key`, of 1 to `characters`, all of them printable: terminals
-    will show it. Raises FrameError."""
+    """Return the text under `key`, of 1 to `characters` printable characters, since terminals
+    show it. Raises FrameError."""
     value = words.get(key)
     if not isinstance(value, str) or not 1 <= len(value) <= characters or not value.isprintable():
         raise FrameError(f"{key} is not a text of 1 to {characters} printable characters")
@@ -58,17 +60,12 @@ def text_of(words: Mapping[str, Any], key: str, characters: int) -> str:
 
 
 def short(text: str) -> str:
-    """Return a text as an error may show it."""
+    """Return the start of a text, quoted, for an error."""
     return repr(text[:40])
 
 
-def printable(text: str) -> str:
-    """Return a text as a terminal may show it."""
-    return "".join(c if c.isprintable() else "?" for c in text)
-
-
 def one_line(text: str) -> str:
-    """Return a reason as a frame may carry it: what `text_of` takes."""
+    """Return a reason in a form that `text_of` accepts."""
     return printable(" ".join(text.split()))[:ERROR_CHARACTERS] or "unknown"
 
 

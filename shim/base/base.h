@@ -2,7 +2,7 @@
  * clock, threads, the mapping and the log.
  *
  * Rules for the globals: each has one file that owns it; a forked child starts from the
- * initial values (life/observe_start.c).
+ * initial values (life/start.c).
  */
 #ifndef PUMP_BASE_H
 #define PUMP_BASE_H
@@ -32,7 +32,7 @@ extern bool pump_off;
 extern uint32_t pump_active;
 
 /* Recursion guard of this thread: while > 0 every hook passes straight through.
- * Threads of the act side raise it once, for life. */
+ * Pump's own threads raise it once, for life. */
 extern __thread uint32_t pump_reentry_depth __attribute__((tls_model("initial-exec")));
 
 static inline bool pump_inert(void) {
@@ -60,8 +60,8 @@ static inline void pump_leave(void) {
 void pump_give_up(const char *reason);
 
 /* Calls that came through our context and memory hooks since cuInit. A context
- * that exists while this stays 0 means that the program found the driver behind
- * our back. Written by all threads, relaxed. */
+ * that exists while this stays 0 means that the program has reached the driver
+ * without passing pump. Written by all threads, relaxed. */
 extern uint64_t pump_calls_seen;
 
 uint64_t pump_now_ns(void); /* CLOCK_MONOTONIC */
@@ -70,7 +70,7 @@ uint64_t pump_now_ns(void); /* CLOCK_MONOTONIC */
  * not. Set before pump_off falls, never changed afterwards. */
 extern bool pump_recording;
 
-/* One fixed address per process: anonymous at first, later the act side maps the
+/* One fixed address per process: anonymous at first, later the link thread maps the
  * memfd over it (and repeats MADV_DONTFORK). NULL before cuInit has succeeded. */
 extern struct pump_shm *pump_shm;
 
@@ -87,7 +87,7 @@ void pump_state_fork_child(void);
 int pump_thread_start(const char *name, void *(*body)(void *), void *argument);
 
 static inline void pump_futex_sleep(uint32_t *word, uint32_t value, uint64_t timeout_ns) {
-  pump_bell_wait(word, value, timeout_ns);
+  pump_sleep_wait(word, value, timeout_ns);
 }
 static inline void pump_futex_wake(uint32_t *word) {
   pump_futex(word, FUTEX_WAKE, INT32_MAX, NULL);
@@ -103,14 +103,15 @@ static inline void pump_raise(uint64_t *word, uint64_t value) {
 /* Something has completed: the worker shall look. */
 static inline void pump_worker_notify(void) {
   PUMP_ADD(&pump_shm->header.activity, 1);
-  pump_bell_ring(&pump_shm->header.worker_asleep, &pump_shm->header.worker_bell);
+  pump_wake(&pump_shm->header.worker_asleep, &pump_shm->header.worker_wakes);
 }
 
 /* ---- the mapping (mapping.c) ---------------------------------------------- */
 
 /* Around every access to a command ring. False while another mapping is being
  * put under the region: stay away and come again. Never held across a driver call
- * or a sleep. `*epoch` tells whether it is still the mapping of an earlier visit. */
+ * or a sleep. `*epoch` is the mapping's number: the same as at an earlier visit, the same
+ * mapping. */
 bool pump_mapping_enter(uint64_t *epoch);
 void pump_mapping_leave(void);
 
@@ -147,7 +148,7 @@ const char *pump_quoted(char text[PUMP_QUOTED_BYTES], const char *name);
 
 /* Keeps the signals that writing can raise from the program: they are blocked between the
  * two calls, and what has come meanwhile is forgotten. False: nothing is blocked, so do not
- * write (act_log.c). */
+ * write (log.c). */
 struct pump_write_signals {
   sigset_t before, pending;
 };
@@ -155,7 +156,7 @@ bool pump_block_write_signals(struct pump_write_signals *signals);
 void pump_restore_write_signals(const struct pump_write_signals *signals);
 
 /* From now on the calling thread has descriptors of its own: it keeps what it has to say on
- * stderr for the others. One thread alone may do so (act_log.c). */
+ * stderr for the others. One thread alone may do so (log.c). */
 void pump_log_keep(void);
 /* Says what was kept. By any other thread; costs two loads where nothing was. */
 void pump_log_release(void);
@@ -164,7 +165,7 @@ void pump_log_release(void);
 bool pump_log_is_apart(void);
 void pump_log_fork_child(void);
 
-/* An error line on stderr and in the log, whatever the level (act_log.c). */
+/* An error line on stderr and in the log, whatever the level (log.c). */
 void pump_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* "512 MiB", "23.4 GiB"; returns the length. */

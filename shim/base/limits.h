@@ -45,6 +45,46 @@
 #define PUMP_MARKERS_AHEAD 1024
 #define PUMP_MARKERS_FIRST 128 /* made for a context before anything is recorded there */
 
+/* ---- sleeps of pump's own threads ------------------------------------------------ */
+
+/* A marker thread polls that often, the more rarely the longer nothing executes. A program
+ * that goes on within PUMP_LINGER_NS wakes no thread; a timed sleep ends at most the slack
+ * late. */
+#define PUMP_POLL_MIN_NS 50000u
+#define PUMP_POLL_MAX_NS 100000u
+#define PUMP_POLL_SLACK_NS 10000u
+#define PUMP_LINGER_NS 5000000u
+/* An executor waits awake for commands that come closer together than this. */
+#define PUMP_SPIN_NS 20000u
+/* With a slice in flight and nothing to do it sleeps until it is woken, so that a command
+ * need not wait for the slice, and looks at the slice that often at least. */
+#define PUMP_PEEK_NS 200000u
+/* Without room, or without work, in case a wake-up is missed. */
+#define PUMP_ROOM_NS 10000000u
+#define PUMP_IDLE_NS 1000000000u
+
+/* ---- the pool --------------------------------------------------------------------- */
+
+#define POOL_ARENAS 64u
+#define POOL_STREAMS 256u  /* of one arena; those beyond are served by the driver */
+#define POOL_EVENTS 512u   /* of one stream, recorded and not complete */
+#define POOL_DEAD_MOST 32u /* pieces in quarantine at once */
+/* While one stream alone is in use an event is recorded after so many frees, or so long
+ * after the last one. */
+#define POOL_EVENT_FREES 16u
+#define POOL_EVENT_NS 1000000u
+/* Memory is dead for long when it was freed so long ago; looked for that often, or sooner
+ * where dead memory is kept apart. */
+#define POOL_LONG_NS 30000000u
+#define POOL_TICK_NS 3000000u
+#define POOL_TICK_SOON_NS 500000u
+/* A request waits so often for so long before memory is refused. */
+#define POOL_WAIT_NS 5000000u
+#define POOL_WAITS 200u
+
+/* Managed variables of the program's code that are tracked. */
+#define PUMP_VARIABLES 64u
+
 /* ---- parameters of a launch --------------------------------------------------- */
 
 #define PUMP_SCAN_WORDS_MOST 512 /* different ones that may be pointers */
@@ -64,6 +104,10 @@
 
 /* ---- the connection ------------------------------------------------------------ */
 
+#define PUMP_ANSWER_MS 2000 /* pumpd's supervisor answers at once */
+#define PUMP_LINK_POLL_MS 500
+#define PUMP_LINK_POLL_NS (PUMP_LINK_POLL_MS * 1000000ull)
+#define PUMP_HIGH_DESCRIPTOR 900 /* ours lie from there on, among the program's */
 #define PUMP_HEARTBEAT_NS 3000000000u
 /* A worker's start takes long where many start at once. */
 #define PUMP_FIRST_BEAT_NS 60000000000u
@@ -103,5 +147,24 @@ _Static_assert(PUMP_BACKOFF_MIN_NS < PUMP_BACKOFF_MAX_NS &&
                    PUMP_BACKOFF_MIN_NS < PUMP_YOUNG_BACKOFF_MAX_NS &&
                    PUMP_PATIENCE_NS < PUMP_BACKOFF_MAX_NS,
                "pauses grow, and pass the one after which silence is worth a word");
+_Static_assert(PUMP_POLL_SLACK_NS < PUMP_POLL_MIN_NS &&
+                   PUMP_POLL_MIN_NS < PUMP_POLL_MAX_NS &&
+                   PUMP_POLL_MAX_NS < PUMP_LINGER_NS && PUMP_LINGER_NS < PUMP_IDLE_NS,
+               "a marker thread slows down before it sleeps");
+_Static_assert(PUMP_SPIN_NS < PUMP_PEEK_NS && PUMP_PEEK_NS < PUMP_ROOM_NS &&
+                   PUMP_ROOM_NS < PUMP_IDLE_NS,
+               "the less an executor expects, the longer it sleeps");
+_Static_assert(PUMP_IDLE_NS <= PUMP_EXIT_NS && PUMP_EXIT_NS < PUMP_QUIESCE_NS,
+               "a thread that misses its wake-up still ends in time");
+_Static_assert((POOL_EVENTS & (POOL_EVENTS - 1)) == 0 && POOL_EVENT_FREES < POOL_EVENTS,
+               "events of a stream are a ring, which one stream alone does not fill");
+_Static_assert(POOL_TICK_SOON_NS < POOL_TICK_NS && POOL_TICK_NS < POOL_LONG_NS,
+               "dead memory is looked for before it is dead for long");
+_Static_assert((uint64_t)POOL_WAIT_NS *POOL_WAITS < PUMP_FREE_WAIT_NS,
+               "a request for memory is refused before a free gives up");
+_Static_assert(PUMP_ANSWER_MS * 1000000ull <= PUMP_RECORDER_NS,
+               "a recorded job waits as long as the link does");
+_Static_assert(PUMP_LINK_POLL_NS < PUMP_HEARTBEAT_NS && PUMP_LINK_POLL_NS <= PUMP_EXIT_NS,
+               "the link sees a missed beat and the end of the process");
 
 #endif

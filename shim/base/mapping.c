@@ -1,5 +1,5 @@
 /* mapping.c - keeps executors off the command rings while another mapping is put under the
- * region (link/act_attach.c).
+ * region (link/attach.c).
  */
 #include <sched.h>
 

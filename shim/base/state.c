@@ -1,4 +1,4 @@
-/* state.c - what every room of the shim asks: whether pump works in this process, which
+/* state.c - what every room of the shim reads: whether pump works in this process, which
  * devices are active, where the region is, and what time it is.
  */
 #include <time.h>

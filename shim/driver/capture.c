@@ -3,6 +3,8 @@
  */
 #include "driver.h"
 
+#define CAPTURE_UNJOINED 904 /* CUDA_ERROR_STREAM_CAPTURE_UNJOINED */
+
 /* Captures into a list of graphics commands (CIG). Lifetime: the process; written by the
  * hooks of its begin and end, relaxed; a forked child keeps the driver from starting. */
 static uint32_t cig_captures;
@@ -33,6 +35,12 @@ void pump_capture_entered(void) {
 
 void pump_capture_left(void) {
   count_down(&pump_captures);
+}
+
+void pump_capture_ended(CUresult answer) {
+  if (answer == CUDA_SUCCESS || answer == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED ||
+      answer == CAPTURE_UNJOINED)
+    pump_capture_left();
 }
 
 void pump_capture_entered_cig(void) {

@@ -53,12 +53,14 @@ void pump_driver_scope_close(struct pump_driver_scope scope);
 extern uint32_t pump_captures;
 
 /* The stream, as the driver's plain functions know it, is being captured, or cannot be
- * asked because something else is: nothing of ours may touch it. Under the guard. */
+ * queried because something else is: nothing of ours may touch it. Under the guard. */
 bool pump_capturing(CUstream stream);
 
 /* From before a capture may begin until it has ended. */
 void pump_capture_entered(void);
 void pump_capture_left(void);
+/* The driver's answer to the end of a capture; some errors end it as well. */
+void pump_capture_ended(CUresult answer);
 /* The same of one into a list of graphics commands. */
 void pump_capture_entered_cig(void);
 void pump_capture_left_cig(void);

@@ -1,5 +1,5 @@
 /* image.h - what is to know of a module image, whatever its form: for the
- * virtual driver, and for the shim where the driver does not tell it.
+ * virtual driver, and for the shim where the driver does not report it.
  *
  * The parsers (image_ptx.c, image_elf.c, image_fatbin.c) copy what they keep; the
  * program may free its image afterwards. They never execute anything.

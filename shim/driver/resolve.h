@@ -11,7 +11,7 @@ extern char *(*pump_real_dlerror)(void);
 void pump_dlsym_ready(void);
 
 /* Around dl functions that we call within a call of the program's which is none: what its
- * dlerror() has to tell stays (resolve_error.c). The end gets what the begin returned. */
+ * dlerror() has to report stays (resolve_error.c). The end gets what the begin returned. */
 char *pump_dl_begin(void);
 void pump_dl_end(char *pending);
 

@@ -1,11 +1,11 @@
 /* resolve_error.c - the exported dlerror, and look-ups of ours that leave no trace in it.
  *
- * DESIGN. Every dl function forgets what dlerror() has still to tell, and even what it
- * has told, and there is no way to put a text back. So before we look something up within
- * a call of the program's, its text is taken over, and afterwards one look-up for a name
- * that no library has fails on purpose: its error stands for the program's. It goes where
- * that would have gone: the program's next dl function forgets it, its dlerror() would tell
- * it. Ours tells the program's text in its place.
+ * DESIGN. Every dl function forgets what dlerror() has still to report, and even what it
+ * has reported, and there is no way to put a text back. So before we look something up
+ * within a call of the program's, its text is taken over, and afterwards one look-up for a
+ * name that no library has fails on purpose: its error stands for the program's. It goes
+ * where that would have gone: the program's next dl function forgets it, its dlerror()
+ * would report it. Ours reports the program's text in its place.
  *
  * Each thread has errors of its own, as in libc.
  */
@@ -20,8 +20,8 @@
 #define STANDS_FOR_ANOTHER "pump.stands.for.another"
 
 struct errors {
-  char *kept; /* stands behind ours, not told yet; or NULL */
-  char *told; /* the program may read it until it asks again */
+  char *kept; /* stands behind ours, not reported yet; or NULL */
+  char *told; /* the program may read it until its next dlerror() */
 };
 
 static pthread_once_t key_once = PTHREAD_ONCE_INIT;
@@ -55,8 +55,8 @@ static void replace(char **text, char *by) {
   *text = by;
 }
 
-/* What libc has to tell, as a text of the caller's; what stands behind ours in place of it.
- * NULL: nothing, or no memory. */
+/* What libc has to report, as a text of the caller's; what stands behind ours in place of
+ * it. NULL: nothing, or no memory. */
 static char *take(struct errors *mine) {
   const char *text = pump_real_dlerror();
   char *kept = mine->kept;

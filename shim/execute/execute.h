@@ -15,23 +15,23 @@
 /* Before `context` is destroyed or reset: its executors leave the driver and
  * destroy their streams and events (bounded: at most the running slices). A
  * later pump_context_seen starts them again. */
-void pump_act_context_gone(CUcontext context);
+void pump_executors_context_gone(CUcontext context);
 /* The same of each known context of the device: one of them ends, and which is unknown.
  * Those that live on are seen again with their next call. */
-void pump_act_device_gone(CUdevice device);
+void pump_executors_device_gone(CUdevice device);
 
 /* ---- executors ----------------------------------------------------------- */
 
 /* A new range that shall become resident: queued for the in-threads of its
  * device, carried out while everything fits into the budget. Never waits. */
-void pump_act_populate(uint32_t slot, uint32_t generation);
+void pump_populate(uint32_t slot, uint32_t generation);
 
 /* After the range in `slot` was marked dead (its generation has changed in the
  * table): returns once no slice runs on it. Queued commands are not waited for. */
-void pump_act_wait_slot(uint32_t slot);
+void pump_slot_wait(uint32_t slot);
 
-/* Keeps executors off a range, as long as it is not opened again: what they are asked for
- * there ends as STALE. true: none is at work on it now. Every call needs its opening. */
+/* Keeps executors off a range, as long as it is not opened again: commands for it
+ * end as STALE. true: none is at work on it now. Every call needs its opening. */
 bool pump_slot_close(uint32_t slot);
 void pump_slot_open(uint32_t slot);
 
@@ -42,18 +42,18 @@ void pump_executors_wake_all(void);
  * the usual number and the marker thread. Cheap when they do. */
 void pump_executors_need(uint32_t device, bool full);
 /* The same with `full` for the link thread: the first in-thread, if there is one, does it.
- * To be asked again until it is done. */
+ * To be called again until it is done. */
 void pump_executors_ask(uint32_t device);
 
-/* ---- streams (act_stream.c) ------------------------------------------------------- */
+/* ---- streams (own_streams.c) ------------------------------------------------------- */
 
-/* The program has made a stream of that priority (act_stream.c). */
+/* The program has made a stream of that priority (own_streams.c). */
 void pump_priority_used(int priority);
 /* A non-blocking stream of our own in the current context, of a priority that the program
  * does not use if there is one. */
 CUresult pump_stream_make(CUstream *stream);
 
-/* ---- plans (act_plan.c) ----------------------------------------------------------- */
+/* ---- plans (plan.c) ----------------------------------------------------------- */
 
 /* While header.armed is not 0: what was planned is void if the operation is another one
  * than was predicted. */

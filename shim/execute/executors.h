@@ -3,36 +3,37 @@
  * Threads of the shim, all started with every signal blocked and the
  * recursion guard raised for life, all detached and counted:
  *
- *   pump-link      act_link.c      one a process: connection, attach, heartbeat
- *   pump-in-D      act_executor.c  one or two a device: prefetch to the GPU, populate
- *   pump-out-D     act_executor.c  two to four a device: prefetch to the host
+ *   pump-link      link/connect.c      one a process: connection, attach, heartbeat
+ *   pump-in-D      executor.c  one or two a device: prefetch to the GPU, populate
+ *   pump-out-D     executor.c  two to four a device: prefetch to the host
  *   pump-mark-D    poll.c          one a device: marker pools, polling, progress
  *
- * pump-link has a table of descriptors to itself (act_link.c): it calls no driver, starts
- * no thread and does not write to stderr, but asks pump-in-D for that (pump_executors_ask).
+ * pump-link has a table of descriptors to itself (link/connect.c): it calls no driver,
+ * starts no thread and does not write to stderr, but requests that of pump-in-D
+ * (pump_executors_ask).
  *
  * A device whose program fits has the first in-thread only. The others start with its
  * first operation that is reported, those beyond a usual number when measured latencies
- * ask for them (act_adapt.h).
+ * ask for them (adapt.h).
  */
 #ifndef PUMP_EXECUTORS_H
 #define PUMP_EXECUTORS_H
 
-#include "act_adapt.h"
-#include "act_apart.h"
+#include "adapt.h"
 #include "execute.h"
+#include "own_context.h"
 
-/* ---- executors of a device (act_executor.c, act_context.c) ---------------- */
+/* ---- executors of a device (executor.c, device_executors.c) ---------------- */
 
 enum { PUMP_EXECUTORS_OFF, PUMP_EXECUTORS_RUNNING, PUMP_EXECUTORS_BROKEN };
 
 /* One direction of a device. Written by its threads; `started` under the lock of
- * act_context.c. */
+ * device_executors.c. */
 struct pump_direction {
   uint32_t started;        /* threads of this life */
   uint32_t wanted;         /* threads that shall work; futex of those beyond */
   uint32_t slices;         /* that each may have in flight */
-  uint32_t asleep;         /* threads that sleep on the ring's bell */
+  uint32_t asleep;         /* threads that sleep on the ring's `wakes` */
   uint32_t flight_bytes;   /* in the driver; futex of threads that wait for less */
   uint32_t flight_waiters; /* how many do */
   uint32_t flight_slices;
@@ -41,23 +42,23 @@ struct pump_direction {
 };
 
 /* One per device, static. `state`, `full`, `life` and `context` change under the lock
- * of act_context.c; the threads only read them. A thread belongs to the life it was
+ * of device_executors.c; the threads only read them. A thread belongs to the life it was
  * started in and ends when `life` moves on. */
 struct pump_device_executors {
   uint32_t device;
   uint32_t state;      /* PUMP_SET_* */
   uint32_t full;       /* 1: more than the first in-thread was started */
-  uint32_t asked;      /* 1: the link thread would have it so */
+  uint32_t asked;      /* 1: the link thread wants executors */
   uint32_t life;       /* bumped to end all threads */
   uint32_t alive;      /* threads that may still be in the driver; futex */
   uint32_t failures;   /* consecutive driver errors */
-  uint32_t give_up;    /* 1 after too many: commands are answered FAILED unasked */
-  uint64_t gave_up_ns; /* when; after a pause the driver is asked again */
+  uint32_t give_up;    /* 1 after too many: commands end as FAILED without a driver call */
+  uint64_t gave_up_ns; /* when; after a pause executors try the driver again */
   CUcontext context;   /* of the program; where the executors live */
   /* Of out-threads, by number, once they needed them; kept for those of the next life. */
   CUcontext own[PUMP_OUT_THREADS_MOST];
-  struct pump_apart apart; /* the first in-thread's */
-  uint32_t apart_now;      /* 1: out-threads work in contexts of their own */
+  struct pump_own_context own_context; /* the first in-thread's */
+  uint32_t own_contexts_now;           /* 1: out-threads work in contexts of their own */
   struct pump_direction directions[PUMP_DIRECTIONS];
 };
 struct pump_device_executors *pump_executors_of(uint32_t device);
@@ -76,8 +77,8 @@ static inline bool pump_executors_lives(const struct pump_thread_role *role) {
   return PUMP_LOAD_ACQUIRE(&role->set->life) == role->life;
 }
 
-/* What the link thread has asked for: by first in-threads, often. */
-void pump_executors_errands(struct pump_device_executors *set);
+/* Starts what the link thread has requested; first in-threads call it often. */
+void pump_executors_start_requested(struct pump_device_executors *set);
 /* Starts threads of a direction up to the number that is wanted; by its threads. */
 void pump_executors_grow(const struct pump_thread_role *role);
 /* Common first and last steps of a thread of a set. Where it may not enter the driver
@@ -100,34 +101,34 @@ bool pump_executors_note(struct pump_device_executors *set, CUresult result,
 void *pump_mover_thread(void *role);
 void *pump_poll_thread(void *role);
 
-/* ---- streams of our own (act_stream.c), in the current context -------------- */
+/* ---- streams of our own (own_streams.c), in the current context -------------- */
 
 /* How many an in-thread may have. */
 uint32_t pump_stream_lanes(void);
 
-/* ---- NUMA nodes (act_node.c) -------------------------------------------------- */
+/* ---- NUMA nodes (numa.c) -------------------------------------------------- */
 
 /* The calling thread stays on the processors of the node that the card is at, as far as
  * it has any of them. */
 void pump_node_bind(uint32_t device);
 
-/* ---- validation (act_validate.c) ------------------------------------------- */
+/* ---- validation (validate.c) ------------------------------------------- */
 
-/* Around all work on a slot; what pump_act_wait_slot waits for. */
+/* Around all work on a slot; what pump_slot_wait waits for. */
 void pump_slot_begin(uint32_t slot);
 void pump_slot_end(uint32_t slot);
 
-/* Whether `command` makes any sense, whatever it is about: its slot can be looked at. */
+/* Whether the fields of `command` are within bounds, so that its slot can be read. */
 bool pump_command_validate_fields(const struct pump_command *command);
 /* PUMP_RESULT_MOVED and the address to move, or the reason why it may not be moved.
  * Its fields are valid, called between begin and end of its slot. */
 uint32_t pump_command_validate_state(const struct pump_command *command, uint32_t device,
                                      uint32_t direction, uint64_t *address);
 
-/* ---- plans (act_plan.c) ------------------------------------------------------ */
+/* ---- plans (plan.c) ------------------------------------------------------ */
 
 /* Whether so many bytes of what is planned may be handed to the driver now
- * (act_executor.c). */
+ * (executor.c). */
 bool pump_flight_has_room(uint32_t device, uint32_t direction, uint64_t bytes);
 
 /* Something of the plan may go now; and takes it. */
@@ -141,7 +142,7 @@ static inline void pump_plan_look(void) {
   if (PUMP_LOAD(&pump_shm->header.armed) != 0) pump_plan_wake();
 }
 
-/* ---- populate (act_populate.c) -------------------------------------------- */
+/* ---- populate (populate.c) -------------------------------------------- */
 
 struct pump_populate_slice {
   uint32_t slot, generation;

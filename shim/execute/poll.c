@@ -12,12 +12,6 @@
 #include "shim/base/upcalls.h"
 #include "shim/progress/markers.h"
 
-#define POLL_MIN_NS 50000
-#define POLL_MAX_NS 100000
-#define LINGER_NS 5000000 /* a program that goes on within that wakes no thread */
-#define SLACK_NS 10000    /* a timed sleep ends at most that late */
-#define IDLE_NS 1000000000u
-
 struct poller {
   struct pump_thread_role role;
   uint64_t served;                    /* contexts whose pools are ours, a bit each */
@@ -43,7 +37,7 @@ static bool enter_context(struct poller *poller, struct pump_marker_pool *pool) 
   if (poller->current == pool->context) return true;
   if (pool->broken) return false;
   if (pump_real.cuCtxSetCurrent(pool->context) != CUDA_SUCCESS) {
-    pool->broken = true; /* it ended behind our back */
+    pool->broken = true; /* it has ended without a hook */
     return false;
   }
   poller->current = pool->context;
@@ -132,7 +126,7 @@ static bool poll_waiting(struct poller *poller, struct pump_marker_pool *pool) {
     if (note(poller, result, "cuEventQuery")) {
       pump_progress_advance(marker->stream_index, marker->seq);
       done++;
-    } /* else: the marker tells nothing, the next one may */
+    } /* else: the marker is lost, the next one covers it */
     pump_marker_queue_push(&pool->free, ticket);
   }
   pool->waiting_count = kept;
@@ -164,8 +158,8 @@ static void close_pool(struct poller *poller, struct pump_marker_pool *pool) {
       continue;
     }
     if (pump_now_ns() >= deadline_ns) return;
-    struct timespec nap = {.tv_nsec = 100000};
-    nanosleep(&nap, NULL);
+    struct timespec pause = {.tv_nsec = 100000};
+    nanosleep(&pause, NULL);
   }
 }
 
@@ -201,22 +195,23 @@ static bool anything_fresh(const struct poller *poller) {
 }
 
 static void work(struct poller *poller) {
-  struct pump_marker_bell *mark = &pump_marker_bells[poller->role.set->device];
-  uint64_t pause_ns = POLL_MIN_NS, busy_ns = 0; /* when something last waited */
+  struct pump_marker_sleeper *mark = &pump_marker_sleepers[poller->role.set->device];
+  uint64_t pause_ns = PUMP_POLL_MIN_NS, busy_ns = 0; /* when something last waited */
   while (!poller->over && pump_executors_lives(&poller->role)) {
-    uint32_t bell = PUMP_LOAD_ACQUIRE(&mark->bell);
+    uint32_t wakes = PUMP_LOAD_ACQUIRE(&mark->wakes);
     struct look seen = look(poller);
     uint64_t now_ns = pump_now_ns();
     if (seen.waiting || seen.advanced) busy_ns = now_ns;
-    if (now_ns - busy_ns < LINGER_NS) {
-      pause_ns = seen.advanced ? POLL_MIN_NS : pause_ns * 5 / 4;
-      if (pause_ns > POLL_MAX_NS) pause_ns = POLL_MAX_NS;
-      if (pump_executors_lives(&poller->role)) pump_bell_wait(&mark->bell, bell, pause_ns);
+    if (now_ns - busy_ns < PUMP_LINGER_NS) {
+      pause_ns = seen.advanced ? PUMP_POLL_MIN_NS : pause_ns * 5 / 4;
+      if (pause_ns > PUMP_POLL_MAX_NS) pause_ns = PUMP_POLL_MAX_NS;
+      if (pump_executors_lives(&poller->role))
+        pump_sleep_wait(&mark->wakes, wakes, pause_ns);
       continue;
     }
-    bell = pump_bell_prepare(&mark->asleep, &mark->bell);
+    wakes = pump_sleep_prepare(&mark->asleep, &mark->wakes);
     if (!anything_fresh(poller) && pump_executors_lives(&poller->role))
-      pump_bell_wait(&mark->bell, bell, IDLE_NS);
+      pump_sleep_wait(&mark->wakes, wakes, PUMP_IDLE_NS);
     __atomic_store_n(&mark->asleep, 0, __ATOMIC_SEQ_CST);
   }
 }
@@ -226,7 +221,7 @@ void *pump_poll_thread(void *argument) {
   struct poller *poller = &pollers[role->set->device];
   memset(poller, 0, sizeof *poller);
   poller->role = *role;
-  prctl(PR_SET_TIMERSLACK, (unsigned long)SLACK_NS); /* this thread's alone */
+  prctl(PR_SET_TIMERSLACK, (unsigned long)PUMP_POLL_SLACK_NS); /* this thread's alone */
   poller->over = !pump_executors_thread_begin(&poller->role);
   poller->current = poller->role.context;
   work(poller);

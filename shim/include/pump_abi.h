@@ -16,14 +16,14 @@
  *   signature  hash of a launch: function, grid, block and parameter bytes, with
  *              every word that points into a live range masked out
  *
- * Which side writes what *   shim         identity, devices, progress, shim_counters,
- * ranges, events, command state READY -> TAKEN -> DONE and the result, left_bytes of each
- * plan, plan_ends worker       worker_pid, heartbeat, resend, worker_counters, event_head,
- *                asked_budget_bytes of each device,
- *                command contents and state EMPTY -> READY, DONE -> EMPTY,
- *                contents of plans, predicted
- *   both         turn of each plan: the worker puts a plan in force or withdraws it,
- *                executors count what they take; armed: 1 by the worker, 0 by the shim
+ * Which side writes what
+ *   shim     identity, devices, progress, shim_counters, ranges, events, command state
+ *            READY -> TAKEN -> DONE and the result, left_bytes of each plan, plan_ends
+ *   worker   worker_pid, heartbeat, resend, worker_counters, event_head,
+ *            asked_budget_bytes of each device, command contents and state
+ *            EMPTY -> READY, DONE -> EMPTY, contents of plans, predicted
+ *   both     turn of each plan: the worker puts a plan in force or withdraws it,
+ *            executors count what they take; armed: 1 by the worker, 0 by the shim
  * Neither trusts the other: each index read from here is masked or checked
  * against its bound before use. Memory ordering lives in pump_ring.h alone.
  *
@@ -35,12 +35,12 @@
  * The records of one operation are consecutive and published last to first, so
  * a consumer that sees the first record ready sees all of them.
  *
- * What a kernel's pointers reach is not known where it is launched. Such an extent
- * has access ARGUMENT and tells, in place of a length, where the pointer stands: the
+ * A launch does not say how many bytes behind a pointer its kernel reaches. Such an extent
+ * has access ARGUMENT and holds, in place of a length, where the pointer stands: the
  * byte offset in the kernel's parameter buffer; and, where the allocator's blocks are
- * known, how far its block goes on. What else the parameters say is told
- * once per signature, and a function's name once per function, before the first
- * operation that has it:
+ * known, the bytes to the end of the block. The shim sends the other parameters once per
+ * signature, and a function's name once per function, before the first operation that has
+ * them:
  *
  *   position p     kind=NAME   function=f payload_bytes=80  its first 72 bytes
  *   position p+1   kind=MORE   function=f payload_bytes=80  the other 8
@@ -49,24 +49,26 @@
  *
  * The launch of a graph is as many operations as its nodes that touch memory, in an order
  * that respects its edges. They share time and stream and have consecutive numbers; a
- * GRAPH record in front of them says how many there are. Nothing tells how far the GPU is
- * among them: they are seen to have executed all at once.
+ * GRAPH record in front of them has their number. Progress inside a launch of a graph is
+ * not visible: all its operations execute at once, as far as the worker knows.
  *
- * A worker that missed some of that raises `resend`: then all of it is told again.
+ * A worker that has lost some of these records sets `resend`: the shim sends all of them
+ * again.
  *
- * The command ring says what goes now, a plan what goes next, and when. A device's plan is
- * two lists, one for each direction, taken from the front:
+ * A command is carried out as soon as an executor takes it; an entry of a plan when its
+ * conditions hold. A device's plan is two lists, one for each direction, taken from the
+ * front:
  *
  *   TO_HOST  block 7..10   once operation 1,204 of stream 2 has executed
  *   TO_GPU   block 90..93  once 8 MiB have left, for operation 1,250
  *
- * It is right as long as the program issues what the worker foresaw. What that is stands
- * in `predicted` by operation number, and every operation is compared with it: the first
- * that is another one puts `armed` to 0, and no plan is in force any more.
+ * A plan holds while the program issues what the worker predicted. `predicted` has these
+ * operations by their number, and the shim compares each operation that the program issues:
+ * at the first that differs it sets `armed` to 0, and no plan is in force.
  *
  * A worker that asks for another budget writes asked_budget_bytes and sends any datagram
  * over the client's socket. The shim adopts the budget, brought within bounds, into
- * budget_bytes and `emulated`, and then copies what was asked to adopted_budget_bytes.
+ * budget_bytes and `emulated`, and then copies the request to adopted_budget_bytes.
  */
 #ifndef PUMP_ABI_H
 #define PUMP_ABI_H
@@ -81,10 +83,10 @@
 
 /* Bounds. All powers of two where a position is masked. */
 #define PUMP_BLOCK_BYTES 2097152
-#define PUMP_UNIT_BYTES 512 /* that an allocator's blocks are told in */
+#define PUMP_UNIT_BYTES 512 /* in which the lengths of an allocator's blocks count */
 #define PUMP_MAX_DEVICES 16
-#define PUMP_BUDGET_BLOCKS_LEAST 4 /* of a budget that was asked for */
-/* Of a GPU's free memory, left to what takes some unseen: code that is loaded late, stacks,
+#define PUMP_BUDGET_BLOCKS_LEAST 4 /* of a budget that the worker asks for */
+/* Of a GPU's free memory, left to what pump does not see: code that is loaded late, stacks,
  * page tables, other programs. docs/decisions/0023-reserve.md. */
 #define PUMP_RESERVE_PERCENT 3
 #define PUMP_MAX_STREAMS 1024
@@ -129,10 +131,10 @@
 #define PUMP_EVENT_NAME 10
 #define PUMP_EVENT_PROGRESS 11 /* only while a trace is recorded */
 #define PUMP_EVENT_GRAPH 12
-#define PUMP_EVENT_DISCARDED 13 /* blocks without an owner: nothing to be copied there */
+#define PUMP_EVENT_DISCARDED 13 /* blocks without an owner: their contents need no copy */
 #define PUMP_EVENT_FREED 14     /* blocks to be discarded behind what was issued on them */
 #define PUMP_EVENT_DEAD 15      /* blocks whose tensors the program has freed */
-#define PUMP_EVENT_POPULATED 16 /* blocks that were brought to the GPU for their owner */
+#define PUMP_EVENT_POPULATED 16 /* blocks brought to the GPU ahead of their first use */
 
 /* extent access; ARGUMENT: a kernel's pointer, see above */
 #define PUMP_ACCESS_ARGUMENT 0
@@ -200,17 +202,17 @@ struct pump_header {
   uint32_t recording;           /* shim: 1 while the job records a trace */
   uint32_t reserved;
   uint64_t reserved0[6];
-  /* one cache line for each word that others spin or sleep on */
+  /* one cache line for each word that a thread spins or sleeps on */
   uint64_t next_seq; /* next operation number */
   uint64_t pad0[7];
   uint64_t event_tail; /* next position producers reserve */
-  uint64_t event_room; /* producers: below this one there was room when last seen */
+  uint64_t event_room; /* producers: position up to which they have found room */
   uint64_t pad1[6];
   uint64_t event_head; /* next position the worker reads */
   uint64_t pad2[7];
-  uint32_t worker_asleep; /* 1 while the worker waits on worker_bell */
-  uint32_t worker_bell;   /* futex */
-  uint32_t resend;        /* worker: raised to be told names and PARAMS again */
+  uint32_t worker_asleep; /* 1 while the worker sleeps on worker_wakes */
+  uint32_t worker_wakes;  /* futex: wake-ups of the worker, counted */
+  uint32_t resend;        /* worker: raised to have names and PARAMS sent again */
   uint32_t reserved1;
   uint64_t pad3[6];
   uint32_t armed; /* 1 while what is issued is what was predicted: plans are in force */
@@ -228,8 +230,8 @@ struct pump_device {
   uint32_t device_state;        /* PUMP_DEVICE_* */
   uint32_t emulated;            /* 1: budget lies below the card's memory by choice */
   /* The second cache line. An attach leaves it as the new worker has it. */
-  uint64_t asked_budget_bytes;   /* worker: budget that shall apply; 0: the present one */
-  uint64_t adopted_budget_bytes; /* asked_budget_bytes that the shim acted upon last */
+  uint64_t asked_budget_bytes;   /* worker: budget to apply; 0: keep the present one */
+  uint64_t adopted_budget_bytes; /* the last asked_budget_bytes that the shim has applied */
   uint64_t reserved[6];
 };
 
@@ -301,7 +303,7 @@ struct pump_command {
   uint32_t generation;
   uint64_t offset_bytes;
   uint64_t length_bytes;
-  uint64_t observed_seq;  /* TO_HOST: newest operation the decision knew of */
+  uint64_t observed_seq;  /* TO_HOST: newest operation that the worker had seen */
   uint64_t needed_by_seq; /* TO_GPU: drop once this operation has executed; 0: never */
   uint32_t stream;        /* TO_GPU: stream of that operation */
   uint32_t state;         /* PUMP_COMMAND_* */
@@ -315,16 +317,16 @@ struct pump_command_ring {
   uint64_t head; /* executors: commands ever taken */
   uint64_t pad1[7];
   uint32_t executors_asleep;
-  uint32_t bell; /* futex */
+  uint32_t wakes; /* futex: wake-ups of executors, counted */
   uint64_t pad2[7];
   struct pump_command commands[256];
 };
 
-/* A command that goes without having been sent, once both hold. */
+/* A command that an executor carries out once both conditions hold. */
 struct pump_planned {
   struct pump_command command; /* state, result and duration_us are not used */
-  uint64_t after_seq;    /* readers before reuse: this operation has executed; 0: none */
-  uint64_t left_bytes;   /* room before arrival: so much has left, see below; 0: any */
+  uint64_t after_seq;    /* this operation has executed, the last that reads; 0: none */
+  uint64_t left_bytes;   /* pump_plan.left_bytes has come so far; 0: no condition */
   uint32_t after_stream; /* of that operation */
   uint32_t reserved[3];
 };
@@ -360,7 +362,7 @@ struct pump_shim_counters {
   uint64_t extents_dropped;
   uint64_t ranges_untracked; /* table full */
   uint64_t converted_bytes_peak;
-  uint64_t moved_to_gpu_bytes; /* asked of the driver by executors */
+  uint64_t moved_to_gpu_bytes; /* that executors have requested of the driver */
   uint64_t moved_to_host_bytes;
   uint64_t commands_stale;
   uint64_t commands_late;
@@ -376,12 +378,12 @@ struct pump_shim_counters {
   uint64_t graphs_unknown;  /* launches of which the operations are not known, or not all */
   uint64_t discarded_bytes; /* of the pool's dead memory */
   uint64_t block_events;    /* of the program's allocator */
-  uint64_t block_dead_bytes; /* told as DEAD: whole blocks, as often as they died */
-  uint64_t planned_bytes;    /* of those moved: that were not sent for yet */
-  uint64_t plans_dropped;    /* in force when something else was issued */
+  uint64_t block_dead_bytes; /* of DEAD events: whole blocks, each time they are freed */
+  uint64_t planned_bytes;    /* of those moved: by entries of plans */
+  uint64_t plans_dropped;    /* in force when an operation differed */
   uint64_t own_contexts;     /* that out-threads made for themselves */
   uint64_t reserved[8];
-  uint64_t operations; /* recorded while active; hooks count here: a line of its own */
+  uint64_t operations; /* recorded while active; a cache line of its own: hooks write it */
   uint64_t reserved1[7];
 };
 
@@ -391,8 +393,8 @@ struct pump_worker_counters {
   uint64_t blocks_used;    /* block uses of executed operations, but for a block's first */
   uint64_t blocks_hit;
   uint64_t miss_late;    /* block on its way when the operation ran */
-  uint64_t miss_unseen;  /* operation ran before it could be decided on */
-  uint64_t miss_no_room; /* no victim was left */
+  uint64_t miss_unseen;  /* operation ran before the worker decided on it */
+  uint64_t miss_no_room; /* no eviction candidate was left */
   uint64_t miss_policy;  /* the policy does not prefetch */
   uint64_t resyncs;
   uint64_t overshoot_bytes_peak; /* demand: residency above the budget */
@@ -402,7 +404,7 @@ struct pump_worker_counters {
   uint64_t ops_larger;      /* operations too large for the budget */
   uint64_t recorded_file;   /* 0: no recording; 1: into FILE itself, n: into FILE.n */
   uint64_t recording_error; /* errno that ended the recording; 0 while there is none */
-  uint64_t predicted;       /* of operations: were expected, with the blocks they used */
+  uint64_t predicted;       /* operations that were expected, with the blocks they used */
   uint64_t predictions_lost; /* times that what was expected was dropped */
   uint64_t recording_ended;  /* 1: the file is whole, or recording_error says why not */
   uint64_t reserved[13];

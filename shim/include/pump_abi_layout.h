@@ -40,7 +40,7 @@ PUMP_ASSERT_OFFSET(pump_header, event_tail, 192);
 PUMP_ASSERT_OFFSET(pump_header, event_room, 200);
 PUMP_ASSERT_OFFSET(pump_header, event_head, 256);
 PUMP_ASSERT_OFFSET(pump_header, worker_asleep, 320);
-PUMP_ASSERT_OFFSET(pump_header, worker_bell, 324);
+PUMP_ASSERT_OFFSET(pump_header, worker_wakes, 324);
 PUMP_ASSERT_OFFSET(pump_header, resend, 328);
 PUMP_ASSERT_OFFSET(pump_header, armed, 384); /* a cache line of its own */
 
@@ -118,7 +118,7 @@ PUMP_ASSERT_SIZE(pump_command_ring, 16576);
 PUMP_ASSERT_OFFSET(pump_command_ring, tail, 0);
 PUMP_ASSERT_OFFSET(pump_command_ring, head, 64);
 PUMP_ASSERT_OFFSET(pump_command_ring, executors_asleep, 128);
-PUMP_ASSERT_OFFSET(pump_command_ring, bell, 132);
+PUMP_ASSERT_OFFSET(pump_command_ring, wakes, 132);
 PUMP_ASSERT_OFFSET(pump_command_ring, commands, 192);
 
 PUMP_ASSERT_SIZE(pump_planned, 96);

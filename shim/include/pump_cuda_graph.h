@@ -27,7 +27,7 @@ typedef struct CUDA_KERNEL_NODE_PARAMS_v2_st {
   unsigned int sharedMemBytes;
   void **kernelParams;
   void **extra;
-  CUkernel kern; /* asked for where func is NULL */
+  CUkernel kern; /* queried where func is NULL */
   CUcontext ctx;
 } CUDA_KERNEL_NODE_PARAMS_v2;
 

@@ -39,52 +39,52 @@ _Static_assert((PUMP_COMMAND_SLOTS & (PUMP_COMMAND_SLOTS - 1)) == 0, "masked");
 #define PUMP_STORE_RELEASE(p, v) __atomic_store_n((p), (v), __ATOMIC_RELEASE)
 #define PUMP_ADD(p, v) __atomic_fetch_add((p), (v), __ATOMIC_RELAXED)
 
-/* ---- bells: futex words in the mapping ---------------------------------- */
+/* ---- sleeping and waking: futex words in the mapping ------------------------- */
 
 static inline long pump_futex(uint32_t *word, int op, uint32_t value,
                               const struct timespec *timeout) {
   return syscall(SYS_futex, word, op, value, timeout, NULL, 0);
 }
 
-/* Wakes the thread that sleeps on `bell`, if one said so. One load when none does. */
-static inline void pump_bell_ring(uint32_t *asleep, uint32_t *bell) {
+/* Wakes the threads that sleep on `wakes`, a count of wake-ups. A thread that sleeps has
+ * set `asleep`; where none has, a wake-up costs one load. */
+static inline void pump_wake(uint32_t *asleep, uint32_t *wakes) {
   /* The sleeper stores `asleep`, then looks at its queue once more; we filled
    * the queue, then look at `asleep`. Both need the full fence: one of the two
    * must see the other's store. */
   __atomic_thread_fence(__ATOMIC_SEQ_CST);
   if (PUMP_LOAD(asleep) == 0) return;
   PUMP_STORE(asleep, 0);
-  __atomic_fetch_add(bell, 1, __ATOMIC_RELEASE);
-  pump_futex(bell, FUTEX_WAKE, INT32_MAX, NULL);
+  __atomic_fetch_add(wakes, 1, __ATOMIC_RELEASE);
+  pump_futex(wakes, FUTEX_WAKE, INT32_MAX, NULL);
 }
 
-/* The same for a producer that rings often and must not wait for its stores to arrive:
+/* The same for a producer that wakes often and must not wait for its stores to arrive:
  * without the fence, so `asleep` may be read before the queue's new contents can be
  * seen, and a sleeper that fell asleep just then is not woken. Only for a queue whose
- * sleeper first sleeps for PUMP_BELL_GRACE_NS at most, looks once more and only then
- * sleeps on. By then each such store has long arrived (they wait for a cache line, not
- * for luck, and a thread that loses its processor drains them), and the producer that fills
- * the queue later reads an `asleep` that was set long ago. */
-#define PUMP_BELL_GRACE_NS 1000000u
-static inline void pump_bell_ring_later(uint32_t *asleep, uint32_t *bell) {
+ * sleeper first sleeps for PUMP_SLEEP_GRACE_NS at most, looks once more and only then
+ * sleeps on. By then each such store has long arrived (it waits for a cache line only, and
+ * a thread that loses its processor drains its stores), and the producer that fills the
+ * queue later reads an `asleep` that was set long ago. */
+#define PUMP_SLEEP_GRACE_NS 1000000u
+static inline void pump_wake_later(uint32_t *asleep, uint32_t *wakes) {
   __atomic_signal_fence(__ATOMIC_SEQ_CST); /* the compiler keeps the order at least */
   if (PUMP_LOAD(asleep) == 0) return;
-  pump_bell_ring(asleep, bell);
+  pump_wake(asleep, wakes);
 }
 
-/* Call before looking at the queue for the last time; returns the ticket for
- * pump_bell_wait. */
-static inline uint32_t pump_bell_prepare(uint32_t *asleep, const uint32_t *bell) {
-  uint32_t ticket = PUMP_LOAD_ACQUIRE(bell);
+/* Called before the last look at the queue; returns the ticket for pump_sleep_wait. */
+static inline uint32_t pump_sleep_prepare(uint32_t *asleep, const uint32_t *wakes) {
+  uint32_t ticket = PUMP_LOAD_ACQUIRE(wakes);
   PUMP_STORE(asleep, 1);
-  __atomic_thread_fence(__ATOMIC_SEQ_CST); /* see pump_bell_ring */
+  __atomic_thread_fence(__ATOMIC_SEQ_CST); /* see pump_wake */
   return ticket;
 }
 
-static inline void pump_bell_wait(uint32_t *bell, uint32_t ticket, uint64_t timeout_ns) {
+static inline void pump_sleep_wait(uint32_t *wakes, uint32_t ticket, uint64_t timeout_ns) {
   struct timespec t = {.tv_sec = (time_t)(timeout_ns / 1000000000u),
                        .tv_nsec = (long)(timeout_ns % 1000000000u)};
-  pump_futex(bell, FUTEX_WAIT, ticket, &t);
+  pump_futex(wakes, FUTEX_WAIT, ticket, &t);
 }
 
 /* ---- event ring --------------------------------------------------------- */
@@ -165,6 +165,13 @@ static inline bool pump_range_read(const struct pump_range *range,
     if (PUMP_LOAD(&range->version) == before) return true;
   }
   return false;
+}
+
+/* Which of the PUMP_USE_SLICES words of last_use_seq an offset belongs to. */
+static inline uint32_t pump_use_slice(uint64_t range_bytes, uint64_t offset_bytes) {
+  uint64_t slice_bytes = (range_bytes + PUMP_USE_SLICES - 1) / PUMP_USE_SLICES;
+  uint64_t slice = slice_bytes == 0 ? 0 : offset_bytes / slice_bytes;
+  return slice < PUMP_USE_SLICES ? (uint32_t)slice : PUMP_USE_SLICES - 1;
 }
 
 /* ---- command rings ------------------------------------------------------ */
@@ -268,15 +275,15 @@ static inline void pump_plan_finish(struct pump_shm *shm, uint64_t ticket, uint3
   PUMP_STORE_RELEASE(&end->ticket, ticket);
 }
 
-/* Worker: nothing of the plan is taken any more; returns the turn that it came to. */
+/* Worker: executors take nothing more of the plan. Returns its last turn. */
 static inline uint64_t pump_plan_withdraw(struct pump_plan *plan) {
   uint64_t turn = __atomic_exchange_n(&plan->turn, 0, __ATOMIC_ACQ_REL);
   __atomic_thread_fence(__ATOMIC_RELEASE); /* before its entries are written */
   return turn;
 }
 
-/* Both: what launches that differ in scalar parameters only have in common. */
-static inline uint64_t pump_stir(uint64_t x) {
+/* A hash of 64 bits: each bit of the result depends on all of `x`. */
+static inline uint64_t pump_mix(uint64_t x) {
   x = (x ^ x >> 32) * 0xd6e8feb86659fd93u;
   x = (x ^ x >> 32) * 0xd6e8feb86659fd93u;
   return x ^ x >> 32;
@@ -284,8 +291,8 @@ static inline uint64_t pump_stir(uint64_t x) {
 
 static inline uint64_t pump_shape(uint64_t function, const uint32_t grid[3],
                                   const uint32_t block[3]) {
-  uint64_t key = pump_stir(function);
-  for (int i = 0; i < 3; i++) key = pump_stir(key + ((uint64_t)grid[i] << 32 | block[i]));
+  uint64_t key = pump_mix(function);
+  for (int i = 0; i < 3; i++) key = pump_mix(key + ((uint64_t)grid[i] << 32 | block[i]));
   return key;
 }
 

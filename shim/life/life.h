@@ -6,14 +6,14 @@
 
 /* After the real cuInit succeeded, in every process, a forked child that calls
  * cuInit itself included. Starts the link thread, nothing heavier. Idempotent. */
-void pump_act_start(void);
+void pump_threads_start(void);
 
 /* In the child of a fork (pthread_atfork): forgets every thread, lock and
- * descriptor of the parent. The child is inert until its own pump_act_start. */
-void pump_act_fork_child(void);
+ * descriptor of the parent. The child is inert until its own pump_threads_start. */
+void pump_threads_fork_child(void);
 
 /* One line on stderr when pump did anything; registered at exit by
- * pump_act_start, callable once. */
+ * pump_threads_start, callable once. */
 void pump_summary_print(void);
 
 /* Before that line: why pump was of little use, where it was. */

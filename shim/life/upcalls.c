@@ -3,7 +3,7 @@
 #include "shim/driver/driver.h"
 #include "shim/execute/execute.h"
 #include "shim/pool/pool.h"
-#include "shim/record/observe_blocks.h"
+#include "shim/record/allocator_blocks.h"
 
 static void *const wrappers[] = {
 #define PUMP_HOOK(name, pfn, parameters, arguments) (void *)name,

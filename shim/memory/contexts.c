@@ -46,7 +46,7 @@ void pump_context_seen(CUdevice device, CUcontext context) {
   pthread_mutex_lock(&lock);
   uint32_t at = PUMP_MAX_CONTEXTS;
   for (uint32_t i = PUMP_MAX_CONTEXTS; i-- > 0;) {
-    if (contexts[i].context == context) { /* destroyed behind our back, made anew */
+    if (contexts[i].context == context) { /* destroyed without a hook, made anew */
       at = i;
       break;
     }
@@ -113,4 +113,60 @@ void pump_contexts_fork_child(void) {
   pthread_mutex_init(&lock, NULL);
   memset(contexts, 0, sizeof contexts);
   pump_contexts_forget(); /* what this thread noted before the fork is void */
+}
+
+/* ---- primary contexts ----------------------------------------------------------- */
+
+/* The primary context of each device and how often the program has retained it. */
+static pthread_mutex_t primary_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct {
+  CUcontext context;
+  uint32_t retained;
+} primaries[PUMP_MAX_DEVICES];
+
+void pump_primaries_reset(void) {
+  pthread_mutex_init(&primary_lock, NULL);
+  for (int i = 0; i < PUMP_MAX_DEVICES; i++) {
+    primaries[i].context = NULL;
+    primaries[i].retained = 0;
+  }
+}
+
+static bool in_bounds(CUdevice device) {
+  return device >= 0 && device < PUMP_MAX_DEVICES;
+}
+
+void pump_primary_retained(CUdevice device, CUcontext context) {
+  if (!in_bounds(device)) return;
+  pthread_mutex_lock(&primary_lock);
+  primaries[device].context = context;
+  primaries[device].retained++;
+  pthread_mutex_unlock(&primary_lock);
+}
+
+static bool primary_is_active(CUdevice device) {
+  unsigned int flags;
+  int active = 0;
+  return PUMP_HAS(cuDevicePrimaryCtxGetState) &&
+         pump_real.cuDevicePrimaryCtxGetState(device, &flags, &active) == CUDA_SUCCESS &&
+         active != 0;
+}
+
+CUcontext pump_primary_last(CUdevice device, bool reset, bool *unknown) {
+  *unknown = false;
+  if (!in_bounds(device)) return NULL;
+  pthread_mutex_lock(&primary_lock);
+  bool last = reset || primaries[device].retained <= 1;
+  CUcontext context = last ? primaries[device].context : NULL;
+  pthread_mutex_unlock(&primary_lock);
+  *unknown = last && context == NULL && primary_is_active(device);
+  return context;
+}
+
+bool pump_primary_over(CUdevice device, bool reset) {
+  if (!in_bounds(device)) return false;
+  pthread_mutex_lock(&primary_lock);
+  if (!reset && primaries[device].retained > 0) primaries[device].retained--;
+  pthread_mutex_unlock(&primary_lock);
+  return reset || !primary_is_active(device);
 }

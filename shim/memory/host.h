@@ -8,7 +8,7 @@
 
 #include "memory.h"
 
-/* ---- host memory (act_host_memory.c) -------------------------------------- */
+/* ---- host memory (host_memory.c) -------------------------------------- */
 
 /* A whole small file as text; -errno where it cannot be read or is empty. */
 int pump_text_read(const char *path, char *text, size_t room);
@@ -37,11 +37,11 @@ static inline bool pump_is_shortage(int error) {
   return error == EMFILE || error == ENFILE || error == ENOMEM;
 }
 
-/* ---- neighbours (act_share.c) --------------------------------------------- */
+/* ---- neighbours (share.c) --------------------------------------------- */
 
 #define PUMP_NEIGHBOURS_MOST 256 /* those beyond count as absent */
 
-/* A card as processes under pump tell each other of it. */
+/* A card as processes under pump publish it. */
 struct pump_card {
   uint8_t uuid[16];
   uint64_t found_bytes; /* free before any of them had anything there, as far as is known */
@@ -49,7 +49,7 @@ struct pump_card {
   uint64_t need_bytes;  /* these, and what it would have resident besides */
 };
 
-/* What others have on cards, as the ledger says. */
+/* What others have on cards, by the ledger. */
 struct pump_neighbours {
   uint32_t count;
   struct pump_card cards[PUMP_NEIGHBOURS_MOST];
@@ -68,8 +68,8 @@ uint64_t pump_neighbours_leave(const struct pump_neighbours *neighbours,
 
 /* ---- what other processes have claimed of it (host_claims.c) ------------------ */
 
-/* What a process may convert beyond its claims of old while others cannot see a larger one,
- * or it cannot see theirs: one part in so many of what the host leaves. */
+/* What a process may convert beyond its earlier claims while others cannot see a larger
+ * one, or it cannot see theirs: one part in so many of what the host leaves. */
 #define PUMP_UNSEEN_SHARE 8
 #define PUMP_UNSEEN_SHARE_TEXT "an eighth"
 
@@ -87,11 +87,11 @@ struct pump_claims {
 /* Before the link thread starts: whether there is a ledger. */
 bool pump_claims_start(void);
 /* Makes sure, by the link thread and often, that this process has an entry that the others
- * see. True: it is a new one, which says nothing yet. */
+ * see. True: it is a new one, which is empty. */
 bool pump_claims_keep(void);
-/* Tells the others what this process claims, `pending_bytes` of it not for sure yet.
+/* Publishes what this process claims, `pending_bytes` of it not decided yet.
  * first: as it was when nothing was converted. -errno: they do not see it. Callers hold the
- * lock of act_limit.c. */
+ * lock of limit.c. */
 int pump_claims_write(uint64_t claimed_bytes, uint64_t pending_bytes, bool active,
                       const struct pump_host_memory *first);
 /* For each level of `host`. -errno: not all of them could be read. */
@@ -102,15 +102,15 @@ void pump_claims_leave(void);
 void pump_claims_fork_child(void);
 
 /* What this process has on its cards, for the others; -errno. By the link thread. */
-int pump_claims_tell(const struct pump_card *cards, uint32_t count);
-/* Adds what the others say. -errno: not all of them could be read. */
+int pump_claims_publish(const struct pump_card *cards, uint32_t count);
+/* Adds the others' cards. -errno: not all of them could be read. */
 int pump_claims_cards(struct pump_neighbours *neighbours);
 
-/* By the link thread, often: tells the others whether this process is active, where that
+/* By the link thread, often: publishes whether this process is active, where that
  * has changed. fresh: the entry is a new one. */
 void pump_limit_refresh(bool fresh);
 
-/* By the link thread, often: tells the others what this process has on its cards, and takes
+/* By the link thread, often: publishes what this process has on its cards, and takes
  * what they leave. Answers like pump_device_adopt_budgets. */
 uint32_t pump_share_refresh(bool fresh);
 void pump_share_start(void);

@@ -1,9 +1,9 @@
-/* host_claims.c - what all processes under pump tell each other: what they may push onto
+/* host_claims.c - what all processes under pump publish: what they may push onto
  * this host together, and what they need on each card.
  *
  * Each process keeps one small file, its entry: what it has claimed, which levels of
  * host memory (the machine, cgroups) that would come out of, and behind that its cards. It
- * decides nothing (act_limit.c and act_share.c do), and frees nothing.
+ * decides nothing (limit.c and share.c do), and frees nothing.
  *
  * DESIGN. PUMP_LEDGER names a folder, in it is one for each user, named by the user's
  * number and owned by that user; in that the entries, named 0 to CLAIMS_SLOTS - 1. A common
@@ -12,18 +12,19 @@
  *
  * Claim first, look then: a process writes its larger claim down before it reads the
  * others', so of two that claim the last of a level at least one sees the other. What is
- * claimed and not yet decided upon is told apart (`pending`), so that two that saw each
+ * claimed and not yet decided upon is marked (`pending`), so that two that saw each
  * other can try again instead of both giving up. An application's thread waits for no other
  * process: it opens files for each look and closes them, and nothing is mapped that others
  * could cut off.
  *
  * An entry lives as long as a write lock is on it (F_OFD_SETLK), which the kernel takes off
  * with the last descriptor of the file as it was opened then. That one the link thread
- * keeps in its own table (act_link.c): the program cannot close it, a forked child has
+ * keeps in its own table (link/connect.c): the program cannot close it, a forked child has
  * none, an exec ends it, and namespaces of process numbers do not matter. Others can open
  * an entry for reading only, so the locks that they can place are read locks: they cannot
- * make a dead entry look alive, since it is asked for what would stand against a read lock,
- * and cannot keep a write lock away, since it is placed before others can open the file.
+ * make a dead entry look alive, since the query is for what would conflict with a read
+ * lock, and cannot keep a write lock away, since it is placed before others can open the
+ * file.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -38,7 +39,6 @@
 
 #define FIRST_SLOT_NS 200000000u /* how long the first claim waits for our link thread */
 #define TURN_TRIES 9             /* for the user's lock: half a second in all */
-#define HIGH_DESCRIPTOR 900
 
 static struct claims_place own;
 static pthread_mutex_t own_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -104,7 +104,7 @@ bool claims_is_at(const struct claims_place *place, const struct stat *status) {
 
 /* ---- life ---------------------------------------------------------------------- */
 
-/* Whether there is a write lock on it. Where that cannot be told it counts as alive. */
+/* Whether there is a write lock on it. Where the query fails it counts as alive. */
 bool claims_entry_lives(int file) {
   struct flock lock = {.l_type = F_RDLCK, .l_whence = SEEK_SET};
   return fcntl(file, F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
@@ -194,9 +194,9 @@ static int make_entry(int where, int *slot) {
   return error;
 }
 
-/* Out of the way of a program among whose descriptors it is (act_link.c). */
+/* Out of the way of a program among whose descriptors it is (link/connect.c). */
 static int moved_up(int file) {
-  int high = fcntl(file, F_DUPFD_CLOEXEC, HIGH_DESCRIPTOR);
+  int high = fcntl(file, F_DUPFD_CLOEXEC, PUMP_HIGH_DESCRIPTOR);
   if (high < 0) return file;
   close(file);
   return high;
@@ -320,10 +320,10 @@ int pump_claims_write(uint64_t claimed_bytes, uint64_t pending_bytes, bool activ
   return error;
 }
 
-int pump_claims_tell(const struct pump_card *told, uint32_t count) {
+int pump_claims_publish(const struct pump_card *own_cards, uint32_t count) {
   struct claims_cards cards = {.magic = CLAIMS_CARDS_MAGIC};
   if (PUMP_LOAD(&leaving) != 0 || claims_folder() == NULL) return 0;
-  memcpy(cards.cards, told, count * sizeof *told);
+  memcpy(cards.cards, own_cards, count * sizeof *own_cards);
   cards.check = claims_check_cards(&cards);
   return write_own(&cards, sizeof cards, sizeof(struct claims_entry));
 }

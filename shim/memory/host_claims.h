@@ -52,7 +52,7 @@ struct claims_place claims_own_place(void);
 bool claims_is_at(const struct claims_place *place, const struct stat *status);
 /* Of process numbers. */
 uint64_t claims_own_namespace(void);
-/* Whether its owner still holds its lock. Where that cannot be told it counts as alive. */
+/* Whether its owner still holds its lock. Where the query fails it counts as alive. */
 bool claims_entry_lives(int file);
 
 #endif

@@ -4,10 +4,10 @@
 
 #include "shim/driver/driver.h"
 
-/* ---- ranges (observe_range.c) --------------------------------------------- */
+/* ---- ranges (range_table.c) --------------------------------------------- */
 
 /* Guards the range table, the device figures and the private mirrors of both.
- * The act side holds it while it copies the region into another mapping. Never
+ * The link thread holds it while it copies the region into another mapping. Never
  * held across a driver call. Replaced by a fresh one in a forked child. */
 extern pthread_mutex_t pump_range_lock;
 
@@ -15,17 +15,17 @@ struct pump_pool_map;
 struct pump_range_info {
   uint64_t base;
   uint64_t length_bytes;    /* as the driver gave it: whole blocks when converted */
-  uint64_t requested_bytes; /* what the program asked for */
+  uint64_t requested_bytes; /* what the program requested */
   uint32_t kind;            /* PUMP_RANGE_* */
   uint32_t device;
   uint32_t slot;
   uint32_t generation;
   const struct pump_pool_map *pool; /* of a segment of our pool; NULL: no such one */
-  CUcontext context;        /* whose end is the range's end; not in the shared table */
-  uint64_t displaced_bytes; /* out, pump_range_add: converted bytes it forgot */
+  CUcontext context;                /* the range ends with it; not in the shared table */
+  uint64_t displaced_bytes; /* out, pump_range_add: converted bytes that it removed */
 };
 
-/* What one address hits. */
+/* The live range that an address lies in. */
 struct pump_hit {
   uint32_t slot;
   uint32_t generation;
@@ -38,7 +38,7 @@ struct pump_hit {
 };
 
 /* Adds a live range of `info` (base, lengths, kind, device, context); fills slot
- * and generation. Whatever else held its blocks is forgotten (displaced_bytes): the
+ * and generation. A range that held its blocks is removed (displaced_bytes): the
  * driver has given them out again. Returns the slot, or -ENOSPC (table full), -ERANGE (owns
  * no whole block of the 47-bit user address space), -ENOMEM (no leaf of the index). */
 int pump_range_add(struct pump_range_info *info);
@@ -73,13 +73,6 @@ extern struct pump_range_bounds {
   uint64_t low, end;
 } pump_range_bounds;
 
-/* Which of the PUMP_USE_SLICES words of last_use_seq an offset belongs to. */
-static inline uint32_t pump_use_slice(uint64_t range_bytes, uint64_t offset_bytes) {
-  uint64_t slice_bytes = (range_bytes + PUMP_USE_SLICES - 1) / PUMP_USE_SLICES;
-  uint64_t slice = slice_bytes == 0 ? 0 : offset_bytes / slice_bytes;
-  return slice < PUMP_USE_SLICES ? (uint32_t)slice : PUMP_USE_SLICES - 1;
-}
-
 /* Bytes from an offset in a range to the end of its allocator's block, which is so many
  * PUMP_UNIT_BYTES away; 0 for none. */
 static inline uint64_t pump_units_bytes(uint64_t units, uint64_t offset_bytes) {
@@ -92,31 +85,31 @@ static inline uint64_t pump_units_bytes(uint64_t units, uint64_t offset_bytes) {
 uint64_t pump_range_touch(const struct pump_extent *extent, uint64_t seq);
 
 /* Writes the whole shared table again from private memory, last uses excepted: what
- * was carried over from an earlier mapping may have been scribbled upon. Under
+ * was carried over from an earlier mapping may have been overwritten. Under
  * pump_range_lock. */
 void pump_range_republish(void);
 
 /* Empties table, index and mirrors; no other thread runs (start of a process). */
 void pump_range_reset(void);
 
-/* ---- devices and their figures (observe_device.c) ------------------------ */
+/* ---- devices and their figures (devices.c) ------------------------ */
 
 /* Once per process and device, with a context of it current: fills
  * pump_shm->devices[device] and decides whether memory can be converted there.
- * Later calls cost one load. false: hands off this device. */
+ * Later calls cost one load. false: pump leaves this device alone. */
 bool pump_device_prepare(CUdevice device);
 
 /* Live bytes changed. The caller holds pump_range_lock. */
 void pump_device_account(uint32_t device, int64_t range_bytes, int64_t plain_bytes);
 
-/* Turns cuMemGetInfo's answer into what the program is told (PUMP_REPORT): what the budget
+/* Turns cuMemGetInfo's answer into what the program sees (PUMP_REPORT): what the budget
  * leaves, or what the limit leaves, then of a total that holds it. total_bytes: or NULL. */
 void pump_device_report(uint32_t device, size_t *free_bytes, size_t *total_bytes);
 
 void pump_device_reset(void);
 
 /* Takes over the budgets that the worker asks for. Returns a bit for each device that is
- * active and has a budget so asked for: it needs its executors. By the link thread. */
+ * active and has such a budget: it needs its executors. By the link thread. */
 uint32_t pump_device_adopt_budgets(void);
 
 struct pump_card; /* host.h */
@@ -134,9 +127,8 @@ uint32_t pump_device_share(const struct pump_neighbours *neighbours);
 /* true when allocations on this device are to be converted. */
 bool pump_device_converts(uint32_t device);
 
-/* The most device memory that was not converted, on all devices at once; and what of it
- * virtual memory management had at its own peak. */
-uint64_t pump_plain_peak_bytes(void); /* observe_device.c */
+/* The most device memory that was not converted, on all devices at once. */
+uint64_t pump_plain_peak_bytes(void); /* devices.c */
 
 /* ---- contexts (contexts.c) ------------------------------------------------ */
 
@@ -161,11 +153,23 @@ uint32_t pump_contexts_end(CUcontext context, CUdevice *device,
 void pump_contexts_forget(void);
 void pump_contexts_fork_child(void);
 
-/* ---- device memory that is not converted (observe_plain.c) --------------- */
+/* The program has retained the primary context of the device. */
+void pump_primary_retained(CUdevice device, CUcontext context);
+/* The primary context if a release or a reset of it may end it, else NULL. `unknown`: there
+ * is an active one that the program did not get by cuDevicePrimaryCtxRetain. */
+CUcontext pump_primary_last(CUdevice device, bool reset, bool *unknown);
+/* After that call has succeeded: whether the context is over. A reset keeps the
+ * references that were retained, a release gives one back. What was in the context is
+ * gone after a reset, active again or not, and after a release when the driver says
+ * that it is no longer active. */
+bool pump_primary_over(CUdevice device, bool reset);
+void pump_primaries_reset(void);
+
+/* ---- device memory that is not converted (plain.c) --------------- */
 
 struct pump_plain_info {
   uint64_t base, bytes;
-  CUcontext context; /* whose end is its end */
+  CUcontext context; /* the allocation ends with it */
   uint32_t device;
 };
 
@@ -177,16 +181,53 @@ bool pump_plain_known(uint64_t base);
 void pump_plain_context_gone(CUcontext context);
 void pump_plain_reset(void);
 
-/* A context of our own takes so much of the device (observe_plain.c). */
+/* A context of our own takes so much of the device (plain.c). */
 void pump_plain_own(uint32_t device, CUcontext context, uint64_t bytes);
 
-/* ---- other GPUs of the process (peer.c) ----------------------------------- */
+/* Bytes of an array of that shape and so many levels: 0 where it has no memory of its own,
+ * UINT64_MAX where no card could hold them (array_bytes.c). */
+uint64_t pump_array_bytes(const CUDA_ARRAY3D_DESCRIPTOR *shape, unsigned int levels);
+/* Counts memory by its handle, in whole pages; `info` has its device and context. */
+void pump_array_count(struct pump_plain_info info, const void *handle, uint64_t bytes);
+
+/* ---- memory of cuMemCreate (physical.c) ----------------------------------------- */
+
+void pump_physical_created(uint64_t handle, uint64_t bytes, uint32_t device);
+/* A reference more or less (1, -1) to the memory of that handle. */
+void pump_physical_count(uint64_t handle, int change);
+void pump_physical_mapped(uint64_t address, uint64_t bytes, uint64_t handle);
+void pump_physical_unmapped(uint64_t address, uint64_t bytes);
+/* The most that there was, on all devices at once. */
+uint64_t pump_physical_peak_bytes(void);
+void pump_physical_reset(void);
+
+/* ---- memory of graphs that allocate (graph_memory.c) ----------------------------- */
+
+/* With a context that is current and outside of all locks, counts what graphs hold that
+ * allocate. Due where one is uploaded or destroyed, and behind its first launch in each
+ * era: when the program has idle memory given back, one ends, and all take theirs anew. */
+extern uint32_t pump_graph_memory_era;
+void pump_graph_memory_look(void);
+void pump_graph_memory_reset(void);
+
+/* ---- calls that the driver refuses for converted memory (refusal.c) --------------- */
+
+/* One line for each `said`, if `address` is converted. `rule_ipc`: what the calling library
+ * allocates from now on need not be converted. */
+void pump_refusal_explain(const char *call, uint64_t address, bool rule_ipc,
+                          uint32_t *said);
+
+/* The program has looked that kernel up (NULL: a kernel without a name). Warns once where
+ * it is NCCL's and no rule names the library that has called us. */
+void pump_kernel_note(const char *kernel);
+
+/* ---- other GPUs of the process (peer_access.c) ------------------------------ */
 
 /* A converted range has been added: where a peer may reach it, it is to stay on its device.
  * Under the guard. */
 void pump_peer_settle(const struct pump_range_info *info);
-/* A peer may reach memory of that device from now on. Under the guard. */
-void pump_peer_reach(uint32_t device);
+/* That context's device lets the current one reach its memory from now on. */
+void pump_peer_reach(CUcontext peer);
 void pump_peer_reset(void);
 
 /* ---- limit --------------------------------------------------------------- */

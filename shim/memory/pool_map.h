@@ -3,7 +3,7 @@
  *
  * DESIGN. One bit per 512 bytes says that a piece (live or free) begins there, a second
  * one that it is live, and one bit per word of the first says that the word is not 0.
- * They change under the pool's lock, while launches read them. A thread that asks about a
+ * They change under the pool's lock, while launches read them. A thread that looks up a
  * live block gets the truth: its own bits, and the bit where it ends, are set before it is
  * handed out and stay as long as it lives, whatever its neighbours become. About
  * anything else the answer may be out of date; it is a hint and no more. The memory of a

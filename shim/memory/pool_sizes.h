@@ -26,8 +26,8 @@
 #define POOL_STEPS_SHIFT 5u
 #define POOL_LARGE_BYTES (1u << 20)
 
-/* What is asked of the driver at once, at least: as much as one range's use slices can
- * tell apart block by block, or half of it. */
+/* What the pool requests of the driver at once, at least: as much as one range's use slices
+ * can separate block by block, or half of it. */
 #define POOL_SEGMENT_SMALL_BYTES PUMP_BLOCK_BYTES
 #define POOL_SEGMENT_LARGE_BYTES (16u * PUMP_BLOCK_BYTES)
 

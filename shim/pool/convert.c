@@ -3,7 +3,7 @@
  * Device memory from 2 MiB up is allocated as managed memory, in whole blocks;
  * smaller allocations stay device memory: stream memory operations, semaphores and
  * hot workspaces live there, and only whole blocks take part in eviction. So does what
- * the rules keep (observe_rules.c). The program's own managed memory is tracked and
+ * the rules keep (memory/rules.c). The program's own managed memory is tracked and
  * never refused.
  *
  * The order of record and real call. An allocation is recorded after it: before,
@@ -18,7 +18,7 @@
 
 #include "convert.h"
 #include "pool.h"
-#include "shim/memory/observe_rules.h"
+#include "shim/memory/rules.h"
 
 static uint64_t whole_blocks(uint64_t bytes) {
   return (bytes + PUMP_BLOCK_BYTES - 1) / PUMP_BLOCK_BYTES * PUMP_BLOCK_BYTES;
@@ -49,7 +49,7 @@ static CUresult allocate_plain(CUdeviceptr *address, size_t bytes, int device,
 }
 
 /* Managed memory that cannot be tracked would never be evicted nor given back to
- * the limit: hand it back and let the program have what it asked for. */
+ * the limit: hand it back and let the program have what it requested. */
 static CUresult undo_conversion(CUdeviceptr *address, size_t bytes, int device,
                                 CUcontext context, int why) {
   static uint32_t said;
@@ -64,7 +64,7 @@ static CUresult undo_conversion(CUdeviceptr *address, size_t bytes, int device,
 }
 
 /* Our own refusal. Beside a capture the program's own call might have failed in another
- * way, and ended the capture: the driver is asked for a little, to let it say so. */
+ * way, and ended the capture: a small allocation makes the driver report that. */
 static CUresult refuse(void) {
   CUdeviceptr little;
   if (PUMP_LIKELY(PUMP_LOAD(&pump_captures) == 0)) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -98,7 +98,7 @@ static CUresult allocate_converted(CUdeviceptr *address, size_t bytes, int devic
   if (info.displaced_bytes != 0) pump_limit_return(info.device, info.displaced_bytes);
   if (slot < 0) return undo_conversion(address, bytes, device, context, slot);
   pump_peer_settle(&info);
-  pump_act_populate(info.slot, info.generation);
+  pump_populate(info.slot, info.generation);
   pump_event_range(PUMP_EVENT_ALLOC, &info);
   return result;
 }
@@ -117,7 +117,7 @@ CUresult pump_allocate(CUdeviceptr *address, size_t bytes) {
   return allocate_converted(address, bytes, device, context);
 }
 
-/* The driver knows the pitch of a row: it is asked for a single one. */
+/* The driver knows the pitch of a row: pump allocates a single one. */
 CUresult pump_allocate_pitch(CUdeviceptr *address, size_t *pitch, size_t width_bytes,
                              size_t height, unsigned int element_bytes) {
   CUdeviceptr row = 0;
@@ -143,9 +143,35 @@ void pump_managed_track(CUdeviceptr address, size_t bytes) {
         .base = address, .bytes = bytes, .context = context, .device = (uint32_t)device});
 }
 
+void pump_managed_leave(CUdeviceptr address) {
+  struct pump_hit hit;
+  struct pump_range_info info;
+  if (!pump_range_lookup(address, &hit) || pump_range_remove(hit.base, &info) != 0) return;
+  pump_event_range(PUMP_EVENT_FREE, &info);
+  pump_slot_wait(info.slot);
+  pump_range_release(info.slot);
+  pump_plain_add(&(struct pump_plain_info){.base = info.base,
+                                           .bytes = info.length_bytes,
+                                           .context = info.context,
+                                           .device = info.device});
+}
+
+void pump_managed_return(CUdeviceptr address, size_t bytes) {
+  struct pump_plain_info info;
+  if (!pump_plain_remove(address, &info)) return;
+  if (info.bytes > bytes ||
+      !pump_managed_add(info.base, info.bytes, info.device, info.context))
+    pump_plain_add(&info);
+}
+
+bool pump_converted(CUdeviceptr address) {
+  struct pump_hit hit;
+  return pump_range_lookup(address, &hit) && hit.kind == PUMP_RANGE_CONVERTED;
+}
+
 static CUresult free_range(CUdeviceptr address, struct pump_range_info *info) {
   pump_event_range(PUMP_EVENT_FREE, info);
-  pump_act_wait_slot(info->slot);
+  pump_slot_wait(info->slot);
   CUresult result = pump_real.cuMemFree_v2(address);
   pump_range_free_ended(info, result);
   return result;

@@ -1,6 +1,6 @@
 /* driver_pools.c - which of the driver's pools ours stands in for, and what they answer.
  *
- * A device's default pool, and pools that a program makes without wishes that managed
+ * A device's default pool, and pools that a program makes without properties that managed
  * memory cannot fulfil: shared with other processes, bounded, host memory, other uses.
  * Those stay the driver's. The rule "stream-ordered" leaves all of them to it.
  *
@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "pool_state.h"
-#include "shim/memory/observe_rules.h"
+#include "shim/memory/rules.h"
 
 /* Under pool_lock: pools of the program that are served. Full: the driver serves. */
 static struct {
@@ -55,17 +55,17 @@ bool pump_pool_serves(CUmemoryPool *pool, uint32_t device) {
 
 /* ---- pools of the program ----------------------------------------------------------- */
 
-static bool is_simple(const CUmemPoolProps *wishes) {
-  return wishes->allocType == CU_MEM_ALLOCATION_TYPE_PINNED &&
-         wishes->handleTypes == CU_MEM_HANDLE_TYPE_NONE &&
-         wishes->location.type == CU_MEM_LOCATION_TYPE_DEVICE && wishes->location.id >= 0 &&
-         wishes->maxSize == 0 && wishes->usage == 0;
+static bool is_simple(const CUmemPoolProps *properties) {
+  return properties->allocType == CU_MEM_ALLOCATION_TYPE_PINNED &&
+         properties->handleTypes == CU_MEM_HANDLE_TYPE_NONE &&
+         properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
+         properties->location.id >= 0 && properties->maxSize == 0 && properties->usage == 0;
 }
 
-void pump_pool_made(CUmemoryPool pool, const CUmemPoolProps *wishes) {
-  if (!is_simple(wishes)) return;
+void pump_pool_made(CUmemoryPool pool, const CUmemPoolProps *properties) {
+  if (!is_simple(properties)) return;
   pthread_mutex_lock(&pool_lock);
-  enter(pool, (uint32_t)wishes->location.id);
+  enter(pool, (uint32_t)properties->location.id);
   pthread_mutex_unlock(&pool_lock);
 }
 
@@ -176,4 +176,11 @@ void pump_pool_figure_reset(CUmemoryPool pool, CUmemPool_attribute attribute) {
   struct figures sum = {.reset_reserved = attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH,
                         .reset_used = attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH};
   if (sum.reset_reserved || sum.reset_used) each_arena(pool, add_figures, &sum);
+}
+
+void pump_pool_shared(void) {
+  static uint32_t said;
+  pump_log_once(&said, PUMP_LOG_WARNING,
+                "a memory pool is shared between processes: what it allocates stays device "
+                "memory, which cannot exceed the card (managed memory cannot be shared)");
 }

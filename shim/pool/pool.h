@@ -9,14 +9,12 @@
  * what they answer).
  *
  * The functions are called in the guard (pump_reentry_depth raised); none waits for a
- * stream. "Not ours" means that the driver has to be asked.
+ * stream. "Not ours": the driver has to serve the call.
  */
 #ifndef PUMP_POOL_H
 #define PUMP_POOL_H
 
 #include "shim/execute/execute.h"
-
-#define POOL_ARENAS 64u
 
 /* ---- allocate and free (pool_serve.c) ------------------------------------- */
 
@@ -52,14 +50,32 @@ bool pump_pool_find(uint64_t address, struct pump_pool_block *block);
 __attribute__((visibility("default"))) int pump_pool_piece(uint64_t address, uint64_t *base,
                                                            uint64_t *length_bytes);
 
+/* ---- questions about pointers (pointer_answers.c) -------------------------------- */
+
+/* Converted memory that `address` lies in, as the program knows it: a block of our pool
+ * stands for itself, not for the segment that it was cut from. */
+struct pump_pointer {
+  uint64_t base, requested_bytes;
+  CUmemoryPool pool; /* whose memory it is; NULL: of none */
+};
+bool pump_pointer_see(CUdeviceptr address, struct pump_pointer *seen);
+/* The same, where an answer of the driver about `address` is to be corrected. */
+bool pump_pointer_corrected(CUdeviceptr address, struct pump_pointer *seen);
+/* Corrects one answer of the driver. */
+void pump_pointer_correct(CUpointer_attribute attribute, void *data,
+                          const struct pump_pointer *seen);
+
 /* ---- the driver's pools (driver_pools.c) -------------------------------------- */
 
 /* The pool whose memory `pool` (NULL: the device's current one) shall be served from
  * ours; false when the driver's own has to serve it. */
 bool pump_pool_serves(CUmemoryPool *pool, uint32_t device);
 
-/* The program has made a pool with those wishes. */
-void pump_pool_made(CUmemoryPool pool, const CUmemPoolProps *wishes);
+/* The program has made a pool with those properties. */
+void pump_pool_made(CUmemoryPool pool, const CUmemPoolProps *properties);
+
+/* A pool is shared with other processes: says once that it stays the driver's. */
+void pump_pool_shared(void);
 
 /* Around the real call that destroys a pool. */
 struct pump_pool_closed {

@@ -1,46 +1,42 @@
-/* pool_dead.c - memory of the pool without an owner: kept from being copied about.
+/* pool_dead.c - memory of the pool without an owner: discards it, so that the driver does
+ * not copy it.
  *
  * DESIGN. The driver does not know that a freed block's contents are worthless; it would
- * write them back to the host to make room, and fetch them again. Telling it (discard)
- * changes data, so it happens only in quarantine:
+ * write them back to the host to make room, and fetch them again. A discard changes data,
+ * so it happens only in quarantine:
  *
- *   in whole blocks of 2 MiB, in a piece that is clean: every operation of its last owners
- *     has executed, by events
- *   freed LONG_NS ago, or, where memory is scarce, so much handed out since that its owner
- *     will not soon have it back (hot_bytes)
- *   set aside under the pool's lock: it cannot be handed out
- *   its range closed to executors, and none at work on it
- *   until the event behind the discard has completed
+ * - in whole blocks of 2 MiB, in a piece that is clean: every operation of its last owners
+ *   has executed, by events;
+ * - freed POOL_LONG_NS ago, or, where memory is scarce, so many handed-out bytes ago that
+ *   its owner will not soon get it back (hot_bytes);
+ * - set aside under the pool's lock, so that it cannot be handed out;
+ * - with its range closed to executors, and none at work on it, until the event behind the
+ *   discard has completed.
  *
  * It runs in the device's marker thread, and only while the device is oversubscribed.
  * Where that is by much (keep_apart in pool_serve.c) memory is freed with an event behind
- * it, the worker is told of it (FREED), so that it does not choose it meanwhile, and a
+ * it, an event (FREED) goes to the worker, so that it does not choose it meanwhile, and a
  * stream is given back only what it has just freed: a program runs ahead of the GPU, and
- * what it were given earlier than the GPU is done with it could not be thrown away between
- * the two (pool_serve.c).
+ * memory that it got back before the GPU is done with it could not be discarded between
+ * the two owners (pool_serve.c).
  *
  * Memory that was discarded is migrated to the GPU, explicitly, before it is used again:
  * that alone ends the discard for both kinds of discard that the driver has (after one of
  * them a mere write would not, and an eviction would drop it). A stream of ours does it,
  * the populator, in the order of the GPU: behind the place where memory was repopulated for
  * the program's stream the last time, so in time and not a queue too early. Where memory is
- * not that scarce it is repopulated at once, and the worker is told (POPULATED): no owner
- * will want its room meanwhile, and no kernel waits for it. The program's stream is made to
- * wait for it. Neither waits for anything that the program's stream does not wait for
- * itself, so nothing can be held up for good: all that is in the populator at a time is for
- * one of the program's streams. While it is for another one, memory is repopulated in the
- * program's stream itself. An owner that shares a block with memory that another stream had
- * repopulated repopulates it once more, until that is known to be through: it changes
- * nothing there.
+ * not that scarce it is repopulated at once, and an event (POPULATED) goes to the worker:
+ * no kernel waits for it then. The program's stream is made to wait for it. Neither waits
+ * for anything that the program's stream does not wait for itself, so there is no deadlock:
+ * at any time the populator works for one of the program's streams only. While it is for
+ * another one, memory is repopulated in the program's stream itself. An owner that shares a
+ * block with memory that another stream had repopulated repopulates it once more, until
+ * that is known to have executed, which changes nothing there.
  *
  * Where the driver cannot discard, dead memory is copied as any other, and one line says
  * so.
  */
 #include "pool_state.h"
-
-#define LONG_NS 30000000u
-#define TICK_NS 3000000u
-#define TICK_SOON_NS 500000u
 
 /* Without the lock: a log may be slow. */
 static void say_copied(void) {
@@ -76,7 +72,8 @@ static void release(struct pool_dead *dead, uint32_t i, bool discarded) {
 static void gather(struct pool_arena *arena, uint64_t now_ns) {
   struct pool_dead *dead = &arena->dead;
   pool_poll(arena);
-  uint32_t count = pool_set_aside(arena, now_ns - LONG_NS, dead->pieces, POOL_DEAD_MOST);
+  uint32_t count =
+      pool_set_aside(arena, now_ns - POOL_LONG_NS, dead->pieces, POOL_DEAD_MOST);
   dead->count = 0;
   for (uint32_t i = 0; i < count; i++) {
     struct pool_piece_node *piece = dead->pieces[i];
@@ -145,7 +142,7 @@ static void end(struct pool_dead *dead) {
 }
 
 static uint64_t tick_ns(const struct pool_arena *arena) {
-  return arena->apart ? TICK_SOON_NS : TICK_NS;
+  return arena->apart ? POOL_TICK_SOON_NS : POOL_TICK_NS;
 }
 
 bool pump_pool_dead_due(CUcontext context, uint64_t now_ns) {
@@ -261,7 +258,7 @@ bool pool_repopulate(struct pool_arena *arena, uint32_t stream, uint64_t base,
   if (populator != NULL) dead->populator_calls--;
   struct pool_piece_node *piece = pool_live_at(base);
   uint32_t same = pool_stream_number(arena, at);
-  /* It counts as one of the stream's frees: an event will tell when it is through. */
+  /* It counts as one of the stream's frees: an event will show when it has executed. */
   if (done && piece != NULL && same == stream)
     pool_repopulated(piece, span, stream, ++by->frees);
   pthread_mutex_unlock(&pool_lock);

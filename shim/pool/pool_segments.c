@@ -87,7 +87,7 @@ static int grow_by(struct pool_arena *arena, uint32_t kind, uint64_t bytes) {
     return -EAGAIN;
   }
   pump_peer_settle(&info);
-  pump_act_populate(info.slot, info.generation);
+  pump_populate(info.slot, info.generation);
   pump_event_range(PUMP_EVENT_ALLOC, &info);
   return 0;
 }
@@ -117,7 +117,7 @@ static uint64_t free_segment(CUdeviceptr base) {
   struct pump_range_info info;
   if (pump_range_remove(base, &info) != 0) return 0;
   pump_event_range(PUMP_EVENT_FREE, &info);
-  pump_act_wait_slot(info.slot);
+  pump_slot_wait(info.slot);
   struct pump_driver_scope scope = pump_driver_scope_open();
   CUresult result = pump_real.cuMemFree_v2(base);
   pump_driver_scope_close(scope);

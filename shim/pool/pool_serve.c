@@ -11,22 +11,19 @@
 #include <time.h>
 
 #include "pool_state.h"
-#include "shim/memory/observe_rules.h"
+#include "shim/memory/rules.h"
 
-/* Other threads may take what one has asked the driver for. */
+/* A thread may lose to others what it has got from the driver, so it tries again. */
 #define GROW_ATTEMPTS 16
 
-/* Where dead memory is saved: address space of the arena, in peaks of what lives there. */
+/* Where dead memory is kept apart: address space of the arena, as a multiple of the most
+ * that was live there. */
 #define SPREAD 4
 
-/* The part of the budget that a program may be handed until what it has just freed is no
- * longer worth keeping for it. */
+/* Freed memory waits for its last owner until the program was handed this part of the
+ * budget (one in so many). */
 #define HOT_SHARE 4
 #define SCARCE_HALVES 3
-
-/* How long a request may wait before memory is refused: a second in all. */
-#define NAP_NS 5000000
-#define NAPS 200u
 
 pthread_mutex_t pool_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct pool_arena *arenas[POOL_ARENAS]; /* under pool_lock; used again */
@@ -74,9 +71,9 @@ uint64_t pool_trim_device(uint32_t device, bool all) {
   return given_bytes;
 }
 
-/* Under the lock. Saving every dead block has its price: each is populated anew for its
- * next owner. It is worth that where what lives, at the peak, is more than SCARCE_HALVES
- * halves of the budget. */
+/* Under the lock. To discard every dead block costs that each is populated anew for its
+ * next owner. That pays where the most that was live is more than SCARCE_HALVES halves of
+ * the budget. */
 static void keep_apart(struct pool_arena *arena) {
   const struct pump_device *device = &pump_shm->devices[arena->device];
   uint64_t budget_bytes = PUMP_LOAD(&device->budget_bytes);
@@ -127,9 +124,9 @@ static struct pool_piece_node *borrow(const struct request *request, CUstream ha
   return NULL;
 }
 
-/* More address space for what would otherwise be memory that is dead on the GPU. Not what
- * others may need: half of the job's limit stays, and what lives at the peak is the
- * measure. */
+/* Whether the arena may take more address space rather than reuse memory before it was
+ * discarded. Half of the job's limit stays for others, and the most that was live bounds
+ * it. */
 static bool may_spread(const struct request *request) {
   const struct pool_arena *arena = request->arena;
   uint64_t left, whole, bytes = request->length_bytes;
@@ -139,9 +136,9 @@ static bool may_spread(const struct request *request) {
   return left > bytes && left - bytes >= whole / 2;
 }
 
-/* Of memory that is dead on the GPU already, or was just freed; NULL: none. What was freed
- * longer ago, and not reached by the GPU, could not be thrown away any more if it were
- * handed out. The lock is held, and released meanwhile. */
+/* From memory of which the GPU has executed the last use, or that was just freed; NULL:
+ * none. Memory that was freed earlier, with its last use still to execute, could not be
+ * discarded once it were handed out. The lock is held, and released meanwhile. */
 static struct pool_piece_node *obtain_clean(struct request *request, struct pump_at at) {
   struct pool_piece_node *piece = take(request, true);
   if (piece != NULL) return piece;
@@ -154,7 +151,7 @@ static struct pool_piece_node *obtain_clean(struct request *request, struct pump
   return request->stream == 0 ? NULL : take(request, true);
 }
 
-/* It has taken more address space than it would where everything fits. */
+/* The arena has taken more address space than it would if everything fitted. */
 static bool spread(const struct pool_arena *arena) {
   return arena->reserved_bytes > 2 * arena->peak_bytes;
 }
@@ -166,16 +163,17 @@ static bool is_pending(const struct pool_arena *arena) {
   return pending;
 }
 
-/* Before memory is refused that address space was spent on: what the GPU has yet to come to
- * may be all that is needed, and whole segments go back only when it has. Not for ever: it
- * may be waiting for this very thread. The lock is held, and released meanwhile. */
+/* Before a request is refused because the arena has taken too much address space: waits for
+ * the GPU to execute what was freed, so that whole segments can go back. The wait is
+ * bounded, for the GPU may wait for this very thread. The lock is held, and released
+ * meanwhile. */
 static struct pool_piece_node *obtain_late(struct request *request, struct pump_at at) {
   struct pool_arena *arena = request->arena;
   struct pool_piece_node *piece = NULL;
   pool_cover_all(arena);
-  for (uint32_t nap = 0; nap < NAPS && piece == NULL && is_pending(arena); nap++) {
+  for (uint32_t wait = 0; wait < POOL_WAITS && piece == NULL && is_pending(arena); wait++) {
     pthread_mutex_unlock(&pool_lock);
-    nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
+    nanosleep(&(struct timespec){.tv_nsec = POOL_WAIT_NS}, NULL);
     pthread_mutex_lock(&pool_lock);
     pool_poll(arena);
     pool_settle(arena);
@@ -187,7 +185,7 @@ static struct pool_piece_node *obtain_late(struct request *request, struct pump_
   return piece;
 }
 
-/* The lock is held, and released while the driver is asked for more. */
+/* The lock is held, and released during the driver's call for more. */
 static struct pool_piece_node *obtain(struct request *request, struct pump_at at,
                                       int *why) {
   struct pool_arena *arena = request->arena;
@@ -202,7 +200,7 @@ static struct pool_piece_node *obtain(struct request *request, struct pump_at at
   if (piece != NULL) return piece;
   for (int attempt = 0; piece == NULL && *why == 0 && attempt < GROW_ATTEMPTS; attempt++) {
     *why = pool_grow(request->arena, request->kind, request->length_bytes);
-    /* Others may have taken the stream's entry, have freed as well, or have been faster. */
+    /* Meanwhile other threads may have taken the stream's entry, freed, or taken memory. */
     request->stream = pool_stream_number(request->arena, at);
     if (request->stream == 0) *why = -EAGAIN;
     if (request->stream != 0) piece = take(request, false);
@@ -247,8 +245,8 @@ static bool allocate(CUdeviceptr *address, uint64_t bytes, CUmemoryPool pool,
 bool pump_pool_allocate(CUdeviceptr *address, size_t bytes, CUmemoryPool pool,
                         struct pump_at at, CUresult *result) {
   CUcontext context = NULL;
-  /* A library that needs device memory for sharing does not ask a plain pool for it, so of
-   * the rules only the size's counts here. */
+  /* A library that needs device memory for sharing does not allocate from a plain pool, so
+   * of the rules only the size's counts here. */
   if (address == NULL || bytes == 0 || bytes > POOL_MOST_BYTES || pump_rule_by_size(bytes))
     return false;
   int device = pump_current_device(&context);
@@ -268,16 +266,16 @@ static bool in_pool(uint64_t address) {
   return pump_range_lookup(address, &hit) && hit.pool != NULL;
 }
 
-/* Under the lock: the stream that has not come to the free before this one, 0: none. That
- * its last owner is done with a block tells nothing of the one before, should the last
- * not have used it. */
+/* Under the lock: the stream that has not executed the free before this one, 0: none. The
+ * last owner's end proves nothing of the owner before it, as the last one may not have used
+ * the block. */
 static uint32_t earlier_owner(const struct pool_piece_node *piece) {
   if (piece->stream == 0) return 0;
   const struct pool_stream *by = &piece->segment->arena->streams[piece->stream - 1];
   return by->used && piece->order > by->completed ? piece->stream : 0;
 }
 
-/* The number of a new free; of a stream that is gone its last: no event will follow. */
+/* The number of a new free; of a stream that has ended its last: no event will follow. */
 static uint64_t next_order(struct pool_stream *stream) {
   return stream->gone ? stream->frees : ++stream->frees;
 }
@@ -309,8 +307,8 @@ static CUresult give_locked(uint64_t address, struct pump_at *at, struct pool_ar
   return result;
 }
 
-/* On a stream that cannot be kept account of (of another context, or one too many) there
- * is no event to be had: its work is waited for. */
+/* A stream that has no entry (of another context, or beyond the table) gets no events: the
+ * thread waits for its work. */
 static CUresult give_waiting(uint64_t address, struct pump_at at) {
   struct pool_arena *arena;
   uint32_t stream;

@@ -17,7 +17,7 @@
  *
  * Neighbours that are free are joined at once if they belong to the same stream, and a
  * clean one joins its neighbour's stream: the whole is then as late as its last part. Where
- * dead memory is to be thrown away early (pool_dead.c), only what is clean is joined.
+ * dead memory is to be discarded early (pool_dead.c), only what is clean is joined.
  */
 #ifndef PUMP_POOL_STATE_H
 #define PUMP_POOL_STATE_H
@@ -25,15 +25,7 @@
 #include "pool.h"
 #include "shim/memory/pool_map.h"
 
-#define POOL_STREAMS 256u  /* of one arena; those beyond are served by the driver */
-#define POOL_EVENTS 512u   /* of one stream, recorded and not complete; a power of two */
-#define POOL_KINDS 2u      /* small, large */
-#define POOL_DEAD_MOST 32u /* pieces in quarantine at once */
-
-/* While one stream alone is in use an event is recorded after so many frees, or so long
- * after the last one. */
-#define POOL_EVENT_FREES 16u
-#define POOL_EVENT_NS 1000000u
+#define POOL_KINDS 2u /* small, large */
 
 struct pool_piece_node {
   uint64_t base, length_bytes;

@@ -1,6 +1,6 @@
 /* pool_streams.c - streams of an arena, and how far they have come.
  *
- * An event behind a free tells when every stream may have what was freed. It is recorded by
+ * An event behind a free shows when every stream may have what was freed. It is recorded by
  * the thread that frees; where one was left out and is missed later, by another.
  */
 #include <stdlib.h>
@@ -22,7 +22,7 @@ static bool current_is(CUcontext context) {
          current == context;
 }
 
-/* A default stream is the current context's, any other one tells. */
+/* A default stream is the current context's, any other one is its stream's. */
 static bool is_in(CUstream handle, CUcontext context) {
   CUcontext of = NULL;
   if ((uintptr_t)handle <= (uintptr_t)CU_STREAM_PER_THREAD) return current_is(context);
@@ -44,7 +44,7 @@ static bool is_through(const struct pool_stream *stream) {
 }
 
 /* An unused entry, or where there is none one that can be done without: streams come
- * without end, and those of threads never tell that they have gone. POOL_STREAMS: none. */
+ * without end, and the end of a thread's is not reported. POOL_STREAMS: none. */
 static uint32_t free_entry(struct pool_arena *arena) {
   uint32_t i = 0;
   while (i < arena->streams_used && arena->streams[i].used) i++;

@@ -1,5 +1,5 @@
 /* markers.h - the pools of markers, between the threads of the program that record them
- * (act_marker.c) and the thread of a device that makes and polls them (execute/poll.c).
+ * (marker.c) and the thread of a device that makes and polls them (execute/poll.c).
  *
  * DESIGN. Life of a marker: FREE queue -> application thread (records) -> FRESH
  * queue -> marker thread's waiting list (polls, oldest first per stream) -> FREE.
@@ -7,15 +7,15 @@
  * one record and one push. An event can be recorded on streams of its own context
  * only, so each context has a pool; the device's marker thread serves all of them. It
  * makes the events, ahead of need, and destroys them before any context of the device
- * goes: it collects what it made from the queues and its list, for at most COLLECT_NS
+ * goes: it collects what it made from the queues and its list, for at most PUMP_COLLECT_NS
  * because an application thread may hold one for the length of its record call.
  *
  * One that comes back later than that must not be mistaken for an event of the
  * pool's next life: a queue's ticket holds the life beside the number, and a
  * marker that is still `held` is not made anew. No two lives have the same number.
  *
- * Wake-ups. While anything is recorded the marker thread sleeps for POLL_MAX_NS at
- * most, and for LINGER_NS after that, and needs no waking. Only then it says that it
+ * Wake-ups. While anything is recorded the marker thread sleeps for PUMP_POLL_MAX_NS at
+ * most, and for PUMP_LINGER_NS after that, and needs no waking. Only then it says that it
  * is asleep, and looks at the fresh queues once more. A recording thread moves the
  * queue's tail before it looks whether the marker thread is asleep; both operations
  * are sequentially consistent, so one of the two sees the other's, without a fence.
@@ -79,9 +79,9 @@ extern struct pump_marker_pool {
 
 /* Of each device: what its marker thread sleeps on, process-private, and whether it does.
  */
-extern struct pump_marker_bell {
-  uint32_t bell, asleep;
-} pump_marker_bells[PUMP_MAX_DEVICES];
+extern struct pump_marker_sleeper {
+  uint32_t wakes, asleep;
+} pump_marker_sleepers[PUMP_MAX_DEVICES];
 
 void pump_marker_queue_init(struct pump_marker_queue *queue);
 /* false: it is full; it is empty. */

@@ -22,10 +22,10 @@ void pump_stream_gone(CUstream stream);
 void pump_progress_issued(uint32_t stream_index, CUstream stream, uint64_t seq,
                           uint64_t now_ns, uint64_t touched_bytes);
 
-/* So many more were issued with the one about to be told to pump_progress_issued. */
+/* So many more were issued with the one about to go to pump_progress_issued. */
 void pump_progress_issued_many(uint32_t stream_index, uint32_t operations);
 
-/* The operation about to be told to pump_progress_issued is a launch that may begin before
+/* The operation about to go to pump_progress_issued is a launch that may begin before
  * the one in front of it has ended (programmatic stream serialization, or a programmatic
  * event): markers become rarer on its stream for a while, for one that stands between
  * two such launches would keep them apart. */
@@ -39,17 +39,17 @@ void pump_progress_context_synced(uint64_t seq_before);
 
 /* The program recorded one of its own events behind operation `seq` of that stream. */
 void pump_progress_event_recorded(CUevent event, uint32_t stream_index, uint64_t seq);
-/* Before the program waits for an event, or asks whether it is complete: what is known of
+/* Before the program waits for an event, or polls it: what is known of
  * its record, 0 for nothing. Once the answer was "yes", that goes back: it counts unless
  * the event has been recorded anew meanwhile, for then the answer may be about either. */
 uint64_t pump_progress_event_asked(CUevent event);
 void pump_progress_event_synced(CUevent event, uint64_t asked);
-/* Before the program records an event again or destroys it: what was recorded before tells
+/* Before the program records an event again or destroys it: what was recorded before proves
  * nothing any more. */
 void pump_progress_event_gone(CUevent event);
 
 /* Before the event may be recorded where no hook sees it, by another process or a graph:
- * from then on nothing is believed of it, until it is destroyed. Both: whether that changed
+ * from then on it proves nothing, until it is destroyed. Both: whether that changed
  * anything. */
 bool pump_progress_event_distrust(CUevent event);
 bool pump_progress_event_trust(CUevent event);
@@ -60,23 +60,20 @@ bool pump_progress_events_distrusted(void);
 
 /* Everything issued on the stream up to `seq` has executed. */
 void pump_progress_advance(uint32_t stream_index, uint64_t seq);
-/* Everything up to this one has; our own knowledge, not the mapping's copy. */
+/* Everything up to this one has; from private memory, not from the mapping. */
 uint64_t pump_progress_executed(uint32_t stream_index);
-/* After an attach: writes our own knowledge into the new mapping. */
+/* After an attach: writes the private figures into the new mapping. */
 void pump_progress_republish(void);
-/* The context of a stream and its small number. NULL where it is not known, and while
- * nothing may be put between the launches of the stream (pump_progress_chained). */
-CUcontext pump_progress_context(uint32_t stream_index, uint32_t *context_index);
-/* The context is gone: nothing of its streams will be heard of again. */
+/* The context is gone: its streams make no more progress. */
 void pump_progress_context_gone(CUcontext context);
 void pump_progress_fork_child(void);
-void pump_event_fork_child(void); /* act_event.c */
+void pump_event_fork_child(void); /* program_events.c */
 
 /* Records a marker for `seq` on a stream of `context`, whose small number is
  * `context_index`; false when it was skipped. */
 bool pump_marker_record(uint32_t device, CUcontext context, uint32_t context_index,
                         uint32_t stream_index, CUstream stream, uint64_t seq);
-/* Few are left: the rest is for operations that wait for none of their own. */
+/* Few markers are left: a stream gets one for each sixteen operations only. */
 bool pump_markers_are_few(uint32_t context_index);
 uint64_t pump_markers_skipped(void);
 void pump_marker_fork_child(void);

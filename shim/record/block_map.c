@@ -7,7 +7,7 @@
 
 #define UNITS_OF_PAGE (PUMP_BLOCK_BYTES / POOL_UNIT_BYTES)
 _Static_assert(UNITS_OF_PAGE <= UINT16_MAX, "counters of live blocks");
-_Static_assert(POOL_UNIT_BYTES == PUMP_UNIT_BYTES, "blocks are told in the map's units");
+_Static_assert(POOL_UNIT_BYTES == PUMP_UNIT_BYTES, "blocks are counted in the map's units");
 
 struct pump_block_map *pump_block_map_new(uint64_t length_bytes) {
   struct pump_block_map *map = calloc(1, sizeof *map);

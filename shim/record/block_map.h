@@ -9,7 +9,7 @@
 #include "shim/memory/pool_map.h"
 
 struct pump_block_map {
-  uint32_t generation; /* of the range that it tells of; 0: of none */
+  uint32_t generation; /* of the range that it describes; 0: of none */
   uint32_t pages_room;
   uint64_t length_bytes;
   struct pump_pool_map *pieces;

@@ -1,14 +1,14 @@
-/* images.c - the layouts of kernels' parameters as the loaded code tells them, where the
+/* images.c - the layouts of kernels' parameters as the loaded code has them, where the
  * driver does not (before CUDA 12.4).
  *
  * DESIGN. An image is read when the program loads it, by the parsers of shim/driver, which
  * trust none of its bytes; of it only the layouts are kept. A handle gets its layout when
- * the program asks for the function by name. That layout outlives the image: it is a
+ * the program looks the function up by name. That layout outlives the image: it is a
  * copy, and a handle that comes back for another function gets the new one. What cannot
  * be read (code for another GPU, an unknown form, more than the tables hold) leaves its
- * launches to demand paging, as observe_params.c says.
+ * launches to demand paging, as launch_params.c says.
  *
- * Libraries that unpack images (LZ4, zstd) are looked for in the process's own way.
+ * Libraries that unpack images (LZ4, zstd) are found by the process's own search path.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -18,10 +18,10 @@
 #include <unistd.h>
 
 #include "record.h"
+#include "shim/base/key_table.h"
 #include "shim/driver/image.h"
 #include "shim/driver/image_source.h"
 #include "shim/driver/resolve.h"
-#include "shim/memory/observe_table.h"
 
 #define DRIVER_TELLS 12040
 #define COMPUTE_MAJOR ((CUdevice_attribute)75)

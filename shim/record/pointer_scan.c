@@ -1,12 +1,12 @@
 /* pointer_scan.c - the words of one launch's parameters: which of them are pointers,
- * and the hash of all others. It knows nothing of kernels and their layouts.
+ * and the hash of all others. It does not depend on kernels and their layouts.
  *
  * DESIGN. Four steps, so that cache misses overlap and a table of five hundred words
  * costs little more than reading it. Gather: every word is either hashed or, when its
  * value lies between the lowest and the highest live range, put aside; no branch
  * depends on the words. Sort: equal words are one candidate, since by-value tables
  * hold the same few addresses again and again, most of them stale. Look ahead: the
- * index names each candidate's slot, and its cache lines are sent for, all at once.
+ * index names each candidate's slot, and its cache lines are prefetched, all at once.
  * Resolve: they are there, or at least on their way together.
  *
  * The hash is a sum of one term for each word, a folded product of the word and where
@@ -25,7 +25,7 @@
 #include <string.h>
 
 #include "record.h"
-#include "shim/memory/observe_index.h"
+#include "shim/memory/range_index.h"
 
 #define ODD_A 0x9e3779b97f4a7c15u
 #define ODD_B 0xd6e8feb86659fd93u
@@ -172,7 +172,7 @@ void pump_scan_resolve(struct pump_scan *words, struct pump_op *op) {
 }
 
 /* Finisher of a 64-bit hash: every bit of the result depends on all of `x`. */
-static uint64_t stir(uint64_t x) {
+static uint64_t finish(uint64_t x) {
   x = (x ^ x >> 32) * ODD_B;
   x = (x ^ x >> 32) * ODD_A;
   return x ^ x >> 32;
@@ -186,6 +186,6 @@ uint64_t pump_scan_signature(const struct pump_scan *words,
   for (uint64_t i = 0; i < 3; i++)
     h += term((uint64_t)launch->grid[i] << 32 | launch->block[i],
               key_of(UINT64_MAX / 2 + 1 + i));
-  h = stir(h);
+  h = finish(h);
   return h == 0 ? 1 : h;
 }

@@ -6,14 +6,14 @@
 
 struct image; /* shim/driver/image.h */
 
-/* ---- operations and events (observe_event.c) ----------------------------- */
+/* ---- operations and events (event.c) ----------------------------- */
 
 /* One operation while it is collected; only what is counted is initialised. */
 struct pump_op {
   uint32_t count;
   uint32_t dropped;   /* beyond PUMP_MAX_EXTENTS */
   uint64_t signature; /* of a launch; else 0 */
-  bool of_graph;      /* whose allocator may call memory free that its launches use */
+  bool of_graph;      /* its allocator may call memory free that its launches use */
   struct pump_extent extents[PUMP_MAX_EXTENTS];
 };
 
@@ -52,7 +52,7 @@ struct pump_token {
   uint32_t stream_index;
 };
 
-/* Gives the operation its number and tells the worker, then records a marker when
+/* Gives the operation its number and sends it to the worker, then records a marker when
  * one is due; nothing at all on a capturing stream. After the real call: a thread that
  * then records a marker behind number n knows that all up to n were issued. */
 void pump_op_report(struct pump_op *op, uint32_t kind, uint64_t function,
@@ -65,7 +65,7 @@ struct pump_token pump_op_announce(struct pump_op *op, uint32_t kind, uint64_t f
                                    struct pump_at at);
 void pump_op_issued(struct pump_token token, struct pump_at at);
 
-/* A launch, all of it: reads its parameters, tells what the worker does not know of
+/* A launch, all of it: reads its parameters, sends what the worker does not know of
  * them, reports. After the real call. */
 struct pump_launch {
   CUfunction function;
@@ -80,7 +80,7 @@ void pump_launch_report(const struct pump_launch *launch, struct pump_at at);
 /* The same but for the report: what it touches now, and its signature. */
 void pump_launch_describe(const struct pump_launch *launch, struct pump_op *op);
 
-/* Operations of one call, ready to be told: the launch of a graph. */
+/* Operations of one call, ready to be sent: the launch of a graph. */
 struct pump_ready {
   uint32_t kind;
   uint16_t count, dropped; /* extents */
@@ -92,7 +92,7 @@ struct pump_series {
   const struct pump_ready *operations;
   uint32_t count;
   uint64_t graph; /* handle of the executable graph */
-  uint64_t *sent; /* what pump_metadata_state() said when all was sent last */
+  uint64_t *sent; /* what pump_metadata_state() returned when all was sent last */
 };
 void pump_series_report(const struct pump_series *series, struct pump_at at);
 
@@ -109,16 +109,16 @@ void pump_event_hint(uint64_t address, uint64_t bytes, struct pump_at at);
 /* PARAMS and NAME: `bytes` of payload, cut at PUMP_MAX_PAYLOAD_BYTES. false: no room. */
 bool pump_event_payload(const struct pump_event *head, const void *payload, size_t bytes);
 
-/* Tells a recorder that everything on the stream up to `seq` has executed by `time_ns`;
- * nothing at all unless a trace is recorded. Under the guard. */
+/* Reports to a recorder that everything on the stream up to `seq` has executed by
+ * `time_ns`; nothing at all unless a trace is recorded. Under the guard. */
 void pump_event_progress(uint32_t stream_index, uint64_t seq, uint64_t time_ns);
 
-/* Another mapping has taken the region's place: names and parameters have to be told
+/* Another mapping has taken the region's place: names and parameters have to be sent
  * again. After the change. */
 void pump_metadata_void(void);
 
 /* Whether the program waited for the GPU while a device was active. */
-bool pump_event_waited(void); /* observe_event.c */
+bool pump_event_waited(void); /* event.c */
 
 /* ---- ranges that come and go (ranges.c) -------------------------------------------- */
 
@@ -129,20 +129,21 @@ void pump_range_free_ended(struct pump_range_info *info, CUresult result);
 /* Managed memory of the program's own becomes a range; false: there is no room for it. */
 bool pump_managed_add(uint64_t base, uint64_t bytes, uint32_t device, CUcontext context);
 
-/* ---- where an operation goes (observe_place.c) --------------------------- */
+/* ---- where an operation goes (place.c) --------------------------- */
 
 struct pump_place {
   uint32_t stream_index; /* into pump_shm->progress */
   uint32_t device;
 };
 
-/* Each thread remembers some, so that it rarely has to ask. Inside a driver scope. */
+/* Each thread remembers some, so that it rarely queries the driver. Inside a driver scope.
+ */
 struct pump_place pump_place_of(struct pump_at at);
 
 /* A stream or context has gone: its handle may come back as another's. */
 void pump_place_forget(void);
 
-/* ---- parameters (observe_params.c) --------------------------------------- */
+/* ---- parameters (launch_params.c) --------------------------------------- */
 
 /* Adds a launch's arguments to `words`, which it begins. */
 struct pump_scan;
@@ -152,7 +153,7 @@ void pump_params_scan(struct pump_scan *words, const struct pump_launch *launch)
  * `room`. Returns its whole size, 0 when that is not known. */
 size_t pump_params_copy(const struct pump_launch *launch, void *buffer, size_t room);
 
-/* ---- function handles (observe_function.c) -------------------------------- */
+/* ---- function handles (function.c) -------------------------------- */
 
 /* The driver's answers for a CUfunction, or for a CUkernel passed in its place. The second
  * of them is CUDA_ERROR_INVALID_VALUE from the number of parameters on. In a driver scope.
@@ -166,10 +167,10 @@ void pump_function_reset(void);
 
 /* ---- layouts of the loaded code (images.c) ------------------------------------- */
 
-/* Read where the driver does not tell them; set at the start. */
+/* Read where the driver does not report them; set at the start. */
 extern bool pump_images_wanted;
 
-/* Place and size of a parameter as the loaded code tells them; answers as
+/* Place and size of a parameter as the loaded code has them; answers as
  * cuFuncGetParamInfo does, CUDA_ERROR_NOT_FOUND for what is not known.
  */
 CUresult pump_image_parameter(CUfunction function, size_t index, size_t *offset,
@@ -191,7 +192,7 @@ void pump_image_same(uint64_t function, uint64_t kernel);
 void pump_image_forget(const void *handle);
 void pump_images_reset(void);
 
-/* A copy of a launch's parameters that needs nothing of the program's any more, the
+/* A copy of a launch's parameters that refers to no memory of the program, the
  * caller's to free; empty when nothing is known of them. NULL: no memory. */
 struct pump_saved *pump_params_save(const struct pump_launch *launch);
 size_t pump_params_saved_bytes(const struct pump_saved *saved);
@@ -222,14 +223,14 @@ void pump_scan_begin(struct pump_scan *words, size_t parameter_bytes);
 /* One parameter, or one buffer: it stands `offset` bytes into all of them. */
 void pump_scan_add(struct pump_scan *words, const void *memory, size_t bytes,
                    uint64_t offset);
-/* Once all are added. Something else may be done in between: memory is sent for. */
+/* Once all are added. Other work may be done in between: cache lines are on their way. */
 void pump_scan_look_ahead(struct pump_scan *words);
 void pump_scan_resolve(struct pump_scan *words, struct pump_op *op);
 /* Never 0. */
 uint64_t pump_scan_signature(const struct pump_scan *words,
                              const struct pump_launch *launch);
 
-/* ---- tensor map descriptors (tensor.c) --------------------------- */
+/* ---- tensor map descriptors (tensor_map.c) ----------------------- */
 
 #define PUMP_TENSOR_MAP_BYTES 128u
 #define PUMP_TENSOR_MAP_ALIGN 64u /* cuda.h before 13 asks for no more */

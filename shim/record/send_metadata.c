@@ -1,11 +1,11 @@
-/* send_metadata.c - tells the worker once what it has to know of a launch beside its
+/* send_metadata.c - sends the worker once what it has to know of a launch beside its
  * pointers: the function's name and the rest of the parameters.
  *
  * DESIGN. What was sent is remembered by a word for each signature, in a table of sets
  * that one cache line holds. The word stands for the signature, for what the worker has
- * asked (`resend`), for the mapping, and for the handles' meaning, so a change of any
- * of these makes it wrong by itself. Words are read and written relaxed and a set that
- * is full forgets one: to tell something twice is harmless. A word is written only
+ * requested all (`resend`), for the mapping, and for the handles' meaning, so a change of
+ * any of these makes it wrong by itself. Words are read and written relaxed and a set that
+ * is full forgets one: to send something twice is harmless. A word is written only
  * after its event stands in the ring; what found no room there counts as not sent.
  *
  * A function's name goes before the first parameters of it, so one look-up in the table
@@ -25,12 +25,6 @@ static uint32_t mappings;
 
 void pump_metadata_void(void) {
   PUMP_ADD(&mappings, 1);
-}
-
-static uint64_t stir(uint64_t x) {
-  x = (x ^ x >> 32) * 0xd6e8feb86659fd93u;
-  x = (x ^ x >> 32) * 0xd6e8feb86659fd93u;
-  return x ^ x >> 32;
 }
 
 /* The word that stands for `what` now; never 0. */
@@ -57,7 +51,7 @@ static bool was_sent(uint64_t what, uint64_t word) {
 
 static void note_sent(uint64_t what, uint64_t word) {
   uint64_t *set = set_for(what);
-  uint32_t place = (uint32_t)(stir(word) % SET_WORDS);
+  uint32_t place = (uint32_t)(pump_mix(word) % SET_WORDS);
   for (uint32_t i = 0; i < SET_WORDS; i++)
     if (PUMP_LOAD(&set[i]) == 0) place = i;
   PUMP_STORE(&set[place], word);
@@ -65,7 +59,8 @@ static void note_sent(uint64_t what, uint64_t word) {
 
 /* false: there was no room for it. */
 static bool tell_name(CUfunction function) {
-  uint64_t what = stir((uint64_t)(uintptr_t)function ^ NAME_SALT), word = word_for(what);
+  uint64_t what = pump_mix((uint64_t)(uintptr_t)function ^ NAME_SALT),
+           word = word_for(what);
   if (was_sent(what, word)) return true;
   const char *name = NULL;
   if (pump_function_name(function, &name) == CUDA_SUCCESS && name != NULL) {

@@ -66,7 +66,7 @@ def unpacked(given: dict[str, Json]) -> Context:
 
 
 def end_with_runner() -> None:
-    """Who kills the command kills the stage and all that it started.
+    """The end of the command ends the stage and all that it started.
 
     stdin is a pipe that the runner alone holds open. A signal would not do: one that comes just
     before the main thread begins to sleep is only handled when it wakes up.

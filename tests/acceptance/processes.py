@@ -81,7 +81,7 @@ def children() -> set[int]:
 
 
 def kill_children(but: Set[int], limit_s: float = 10.0) -> list[int]:
-    """Kills and reaps our children but those, and what becomes ours by it; who survived."""
+    """Kills and reaps children but those, and orphans that become children; returns survivors."""
     deadline = time.monotonic() + limit_s
     while left := children() - but:
         for pid in left:
@@ -95,7 +95,8 @@ def kill_children(but: Set[int], limit_s: float = 10.0) -> list[int]:
 
 
 def kill_marked(name: str, mark: str, limit_s: float = 10.0) -> list[int]:
-    """Kills all marked processes, those that they start meanwhile too; who survived `limit_s`."""
+    """Kills all marked processes, those that they start meanwhile too; returns those that survived
+    `limit_s`."""
     deadline = time.monotonic() + limit_s
     while left := marked(name, mark):
         for pid in left:

@@ -228,7 +228,7 @@ def absent(place: Place, name: str, status: str, reason: str) -> dict[str, Json]
 
 
 def _end(process: subprocess.Popen[bytes], mark: str, before: Set[int]) -> list[int]:
-    """Kills the stage and everything it started, wherever it went; who could not be killed."""
+    """Kills the stage and all processes that it started; returns those that could not be killed."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:

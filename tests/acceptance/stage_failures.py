@@ -107,7 +107,7 @@ def _kills(context: Context, pids: list[int]) -> Iterator[Item]:
 
 
 def _kill(context: Context, job: Program, victim: Killed) -> list[str]:
-    """Kills once pumpd's worker serves; names of who was killed."""
+    """Kills once pumpd's worker serves; returns the names of the killed processes."""
     deadline = time.monotonic() + min(START_S, context.left_s())
     job.wait_for_output("running", START_S)
     while time.monotonic() < deadline and job.popen.poll() is None:

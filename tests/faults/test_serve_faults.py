@@ -21,7 +21,7 @@ from pumpd.common.link import answers
 
 SAMPLE = 30
 PAUSE_S = 0.1
-"""Between visits of a user who may connect 64 times a second."""
+"""Between connections of a user, which may connect 64 times a second."""
 FOUND = [
     Fault("pumpd-serve", "epoll_ctl", 1, errno.ENOSPC),
     Fault("pumpd-serve", "epoll_ctl", 3, errno.ENOMEM),

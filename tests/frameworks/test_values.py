@@ -77,7 +77,7 @@ def test_pytorch_multiplies_matrices_that_the_gpu_does_not_hold_at_once(bench: B
     assert sum(report["evictions"] for report in pumped.reports.values()) > 0
 
 
-def test_what_pytorch_repeats_is_foreseen_and_right(bench: Bench) -> None:
+def test_what_pytorch_repeats_is_predicted_and_right(bench: Bench) -> None:
     """On a slow link, so that a launch finds its blocks under way now and then."""
     plain = bench.program("rounds", pump=False, mode="compute")
     assert plain.found["right"] is True

@@ -1,6 +1,6 @@
 /* fuzz_command.c - what executors take from a mapping in which a worker, or one that writes
  * into it, has put anything: commands, plans, predicted words, the records of ranges
- * (act_validate.c, act_plan.c).
+ * (execute/validate.c, execute/plan.c).
  *
  * The input goes over plans, range records and predicted words of two devices; then plans
  * are taken, commands judged and operations compared. Whatever it is, what may go is one
@@ -43,7 +43,7 @@ bool pump_flight_has_room(uint32_t device, uint32_t direction, uint64_t bytes) {
 
 static void judge(const struct pump_command *command, uint32_t device, uint32_t way) {
   uint64_t address = 0;
-  if (!pump_command_validate_fields(command)) return; /* as act_executor.c begins */
+  if (!pump_command_validate_fields(command)) return; /* as execute/executor.c begins */
   uint32_t result = pump_command_validate_state(command, device, way, &address);
   if (result != PUMP_RESULT_MOVED) return;
   const struct pump_range *range = &shm.ranges[command->slot];

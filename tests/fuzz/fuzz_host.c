@@ -1,5 +1,5 @@
 /* fuzz_host.c - what /proc and the memory controllers of cgroups say of the host's memory
- * (act_host_memory.c), whatever wrote it: a container's runtime may put files of its own
+ * (memory/host_memory.c), whatever wrote it: a container's runtime may put files of its own
  * there.
  *
  * The input: texts of the files below, one after another, a zero byte between them.

@@ -145,25 +145,25 @@ static void check_transfers(void) {
   static uint8_t seen[PUMP_MAX_UNDER_WAY];
   uint32_t waiting = 0;
   memset(seen, 0, sizeof seen);
-  must(model->unused_count <= PUMP_MAX_UNDER_WAY);
-  for (uint32_t i = 0; i < model->unused_count; i++) {
-    uint32_t place = model->unused_transfers[i];
+  must(model->transfers.unused_count <= PUMP_MAX_UNDER_WAY);
+  for (uint32_t i = 0; i < model->transfers.unused_count; i++) {
+    uint32_t place = model->transfers.unused[i];
     must(place < PUMP_MAX_UNDER_WAY && !seen[place]++ &&
-         model->transfers[place].ticket == 0);
+         model->transfers.all[place].ticket == 0);
   }
-  must(model->plan_running_count <= PUMP_MAX_UNDER_WAY);
-  for (uint32_t i = 0; i < model->plan_running_count; i++) {
-    const struct transfer *transfer = &model->transfers[model->plan_running[i]];
-    must(!seen[model->plan_running[i]]++ && transfer->ticket != 0 && transfer->planned);
+  must(model->plans.running_count <= PUMP_MAX_UNDER_WAY);
+  for (uint32_t i = 0; i < model->plans.running_count; i++) {
+    const struct transfer *transfer = &model->transfers.all[model->plans.running[i]];
+    must(!seen[model->plans.running[i]]++ && transfer->ticket != 0 && transfer->planned);
   }
   for (uint32_t d = 0; d < PUMP_MAX_DEVICES; d++) {
-    const struct plan *plan = &model->plans[d];
+    const struct plan *plan = &model->plans.all[d];
     for (uint32_t way = 0; plan->in_force && way < PUMP_DIRECTIONS; way++)
       for (uint32_t i = plan->taken[way]; i < plan->count[way]; i++, waiting++)
         must(!seen[plan->places[way][i]]++ &&
-             model->transfers[plan->places[way][i]].ticket != 0);
+             model->transfers.all[plan->places[way][i]].ticket != 0);
   }
-  must(waiting == model->plan_places);
+  must(waiting == model->plans.places);
 }
 
 static void check_counts(void) {
@@ -172,11 +172,12 @@ static void check_counts(void) {
   static bool waits[PUMP_MAX_UNDER_WAY];
   memset(waits, 0, sizeof waits);
   for (uint32_t d = 0; d < PUMP_MAX_DEVICES; d++)
-    for (uint32_t way = 0; model->plans[d].in_force && way < PUMP_DIRECTIONS; way++)
-      for (uint32_t i = model->plans[d].taken[way]; i < model->plans[d].count[way]; i++)
-        waits[model->plans[d].places[way][i]] = true;
+    for (uint32_t way = 0; model->plans.all[d].in_force && way < PUMP_DIRECTIONS; way++)
+      for (uint32_t i = model->plans.all[d].taken[way]; i < model->plans.all[d].count[way];
+           i++)
+        waits[model->plans.all[d].places[way][i]] = true;
   for (uint32_t i = 0; i < PUMP_MAX_UNDER_WAY; i++) {
-    const struct transfer *transfer = &model->transfers[i];
+    const struct transfer *transfer = &model->transfers.all[i];
     if (transfer->ticket == 0 || waits[i]) continue;
     if (!transfer->planned)
       commands[transfer->device][transfer->direction] += transfer->blocks;
@@ -222,7 +223,7 @@ static uint64_t word(struct input *input) {
   case 5:
     return plan->entries[way][what[2]].command.ticket;
   case 6:
-    return model->transfers[(what[1] % 4u) << 8 | what[2]].ticket;
+    return model->transfers.all[(what[1] % 4u) << 8 | what[2]].ticket;
   case 7:
     return shm.header.next_seq + what[1] - what[2];
   case 8:
@@ -366,7 +367,7 @@ static void worker(uint8_t what, uint8_t where) {
   default:
     if (where == 0) pump_model_forget_window(model);
     if (where == 1) pump_model_switched(model);
-    if (where == 2) must(pump_model_learn(model, model->learner == NULL) == 0);
+    if (where == 2) must(pump_model_learn(model, model->expected.learner == NULL) == 0);
     if (where == 3) pump_model_resync(model, 0, NULL, NULL, shm.header.next_seq - 1);
     tick();
     break;
@@ -407,7 +408,7 @@ static void begin(void) {
 
 static bool in_force(void) {
   for (uint32_t d = 0; d < DEVICES; d++)
-    if (!model->plans[d].in_force) return false;
+    if (!model->plans.all[d].in_force) return false;
   return true;
 }
 

@@ -39,9 +39,9 @@ BLOCKED_S = 20
 C_TARGETS = {
     "image": [*sorted((SHIM / "driver").glob("image*.c"))],
     "ring": [CORE / "batch.c"],
-    "command": [SHIM / "execute" / f"{name}.c" for name in ("act_plan", "act_validate")],
+    "command": [SHIM / "execute" / f"{name}.c" for name in ("plan", "validate")],
     "ledger": [],  # it includes both files of claims
-    "host": [SHIM / "memory" / "act_host_memory.c"],
+    "host": [SHIM / "memory" / "host_memory.c"],
     "plan": [*sorted(CORE.rglob("*.c"))],
 }
 FLAGS = ["-std=gnu11", "-O1", "-g", "-D_GNU_SOURCE", "-fno-strict-aliasing", "-Wall", "-Wextra"]

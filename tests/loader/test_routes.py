@@ -109,8 +109,8 @@ def test_the_exported_symbols_are_the_hooks_dlsym_dlerror_and_two_more() -> None
         check=True,
     ).stdout
     exported = {line.split()[-1] for line in listing.splitlines()}
-    # pump_pool_piece: for who watches over the pool (shim/pool/pool.h). The other one stands in for
-    # what PyTorch's allocator tells its profiler (shim/record/observe_blocks.c).
+    # pump_pool_piece: for tools that check the pool (shim/pool/pool.h). The other one stands in for
+    # what PyTorch's allocator tells its profiler (shim/record/allocator_blocks.c).
     reports = "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE"
     assert exported == hooked_names() | {"dlsym", "dlerror", "pump_pool_piece", reports}
 

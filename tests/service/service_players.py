@@ -99,7 +99,7 @@ class Player:
             self.line.say(wire.pack_hello())
 
     def detach(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         if self.line is not None:
             self.line.leave()
             self.line, self.joined = None, False
@@ -123,7 +123,7 @@ class Player:
             return
         try:
             if not data:
-                raise FrameError("it hung up")
+                raise FrameError("it closed the connection")
             if not self.version:
                 self.version = wire.check_welcome(data)
                 self.retry_s = 0.1
@@ -307,7 +307,7 @@ class Liar(Player):
 
 
 class Asker(Player):
-    """One with a question now and then, who wants an answer soon."""
+    """A peer that asks from time to time, and wants an answer soon."""
 
     def __init__(self, world: World, user: int, every_s: float) -> None:
         super().__init__(world, user)
@@ -357,7 +357,7 @@ class Flood(Player):
 class Crowd:
     """Connections, as many as are taken, of several user ids; each says so much and no more.
 
-    words: what each says, bytes. A connection that is hung up on is made anew.
+    words: what each says, bytes. A connection that is closed is made anew.
     """
 
     def __init__(

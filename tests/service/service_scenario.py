@@ -278,7 +278,7 @@ class Scenario:
         there = without_reserve(max(0, self.card.total - taken))
         here = [job for job in self.honest if job.joined]
         if not self.nvml and here:
-            sure = min(job.found for job in self.honest)  # of those who have left as well
+            sure = min(job.found for job in self.honest)  # of those that have left as well
             if self.restarts or self.hostile_persons():  # honest ones can be outvoted
                 said = self.service._registry.memory_bytes().get(self.name, 0)  # type: ignore[union-attr]
                 sure = min(sure, said)

@@ -122,7 +122,7 @@ ATTACKS: tuple[Callable[[Scenario, random.Random, int], None], ...] = (
 )  # fmt: skip
 
 
-# ---- what befalls everybody ----
+# ---- what happens to all ----
 
 
 def _disturbance(story: Scenario, dice: random.Random) -> Callable[[], None]:

@@ -33,12 +33,12 @@ class Killed(BaseException):
 class Connection:
     """The service's end of a connection, as far as the service uses a socket."""
 
-    def __init__(self, world: World, pid: int, user: int, told: Callable[[bytes], None]) -> None:
+    def __init__(self, world: World, pid: int, user: int, notify: Callable[[bytes], None]) -> None:
         self.world = world
         self.pid, self.user = pid, user
         self.serial = world.count()
-        self._told = told
-        """Hears what the service says; b"": it has hung up."""
+        self._notify = notify
+        """Hears what the service says; b"": it has closed."""
         self.inbox: deque[bytes] = deque()
         self.unread = 0
         """Datagrams of the service that the other side has not taken."""
@@ -86,7 +86,7 @@ class Connection:
     # ---- what the other side does ----
 
     def say(self, data: bytes, delay_s: float = 0.0) -> bool:
-        """Send a datagram; False if the way is full or the service has hung up."""
+        """Send a datagram; False if the way is full or the service has closed it."""
         if self.closed or self.left or len(self.inbox) >= SEND_MOST:
             return False
         self._arrives = max(self._arrives, self.world.time + delay_s)
@@ -94,7 +94,7 @@ class Connection:
         return True
 
     def leave(self) -> None:
-        """Hang up; what was sent before still arrives."""
+        """Close the connection; what was sent before arrives."""
         self.world.at(max(self._arrives, self.world.time), self._end)
 
     def read_again(self) -> None:
@@ -120,7 +120,7 @@ class Connection:
 
     def _deliver(self, waiting: deque[bytes]) -> None:
         while waiting and not self.left:
-            self._told(waiting.popleft())
+            self._notify(waiting.popleft())
 
 
 class Listener:
@@ -170,7 +170,7 @@ class World(selectors.BaseSelector):
         self._count = 0
         self._keys: dict[Any, selectors.SelectorKey] = {}
         self._signals: list[int] = []
-        self._told: Callable[[int], None] = lambda _number: None
+        self._notify: Callable[[int], None] = lambda _number: None
         self._busy = 0
 
     # ---- what happens ----
@@ -188,11 +188,11 @@ class World(selectors.BaseSelector):
     def note(self, text: str) -> None:
         self.trace.append(f"{self.time - 1000:9.3f} {text}")
 
-    def connect(self, pid: int, user: int, told: Callable[[bytes], None]) -> Connection | None:
+    def connect(self, pid: int, user: int, notify: Callable[[bytes], None]) -> Connection | None:
         """A connection to the service, unless there is none or its backlog is full."""
         if self.listener is None or len(self.listener.backlog) >= BACKLOG:
             return None
-        one = Connection(self, pid, user, told)
+        one = Connection(self, pid, user, notify)
         self.listener.backlog.append(one)
         self.readable.add(self.listener)
         return one
@@ -220,12 +220,12 @@ class World(selectors.BaseSelector):
     def now(self) -> float:
         return self.time
 
-    def watch_signals(self, told: Callable[[int], None]) -> None:
-        self._told = told
+    def watch_signals(self, notify: Callable[[int], None]) -> None:
+        self._notify = notify
 
     def close(self) -> None:
         self._keys.clear()
-        self._told = lambda _number: None
+        self._notify = lambda _number: None
 
     # ---- selectors.BaseSelector ----
 
@@ -268,7 +268,7 @@ class World(selectors.BaseSelector):
             self._next()
 
     def _say(self, number: int, _events: int) -> None:
-        self._told(number)
+        self._notify(number)
 
     def _ready(self) -> list[tuple[selectors.SelectorKey, int]]:
         ready = []

@@ -36,7 +36,7 @@ def test_two_that_take_turns_in_never_giving_way_cost_an_honest_job_seconds_only
 
 
 @pytest.mark.parametrize("liars", [[LIAR], [LIAR, OTHER]], ids=len)
-def test_one_that_says_that_it_holds_nothing_takes_its_lease_from_nobody_but_itself(
+def test_a_job_that_reports_to_hold_nothing_takes_its_lease_from_itself_alone(
     liars: list[int],
 ) -> None:
     story = Scenario(2, nvml=True)
@@ -52,7 +52,7 @@ def test_one_that_says_that_it_holds_nothing_takes_its_lease_from_nobody_but_its
 @pytest.mark.parametrize(
     "words", [[], [wire.pack_hello()], [wire.pack_hello(), wire.encode(wire.Join())]], ids=len
 )
-def test_two_users_with_all_the_connections_keep_nobody_out(words: list[bytes]) -> None:
+def test_two_users_with_all_the_connections_keep_no_other_out(words: list[bytes]) -> None:
     story = Scenario(3)
     asking = [story.asker(user) for user in (ROOT, OBSERVER, 5100)]
     story.world.after(10.0, lambda: story.job(5001, 0.8))

@@ -52,9 +52,9 @@ struct walk {
  * belongs to the device; else NONE. */
 static int32_t due_block(const struct pump_model *m, const struct op *op, uint32_t i,
                          uint32_t device) {
-  int32_t use = use_index((int64_t)op->first_use + i), block = m->uses[use].block;
-  if (block == NONE || m->blocks[block].first != use) return NONE;
-  return m->blocks[block].device == device ? block : NONE;
+  int32_t use = use_index((int64_t)op->first_use + i), block = m->window.uses[use].block;
+  if (block == NONE || m->blocks.all[block].first != use) return NONE;
+  return m->blocks.all[block].device == device ? block : NONE;
 }
 
 static int32_t look_there(struct walk *w) {
@@ -62,20 +62,21 @@ static int32_t look_there(struct walk *w) {
   if (w->there != NONE) return w->there;
   if (w->idle != NONE) {
     w->there = w->idle;
-    w->idle = m->blocks[w->idle].idle_next;
+    w->idle = m->blocks.all[w->idle].idle_next;
     return w->there;
   }
-  while (w->later >= m->op_tail) {
-    const struct op *op = &m->ops[op_index(w->later)];
+  while (w->later >= m->window.op_tail) {
+    const struct op *op = &m->window.ops[op_index(w->later)];
     while (w->later_use > 0) {
       int32_t block = due_block(m, op, --w->later_use, w->device);
       if (block == NONE) continue;
-      uint8_t state = m->blocks[block].state;
+      uint8_t state = m->blocks.all[block].state;
       if (state == PUMP_BLOCK_RESIDENT || state == PUMP_BLOCK_MAYBE_EVICTED)
         return w->there = block;
     }
-    w->later = model_previous_set(m, m->can_leave, w->later - 1);
-    if (w->later >= m->op_tail) w->later_use = m->ops[op_index(w->later)].uses;
+    w->later = model_previous_set(m, m->window.can_leave, w->later - 1);
+    if (w->later >= m->window.op_tail)
+      w->later_use = m->window.ops[op_index(w->later)].uses;
   }
   return NONE;
 }
@@ -96,23 +97,25 @@ static void sift_down(struct walk *w, uint32_t i) {
 }
 
 static void add_spent(struct walk *w, uint32_t op) {
-  if (w->m->again[op] == 0 || w->spent_count == SPENT) return;
+  if (w->m->window.again[op] == 0 || w->spent_count == SPENT) return;
   uint32_t i = w->spent_count++;
-  struct spent added = {.again_seq = w->m->again_seq[op], .op = op};
+  struct spent added = {.again_seq = w->m->window.again_seq[op], .op = op};
   for (; i > 0 && w->spent[(i - 1) / 2].again_seq < added.again_seq; i = (i - 1) / 2)
     w->spent[i] = w->spent[(i - 1) / 2];
   w->spent[i] = added;
 }
 
 static int64_t takes(const struct walk *w, uint32_t i) {
-  return w->m->op_device[i] == w->device ? w->m->away[i] + w->m->allocates_blocks[i] : 0;
+  return w->m->window.op_device[i] == w->device
+             ? w->m->window.away[i] + w->m->window.allocates_blocks[i]
+             : 0;
 }
 
 /* One more operation counts as executed. */
 static void run_on(struct walk *w) {
   uint32_t i = op_index(w->ran++);
   w->behind -= takes(w, i);
-  if (w->m->op_device[i] == w->device) add_spent(w, i);
+  if (w->m->window.op_device[i] == w->device) add_spent(w, i);
 }
 
 /* Of what was used meanwhile, the block that is needed again last, behind `need`. */
@@ -120,14 +123,14 @@ static int32_t look_spent(struct walk *w, int64_t need) {
   struct pump_model *m = w->m;
   while (w->spent_count > 0 && w->spent[0].again_seq > need) {
     struct spent *top = &w->spent[0];
-    const struct op *op = &m->ops[top->op];
+    const struct op *op = &m->window.ops[top->op];
     for (; top->use < op->uses; top->use++) {
-      const struct use *use = &m->uses[use_index((int64_t)op->first_use + top->use)];
+      const struct use *use = &m->window.uses[use_index((int64_t)op->first_use + top->use)];
       if (use->block == NONE || use->next == NONE) continue;
-      const struct use *next = &m->uses[use->next];
+      const struct use *next = &m->window.uses[use->next];
       if ((next->flags & USE_FRESH) == 0 &&
-          (int64_t)m->ops[next->op].seq == top->again_seq &&
-          m->blocks[use->block].device == w->device)
+          (int64_t)m->window.ops[next->op].seq == top->again_seq &&
+          m->blocks.all[use->block].device == w->device)
         return use->block;
     }
     *top = w->spent[--w->spent_count];
@@ -144,7 +147,7 @@ static bool joins(const struct walk *w, uint32_t way, const struct model_planned
   int32_t begin = last->first_block, end = begin + last->blocks;
   bool front = way == PUMP_TO_HOST && more->first_block == begin - 1;
   if (!front && more->first_block != end) return false;
-  if (m->blocks[begin].slot != m->blocks[more->first_block].slot) return false;
+  if (m->blocks.all[begin].slot != m->blocks.all[more->first_block].slot) return false;
   if ((uint32_t)last->blocks >= model_slice(m, &m->devices[w->device], (int)way))
     return false;
   if (last->need != more->need) return false;
@@ -187,7 +190,7 @@ static bool add_room(struct walk *w, struct room room) {
 static bool leave(struct walk *w, int64_t need) {
   struct pump_model *m = w->m;
   int32_t there = look_there(w), spent = look_spent(w, need);
-  int64_t there_next = there == NONE ? 0 : m->blocks[there].next_use;
+  int64_t there_next = there == NONE ? 0 : m->blocks.all[there].next_use;
   while (there_next <= need && spent == NONE && w->ran < w->at) {
     run_on(w);
     spent = look_spent(w, need);
@@ -197,7 +200,7 @@ static bool leave(struct walk *w, int64_t need) {
   int64_t next_use = there_next;
   if (there_next <= need && spent == NONE) return false;
   if (there_next < spent_next) {
-    const struct op *op = &m->ops[w->spent[0].op];
+    const struct op *op = &m->window.ops[w->spent[0].op];
     more.first_block = spent;
     more.after_seq = op->seq;
     more.after_stream = op->stream;
@@ -210,7 +213,7 @@ static bool leave(struct walk *w, int64_t need) {
     w->spent[0].use++;
   if (next_use < w->horizon) w->horizon = next_use;
   w->left_bytes +=
-      model_span(&m->ranges[m->blocks[more.first_block].slot], more.first_block, 1)
+      model_span(&m->ranges.all[m->blocks.all[more.first_block].slot], more.first_block, 1)
           .length_bytes;
   return add_room(w, (struct room){.blocks = 1, .left_bytes = w->left_bytes});
 }
@@ -237,15 +240,15 @@ static bool take_room(struct walk *w, int64_t need, struct model_planned *more) 
 /* What is written anew takes the first room that is given back behind its discard. */
 static bool bear(struct walk *w, const struct op *op) {
   struct pump_model *m = w->m;
-  int32_t allocates_blocks = m->allocates_blocks[op - m->ops];
+  int32_t allocates_blocks = m->window.allocates_blocks[op - m->window.ops];
   for (uint32_t i = 0; i < op->uses && allocates_blocks > 0; i++) {
     int32_t at = use_index((int64_t)op->first_use + i);
-    const struct use *use = &m->uses[at];
+    const struct use *use = &m->window.uses[at];
     if (use->block == NONE || (use->flags & USE_FRESH) == 0) continue;
-    if (m->blocks[use->block].first == at) continue;
+    if (m->blocks.all[use->block].first == at) continue;
     allocates_blocks--;
     if (w->rooms_taken == w->rooms_made && !leave(w, (int64_t)op->seq)) return false;
-    uint64_t from = m->ops[m->uses[use->prev].op].seq;
+    uint64_t from = m->window.ops[m->window.uses[use->prev].op].seq;
     uint32_t found = w->rooms_made - 1;
     for (uint32_t r = w->rooms_made; r-- > w->rooms_taken;) {
       const struct room *room = &w->rooms[r];
@@ -266,7 +269,7 @@ static bool bring(struct walk *w, const struct op *op) {
   for (uint32_t i = 0; i < op->uses && left > 0; i++) {
     int32_t block = due_block(m, op, i, w->device);
     if (block == NONE) continue;
-    uint8_t state = m->blocks[block].state;
+    uint8_t state = m->blocks.all[block].state;
     struct model_planned more = {
         .first_block = block, .blocks = 1, .need = (int64_t)op->seq};
     if (state == PUMP_BLOCK_HOST || state == PUMP_BLOCK_ABSENT) {
@@ -282,17 +285,17 @@ static bool bring(struct walk *w, const struct op *op) {
 
 /* Whose progress tells that discards behind an operation of the stream have ended. */
 static uint32_t discards_in(const struct pump_model *m, uint32_t stream) {
-  return m->discards != 0 ? m->discards : stream;
+  return m->streams.discard_stream != 0 ? m->streams.discard_stream : stream;
 }
 
 /* False where the walk ends. */
 static bool step(struct walk *w, uint32_t i) {
   struct pump_model *m = w->m;
-  const struct op *op = &m->ops[i];
+  const struct op *op = &m->window.ops[i];
   if (op->larger) return false;
   if (op->due[DUE_AWAY] + op->due[DUE_MAYBE_EVICTED] > 0 && !bring(w, op)) return false;
-  if (m->allocates_blocks[i] > 0 && !bear(w, op)) return false;
-  return add_room(w, (struct room){.blocks = m->frees_blocks[i],
+  if (m->window.allocates_blocks[i] > 0 && !bear(w, op)) return false;
+  return add_room(w, (struct room){.blocks = m->window.frees_blocks[i],
                                    .after_seq = op->seq,
                                    .after_stream = discards_in(m, op->stream)});
 }
@@ -308,7 +311,7 @@ static bool begin(struct walk *w) {
   w->left_bytes = device->left_bytes + device->leaving_bytes;
   add_room(w, (struct room){.blocks = device->counts[PUMP_BLOCK_DISCARDING],
                             .after_seq = device->discarding_seq,
-                            .after_stream = w->m->discards});
+                            .after_stream = w->m->streams.discard_stream});
   return add_room(
       w, (struct room){.blocks = leaving - owed,
                        .left_bytes = device->left_bytes + (uint64_t)owed * PUMP_BLOCK_BYTES,
@@ -324,24 +327,25 @@ static void by_blocks(struct pump_model *m, uint32_t device, uint64_t until_seq,
   w->device = device;
   w->blocks[0] = w->blocks[1] = 0;
   w->rooms_taken = w->rooms_made = w->spent_count = 0;
-  w->ran = m->op_tail;
+  w->ran = m->window.op_tail;
   w->behind = 0;
   w->horizon = PUMP_NOT_NEEDED;
   w->idle = m->devices[device].idle.head;
-  w->later = m->op_head;
+  w->later = m->window.op_head;
   w->later_use = 0;
   w->there = NONE;
   out->count[0] = out->count[1] = 0;
   if (!begin(w)) return;
-  w->later = model_previous_set(m, m->can_leave, m->op_head - 1);
-  if (w->later >= m->op_tail) w->later_use = m->ops[op_index(w->later)].uses;
+  w->later = model_previous_set(m, m->window.can_leave, m->window.op_head - 1);
+  if (w->later >= m->window.op_tail) w->later_use = m->window.ops[op_index(w->later)].uses;
   int64_t ahead = model_flight_most(m, &m->devices[device]);
-  for (w->at = m->op_tail; w->at < m->op_head; w->at++) {
+  for (w->at = m->window.op_tail; w->at < m->window.op_head; w->at++) {
     uint32_t i = op_index(w->at);
-    if (m->ops[i].seq > until_seq || (int64_t)m->ops[i].seq >= w->horizon) return;
+    if (m->window.ops[i].seq > until_seq || (int64_t)m->window.ops[i].seq >= w->horizon)
+      return;
     w->behind += takes(w, i);
     while (w->ran < w->at && w->behind - takes(w, op_index(w->ran)) >= ahead) run_on(w);
-    if (m->op_device[i] == device && !step(w, i)) return;
+    if (m->window.op_device[i] == device && !step(w, i)) return;
   }
 }
 
@@ -357,7 +361,7 @@ static uint64_t plans, slices, blocks_of_all;
 static bool same(const struct pump_model *m, const struct model_planned *a,
                  const struct model_planned *b) {
   return a->first_block == b->first_block && a->blocks == b->blocks &&
-         a->slot == m->blocks[b->first_block].slot && a->after_seq == b->after_seq &&
+         a->slot == m->blocks.all[b->first_block].slot && a->after_seq == b->after_seq &&
          (a->after_seq == 0 || a->after_stream == b->after_stream) &&
          a->left_bytes == b->left_bytes && a->need == b->need;
 }

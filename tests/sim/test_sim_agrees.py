@@ -17,7 +17,7 @@ from pathlib import Path
 import host_build
 import pytest
 from places import ROOT
-from study.compared_policies import by_name, simulate
+from study.studied_policies import by_name, simulate
 
 from pump import profiles
 from pump.sim import recording

@@ -57,7 +57,7 @@ def test_the_report_for_people_says_that_it_is_simulated(tmp_path: Path) -> None
     assert json.loads(file.read_text())["gpu_memory_bytes"] == 8 << 30
 
 
-def test_shares_of_both_floors_and_what_was_foreseen_are_told() -> None:
+def test_shares_of_both_floors_and_what_was_predicted_are_told() -> None:
     words = VIT, "--oversubscription", "1.5", "--iterations", "4", "--policy", "planned"
     found, text = figures(*words), simulate(*words).stdout
     (row,) = found["policies"]
@@ -237,7 +237,7 @@ def test_bad_input_gets_one_line(words: tuple[str, ...], reason: str) -> None:
 def test_a_full_disk_is_told_behind_the_report() -> None:
     done = simulate(VIT, "--iterations", "1", "--json", "/dev/full")
     assert done.returncode == 1 and "mapping caching" in done.stdout
-    assert done.stderr == "pump: --json: cannot write /dev/full: No space left on device\n"
+    assert done.stderr == "pump: --json: cannot write to /dev/full: No space left on device\n"
 
 
 def test_an_interruption_ends_it_without_a_traceback(tmp_path: Path) -> None:

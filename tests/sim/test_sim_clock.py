@@ -6,7 +6,7 @@ import json
 
 import pytest
 from sim_programs import MS, cyclic, machine, made, whole
-from study.compared_policies import by_name, simulate
+from study.studied_policies import by_name, simulate
 
 from pump.model.bounds import BLOCK_BYTES
 from pump.model.client import ClientModel
@@ -145,7 +145,7 @@ def test_a_program_that_makes_no_sense_is_refused_with_a_reason() -> None:
         run(made(builder, [2]), machine(8))
     builder = Builder()
     builder.alloc(0)
-    with pytest.raises(ProgramError, match="step 2 makes no sense"):
+    with pytest.raises(ProgramError, match="step 2 is invalid"):
         run(made(builder, [2]), machine(8))
     with pytest.raises(ProgramError, match="one block of 2 MiB at least"):
         run(made(Builder(), [2]), machine(0))
@@ -175,7 +175,7 @@ def test_pump_hears_of_discards_and_copies_nothing_that_is_dead() -> None:
 
 
 def test_a_discard_costs_its_time_beside_the_kernels() -> None:
-    """Only who uses the memory again waits: for a call of 8 us and 12 us a block."""
+    """Only the next user of the memory waits: for a call of 8 us and 12 us a block."""
 
     def seconds(uses_again: bool, behind_us: int = 0) -> float:
         builder = Builder()

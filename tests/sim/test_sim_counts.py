@@ -39,7 +39,7 @@ def resident_blocks(found: Outcome) -> float:
     """At the end, by what came and what went."""
     counted = found.whole.counters
     came = sum(counted[f"{how}_bytes"] for how in ("h2d_demand", "h2d_prefetch", "populated"))
-    ways = ("d2h_evict", "d2h_prefetch", "d2h_cpu", "dropped", "freed")
+    ways = ("d2h_evict", "d2h_prefetch", "dropped", "freed")
     return (came - sum(counted[f"{how}_bytes"] for how in ways)) / BLOCK
 
 

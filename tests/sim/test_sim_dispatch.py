@@ -9,8 +9,8 @@ from itertools import product
 import numpy as np
 import pytest
 from sim_programs import DATA, MS, cyclic, machine, made, whole
-from study.compared_policies import by_name, simulate
 from study.dispatch import FixedOrder, Iterations, Queue, Rehearsal, Transfer
+from study.studied_policies import by_name, simulate
 
 from pump import profiles
 from pump.model.bounds import SLICE_BLOCKS_MOST

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from sim_programs import MS, cyclic, machine
 from study import greedy
-from study.compared_policies import by_name, simulate
+from study.studied_policies import by_name, simulate
 
 from pump.model.bounds import BLOCK_BYTES
 from pump.sim import tensors

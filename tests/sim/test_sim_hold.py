@@ -129,13 +129,13 @@ def made_up(seed: int, scale: int = 1) -> tuple[Program, Machine]:
     return replace(made(builder, [scale * length for length in lengths]), streams=streams), gpu
 
 
-# Behind the first: operations larger than the memory; several streams, where who has left is
-# missing before others are; more to leave behind those who are known to have to.
+# Behind the first: operations larger than the memory; several streams, where blocks that have left
+# are missing before others are; more blocks to leave behind those that are known to have to.
 @pytest.mark.parametrize(
     ("seed", "scale"), [*((seed, 1) for seed in range(12)), (29, 1), (86, 1), (589, 1), (114, 12)]
 )
 @pytest.mark.parametrize("name", ["window", "planned"])
-def test_programs_that_nobody_thought_of_are_the_same_too(name: str, seed: int, scale: int) -> None:
+def test_random_programs_are_the_same_too(name: str, seed: int, scale: int) -> None:
     program, gpu = made_up(seed, scale)
     runs = [run(program, gpu, Asked(by_name(name), holds)) for holds in (True, False)]
     assert runs[0].whole == runs[1].whole

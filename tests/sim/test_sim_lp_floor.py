@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from exact import Machine
 from sim_programs import machine
-from study.compared_policies import by_name
+from study.studied_policies import by_name
 
 from pump.model.bounds import BLOCK_BYTES
 from pump.sim import lp_floor, report, tensors

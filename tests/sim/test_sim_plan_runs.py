@@ -20,7 +20,7 @@ def build(folder: Path) -> Path:
     """A folder like pump/_lib, whose pump_core compares (plan_by_blocks.c)."""
     headers = Path(paths.library("include/model.h")).parent
     shutil.copytree(headers, folder / "include")
-    sources = [ROOT / "shim/execute/act_adapt.c"]
+    sources = [ROOT / "shim/execute/adapt.c"]
     sources += [file for room in ROOMS for file in sorted((ROOT / room).rglob("*.c"))]
     command = [os.environ.get("CC", "cc"), "-std=gnu11", "-O1", "-g", "-D_GNU_SOURCE"]
     command += ["-DPUMP_CORE_EXPORT", "-fvisibility=hidden", "-fno-strict-aliasing", "-fPIC"]

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from sim_programs import DATA, MS, machine, made, whole
-from study.compared_policies import by_name, simulate
+from study.studied_policies import by_name, simulate
 
 from pump import profiles
 from pump.model.bounds import BLOCK_BYTES
@@ -114,7 +114,7 @@ def allocating(layers: int, weights: int, activations: int) -> Program:
     return Program("allocating", steps, uses, ranges, blocks, 1, blocks * BLOCK_BYTES)
 
 
-def test_a_program_that_allocates_in_each_step_is_foreseen_beyond_its_allocations() -> None:
+def test_a_program_that_allocates_in_each_step_is_predicted_beyond_its_allocations() -> None:
     program, small = allocating(32, 24, 16), machine(700, 20)
     planned, window = (run(program, small, policy).stretches[3] for policy in (Planned(), Window()))
     fetched = "h2d_prefetch_bytes"
@@ -149,7 +149,7 @@ def test_what_is_learned_is_as_good_as_the_true_future(bert: tuple[Program, Mach
     assert planned.seconds < 1.02 * oracle.seconds
 
 
-def test_one_kernel_over_buffer_after_buffer_is_foreseen_where_it_is_waited_for() -> None:
+def test_one_kernel_over_buffer_after_buffer_is_predicted_where_it_is_waited_for() -> None:
     """The window knows of one launch at a time; planned knows which buffer comes."""
     buffers, blocks = 16, 16
     builder = Builder()

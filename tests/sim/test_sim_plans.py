@@ -67,7 +67,9 @@ def test_a_plan_is_used_up_by_half_before_another_one_is_made(
     assert outcome.plans < outcome.operations / 3
 
 
-def test_nothing_is_planned_for_who_foresees_nothing(transformer: tuple[Program, Machine]) -> None:
+def test_nothing_is_planned_for_a_policy_that_predicts_nothing(
+    transformer: tuple[Program, Machine],
+) -> None:
     program, gpu = transformer
     assert run(program, gpu, Window()).planned_bytes == 0
 
@@ -85,7 +87,7 @@ def sweeps(buffers: list[int]) -> Program:
     return made(builder, [16] * 24)
 
 
-def test_something_else_than_was_foreseen_ends_the_plan_that_is_in_force() -> None:
+def test_something_else_than_was_predicted_ends_the_plan_that_is_in_force() -> None:
     small = machine(24 * 16 * 2 // 3, 8)
     steady, changed = (
         run(sweeps(rounds), small, Planned()) for rounds in ([24] * 6, [24] * 5 + [20])

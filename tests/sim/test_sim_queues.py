@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from sim_programs import MS, cyclic, machine
-from study.compared_policies import by_name, simulate
+from study.studied_policies import by_name, simulate
 
 from pump.sim.simulation import Locks, Outcome, Queues
 

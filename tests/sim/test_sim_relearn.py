@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from sim_programs import DATA
 
@@ -12,13 +14,36 @@ from pump.policy.base import Policy
 from pump.policy.planned import Planned
 from pump.policy.window import Window
 from pump.sim import tensors
-from pump.sim.program import Program, in_turn
+from pump.sim.program import Program
 from pump.sim.simulation import Machine, run
 from pump.sim.tensors import Kernel, Tensor, TensorTrace
 
 STEPS = 5
 OF_OTHER_BATCH = 1 << 40
 """In the signatures of launches on half the data."""
+
+
+def in_turn(programs: Sequence[Program]) -> Program:
+    """Programs one after another in one process, as when a training changes its batch size.
+
+    All use the ranges of the program with most blocks; theirs must not be longer. Each program
+    must begin with the allocation of its ranges and a wait, as those of pump/sim/tensors.py do.
+    """
+    largest = max(programs, key=lambda program: program.blocks)
+    steps, uses = [largest.steps[: len(largest.ranges) + 1]], []
+    used = seq = 0
+    for program in programs:
+        part = program.steps[len(program.ranges) + 1 :].copy()
+        part["first_use"] += used
+        issued = part["seq"] > 0
+        count = int(np.count_nonzero(issued))
+        part["seq"][issued] = seq + np.arange(1, count + 1)
+        steps.append(part)
+        uses.append(program.uses)
+        used, seq = used + len(program.uses), seq + count
+    tables = np.concatenate(steps), np.concatenate(uses)
+    most = largest.blocks, max(program.streams for program in programs), largest.peak_bytes
+    return Program(largest.name, *tables, largest.ranges, *most)
 
 
 def halved(trace: TensorTrace) -> TensorTrace:

@@ -1,4 +1,4 @@
-"""What pump leaves to others on a simulated GPU, and others who take more than that."""
+"""The reserve that pump leaves free on a simulated GPU, and programs that take more than that."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from study import sim_unseen
-from study.compared_policies import by_name, simulate
+from study.studied_policies import by_name, simulate
 
 from pump import profiles
 from pump.sim import tensors

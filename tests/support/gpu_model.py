@@ -22,7 +22,8 @@ from places import ROOT
 from pump import profiles
 
 CORE = ROOT / "virtual" / "gpu"
-HEADERS = ("uvm_profile.h", "gpu_engine.h")
+BLOCK_INFO = Path(__file__).parent / "gpu_block.c"
+HEADERS = (CORE / "uvm_profile.h", CORE / "gpu_engine.h", BLOCK_INFO)
 FLAGS = ("-std=gnu11", "-O2", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror")
 SANITIZE = ("-fsanitize=undefined", "-fno-sanitize-recover=all")
 BLOCK = 2 << 20
@@ -30,7 +31,7 @@ EVERYTHING = 0  # pages_per_block of a sweep
 
 
 def sources() -> list[Path]:
-    return sorted(CORE.glob("*.c"))
+    return [*sorted(CORE.glob("*.c")), BLOCK_INFO]
 
 
 @functools.cache
@@ -49,9 +50,9 @@ def library() -> tuple[cffi.FFI, Any]:
     """(ffi, library) of the model's public interface."""
     ffi = cffi.FFI()
     for header in HEADERS:
-        text = (CORE / header).read_text()
+        text = header.read_text()
         public = re.search(r"/\* cffi: begin \*/(.*)/\* cffi: end \*/", text, re.DOTALL)
-        assert public, f"{header} lacks its cffi marks"
+        assert public, f"{header.name} lacks its cffi marks"
         ffi.cdef(public[1])
     return ffi, ffi.dlopen(str(build()))
 
@@ -214,14 +215,9 @@ class Gpu:
         assert self.lib.gpu_range_create(self.engine, self.now, self.hooks, first, count) == 0
 
     def on_host(self, first: int, count: int) -> None:
-        """A new range whose contents the CPU has written."""
+        """A new range whose contents are in host memory."""
         self.create(first, count)
-        self.cpu_access(first, count)
-
-    def cpu_access(self, first: int, count: int) -> None:
-        cost = self.ffi.new("struct gpu_cost *")
-        assert self.lib.gpu_cpu_access(self.engine, self.now, self.hooks, first, count, cost) == 0
-        self.advance(cost.caller_free_ns)
+        self.prefetch(first, count, to_host=True, stream=0)
 
     def stream(self, blocking: bool = False, priority: int = 0) -> int:
         flags = self.lib.GPU_STREAM_BLOCKING if blocking else self.lib.GPU_STREAM_NONBLOCKING
@@ -240,8 +236,8 @@ class Gpu:
         return out
 
     def block(self, number: int) -> Any:
-        out = self.ffi.new("struct gpu_block_info *")
-        assert self.lib.gpu_block_get(self.engine, number, out) == 0
+        out = self.ffi.new("struct block_info *")
+        self.lib.block_info_get(self.engine, number, out)
         return out
 
     def resident(self, first: int, count: int) -> list[int]:

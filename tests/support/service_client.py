@@ -87,7 +87,7 @@ class Played:
     def take(self) -> wire.Grant:
         """The next thing the service says."""
         data = self.socket.recv(wire.REPLY_BYTES)
-        assert data, "the service hung up"
+        assert data, "the service closed the connection"
         message = wire.decode(data, wire.FROM_SERVICE)
         assert isinstance(message, wire.Grant), message
         return message
@@ -133,7 +133,7 @@ def connect(service: Service) -> socket.socket:
     return one
 
 
-def hung_up(one: socket.socket) -> bool:
+def is_closed(one: socket.socket) -> bool:
     """Whether the other side has closed; takes what came before."""
     try:
         while select.select([one], [], [], 0)[0]:

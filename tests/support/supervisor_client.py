@@ -90,7 +90,7 @@ class Client:
 def stand_in(
     memfd: int, connection: socket.socket, lifeline: socket.socket, settings: WorkerSettings
 ) -> None:
-    """Serves one client by doing nothing but answering those who ask."""
+    """Serves one client by answering its requests alone."""
     with mmap.mmap(memfd, link.SHM_BYTES) as mapping:
         os.close(memfd)
         assert settings.client_pid > 0

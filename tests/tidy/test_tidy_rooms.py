@@ -5,6 +5,7 @@ Python has its layers in test_tidy_imports.py.
 
 from __future__ import annotations
 
+import collections
 import concurrent.futures
 import functools
 import graphlib
@@ -16,7 +17,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tidy_sources import ROOT, files, name, text
+from tidy_sources import ROOT, files, name, python_files, text
 
 SHIM = (
     "base",
@@ -37,7 +38,7 @@ BELOW: dict[str, set[str]] = {
         for at, room in enumerate(SHIM)
     },
     "daemon/core": {"shim/include"},
-    "daemon/core/extents": {"shim/include"},
+    "daemon/core/extents": {"shim/include", "shim/base"},
     "daemon/core/predict": {"shim/include"},
     "daemon/core/model": {
         *("shim/include", "daemon/core", "daemon/core/extents", "daemon/core/predict"),
@@ -51,12 +52,15 @@ BELOW: dict[str, set[str]] = {
     },
     "virtual/runtime": {"shim/include", "virtual/driver"},
     "virtual/simulate": {
-        *("shim/include", "shim/execute", "daemon/core", "daemon/core/model"),
+        *("shim/include", "shim/progress", "shim/execute", "daemon/core", "daemon/core/model"),
         *("daemon/core/worker", "virtual/gpu"),
     },
 }
 UPCALLS = {"pump_upcalls"}
 """Used from below on purpose: the table that shim/life fills (shim/base/upcalls.h)."""
+
+CALLED_BY_NAME = re.compile(r"_*cu|dlsym$|dlerror$|_ZN3c10|pump_(host|touch|cycles)_")
+"""Functions that programs and PyTorch call, and functions of kernels."""
 
 
 def room_of(path: Path) -> str:
@@ -156,6 +160,26 @@ def test_no_symbol_of_a_higher_room_is_used(libraries: dict[str, dict[Path, Path
             for symbol in sorted((wanted & set(defined)) - UPCALLS)
             if not may_use(library_room(source), library_room(defined[symbol]))
         ]
+    assert not found
+
+
+def test_each_function_has_a_caller_in_the_product(libraries: dict[str, dict[Path, Path]]) -> None:
+    """Another object, Python, or another line of its own source: a test alone is none."""
+    sources = [path for path in files() if name(path).startswith(("shim/", "daemon/", "virtual/"))]
+    sources = [path for path in sources if path.suffix in {".c", ".cmake"}] + python_files(
+        "pump/", "daemon/"
+    )
+    code = (re.sub(r"/\*.*?\*/", "", text(path), flags=re.DOTALL) for path in sources)
+    mentions = collections.Counter(word for part in code for word in re.findall(r"\w+", part))
+    found = set()
+    for objects in libraries.values():
+        defined, used = symbols(objects)
+        called = set().union(*used.values())
+        found |= {
+            f"{name(source)}: {symbol}"
+            for symbol, source in defined.items()
+            if symbol not in called and mentions[symbol] < 2 and not CALLED_BY_NAME.match(symbol)
+        }
     assert not found
 
 

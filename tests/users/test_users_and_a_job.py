@@ -158,7 +158,7 @@ def test_no_user_reads_anothers_recording_or_log(victim: Victim) -> None:
 
 def test_no_user_steers_anothers_job_or_gets_a_mapping_of_its_pumpd(victim: Victim) -> None:
     def steers() -> bool:
-        """By one who minds no refusal."""
+        """By a client that ignores refusals."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
             connection.settimeout(5)
             connection.connect(str(victim.socket))

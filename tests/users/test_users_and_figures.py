@@ -108,7 +108,7 @@ def crowds(say: Say, port: int) -> None:
     say("crowds")
     while True:
         for at, one in enumerate(held):
-            if hung_up(one):
+            if is_closed(one):
                 one.close()
                 held[at] = crowding(port, at + 1)
 
@@ -124,7 +124,7 @@ def crowding(port: int, number: int) -> socket.socket:
     return one
 
 
-def hung_up(one: socket.socket) -> bool:
+def is_closed(one: socket.socket) -> bool:
     try:
         return one.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
     except BlockingIOError:

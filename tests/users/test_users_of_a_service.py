@@ -88,7 +88,7 @@ def test_three_users_see_each_their_own_jobs_and_root_sees_them_all(service: Ser
 
 
 def jobs_seen(service: Service) -> list[str]:
-    """By one who believes any service."""
+    """By a client that trusts any service."""
     with connect(service) as peer:
         peer.send(wire.pack_hello())
         wire.check_welcome(peer.recv(64))
@@ -165,7 +165,7 @@ def sends_rubbish(say: Say, service: Service) -> None:
 
 def reports_what_cannot_be(say: Say, service: Service) -> None:
     """Two jobs stay, with the least and the greatest figures that a frame may carry, a GPU named
-    twice; others report each figure beyond its bounds, and each is hung up on."""
+    twice; others report each figure beyond its bounds, and the connection of each is closed."""
     absurd = [Played(service), Played(service)]
     for job, figure in zip(absurd, (0, wire.BYTES_MOST), strict=True):
         job.adopts = False
@@ -229,7 +229,7 @@ def test_three_users_together_keep_no_other_from_an_answer(
 
 
 def keeps_a_lease(say: Say, service: Service) -> None:
-    """A job that wants half of a GPU, and says in the end whether it has been hung up on."""
+    """A job that wants half of a GPU, and says in the end whether its connection was closed."""
     with closing(Played(service, wanted_mib=500)) as (job,):
         job.report()
         until(lambda: job.granted, "a grant", job)

@@ -38,7 +38,7 @@ def baits(say: Say, service: Service, trap: str) -> None:
     out_of_bounds = wire.Report(0, -1, 0, 0, ())
     assert is_hung_up_on(Played(service, name=PWN), out_of_bounds), "which is logged"
     for name in EVIL:
-        with pytest.raises((OSError, AssertionError)):  # it is hung up on
+        with pytest.raises((OSError, AssertionError)):  # its connection is closed
             Played(service, name=name)
     say("done")
     plays(say, job)

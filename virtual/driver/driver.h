@@ -109,9 +109,6 @@ struct vd_memory *vd_range_find(const struct vd_range_set *set, uint64_t address
 /* The piece of pump's own pool that `address` lies in (shim/pool/pool.h): VD_PIECE_*. */
 enum { VD_PIECE_NONE, VD_PIECE_FREE, VD_PIECE_LIVE };
 int vd_pool_piece(uint64_t address, uint64_t *base, uint64_t *length_bytes);
-/* The same of a preloaded library that watches the program's own allocator, if there is
- * one. */
-int vd_witness_piece(uint64_t address, uint64_t *base, uint64_t *length_bytes);
 /* What of `memory` is an allocation to the program, where `address` lies in it; false:
  * nothing is allocated there. */
 bool vd_memory_piece(const struct vd_memory *memory, uint64_t address, uint64_t *base,
@@ -141,9 +138,30 @@ int vd_plain_reserve_locked(uint64_t length_bytes, struct gpu_cost *cost);
 void vd_memory_drop_context_locked(const struct vd_context *context);
 uint32_t vd_memory_block(const struct vd_memory *memory, uint64_t address);
 
+/* clock.c: how time passes. *_locked run with the lock, and release it meanwhile. */
+uint64_t vd_now_ns(void);
+static inline struct timespec vd_timespec(uint64_t ns) {
+  return (struct timespec){(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
+}
+/* Blocks, and ends on time as far as there is a processor. */
+void vd_wait_until(uint64_t end_ns);
+void vd_wait_until_locked(uint64_t end_ns);
+/* When to ask to be woken in order to run at `end_ns`; 0: it is too near to block. */
+uint64_t vd_wake_ns(uint64_t end_ns);
+/* The calling thread's timer slack becomes `slack_ns`; returns what it was. */
+unsigned long vd_slack_change(unsigned long slack_ns);
+/* When the calling thread began a call of the model, and what it had used of the processor.
+ */
+struct vd_begun {
+  uint64_t now_ns;
+  uint64_t processor_ns;
+};
+struct vd_begun vd_begin(void);
+/* Works and waits as `cost` says, until the caller is free. */
+void vd_pay_locked(struct vd_begun begun, const struct gpu_cost *cost);
+
 /* timeline.c. *_locked run with the lock; waits release it meanwhile. */
 CUresult vd_timeline_start(void);
-uint64_t vd_now_ns(void);
 extern const struct gpu_hooks vd_hooks;
 /* Submits; waits while the launch queue is full. `action` may be NULL. */
 CUresult vd_submit_locked(struct vd_stream *stream, struct gpu_operation *operation,
@@ -153,8 +171,6 @@ CUresult vd_wait_device_locked(void); /* all that was submitted before */
 CUresult vd_wait_event_locked(struct vd_event *event);
 bool vd_stream_idle_locked(struct vd_stream *stream);
 bool vd_event_done_locked(struct vd_event *event, uint64_t *time_ns);
-void vd_sleep_until(uint64_t deadline_ns); /* exact, without the lock */
-void vd_pay_locked(uint64_t deadline_ns);
 /* Whose lock a call on that stream takes. Contexts share the legacy stream, and no lock. */
 static inline uint32_t vd_lock_number(const struct vd_stream *stream) {
   const struct vd_context *context = stream == &vd.legacy ? vd_current() : stream->context;

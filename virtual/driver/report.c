@@ -69,7 +69,6 @@ static const struct {
     COUNTER(h2d_remote_bytes),
     COUNTER(d2h_evict_bytes),
     COUNTER(d2h_prefetch_bytes),
-    COUNTER(d2h_cpu_bytes),
     COUNTER(d2h_copy_bytes),
     COUNTER(populated_bytes),
     COUNTER(dropped_bytes),
@@ -112,8 +111,7 @@ static void put_totals(FILE *file, const struct gpu_counters *c, uint64_t peak_b
   put(file, "h2d_bytes",
       c->h2d_demand_bytes + c->h2d_prefetch_bytes + c->h2d_copy_bytes + c->h2d_remote_bytes,
       ", ");
-  put(file, "d2h_bytes",
-      c->d2h_evict_bytes + c->d2h_prefetch_bytes + c->d2h_cpu_bytes + c->d2h_copy_bytes,
+  put(file, "d2h_bytes", c->d2h_evict_bytes + c->d2h_prefetch_bytes + c->d2h_copy_bytes,
       ", ");
   put(file, "evictions", c->evictions_used + c->evictions_unused + c->evictions_discarded,
       ",\n  ");

@@ -4,8 +4,8 @@
  * Only the head of a stream ever executes. So the whole future is: for each
  * stream with operations, when its head does something next. advance() picks the
  * earliest of these (the earlier submission where times are equal), sets the time
- * to it, lets it act, and looks again, until the earliest lies beyond `now`.
- * Nothing depends on when the engine was asked: acting looks at model time alone.
+ * to it, lets it act, and searches again, until the earliest lies beyond `now`.
+ * Nothing depends on when the engine was called: acting uses model time alone.
  *
  *   compute   one kernel at a time; of those that are ready the one submitted first.
  *             Real GPUs overlap kernels that leave room; this one does not.

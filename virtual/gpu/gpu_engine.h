@@ -38,7 +38,8 @@
 #define GPU_MAX_OWNERS 16
 /* Priorities of streams: 0, the default, is the lowest. Each has work queues of its own. */
 #define GPU_PRIORITIES 6
-#define GPU_CONNECTIONS 8 /* work queues of a priority, where nothing else is said */
+#define GPU_CONNECTIONS                                                                    \
+  8 /* work queues of a priority, unless gpu_connections() changes it */
 #define GPU_CONNECTIONS_MOST 32
 
 /* Locks of the driver, and calls that wait for them. Contexts are numbered by the caller */
@@ -76,7 +77,7 @@
 #define GPU_WRITE 2
 
 /* Kinds of discard (uvm.h, UvmDiscard). UNMAP is what the public calls make: nothing is
- * resident any more, the next access faults, and a write or a prefetch ends it. KEEP
+ * resident then, the next access faults, and a write or a prefetch ends it. KEEP
  * leaves the mapping: writes do not clear the state and are lost at eviction. */
 #define GPU_DISCARD_KEEP 1
 #define GPU_DISCARD_UNMAP 2
@@ -84,13 +85,6 @@
 /* Streams */
 #define GPU_STREAM_BLOCKING 0
 #define GPU_STREAM_NONBLOCKING 1
-
-/* Where a block is */
-#define GPU_BLOCK_UNPOPULATED 0
-#define GPU_BLOCK_HOST 1
-#define GPU_BLOCK_RESIDENT 2 /* in whole or in part: see gpu_pages */
-#define GPU_BLOCK_ARRIVING 3
-#define GPU_BLOCK_LEAVING 4
 
 /* Eviction lists */
 #define GPU_LIST_NONE 0
@@ -118,7 +112,7 @@ struct gpu_capacity {
   uint32_t notes;      /* of a shared GPU: waiting for one owner, a power of two */
 };
 
-/* Called in model order while time goes on. `start`: the operation begins to
+/* Called in model order as time advances. `start`: the operation begins to
  * execute; effects on data belong here. `finish`: it has ended (also for
  * prefetches made through gpu_prefetch_step). `drop`: the block's contents are
  * gone without a copy (it was discarded, and with KEEP then evicted or moved). `leave`:
@@ -161,14 +155,20 @@ struct gpu_submitted {
 };
 
 /* What a call of the host costs: its caller is busy until caller_free_ns, the
- * effect is complete at complete_ns. */
+ * effect is complete at complete_ns. Between waits_from_ns and waits_until_ns, times that
+ * may have passed, the caller waits for copies (all its waits of a call put together); the
+ * rest of its time is the processor's work, the share that call_work_share of the profile
+ * gives.
+ */
 struct gpu_cost {
   uint64_t caller_free_ns;
   uint64_t complete_ns;
+  uint64_t waits_from_ns;
+  uint64_t waits_until_ns;
 };
 
 /* One call of cuMemPrefetchAsync, or one range of cuMemDiscardBatchAsync, carried out by
- * gpu_prefetch_step(). The caller fills the first part, zeroes the rest, and does not look
+ * gpu_prefetch_step(). The caller fills the first part, zeroes the rest, and does not read
  * at the last. */
 struct gpu_prefetch_call {
   uint32_t stream;
@@ -187,19 +187,6 @@ struct gpu_prefetch_call {
   uint32_t blocks_done;
 };
 
-struct gpu_block_info {
-  uint32_t state;      /* GPU_BLOCK_* */
-  uint32_t list;       /* GPU_LIST_* */
-  uint32_t gpu_pages;  /* bit per 64 KiB page resident on the GPU */
-  uint32_t data_pages; /* bit per page that was ever populated, wherever it is */
-  uint32_t live;
-  uint32_t discarded; /* 0 or GPU_DISCARD_* */
-  uint32_t cpu_mapped;
-  uint32_t host_allocated;
-  uint64_t ready_ns; /* last arrival is complete */
-  uint64_t left_ns;  /* last departure is complete */
-};
-
 struct gpu_counters {
   /* unified memory */
   uint64_t fault_blocks; /* blocks serviced in fault batches */
@@ -213,7 +200,6 @@ struct gpu_counters {
   uint64_t h2d_remote_bytes;
   uint64_t d2h_evict_bytes;    /* the driver's own evictions */
   uint64_t d2h_prefetch_bytes; /* prefetch to the CPU */
-  uint64_t d2h_cpu_bytes;      /* faults of the CPU */
   uint64_t d2h_copy_bytes;
   uint64_t populated_bytes; /* zeroed in place, no link */
   uint64_t dropped_bytes;   /* were resident, and were discarded: gone without a copy */
@@ -294,7 +280,7 @@ int gpu_connections(struct gpu_engine *engine, uint32_t connections);
  * GPU, where each process has its own. */
 int gpu_locks(struct gpu_engine *engine, uint32_t locks);
 /* When a call (GPU_CALL_*) in a context may begin, as far as it is known now. The caller
- * waits until then and asks again. */
+ * waits until then and calls again. */
 uint64_t gpu_call_ns(const struct gpu_engine *engine, uint32_t call, uint32_t context);
 /* The process maps or unmaps memory, which takes so long once it may; returns the end. */
 uint64_t gpu_map_memory(struct gpu_engine *engine, uint64_t now_ns,
@@ -335,16 +321,11 @@ int gpu_complete(struct gpu_engine *engine, uint64_t now_ns, const struct gpu_ho
                  uint64_t ticket);
 
 /* One slice of a prefetch or discard call. On an idle stream the calling thread does the
- * work: after GPU_MORE it sleeps until call->cost.caller_free_ns and calls again.
+ * work: after GPU_MORE it is busy until call->cost.caller_free_ns and calls again.
  * On a busy stream the call is deferred and returns GPU_OK at once. After GPU_OK
- * the caller sleeps until caller_free_ns too. Also GPU_WAIT, GPU_INVALID, GPU_FULL. */
+ * the caller is busy until caller_free_ns too. Also GPU_WAIT, GPU_INVALID, GPU_FULL. */
 int gpu_prefetch_step(struct gpu_engine *engine, uint64_t now_ns,
                       const struct gpu_hooks *hooks, struct gpu_prefetch_call *call);
-
-/* The CPU touches managed blocks: what is on the GPU comes back, the caller waits. */
-int gpu_cpu_access(struct gpu_engine *engine, uint64_t now_ns,
-                   const struct gpu_hooks *hooks, uint32_t first_block,
-                   uint32_t block_count, struct gpu_cost *cost);
 
 /* Managed ranges. Destroying one ends at cost->complete_ns, when transfers of its
  * blocks that are under way have ended. */
@@ -374,8 +355,6 @@ int gpu_host_limit(struct gpu_engine *engine, uint64_t host_bytes, double flash_
 int gpu_jitter(struct gpu_engine *engine, double share, uint64_t seed);
 void gpu_memory_get(const struct gpu_engine *engine, struct gpu_memory *out);
 
-int gpu_block_get(const struct gpu_engine *engine, uint32_t block,
-                  struct gpu_block_info *out);
 void gpu_counters_get(const struct gpu_engine *engine, struct gpu_counters *out);
 /* How many operations that have not ended use any of these blocks. */
 uint32_t gpu_uses_pending(const struct gpu_engine *engine, uint32_t first_block,
@@ -387,7 +366,7 @@ uint32_t gpu_uses_pending(const struct gpu_engine *engine, uint32_t first_block,
  * other's by stream order. An engine with work of several owners waiting takes turns: whose
  * work it did for the shortest time is next. Memory, eviction lists, link and the serial
  * fault handler are common to all. `start` and `drop` of others' work, which the actor's
- * time sets off, are kept for them as notes; others' `finish` and `leave` are not told.
+ * time sets off, are kept for them as notes; others' `finish` and `leave` are not reported.
  *
  * Callers hold a lock, and between gpu_lock_taken() and gpu_lock_given() a journal keeps
  * the state whole (uvm_journal.h): it is as after the last completed step, even if the
@@ -406,8 +385,8 @@ void gpu_notes_deliver(struct gpu_engine *engine, const struct gpu_hooks *hooks)
 int gpu_owner_get(const struct gpu_engine *engine, uint32_t owner,
                   struct gpu_owner_info *out);
 
-/* Looks through the whole state: 0, or the number of the first invariant that is
- * broken. For tests. */
+/* Checks the whole state: 0, or the number of the first invariant that is
+ * broken. */
 int gpu_check(const struct gpu_engine *engine);
 /* cffi: end */
 #ifdef PUMP_CORE_EXPORT

@@ -15,7 +15,7 @@
  *   or discard            behind it waits
  *
  * A stream has its queue for life: streams of one priority of one process get them in turn.
- * docs/uvm.md says which of this is known and which assumed.
+ * docs/uvm.md separates what is known of this from what is assumed.
  */
 #include "gpu_engine_state.h"
 

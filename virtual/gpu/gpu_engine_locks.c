@@ -10,7 +10,7 @@
  *             readers wait behind it.
  * Ends are known when something begins, and beginnings come in order of time, so each lock
  * is the time until which it is held. A later caller never overtakes an earlier one.
- * docs/uvm.md says why this is believed.
+ * docs/uvm.md gives the evidence.
  */
 #include "gpu_engine_state.h"
 

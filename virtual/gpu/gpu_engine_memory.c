@@ -1,5 +1,5 @@
-/* gpu_engine_memory.c - the calls about memory: ranges, plain allocations, the
- * CPU's accesses, what a block and the whole state look like. */
+/* gpu_engine_memory.c - the calls about memory: ranges, plain allocations, limits, what is
+ * in use, and the checks of the whole state. */
 #include "gpu_engine_state.h"
 
 bool gpu_blocks_valid(struct gpu_engine *engine, uint32_t first, uint32_t count) {
@@ -46,22 +46,12 @@ int gpu_range_destroy(struct gpu_engine *engine, uint64_t now_ns,
   if (block_count == 0 || !gpu_blocks_valid(engine, first_block, block_count) ||
       !gpu_blocks_live(engine, first_block, block_count, GPU_ERROR_DOUBLE_FREE))
     return GPU_INVALID;
-  cost->caller_free_ns = cost->complete_ns = engine->uvm.now_ns;
+  uint64_t begin_ns = engine->uvm.now_ns;
+  *cost = (struct gpu_cost){.caller_free_ns = begin_ns, .complete_ns = begin_ns};
   for (uint32_t i = first_block; i < first_block + block_count; i++) {
     uvm_free_block(&engine->uvm, i, &cost->complete_ns);
     if (uvm_journal_filling(&engine->uvm)) uvm_checkpoint(&engine->uvm);
   }
-  return GPU_OK;
-}
-
-int gpu_cpu_access(struct gpu_engine *engine, uint64_t now_ns,
-                   const struct gpu_hooks *hooks, uint32_t first_block,
-                   uint32_t block_count, struct gpu_cost *cost) {
-  gpu_advance(engine, now_ns, hooks);
-  if (!gpu_blocks_valid(engine, first_block, block_count) ||
-      !gpu_blocks_live(engine, first_block, block_count, GPU_ERROR_USE_OF_FREED))
-    return GPU_INVALID;
-  uvm_cpu_access(&engine->uvm, hooks, first_block, block_count, cost);
   return GPU_OK;
 }
 
@@ -113,30 +103,6 @@ void gpu_memory_get(const struct gpu_engine *engine, struct gpu_memory *out) {
   out->resident_bytes = in_use * block_bytes;
   out->unused_bytes = uvm->lists[GPU_LIST_UNUSED].count * block_bytes;
   out->free_bytes = uvm->free_blocks * block_bytes;
-}
-
-int gpu_block_get(const struct gpu_engine *engine, uint32_t block,
-                  struct gpu_block_info *out) {
-  if (block >= engine->uvm.block_count) return GPU_INVALID;
-  const struct uvm_block *b = &uvm_blocks(&engine->uvm)[block];
-  *out = (struct gpu_block_info){
-      .list = b->list,
-      .gpu_pages = b->gpu_pages,
-      .data_pages = b->data_pages,
-      .live = (b->flags & UVM_LIVE) != 0,
-      .discarded = b->discard,
-      .cpu_mapped = (b->flags & UVM_CPU_MAPPED) != 0,
-      .host_allocated = (b->flags & UVM_HOST_ALLOCATED) != 0,
-      .ready_ns = b->ready_ns,
-      .left_ns = b->left_ns,
-  };
-  if (b->gpu_pages != 0)
-    out->state = b->ready_ns > engine->uvm.now_ns ? GPU_BLOCK_ARRIVING : GPU_BLOCK_RESIDENT;
-  else if (b->left_ns > engine->uvm.now_ns)
-    out->state = GPU_BLOCK_LEAVING;
-  else
-    out->state = b->data_pages != 0 ? GPU_BLOCK_HOST : GPU_BLOCK_UNPOPULATED;
-  return GPU_OK;
 }
 
 /* Streams, operations and uses account for one another: 0, or what is broken. */

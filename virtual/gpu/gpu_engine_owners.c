@@ -1,6 +1,6 @@
-/* gpu_engine_owners.c - a GPU that several processes share: which of them live, whose turn
- * it is, whose counters, what is kept to be told. The counters of one that is not shared,
- * too. See gpu_engine.h. */
+/* gpu_engine_owners.c - a GPU that several processes share: which processes live, which
+ * one has its turn and counts its work, and which notes wait. The counters of one that
+ * is not shared, too. See gpu_engine.h. */
 #include <string.h>
 
 #include "gpu_engine_state.h"
@@ -184,7 +184,7 @@ int gpu_owner_join(struct gpu_engine *engine) {
   return GPU_FULL;
 }
 
-/* Others that wait for a record that will not come go on. */
+/* Operations that wait for a record that will not come continue. */
 static void let_go(struct gpu_engine *engine, const struct gpu_op *op) {
   if (op->kind != GPU_EVENT_RECORD || op->event == GPU_NO_EVENT) return;
   if (gpu_events(engine)[op->event].completed_version < op->event_version)

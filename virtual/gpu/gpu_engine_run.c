@@ -98,9 +98,10 @@ static void begin_step(const struct gpu_engine *engine, struct gpu_op *op) {
   op->arrival_ns = 0;
 }
 
-/* Looks at one block: true when it is there or on its way, else `miss` is filled. */
-static bool look(struct uvm *uvm, struct gpu_op *op, const struct gpu_use *use,
-                 uint32_t block, struct uvm_miss *miss) {
+/* Checks one block: true when it is on the GPU or on its way there, else `miss` is filled.
+ */
+static bool is_present(struct uvm *uvm, struct gpu_op *op, const struct gpu_use *use,
+                       uint32_t block, struct uvm_miss *miss) {
   const struct uvm_block *b = &uvm_blocks(uvm)[block];
   if (!(b->flags & UVM_LIVE)) {
     uvm_error(uvm, GPU_ERROR_USE_OF_FREED, block);
@@ -123,14 +124,14 @@ static bool in_batch(const struct uvm_miss *misses, uint32_t count, uint32_t blo
   return false;
 }
 
-/* In the middle of an operation: what it has got to is written in it. */
+/* In the middle of an operation: how far it has come is written in it. */
 static void checkpoint(struct gpu_engine *engine, const struct gpu_op *op) {
   uvm_checkpoint(&engine->uvm);
   (void)gpu_op_edit(engine, (uint32_t)(op - gpu_ops(engine)));
 }
 
-/* Goes on through the step's blocks until a batch of faults is full or all have
- * been looked at; returns the number of misses. */
+/* Continues through the step's blocks until a batch of faults is full or all have
+ * been examined; returns the number of misses. */
 static uint32_t collect(struct gpu_engine *engine, struct gpu_op *op,
                         struct uvm_miss *misses) {
   struct uvm *uvm = &engine->uvm;
@@ -144,7 +145,7 @@ static uint32_t collect(struct gpu_engine *engine, struct gpu_op *op,
     for (; op->cursor_block < end; op->cursor_block++) {
       uint32_t block = use->first_block + op->cursor_block;
       if (uvm_journal_filling(uvm)) checkpoint(engine, op);
-      if (look(uvm, op, use, block, &misses[count])) continue;
+      if (is_present(uvm, op, use, block, &misses[count])) continue;
       if (in_batch(misses, count, block)) return count; /* two uses share it: next batch */
       uint32_t missing = misses[count].pages & ~uvm_blocks(uvm)[block].gpu_pages;
       faults += (uint32_t)__builtin_popcount(missing);
@@ -249,7 +250,7 @@ static void run_slice(struct gpu_engine *engine, const struct gpu_hooks *hooks,
     node = cursor_node(engine, op);
   }
   if (!node) {
-    release_server(engine, op, GPU_SERVER_WORKER); /* its copies may go on */
+    release_server(engine, op, GPU_SERVER_WORKER); /* its copies may continue */
     op->phase = GPU_PHASE_END;
     op->next_ns = uvm_max(uvm->now_ns, op->complete_ns);
     return;

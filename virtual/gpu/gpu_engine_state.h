@@ -21,7 +21,7 @@
 
 /* phase of an operation */
 #define GPU_PHASE_QUEUED 0
-#define GPU_PHASE_SWEEP 1    /* at next_ns: look on for missing blocks of this step */
+#define GPU_PHASE_SWEEP 1    /* at next_ns: search on for missing blocks of this step */
 #define GPU_PHASE_STEP 2     /* at next_ns: the blocks of this step are there, compute */
 #define GPU_PHASE_STEP_END 3 /* at next_ns: the step has been computed */
 #define GPU_PHASE_SLICE 4    /* at next_ns: the worker takes the next slice */
@@ -227,7 +227,7 @@ bool gpu_stream_clear(const struct gpu_engine *engine, uint32_t stream);
 /* gpu_engine_owners.c: nothing happens in there on a GPU that is not shared */
 /* The model's counters are this owner's from now on. */
 void gpu_account(struct gpu_engine *engine, uint32_t owner);
-/* An operation begins: its owner is told, by a hook or a note. */
+/* An operation begins: its owner is notified, by a hook or a note. */
 void gpu_tell_start(struct gpu_engine *engine, const struct gpu_hooks *hooks,
                     const struct gpu_op *op, uint64_t ticket);
 /* Of the streams whose heads wait for the engine that `stream`'s waits for, the one whose
@@ -257,7 +257,7 @@ void gpu_head_run(struct gpu_engine *engine, const struct gpu_hooks *hooks,
 
 /* gpu_engine_memory.c */
 bool gpu_blocks_valid(struct gpu_engine *engine, uint32_t first, uint32_t count);
-/* Like valid; counts an error and says no when one of them is not live. */
+/* Like valid; counts an error and returns false when one of them is not live. */
 bool gpu_blocks_live(struct gpu_engine *engine, uint32_t first, uint32_t count,
                      uint32_t error);
 

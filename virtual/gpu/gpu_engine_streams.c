@@ -187,7 +187,7 @@ int gpu_prefetch_step(struct gpu_engine *engine, uint64_t now_ns,
     gpu_slice(engine, hooks, op, first, count, first_slice, two_passes, &cost);
   call->blocks_done += count;
   op->complete_ns = uvm_max(op->complete_ns, cost.complete_ns);
-  call->cost.caller_free_ns = cost.caller_free_ns;
+  call->cost = cost;
   call->cost.complete_ns = op->complete_ns;
   gpu_hold(engine, call, cost.caller_free_ns);
   if (call->blocks_done < call->block_count) return GPU_MORE;

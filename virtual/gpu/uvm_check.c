@@ -1,4 +1,4 @@
-/* uvm_check.c - the invariants of the unified memory model, looked through in full.
+/* uvm_check.c - checks all invariants of the unified memory model.
  * For tests: it costs a walk over all blocks. */
 #include "uvm_model.h"
 
@@ -58,7 +58,7 @@ int uvm_check(const struct uvm *uvm, const struct gpu_counters *c, uint32_t owne
     if (found[list] != uvm->lists[list].count) return 8;
 
   uint64_t came = c->h2d_demand_bytes + c->h2d_prefetch_bytes + c->populated_bytes;
-  uint64_t went = c->d2h_evict_bytes + c->d2h_prefetch_bytes + c->d2h_cpu_bytes +
-                  c->dropped_bytes + c->freed_bytes;
+  uint64_t went =
+      c->d2h_evict_bytes + c->d2h_prefetch_bytes + c->dropped_bytes + c->freed_bytes;
   return came == went + resident_bytes ? 0 : 9;
 }

@@ -1,10 +1,10 @@
 /* uvm_flash.c - a host whose memory does not hold all that leaves the GPU, and flash
  * behind it. Simulated only: no driver pages managed memory out (docs/simulator.md).
  *
- * Whole blocks. One that comes to a full host goes on to flash, and leaves the GPU when it
- * can be written; one that returns to the GPU is read first, or leaves its room in the host
- * to others. So a loop over more than the host holds has the rest of it on flash, and no
- * more. A device that reads and writes at once does both at full rate.
+ * Whole blocks. One that comes to a full host is written to flash, and leaves the GPU when
+ * it can be written; one that returns to the GPU is read first, or leaves its room in the
+ * host to others. So a loop over more than the host holds has the rest of it on flash, and
+ * no more. A device that reads and writes at once does both at full rate.
  */
 #include "uvm_model.h"
 

@@ -162,7 +162,7 @@ void uvm_free_block(struct uvm *uvm, uint32_t block, uint64_t *complete_ns) {
  * by one, so that none is lost should the caller be killed. */
 static void take_chunks(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t count,
                         uint32_t *blocks, struct gpu_cost *cost) {
-  cost->caller_free_ns = cost->complete_ns = uvm->now_ns;
+  *cost = (struct gpu_cost){.caller_free_ns = uvm->now_ns, .complete_ns = uvm->now_ns};
   for (uint32_t i = 0; i < count; i++) {
     struct uvm_victim victim;
     if (!uvm_take_chunk(uvm, hooks, &victim)) return; /* callers have counted: cannot be */

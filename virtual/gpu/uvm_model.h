@@ -6,7 +6,7 @@
  * which exist at all (data_pages; those not on the GPU are on the host), and
  * whether it holds a chunk of the GPU's memory, which is the same as being in one
  * of the lists USED, DISCARDED, UNUSED. Movement is bookkeeping at once, with
- * times beside it: ready_ns says when the last arrival is complete, left_ns when
+ * times beside it: ready_ns is when the last arrival is complete, left_ns when
  * the last departure is. A chunk changes hands at once too; the newcomer's copy
  * starts after the old contents have left.
  *
@@ -28,7 +28,7 @@
  *                than one) + room; copies at prefetch_h2d_gbps behind it
  *   prefetch out caller: the same without room, host_alloc at a block's first
  *                time; in the second pass, block by block, until its copy has ended
- *                and 512 * cpu_pte more, while later blocks' copies go on
+ *                and 512 * cpu_pte more, while later blocks are copied
  *   room         evict_us for each chunk taken from a block, its copy at
  *                copy_d2h_gbps before the newcomer's, host_alloc at its first time
  *   way back     cpu_unmap for each block that was mapped for the CPU
@@ -136,7 +136,7 @@ struct uvm {
   uint32_t held[GPU_MAX_OWNERS]; /* blocks in USED and DISCARDED, by owner */
 };
 
-/* For looking. What is to be changed comes from uvm_edit(). */
+/* For reading. uvm_edit() returns a block to be changed. */
 static inline const struct uvm_block *uvm_blocks(const struct uvm *uvm) {
   return (const struct uvm_block *)((uintptr_t)uvm + (uintptr_t)uvm->blocks_offset);
 }
@@ -168,7 +168,7 @@ struct uvm_victim {
   uint64_t host_ns;  /* work of the CPU for it */
 };
 
-/* A block that an operation misses, and the pages it wants. */
+/* A block that an operation misses, and the pages that it touches. */
 struct uvm_miss {
   uint32_t block;
   uint32_t pages;
@@ -215,8 +215,6 @@ void uvm_prefetch_out(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t f
 /* `first_slice` pays for the call. */
 void uvm_discard(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t first,
                  uint32_t count, uint32_t kind, bool first_slice, struct gpu_cost *cost);
-void uvm_cpu_access(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t first,
-                    uint32_t count, struct gpu_cost *cost);
 
 /* uvm_flash.c: nothing happens in there while the host holds everything */
 /* Contents come to the host: returns when it has room for them. */
@@ -226,11 +224,11 @@ uint64_t uvm_host_give(struct uvm *uvm, uint32_t block, uint64_t earliest_ns);
 /* Contents are gone. */
 void uvm_host_forget(struct uvm *uvm, uint32_t block);
 
-/* gpu_engine_owners.c: tells the owner of the block, which is not the caller */
+/* gpu_engine_owners.c: notifies the owner of the block, which is not the caller */
 void gpu_note_drop(struct uvm *uvm, uint32_t block);
 
 /* uvm_check.c: 0, or the number of the broken invariant. `counters` of all owners;
- * `owners`: a bit for each whose blocks are looked at, the others have none. */
+ * `owners`: a bit for each whose blocks are checked, the others have none. */
 int uvm_check(const struct uvm *uvm, const struct gpu_counters *counters, uint32_t owners);
 
 #endif

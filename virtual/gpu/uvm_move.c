@@ -202,8 +202,8 @@ void uvm_prefetch_in(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t fi
     complete_ns = uvm_max(complete_ns, b->ready_ns);
   }
   if (two_passes) host_ns += second_pass_ns(uvm, count);
-  cost->caller_free_ns = host_ns;
-  cost->complete_ns = uvm_max(complete_ns, host_ns);
+  *cost = (struct gpu_cost){.caller_free_ns = host_ns,
+                            .complete_ns = uvm_max(complete_ns, host_ns)};
   uvm->counters.caller_ns += host_ns - uvm->now_ns;
 }
 
@@ -251,11 +251,19 @@ void uvm_prefetch_out(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t f
   uvm->counters.d2h_prefetch_bytes += copied_bytes;
   /* The caller goes over the blocks again: waits for each one's copy and maps its pages. */
   uint64_t end_ns = host_ns, pass_ns = two_passes ? second_pass_ns(uvm, 1) : 0;
+  uint64_t waited_ns = 0;
   for (uint32_t i = 0; i < count; i++) {
-    end_ns = uvm_max(end_ns + pass_ns, copied_ns[i]);
+    end_ns += pass_ns;
+    if (copied_ns[i] > end_ns) {
+      waited_ns += copied_ns[i] - end_ns;
+      end_ns = copied_ns[i];
+    }
     if (!mapped[i]) end_ns += uvm_ns(512 * profile->cpu_pte_us);
   }
-  cost->caller_free_ns = cost->complete_ns = end_ns;
+  *cost = (struct gpu_cost){.caller_free_ns = end_ns,
+                            .complete_ns = end_ns,
+                            .waits_from_ns = host_ns,
+                            .waits_until_ns = host_ns + waited_ns};
   uvm->counters.caller_ns += end_ns - uvm->now_ns;
 }
 
@@ -287,22 +295,6 @@ void uvm_discard(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t first,
     if (discard_block(uvm, hooks, block, kind))
       time_ns += uvm_ns(profile->discard_block_us);
   }
-  cost->caller_free_ns = cost->complete_ns = time_ns;
+  *cost = (struct gpu_cost){.caller_free_ns = time_ns, .complete_ns = time_ns};
   uvm->counters.caller_ns += time_ns - uvm->now_ns;
-}
-
-void uvm_cpu_access(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t first,
-                    uint32_t count, struct gpu_cost *cost) {
-  const struct uvm_profile *profile = &uvm->profile;
-  uint64_t time_ns = uvm->now_ns;
-  for (uint32_t block = first; block < first + count; block++) {
-    const struct uvm_block *b = &uvm_blocks(uvm)[block];
-    if ((b->flags & UVM_CPU_MAPPED) && b->gpu_pages == 0) continue;
-    uint64_t copied_bytes = 0;
-    time_ns += uvm_ns(profile->fault_block_us) + uvm_host_allocate(uvm, block);
-    time_ns = depart(uvm, hooks, block, time_ns, &copied_bytes);
-    time_ns += uvm_ns(512 * profile->cpu_pte_us);
-    uvm->counters.d2h_cpu_bytes += copied_bytes;
-  }
-  cost->caller_free_ns = cost->complete_ns = time_ns;
 }

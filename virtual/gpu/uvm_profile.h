@@ -26,7 +26,7 @@ struct uvm_kernel_timing {
 
 struct uvm_profile {
   char name[UVM_PROFILE_NAME_BYTES];
-  /* what the driver says about the device */
+  /* what the driver reports about the device */
   char device_name[UVM_PROFILE_NAME_BYTES];
   uint64_t memory_bytes;
   uint64_t l2_cache_bytes;
@@ -65,6 +65,8 @@ struct uvm_profile {
   double nonreplayable_us;     /* extra per block when a copy engine faults */
   double discard_call_us;      /* per range discarded: each is a call of the kernel */
   double discard_block_us;     /* per block unmapped by it */
+  double call_work_share;      /* of what a call's own steps take: the processor's work */
+  double copy_wait_spin;       /* of its waits for copies: a spin, before it blocks */
   /* kernels */
   double kernel_gbps;
   double kernel_min_us;

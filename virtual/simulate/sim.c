@@ -50,13 +50,15 @@ static bool tables_make_sense(const struct pump_sim_program *program) {
     const struct pump_sim_step *step = &program->steps[i];
     bool all = step->kind == PUMP_SIM_SYNC && step->stream == PUMP_SIM_ALL;
     if (step->stream >= program->streams && !all) return false;
-    if (step->uses > program->uses_most || step->first_use > program->use_count ||
+    if (step->uses > program->uses_most || step->uses > PUMP_EVENT_SLOTS ||
+        step->first_use > program->use_count ||
         step->uses > program->use_count - step->first_use)
       return false;
     bool ranged = step->kind == PUMP_SIM_ALLOC || step->kind == PUMP_SIM_FREE;
     if (ranged && step->range >= program->range_count) return false;
   }
-  return program->streams > 0 && program->blocks > 0 && ends_with_sync(program);
+  return program->streams > 0 && program->streams + 1 < PUMP_MAX_STREAMS &&
+         program->blocks > 0 && ends_with_sync(program);
 }
 
 static bool make_engine(struct pump_sim *sim, const struct uvm_profile *profile) {
@@ -136,7 +138,7 @@ struct pump_sim *pump_sim_new(const struct pump_sim_program *program,
   sim->tick_ns = sim->poll_ns = GPU_NEVER;
   sim->map_ns = settings->map_every_ns != 0 ? settings->map_every_ns : GPU_NEVER;
   if (!make_tables(sim) || !make_engine(sim, profile) ||
-      (settings->foresight_expects && !sim_worker_foresee(sim))) {
+      (settings->foresight_expects && !sim_worker_find_fresh(sim))) {
     pump_sim_delete(sim);
     return NULL;
   }
@@ -165,14 +167,19 @@ static uint64_t next_ns(struct pump_sim *sim) {
       sim->waits == SIM_RUNS || sim->waits == SIM_RETRIES || sim->waits == SIM_LOCKED;
   if (timed) next = sim_least(next, sim->program_ns);
   if (sim->model == NULL) return next;
-  uint64_t tick_ns = sim_worker_awake_ns(sim, sim->tick_ns);
+  uint64_t tick_ns = sim_worker_due_ns(sim, sim->tick_ns);
   next = sim_least(next, sim_least(tick_ns, sim->poll_ns));
   for (uint32_t i = 0; i < PUMP_DIRECTIONS; i++)
     next = sim_least(next, sim_movers_next_ns(sim, i));
   return next;
 }
 
+struct pump_shm *pump_sim_mapping(struct pump_sim *sim) {
+  return sim->shm;
+}
+
 int pump_sim_run(struct pump_sim *sim) {
+  if (sim->model != NULL) sim_worker_show(sim); /* what was decided */
   while (sim->failure == 0) {
     if (sim->waits == SIM_ENDED) return PUMP_SIM_DONE;
     uint64_t next = next_ns(sim);
@@ -186,9 +193,9 @@ int pump_sim_run(struct pump_sim *sim) {
       for (uint32_t i = 0; i < PUMP_DIRECTIONS; i++) sim_movers_go(sim, i);
     }
     sim_program_go(sim);
-    if (sim->model != NULL && sim_worker_awake_ns(sim, sim->tick_ns) <= sim->now_ns &&
+    if (sim->model != NULL && sim_worker_due_ns(sim, sim->tick_ns) <= sim->now_ns &&
         sim->waits != SIM_ENDED) {
-      sim_worker_read(sim);
+      sim_worker_tick(sim);
       if (!pump_model_holds(sim->model, 0)) return PUMP_SIM_DECIDE;
     }
   }

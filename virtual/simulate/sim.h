@@ -4,10 +4,11 @@
  * lies between them: the program's thread with its launch queue and its waits, markers,
  * the worker's latency, the executors. Python decides alone: pump_sim_run() goes on until
  * the worker is about to decide, Python looks at the model's view, lets the policy answer
- * and hands the answer to pump_sim_carry_out(). Deterministic; no clock, thread or I/O.
+ * and carries the answer out (pump_worker_carry_out). Deterministic; no clock, thread or
+ * I/O.
  *
  * The model of the client is fed with what an event of pump_abi.h carries and nothing
- * else. `foresight` tells it of operations before they are issued, for policies that are
+ * else. With `foresight` it reads operations before they are issued, for policies that are
  * defined by knowing more than a program tells.
  *
  * Simpler than the real thing: one device, one thread of the program, a worker that reads
@@ -27,8 +28,8 @@
 /* Kinds of step that are no operation of the GPU's (those are GPU_KERNEL ... GPU_MEMSET,
  * and GPU_DISCARD in stream order). */
 #define PUMP_SIM_SYNC 32  /* waits for the stream, or for all (stream PUMP_SIM_ALL) */
-#define PUMP_SIM_ALLOC 33 /* `range` comes to life */
-#define PUMP_SIM_FREE 34  /* and dies, when the GPU has done all that was issued */
+#define PUMP_SIM_ALLOC 33 /* `range` is allocated */
+#define PUMP_SIM_FREE 34  /* and freed, when the GPU has done all that was issued */
 #define PUMP_SIM_ALL 0xffffffff
 
 /* What pump_sim_run() returns */
@@ -85,17 +86,16 @@ struct pump_sim_settings {
   uint64_t tick_ns;           /* of a tick, whatever it does */
   uint64_t row_ns;            /* and for each row that it reads */
   uint64_t mover_wake_ns;     /* until a mover that sleeps takes a command */
-  uint64_t marker_poll_ns;    /* between two looks at markers */
-  uint64_t foresight;         /* steps beyond the program's that the worker is told of */
+  uint64_t marker_poll_ns;    /* between two polls of markers */
+  uint64_t foresight;         /* steps beyond the program's that the worker reads */
   uint64_t foresight_from;    /* once the program is at this step */
   uint32_t foresight_run;     /* 1: beyond what has run, not beyond what was issued */
-  uint32_t foresight_expects; /* 1: told as expected, not as issued */
+  uint32_t foresight_expects; /* 1: as expected, not as issued */
   uint64_t host_memory_bytes; /* for what leaves the GPU; 0: enough */
   double flash_read_gbps, flash_write_gbps; /* behind it */
   double jitter;                            /* of transfers' times: gpu_jitter */
   uint64_t jitter_seed;
   uint32_t queue_operations; /* of a stream, issued and not finished: then launches wait */
-  uint32_t plans;            /* 0: the worker puts no plans in force */
   uint32_t locks;            /* of the driver: GPU_LOCK_* */
   uint64_t map_every_ns;     /* the program maps memory that often; 0: never */
   uint64_t map_ns;           /* and that takes so long */
@@ -145,11 +145,9 @@ void pump_sim_delete(struct pump_sim *sim);
 /* Goes on; see PUMP_SIM_DECIDE and so on. */
 int pump_sim_run(struct pump_sim *sim);
 
-/* Starts the transfers of a decision, after PUMP_SIM_DECIDE; they reach the movers at the
- * end of the tick. Then plans what comes next, where it is known. */
-void pump_sim_carry_out(struct pump_sim *sim, const int64_t *to_host,
-                        uint32_t to_host_count, const int64_t *to_gpu,
-                        uint32_t to_gpu_count);
+/* Where the transfers of a decision go, after PUMP_SIM_DECIDE (pump_worker_carry_out); they
+ * reach the movers at the end of the tick. */
+struct pump_shm *pump_sim_mapping(struct pump_sim *sim);
 
 void pump_sim_result(const struct pump_sim *sim, struct pump_sim_result *out);
 /* How many marks there are; fills the i-th if it exists. */

@@ -78,14 +78,14 @@ int sim_discards_await(struct pump_sim *sim, const struct pump_sim_step *step,
 void sim_discards_ended(struct pump_sim *sim, uint32_t step) {
   sim->discards.ended++;
   sim->discards.ended_step = step + 1;
-  sim_worker_look(sim);
+  sim_worker_poll_next(sim);
 }
 
 bool sim_discards_poll(struct pump_sim *sim) {
   struct sim_discards *discards = &sim->discards;
   if (discards->seen_step == discards->ended_step) return false;
   discards->seen_step = discards->ended_step;
-  sim->streams[sim->program.streams].executed_seq =
+  *sim_executed_seq(sim, sim->program.streams) =
       sim_discards_behind(sim, discards->seen_step - 1);
   return true;
 }

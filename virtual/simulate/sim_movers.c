@@ -1,8 +1,8 @@
-/* sim_movers.c - the executors' threads: take, judge, move, report (act_executor.c).
+/* sim_movers.c - the executors' threads: take, validate, move, report (execute/executor.c).
  *
  * How many of them work and how many slices each has in flight follows from the very
- * controller that the shim has (act_adapt.h). Bounds are those of act_context.c and
- * executors.h.
+ * controller that the shim has (execute/adapt.h). Bounds are those of
+ * execute/device_executors.c and executors.h.
  */
 #include "sim_state.h"
 
@@ -44,26 +44,43 @@ bool sim_movers_init(struct pump_sim *sim) {
   return true;
 }
 
-/* ---- what waits -----------------------------------------------------------------------
- */
+/* ---- what waits ------------------------------------------------------------------ */
 
-bool sim_movers_push(struct pump_sim *sim, uint32_t way, const struct pump_command *command,
-                     uint64_t visible_ns) {
-  struct sim_direction *direction = &sim->directions[way];
-  if (direction->count == PUMP_COMMAND_SLOTS) return false;
-  bool asleep = direction->flight_slices == 0 && direction->count == 0 &&
-                visible_ns > direction->asleep_since_ns + SPIN_NS;
-  if (asleep) visible_ns += sim->settings.mover_wake_ns;
-  uint32_t at = (direction->head + direction->count++) % PUMP_COMMAND_SLOTS;
-  direction->queue[at] =
-      (struct sim_command){.command = *command, .visible_ns = visible_ns};
-  return true;
+static struct pump_command_ring *ring_of(const struct pump_sim *sim, uint32_t way) {
+  return &sim->shm->commands[0][way];
 }
 
-static bool command_waits(const struct pump_sim *sim,
-                          const struct sim_direction *direction) {
-  return direction->count > 0 &&
-         direction->queue[direction->head].visible_ns <= sim->now_ns;
+/* Commands that no mover has taken. */
+static uint32_t waiting(const struct pump_sim *sim, uint32_t way) {
+  return (uint32_t)(sim->directions[way].seen - ring_of(sim, way)->head);
+}
+
+static bool all_sleep(const struct pump_sim *sim, uint32_t way, uint64_t time_ns) {
+  const struct sim_direction *direction = &sim->directions[way];
+  return direction->flight_slices == 0 && waiting(sim, way) == 0 &&
+         time_ns > direction->asleep_since_ns + SPIN_NS;
+}
+
+void sim_movers_show(struct pump_sim *sim, uint64_t visible_ns) {
+  for (uint32_t way = 0; way < PUMP_DIRECTIONS; way++) {
+    struct sim_direction *direction = &sim->directions[way];
+    for (; direction->seen != ring_of(sim, way)->tail; direction->seen++) {
+      uint64_t wake_ns = all_sleep(sim, way, visible_ns) ? sim->settings.mover_wake_ns : 0;
+      direction->visible_ns[direction->seen % PUMP_COMMAND_SLOTS] = visible_ns + wake_ns;
+    }
+  }
+}
+
+/* When the oldest command can be seen; GPU_NEVER: there is none. */
+static uint64_t visible_ns(const struct pump_sim *sim, uint32_t way) {
+  uint64_t head = ring_of(sim, way)->head;
+  return waiting(sim, way) == 0
+             ? GPU_NEVER
+             : sim->directions[way].visible_ns[head % PUMP_COMMAND_SLOTS];
+}
+
+static bool command_waits(const struct pump_sim *sim, uint32_t way) {
+  return visible_ns(sim, way) <= sim->now_ns;
 }
 
 void sim_movers_populate(struct pump_sim *sim, uint32_t range) {
@@ -89,30 +106,28 @@ static bool take_populate(struct pump_sim *sim, struct sim_command *job) {
     *job = (struct sim_command){.command = {.slot = range->slot,
                                             .generation = range->generation,
                                             .offset_bytes = entry->offset_bytes,
-                                            .length_bytes = length_bytes},
-                                .populates = true};
+                                            .length_bytes = length_bytes}};
     entry->offset_bytes += length_bytes;
     return true;
   }
   return false;
 }
 
-/* ---- judging (act_validate.c)
- * ------------------------------------------------------------ */
+/* ---- validating (execute/validate.c) --------------------------------------------- */
 
 static uint64_t last_use(const struct pump_sim *sim, uint32_t index,
                          const struct pump_command *command) {
   uint64_t length_bytes = sim->program.ranges[index].length_bytes, newest = 0;
-  uint32_t first = sim_use_slice(length_bytes, command->offset_bytes);
+  uint32_t first = pump_use_slice(length_bytes, command->offset_bytes);
   uint32_t last =
-      sim_use_slice(length_bytes, command->offset_bytes + command->length_bytes - 1);
+      pump_use_slice(length_bytes, command->offset_bytes + command->length_bytes - 1);
   for (uint32_t i = first; i <= last; i++)
     newest = sim_most(newest, sim->last_use_seq[index * PUMP_USE_SLICES + i]);
   return newest;
 }
 
-static uint32_t judge(const struct pump_sim *sim, uint32_t way, uint32_t index,
-                      const struct pump_command *command) {
+static uint32_t validate(const struct pump_sim *sim, uint32_t way, uint32_t index,
+                         const struct pump_command *command) {
   const struct pump_sim_range *range = &sim->program.ranges[index];
   if (!sim->live[index] || range->generation != command->generation)
     return PUMP_RESULT_DEAD;
@@ -122,17 +137,16 @@ static uint32_t judge(const struct pump_sim *sim, uint32_t way, uint32_t index,
                                                                  : PUMP_RESULT_MOVED;
   if (way == PUMP_TO_HOST || command->needed_by_seq == 0 || command->stream == 0)
     return PUMP_RESULT_MOVED;
-  return sim->streams[command->stream - 1].executed_seq >= command->needed_by_seq
+  return *sim_executed_seq(sim, command->stream - 1) >= command->needed_by_seq
              ? PUMP_RESULT_LATE
              : PUMP_RESULT_MOVED;
 }
 
-/* ---- reporting
- * ------------------------------------------------------------------------------ */
+/* ---- reporting ------------------------------------------------------------------- */
 
 static void report(struct pump_sim *sim, uint32_t way, const struct sim_command *job,
                    uint32_t result, uint64_t called_ns) {
-  if (job->populates) return;
+  if (!job->planned && job->sent == NULL) return;
   bool moved = result == PUMP_RESULT_MOVED;
   if (way == PUMP_TO_HOST && moved)
     sim->shm->plans[0].left_bytes += job->command.length_bytes;
@@ -148,10 +162,9 @@ static void report(struct pump_sim *sim, uint32_t way, const struct sim_command 
     if (moved) sim->result.planned_bytes += job->command.length_bytes;
     pump_plan_finish(sim->shm, job->command.ticket, result, duration_us);
   } else {
-    sim->outcomes[sim->outcome_count++] = (struct pump_outcome){
-        .ticket = job->command.ticket, .result = result, .duration_us = duration_us};
+    pump_command_finish(job->sent, result, duration_us);
   }
-  sim_worker_stir(sim);
+  sim_worker_wake(sim);
 }
 
 static void finish_oldest(struct pump_sim *sim, uint32_t way, struct sim_mover *mover) {
@@ -171,8 +184,7 @@ static void finish_oldest(struct pump_sim *sim, uint32_t way, struct sim_mover *
   report(sim, way, &lane->job, PUMP_RESULT_MOVED, lane->called_ns);
 }
 
-/* ---- moving
- * ------------------------------------------------------------------------------------ */
+/* ---- moving ---------------------------------------------------------------------- */
 
 static bool has_room(const struct pump_sim *sim, const struct sim_direction *direction,
                      uint64_t length_bytes, uint64_t flight_bytes) {
@@ -183,19 +195,32 @@ static bool has_room(const struct pump_sim *sim, const struct sim_direction *dir
 /* Its lock is taken: 0 is the program's. */
 static uint32_t context_of(const struct pump_sim *sim, uint32_t way,
                            const struct sim_mover *mover) {
-  bool apart = way == PUMP_TO_HOST && sim->apart.state == PUMP_APART;
-  return apart ? 1 + (uint32_t)(mover - sim->directions[way].movers) : 0;
+  bool own_context = way == PUMP_TO_HOST && sim->own_context.state == PUMP_OWN_CONTEXT_YES;
+  return own_context ? 1 + (uint32_t)(mover - sim->directions[way].movers) : 0;
 }
 
 /* A slice to the GPU is with the driver; its event is recorded as soon as a launch could
- * be. The wait is what act_apart.h goes by. */
+ * be. The wait is what execute/own_context.h goes by. */
 static void record_event(struct pump_sim *sim, struct sim_mover *mover) {
   uint64_t free_ns = sim_most(gpu_call_ns(sim->engine, GPU_CALL_LAUNCH, 0), sim->now_ns);
   const struct sim_direction *in = &sim->directions[PUMP_TO_GPU];
   if (mover == in->movers && sim->directions[PUMP_TO_HOST].flight_slices != 0)
-    sim->apart = pump_apart_next(sim->apart, free_ns - sim->now_ns);
+    sim->own_context = pump_own_context_next(sim->own_context, free_ns - sim->now_ns);
   mover->records = false;
   mover->free_ns = free_ns;
+}
+
+static bool has_waited(const struct pump_sim *sim, const struct pump_planned *entry) {
+  return sim->shm->plans[0].left_bytes >= entry->left_bytes &&
+         (entry->after_seq == 0 ||
+          *sim_executed_seq(sim, entry->after_stream - 1) >= entry->after_seq);
+}
+
+/* Whether the next entry of the schedule waits for a mover alone. */
+static bool is_ready_behind(const struct pump_sim *sim, uint32_t way) {
+  struct pump_planned entry;
+  uint64_t turn;
+  return pump_plan_peek(sim->shm, 0, way, &entry, &turn) && has_waited(sim, &entry);
 }
 
 static void submit(struct pump_sim *sim, uint32_t way, struct sim_mover *mover,
@@ -231,7 +256,8 @@ static void submit(struct pump_sim *sim, uint32_t way, struct sim_mover *mover,
   mover->records = way == PUMP_TO_GPU;
   sim->result.mover_ns[way] += mover->free_ns - sim->now_ns;
   lane->job = *job;
-  lane->waiting = direction->count;
+  lane->waiting =
+      waiting(sim, way) + (sim->model->plans.alone && is_ready_behind(sim, way));
   lane->in_flight = direction->flight_slices;
   lane->called_ns = sim->now_ns;
   lane->returned_ns = mover->free_ns;
@@ -244,20 +270,20 @@ void sim_movers_arrived(struct pump_sim *sim, uint64_t place) {
       gpu_now_ns(sim->engine);
 }
 
-/* ---- what is planned (act_plan.c) ------------------------------------------------ */
+/* ---- what is planned (execute/plan.c) ------------------------------------------------ */
 
 static bool may_go(const struct pump_sim *sim, uint32_t way,
                    const struct pump_planned *entry) {
-  uint32_t stream = entry->after_stream;
-  uint64_t bound = way == PUMP_TO_GPU ? PLANNED_BYTES : OUT_FLIGHT_BYTES;
+  bool issued =
+      sim->model->plans.alone && entry->command.needed_by_seq < sim->shm->header.next_seq;
+  uint64_t ahead = issued ? IN_FLIGHT_BYTES : PLANNED_BYTES;
+  uint64_t bound = way == PUMP_TO_GPU ? ahead : OUT_FLIGHT_BYTES;
   return has_room(sim, &sim->directions[way], entry->command.length_bytes, bound) &&
-         sim->shm->plans[0].left_bytes >= entry->left_bytes &&
-         (entry->after_seq == 0 ||
-          sim->streams[stream - 1].executed_seq >= entry->after_seq);
+         has_waited(sim, entry);
 }
 
-/* A mover that sleeps is woken when the next one may go. */
-static void look_at_plan(struct pump_sim *sim, uint32_t way) {
+/* Finds out when a mover takes the next entry of the plan: one that sleeps wakes first. */
+static void date_planned(struct pump_sim *sim, uint32_t way) {
   struct sim_direction *direction = &sim->directions[way];
   struct pump_planned entry;
   uint64_t turn;
@@ -265,16 +291,15 @@ static void look_at_plan(struct pump_sim *sim, uint32_t way) {
     direction->planned_ns = GPU_NEVER;
   } else if (direction->planned_ns == GPU_NEVER) {
     uint64_t seen_ns = sim_most(sim->now_ns, sim->plan_ns);
-    bool asleep = direction->flight_slices == 0 && direction->count == 0 &&
-                  seen_ns > direction->asleep_since_ns + SPIN_NS;
-    direction->planned_ns = seen_ns + (asleep ? sim->settings.mover_wake_ns : 0);
+    uint64_t wake_ns = all_sleep(sim, way, seen_ns) ? sim->settings.mover_wake_ns : 0;
+    direction->planned_ns = seen_ns + wake_ns;
   }
 }
 
 static bool take_planned(struct pump_sim *sim, uint32_t way, struct sim_command *job) {
   struct pump_planned entry;
   uint64_t turn;
-  look_at_plan(sim, way);
+  date_planned(sim, way);
   if (sim->directions[way].planned_ns > sim->now_ns ||
       !pump_plan_peek(sim->shm, 0, way, &entry, &turn))
     return false;
@@ -294,22 +319,22 @@ static bool start_one(struct pump_sim *sim, uint32_t way, struct sim_mover *move
     mover->free_ns = lock_ns;
     return false;
   }
-  bool commanded = command_waits(sim, direction);
-  if (commanded) {
-    job = direction->queue[direction->head];
-    if (!has_room(sim, direction, job.command.length_bytes, direction->bounds.flight_bytes))
+  if (command_waits(sim, way)) {
+    struct pump_command_ring *ring = ring_of(sim, way);
+    uint64_t length_bytes = pump_command_at(ring, ring->head)->length_bytes;
+    if (!has_room(sim, direction, length_bytes, direction->bounds.flight_bytes))
       return false;
-    direction->head = (direction->head + 1) % PUMP_COMMAND_SLOTS;
-    direction->count--;
+    job = (struct sim_command){0};
+    job.sent = pump_command_take(ring, &job.command);
   } else if (take_planned(sim, way, &job)) {
-    /* judged as any */
+    /* validated as any */
   } else if (way != PUMP_TO_GPU ||
              !has_room(sim, direction, SLICE_BYTES, IN_FLIGHT_BYTES) ||
              !take_populate(sim, &job)) {
     return false;
   }
   uint32_t index = sim->range_of_slot[job.command.slot];
-  uint32_t result = judge(sim, way, index, &job.command);
+  uint32_t result = validate(sim, way, index, &job.command);
   if (result == PUMP_RESULT_MOVED)
     submit(sim, way, mover, &job, index);
   else
@@ -345,9 +370,8 @@ static bool is_ready(const struct pump_sim *sim, const struct sim_direction *dir
 uint64_t sim_movers_next_ns(struct pump_sim *sim, uint32_t way) {
   const struct sim_direction *direction = &sim->directions[way];
   uint64_t next = GPU_NEVER;
-  look_at_plan(sim, way);
-  if (!command_waits(sim, direction) && is_ready(sim, direction))
-    next = direction->planned_ns;
+  date_planned(sim, way);
+  if (!command_waits(sim, way) && is_ready(sim, direction)) next = direction->planned_ns;
   for (uint32_t i = 0; i < SIM_MOVERS; i++) {
     const struct sim_mover *mover = &direction->movers[i];
     if (mover->free_ns > sim->now_ns) next = sim_least(next, mover->free_ns);
@@ -355,9 +379,6 @@ uint64_t sim_movers_next_ns(struct pump_sim *sim, uint32_t way) {
         mover->in_flight > 0 ? mover->lanes[mover->oldest].done_ns : GPU_NEVER;
     if (done_ns != GPU_NEVER) next = sim_least(next, sim_most(done_ns, mover->free_ns));
   }
-  if (direction->count > 0) {
-    uint64_t visible_ns = direction->queue[direction->head].visible_ns;
-    if (visible_ns > sim->now_ns) next = sim_least(next, visible_ns);
-  }
-  return next;
+  uint64_t sent_ns = visible_ns(sim, way);
+  return sent_ns > sim->now_ns ? sim_least(next, sent_ns) : next;
 }

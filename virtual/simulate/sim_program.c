@@ -1,17 +1,6 @@
 /* sim_program.c - the program's thread: issues, waits, allocates and frees. */
+#include "shim/progress/marker_rule.h"
 #include "sim_state.h"
-
-/* A marker is due after that many operations, that much time of issue, or that many
- * bytes touched on a stream: act_progress.c. */
-#define MARKER_OPERATIONS 16
-#define MARKER_NS 200000
-#define MARKER_BYTES (16u * GPU_BLOCK_BYTES)
-
-uint32_t sim_use_slice(uint64_t range_bytes, uint64_t offset_bytes) {
-  uint64_t slice_bytes = (range_bytes + PUMP_USE_SLICES - 1) / PUMP_USE_SLICES;
-  uint64_t slice = offset_bytes / slice_bytes;
-  return slice < PUMP_USE_SLICES ? (uint32_t)slice : PUMP_USE_SLICES - 1;
-}
 
 void sim_program_finished(struct pump_sim *sim, uint32_t index) {
   const struct pump_sim_step *step = &sim->program.steps[index];
@@ -23,15 +12,15 @@ void sim_program_finished(struct pump_sim *sim, uint32_t index) {
   sim->result.operations++;
   if (!sim->marker_behind[index]) return;
   stream->marked_seq = sim_most(stream->marked_seq, step->seq);
-  sim_worker_look(sim);
+  sim_worker_poll_next(sim);
 }
 
 /* ---- issuing --------------------------------------------------------------------- */
 
 static void touch(struct pump_sim *sim, const struct pump_sim_use *use, uint64_t seq) {
   uint64_t length_bytes = sim->program.ranges[use->range].length_bytes;
-  uint32_t first = sim_use_slice(length_bytes, use->offset_bytes);
-  uint32_t last = sim_use_slice(length_bytes, use->offset_bytes + use->length_bytes - 1);
+  uint32_t first = pump_use_slice(length_bytes, use->offset_bytes);
+  uint32_t last = pump_use_slice(length_bytes, use->offset_bytes + use->length_bytes - 1);
   for (uint32_t i = first; i <= last; i++)
     sim->last_use_seq[use->range * PUMP_USE_SLICES + i] = seq;
 }
@@ -63,8 +52,8 @@ static void note_marker(struct pump_sim *sim, struct sim_stream *stream,
                         uint64_t touched_bytes) {
   stream->since_marker++;
   stream->touched_bytes += touched_bytes;
-  if (stream->since_marker < MARKER_OPERATIONS && stream->touched_bytes < MARKER_BYTES &&
-      sim->now_ns - stream->marked_ns < MARKER_NS)
+  if (!pump_marker_is_due(stream->since_marker, sim->now_ns - stream->marked_ns,
+                          stream->touched_bytes, 1))
     return;
   sim->marker_behind[sim->step] = 1;
   stream->since_marker = 0;
@@ -129,7 +118,7 @@ static void issue(struct pump_sim *sim, const struct pump_sim_step *step) {
   int result = submit(sim, step, &asked, &submitted);
   if (result == GPU_OK) {
     next_step(sim);
-    sim_worker_stir(sim);
+    sim_worker_wake(sim);
     return;
   }
   if (operation) {
@@ -144,14 +133,14 @@ static void issue(struct pump_sim *sim, const struct pump_sim_step *step) {
   fail(sim);
 }
 
-/* ---- waiting, allocating ----------------------------------------------------------- */
+/* ---- waiting, allocating --------------------------------------------------------- */
 
 /* What the program learns by waiting, pump learns with it. */
 static void learn(struct pump_sim *sim, uint32_t first, uint32_t end) {
   for (uint32_t i = first; i < end; i++)
-    sim->streams[i].executed_seq =
-        sim_most(sim->streams[i].executed_seq, sim->streams[i].issued_seq);
-  sim_worker_stir(sim);
+    *sim_executed_seq(sim, i) =
+        sim_most(*sim_executed_seq(sim, i), sim->streams[i].issued_seq);
+  sim_worker_wake(sim);
 }
 
 static bool is_idle(const struct pump_sim *sim, uint32_t stream) {
@@ -192,8 +181,8 @@ static void allocate(struct pump_sim *sim, const struct pump_sim_step *step) {
   next_step(sim);
   if (sim->model == NULL) return;
   sim_movers_populate(sim, step->range);
-  sim_worker_judge(sim);
-  sim_worker_stir(sim);
+  sim_worker_activate(sim);
+  sim_worker_wake(sim);
 }
 
 static void release(struct pump_sim *sim, const struct pump_sim_step *step) {
@@ -216,7 +205,7 @@ static void release(struct pump_sim *sim, const struct pump_sim_step *step) {
   sim->program_ns = sim_most(sim->now_ns, cost.complete_ns);
 }
 
-/* ---- one step after the other ------------------------------------------------------ */
+/* ---- one step after the other ---------------------------------------------------- */
 
 static void do_step(struct pump_sim *sim) {
   const struct pump_sim_step *step = &sim->program.steps[sim->step];

@@ -6,14 +6,14 @@
 
 #include "daemon/core/worker/worker.h"
 #include "pump_ring.h"
-#include "shim/execute/act_adapt.h"
-#include "shim/execute/act_apart.h"
+#include "shim/execute/adapt.h"
+#include "shim/execute/own_context.h"
 #include "sim.h"
 
 #define SIM_LANES 32 /* slices that one mover has in flight, at most */
 #define SIM_MOVERS 4 /* of a direction: PUMP_OUT_THREADS_MOST */
 
-/* ---- the program's thread (sim_program.c) ---- */
+/* ---- the program's thread (sim_program.c) ---------------------------------------- */
 
 /* `streams` has one more than the program: that of the discards. */
 struct sim_stream {
@@ -22,8 +22,7 @@ struct sim_stream {
   uint32_t since_marker;
   uint64_t touched_bytes, marked_ns;
   uint64_t issued_seq, finished_seq;
-  uint64_t marked_seq;   /* newest finished operation with a marker behind it */
-  uint64_t executed_seq; /* what pump knows */
+  uint64_t marked_seq; /* newest finished operation with a marker behind it */
 };
 
 enum sim_waits {
@@ -35,13 +34,12 @@ enum sim_waits {
   SIM_ENDED
 };
 
-/* ---- the movers (sim_movers.c) ---- */
+/* ---- the movers (sim_movers.c) --------------------------------------------------- */
 
 struct sim_command {
   struct pump_command command;
-  uint64_t visible_ns;
-  bool populates; /* not asked for, not reported */
-  bool planned;   /* taken from the plan */
+  struct pump_command *sent; /* where it ends in the ring; NULL: it was not sent */
+  bool planned;              /* taken from the plan; neither: populates, not reported */
 };
 
 struct sim_lane {
@@ -63,8 +61,8 @@ struct sim_direction {
   struct pump_adapt_bounds bounds;
   struct sim_mover movers[SIM_MOVERS];
   struct pump_adapt adapt;
-  struct sim_command queue[PUMP_COMMAND_SLOTS];
-  uint32_t head, count;
+  uint64_t seen; /* commands that have a time when they can be seen */
+  uint64_t visible_ns[PUMP_COMMAND_SLOTS];
   uint32_t flight_bytes, flight_slices;
   uint64_t asleep_since_ns;
   uint64_t
@@ -75,7 +73,7 @@ struct sim_direction {
 #define SIM_LANE_COOKIE (1ull << 62)
 #define SIM_DISCARD_COOKIE (1ull << 63) /* of the event behind a discard */
 
-/* ---- discards (sim_discards.c) ---- */
+/* ---- discards (sim_discards.c) --------------------------------------------------- */
 
 #define SIM_DISCARDS 4096 /* with an event of their own */
 
@@ -83,8 +81,9 @@ struct sim_discards {
   uint32_t issued, ended; /* discards */
   uint32_t part;          /* of what the step submits beside itself, so much is */
   uint32_t *of_block;     /* the newest issued discard, from 1; 0: none */
-  /* Steps: all discards before it have ended, were seen to, and the worker was told. */
-  uint32_t ended_step, seen_step, told_step;
+  /* Steps: all discards before it have ended, a poll saw that, and their ends are written.
+   */
+  uint32_t ended_step, seen_step, written_step;
 };
 
 /* A range that shall be resident before it is used, while everything fits. */
@@ -119,23 +118,20 @@ struct pump_sim {
   uint64_t allocated_bytes;
 
   /* worker */
-  struct pump_shm *shm;  /* of which only plans are used */
+  struct pump_shm *shm;
+  uint64_t cursors[PUMP_DIRECTIONS * PUMP_MAX_DEVICES]; /* pump_worker_follow's */
   uint64_t plan_ns;      /* when the one in force can be seen */
   uint32_t plan_version; /* and which one that is */
-  uint64_t sends_ns;     /* when what is sent can be seen */
   struct pump_batch *batch;
   bool active;
-  uint32_t active_from, told, expected; /* steps */
-  uint8_t *fresh;                       /* by use: PUMP_FRESH_* when it was used last */
-  uint32_t run_step;                    /* all steps before it have finished, about */
+  uint32_t active_from, written, expected; /* steps */
+  uint8_t *fresh;                          /* by use: PUMP_FRESH_* when it was used last */
+  uint32_t run_step;                       /* all steps before it have finished, about */
   uint64_t tick_ns, busy_until_ns, poll_ns;
-  uint32_t naps; /* since anything happened */
-  struct pump_outcome outcomes[PUMP_MAX_UNDER_WAY];
-  uint32_t outcome_count;
 
   struct sim_discards discards;
   struct sim_direction directions[PUMP_DIRECTIONS];
-  struct pump_apart apart;
+  struct pump_own_context own_context;
   struct sim_populate *populate; /* ring of range_count entries */
   uint32_t populate_head, populate_count;
   uint32_t *range_of_slot;
@@ -154,10 +150,14 @@ static inline uint64_t sim_most(uint64_t a, uint64_t b) {
   return a > b ? a : b;
 }
 
+/* How far pump knows a stream to have executed; behind the program's there is one more. */
+static inline uint64_t *sim_executed_seq(const struct pump_sim *sim, uint32_t stream) {
+  return &sim->shm->progress[stream + 1].executed_seq;
+}
+
 /* sim_program.c */
 void sim_program_go(struct pump_sim *sim);
 void sim_program_finished(struct pump_sim *sim, uint32_t step);
-uint32_t sim_use_slice(uint64_t range_bytes, uint64_t offset_bytes);
 
 /* sim_discards.c */
 bool sim_discards_init(struct pump_sim *sim);
@@ -172,34 +172,42 @@ int sim_discards_await(struct pump_sim *sim, const struct pump_sim_step *step,
                        struct gpu_submitted *submitted);
 /* One more has. */
 void sim_discards_ended(struct pump_sim *sim, uint32_t step);
-/* Looks whether any has; true if so. */
+/* Polls for ends of discards; true if there are any. */
 bool sim_discards_poll(struct pump_sim *sim);
 /* The operation that a step stands behind; 0: none. */
 uint64_t sim_discards_behind(const struct pump_sim *sim, uint32_t step);
 
+/* sim_events.c */
+uint16_t sim_event_kind(uint32_t kind);
+/* Writes all steps before `until`, and the discards that were seen to have ended, into the
+ * ring, as far as it has room. */
+void sim_events_write(struct pump_sim *sim, uint32_t until);
+
 /* sim_worker.c */
 /* When a tick that is due then begins: not while the worker is stopped. */
-uint64_t sim_worker_awake_ns(const struct pump_sim *sim, uint64_t time_ns);
+uint64_t sim_worker_due_ns(const struct pump_sim *sim, uint64_t time_ns);
 /* An operation has got its number. */
 void sim_worker_compare(struct pump_sim *sim, const struct pump_sim_step *step);
-/* Something happened that the worker can see. */
-void sim_worker_stir(struct pump_sim *sim);
-/* Becomes active where live memory outgrows the budget. */
-void sim_worker_judge(struct pump_sim *sim);
+/* Something has happened that wakes the worker. */
+void sim_worker_wake(struct pump_sim *sim);
+/* Activates the client where live memory outgrows the budget. */
+void sim_worker_activate(struct pump_sim *sim);
+/* What was sent and put in force can be seen at the end of the tick. */
+void sim_worker_show(struct pump_sim *sim);
 /* The first half of a tick, up to the decision. */
-void sim_worker_read(struct pump_sim *sim);
-/* Finds out what will be fresh, for what is expected. False when memory is short. */
-bool sim_worker_foresee(struct pump_sim *sim);
-/* A marker has executed, or a discard: it is seen when markers are looked at next. */
-void sim_worker_look(struct pump_sim *sim);
-/* Looks at markers and discards; the worker is stirred if they tell something. */
+void sim_worker_tick(struct pump_sim *sim);
+/* Notes which blocks each use will find fresh, for what is expected. False when memory is
+ * short. */
+bool sim_worker_find_fresh(struct pump_sim *sim);
+/* A marker or a discard has executed: the next poll sees it. */
+void sim_worker_poll_next(struct pump_sim *sim);
+/* Polls markers and discards; wakes the worker where one has executed. */
 void sim_worker_poll(struct pump_sim *sim);
 
 /* sim_movers.c */
 bool sim_movers_init(struct pump_sim *sim);
-/* False when the ring is full. */
-bool sim_movers_push(struct pump_sim *sim, uint32_t direction,
-                     const struct pump_command *command, uint64_t visible_ns);
+/* What was sent since the last time can be seen from then on. */
+void sim_movers_show(struct pump_sim *sim, uint64_t visible_ns);
 void sim_movers_populate(struct pump_sim *sim, uint32_t range);
 void sim_movers_go(struct pump_sim *sim, uint32_t direction);
 /* The event behind the slice in that lane has come. */

@@ -1,17 +1,18 @@
-/* extents.c - the learner of extents: what a launch's pointers are believed to reach.
+/* extents.c - the learner of extents: how far a launch's pointers reach, as far as it can
+ * be known.
  *
  * DESIGN
  * For each pointer of a launch, in this order:
  *  1. A decoder (extents_tables.c) read the parameters: a slot is unused, or its
  *     bytes are known exactly, or its number of elements is.
- *     What the allocator told of its block (block_units) is then sure, and cuts that.
+ *     What the allocator reported of its block (block_units) is then sure, and cuts that.
  *  2. The word was a number, or half a pointer, in another launch of this
  *     function: it is padding that holds an old pointer now; unused. (Unless the
  *     argument keeps being confirmed, below.)
  *  3. A range of at most 1 GiB in which nothing else was ever seen is one tensor: all
  *     of it is used.
  *  4. The places where something else begins behind the pointer, and the
- *     segment's end, are believable ends. A distance to one that an integer of
+ *     segment's end, are possible ends. A distance to one that an integer of
  *     the parameters times an element size, or a product of two, equals exactly is
  *     *confirmed*: it gets a vote for this shape of launch, and its formula gets
  *     support for this argument of the function, whatever the shape. Votes and
@@ -137,7 +138,7 @@ static void cast_vote(struct extents_vote *vote, uint32_t units) {
   vote->votes[at] = 1;
 }
 
-/* Rule 4, in full: looks at all believable ends. Returns units; 0: no belief. */
+/* Rule 4, in full: examines all possible ends. Returns units; 0: none is chosen. */
 static uint32_t examine(struct launch *launch, uint32_t i, struct extents_vote *vote) {
   struct extents_template *template = template_of(launch, i);
   uint64_t distances[EXTENTS_CANDIDATES + 1];
@@ -167,7 +168,7 @@ static bool is_lone(const struct launch *launch, uint32_t i) {
   return launch->segments[i]->count == 1 && launch->pointers[i].offset_bytes == 0;
 }
 
-static void believe(struct launch *launch, uint32_t i) {
+static void choose_end(struct launch *launch, uint32_t i) {
   struct extents_vote *vote = vote_of(launch, i);
   uint64_t room_bytes = room_of(launch, i);
   bool fits = (uint64_t)vote->settled_units * EXTENTS_UNIT_BYTES <= room_bytes;
@@ -308,7 +309,7 @@ EXPORT uint32_t pump_extents_kernel(struct pump_extents *learner, uint64_t funct
   for (uint32_t i = 0; i < launch.count; i++) meet(&launch, i);
   uint64_t longest = 0;
   for (uint32_t i = 0; i < launch.count; i++) {
-    if (launch.states[i] == STATE_OPEN) believe(&launch, i);
+    if (launch.states[i] == STATE_OPEN) choose_end(&launch, i);
     if (launch.states[i] == STATE_SURE && length_bytes[i] > longest)
       longest = length_bytes[i];
   }

@@ -2,11 +2,11 @@
  *
  * A caching allocator asks the driver for segments and hands out tensors inside
  * them, so a launch shows where its tensors begin, not where they end. This
- * module believes an end for each pointer, from integer parameters, by-value
+ * module estimates an end for each pointer, from integer parameters, by-value
  * pointer tables, copies and the places where other tensors begin. It does no
- * I/O, looks at no clock, starts no thread, keeps bounded memory (11 MiB, touched
+ * I/O, reads no clock, starts no thread, keeps bounded memory (11 MiB, touched
  * as it is needed, and up to 12 MiB of starts) and answers the same calls always
- * in the same way. Not thread-safe: one learner per worker. The rule is told in
+ * in the same way. Not thread-safe: one learner per worker. The rule is described in
  * extents.c, its scores in docs/extents.md.
  *
  * Words: a segment is one live range (slot, generation); a start is an offset in
@@ -21,7 +21,7 @@
 
 /* cffi: begin */
 
-/* Parameters beyond this many bytes are not looked at. */
+/* Parameters beyond this many bytes are ignored. */
 #define PUMP_EXTENTS_PARAMETER_BYTES 8192
 
 struct pump_extents;
@@ -52,21 +52,21 @@ void pump_extents_name(struct pump_extents *learner, uint64_t function, const ch
                        uint32_t bytes);
 
 /* The parameter buffer of the launch with this signature, shortly before the
- * launch itself is told. May be repeated; lost ones only cost knowledge. */
+ * launch itself is reported. May be repeated; lost ones only cost knowledge. */
 void pump_extents_params(struct pump_extents *learner, uint64_t function,
                          uint64_t signature, const uint32_t grid[3],
                          const uint32_t block[3], const uint8_t *parameters,
                          uint32_t bytes);
 
 /* A kernel launch with all its distinct pointers into live ranges. Fills the
- * believed length behind each (never beyond its range; 0: not used, or the
+ * estimated length behind each (never beyond its range; 0: not used, or the
  * range is not known here), learns, and returns how many are not 0. Pointers
  * beyond PUMP_MAX_EXTENTS get 0. */
 uint32_t pump_extents_kernel(struct pump_extents *learner, uint64_t function,
                              uint64_t signature, uint32_t count,
                              const struct pump_pointer *pointers, uint64_t *length_bytes);
 
-/* A copy or memset told an exact length. */
+/* A copy or memset has an exact length. */
 void pump_extents_bytes(struct pump_extents *learner, uint32_t slot, uint32_t generation,
                         uint64_t offset_bytes, uint64_t length_bytes);
 

@@ -1,8 +1,8 @@
-/* extents_names.c - what the mangled name of a kernel tells about its parameters.
+/* extents_names.c - what the mangled name of a kernel implies about its parameters.
  *
- * Not a demangler: it looks for the names of a few kernel families of PyTorch
+ * Not a demangler: it searches for the names of a few kernel families of PyTorch
  * (their parameter structures are decoded in extents_tables.c) and for the first
- * element type after a functor's name. A name is a hint, never believed alone:
+ * element type after a functor's name. A name is a hint, never enough alone:
  * what it suggests has to agree with the parameters.
  */
 #include <string.h>
@@ -45,7 +45,7 @@ static uint16_t type_bytes(const char *text, uint32_t bytes) {
   return 0;
 }
 
-/* Size of the first template argument of something whose name ends in `word`. */
+/* Size of the first template argument of a name that ends in `word`. */
 static uint16_t first_argument(const char *name, uint32_t bytes, const char *word) {
   const char *end = name + bytes;
   const char *at = find(name, bytes, word);

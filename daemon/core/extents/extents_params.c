@@ -1,4 +1,4 @@
-/* extents_params.c - what a parameter buffer tells once its pointers are known.
+/* extents_params.c - what a parameter buffer shows once its pointers are known.
  *
  * A buffer waits here until its launch names the words that are live pointers.
  * Then it is digested: integers that may be element counts, words that cannot be
@@ -9,8 +9,9 @@
 #include <string.h>
 
 #include "extents_state.h"
+#include "shim/base/key_table.h"
 
-/* Pointers of the launch being digested, by value: open addressing. */
+/* Places for the pointers of the launch being digested. */
 #define POINTERS 512u
 _Static_assert(POINTERS >= 2 * PUMP_MAX_EXTENTS, "half empty at most");
 
@@ -45,33 +46,15 @@ static struct extents_pending *waiting(struct pump_extents *learner, uint64_t fu
   return NULL;
 }
 
-static uint32_t pointer_slot(uint64_t value) {
-  return (uint32_t)((value * 0x9e3779b97f4a7c15u) >> 55);
-}
-_Static_assert(POINTERS == 1u << (64 - 55), "pointer_slot");
-
 static void gather(struct pump_extents *learner, uint32_t count,
-                   const struct pump_pointer *pointers, uint64_t values[POINTERS]) {
-  memset(values, 0, POINTERS * sizeof(*values));
+                   const struct pump_pointer *pointers, struct pump_table *values) {
   for (uint32_t i = 0; i < count; i++) {
     const struct extents_segment *segment =
         extents_segment_at(learner, pointers[i].slot, pointers[i].generation);
     if (segment == NULL) continue;
     uint64_t value = segment->base + pointers[i].offset_bytes;
-    if (value == 0) continue;
-    uint32_t slot = pointer_slot(value);
-    while (values[slot] != 0 && values[slot] != value) slot = (slot + 1) % POINTERS;
-    values[slot] = value;
+    if (pump_table_find(values, value) == NULL) pump_table_add(values, value);
   }
-}
-
-static bool gathered(const uint64_t values[POINTERS], uint64_t value) {
-  uint32_t slot = pointer_slot(value);
-  while (values[slot] != 0) {
-    if (values[slot] == value) return true;
-    slot = (slot + 1) % POINTERS;
-  }
-  return false;
 }
 
 /* The upper half of a host pointer, as left over in padding. */
@@ -97,12 +80,12 @@ static void add_integer(struct extents_shape *shape, uint32_t value, uint32_t wh
 }
 
 static void read_words(const struct extents_pending *launch,
-                       const uint64_t values[POINTERS], struct extents_function *function,
+                       const struct pump_table *values, struct extents_function *function,
                        struct extents_shape *shape) {
   for (uint32_t at = 0; at + 4 <= launch->bytes; at += 8) {
     uint64_t word = 0;
     memcpy(&word, launch->parameters + at, at + 8 <= launch->bytes ? 8 : 4);
-    if (word == 0 || gathered(values, word)) continue;
+    if (word == 0 || pump_table_find(values, word) != NULL) continue;
     if (no_pointer(word)) function->not_pointer[at / 512] |= 1ull << (at / 8 % 64);
     uint32_t upper = (uint32_t)(word >> 32);
     add_integer(shape, (uint32_t)word, at / 4, EXTENTS_INTEGERS - 3);
@@ -135,11 +118,12 @@ static void keep_table(struct pump_extents *learner, uint64_t key) {
 static uint64_t keep_shape(struct pump_extents *learner, struct extents_function *function,
                            uint64_t function_key, const struct extents_pending *launch,
                            uint32_t count, const struct pump_pointer *pointers) {
-  uint64_t values[POINTERS];
+  uint64_t words[POINTERS] = {0};
+  struct pump_table values = PUMP_TABLE(words);
   struct extents_shape read;
   read.count = 0;
-  gather(learner, count, pointers, values);
-  read_words(launch, values, function, &read);
+  gather(learner, count, pointers, &values);
+  read_words(launch, &values, function, &read);
   uint32_t grid_begin = read.count;
   for (uint32_t i = 0; i < 3; i++)
     add_integer(&read, launch->grid[i], EXTENTS_GRID + i, EXTENTS_INTEGERS);

@@ -62,7 +62,7 @@ uint64_t extents_mix(uint64_t a, uint64_t b); /* never 0 */
 
 struct extents_start {
   uint64_t offset;
-  uint64_t length_bytes; /* last one that was told or confirmed; 0: none */
+  uint64_t length_bytes; /* last one that was reported or confirmed; 0: none */
   uint32_t stamp;        /* launch that used it last */
   uint32_t reserved;
 };
@@ -79,7 +79,7 @@ struct extents_segment {
 
 /* --- kernels --------------------------------------------------------------- */
 
-/* What a mangled name tells. */
+/* What a mangled name implies. */
 #define EXTENTS_KIND_UNNAMED 0
 #define EXTENTS_KIND_PLAIN 1       /* nothing special */
 #define EXTENTS_KIND_ELEMENTWISE 2 /* PyTorch: count first, dense pointers */
@@ -88,16 +88,16 @@ struct extents_segment {
 #define EXTENTS_KIND_CAT 5         /* PyTorch's CatArrayBatchedCopy */
 #define EXTENTS_KIND_ADDRESSES 6   /* PyTorch's TensorListAddresses */
 
-/* Structures of MULTI; 0: the name does not tell. */
+/* Structures of MULTI; 0: the name does not show it. */
 #define EXTENTS_MULTI_PLAIN 1
 #define EXTENTS_MULTI_SCALARS 2
 #define EXTENTS_MULTI_STEPS 3
 
 struct extents_named {
   uint16_t kind;
-  uint16_t element_bytes; /* 4 where the name does not tell */
+  uint16_t element_bytes; /* 4 where the name does not show it */
   uint16_t structure;     /* of MULTI */
-  uint16_t depth;         /* of MULTI: lists of tensors; 0: the name does not tell */
+  uint16_t depth;         /* of MULTI: lists of tensors; 0: the name does not show it */
 };
 
 struct extents_function {
@@ -131,7 +131,7 @@ struct extents_signature {
   uint32_t reserved;
 };
 
-/* What a decoder says about one argument. */
+/* What a decoder found about one argument. */
 #define EXTENTS_EXACT 1 /* value is bytes */
 #define EXTENTS_COUNT 2 /* value is elements of unknown size */
 struct extents_entry {

@@ -6,7 +6,7 @@
  * 2.0 to 2.11: MultiTensorApply.cuh, Shape.cu (concatenation), Reduce.cuh,
  * ForeachReduceOp.cu and CUDALoops.cuh, described here by their sizes.
  *
- * A structure is believed when its content is consistent, not because of a name:
+ * A structure is recognized by its consistent content, not by a name:
  * chunks of a multi-tensor table have to count up to each tensor's end, a
  * reduction's block and grid have to be the launch's own. Where the name never
  * came, the two structures with the strongest evidence are still recognized.

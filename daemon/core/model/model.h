@@ -1,10 +1,10 @@
-/* model.h - what is believed about one client: ranges, blocks, the window of issued
- * operations, transfers under way (for Python, and for the simulator).
+/* model.h - the state of one client as far as the worker knows it: ranges, blocks, the
+ * window of issued operations, transfers under way (for Python, and for the simulator).
  *
  * Fed with batches, progress and outcomes; answers with views. It calls no driver,
  * reads no clock, touches no mapping and decides nothing: policies, in Python, choose
- * from a view what shall move. Beliefs, not facts: the driver does not tell where a
- * block really is, so all of it follows from what was asked of it and what ran.
+ * from a view what shall move. The driver does not report where a block really is, so all
+ * of it follows from the transfers that were requested and the operations that executed.
  *
  * The life of a block
  *
@@ -54,7 +54,8 @@ struct pump_model_bounds {
   uint32_t in_flight;        /* on their way in one direction, at most */
   uint32_t in_flight_share;  /* and never more than the budget over this */
   uint32_t in_flight_urgent; /* to the GPU, for what operations lack that run: instead */
-  uint32_t doubts_per_fault; /* blocks put in doubt for each that came by fault */
+  uint32_t
+      doubts_per_fault; /* blocks that become maybe evicted for each that came by fault */
 };
 
 /* What the shim wrote about a device; sizes in blocks. */
@@ -93,16 +94,17 @@ struct pump_model_totals {
 
 /* One device at one moment. Orders are operation numbers; at most so many of each. */
 struct pump_view {
-  /* `resident`: those in doubt included; `leaving`: those whose discard is under way */
+  /* `resident`: those maybe evicted included; `leaving`: those whose discard is under way
+   */
   int64_t budget, resident, arriving, leaving;
   int64_t to_gpu_credit, to_host_credit; /* blocks that may be sent now */
   int64_t faults; /* blocks that came by fault since the last view of the device */
   int64_t live;   /* all that there are, wherever */
   uint32_t missing_count;
-  uint32_t arrivals_count; /* missing ones that take room: the rest is in doubt */
+  uint32_t arrivals_count; /* missing ones that take room: the rest is maybe evicted */
   uint32_t missing_more;   /* beyond these, no less if more than there are places for */
   uint32_t candidates_count;
-  uint32_t candidates_maybe_evicted; /* how many of them are in doubt */
+  uint32_t candidates_maybe_evicted; /* how many of them are maybe evicted */
   uint32_t oldest_count;
   uint32_t shortfalls_count;
   /* eviction candidates that have to be away at some time before they are needed, whichever
@@ -120,7 +122,7 @@ struct pump_view {
   /* needed, and not surely there or on their way: nearest to their stream's head first */
   int64_t missing[128];
   int64_t missing_need[128];
-  int64_t missing_room[128];  /* that they take up to and including each: one in doubt
+  int64_t missing_room[128];  /* that they take up to and including each: one maybe evicted
                                  takes none, its room is counted already */
   int64_t arrivals_need[128]; /* missing_need of those that take room */
   /* room that will be short soon, block by block: the operation for which. Soon: before as
@@ -135,7 +137,7 @@ struct pump_view {
   int64_t oldest_next_use[64];
 };
 
-/* For tests and reports. */
+/* For reports. */
 struct pump_block_info {
   uint32_t state, device;
   int64_t next_use, last_use, migrated;
@@ -175,7 +177,7 @@ void pump_model_forget_window(struct pump_model *model);
  * newest executed operation. Blocks that were not there have come by fault. */
 void pump_model_progress(struct pump_model *model, const uint64_t *executed_seq,
                          uint32_t stride);
-/* Guesses, at that time, what has executed of graphs that are under way; to be asked after
+/* Guesses, at that time, what has executed of graphs that are under way; to be called after
  * pump_model_progress, with the same words. */
 void pump_model_graphs(struct pump_model *model, const uint64_t *executed_seq,
                        uint32_t stride, uint64_t now_ns);
@@ -198,21 +200,26 @@ struct pump_model_extent {
 /* Expects an operation behind all that was issued or is expected. The view shows it like
  * those of the window, under the number that it will have. The next operation issued takes
  * its place if it uses the same blocks on the same stream; if not, nothing is
- * expected any more. Returns 0, or -ENOSPC when there is no place for it. */
+ * expected after it. Returns 0, or -ENOSPC when there is no place for it. */
 int pump_model_expect(struct pump_model *model, uint32_t stream,
                       const struct pump_model_extent *extents, uint32_t count);
 void pump_model_expect_nothing(struct pump_model *model);
 
-/* Learns what the client repeats (learner.h), or forgets it. -ENOMEM: not now. */
+/* Learns what the client repeats (learner.h), or forgets it: `wanted` is 0, 1, or
+ * PUMP_LEARN_ONLY, with which no plan is put in force. -ENOMEM: not now. */
+#define PUMP_LEARN_ONLY 2
 int pump_model_learn(struct pump_model *model, uint32_t wanted);
+/* Whether plans are all that is sent, of issued operations too, and no policy is asked. */
+void pump_model_schedule(struct pump_model *model, uint32_t alone);
 /* Expects what was learned, as far as it goes, at most `most` operations more. Nothing
- * as long as an operation of the program uses much that is not told. Returns how many. */
+ * as long as an operation of the program uses much that its record does not name. Returns
+ * how many. */
 uint32_t pump_model_predict(struct pump_model *model, uint32_t most);
 
 /* ---- transfers ---- */
 
 /* Turns blocks that a policy chose into commands of consecutive blocks, one slice at most,
- * and counts them as under way; blocks that cannot move (any more) are passed over.
+ * and counts them as under way; blocks that cannot move are passed over.
  * Fills `commands`; returns how many of at most `max`. */
 uint32_t pump_model_start(struct pump_model *model, uint32_t device, uint32_t direction,
                           const int64_t *blocks, uint32_t count,
@@ -226,7 +233,7 @@ void pump_model_finish(struct pump_model *model, const struct pump_outcome *outc
 void pump_model_take_back(struct pump_model *model, const struct pump_command *commands,
                           uint32_t count);
 
-/* ---- what is asked ---- */
+/* ---- views and decisions ---- */
 
 /* To be called in each tick, behind all that it reads and before anything is sent. Where it
  * is the turn of an operation that is larger than the budget, what is there of it will come
@@ -242,10 +249,10 @@ uint32_t pump_view_outlast(const int64_t *shortfalls_need, uint32_t shortfalls,
                            const int64_t *candidates_next_use,
                            uint32_t eviction_candidates);
 
-/* What a policy said beside its choice. `is_short`: 1 if it left out something needed
+/* What a policy decided beside its choice. `is_short`: 1 if it left out something needed
  * because nothing may leave for it. `allowance`: blocks of free room that what is missing
- * may take without asking, soonest first: of operations issued from now on, and, if the
- * answer is `settled`, as transfers to the device end. `hold`: it need not be asked again
+ * may take without a decision, soonest first: of operations issued from now on, and, if the
+ * decision is `settled`, as transfers to the device end. `hold`: it need not decide again
  * before so many blocks may come or go at once, or something happens that was not
  * predicted. `settled`: 1 if the same blocks leave as long as nothing else happens than
  * that. */
@@ -256,7 +263,7 @@ void pump_model_decided(struct pump_model *model, uint32_t device, uint32_t is_s
 void pump_model_later(struct pump_model *model, uint32_t device, const int64_t *blocks,
                       uint32_t count);
 
-/* 1 while what the policy said last holds: see `hold`. */
+/* 1 while the last decision holds: see `hold`. */
 int pump_model_holds(const struct pump_model *model, uint32_t device);
 
 /* The policy or a budget has changed: what the earlier one allowed or lacked is void, and
@@ -279,10 +286,9 @@ void pump_model_counts(const struct pump_model *model, uint32_t device, int64_t 
 
 /* ---- a worker's steps over mapping and model (worker_step.c) ---- */
 
-/* Waits as pump_core_wait does. Where a policy has left an allowance, events that come
- * are read at once, and what they miss is sent for as far as it goes: a launch after a
- * pause need not wait for Python. Returns 0 or 1 as pump_core_wait, PUMP_WORKER_READ when
- * events were read, -EPROTO as pump_core_drain. */
+/* Waits as pump_core_wait does. Where a policy has left an allowance, events that come are
+ * served at once (pump_worker_serve). Returns 0 or 1 as pump_core_wait, PUMP_WORKER_READ
+ * when events were read, -EPROTO as pump_core_drain. */
 #define PUMP_WORKER_READ 2
 int pump_worker_wait(struct pump_shm *shm, struct pump_model *model,
                      struct pump_batch *batch, uint64_t seen_activity, uint64_t spin_ns,
@@ -292,6 +298,11 @@ int pump_worker_wait(struct pump_shm *shm, struct pump_model *model,
  * number of rows, or -EPROTO as pump_core_drain does. */
 int pump_worker_read(struct pump_shm *shm, struct pump_model *model,
                      struct pump_batch *batch);
+
+/* The same; then sends for what operations miss that came with them, as far as policies
+ * have left an allowance: a launch after a pause need not wait for a decision. */
+int pump_worker_serve(struct pump_shm *shm, struct pump_model *model,
+                      struct pump_batch *batch);
 
 /* Takes over progress, and the ends of commands of every known device. `cursors`: two
  * words a device, 0 at first. */
@@ -306,15 +317,11 @@ void pump_worker_carry_out(struct pump_shm *shm, struct pump_model *model, uint3
 
 /* Puts a plan in force for what the device will send next, in place of the one before. */
 void pump_worker_plan(struct pump_shm *shm, struct pump_model *model, uint32_t device);
-/* No plan is in force any more. */
+/* Ends all plans that are in force. */
 void pump_worker_withdraw(struct pump_shm *shm, struct pump_model *model);
 
 /* Keeps of these blocks those that are neither there nor on their way; returns how many. */
 uint32_t pump_model_away(const struct pump_model *model, int64_t *blocks, uint32_t count);
-
-/* For tests: moves blocks to a state. */
-void pump_model_set(struct pump_model *model, const int64_t *blocks, uint32_t count,
-                    uint32_t state);
 
 /* cffi: end */
 

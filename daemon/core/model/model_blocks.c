@@ -14,7 +14,7 @@
  *
  *   - each operation counts the blocks that it is the *next* to use, apart by whether
  *     they are there (SURE), may be there (MAYBE_EVICTED) or are not (AWAY); a bit per
- *     operation tells where there are any, a bit per use which they are. Walking the bits
+ *     operation marks where there are any, a bit per use which they are. Walking the bits
  *     forward gives what is missing, soonest first; backward, what is needed last. A block
  *     that several streams wait for counts where it was issued first;
  *   - each device has the list of its idle blocks (there, and needed by nothing), in the
@@ -41,11 +41,11 @@
 
 /* A block has two pairs of links: by age, and among the idle. */
 static int32_t *prev_of(struct pump_model *m, int32_t block, bool age) {
-  return age ? &m->blocks[block].age_prev : &m->blocks[block].idle_prev;
+  return age ? &m->blocks.all[block].age_prev : &m->blocks.all[block].idle_prev;
 }
 
 static int32_t *next_of(struct pump_model *m, int32_t block, bool age) {
-  return age ? &m->blocks[block].age_next : &m->blocks[block].idle_next;
+  return age ? &m->blocks.all[block].age_next : &m->blocks.all[block].idle_next;
 }
 
 static void append(struct pump_model *m, struct list *list, int32_t block, bool age) {
@@ -60,12 +60,12 @@ static void append(struct pump_model *m, struct list *list, int32_t block, bool 
 
 /* Among the idle. */
 static void prepend_idle(struct pump_model *m, struct list *list, int32_t block) {
-  m->blocks[block].idle_prev = NONE;
-  m->blocks[block].idle_next = list->head;
+  m->blocks.all[block].idle_prev = NONE;
+  m->blocks.all[block].idle_next = list->head;
   if (list->head == NONE)
     list->tail = block;
   else
-    m->blocks[list->head].idle_prev = block;
+    m->blocks.all[list->head].idle_prev = block;
   list->head = block;
 }
 
@@ -84,9 +84,9 @@ static void unlink_block(struct pump_model *m, struct list *list, int32_t block,
 /* ---- what is due ------------------------------------------------------------------ */
 
 static void set_bits(struct pump_model *m, uint32_t op) {
-  const uint32_t *due = m->ops[op].due;
+  const uint32_t *due = m->window.ops[op].due;
   uint64_t bit = 1ull << (op & 63);
-  uint64_t *leave = &m->can_leave[op >> 6], *miss = &m->misses[op >> 6];
+  uint64_t *leave = &m->window.can_leave[op >> 6], *miss = &m->window.misses[op >> 6];
   *leave = due[DUE_MAYBE_EVICTED] + due[DUE_SURE] != 0 ? *leave | bit : *leave & ~bit;
   *miss = due[DUE_MAYBE_EVICTED] + due[DUE_AWAY] != 0 ? *miss | bit : *miss & ~bit;
 }
@@ -108,23 +108,23 @@ static int due_kind(uint32_t state) {
 
 /* The block's first use, and that use's operation, count it no more. */
 static void end_due(struct pump_model *m, const struct block *b) {
-  uint32_t kind = b->need - NEED_DUE, op = m->uses[b->due_use].op;
-  m->due_uses[b->due_use >> 6][kind] &= ~(1ull << (b->due_use & 63));
-  m->away[op] -= kind == DUE_AWAY;
-  if (--m->ops[op].due[kind] == 0) set_bits(m, op);
+  uint32_t kind = b->need - NEED_DUE, op = m->window.uses[b->due_use].op;
+  m->window.due_uses[b->due_use >> 6][kind] &= ~(1ull << (b->due_use & 63));
+  m->window.away[op] -= kind == DUE_AWAY;
+  if (--m->window.ops[op].due[kind] == 0) set_bits(m, op);
 }
 
 static void begin_due(struct pump_model *m, struct block *b, uint32_t kind) {
-  uint32_t op = m->uses[b->first].op;
+  uint32_t op = m->window.uses[b->first].op;
   b->due_use = b->first;
   b->need = (uint8_t)(NEED_DUE + kind);
-  m->due_uses[b->first >> 6][kind] |= 1ull << (b->first & 63);
-  m->away[op] += kind == DUE_AWAY;
-  if (m->ops[op].due[kind]++ == 0) set_bits(m, op);
+  m->window.due_uses[b->first >> 6][kind] |= 1ull << (b->first & 63);
+  m->window.away[op] += kind == DUE_AWAY;
+  if (m->window.ops[op].due[kind]++ == 0) set_bits(m, op);
 }
 
 void model_relist(struct pump_model *m, int32_t block) {
-  struct block *b = &m->blocks[block];
+  struct block *b = &m->blocks.all[block];
   struct device *device = &m->devices[b->device];
   if (b->need == NEED_IDLE) {
     unlink_block(m, &device->idle, block, false);
@@ -153,12 +153,12 @@ void model_relist(struct pump_model *m, int32_t block) {
 }
 
 void model_set_dead(struct pump_model *m, int32_t block) {
-  m->blocks[block].dead = true;
+  m->blocks.all[block].dead = true;
   model_relist(m, block);
 }
 
 void model_set_discard_pending(struct pump_model *m, int32_t block) {
-  m->blocks[block].discard_pending = true;
+  m->blocks.all[block].discard_pending = true;
   model_relist(m, block);
 }
 
@@ -167,9 +167,9 @@ void model_set_discard_pending(struct pump_model *m, int32_t block) {
 void model_give_up_pending_discards(struct pump_model *m, struct device *device) {
   int32_t block;
   while ((block = device->discard_pending.head) != NONE &&
-         (uint16_t)((uint16_t)m->totals.operations - m->blocks[block].due_use) >
+         (uint16_t)((uint16_t)m->totals.operations - m->blocks.all[block].due_use) >
              DOOMED_OPERATIONS) {
-    m->blocks[block].discard_pending = false;
+    m->blocks.all[block].discard_pending = false;
     model_set_dead(m, block);
   }
 }
@@ -177,7 +177,7 @@ void model_give_up_pending_discards(struct pump_model *m, struct device *device)
 /* ---- states --------------------------------------------------------------------- */
 
 static void leave_age(struct pump_model *m, struct device *device, int32_t block) {
-  struct block *b = &m->blocks[block];
+  struct block *b = &m->blocks.all[block];
   if (b->age_list == AGE_SURE) unlink_block(m, &device->sure, block, true);
   if (b->age_list == AGE_MAYBE_EVICTED)
     unlink_block(m, &device->maybe_evicted, block, true);
@@ -185,7 +185,7 @@ static void leave_age(struct pump_model *m, struct device *device, int32_t block
 }
 
 void model_set_state(struct pump_model *m, int32_t block, uint32_t state) {
-  struct block *b = &m->blocks[block];
+  struct block *b = &m->blocks.all[block];
   struct device *device = &m->devices[b->device];
   if (b->state == PUMP_BLOCK_LEAVING && state == PUMP_BLOCK_RESIDENT &&
       b->age_list == AGE_MAYBE_EVICTED)
@@ -195,7 +195,7 @@ void model_set_state(struct pump_model *m, int32_t block, uint32_t state) {
   if (state == PUMP_BLOCK_RESIDENT && b->state != PUMP_BLOCK_LEAVING) {
     /* Prefetching a resident block makes it the newest of the driver's list, too. */
     leave_age(m, device, block);
-    b->migrated = ++m->clock;
+    b->migrated = ++m->blocks.migrations;
     b->age_list = AGE_SURE;
     append(m, &device->sure, block, true);
   } else if (state == PUMP_BLOCK_MAYBE_EVICTED && b->state != PUMP_BLOCK_LEAVING) {
@@ -216,23 +216,13 @@ int64_t model_occupied(const struct device *device) {
          device->counts[PUMP_BLOCK_DISCARDING];
 }
 
-EXPORT void pump_model_set(struct pump_model *m, const int64_t *blocks, uint32_t count,
-                           uint32_t state) {
-  if (state == PUMP_BLOCK_FREE || state >= PUMP_BLOCK_STATES) return;
-  model_deviate(m);
-  for (uint32_t i = 0; i < count; i++)
-    if (blocks[i] >= 0 && blocks[i] < m->high &&
-        m->blocks[blocks[i]].state != PUMP_BLOCK_FREE)
-      model_set_state(m, (int32_t)blocks[i], state);
-}
-
 /* ---- life ------------------------------------------------------------------------ */
 
 EXPORT void pump_model_delete(struct pump_model *m) {
   if (m == NULL) return;
   pump_extents_delete(m->extents);
-  pump_learner_delete(m->learner);
-  free(m->blocks);
+  pump_learner_delete(m->expected.learner);
+  free(m->blocks.all);
   free(m);
 }
 
@@ -247,33 +237,33 @@ EXPORT struct pump_model *pump_model_new(const struct pump_model_bounds *bounds)
   struct pump_model *m = calloc(1, sizeof *m);
   if (m == NULL) return NULL;
   m->bounds = *bounds;
-  m->blocks = calloc(bounds->capacity, sizeof *m->blocks);
+  m->blocks.all = calloc(bounds->capacity, sizeof *m->blocks.all);
   m->extents = pump_extents_new();
-  if (m->blocks == NULL || m->extents == NULL) {
+  if (m->blocks.all == NULL || m->extents == NULL) {
     pump_model_delete(m);
     return NULL;
   }
   const struct list empty = {NONE, NONE};
-  for (uint32_t i = 0; i < PUMP_MAX_RANGES; i++) m->ranges[i].first_block = NONE;
-  for (uint32_t i = 0; i <= GAP_SIZES; i++) m->gaps[i] = NONE;
+  for (uint32_t i = 0; i < PUMP_MAX_RANGES; i++) m->ranges.all[i].first_block = NONE;
+  for (uint32_t i = 0; i <= GAP_SIZES; i++) m->ranges.gaps[i] = NONE;
   for (uint32_t i = 0; i < PUMP_MAX_STREAMS; i++)
-    m->streams[i] = (struct stream){.head = NONE, .tail = NONE};
+    m->streams.all[i] = (struct stream){.head = NONE, .tail = NONE};
   for (uint32_t i = 0; i < PUMP_MAX_DEVICES; i++) {
     struct device *device = &m->devices[i];
     device->idle = device->discard_pending = device->sure = device->maybe_evicted = empty;
     device->held_at[0] = device->held_at[1] = -1;
   }
   for (uint32_t i = 0; i < PUMP_MAX_UNDER_WAY; i++)
-    m->unused_transfers[m->unused_count++] = PUMP_MAX_UNDER_WAY - 1 - i;
+    m->transfers.unused[m->transfers.unused_count++] = PUMP_MAX_UNDER_WAY - 1 - i;
   return m;
 }
 
-/* ---- what is asked ------------------------------------------------------------------ */
+/* ---- reports ------------------------------------------------------------------------ */
 
 EXPORT int pump_model_block(const struct pump_model *m, int64_t block,
                             struct pump_block_info *info) {
   if (block < 0 || block >= m->bounds.capacity) return -EINVAL;
-  const struct block *b = &m->blocks[block];
+  const struct block *b = &m->blocks.all[block];
   bool live = b->state != PUMP_BLOCK_FREE;
   *info = (struct pump_block_info){
       .state = b->state,
@@ -282,7 +272,7 @@ EXPORT int pump_model_block(const struct pump_model *m, int64_t block,
       .last_use = b->last_use,
       .migrated = b->migrated,
       .slot = b->slot,
-      .generation = live ? m->ranges[b->slot].generation : 0,
+      .generation = live ? m->ranges.all[b->slot].generation : 0,
   };
   return 0;
 }
@@ -297,8 +287,8 @@ EXPORT void pump_model_counts(const struct pump_model *m, uint32_t device,
 EXPORT void pump_model_totals(const struct pump_model *m,
                               struct pump_model_totals *totals) {
   *totals = m->totals;
-  totals->expected = (uint32_t)(m->op_head - m->op_issued);
-  totals->under_way = PUMP_MAX_UNDER_WAY - m->unused_count - m->plan_places;
+  totals->expected = (uint32_t)(m->window.op_head - m->window.op_issued);
+  totals->under_way = PUMP_MAX_UNDER_WAY - m->transfers.unused_count - m->plans.places;
   totals->confidence = model_confidence(m);
 }
 

@@ -9,7 +9,6 @@
 #define EXPORT __attribute__((visibility("default")))
 
 #define NONE (-1)
-#define GAP_SIZES 4096 /* gaps of up to so many blocks have a list each */
 
 struct device;
 
@@ -31,11 +30,11 @@ struct block {
   int32_t idle_prev, idle_next; /* in the device's list, when need is NEED_IDLE */
   int32_t age_prev, age_next;   /* in the device's list that `age_list` names */
   uint32_t slot;                /* of the range that owns it */
-  int32_t due_use;              /* whose operation counts it, when need says so */
+  int32_t due_use;              /* its operation counts the block when need >= NEED_DUE */
   uint8_t state, device;
   uint8_t need;         /* NEED_* */
   uint8_t age_list : 2; /* AGE_* */
-  bool dead : 1;        /* no tensor is there: the first to leave, until it is used again */
+  bool dead : 1;        /* holds no tensor: the first to leave, until it is used again */
   bool discarded : 1;   /* since its newest use */
   bool used : 1;        /* by an operation that has executed, since it was allocated */
   bool discard_pending
@@ -46,9 +45,14 @@ struct block {
 _Static_assert(sizeof(struct block) == 64, "one cache line");
 
 /* NEED_DUE + DUE_*: its operation counts it, and `due_uses` has a bit for it.
- * NEED_DISCARD_PENDING: `due_use` tells since when. */
+ * NEED_DISCARD_PENDING: `due_use` is when that began. */
 enum { NEED_NONE, NEED_IDLE, NEED_DISCARD_PENDING, NEED_DUE };
 enum { AGE_NONE, AGE_SURE, AGE_MAYBE_EVICTED };
+
+struct blocks {
+  struct block *all;  /* by number */
+  int64_t migrations; /* counts blocks that have become resident */
+};
 
 void model_set_state(struct pump_model *m, int32_t block, uint32_t state);
 /* Counts or lists the block where its state and its next use say. */

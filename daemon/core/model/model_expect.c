@@ -1,13 +1,13 @@
 /* model_expect.c - operations that are expected behind those that were issued.
  *
- * They stand in the same ring and in the same chains as the window, so whatever is asked
- * of the window - what is missing, which block is needed last, how much room will come by
- * itself - sees them too. Only streams do not list them: an operation retires once it was
- * issued. The next issued operation takes the place of the first expected one if both use
- * the same blocks on the same stream under the same number. If it is the one that was
- * predicted and only reaches other blocks, its uses are replaced: tensors move. Else all
- * that is expected is dropped, and what remains is the window as if nothing had been
- * expected.
+ * They stand in the same ring and in the same chains as the window, so every walk
+ * over the window - for what is missing, for the block needed last, for the room that
+ * discards give back - meets them too. Only streams do not list them: an operation retires
+ * once it was issued. The next issued operation takes the place of the first expected one
+ * if both use the same blocks on the same stream under the same number. If it is the one
+ * that was predicted and only reaches other blocks, its uses are replaced: tensors move.
+ * Else all that is expected is dropped, and what remains is the window as if nothing had
+ * been expected.
  */
 #include <errno.h>
 
@@ -22,23 +22,25 @@ int model_expect(struct pump_model *m, uint32_t stream,
   if (stream >= PUMP_MAX_STREAMS) return -ENOSPC;
   for (uint32_t i = 0; i < count && found < PUMP_MAX_EXTENTS; i++)
     if (model_run_of(m, &extents[i], &runs[found])) most += runs[found++].count;
-  if (m->op_head - m->op_tail >= OPS || m->use_head - m->use_tail + most > USES)
+  if (m->window.op_head - m->window.op_tail >= OPS ||
+      m->window.use_head - m->window.use_tail + most > USES)
     return -ENOSPC;
-  uint64_t seq = m->added_seq + (uint64_t)(m->op_head - m->op_issued) + 1;
+  uint64_t seq =
+      m->window.added_seq + (uint64_t)(m->window.op_head - m->window.op_issued) + 1;
   struct op *op = model_op_begin(m, seq, stream);
   op->access_hash = model_access_hash(stream, runs, found);
-  op->rank = m->streams[stream].issued + m->streams[stream].expected++;
+  op->rank = m->streams.all[stream].issued + m->streams.all[stream].expected++;
   model_op_uses(m, runs, found, NULL);
   model_op_reserve(m, spare);
   return 0;
 }
 
 void model_expect_known(struct pump_model *m, const struct pump_predicted *next) {
-  uint32_t index = op_index(m->op_head - 1);
-  struct op *op = &m->ops[index];
+  uint32_t index = op_index(m->window.op_head - 1);
+  struct op *op = &m->window.ops[index];
   op->partial = next->missing != 0;
-  m->partial += op->partial;
-  m->predicted[index] = (struct pump_prediction){
+  m->expected.partial += op->partial;
+  m->expected.predictions[index] = (struct pump_prediction){
       .signature = pump_prediction_word(op->seq, op->stream, next->kind, next->signature),
       .shape = pump_prediction_word(op->seq, op->stream, next->kind, next->key)};
 }
@@ -50,24 +52,24 @@ EXPORT int pump_model_expect(struct pump_model *m, uint32_t stream,
 
 /* Whether its block was discarded in front of it is known now. */
 static void correct_freshness(struct pump_model *m, int32_t use, bool fresh) {
-  if (((m->uses[use].flags & USE_FRESH) != 0) == fresh) return;
-  bool linked = m->blocks[m->uses[use].block].first != use;
+  if (((m->window.uses[use].flags & USE_FRESH) != 0) == fresh) return;
+  bool linked = m->blocks.all[m->window.uses[use].block].first != use;
   if (linked) model_unlink(m, use);
-  m->uses[use].flags ^= USE_FRESH;
+  m->window.uses[use].flags ^= USE_FRESH;
   if (!linked) return;
-  m->uses[m->uses[use].prev].next = use;
+  m->window.uses[m->window.uses[use].prev].next = use;
   model_linked(m, use);
 }
 
 void model_adopt(struct pump_model *m) {
-  struct op *op = &m->ops[op_index(m->op_issued++)];
-  m->partial -= op->partial;
+  struct op *op = &m->window.ops[op_index(m->window.op_issued++)];
+  m->expected.partial -= op->partial;
   op->partial = false;
-  m->streams[op->stream].expected--;
+  m->streams.all[op->stream].expected--;
   for (uint32_t i = 0; i < op->uses; i++) {
-    int32_t use = use_index((int64_t)op->first_use + i), block = m->uses[use].block;
+    int32_t use = use_index((int64_t)op->first_use + i), block = m->window.uses[use].block;
     if (block == NONE) continue;
-    struct block *b = &m->blocks[block];
+    struct block *b = &m->blocks.all[block];
     if (b->issued == use) continue; /* it was replaced as it was issued */
     correct_freshness(m, use, b->discarded);
     b->issued = use;
@@ -79,29 +81,30 @@ void model_adopt(struct pump_model *m) {
 
 /* All that is expected goes, so chains are only cut where the first of it stands. */
 static void drop_expected(struct pump_model *m, int32_t use) {
-  int32_t block = m->uses[use].block;
+  int32_t block = m->window.uses[use].block;
   if (block == NONE) return;
-  struct block *b = &m->blocks[block];
+  struct block *b = &m->blocks.all[block];
   if (b->first == use) {
     b->first = b->last = NONE;
     b->next_use = PUMP_NOT_NEEDED;
     model_relist(m, block);
-  } else if (!model_is_expected(m, m->uses[use].prev)) {
-    b->last = m->uses[use].prev;
+  } else if (!model_is_expected(m, m->window.uses[use].prev)) {
+    b->last = m->window.uses[use].prev;
     model_unlink(m, use);
   }
 }
 
 EXPORT void pump_model_expect_nothing(struct pump_model *m) {
-  m->totals.predictions_lost += m->op_head > m->op_issued;
-  if (m->op_head > m->op_issued) model_deviate(m);
-  m->plans_void = true;
-  m->told_seq = 0;
-  for (int64_t at = m->op_head - 1; at >= m->op_issued; at--) {
-    struct op *op = &m->ops[op_index(at)];
-    for (uint32_t i = 0; i < op->uses; i++) drop_expected(m, use_index(--m->use_head));
-    m->streams[op->stream].expected--;
-    m->partial -= op->partial;
+  m->totals.predictions_lost += m->window.op_head > m->window.op_issued;
+  if (m->window.op_head > m->window.op_issued) model_deviate(m);
+  m->plans.invalid = true;
+  m->expected.sent_seq = 0;
+  for (int64_t at = m->window.op_head - 1; at >= m->window.op_issued; at--) {
+    struct op *op = &m->window.ops[op_index(at)];
+    for (uint32_t i = 0; i < op->uses; i++)
+      drop_expected(m, use_index(--m->window.use_head));
+    m->streams.all[op->stream].expected--;
+    m->expected.partial -= op->partial;
   }
-  m->op_head = m->op_issued;
+  m->window.op_head = m->window.op_issued;
 }

@@ -5,7 +5,15 @@
 #include <stdbool.h>
 
 #include "daemon/core/predict/learner.h"
-#include "model.h"
+#include "model_window.h"
+
+struct expected {
+  struct pump_learner *learner;            /* NULL: nothing is learned */
+  uint32_t partial;                        /* expected operations that are */
+  struct pump_prediction predictions[OPS]; /* of operations that were expected */
+  uint64_t sent_seq;     /* the newest of them that stands in the mapping */
+  uint64_t compared_seq; /* the client compares operations from this one on */
+};
 
 /* The operation that was expected next has been issued. */
 void model_adopt(struct pump_model *m);

@@ -1,7 +1,7 @@
 /* model_graph.c - guesses how far the GPU is among the operations of a graph.
  *
  * DESIGN. A launched graph is seen to have executed all at once, so for its whole run
- * every block of it would look needed next, and nothing could make way. Yet a program
+ * every block of it would count as needed next, and none could leave. Yet a program
  * replays its graphs, and one run takes about as long as the one before: so operations
  * count as executed when as large a part of that time has passed as they are of all the
  * blocks that the graph uses. The last one never does, and the first run is not guessed at.
@@ -34,7 +34,7 @@ void model_graph_weigh(struct pump_model *m, uint64_t seq) {
   for (uint32_t i = m->graphs.count; i-- > 0;) {
     struct graph_launch *launch = &m->graphs.launches[i];
     if (seq < launch->first || seq > launch->last) continue;
-    launch->weight += m->ops[op_index(m->op_issued - 1)].uses + 1u;
+    launch->weight += m->window.ops[op_index(m->window.op_issued - 1)].uses + 1u;
     return;
   }
 }
@@ -42,13 +42,13 @@ void model_graph_weigh(struct pump_model *m, uint64_t seq) {
 /* Retires what should have executed by now. */
 static bool guess(struct pump_model *m, struct graph_launch *launch, uint64_t now_ns) {
   uint64_t duration_ns = *duration_of(m, launch->executable);
-  struct stream *stream = &m->streams[launch->stream];
+  struct stream *stream = &m->streams.all[launch->stream];
   if (duration_ns == 0) return false;
   double part = (double)(now_ns - launch->began_ns) / (double)duration_ns;
   double due = part * (double)launch->weight * AHEAD_PERCENT / 100;
   bool any = false;
   while (stream->head != NONE) {
-    const struct op *op = &m->ops[stream->head];
+    const struct op *op = &m->window.ops[stream->head];
     if (op->seq < launch->first || op->seq >= launch->last) break;
     if ((double)(launch->retired + op->uses + 1) > due) break;
     launch->retired += op->uses + 1u;
@@ -61,9 +61,9 @@ static bool guess(struct pump_model *m, struct graph_launch *launch, uint64_t no
 /* Everything before it on its stream has executed. */
 static bool has_begun(const struct pump_model *m, const struct graph_launch *launch,
                       uint64_t executed_seq) {
-  int32_t head = m->streams[launch->stream].head;
+  int32_t head = m->streams.all[launch->stream].head;
   return executed_seq + 1 >= launch->first ||
-         (head != NONE && m->ops[head].seq >= launch->first);
+         (head != NONE && m->window.ops[head].seq >= launch->first);
 }
 
 EXPORT void pump_model_graphs(struct pump_model *m, const uint64_t *executed_seq,

@@ -1,4 +1,4 @@
-/* model_graph.h - launches of graphs, of which no marker tells how far they are. */
+/* model_graph.h - launches of graphs; no marker shows how far the GPU is within one. */
 #ifndef PUMP_MODEL_GRAPH_H
 #define PUMP_MODEL_GRAPH_H
 

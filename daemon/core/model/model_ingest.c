@@ -1,6 +1,6 @@
 /* model_ingest.c - the rows of a batch: ranges come and go, operations enter the window.
  *
- * An ALLOC tells the range whole, and a generation belongs to one life of a slot, so
+ * An ALLOC describes the whole range, and a generation belongs to one life of a slot, so
  * events that overtook each other (two threads; a table that was read before the ring)
  * sort themselves out: what is older than what is known is passed over.
  */
@@ -22,7 +22,7 @@ static void alloc_row(struct pump_model *m, const struct pump_batch *batch, uint
                               .device = batch->device[row],
                               .base = batch->function[row],
                               .length_bytes = batch->length_bytes[use]};
-  const struct range *known = &m->ranges[found.slot];
+  const struct range *known = &m->ranges.all[found.slot];
   if (known->generation != 0 && !is_newer(found.generation, known->generation)) return;
   if (found.base >= ADDRESS_END || found.length_bytes == 0 ||
       found.length_bytes >= ADDRESS_END)
@@ -40,7 +40,7 @@ static void free_row(struct pump_model *m, const struct pump_batch *batch, uint3
   uint32_t use = batch->use_begin[row];
   if (use == batch->use_begin[row + 1]) return;
   uint32_t slot = batch->slot[use], generation = batch->generation[use];
-  struct range *known = &m->ranges[slot];
+  struct range *known = &m->ranges.all[slot];
   if (known->generation != 0 && is_newer(known->generation, generation)) return;
   model_range_remove(m, slot);
   known->generation = generation; /* no ALLOC of this life may come after it */
@@ -51,19 +51,19 @@ static void free_row(struct pump_model *m, const struct pump_batch *batch, uint3
 /* The range that a use is in, if it is the one that we know. */
 static const struct range *range_of(const struct pump_model *m,
                                     const struct pump_batch *batch, uint32_t use) {
-  const struct range *range = &m->ranges[batch->slot[use]];
+  const struct range *range = &m->ranges.all[batch->slot[use]];
   bool known = range->first_block != NONE && range->generation == batch->generation[use] &&
                batch->offset_bytes[use] < range->length_bytes;
   return known ? range : NULL;
 }
 
 /* Blocks of the pool that were freed, or discarded, or brought back for their next owner,
- * or blocks that hold no tensor any more. What is under way keeps its state until it has
+ * or blocks that hold no tensor since. What is under way keeps its state until it has
  * ended.
  *
  * FREED with the number of an operation: the discard behind that is sure to come, so the
  * next use is fresh, and the block is closed from that operation's end to the discard's,
- * which DISCARDED with the same number tells. A use behind that may have been issued, and
+ * which DISCARDED with the same number reports. A use behind that may have been issued, and
  * may even have executed: then the discard had ended, and faults brought the block. */
 static void blocks_use(struct pump_model *m, const struct pump_batch *batch, uint32_t row,
                        uint32_t use) {
@@ -75,13 +75,13 @@ static void blocks_use(struct pump_model *m, const struct pump_batch *batch, uin
   uint16_t kind = batch->kind[row];
   for (uint64_t i = first; i < last && i < (uint64_t)range->blocks; i++) {
     int32_t block = range->first_block + (int32_t)i;
-    uint32_t state = m->blocks[block].state;
+    uint32_t state = m->blocks.all[block].state;
     if (kind == PUMP_EVENT_DEAD) {
       model_set_dead(m, block);
       continue;
     }
     if (kind == PUMP_EVENT_FREED && batch->seq[row] != 0) {
-      m->blocks[block].discarded = true;
+      m->blocks.all[block].discarded = true;
       if (!model_ends(m, block)) model_discarding(m, block, batch->seq[row]);
       continue;
     }
@@ -95,12 +95,12 @@ static void blocks_use(struct pump_model *m, const struct pump_batch *batch, uin
       continue;
     }
     uint64_t behind = batch->seq[row];
-    struct block *b = &m->blocks[block];
+    struct block *b = &m->blocks.all[block];
     if (behind == 0) b->discarded = true;
     b->discard_pending = false;
     model_used_up(m, block, behind == 0 ? PUMP_NOT_NEEDED : behind);
     if (state == PUMP_BLOCK_ARRIVING || state == PUMP_BLOCK_LEAVING) continue;
-    bool fresh = b->first != NONE && (m->uses[b->first].flags & USE_FRESH) != 0;
+    bool fresh = b->first != NONE && (m->window.uses[b->first].flags & USE_FRESH) != 0;
     if (!b->discarded && !fresh) continue;
     model_set_state(m, block, PUMP_BLOCK_ABSENT);
   }
@@ -108,7 +108,7 @@ static void blocks_use(struct pump_model *m, const struct pump_batch *batch, uin
 
 static void blocks_row(struct pump_model *m, const struct pump_batch *batch, uint32_t row) {
   bool ordered = batch->kind[row] == PUMP_EVENT_FREED && batch->seq[row] != 0;
-  if (ordered) m->discards = batch->stream[row];
+  if (ordered) m->streams.discard_stream = batch->stream[row];
   for (uint32_t use = batch->use_begin[row]; use < batch->use_begin[row + 1]; use++)
     blocks_use(m, batch, row, use);
 }
@@ -137,13 +137,13 @@ static void measure(struct pump_model *m, struct pump_batch *batch, uint32_t row
 
 /* Its length, cut where its range ends. */
 static uint64_t within(const struct pump_model *m, const struct pump_model_extent *extent) {
-  uint64_t left = m->ranges[extent->slot].length_bytes - extent->offset_bytes;
+  uint64_t left = m->ranges.all[extent->slot].length_bytes - extent->offset_bytes;
   return extent->length_bytes < left ? extent->length_bytes : left;
 }
 
 bool model_run_of(const struct pump_model *m, const struct pump_model_extent *extent,
                   struct model_run *run) {
-  const struct range *range = &m->ranges[extent->slot & (PUMP_MAX_RANGES - 1)];
+  const struct range *range = &m->ranges.all[extent->slot & (PUMP_MAX_RANGES - 1)];
   uint64_t offset = range->lead_bytes + extent->offset_bytes;
   if (range->first_block == NONE || range->generation != extent->generation ||
       extent->offset_bytes >= range->length_bytes || extent->length_bytes == 0)
@@ -181,12 +181,12 @@ static void operation_row(struct pump_model *m, struct pump_batch *batch, uint32
   }
   bool predicted = model_learn_operation(m, batch, row, extents, count);
   model_op_add(m, seq, batch->stream[row], runs, count, predicted);
-  if (batch->dropped[row] != 0) model_op_untold(m, count, batch->dropped[row]);
+  if (batch->dropped[row] != 0) model_op_truncated(m, count, batch->dropped[row]);
   if (m->graphs.count != 0) model_graph_weigh(m, seq);
   if (seq > m->totals.observed_seq) m->totals.observed_seq = seq;
 }
 
-/* ---- what learners are told --------------------------------------------------------- */
+/* ---- for the learners ---------------------------------------------------------------- */
 
 static void params_row(struct pump_model *m, const struct pump_batch *batch, uint32_t row) {
   struct pump_params head;
@@ -234,10 +234,12 @@ EXPORT void pump_model_ingest(struct pump_model *m, struct pump_batch *batch) {
                         batch->payload_bytes[row]);
       break;
     case PUMP_EVENT_FREED:
-      if (batch->seq[row] == 0) m->deviations++; /* no use was taken for fresh by it */
+      if (batch->seq[row] == 0)
+        m->plans.deviations++; /* no use was taken for fresh by it */
       /* fall through */
     case PUMP_EVENT_DISCARDED:
-      model_ask_all(m); /* predicted; if not, there is more room than was planned with */
+      /* predicted; if not, there is more room than was planned with */
+      model_decisions_drop(m);
       blocks_row(m, batch, row);
       break;
     case PUMP_EVENT_POPULATED:
@@ -284,8 +286,9 @@ EXPORT void pump_model_later(struct pump_model *m, uint32_t index, const int64_t
                              uint32_t count) {
   struct device *device = &m->devices[index & (PUMP_MAX_DEVICES - 1)];
   if (count > PUMP_VIEW_CANDIDATES) count = PUMP_VIEW_CANDIDATES;
-  for (uint32_t i = 0; i < count && blocks[i] >= 0 && blocks[i] < m->high; i++) {
-    int64_t next_use = m->blocks[blocks[i]].next_use;
+  for (uint32_t i = 0; i < count && blocks[i] >= 0 && blocks[i] < m->ranges.block_end;
+       i++) {
+    int64_t next_use = m->blocks.all[blocks[i]].next_use;
     if (next_use < device->latest_need) device->latest_need = next_use;
     device->later[device->later_count++] = blocks[i];
   }
@@ -296,6 +299,7 @@ EXPORT void pump_model_later(struct pump_model *m, uint32_t index, const int64_t
  * to raise the question again. */
 EXPORT int pump_model_holds(const struct pump_model *m, uint32_t index) {
   const struct device *device = &m->devices[index & (PUMP_MAX_DEVICES - 1)];
+  if (m->plans.alone) return 1;
   if (device->hold == 0 || device->faults != 0) return 0;
   if (device->settled && model_under_way(device)) return 1;
   if (device->counts[PUMP_BLOCK_LEAVING] == 0) return 0;

@@ -1,9 +1,9 @@
 /* model_learn.c - what a client repeats is learned (learner.h) and expected.
  *
- * The learner is told of every operation, range and loss; what it predicts with confidence
+ * The learner gets every operation, range and loss; what it predicts with confidence
  * is expected, up to HORIZON_PERIODS iterations ahead. Two of them: within one, it cannot
- * be seen yet where room comes back that is taken in it. When it finds out that it was
- * wrong, nothing is expected any more.
+ * be seen yet where room comes back that is taken in it. When a prediction proves
+ * wrong, all that is expected is dropped.
  */
 #include <errno.h>
 
@@ -11,28 +11,33 @@
 
 #define REMEMBERED (1u << 17) /* operations */
 #define HORIZON_PERIODS 2
-#define FRESH_SHIFT 8 /* above the access that an access is told with */
+#define FRESH_SHIFT 8 /* above PUMP_ACCESS_* in the `access` that the learner gets */
 
 EXPORT int pump_model_learn(struct pump_model *m, uint32_t wanted) {
-  if ((wanted != 0) == (m->learner != NULL)) return 0;
+  m->plans.off = wanted == PUMP_LEARN_ONLY;
+  if ((wanted != 0) == (m->expected.learner != NULL)) return 0;
   pump_model_expect_nothing(m);
-  pump_learner_delete(m->learner);
-  m->learner = NULL;
+  pump_learner_delete(m->expected.learner);
+  m->expected.learner = NULL;
   if (wanted == 0) return 0;
-  m->learner = pump_learner_new(REMEMBERED);
-  if (m->learner == NULL) return -ENOMEM;
+  m->expected.learner = pump_learner_new(REMEMBERED);
+  if (m->expected.learner == NULL) return -ENOMEM;
   for (uint32_t slot = 0; slot < PUMP_MAX_RANGES; slot++)
-    if (m->ranges[slot].first_block != NONE) model_learn_range(m, slot, false);
+    if (m->ranges.all[slot].first_block != NONE) model_learn_range(m, slot, false);
   return 0;
 }
 
-/* ---- what is told ------------------------------------------------------------------ */
+EXPORT void pump_model_schedule(struct pump_model *m, uint32_t alone) {
+  m->plans.alone = alone != 0;
+}
+
+/* ---- for the learner --------------------------------------------------------------- */
 
 bool model_learn_operation(struct pump_model *m, const struct pump_batch *batch,
                            uint32_t row, const struct pump_model_extent *extents,
                            uint32_t count) {
   struct pump_access accesses[PUMP_LEARNER_MAX_ACCESSES];
-  if (m->learner == NULL) return false;
+  if (m->expected.learner == NULL) return false;
   if (count > PUMP_LEARNER_MAX_ACCESSES) count = PUMP_LEARNER_MAX_ACCESSES;
   for (uint32_t i = 0; i < count; i++)
     accesses[i] = (struct pump_access){.slot = extents[i].slot,
@@ -46,43 +51,43 @@ bool model_learn_operation(struct pump_model *m, const struct pump_batch *batch,
                                              .kind = batch->kind[row],
                                              .count = count,
                                              .accesses = accesses};
-  int result = pump_learner_see(m->learner, &operation);
+  int result = pump_learner_see(m->expected.learner, &operation);
   if (result == PUMP_LEARNER_DEVIATED) pump_model_expect_nothing(m);
   return result == PUMP_LEARNER_CONFIRMED;
 }
 
 void model_learn_range(struct pump_model *m, uint32_t slot, bool gone) {
-  const struct range *range = &m->ranges[slot];
-  if (m->learner == NULL) return;
+  const struct range *range = &m->ranges.all[slot];
+  if (m->expected.learner == NULL) return;
   if (gone)
-    pump_learner_free(m->learner, slot, range->generation);
+    pump_learner_free(m->expected.learner, slot, range->generation);
   else
-    pump_learner_alloc(m->learner, slot, range->generation, range->length_bytes);
+    pump_learner_alloc(m->expected.learner, slot, range->generation, range->length_bytes);
 }
 
 void model_learn_shape(struct pump_model *m, uint64_t signature, uint64_t function,
                        const struct pump_params *head) {
-  if (m->learner == NULL) return;
-  pump_learner_shape(m->learner, signature, function, head->grid, head->block);
+  if (m->expected.learner == NULL) return;
+  pump_learner_shape(m->expected.learner, signature, function, head->grid, head->block);
 }
 
 void model_learn_loss(struct pump_model *m) {
   pump_model_expect_nothing(m);
-  if (m->learner != NULL) pump_learner_lost(m->learner);
+  if (m->expected.learner != NULL) pump_learner_lost(m->expected.learner);
 }
 
 /* ---- what is expected --------------------------------------------------------------- */
 
 double model_confidence(const struct pump_model *m) {
   struct pump_learner_report report;
-  if (m->learner == NULL) return 0;
-  pump_learner_report(m->learner, &report);
+  if (m->expected.learner == NULL) return 0;
+  pump_learner_report(m->expected.learner, &report);
   return report.confidence;
 }
 
 static uint32_t horizon(const struct pump_model *m) {
   struct pump_learner_report report;
-  pump_learner_report(m->learner, &report);
+  pump_learner_report(m->expected.learner, &report);
   uint64_t most = report.period != 0 ? HORIZON_PERIODS * report.period : OPS;
   return most < OPS ? (uint32_t)most : OPS;
 }
@@ -92,7 +97,7 @@ static uint32_t horizon(const struct pump_model *m) {
 static bool expect_next(struct pump_model *m, uint32_t index) {
   struct pump_model_extent extents[PUMP_LEARNER_MAX_ACCESSES];
   struct pump_predicted next;
-  if (pump_learner_next(m->learner, index, &next) != 0) return false;
+  if (pump_learner_next(m->expected.learner, index, &next) != 0) return false;
   uint32_t known = 0;
   uint64_t spare = next.count;
   for (uint32_t i = 0; i < next.count; i++) {
@@ -114,11 +119,12 @@ static bool expect_next(struct pump_model *m, uint32_t index) {
 }
 
 EXPORT uint32_t pump_model_predict(struct pump_model *m, uint32_t most) {
-  uint32_t added = 0, expected = (uint32_t)(m->op_head - m->op_issued);
-  if (m->learner == NULL) return 0;
-  if (m->args_truncated_seq != 0 && m->added_seq - m->args_truncated_seq < horizon(m))
+  uint32_t added = 0, expected = (uint32_t)(m->window.op_head - m->window.op_issued);
+  if (m->expected.learner == NULL) return 0;
+  if (m->window.args_truncated_seq != 0 &&
+      m->window.added_seq - m->window.args_truncated_seq < horizon(m))
     return 0;
-  uint32_t ahead = pump_learner_ahead(m->learner, horizon(m));
+  uint32_t ahead = pump_learner_ahead(m->expected.learner, horizon(m));
   while (added < most && expected < ahead && expect_next(m, expected)) {
     added++;
     expected++;

@@ -1,22 +1,22 @@
 /* model_plan.c - what will be sent next, and when: rehearsed over what is known.
  *
- * DESIGN. The walk goes over the operations in order, as look_for_room does, with the room
+ * DESIGN. The walk goes over the operations in order, as measure_room does, with the room
  * that each takes and gives back. Room is handed out in the order in which it is known to
  * come: what is free, what is leaving already, what discards give back behind an operation
  * that has executed. Each block that an operation lacks takes one of these and has to wait
  * for what brings it. Where none is left, a block leaves: the one that is needed last,
  *
  *   - of those that are there and not needed before, which may go at once, and
- *   - of those that operations use meanwhile, which may go when these have executed;
+ *   - of those that operations of the walk use, which may go when these have executed;
  *
  * but for that no operation counts as executed which runs so late that what comes in would
  * not be on its way in time: so much room ahead as may be in flight. That is the rule of
  * policy `planned` for what has to leave in any case, block by block (`surplus`). If no
- * block can leave by it, the first to be used meanwhile that are needed late enough do.
+ * block can leave by it, the first used in the walk that are needed late enough do.
  *
  * The walk ends where nothing may leave for what comes in, where a block is used that has
  * left in the course of it, at an operation that is too large for the budget, or after
- * REACH_BLOCKS. What is behind that, the next plan will tell. There is none at all where
+ * REACH_BLOCKS. What is behind that is left to the next plan. There is none at all where
  * something is expected that will reach what does not exist yet: it is unknown what room
  * that will take, and plans would take it before.
  *
@@ -26,11 +26,12 @@
  *
  * A worker makes many plans, so it goes by runs: consecutive blocks
  * that are lacked by the same operation, or needed again by the same one, follow each other
- * in the tables, and whatever is said here of a block holds for all of a run. What comes
+ * in the tables, and what holds for a block here holds for all of a run. What comes
  * out is what would come out block by block (tests/sim/plan_by_blocks.c).
  */
 #include "model_plan_walk.h"
 
+#define SPARE_PERCENT 3  /* of the budget, where not everything fits */
 #define REACH_BLOCKS 512 /* in each direction: 1 GiB */
 
 /* ---- slices ------------------------------------------------------------------------ */
@@ -82,7 +83,8 @@ static inline void add(struct goes *goes, bool with, struct run *run, uint32_t c
 /* ---- room -------------------------------------------------------------------------- */
 
 static bool add_room(struct walk *w, struct room room) {
-  if (w->rooms_made == ROOMS) return false;
+  if (w->alone && w->rooms_taken == w->rooms_made) w->rooms_taken = w->rooms_made = 0;
+  if (w->rooms_made == (w->alone ? ROOMS : REHEARSED_MOST)) return false;
   if (room.blocks > 0) w->rooms[w->rooms_made++] = room;
   return true;
 }
@@ -102,6 +104,13 @@ static uint32_t let_go(struct walk *w, struct run run, const struct awaited *awa
   struct goes *goes = &w->goes[PUMP_TO_HOST];
   uint32_t wanted = run.count;
   int32_t first = run.block;
+  if (w->alone && awaited->after_seq != 0) {
+    if (w->waiting >= WAITING_BLOCKS) { /* known to leave, and renewed in time */
+      w->left_bytes += (uint64_t)wanted * PUMP_BLOCK_BYTES;
+      return wanted;
+    }
+    w->waiting += wanted;
+  }
   while (run.count > 0) {
     bool with = leaves_with(goes, &run, awaited);
     uint32_t count = places(goes, with);
@@ -115,7 +124,7 @@ static uint32_t let_go(struct walk *w, struct run run, const struct awaited *awa
   if (run.block == first) return 0;
   int32_t lowest = run.step > 0 ? first : run.block + 1;
   int32_t gone = (int32_t)(wanted - run.count);
-  w->left_bytes += model_span(&w->m->ranges[run.slot], lowest, gone).length_bytes;
+  w->left_bytes += model_span(&w->m->ranges.all[run.slot], lowest, gone).length_bytes;
   return (uint32_t)gone;
 }
 
@@ -125,7 +134,7 @@ static uint32_t leave(struct walk *w, int64_t need, uint32_t most) {
   struct pump_model *m = w->m;
   if (w->full) return 0;
   int32_t there = walk_look_there(w), spent = NONE;
-  int64_t there_next = there == NONE ? 0 : m->blocks[there].next_use;
+  int64_t there_next = there == NONE ? 0 : m->blocks.all[there].next_use;
   /* Looked for only if it may be needed later than the block that is there. */
   if (there_next <= need || (w->spent_count > 0 && w->spent[0].again_seq > there_next))
     spent = walk_look_spent(w, need);
@@ -136,12 +145,12 @@ static uint32_t leave(struct walk *w, int64_t need, uint32_t most) {
   if (there_next <= need && spent == NONE) return 0;
   int64_t spent_next = spent == NONE ? 0 : w->spent[0].again_seq;
   int64_t next_use = there_next < spent_next ? spent_next : there_next;
-  uint32_t left = ROOMS - w->rooms_made; /* each block that leaves is one */
+  uint32_t left = w->alone ? ROOMS : REHEARSED_MOST - w->rooms_made; /* each block is one */
   if (most > left) most = left > 0 ? left : 1;
   struct awaited awaited = {0};
   uint32_t gone;
   if (there_next < spent_next) {
-    const struct op *op = &m->ops[w->spent[0].op];
+    const struct op *op = &m->window.ops[w->spent[0].op];
     awaited.after_seq = op->seq;
     awaited.after_stream = op->stream;
     gone = let_go(w, walk_take_spent(w, spent, most), &awaited);
@@ -150,6 +159,7 @@ static uint32_t leave(struct walk *w, int64_t need, uint32_t most) {
   }
   if (gone > 0 && next_use < w->horizon) w->horizon = next_use;
   if (left == 0) return 0;
+  if (w->alone) return gone;
   w->rooms_made += gone; /* and are taken at once */
   w->rooms_taken += gone;
   return gone;
@@ -206,15 +216,16 @@ static bool bear(struct walk *w, const struct op *op, int32_t allocates_blocks) 
   const struct pump_model *m = w->m;
   for (uint32_t i = 0; i < op->uses && allocates_blocks > 0; i++) {
     int32_t at = use_index((int64_t)op->first_use + i);
-    const struct use *use = &m->uses[at];
+    const struct use *use = &m->window.uses[at];
     if (use->block == NONE || (use->flags & USE_FRESH) == 0) continue;
-    if (m->blocks[use->block].first == at) continue; /* discarded by now: it is missing */
+    if (m->blocks.all[use->block].first == at)
+      continue; /* discarded by now: it is missing */
     allocates_blocks--;
     if (w->rooms_taken == w->rooms_made) {
       if (leave(w, (int64_t)op->seq, 1) == 0) return false;
       continue; /* its room is taken at once */
     }
-    int64_t from = (int64_t)m->ops[m->uses[use->prev].op].seq;
+    int64_t from = (int64_t)m->window.ops[m->window.uses[use->prev].op].seq;
     w->reborn_at = room_from(w, from);
     w->reborn_seq = from;
     use_up(w, &w->rooms[w->reborn_at], 1);
@@ -251,6 +262,11 @@ static inline bool come(struct walk *w, struct run run, bool away, const struct 
       with = false;
       if (goes->slices_left == 0) return false;
     }
+    if (count == 0 && w->alone) {
+      if (away && take_room(w, need, 1, &awaited) == 0) return false;
+      run.count--;
+      continue;
+    }
     if (count == 0) return false;
     add(goes, with, &run, count, &awaited);
     goes->newest->need = need;
@@ -261,46 +277,117 @@ static inline bool come(struct walk *w, struct run run, bool away, const struct 
 
 /* How many uses from this one on are due and of that kind; of one word at most. */
 static inline uint32_t due_run(const struct pump_model *m, uint32_t kind, int32_t use) {
-  uint64_t others = ~m->due_uses[use >> 6][kind] >> (use & 63);
+  uint64_t others = ~m->window.due_uses[use >> 6][kind] >> (use & 63);
   return others == 0 ? 64u - (uint32_t)(use & 63) : (uint32_t)__builtin_ctzll(others);
 }
 
-/* What the operation lacks comes, in the order in which it uses it. */
-static bool bring(struct walk *w, const struct op *op) {
+/* What the operation lacks comes, in the order in which it uses it: at most so many blocks
+ * that take room. */
+static bool bring(struct walk *w, const struct op *op, int64_t room) {
   const struct pump_model *m = w->m;
   int64_t at = op->first_use, end = at + op->uses;
   while ((at = model_next_due(m, DUE_AWAY, at, end)) < end) {
-    int32_t use = use_index(at), block = m->uses[use].block;
+    int32_t use = use_index(at), block = m->window.uses[use].block;
     uint32_t most = due_run(m, DUE_AWAY, use), away = most;
     if (most == 0) most = due_run(m, DUE_MAYBE_EVICTED, use);
     if (most > end - at) most = (uint32_t)(end - at);
     at++;
-    if (m->blocks[block].device != w->device) continue;
+    if (m->blocks.all[block].device != w->device) continue;
     struct run run = walk_begin_run(m, block, 1, &most);
-    const struct use *next = &m->uses[use + 1];
+    const struct use *next = &m->window.uses[use + 1];
     for (; run.count < most && next->block == block + (int32_t)run.count; at++, next++)
       run.count++;
+    if (away > 0) {
+      if (room == 0) continue;
+      if (run.count > room) run.count = (uint32_t)room;
+      room -= run.count;
+    }
     if (!come(w, run, away > 0, op)) return false;
   }
   return true;
 }
 
+/* An operation that is larger than the budget is filled up to it, and the rest of it left
+ * to faults; the walk ends there. */
+static void fill_up(struct walk *w, const struct op *op) {
+  const struct device *device = &w->m->devices[w->device];
+  int64_t room = device->facts.budget - device->counts[PUMP_BLOCK_ARRIVING] -
+                 op->due[DUE_SURE] - op->due[DUE_MAYBE_EVICTED];
+  if (room > 0) (void)bring(w, op, room);
+}
+
 /* What is discarded behind the operation has been. */
 static inline struct awaited discarded(const struct pump_model *m, uint64_t seq,
                                        uint32_t stream) {
-  return (struct awaited){.after_seq = seq,
-                          .after_stream = m->discards != 0 ? m->discards : stream};
+  return (struct awaited){
+      .after_seq = seq,
+      .after_stream = m->streams.discard_stream != 0 ? m->streams.discard_stream : stream};
+}
+
+/* Room for what the operation lacks and is not listed; false where there is none. */
+static bool reserve(struct walk *w, const struct op *op, int32_t away) {
+  struct awaited awaited;
+  while (away > 0) {
+    uint32_t room = take_room(w, (int64_t)op->seq, (uint32_t)away, &awaited);
+    if (room == 0) return false;
+    away -= (int32_t)room;
+  }
+  return true;
+}
+
+/* And for what it writes anew, which takes the newest room: mostly its own. */
+static bool reserve_fresh(struct walk *w, const struct op *op, int32_t fresh) {
+  while (fresh > 0) {
+    uint32_t taken;
+    if (w->rooms_taken == w->rooms_made) {
+      taken = leave(w, (int64_t)op->seq, (uint32_t)fresh);
+      if (taken == 0) return false;
+    } else {
+      struct room *room = &w->rooms[w->rooms_made - 1];
+      taken = room->blocks < fresh ? (uint32_t)room->blocks : (uint32_t)fresh;
+      use_up(w, room, taken);
+    }
+    fresh -= (int32_t)taken;
+  }
+  return true;
+}
+
+/* Whether no more arrivals are listed. */
+static inline bool arrivals_end(const struct walk *w) {
+  const struct goes *goes = &w->goes[PUMP_TO_GPU];
+  return w->alone && (goes->blocks_left == 0 || goes->slices_left == 0);
 }
 
 /* False where the walk ends. */
 static bool step(struct walk *w, uint32_t i) {
   struct pump_model *m = w->m;
-  const struct op *op = &m->ops[i];
-  if (op->larger) return false;
-  if (op->due[DUE_AWAY] + op->due[DUE_MAYBE_EVICTED] > 0 && !bring(w, op)) return false;
-  if (m->allocates_blocks[i] > 0 && !bear(w, op, m->allocates_blocks[i])) return false;
-  return add_room(w, (struct room){.blocks = m->frees_blocks[i],
+  const struct op *op = &m->window.ops[i];
+  if (op->larger) {
+    if (w->alone) fill_up(w, op);
+    return false;
+  }
+  if (arrivals_end(w)) {
+    if (!reserve(w, op, m->window.away[i]) ||
+        !reserve_fresh(w, op, m->window.allocates_blocks[i]))
+      return false;
+    return add_room(w, (struct room){.blocks = m->window.frees_blocks[i],
+                                     .awaited = discarded(m, op->seq, op->stream)});
+  }
+  if (op->due[DUE_AWAY] + op->due[DUE_MAYBE_EVICTED] > 0 && !bring(w, op, INT64_MAX))
+    return false;
+  if (m->window.allocates_blocks[i] > 0 && !bear(w, op, m->window.allocates_blocks[i]))
+    return false;
+  return add_room(w, (struct room){.blocks = m->window.frees_blocks[i],
                                    .awaited = discarded(m, op->seq, op->stream)});
+}
+
+/* So many blocks more than the budget are there, and leave first. */
+static void push_out(struct walk *w, int64_t over) {
+  while (over > 0) {
+    uint32_t gone = leave(w, 0, (uint32_t)over);
+    if (gone == 0) return;
+    over -= gone;
+  }
 }
 
 /* Room at the beginning; false when there is too little of it to plan with. */
@@ -309,13 +396,16 @@ static bool begin(struct walk *w) {
   int64_t free = device->facts.budget - model_occupied(device);
   int64_t leaving = device->counts[PUMP_BLOCK_LEAVING];
   int64_t discarding = device->counts[PUMP_BLOCK_DISCARDING];
-  if (free + leaving < 0) return false;
+  if (free + leaving < 0 && !w->alone) return false;
+  w->left_bytes = device->left_bytes + device->leaving_bytes;
+  push_out(w, -(free + leaving));
   add_room(w, (struct room){.blocks = free});
   int64_t owed = free < 0 ? -free : 0;
-  w->left_bytes = device->left_bytes + device->leaving_bytes;
   struct awaited owed_left = {.left_bytes =
                                   device->left_bytes + (uint64_t)owed * PUMP_BLOCK_BYTES};
-  struct awaited end = discarded(w->m, device->discarding_seq, w->m->discards);
+  struct awaited end =
+      discarded(w->m, device->discarding_seq, w->m->streams.discard_stream);
+  if (owed > leaving) owed = leaving;
   return add_room(w, (struct room){.blocks = discarding, .awaited = end}) &&
          add_room(w, (struct room){.blocks = leaving - owed,
                                    .awaited = owed_left,
@@ -326,14 +416,33 @@ static bool begin(struct walk *w) {
 static void walk_over(struct walk *w, int64_t end) {
   const struct pump_model *m = w->m;
   int64_t ahead = model_flight_most(m, &m->devices[w->device]);
-  for (w->at = m->op_tail; w->at < end; w->at++) {
+  for (w->at = m->window.op_tail; w->at < end; w->at++) {
     uint32_t i = op_index(w->at);
-    if ((int64_t)m->ops[i].seq >= w->horizon) return;
+    if ((int64_t)m->window.ops[i].seq >= w->horizon) return;
     w->behind += walk_takes(w, w->at);
     while (w->ran < w->at && w->behind - w->takes >= ahead) walk_run_on(w);
-    if (m->op_device[i] == w->device && !step(w, i)) return;
+    if (m->window.op_device[i] == w->device && !step(w, i)) return;
   }
   w->ended = false;
+}
+
+/* Room for what nothing has announced yet: blocks that no known operation needs leave. */
+static void keep_spare(struct walk *w) {
+  const struct device *device = &w->m->devices[w->device];
+  int64_t wanted = device->facts.budget * SPARE_PERCENT / 100;
+  int64_t above = -device->facts.budget;
+  for (uint32_t state = PUMP_BLOCK_ABSENT; state < PUMP_BLOCK_STATES; state++)
+    above += device->counts[state];
+  if (wanted > above) wanted = above;
+  for (uint32_t i = w->rooms_taken; i < w->rooms_made; i++) wanted -= w->rooms[i].blocks;
+  struct awaited awaited = {0};
+  while (wanted > 0) {
+    int32_t there = walk_look_there(w);
+    if (there == NONE || w->m->blocks.all[there].next_use != PUMP_NOT_NEEDED) return;
+    uint32_t gone = let_go(w, walk_take_there(w, (uint32_t)wanted), &awaited);
+    if (gone == 0) return;
+    wanted -= gone;
+  }
 }
 
 void model_rehearse(struct pump_model *m, uint32_t device, uint64_t until_seq,
@@ -350,19 +459,23 @@ void model_rehearse(struct pump_model *m, uint32_t device, uint64_t until_seq,
                                  .slices_left = PUMP_PLAN_ENTRIES,
                                  .blocks_left = REACH_BLOCKS};
   w->rooms_taken = w->rooms_made = w->spent_count = 0;
-  w->ran = m->op_tail;
+  w->ran = m->window.op_tail;
   w->behind = 0;
   w->horizon = PUMP_NOT_NEEDED;
   w->idle = m->devices[device].idle.head;
   w->there = NONE;
   w->full = false;
+  w->alone = m->plans.alone;
+  w->waiting = 0;
   w->ended = true;
   w->reborn_seq = -1;
   w->takes = walk_takes(w, w->ran);
-  walk_look_at_later(w, m->op_head - 1);
-  int64_t known = m->op_issued + (int64_t)(until_seq - m->added_seq);
-  if (begin(w)) walk_over(w, known < m->op_head ? known : m->op_head);
+  walk_look_at_later(w, m->window.op_head - 1);
+  int64_t known = m->window.op_issued + (int64_t)(until_seq - m->window.added_seq);
+  if (begin(w)) walk_over(w, known < m->window.op_head ? known : m->window.op_head);
+  if (w->alone && !w->ended) keep_spare(w);
   for (int way = 0; way < PUMP_DIRECTIONS; way++)
     out->count[way] = PUMP_PLAN_ENTRIES - w->goes[way].slices_left;
   out->short_of_ops = !w->ended;
+  if (w->alone) walk_ready_first(out->entries[PUMP_TO_HOST], out->count[PUMP_TO_HOST]);
 }

@@ -28,7 +28,22 @@ struct plan {
   uint64_t executed;             /* operations, then */
 };
 
-#define HEAD_AGAIN 64 /* operations known beyond a plan that ended for want of them */
+struct plans {
+  struct plan all[PUMP_MAX_DEVICES]; /* by device */
+  uint64_t changes;                  /* counts what may make another plan possible, */
+  uint64_t deviations;               /* and what makes one wrong: it was not predicted */
+  bool off;                          /* none is put in force */
+  bool alone;                        /* nothing else is sent: pump_model_schedule */
+  bool settling;   /* what plans brought is known, what they took away is not yet */
+  bool invalid;    /* something that plans rest on has proved wrong */
+  uint32_t places; /* transfers that may be taken and were not */
+  uint16_t running[PUMP_MAX_UNDER_WAY]; /* transfers that were taken, not ended */
+  uint32_t running_count;
+};
+
+/* Operations known beyond a plan that ended for want of them: of a schedule, and else. */
+#define HEAD_AGAIN_ALONE 8
+#define HEAD_AGAIN 64
 
 /* A slice that goes once that has executed and so much has left: struct pump_planned. */
 struct model_planned {
@@ -45,7 +60,8 @@ struct model_rehearsal {
   struct model_planned entries[PUMP_DIRECTIONS][PUMP_PLAN_ENTRIES];
 };
 
-/* What will be sent next, as far as operations up to that one tell. Changes nothing. */
+/* What will be sent next, as far as operations up to that one determine it. Changes
+ * nothing. */
 void model_rehearse(struct pump_model *m, uint32_t device, uint64_t until_seq,
                     struct model_rehearsal *out);
 /* Each of these holds a place in `transfers` from now on; returns how many of them found

@@ -8,7 +8,7 @@
 
 static void mark(struct pump_model *m, const struct transfer *transfer, bool planned) {
   for (int32_t i = 0; i < transfer->blocks; i++) {
-    struct block *b = &m->blocks[transfer->first_block + i];
+    struct block *b = &m->blocks.all[transfer->first_block + i];
     if (transfer->direction == PUMP_TO_GPU)
       b->comes = planned;
     else
@@ -20,10 +20,10 @@ uint32_t model_plan_hold(struct pump_model *m, uint32_t device, uint32_t way,
                          const struct model_planned *planned, uint32_t count,
                          uint16_t *places) {
   uint32_t held = 0;
-  for (; held < count && m->unused_count > RING_PLACES; held++, planned++) {
-    const struct range *range = &m->ranges[planned->slot];
-    uint32_t place = m->unused_transfers[--m->unused_count];
-    m->transfers[place] = (struct transfer){
+  for (; held < count && m->transfers.unused_count > RING_PLACES; held++, planned++) {
+    const struct range *range = &m->ranges.all[planned->slot];
+    uint32_t place = m->transfers.unused[--m->transfers.unused_count];
+    m->transfers.all[place] = (struct transfer){
         .ticket = model_ticket(m, place),
         .first_block = planned->first_block,
         .blocks = planned->blocks,
@@ -34,26 +34,26 @@ uint32_t model_plan_hold(struct pump_model *m, uint32_t device, uint32_t way,
         .direction = (uint8_t)way,
         .expected = true,
         .planned = true};
-    mark(m, &m->transfers[place], true);
+    mark(m, &m->transfers.all[place], true);
     places[held] = (uint16_t)place;
   }
-  m->plan_places += held;
+  m->plans.places += held;
   return held;
 }
 
 void model_plan_give_back(struct pump_model *m, uint32_t place) {
-  mark(m, &m->transfers[place], false);
-  m->transfers[place].ticket = 0;
-  m->unused_transfers[m->unused_count++] = place;
-  m->plan_places--;
+  mark(m, &m->transfers.all[place], false);
+  m->transfers.all[place].ticket = 0;
+  m->transfers.unused[m->transfers.unused_count++] = place;
+  m->plans.places--;
 }
 
 void model_plan_taken(struct pump_model *m, uint32_t place) {
-  struct transfer *transfer = &m->transfers[place];
-  const struct range *range = &m->ranges[transfer->slot];
+  struct transfer *transfer = &m->transfers.all[place];
+  const struct range *range = &m->ranges.all[transfer->slot];
   struct device *device = &m->devices[transfer->device];
   bool to_gpu = transfer->direction == PUMP_TO_GPU;
-  m->plan_places--;
+  m->plans.places--;
   mark(m, transfer, false);
   /* Should it be refused, for a use that was not predicted, that is one behind these. */
   int64_t observed = (int64_t)m->totals.observed_seq;
@@ -63,27 +63,30 @@ void model_plan_taken(struct pump_model *m, uint32_t place) {
   if (range->first_block == NONE || range->generation != transfer->generation) return;
   for (int32_t b = transfer->first_block; b < transfer->first_block + transfer->blocks;
        b++) {
-    uint8_t state = m->blocks[b].state;
+    uint8_t state = m->blocks.all[b].state;
     bool there = state == PUMP_BLOCK_RESIDENT || state == PUMP_BLOCK_MAYBE_EVICTED;
     bool away = state == PUMP_BLOCK_HOST || state == PUMP_BLOCK_ABSENT;
-    if (to_gpu && away && --device->allowance < 0) model_ask(device);
+    if (to_gpu && away && --device->allowance < 0) model_decision_drop(device);
     if (there || (to_gpu && away))
       model_set_state(m, b, to_gpu ? PUMP_BLOCK_ARRIVING : PUMP_BLOCK_LEAVING);
   }
 }
 
-/* What is left is enough: half of it, and LEAST_BLOCKS; or no entry is taken. */
-static bool is_enough(const struct plan *plan, uint32_t way) {
-  int64_t enough = plan->blocks[way] / 2;
+/* What is left is enough: half of it, nine tenths of a schedule, and LEAST_BLOCKS; or no
+ * entry is taken. A schedule is renewed sooner: no decision makes up for what it lacks. */
+static bool is_enough(const struct pump_model *m, const struct plan *plan, uint32_t way) {
+  int64_t enough = m->plans.alone ? plan->blocks[way] * 9 / 10 : plan->blocks[way] / 2;
   if (enough < LEAST_BLOCKS) enough = LEAST_BLOCKS;
   return plan->left[way] == plan->blocks[way] || plan->left[way] >= enough;
 }
 
 bool model_plan_holds(const struct pump_model *m, uint32_t index) {
-  const struct plan *plan = &m->plans[index];
-  if (!plan->in_force || plan->deviations != m->deviations || m->devices[index].faults != 0)
+  const struct plan *plan = &m->plans.all[index];
+  if (!plan->in_force || plan->deviations != m->plans.deviations ||
+      m->devices[index].faults != 0)
     return false;
-  int64_t grown = m->op_head - plan->op_head;
-  if (grown >= HEAD_AGAIN && (plan->short_of_ops || 2 * grown >= plan->known)) return false;
-  return is_enough(plan, PUMP_TO_HOST) && is_enough(plan, PUMP_TO_GPU);
+  int64_t grown = m->window.op_head - plan->op_head;
+  if (grown >= model_head_again(m) && (plan->short_of_ops || 2 * grown >= plan->known))
+    return false;
+  return is_enough(m, plan, PUMP_TO_HOST) && is_enough(m, plan, PUMP_TO_GPU);
 }

@@ -1,16 +1,18 @@
 /* model_plan_leave.c - which blocks may leave in a rehearsal, needed last first. */
+#include <string.h>
+
 #include "model_plan_walk.h"
 
 static inline bool is_there(const struct pump_model *m, int32_t use) {
-  const uint64_t *words = m->due_uses[use >> 6];
+  const uint64_t *words = m->window.due_uses[use >> 6];
   return (words[DUE_SURE] | words[DUE_MAYBE_EVICTED]) >> (use & 63) & 1;
 }
 
 void walk_look_at_later(struct walk *w, int64_t from) {
   const struct pump_model *m = w->m;
-  w->later = model_previous_set(m, m->can_leave, from);
-  if (w->later < m->op_tail) return;
-  const struct op *op = &m->ops[op_index(w->later)];
+  w->later = model_previous_set(m, m->window.can_leave, from);
+  if (w->later < m->window.op_tail) return;
+  const struct op *op = &m->window.ops[op_index(w->later)];
   w->later_use = (int64_t)op->first_use + op->uses;
 }
 
@@ -19,14 +21,14 @@ int32_t walk_look_there(struct walk *w) {
   if (w->there != NONE) return w->there;
   if (w->idle != NONE) {
     w->there = w->idle;
-    w->idle = m->blocks[w->idle].idle_next;
+    w->idle = m->blocks.all[w->idle].idle_next;
     return w->there;
   }
-  while (w->later >= m->op_tail) {
-    int64_t begin = m->ops[op_index(w->later)].first_use;
+  while (w->later >= m->window.op_tail) {
+    int64_t begin = m->window.ops[op_index(w->later)].first_use;
     while ((w->later_use = model_previous_due(m, DUE_SURE, begin, w->later_use)) >= begin) {
-      int32_t block = m->uses[use_index(w->later_use)].block;
-      if (m->blocks[block].device == w->device) return w->there = block;
+      int32_t block = m->window.uses[use_index(w->later_use)].block;
+      if (m->blocks.all[block].device == w->device) return w->there = block;
     }
     walk_look_at_later(w, w->later - 1);
   }
@@ -37,11 +39,11 @@ struct run walk_take_there(struct walk *w, uint32_t most) {
   const struct pump_model *m = w->m;
   struct run run = walk_begin_run(m, w->there, -1, &most);
   w->there = NONE;
-  if (m->blocks[run.block].first == NONE) return run;
-  int64_t begin = m->ops[op_index(w->later)].first_use;
+  if (m->blocks.all[run.block].first == NONE) return run;
+  int64_t begin = m->window.ops[op_index(w->later)].first_use;
   for (; run.count < most && w->later_use > begin; run.count++, w->later_use--) {
     int32_t use = use_index(w->later_use - 1);
-    if (m->uses[use].block != run.block - (int32_t)run.count) break;
+    if (m->window.uses[use].block != run.block - (int32_t)run.count) break;
     if (!is_there(m, use)) break;
   }
   return run;
@@ -63,9 +65,10 @@ static void sift_down(struct walk *w, uint32_t i) {
 }
 
 static void add_spent(struct walk *w, uint32_t op) {
-  if (w->m->again[op] == 0 || w->spent_count == SPENT) return;
+  if (w->m->window.again[op] == 0 || w->spent_count == (w->alone ? SPENT : REHEARSED_MOST))
+    return;
   uint32_t i = w->spent_count++;
-  struct spent added = {.again_seq = w->m->again_seq[op], .op = op};
+  struct spent added = {.again_seq = w->m->window.again_seq[op], .op = op};
   for (; i > 0 && w->spent[(i - 1) / 2].again_seq < added.again_seq; i = (i - 1) / 2)
     w->spent[i] = w->spent[(i - 1) / 2];
   w->spent[i] = added;
@@ -75,25 +78,26 @@ void walk_run_on(struct walk *w) {
   uint32_t i = op_index(w->ran++);
   w->behind -= w->takes;
   w->takes = walk_takes(w, w->ran);
-  if (w->m->op_device[i] == w->device) add_spent(w, i);
+  if (w->m->window.op_device[i] == w->device) add_spent(w, i);
 }
 
 /* The block of the operation's next use, if it is one that is needed again last. */
 static inline int32_t spent_block(const struct walk *w, const struct spent *top) {
   const struct pump_model *m = w->m;
-  const struct op *op = &m->ops[top->op];
-  const struct use *use = &m->uses[use_index((int64_t)op->first_use + top->use)];
+  const struct op *op = &m->window.ops[top->op];
+  const struct use *use = &m->window.uses[use_index((int64_t)op->first_use + top->use)];
   if (use->block == NONE || use->next == NONE) return NONE;
-  const struct use *next = &m->uses[use->next];
-  if ((next->flags & USE_FRESH) != 0 || (int64_t)m->ops[next->op].seq != top->again_seq)
+  const struct use *next = &m->window.uses[use->next];
+  if ((next->flags & USE_FRESH) != 0 ||
+      (int64_t)m->window.ops[next->op].seq != top->again_seq)
     return NONE;
-  return m->blocks[use->block].device == w->device ? use->block : NONE;
+  return m->blocks.all[use->block].device == w->device ? use->block : NONE;
 }
 
 int32_t walk_look_spent(struct walk *w, int64_t need) {
   while (w->spent_count > 0 && w->spent[0].again_seq > need) {
     struct spent *top = &w->spent[0];
-    for (; top->use < w->m->ops[top->op].uses; top->use++) {
+    for (; top->use < w->m->window.ops[top->op].uses; top->use++) {
       int32_t block = spent_block(w, top);
       if (block != NONE) return block;
     }
@@ -107,8 +111,24 @@ struct run walk_take_spent(struct walk *w, int32_t block, uint32_t most) {
   const struct pump_model *m = w->m;
   struct spent *top = &w->spent[0];
   struct run run = walk_begin_run(m, block, 1, &most);
-  uint32_t uses = m->ops[top->op].uses;
+  uint32_t uses = m->window.ops[top->op].uses;
   for (top->use++; run.count < most && top->use < uses; run.count++, top->use++)
     if (spent_block(w, top) != block + (int32_t)run.count) break;
   return run;
+}
+
+void walk_ready_first(struct model_planned *entries, uint32_t count) {
+  static struct model_planned sorted[PUMP_PLAN_ENTRIES];
+  uint32_t ready = 0, made = 0;
+  for (uint32_t i = 0; i < count; i++)
+    if (entries[i].after_seq == 0) sorted[made++] = entries[i];
+  ready = made;
+  for (uint32_t i = 0; i < count; i++) {
+    if (entries[i].after_seq == 0) continue;
+    uint32_t at = made++;
+    for (; at > ready && sorted[at - 1].after_seq > entries[i].after_seq; at--)
+      sorted[at] = sorted[at - 1];
+    sorted[at] = entries[i];
+  }
+  memcpy(entries, sorted, count * sizeof *entries);
 }

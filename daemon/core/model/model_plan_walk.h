@@ -4,8 +4,10 @@
 
 #include "model_state.h"
 
-#define ROOMS 1024
-#define SPENT 1024
+#define ROOMS OPS
+#define SPENT OPS
+#define REHEARSED_MOST 1024 /* rooms, and operations that have executed: of a rehearsal */
+#define WAITING_BLOCKS 128  /* that leave once an operation has executed: of a schedule */
 
 /* What a transfer has to wait for: an operation has executed (0: none), so much has left.
  */
@@ -22,7 +24,7 @@ struct room {
   uint64_t step_bytes; /* so much more has to leave for each block that is taken */
 };
 
-/* An operation that has executed by then, and which of its blocks is looked at next. */
+/* An operation that has executed by then, and which of its blocks is examined next. */
 struct spent {
   int64_t again_seq; /* when most of what it used is needed again; a heap by that */
   uint32_t op, use;
@@ -58,17 +60,19 @@ struct walk {
   int64_t behind;  /* and the room that is taken from there on; */
   int64_t takes;   /* what that one takes of it */
   int32_t idle;    /* next of the idle ones; behind them those of operation `later`, */
-  int64_t later, later_use; /* of which uses up to this one have not been looked at */
-  int32_t there;            /* the next that may go at once, NONE: not looked for yet */
+  int64_t later, later_use; /* of which uses up to this one have not been examined */
+  int32_t there;            /* the next that may go at once, NONE: not searched yet */
   bool ended;               /* before operations did */
   bool full;                /* there is no place for more that leaves */
+  bool alone;               /* of the schedule: goes on for room where arrivals end */
+  uint32_t waiting;         /* blocks among those that leave that wait for an operation */
 };
 
 /* Up to which block, from this one on, the run can go at most. */
 static inline struct run walk_begin_run(const struct pump_model *m, int32_t block,
                                         int32_t step, uint32_t *most) {
-  uint32_t slot = m->blocks[block].slot;
-  const struct range *range = &m->ranges[slot];
+  uint32_t slot = m->blocks.all[block].slot;
+  const struct range *range = &m->ranges.all[slot];
   int32_t place = block - range->first_block;
   uint32_t there = (uint32_t)(step > 0 ? range->blocks - place : place + 1);
   if (there < *most) *most = there;
@@ -78,12 +82,14 @@ static inline struct run walk_begin_run(const struct pump_model *m, int32_t bloc
 /* Room that the operation at that position takes. */
 static inline int64_t walk_takes(const struct walk *w, int64_t at) {
   uint32_t i = op_index(at);
-  return w->m->op_device[i] == w->device ? w->m->away[i] + w->m->allocates_blocks[i] : 0;
+  return w->m->window.op_device[i] == w->device
+             ? w->m->window.away[i] + w->m->window.allocates_blocks[i]
+             : 0;
 }
 
 /* ---- what may leave (model_plan_leave.c) ---- */
 
-/* The operation from which blocks needed last are looked for: none behind that position. */
+/* The operation from which blocks needed last are searched: none behind that position. */
 void walk_look_at_later(struct walk *w, int64_t from);
 /* Of the blocks that may go at once, the one that is needed last, or NONE. */
 int32_t walk_look_there(struct walk *w);
@@ -91,9 +97,13 @@ int32_t walk_look_there(struct walk *w);
 struct run walk_take_there(struct walk *w, uint32_t most);
 /* One more operation counts as executed. */
 void walk_run_on(struct walk *w);
-/* Of what was used meanwhile, the block that is needed again last, behind `need`. */
+/* Of what operations of the walk used, the block that is needed again last, behind `need`.
+ */
 int32_t walk_look_spent(struct walk *w, int64_t need);
 /* That block and those behind it, at most so many, that are needed again at that time. */
 struct run walk_take_spent(struct walk *w, int32_t block, uint32_t most);
+/* What may leave at once stands in front of what waits, and that in the order in which
+ * operations execute: an executor takes from the front. Arrivals wait for amounts. */
+void walk_ready_first(struct model_planned *entries, uint32_t count);
 
 #endif

@@ -3,7 +3,7 @@
  * A range owns consecutive numbers for as long as it lives. Numbers that came free
  * are kept as gaps, by size, because training frees and allocates the same sizes over
  * and over; only when new numbers run out are neighbouring gaps joined. A gap is
- * linked through its first block and tells its size in the second link of it.
+ * linked through its first block and keeps its size in the second link of that block.
  */
 #include <errno.h>
 
@@ -15,15 +15,15 @@
 /* ---- numbers --------------------------------------------------------------------- */
 
 static int32_t *gap_link(struct pump_model *m, int32_t gap) {
-  return &m->blocks[gap].idle_next;
+  return &m->blocks.all[gap].idle_next;
 }
 
 static int32_t *gap_size(struct pump_model *m, int32_t gap) {
-  return &m->blocks[gap].idle_prev;
+  return &m->blocks.all[gap].idle_prev;
 }
 
 static void keep_gap(struct pump_model *m, int32_t first, int32_t count) {
-  int32_t *head = &m->gaps[count <= GAP_SIZES ? count : 0];
+  int32_t *head = &m->ranges.gaps[count <= GAP_SIZES ? count : 0];
   *gap_size(m, first) = count;
   *gap_link(m, first) = *head;
   *head = first;
@@ -44,10 +44,10 @@ static int32_t take_from(struct pump_model *m, int32_t *link, int32_t count) {
 /* Joins neighbouring gaps, all of them, and takes the first that suffices. */
 static int32_t take_joined(struct pump_model *m, int32_t count) {
   int32_t taken = NONE;
-  for (uint32_t i = 0; i <= GAP_SIZES; i++) m->gaps[i] = NONE;
-  for (int32_t first = 0; first < m->high;) {
+  for (uint32_t i = 0; i <= GAP_SIZES; i++) m->ranges.gaps[i] = NONE;
+  for (int32_t first = 0; first < m->ranges.block_end;) {
     int32_t end = first;
-    while (end < m->high && m->blocks[end].state == PUMP_BLOCK_FREE) end++;
+    while (end < m->ranges.block_end && m->blocks.all[end].state == PUMP_BLOCK_FREE) end++;
     if (end == first) {
       first++;
       continue;
@@ -63,18 +63,19 @@ static int32_t take_joined(struct pump_model *m, int32_t count) {
 }
 
 static int32_t take_numbers(struct pump_model *m, int32_t count) {
-  int32_t first = take_from(m, &m->gaps[count <= GAP_SIZES ? count : 0], count);
+  int32_t first = take_from(m, &m->ranges.gaps[count <= GAP_SIZES ? count : 0], count);
   if (first != NONE) return first;
-  if (count > (int32_t)m->bounds.capacity - m->high) return take_joined(m, count);
-  first = m->high;
-  m->high += count;
+  if (count > (int32_t)m->bounds.capacity - m->ranges.block_end)
+    return take_joined(m, count);
+  first = m->ranges.block_end;
+  m->ranges.block_end += count;
   return first;
 }
 
 /* ---- ranges ----------------------------------------------------------------------- */
 
 void model_range_remove(struct pump_model *m, uint32_t slot) {
-  struct range *range = &m->ranges[slot];
+  struct range *range = &m->ranges.all[slot];
   if (range->first_block == NONE) return;
   pump_extents_segment_gone(m->extents, slot);
   model_learn_range(m, slot, true);
@@ -90,7 +91,7 @@ void model_range_remove(struct pump_model *m, uint32_t slot) {
 
 void model_range_add(struct pump_model *m, const struct model_found *found,
                      uint32_t state) {
-  struct range *range = &m->ranges[found->slot];
+  struct range *range = &m->ranges.all[found->slot];
   model_range_remove(m, found->slot);
   uint64_t lead_bytes = found->base % PUMP_BLOCK_BYTES;
   uint64_t blocks =
@@ -110,13 +111,13 @@ void model_range_add(struct pump_model *m, const struct model_found *found,
                           .device = found->device,
                           .lead_bytes = lead_bytes};
   for (int32_t block = first; block < first + range->blocks; block++) {
-    m->blocks[block] = (struct block){.next_use = PUMP_NOT_NEEDED,
-                                      .first = NONE,
-                                      .last = NONE,
-                                      .issued = NONE,
-                                      .slot = found->slot,
-                                      .device = (uint8_t)found->device,
-                                      .state = PUMP_BLOCK_FREE};
+    m->blocks.all[block] = (struct block){.next_use = PUMP_NOT_NEEDED,
+                                          .first = NONE,
+                                          .last = NONE,
+                                          .issued = NONE,
+                                          .slot = found->slot,
+                                          .device = (uint8_t)found->device,
+                                          .state = PUMP_BLOCK_FREE};
     model_set_state(m, block, state);
   }
   m->totals.ranges++;
@@ -125,7 +126,7 @@ void model_range_add(struct pump_model *m, const struct model_found *found,
   model_learn_range(m, found->slot, false);
 }
 
-/* ---- what the table tells ------------------------------------------------------------ */
+/* ---- resynchronisation --------------------------------------------------------------- */
 
 static bool plausible(const struct pump_range *range) {
   bool kind =
@@ -136,7 +137,7 @@ static bool plausible(const struct pump_range *range) {
 }
 
 static bool known(const struct pump_model *m, uint32_t slot, uint32_t generation) {
-  const struct range *range = &m->ranges[slot];
+  const struct range *range = &m->ranges.all[slot];
   return range->first_block != NONE && range->generation == generation;
 }
 
@@ -148,10 +149,10 @@ EXPORT void pump_model_resync(struct pump_model *m, uint32_t count, const uint32
   for (uint32_t slot = 0; slot < PUMP_MAX_RANGES; slot++) {
     while (next < count && slots[next] < slot) next++;
     bool listed = next < count && slots[next] == slot && plausible(&ranges[next]);
-    if (m->ranges[slot].first_block != NONE &&
+    if (m->ranges.all[slot].first_block != NONE &&
         !(listed && known(m, slot, ranges[next].generation)))
       model_range_remove(m, slot);
-    if (!listed || m->ranges[slot].first_block != NONE) continue;
+    if (!listed || m->ranges.all[slot].first_block != NONE) continue;
     const struct pump_range *range = &ranges[next];
     struct model_found found = {.slot = slot,
                                 .generation = range->generation,
@@ -168,8 +169,8 @@ EXPORT void pump_model_resync(struct pump_model *m, uint32_t count, const uint32
 
 EXPORT int pump_model_range(const struct pump_model *m, uint32_t slot,
                             struct pump_range_blocks *out) {
-  if (slot >= PUMP_MAX_RANGES || m->ranges[slot].first_block == NONE) return -ENOENT;
-  const struct range *range = &m->ranges[slot];
+  if (slot >= PUMP_MAX_RANGES || m->ranges.all[slot].first_block == NONE) return -ENOENT;
+  const struct range *range = &m->ranges.all[slot];
   *out = (struct pump_range_blocks){.first_block = range->first_block,
                                     .blocks = range->blocks,
                                     .generation = range->generation,

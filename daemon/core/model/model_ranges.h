@@ -15,6 +15,14 @@ struct range {
   uint64_t lead_bytes; /* between the start of the first block and the base */
 };
 
+#define GAP_SIZES 4096 /* gaps of up to so many blocks have a list each */
+
+struct ranges {
+  struct range all[PUMP_MAX_RANGES]; /* by slot */
+  int32_t block_end;                 /* blocks from this one on were never used */
+  int32_t gaps[GAP_SIZES + 1]; /* by size; linked through idle_next; [0]: larger ones */
+};
+
 struct model_span {
   uint64_t offset_bytes, length_bytes;
 };

@@ -9,11 +9,11 @@
 _Static_assert(PUMP_MAX_UNDER_WAY == 1 << PLACE_BITS, "the place is part of the ticket");
 
 uint64_t model_ticket(struct pump_model *m, uint32_t place) {
-  return ++m->tickets << PLACE_BITS | place;
+  return ++m->transfers.tickets << PLACE_BITS | place;
 }
 
 static struct transfer *by_ticket(struct pump_model *m, uint64_t ticket) {
-  struct transfer *transfer = &m->transfers[ticket & (PUMP_MAX_UNDER_WAY - 1)];
+  struct transfer *transfer = &m->transfers.all[ticket & (PUMP_MAX_UNDER_WAY - 1)];
   return ticket != 0 && transfer->ticket == ticket ? transfer : NULL;
 }
 
@@ -41,8 +41,8 @@ static void learn_duration(struct device *device, int way, int64_t blocks,
 
 static bool may_start(const struct pump_model *m, uint32_t device, uint32_t direction,
                       int64_t block) {
-  if (block < 0 || block >= m->high) return false;
-  const struct block *b = &m->blocks[block];
+  if (block < 0 || block >= m->ranges.block_end) return false;
+  const struct block *b = &m->blocks.all[block];
   if (b->device != device) return false;
   bool there = b->state == PUMP_BLOCK_RESIDENT || b->state == PUMP_BLOCK_MAYBE_EVICTED;
   /* One that is there may be sent to the GPU again: that refreshes its age. */
@@ -53,10 +53,10 @@ static bool may_start(const struct pump_model *m, uint32_t device, uint32_t dire
 /* How many of the chosen blocks from `i` on make one command. */
 static uint32_t run_length(const struct pump_model *m, uint32_t device, uint32_t direction,
                            const int64_t *blocks, uint32_t count, uint32_t i) {
-  const struct block *first = &m->blocks[blocks[i]];
+  const struct block *first = &m->blocks.all[blocks[i]];
   uint32_t most = model_slice(m, &m->devices[device], (int)direction), length = 1;
   while (length < most && i + length < count && blocks[i + length] == blocks[i] + length) {
-    const struct block *b = &m->blocks[blocks[i + length]];
+    const struct block *b = &m->blocks.all[blocks[i + length]];
     if (!may_start(m, device, direction, blocks[i + length]) || b->slot != first->slot)
       break;
     /* What comes in is dropped once its operation has executed: it has to have one. */
@@ -68,9 +68,9 @@ static uint32_t run_length(const struct pump_model *m, uint32_t device, uint32_t
 
 static void fill_command(const struct pump_model *m, struct transfer *transfer,
                          struct pump_command *command) {
-  const struct block *first = &m->blocks[transfer->first_block];
+  const struct block *first = &m->blocks.all[transfer->first_block];
   struct model_span span =
-      model_span(&m->ranges[transfer->slot], transfer->first_block, transfer->blocks);
+      model_span(&m->ranges.all[transfer->slot], transfer->first_block, transfer->blocks);
   transfer->bytes = span.length_bytes;
   *command = (struct pump_command){.ticket = transfer->ticket,
                                    .slot = transfer->slot,
@@ -80,7 +80,7 @@ static void fill_command(const struct pump_model *m, struct transfer *transfer,
   if (transfer->direction == PUMP_TO_HOST) {
     command->observed_seq = (uint64_t)transfer->observed_seq;
   } else if (first->first != NONE) {
-    const struct op *op = &m->ops[m->uses[first->first].op];
+    const struct op *op = &m->window.ops[m->window.uses[first->first].op];
     command->needed_by_seq = op->seq;
     command->stream = op->stream;
   }
@@ -88,7 +88,7 @@ static void fill_command(const struct pump_model *m, struct transfer *transfer,
 
 /* What was not issued yet may never come. */
 static bool is_expected(const struct pump_model *m, int64_t block) {
-  int32_t use = m->blocks[block].first;
+  int32_t use = m->blocks.all[block].first;
   return use != NONE && model_is_expected(m, use);
 }
 
@@ -109,27 +109,27 @@ EXPORT uint32_t pump_model_start(struct pump_model *m, uint32_t device, uint32_t
   for (uint32_t i = 0; i < count; i++) blocks[i] = chosen[i];
   /* No operation waits for what leaves, so neighbours leave together. */
   if (direction == PUMP_TO_HOST) qsort(blocks, count, sizeof blocks[0], by_number);
-  for (uint32_t i = 0; i < count && made < max && m->unused_count > 0;) {
+  for (uint32_t i = 0; i < count && made < max && m->transfers.unused_count > 0;) {
     if (!may_start(m, device, direction, blocks[i])) {
       i++;
       continue;
     }
     uint32_t length = run_length(m, device, direction, blocks, count, i);
-    uint32_t place = m->unused_transfers[--m->unused_count];
-    struct transfer *transfer = &m->transfers[place];
-    uint32_t slot = m->blocks[blocks[i]].slot;
+    uint32_t place = m->transfers.unused[--m->transfers.unused_count];
+    struct transfer *transfer = &m->transfers.all[place];
+    uint32_t slot = m->blocks.all[blocks[i]].slot;
     *transfer = (struct transfer){.ticket = model_ticket(m, place),
                                   .observed_seq = (int64_t)m->totals.observed_seq,
                                   .first_block = (int32_t)blocks[i],
                                   .blocks = (int32_t)length,
                                   .slot = slot,
-                                  .generation = m->ranges[slot].generation,
+                                  .generation = m->ranges.all[slot].generation,
                                   .device = (uint8_t)device,
                                   .direction = (uint8_t)direction,
                                   .expected = is_expected(m, blocks[i])};
     fill_command(m, transfer, &commands[made++]);
     if (direction == PUMP_TO_HOST) m->devices[device].leaving_bytes += transfer->bytes;
-    if (direction == PUMP_TO_GPU && m->blocks[blocks[i]].state == PUMP_BLOCK_RESIDENT)
+    if (direction == PUMP_TO_GPU && m->blocks.all[blocks[i]].state == PUMP_BLOCK_RESIDENT)
       m->devices[device].tally.refreshed += length;
     for (int32_t b = transfer->first_block; b < transfer->first_block + transfer->blocks;
          b++)
@@ -138,11 +138,11 @@ EXPORT uint32_t pump_model_start(struct pump_model *m, uint32_t device, uint32_t
     m->devices[device].in_flight[direction] += length;
     i += length;
   }
-  m->changes += made;
+  m->plans.changes += made;
   return made;
 }
 
-/* How many of what is missing, soonest first; the view tells `hold` more than that. */
+/* How many of what is missing, soonest first; the view holds more of them than `hold`. */
 static uint32_t may_come(struct pump_model *m, uint32_t index, int64_t credit,
                          int64_t room) {
   struct pump_view *view = &m->scratch;
@@ -218,8 +218,7 @@ uint32_t model_go_on(struct pump_model *m, uint32_t index, uint32_t way,
                              : go_on_arriving(m, index, commands, max);
 }
 
-/* ---- ending
- * ------------------------------------------------------------------------------ */
+/* ---- ending ---------------------------------------------------------------------- */
 
 static bool was_refused(uint32_t result) {
   return result == PUMP_RESULT_STALE || result == PUMP_RESULT_INVALID ||
@@ -229,10 +228,10 @@ static bool was_refused(uint32_t result) {
 static void finish(struct pump_model *m, struct transfer *transfer, uint32_t result,
                    uint32_t duration_us) {
   struct device *device = &m->devices[transfer->device];
-  const struct range *range = &m->ranges[transfer->slot];
+  const struct range *range = &m->ranges.all[transfer->slot];
   bool to_gpu = transfer->direction == PUMP_TO_GPU;
   if (!transfer->planned) device->in_flight[transfer->direction] -= transfer->blocks;
-  m->changes++;
+  m->plans.changes++;
   if (!to_gpu) device->leaving_bytes -= transfer->bytes;
   if (!to_gpu && result == PUMP_RESULT_MOVED) device->left_bytes += transfer->bytes;
   if (was_refused(result)) {
@@ -241,32 +240,33 @@ static void finish(struct pump_model *m, struct transfer *transfer, uint32_t res
     if (transfer->observed_seq > *held) *held = transfer->observed_seq;
     device->tally.refused++;
   }
-  if (result != PUMP_RESULT_MOVED) model_ask(device);
+  if (result != PUMP_RESULT_MOVED) model_decision_drop(device);
   if (!to_gpu && device->later_count == 0) device->settled = false;
   if (result == PUMP_RESULT_MOVED)
     learn_duration(device, transfer->direction, transfer->blocks, duration_us);
   transfer->ticket = 0;
-  m->unused_transfers[m->unused_count++] = (uint32_t)(transfer - m->transfers);
+  m->transfers.unused[m->transfers.unused_count++] =
+      (uint32_t)(transfer - m->transfers.all);
   if (range->first_block == NONE || range->generation != transfer->generation)
-    return; /* the range died meanwhile: its numbers belong to others */
+    return; /* the range was freed: its numbers may belong to others */
   /* LATE: the operation has run, so its faults brought the blocks. */
   bool done = result == PUMP_RESULT_MOVED || (to_gpu && result == PUMP_RESULT_LATE);
   uint32_t before = to_gpu ? PUMP_BLOCK_ARRIVING : PUMP_BLOCK_LEAVING;
   uint32_t after = to_gpu == done ? PUMP_BLOCK_RESIDENT : PUMP_BLOCK_HOST;
-  /* Or another one has run in its place, and they are where they were. */
+  /* Or another operation has run in its place, and they are where they were. */
   if (result == PUMP_RESULT_LATE && to_gpu && transfer->expected)
     after = PUMP_BLOCK_MAYBE_EVICTED;
   for (int32_t b = transfer->first_block; b < transfer->first_block + transfer->blocks;
        b++) {
-    if (m->blocks[b].state != before) continue;
+    if (m->blocks.all[b].state != before) continue;
     model_set_state(m, b, after);
     /* It might leave before those that the policy saw. */
-    if (to_gpu && m->blocks[b].next_use >= device->latest_need) device->settled = false;
+    if (to_gpu && m->blocks.all[b].next_use >= device->latest_need) device->settled = false;
   }
 }
 
-/* What is told at the end of a command is the client's word: a ticket of a plan does not
- * count there, because that one's place is given back by the executor that follows the
+/* The client reports the ends of commands, and may report anything: a ticket of a plan does
+ * not count there, because that one's place is given back by the executor that follows the
  * plan. */
 EXPORT void pump_model_finish(struct pump_model *m, const struct pump_outcome *outcomes,
                               uint32_t count) {
@@ -279,7 +279,7 @@ EXPORT void pump_model_finish(struct pump_model *m, const struct pump_outcome *o
 
 void model_plan_ended(struct pump_model *m, uint32_t place, uint32_t result,
                       uint32_t duration_us) {
-  finish(m, &m->transfers[place], result, duration_us);
+  finish(m, &m->transfers.all[place], result, duration_us);
 }
 
 EXPORT void pump_model_take_back(struct pump_model *m, const struct pump_command *commands,

@@ -4,116 +4,123 @@
  * Room that comes by itself. A use is *fresh* when its block was discarded since it was
  * used before. So behind the use before it there is one block of room more
  * (`frees_blocks`), and the fresh one takes it again (`allocates_blocks`). Both are counted
- * as long as neither of them is the first of the chain: then the block's state tells.
+ * as long as neither of them is the first of the chain: then the block's state shows it.
  */
 #include "model_state.h"
 
 #define STEPS_MAX 64
-#define FETCH_RUN 16 /* blocks of each run that are asked for beforehand */
+#define FETCH_RUN 16 /* blocks of each run that are prefetched into the cache */
 
 /* ---- room ------------------------------------------------------------------------ */
 
 void model_frees_block(struct pump_model *m, int32_t use) {
-  if (m->uses[use].flags & USE_FREES) return;
-  m->uses[use].flags |= USE_FREES;
-  m->frees_blocks[m->uses[use].op]++;
+  if (m->window.uses[use].flags & USE_FREES) return;
+  m->window.uses[use].flags |= USE_FREES;
+  m->window.frees_blocks[m->window.uses[use].op]++;
 }
 
-static void born(struct pump_model *m, int32_t use) {
-  m->allocates_blocks[m->uses[use].op]++;
-  model_frees_block(m, m->uses[use].prev);
+static void count_allocation(struct pump_model *m, int32_t use) {
+  m->window.allocates_blocks[m->window.uses[use].op]++;
+  model_frees_block(m, m->window.uses[use].prev);
 }
 
-static void unborn(struct pump_model *m, int32_t use) {
-  struct use *before = &m->uses[m->uses[use].prev];
-  m->allocates_blocks[m->uses[use].op]--;
-  if (before->flags & USE_ENDS) return; /* told: it gives all the same */
+static void uncount_allocation(struct pump_model *m, int32_t use) {
+  struct use *before = &m->window.uses[m->window.uses[use].prev];
+  m->window.allocates_blocks[m->window.uses[use].op]--;
+  if (before->flags & USE_ENDS) return; /* reported: its block is discarded all the same */
   before->flags &= (uint8_t)~USE_FREES;
-  m->frees_blocks[before->op]--;
+  m->window.frees_blocks[before->op]--;
 }
 
 /* ---- what is needed again --------------------------------------------------------- */
 
 static void count_again(struct pump_model *m, uint32_t op, int64_t seq) {
-  if (seq > m->again_seq[op]) {
-    m->again_seq[op] = seq;
-    m->again[op] = 0;
+  if (seq > m->window.again_seq[op]) {
+    m->window.again_seq[op] = seq;
+    m->window.again[op] = 0;
   }
-  m->again[op] += seq == m->again_seq[op];
+  m->window.again[op] += seq == m->window.again_seq[op];
 }
 
 static void recount(struct pump_model *m, uint32_t op) {
-  m->again_seq[op] = m->again[op] = 0;
-  for (uint32_t i = 0; i < m->ops[op].uses; i++) {
-    const struct use *use = &m->uses[use_index((int64_t)m->ops[op].first_use + i)];
+  m->window.again_seq[op] = m->window.again[op] = 0;
+  for (uint32_t i = 0; i < m->window.ops[op].uses; i++) {
+    const struct use *use =
+        &m->window.uses[use_index((int64_t)m->window.ops[op].first_use + i)];
     if (use->block == NONE || use->next == NONE) continue;
-    if (m->uses[use->next].flags & USE_FRESH) continue;
-    count_again(m, op, (int64_t)m->ops[m->uses[use->next].op].seq);
+    if (m->window.uses[use->next].flags & USE_FRESH) continue;
+    count_again(m, op, (int64_t)m->window.ops[m->window.uses[use->next].op].seq);
   }
 }
 
 void model_linked(struct pump_model *m, int32_t use) {
-  uint32_t before = m->uses[m->uses[use].prev].op;
-  if (m->uses[use].flags & USE_FRESH)
-    born(m, use);
+  uint32_t before = m->window.uses[m->window.uses[use].prev].op;
+  if (m->window.uses[use].flags & USE_FRESH)
+    count_allocation(m, use);
   else
-    count_again(m, before, (int64_t)m->ops[m->uses[use].op].seq);
+    count_again(m, before, (int64_t)m->window.ops[m->window.uses[use].op].seq);
 }
 
 void model_unlink(struct pump_model *m, int32_t use) {
-  int32_t prev = m->uses[use].prev;
-  uint32_t before = m->uses[prev].op;
-  m->uses[prev].next = NONE;
-  if (m->uses[use].flags & USE_FRESH)
-    unborn(m, use);
-  else if (m->again_seq[before] == (int64_t)m->ops[m->uses[use].op].seq &&
-           --m->again[before] == 0)
+  int32_t prev = m->window.uses[use].prev;
+  uint32_t before = m->window.uses[prev].op;
+  m->window.uses[prev].next = NONE;
+  if (m->window.uses[use].flags & USE_FRESH)
+    uncount_allocation(m, use);
+  else if (m->window.again_seq[before] ==
+               (int64_t)m->window.ops[m->window.uses[use].op].seq &&
+           --m->window.again[before] == 0)
     recount(m, before);
 }
 
 /* ---- chains ------------------------------------------------------------------------ */
 
 bool model_advance_chain(struct pump_model *m, int32_t block) {
-  struct block *b = &m->blocks[block];
+  struct block *b = &m->blocks.all[block];
   int32_t use = b->first, next;
   bool ended;
   do {
-    next = m->uses[use].next;
-    ended = (m->uses[use].flags & USE_ENDS) != 0;
-    if (next != NONE && (m->uses[next].flags & USE_FRESH)) unborn(m, next);
-    if (ended) m->frees_blocks[m->uses[use].op]--; /* the block's state tells from now on */
+    next = m->window.uses[use].next;
+    ended = (m->window.uses[use].flags & USE_ENDS) != 0;
+    if (next != NONE && (m->window.uses[next].flags & USE_FRESH))
+      uncount_allocation(m, next);
+    if (ended)
+      m->window.frees_blocks[m->window.uses[use].op]--; /* the block's state shows it from
+                                                           now on */
     if (use == b->issued) b->issued = NONE;
     use = next;
-  } while (use != NONE && m->ops[m->uses[use].op].executed);
+  } while (use != NONE && m->window.ops[m->window.uses[use].op].executed);
   b->first = use;
   if (use == NONE) {
     b->last = NONE;
     b->next_use = PUMP_NOT_NEEDED;
   } else {
-    b->next_use = (int64_t)m->ops[m->uses[use].op].seq;
+    b->next_use = (int64_t)m->window.ops[m->window.uses[use].op].seq;
   }
   return ended;
 }
 
 void model_used_up(struct pump_model *m, int32_t block, uint64_t seq) {
-  struct block *b = &m->blocks[block];
+  struct block *b = &m->blocks.all[block];
   while (b->first != NONE && !model_is_expected(m, b->first) &&
          b->next_use <= (int64_t)seq) {
     int32_t use = b->first;
     model_advance_chain(m, block);
-    m->uses[use].block = NONE;
+    m->window.uses[use].block = NONE;
   }
   model_relist(m, block);
 }
 
 void model_drop_chain(struct pump_model *m, int32_t block) {
-  struct block *b = &m->blocks[block];
+  struct block *b = &m->blocks.all[block];
   for (int32_t use = b->first, next; use != NONE; use = next) {
-    next = m->uses[use].next;
+    next = m->window.uses[use].next;
     if (use != b->first) model_unlink(m, use);
-    if (m->uses[use].flags & USE_ENDS) m->frees_blocks[m->uses[use].op]--;
-    m->uses[use].block = NONE;
-    m->ops[m->uses[use].op].access_hash = 0; /* expected: it will be another one */
+    if (m->window.uses[use].flags & USE_ENDS)
+      m->window.frees_blocks[m->window.uses[use].op]--;
+    m->window.uses[use].block = NONE;
+    m->window.ops[m->window.uses[use].op].access_hash =
+        0; /* expected: it will be another one */
   }
   b->first = b->last = b->issued = NONE;
   b->next_use = PUMP_NOT_NEEDED;
@@ -122,17 +129,19 @@ void model_drop_chain(struct pump_model *m, int32_t block) {
 /* ---- operations -------------------------------------------------------------------- */
 
 struct op *model_op_begin(struct pump_model *m, uint64_t seq, uint32_t stream) {
-  uint32_t index = op_index(m->op_head++);
+  uint32_t index = op_index(m->window.op_head++);
   model_decision_invalidate(m);
-  struct op *op = &m->ops[index];
-  *op = (struct op){
-      .seq = seq, .first_use = use_index(m->use_head), .next = NONE, .stream = stream};
-  m->can_leave[index >> 6] &= ~(1ull << (index & 63));
-  m->misses[index >> 6] &= ~(1ull << (index & 63));
-  m->away[index] = m->allocates_blocks[index] = m->frees_blocks[index] = m->again[index] =
-      0;
-  m->again_seq[index] = 0;
-  m->op_device[index] = 0;
+  struct op *op = &m->window.ops[index];
+  *op = (struct op){.seq = seq,
+                    .first_use = use_index(m->window.use_head),
+                    .next = NONE,
+                    .stream = stream};
+  m->window.can_leave[index >> 6] &= ~(1ull << (index & 63));
+  m->window.misses[index >> 6] &= ~(1ull << (index & 63));
+  m->window.away[index] = m->window.allocates_blocks[index] =
+      m->window.frees_blocks[index] = m->window.again[index] = 0;
+  m->window.again_seq[index] = 0;
+  m->window.op_device[index] = 0;
   return op;
 }
 
@@ -157,22 +166,22 @@ struct filling {
 /* Into the chain of its block: behind the issued ones, or behind all. */
 static void add_use(struct pump_model *m, const struct filling *filling, int32_t use,
                     int32_t block, bool fresh) {
-  struct block *b = &m->blocks[block];
-  const struct op *op = &m->ops[filling->op];
+  struct block *b = &m->blocks.all[block];
+  const struct op *op = &m->window.ops[filling->op];
   int32_t before = filling->issued ? b->issued : b->last;
-  int32_t next = before == NONE ? b->first : m->uses[before].next;
+  int32_t next = before == NONE ? b->first : m->window.uses[before].next;
   if (next != NONE && before != NONE) model_unlink(m, next);
-  m->uses[use] = (struct use){.block = block,
-                              .next = next,
-                              .prev = before,
-                              .op = (uint16_t)filling->op,
-                              .flags = fresh ? USE_FRESH : 0};
+  m->window.uses[use] = (struct use){.block = block,
+                                     .next = next,
+                                     .prev = before,
+                                     .op = (uint16_t)filling->op,
+                                     .flags = fresh ? USE_FRESH : 0};
   if (before != NONE) {
-    m->uses[before].next = use;
+    m->window.uses[before].next = use;
     model_linked(m, use);
   }
   if (next != NONE) {
-    m->uses[next].prev = use;
+    m->window.uses[next].prev = use;
     model_linked(m, next);
   } else {
     b->last = use;
@@ -188,25 +197,28 @@ static void add_use(struct pump_model *m, const struct filling *filling, int32_t
   model_relist(m, block);
 }
 
-void model_remove_use(struct pump_model *m, int32_t use) {
-  int32_t block = m->uses[use].block;
+/* The use leaves the chain of its block. */
+static void remove_use(struct pump_model *m, int32_t use) {
+  int32_t block = m->window.uses[use].block;
   if (block == NONE) return;
-  struct block *b = &m->blocks[block];
-  int32_t before = b->first == use ? NONE : m->uses[use].prev, next = m->uses[use].next;
+  struct block *b = &m->blocks.all[block];
+  int32_t before = b->first == use ? NONE : m->window.uses[use].prev,
+          next = m->window.uses[use].next;
   if (next != NONE) model_unlink(m, next);
   if (before != NONE) model_unlink(m, use);
-  m->uses[use].block = NONE;
+  m->window.uses[use].block = NONE;
   if (next == NONE)
     b->last = before;
   else
-    m->uses[next].prev = before;
+    m->window.uses[next].prev = before;
   if (before != NONE) {
-    m->uses[before].next = next;
+    m->window.uses[before].next = next;
     if (next != NONE) model_linked(m, next);
     return;
   }
   b->first = next;
-  b->next_use = next == NONE ? PUMP_NOT_NEEDED : (int64_t)m->ops[m->uses[next].op].seq;
+  b->next_use =
+      next == NONE ? PUMP_NOT_NEEDED : (int64_t)m->window.ops[m->window.uses[next].op].seq;
   model_relist(m, block);
 }
 
@@ -214,10 +226,10 @@ void model_remove_use(struct pump_model *m, int32_t use) {
 static int32_t take_slot(struct pump_model *m, struct filling *filling) {
   if (filling->in_place)
     return filling->slot < filling->end ? use_index(filling->slot++) : NONE;
-  while (m->use_head - m->use_tail >= USES)
+  while (m->window.use_head - m->window.use_tail >= USES)
     if (filling->lose == NULL || !filling->lose(m)) return NONE;
-  m->ops[filling->op].uses++;
-  return use_index(m->use_head++);
+  m->window.ops[filling->op].uses++;
+  return use_index(m->window.use_head++);
 }
 
 /* `from`, `to`: within the run. */
@@ -225,15 +237,16 @@ static bool add_part(struct pump_model *m, struct filling *filling,
                      const struct model_run *run, int32_t from, int32_t to) {
   for (int32_t i = from; i < to; i++) {
     int32_t block = run->first + i;
-    const struct block *b = &m->blocks[block];
-    if (block + 1 < m->high && b[1].last != NONE)
-      __builtin_prefetch(&m->uses[b[1].last], 1);
+    const struct block *b = &m->blocks.all[block];
+    if (block + 1 < m->ranges.block_end && b[1].last != NONE)
+      __builtin_prefetch(&m->window.uses[b[1].last], 1);
     if (b->state == PUMP_BLOCK_FREE) continue;
     int32_t before = filling->issued ? b->issued : b->last;
-    if (before != NONE && m->uses[before].op == filling->op) continue; /* twice */
+    if (before != NONE && m->window.uses[before].op == filling->op) continue; /* twice */
     int32_t use = take_slot(m, filling);
     if (use == NONE) return false;
     bool fresh = b->discarded;
+    if (filling->issued && b->goes && m->plans.alone) m->plans.deviations++;
     if (!filling->issued) {
       uint32_t what = PUMP_FRESH;
       if (i == 0) what = PUMP_FRESH_FIRST;
@@ -247,16 +260,16 @@ static bool add_part(struct pump_model *m, struct filling *filling,
 
 bool model_is_share(const struct pump_model *m, uint32_t index, int64_t blocks,
                     int64_t percent) {
-  const struct device *device = &m->devices[m->op_device[index]];
+  const struct device *device = &m->devices[m->window.op_device[index]];
   return device->known && blocks > device->facts.budget * percent / 100;
 }
 
 static void note_larger(struct pump_model *m, const struct filling *filling,
                         const struct model_run *run) {
   uint32_t index = filling->op;
-  struct op *op = &m->ops[index];
+  struct op *op = &m->window.ops[index];
   int64_t uses = filling->in_place ? filling->slot - op->first_use : op->uses;
-  m->op_device[index] = m->blocks[run->first].device;
+  m->window.op_device[index] = m->blocks.all[run->first].device;
   op->larger = model_is_share(m, index, uses, LARGER_PERCENT);
 }
 
@@ -269,7 +282,7 @@ static void fill(struct pump_model *m, struct filling *filling,
   int32_t steps = (longest + slice - 1) / slice;
   for (uint32_t i = 0; i < count; i++)
     for (int32_t b = 0; b < runs[i].count && b < FETCH_RUN; b++)
-      __builtin_prefetch(&m->blocks[runs[i].first + b], 1);
+      __builtin_prefetch(&m->blocks.all[runs[i].first + b], 1);
   if (steps > STEPS_MAX) steps = STEPS_MAX;
   for (int64_t step = 0; step < steps; step++) {
     for (uint32_t i = 0; i < count; i++) {
@@ -283,18 +296,19 @@ static void fill(struct pump_model *m, struct filling *filling,
 
 void model_op_uses(struct pump_model *m, const struct model_run *runs, uint32_t count,
                    bool (*lose)(struct pump_model *m)) {
-  struct filling filling = {
-      .op = op_index(m->op_head - 1), .issued = m->op_issued == m->op_head, .lose = lose};
+  struct filling filling = {.op = op_index(m->window.op_head - 1),
+                            .issued = m->window.op_issued == m->window.op_head,
+                            .lose = lose};
   fill(m, &filling, runs, count);
 }
 
 bool model_op_replace(struct pump_model *m, const struct model_run *runs, uint32_t count) {
-  uint32_t index = op_index(m->op_issued);
-  const struct op *op = &m->ops[index];
+  uint32_t index = op_index(m->window.op_issued);
+  const struct op *op = &m->window.ops[index];
   int64_t first = op->first_use, needed = 0;
   for (uint32_t i = 0; i < count; i++) needed += runs[i].count;
   if (needed > op->uses) return false;
-  for (uint32_t i = 0; i < op->uses; i++) model_remove_use(m, use_index(first + i));
+  for (uint32_t i = 0; i < op->uses; i++) remove_use(m, use_index(first + i));
   struct filling filling = {.op = index,
                             .issued = true,
                             .in_place = true,
@@ -305,7 +319,8 @@ bool model_op_replace(struct pump_model *m, const struct model_run *runs, uint32
 }
 
 void model_op_reserve(struct pump_model *m, uint32_t slots) {
-  struct op *op = &m->ops[op_index(m->op_head - 1)];
-  for (; slots > 0 && m->use_head - m->use_tail < USES; slots--, op->uses++)
-    m->uses[use_index(m->use_head++)] = (struct use){.block = NONE, .next = NONE};
+  struct op *op = &m->window.ops[op_index(m->window.op_head - 1)];
+  for (; slots > 0 && m->window.use_head - m->window.use_tail < USES; slots--, op->uses++)
+    m->window.uses[use_index(m->window.use_head++)] =
+        (struct use){.block = NONE, .next = NONE};
 }

@@ -7,33 +7,33 @@
 
 /* First position in [from, op_head) whose bit is set, or op_head. */
 static int64_t next_set(const struct pump_model *m, const uint64_t *bits, int64_t from) {
-  while (from < m->op_head) {
+  while (from < m->window.op_head) {
     uint64_t at = (uint64_t)from & (OPS - 1);
     uint64_t word = bits[at >> 6] >> (at & 63);
     if (word != 0) {
       from += __builtin_ctzll(word);
-      return from < m->op_head ? from : m->op_head;
+      return from < m->window.op_head ? from : m->window.op_head;
     }
     from += 64 - (int64_t)(at & 63);
   }
-  return m->op_head;
+  return m->window.op_head;
 }
 
 int64_t model_previous_set(const struct pump_model *m, const uint64_t *bits, int64_t from) {
-  while (from >= m->op_tail) {
+  while (from >= m->window.op_tail) {
     uint64_t at = (uint64_t)from & (OPS - 1);
     uint64_t word = bits[at >> 6] << (63 - (at & 63));
     if (word != 0) {
       from -= __builtin_clzll(word);
-      return from >= m->op_tail ? from : m->op_tail - 1;
+      return from >= m->window.op_tail ? from : m->window.op_tail - 1;
     }
     from -= (int64_t)(at & 63) + 1;
   }
-  return m->op_tail - 1;
+  return m->window.op_tail - 1;
 }
 
 static uint64_t due_word(const struct pump_model *m, uint32_t kind, uint32_t use) {
-  const uint64_t *words = m->due_uses[use >> 6];
+  const uint64_t *words = m->window.due_uses[use >> 6];
   return words[kind] | words[DUE_MAYBE_EVICTED];
 }
 
@@ -104,16 +104,17 @@ static void sort(struct lacking *found, uint32_t count) {
 }
 
 /* The nearest issued operations that miss something, nearest first. Each has a block to
- * give, unless its blocks are another device's, so twice as many as blocks are looked at.
+ * give, unless its blocks are another device's, so twice as many operations as blocks are
+ * examined.
  */
 #define LACKING_MOST (2 * PUMP_VIEW_MISSING)
 
 static uint32_t nearest(const struct pump_model *m, struct lacking *found) {
   uint32_t count = 0;
-  for (int64_t at = next_set(m, m->misses, m->op_tail); at < m->op_issued;
-       at = next_set(m, m->misses, at + 1)) {
-    const struct op *op = &m->ops[op_index(at)];
-    uint64_t distance = op->rank - m->ops[m->streams[op->stream].head].rank;
+  for (int64_t at = next_set(m, m->window.misses, m->window.op_tail);
+       at < m->window.op_issued; at = next_set(m, m->window.misses, at + 1)) {
+    const struct op *op = &m->window.ops[op_index(at)];
+    uint64_t distance = op->rank - m->window.ops[m->streams.all[op->stream].head].rank;
     struct lacking candidate = {distance, at};
     if (count < LACKING_MOST) {
       found[count++] = candidate;
@@ -132,9 +133,9 @@ static uint32_t nearest(const struct pump_model *m, struct lacking *found) {
  * counted. False when more than that need not be known. */
 static bool collect_missing(const struct pump_model *m, int64_t position, uint32_t device,
                             struct pump_view *view, uint32_t most) {
-  const struct op *op = &m->ops[op_index(position)];
+  const struct op *op = &m->window.ops[op_index(position)];
   uint32_t away = op->due[DUE_AWAY], maybe_evicted = op->due[DUE_MAYBE_EVICTED];
-  if (op->larger) { /* filled up to the budget; one in doubt takes no room */
+  if (op->larger) { /* filled up to the budget; one that is maybe evicted takes no room */
     int64_t room = view->budget - view->arriving - op->due[DUE_SURE] - maybe_evicted;
     if (room < (int64_t)away) away = room > 0 ? (uint32_t)room : 0;
   }
@@ -147,9 +148,9 @@ static bool collect_missing(const struct pump_model *m, int64_t position, uint32
       view->missing_more += left;
       return view->missing_more < most;
     }
-    int32_t block = m->uses[use_index(at)].block;
-    if (m->blocks[block].device != device) continue;
-    bool takes_room = m->blocks[block].state != PUMP_BLOCK_MAYBE_EVICTED;
+    int32_t block = m->window.uses[use_index(at)].block;
+    if (m->blocks.all[block].device != device) continue;
+    bool takes_room = m->blocks.all[block].state != PUMP_BLOCK_MAYBE_EVICTED;
     if (takes_room && away == 0) continue;
     view->missing[view->missing_count] = block;
     view->missing_need[view->missing_count] = (int64_t)op->seq;
@@ -167,19 +168,19 @@ void model_missing(struct pump_model *m, uint32_t device, struct pump_view *view
                    uint32_t most) {
   struct lacking found[LACKING_MOST];
   uint32_t looked = 0;
-  int64_t from = m->op_tail;
+  int64_t from = m->window.op_tail;
   view->budget = m->devices[device].facts.budget;
   view->arriving = m->devices[device].counts[PUMP_BLOCK_ARRIVING];
   view->missing_count = view->arrivals_count = view->missing_more = 0;
-  if (m->busy_count > 1) {
+  if (m->streams.busy_count > 1) {
     /* What is expected comes behind all that was issued, in its order. */
     uint32_t count = nearest(m, found);
     while (looked < count)
       if (!collect_missing(m, found[looked++].position, device, view, most)) return;
-    from = m->op_issued;
+    from = m->window.op_issued;
   }
-  for (int64_t at = next_set(m, m->misses, from); at < m->op_head;
-       at = next_set(m, m->misses, at + 1)) {
+  for (int64_t at = next_set(m, m->window.misses, from); at < m->window.op_head;
+       at = next_set(m, m->window.misses, at + 1)) {
     if (looked++ == LACKING_MOST) {
       view->missing_more += view->missing_more == 0;
       return;
@@ -188,12 +189,12 @@ void model_missing(struct pump_model *m, uint32_t device, struct pump_view *view
   }
 }
 
-/* ---- room that will be needed ----------------------------------------------------------
- */
+/* ---- room that will be needed ---------------------------------------------------- */
 
 /* Walks over what is known, in order, with the room that is taken and given back. Of
  * operations only these few figures are read: there may be thousands, at each view. It ends
- * where no more eviction candidates could be told to go. True when all that is known fits.
+ * where the view has no place for more eviction candidates. True when all that is known
+ * fits.
  *
  * `surplus`. At an operation that comes before the first candidate is needed, `level -
  * room` blocks more than fit have to be away. Those that operations used before it and that
@@ -203,29 +204,29 @@ void model_missing(struct pump_model *m, uint32_t device, struct pump_view *view
  * `headroom`. If the first `n` of what is missing set out, room and level fall by n behind
  * them, but room alone before them. So wherever fewer come than n, n blocks have to be free
  * (`level - came` is what else takes room); and what is short further on comes n nearer. */
-static bool look_for_room(const struct pump_model *m, uint32_t device,
-                          struct pump_view *view) {
+static bool measure_room(const struct pump_model *m, uint32_t device,
+                         struct pump_view *view) {
   int64_t level = 0, taken = 0, others = 0, surplus = 0;
   int64_t room = view->budget - view->resident - view->arriving;
   int64_t first = view->candidates_count > 0 ? view->candidates_next_use[0] : 0;
   int32_t use =
-      view->candidates_count > 0 ? m->blocks[view->eviction_candidates[0]].first : NONE;
-  uint32_t until = use == NONE ? OPS : m->uses[use].op, short_of = 0;
+      view->candidates_count > 0 ? m->blocks.all[view->eviction_candidates[0]].first : NONE;
+  uint32_t until = use == NONE ? OPS : m->window.uses[use].op, short_of = 0;
   bool before = view->candidates_count > 0, ends = true, fits = true;
-  int64_t came = 0, headroom = m->busy_count > 1 ? 0 : PUMP_VIEW_MISSING;
+  int64_t came = 0, headroom = m->streams.busy_count > 1 ? 0 : PUMP_VIEW_MISSING;
   view->shortfalls_count = view->surplus = view->headroom = 0;
-  for (int64_t at = m->op_tail; at < m->op_head; at++) {
+  for (int64_t at = m->window.op_tail; at < m->window.op_head; at++) {
     uint32_t i = op_index(at);
     before &= i != until && surplus < view->candidates_count;
     if (!before && !fits && taken > m->bounds.in_flight) {
       ends = false;
       break;
     }
-    if (m->op_device[i] != device) continue;
-    int64_t takes = m->away[i] + m->allocates_blocks[i];
+    if (m->window.op_device[i] != device) continue;
+    int64_t takes = m->window.away[i] + m->window.allocates_blocks[i];
     level += takes;
     if (came < headroom) {
-      came += m->away[i];
+      came += m->window.away[i];
       int64_t most = came + (level < room ? room - level : 0);
       if (most < headroom) headroom = most;
     }
@@ -234,11 +235,11 @@ static bool look_for_room(const struct pump_model *m, uint32_t device,
       headroom = taken - m->bounds.in_flight - 1;
     if (taken <= m->bounds.in_flight)
       while (short_of < PUMP_VIEW_CANDIDATES && level > room + short_of)
-        view->shortfalls_need[short_of++] = (int64_t)m->ops[i].seq;
+        view->shortfalls_need[short_of++] = (int64_t)m->window.ops[i].seq;
     taken += takes;
     if (before && level - room - others > surplus) surplus = level - room - others;
-    if (before && m->again_seq[i] > first) others += m->again[i];
-    level -= m->frees_blocks[i];
+    if (before && m->window.again_seq[i] > first) others += m->window.again[i];
+    level -= m->window.frees_blocks[i];
   }
   view->shortfalls_count = short_of;
   if (!ends && came < headroom) headroom = came;
@@ -278,36 +279,36 @@ EXPORT uint32_t pump_view_outlast(const int64_t *needs, uint32_t short_of,
 static bool add_candidate(const struct pump_model *m, int32_t block,
                           struct pump_view *view) {
   view->eviction_candidates[view->candidates_count] = block;
-  view->candidates_next_use[view->candidates_count] = m->blocks[block].next_use;
-  view->candidates_maybe_evicted += m->blocks[block].state == PUMP_BLOCK_MAYBE_EVICTED;
+  view->candidates_next_use[view->candidates_count] = m->blocks.all[block].next_use;
+  view->candidates_maybe_evicted += m->blocks.all[block].state == PUMP_BLOCK_MAYBE_EVICTED;
   return ++view->candidates_count < PUMP_VIEW_CANDIDATES;
 }
 
-static void look_for_candidates(const struct pump_model *m, uint32_t device,
-                                struct pump_view *view) {
-  for (int32_t b = m->devices[device].idle.head; b != NONE; b = m->blocks[b].idle_next)
+static void list_candidates(const struct pump_model *m, uint32_t device,
+                            struct pump_view *view) {
+  for (int32_t b = m->devices[device].idle.head; b != NONE; b = m->blocks.all[b].idle_next)
     if (!add_candidate(m, b, view)) return;
-  for (int64_t at = model_previous_set(m, m->can_leave, m->op_head - 1); at >= m->op_tail;
-       at = model_previous_set(m, m->can_leave, at - 1)) {
-    const struct op *op = &m->ops[(uint64_t)at & (OPS - 1)];
+  for (int64_t at = model_previous_set(m, m->window.can_leave, m->window.op_head - 1);
+       at >= m->window.op_tail; at = model_previous_set(m, m->window.can_leave, at - 1)) {
+    const struct op *op = &m->window.ops[(uint64_t)at & (OPS - 1)];
     int64_t begin = op->first_use, end = begin + op->uses;
     while ((end = model_previous_due(m, DUE_SURE, begin, end)) >= begin) {
-      int32_t block = m->uses[use_index(end)].block;
-      if (m->blocks[block].device == device && !add_candidate(m, block, view)) return;
+      int32_t block = m->window.uses[use_index(end)].block;
+      if (m->blocks.all[block].device == device && !add_candidate(m, block, view)) return;
     }
   }
 }
 
-static void look_for_oldest(const struct pump_model *m, uint32_t device,
-                            struct pump_view *view) {
+static void list_oldest(const struct pump_model *m, uint32_t device,
+                        struct pump_view *view) {
   const int32_t heads[] = {m->devices[device].maybe_evicted.head,
                            m->devices[device].sure.head};
   for (int i = 0; i < 2; i++) {
-    for (int32_t b = heads[i]; b != NONE; b = m->blocks[b].age_next) {
-      if (m->blocks[b].state == PUMP_BLOCK_LEAVING) continue;
+    for (int32_t b = heads[i]; b != NONE; b = m->blocks.all[b].age_next) {
+      if (m->blocks.all[b].state == PUMP_BLOCK_LEAVING) continue;
       if (view->oldest_count == PUMP_VIEW_CANDIDATES) return;
       view->oldest[view->oldest_count] = b;
-      view->oldest_next_use[view->oldest_count++] = m->blocks[b].next_use;
+      view->oldest_next_use[view->oldest_count++] = m->blocks.all[b].next_use;
     }
   }
 }
@@ -316,15 +317,14 @@ EXPORT uint32_t pump_model_away(const struct pump_model *m, int64_t *blocks,
                                 uint32_t count) {
   uint32_t kept = 0;
   for (uint32_t i = 0; i < count; i++) {
-    if (blocks[i] < 0 || blocks[i] >= m->high) continue;
-    uint8_t state = m->blocks[blocks[i]].state;
+    if (blocks[i] < 0 || blocks[i] >= m->ranges.block_end) continue;
+    uint8_t state = m->blocks.all[blocks[i]].state;
     if (state == PUMP_BLOCK_HOST || state == PUMP_BLOCK_ABSENT) blocks[kept++] = blocks[i];
   }
   return kept;
 }
 
-/* ---- the view
- * ------------------------------------------------------------------------------ */
+/* ---- the view -------------------------------------------------------------------- */
 
 static int64_t flight_share(const struct pump_model *m, const struct device *device,
                             uint32_t most) {
@@ -340,10 +340,10 @@ int64_t model_flight_most(const struct pump_model *m, const struct device *devic
 /* Blocks that the operations lack which run now, or as soon as they are there. */
 static int64_t urgent(const struct pump_model *m, const struct device *device) {
   int64_t lack = 0;
-  for (uint32_t i = 0; i < m->busy_count; i++) {
-    int32_t head = m->streams[m->busy[i]].head;
-    if (head == NONE || &m->devices[m->op_device[head]] != device) continue;
-    lack += m->ops[head].due[DUE_AWAY] + m->ops[head].due[DUE_MAYBE_EVICTED];
+  for (uint32_t i = 0; i < m->streams.busy_count; i++) {
+    int32_t head = m->streams.all[m->streams.busy[i]].head;
+    if (head == NONE || &m->devices[m->window.op_device[head]] != device) continue;
+    lack += m->window.ops[head].due[DUE_AWAY] + m->window.ops[head].due[DUE_MAYBE_EVICTED];
   }
   return lack;
 }
@@ -391,17 +391,18 @@ static uint32_t offer_exchange(struct device *device, const struct pump_view *vi
  * operation reaches its blocks, it has used what goes. So what is there comes again with
  * the rest, in that order: each prefetch makes a block the youngest. */
 EXPORT void pump_model_turn(struct pump_model *m, uint32_t index) {
-  int64_t at = next_set(m, m->misses, m->op_tail);
-  struct op *op = &m->ops[op_index(at)];
+  int64_t at = next_set(m, m->window.misses, m->window.op_tail);
+  struct op *op = &m->window.ops[op_index(at)];
   index &= PUMP_MAX_DEVICES - 1;
-  if (at == m->op_head || !op->larger || op->in_order) return;
-  if (m->op_device[op_index(at)] != index) return;
+  if (at == m->window.op_head || !op->larger || op->in_order) return;
+  if (m->window.op_device[op_index(at)] != index) return;
   op->in_order = true;
-  model_ask(&m->devices[index]);
+  model_decision_drop(&m->devices[index]);
   int64_t end = (int64_t)op->first_use + op->uses, use = op->first_use;
   for (; (use = model_next_due(m, DUE_SURE, use, end)) < end; use++) {
-    int32_t block = m->uses[use_index(use)].block;
-    if (m->blocks[block].device == index && m->blocks[block].state == PUMP_BLOCK_RESIDENT)
+    int32_t block = m->window.uses[use_index(use)].block;
+    if (m->blocks.all[block].device == index &&
+        m->blocks.all[block].state == PUMP_BLOCK_RESIDENT)
       model_set_state(m, block, PUMP_BLOCK_MAYBE_EVICTED);
   }
 }
@@ -420,14 +421,14 @@ EXPORT void pump_model_view(struct pump_model *m, uint32_t index, struct pump_vi
   for (int state = PUMP_BLOCK_FREE + 1; state < PUMP_BLOCK_STATES; state++)
     view->live += counts[state];
   view->candidates_maybe_evicted = view->candidates_count = view->oldest_count = 0;
-  view->expected = (uint32_t)(m->op_head - m->op_issued);
-  view->streams = m->busy_count;
+  view->expected = (uint32_t)(m->window.op_head - m->window.op_issued);
+  view->streams = m->streams.busy_count;
   model_missing(m, index, view, PUMP_VIEW_MISSING);
-  look_for_candidates(m, index, view);
-  bool fits = look_for_room(m, index, view);
+  list_candidates(m, index, view);
+  bool fits = measure_room(m, index, view);
   view->exchange = offer_exchange(device, view);
   /* An arrival that would be the first to leave may have to. */
   device->latest_need = view->candidates_count > 0 ? view->candidates_next_use[0] : -1;
   if (fits) device->latest_need = PUMP_NOT_NEEDED; /* only what nothing needs leaves */
-  look_for_oldest(m, index, view);
+  list_oldest(m, index, view);
 }

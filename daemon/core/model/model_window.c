@@ -10,7 +10,7 @@
  * that was never moved counts neither as a hit nor as a miss: there is nothing in it to
  * bring, and whether the shim populated it in time is unknown. */
 static bool count_use(struct pump_model *m, const struct op *op, int32_t block) {
-  struct block *b = &m->blocks[block];
+  struct block *b = &m->blocks.all[block];
   struct device *device = &m->devices[b->device];
   bool first = !b->used;
   b->used = true;
@@ -42,29 +42,29 @@ static bool count_use(struct pump_model *m, const struct op *op, int32_t block) 
 static void fetch_ahead(const struct pump_model *m, const struct op *op, uint32_t i) {
   const int64_t first = op->first_use;
   if (i + 3 * FETCH_AHEAD < op->uses) {
-    int32_t block = m->uses[use_index(first + i + 3 * FETCH_AHEAD)].block;
-    if (block != NONE) __builtin_prefetch(&m->blocks[block], 1);
+    int32_t block = m->window.uses[use_index(first + i + 3 * FETCH_AHEAD)].block;
+    if (block != NONE) __builtin_prefetch(&m->blocks.all[block], 1);
   }
   if (i + 2 * FETCH_AHEAD < op->uses) {
-    int32_t next = m->uses[use_index(first + i + 2 * FETCH_AHEAD)].next;
-    if (next != NONE) __builtin_prefetch(&m->uses[next]);
+    int32_t next = m->window.uses[use_index(first + i + 2 * FETCH_AHEAD)].next;
+    if (next != NONE) __builtin_prefetch(&m->window.uses[next]);
   }
   if (i + FETCH_AHEAD < op->uses) {
-    int32_t next = m->uses[use_index(first + i + FETCH_AHEAD)].next;
-    if (next != NONE) __builtin_prefetch(&m->ops[m->uses[next].op], 1);
+    int32_t next = m->window.uses[use_index(first + i + FETCH_AHEAD)].next;
+    if (next != NONE) __builtin_prefetch(&m->window.ops[m->window.uses[next].op], 1);
   }
 }
 
-/* A fault brought in more than fits: believe what the driver then did. Its own eviction
- * takes the block that migrated longest ago. */
+/* Faults brought in more than fits, so the driver has evicted: the blocks that migrated
+ * longest ago count as gone. */
 static void push_out(struct pump_model *m, struct device *device) {
-  if (!device->known || m->settling) return;
+  if (!device->known || m->plans.settling) return;
   int64_t excess = model_occupied(device) - device->facts.capacity;
   struct list *const oldest[] = {&device->maybe_evicted, &device->sure};
   for (int i = 0; i < 2 && excess > 0; i++) {
     for (int32_t b = oldest[i]->head, next; b != NONE && excess > 0; b = next) {
-      next = m->blocks[b].age_next;
-      if (m->blocks[b].state == PUMP_BLOCK_LEAVING) continue;
+      next = m->blocks.all[b].age_next;
+      if (m->blocks.all[b].state == PUMP_BLOCK_LEAVING) continue;
       model_set_state(m, b, PUMP_BLOCK_HOST);
       excess--;
     }
@@ -72,16 +72,17 @@ static void push_out(struct pump_model *m, struct device *device) {
 }
 
 static void retire_op(struct pump_model *m, uint32_t index) {
-  struct op *op = &m->ops[index];
+  struct op *op = &m->window.ops[index];
   bool hit = true;
   op->executed = true;
   model_decision_invalidate(m);
-  m->again_seq[index] = m->again[index] = 0; /* they are eviction candidates now, or away */
+  m->window.again_seq[index] = m->window.again[index] =
+      0; /* they are eviction candidates now, or away */
   for (uint32_t i = 0; i < op->uses; i++) {
-    int32_t use = use_index((int64_t)op->first_use + i), block = m->uses[use].block;
+    int32_t use = use_index((int64_t)op->first_use + i), block = m->window.uses[use].block;
     fetch_ahead(m, op, i);
     if (block == NONE) continue;
-    struct block *b = &m->blocks[block];
+    struct block *b = &m->blocks.all[block];
     hit &= count_use(m, op, block);
     bool advanced = b->first == use;
     bool ended = advanced && model_advance_chain(m, block);
@@ -95,7 +96,7 @@ static void retire_op(struct pump_model *m, uint32_t index) {
     }
     if (ended) model_discarding(m, block, op->seq);
   }
-  m->devices[m->op_device[index]].args_truncated |= op->args_truncated;
+  m->devices[m->window.op_device[index]].args_truncated |= op->args_truncated;
   m->totals.operations++;
   m->totals.operations_hit += hit;
   m->totals.window_depth--;
@@ -104,20 +105,21 @@ static void retire_op(struct pump_model *m, uint32_t index) {
 static void retire_head(struct pump_model *m, struct stream *stream) {
   int32_t op = stream->head;
   retire_op(m, (uint32_t)op);
-  stream->head = m->ops[op].next;
+  stream->head = m->window.ops[op].next;
   if (stream->head == NONE) stream->tail = NONE;
 }
 
 static void retire_stream(struct pump_model *m, uint32_t index, uint64_t executed_seq) {
-  struct stream *stream = &m->streams[index];
-  while (stream->head != NONE && m->ops[stream->head].seq <= executed_seq)
+  struct stream *stream = &m->streams.all[index];
+  while (stream->head != NONE && m->window.ops[stream->head].seq <= executed_seq)
     retire_head(m, stream);
 }
 
 static void reclaim(struct pump_model *m) {
-  while (m->op_tail < m->op_head && m->ops[op_index(m->op_tail)].executed) {
-    m->use_tail += m->ops[op_index(m->op_tail)].uses;
-    m->op_tail++;
+  while (m->window.op_tail < m->window.op_head &&
+         m->window.ops[op_index(m->window.op_tail)].executed) {
+    m->window.use_tail += m->window.ops[op_index(m->window.op_tail)].uses;
+    m->window.op_tail++;
   }
 }
 
@@ -132,13 +134,14 @@ static void note_overshoot(struct device *device) {
   if (over > (int64_t)device->tally.overshoot) device->tally.overshoot = (uint64_t)over;
 }
 
-/* Faults found room somewhere, at times by the driver's own eviction, before we knew of
- * them. Which blocks went is unknown; prefetching them again tells. Of an operation that
- * did not tell of all that it uses, the number is unknown. */
-static void doubt(struct pump_model *m, struct device *device, uint64_t count) {
+/* Faults took room, at times by the driver's own eviction, before the worker read of them.
+ * Which blocks the driver evicted is unknown until they are prefetched again. For an
+ * operation that uses more than its record names, even their number is unknown. */
+static void mark_maybe_evicted(struct pump_model *m, struct device *device,
+                               uint64_t count) {
   for (int32_t b = device->sure.head, next; b != NONE && count > 0; b = next) {
-    next = m->blocks[b].age_next;
-    if (m->blocks[b].state == PUMP_BLOCK_LEAVING) continue;
+    next = m->blocks.all[b].age_next;
+    if (m->blocks.all[b].state == PUMP_BLOCK_LEAVING) continue;
     model_set_state(m, b, PUMP_BLOCK_MAYBE_EVICTED);
     count--;
   }
@@ -146,7 +149,7 @@ static void doubt(struct pump_model *m, struct device *device, uint64_t count) {
 
 static void after_retiring(struct pump_model *m) {
   reclaim(m);
-  if (m->settling) return;
+  if (m->plans.settling) return;
   for (uint32_t i = 0; i < PUMP_MAX_DEVICES; i++) {
     struct device *device = &m->devices[i];
     uint64_t missed = device->missed;
@@ -157,30 +160,30 @@ static void after_retiring(struct pump_model *m) {
     note_overshoot(device);
     push_out(m, device);
     model_allow_exchange(m, device);
-    uint64_t doubts = missed * m->bounds.doubts_per_fault;
-    if (device->args_truncated) doubts = UINT64_MAX;
+    uint64_t evicted = missed * m->bounds.doubts_per_fault;
+    if (device->args_truncated) evicted = UINT64_MAX;
     device->args_truncated = false;
-    if (doubts > 0) doubt(m, device, doubts);
+    if (evicted > 0) mark_maybe_evicted(m, device, evicted);
   }
 }
 
 static void drop_idle_streams(struct pump_model *m) {
   uint32_t kept = 0;
-  for (uint32_t i = 0; i < m->busy_count; i++) {
-    uint32_t index = m->busy[i];
-    if (m->streams[index].head == NONE)
-      m->streams[index].listed = false;
+  for (uint32_t i = 0; i < m->streams.busy_count; i++) {
+    uint32_t index = m->streams.busy[i];
+    if (m->streams.all[index].head == NONE)
+      m->streams.all[index].listed = false;
     else
-      m->busy[kept++] = index;
+      m->streams.busy[kept++] = index;
   }
-  m->busy_count = kept;
+  m->streams.busy_count = kept;
 }
 
 EXPORT void pump_model_progress(struct pump_model *m, const uint64_t *executed_seq,
                                 uint32_t stride) {
   uint64_t before = m->totals.operations;
-  for (uint32_t i = 0; i < m->busy_count; i++) {
-    uint32_t index = m->busy[i];
+  for (uint32_t i = 0; i < m->streams.busy_count; i++) {
+    uint32_t index = m->streams.busy[i];
     retire_stream(m, index, PUMP_LOAD(&executed_seq[(size_t)index * stride]));
   }
   if (m->totals.operations == before) return;
@@ -189,7 +192,7 @@ EXPORT void pump_model_progress(struct pump_model *m, const uint64_t *executed_s
 }
 
 void model_retire_head(struct pump_model *m, uint32_t stream) {
-  retire_head(m, &m->streams[stream]);
+  retire_head(m, &m->streams.all[stream]);
 }
 
 void model_retired(struct pump_model *m) {
@@ -200,7 +203,8 @@ void model_retired(struct pump_model *m) {
 EXPORT void pump_model_forget_window(struct pump_model *m) {
   model_learn_loss(m);
   model_deviate(m);
-  for (uint32_t i = 0; i < m->busy_count; i++) retire_stream(m, m->busy[i], UINT64_MAX);
+  for (uint32_t i = 0; i < m->streams.busy_count; i++)
+    retire_stream(m, m->streams.busy[i], UINT64_MAX);
   drop_idle_streams(m);
   after_retiring(m);
 }
@@ -210,40 +214,40 @@ EXPORT void pump_model_forget_window(struct pump_model *m) {
 /* The oldest operation, which is the first of its stream, makes room without having
  * been seen to execute. */
 static void lose_oldest(struct pump_model *m) {
-  retire_head(m, &m->streams[m->ops[op_index(m->op_tail)].stream]);
+  retire_head(m, &m->streams.all[m->window.ops[op_index(m->window.op_tail)].stream]);
   m->totals.lost++;
   reclaim(m);
 }
 
 /* For the uses of the newest, which alone may be larger than the ring. */
 static bool lose_another(struct pump_model *m) {
-  if (m->op_tail == m->op_head - 1) return false;
+  if (m->window.op_tail == m->window.op_head - 1) return false;
   lose_oldest(m);
   return true;
 }
 
 /* The newest of its stream. */
 static void link_to_stream(struct pump_model *m, struct op *op) {
-  int32_t index = (int32_t)(op - m->ops);
-  struct stream *stream = &m->streams[op->stream];
+  int32_t index = (int32_t)(op - m->window.ops);
+  struct stream *stream = &m->streams.all[op->stream];
   op->rank = stream->issued++;
   if (stream->head == NONE)
     stream->head = index;
   else
-    m->ops[stream->tail].next = index;
+    m->window.ops[stream->tail].next = index;
   stream->tail = index;
   if (!stream->listed) {
     stream->listed = true;
-    m->busy[m->busy_count++] = op->stream;
+    m->streams.busy[m->streams.busy_count++] = op->stream;
   }
-  m->added_seq = op->seq;
+  m->window.added_seq = op->seq;
   m->totals.window_depth++;
   m->totals.larger += op->larger;
 }
 
 /* Discarded since they were used: what the ends and the middle of a run met. */
 void model_note_fresh(const struct pump_model *m, struct model_run *run) {
-  const struct block *first = &m->blocks[run->first], *last = first + run->count - 1;
+  const struct block *first = &m->blocks.all[run->first], *last = first + run->count - 1;
   run->fresh = 0;
   if (first->discarded) run->fresh |= PUMP_FRESH_FIRST;
   if (last->discarded) run->fresh |= PUMP_FRESH_LAST;
@@ -253,12 +257,12 @@ void model_note_fresh(const struct pump_model *m, struct model_run *run) {
 void model_op_add(struct pump_model *m, uint64_t seq, uint32_t stream,
                   const struct model_run *runs, uint32_t count, bool predicted) {
   uint64_t access_hash = model_access_hash(stream, runs, count);
-  if (m->op_issued < m->op_head) {
-    struct op *next = &m->ops[op_index(m->op_issued)];
+  if (m->window.op_issued < m->window.op_head) {
+    struct op *next = &m->window.ops[op_index(m->window.op_issued)];
     bool right = next->access_hash == access_hash, same = right;
     if (!same && predicted && next->stream == stream && next->seq == seq) {
       same = model_op_replace(m, runs, count);
-      m->deviations++;
+      m->plans.deviations++;
     }
     if (same && next->seq == seq) {
       next->access_hash = access_hash;
@@ -269,27 +273,27 @@ void model_op_add(struct pump_model *m, uint64_t seq, uint32_t stream,
     }
     pump_model_expect_nothing(m);
   }
-  while (m->op_head - m->op_tail >= OPS) lose_oldest(m);
+  while (m->window.op_head - m->window.op_tail >= OPS) lose_oldest(m);
   struct op *op = model_op_begin(m, seq, stream);
-  m->op_issued++;
+  m->window.op_issued++;
   op->access_hash = access_hash;
   link_to_stream(m, op);
   model_op_uses(m, runs, count, lose_another);
   m->totals.larger += op->larger;
 }
 
-void model_op_untold(struct pump_model *m, uint32_t told, uint32_t dropped) {
-  uint32_t index = op_index(m->op_issued - 1);
-  struct op *op = &m->ops[index];
+void model_op_truncated(struct pump_model *m, uint32_t recorded, uint32_t dropped) {
+  uint32_t index = op_index(m->window.op_issued - 1);
+  struct op *op = &m->window.ops[index];
   op->args_truncated = true;
-  int64_t alike = told > 0 ? (int64_t)op->uses * dropped / told : 0;
-  if (!model_is_share(m, index, alike, UNTOLD_PERCENT)) return;
-  m->args_truncated_seq = op->seq;
+  int64_t alike = recorded > 0 ? (int64_t)op->uses * dropped / recorded : 0;
+  if (!model_is_share(m, index, alike, TRUNCATED_PERCENT)) return;
+  m->window.args_truncated_seq = op->seq;
   pump_model_expect_nothing(m);
 }
 
 void model_discarding(struct pump_model *m, int32_t block, uint64_t seq) {
-  struct block *b = &m->blocks[block];
+  struct block *b = &m->blocks.all[block];
   struct device *device = &m->devices[b->device];
   if (b->state != PUMP_BLOCK_RESIDENT && b->state != PUMP_BLOCK_MAYBE_EVICTED) return;
   model_set_state(m, block, PUMP_BLOCK_DISCARDING);
@@ -297,9 +301,9 @@ void model_discarding(struct pump_model *m, int32_t block, uint64_t seq) {
 }
 
 bool model_ends(struct pump_model *m, int32_t block) {
-  int32_t use = m->blocks[block].issued;
+  int32_t use = m->blocks.all[block].issued;
   if (use == NONE) return false;
-  m->uses[use].flags |= USE_ENDS;
+  m->window.uses[use].flags |= USE_ENDS;
   model_frees_block(m, use);
   return true;
 }

@@ -12,9 +12,9 @@
 /* An operation that uses more than that of the budget is filled up to the budget, and the
  * rest of it left to faults. */
 #define LARGER_PERCENT 90
-/* Where an operation uses more than that of the budget without telling, nothing is
- * expected: what stays or comes early for later takes the room that is left for it. */
-#define UNTOLD_PERCENT 10
+/* Where an operation uses more than that of the budget than its record names, nothing
+ * is expected: what stays or comes early for later takes the room that is left for it. */
+#define TRUNCATED_PERCENT 10
 
 struct op {
   uint64_t seq;
@@ -29,7 +29,7 @@ struct op {
   bool partial;        /* expected, and it will reach what does not exist yet */
   bool larger;         /* uses more than LARGER_PERCENT of its device's budget */
   bool in_order;       /* larger: what was there of it comes again, in its order */
-  bool args_truncated; /* uses more than it told */
+  bool args_truncated; /* uses more than its record names */
 };
 
 struct use {
@@ -41,13 +41,43 @@ struct use {
 };
 
 #define USE_FRESH 1 /* nothing that was there before is worth keeping: discarded */
-#define USE_ENDS 2  /* once it has executed the contents are discarded: told */
-#define USE_FREES 4 /* the same, told or expected: counted in `frees_blocks` */
+#define USE_ENDS 2  /* once it has executed the contents are discarded: reported */
+#define USE_FREES 4 /* the same, reported or expected: counted in `frees_blocks` */
+
+/* The slot of a position in `ops` or `uses` is the position masked. */
+struct window {
+  int64_t op_head, op_tail;
+  int64_t op_issued;           /* from here on operations are expected, not issued */
+  uint64_t added_seq;          /* of the newest that was issued */
+  uint64_t args_truncated_seq; /* of the newest that used more than its record; 0: none */
+  int64_t use_head, use_tail;
+  struct op ops[OPS];
+  struct use uses[USES];
+  uint64_t can_leave[OPS / 64]; /* bit: the operation has due blocks that may leave */
+  uint64_t misses[OPS / 64];    /* bit: it has due blocks that are not surely there */
+  /* Bit of a kind: the use is the next one of its block, which is of that kind. */
+  uint64_t due_uses[USES / 64][DUE_KINDS];
+  /* Room, in blocks: what an operation takes for blocks that are away, and for those that
+   * will be discarded before it and used anew; what is free again behind it. */
+  int32_t away[OPS], allocates_blocks[OPS], frees_blocks[OPS];
+  /* Of the blocks that an operation uses, those that are needed again last and still worth
+   * something: by which operation, and how many. */
+  int64_t again_seq[OPS];
+  int32_t again[OPS];
+  uint8_t op_device[OPS]; /* of the operation; beside these, for walks over all */
+};
 
 struct stream {
   int32_t head, tail; /* first and last operation not retired, or NONE */
   uint64_t issued, expected;
   bool listed; /* stands in `busy` */
+};
+
+struct streams {
+  struct stream all[PUMP_MAX_STREAMS];
+  uint32_t busy[PUMP_MAX_STREAMS]; /* those with operations that have not been retired */
+  uint32_t busy_count;
+  uint32_t discard_stream; /* its progress includes discards; 0: no stream is known */
 };
 
 struct model_run {
@@ -71,14 +101,14 @@ bool model_run_of(const struct pump_model *m, const struct pump_model_extent *ex
 /* Notes which of its blocks were discarded since they were used. */
 void model_note_fresh(const struct pump_model *m, struct model_run *run);
 /* Adds an operation that uses these runs of blocks. If it is what was expected next, it
- * takes that one's place; if something else was, nothing is expected any more. `predicted`:
- * it is what was expected, whatever blocks it uses. */
+ * takes that one's place; if something else was, all that is expected is dropped.
+ * `predicted`: it is what was expected, whatever blocks it uses. */
 void model_op_add(struct pump_model *m, uint64_t seq, uint32_t stream,
                   const struct model_run *runs, uint32_t count, bool predicted);
-/* The newest uses `dropped` runs more than those `told`, which are believed to be alike:
- * behind it what is there is unknown. Where that is much nothing is expected, for two
- * iterations. */
-void model_op_untold(struct pump_model *m, uint32_t told, uint32_t dropped);
+/* The newest operation uses `dropped` runs more than the `recorded` ones, of the same size
+ * as far as is known: which blocks are resident behind it is unknown. Where that is much,
+ * nothing is expected for two iterations. */
+void model_op_truncated(struct pump_model *m, uint32_t recorded, uint32_t dropped);
 /* Its contents are discarded behind its newest issued use that has not executed. False
  * when there is none. */
 bool model_ends(struct pump_model *m, int32_t block);
@@ -104,8 +134,6 @@ void model_op_reserve(struct pump_model *m, uint32_t slots);
 /* So many blocks are more than that of the budget of the operation's device. */
 bool model_is_share(const struct pump_model *m, uint32_t index, int64_t blocks,
                     int64_t percent);
-/* The use leaves the chain of its block. */
-void model_remove_use(struct pump_model *m, int32_t use);
 uint64_t model_access_hash(uint32_t stream, const struct model_run *runs, uint32_t count);
 /* The chain's head moves on to the next use that has not executed. True when the contents
  * were discarded on the way. */
@@ -126,8 +154,8 @@ void model_drop_chain(struct pump_model *m, int32_t block);
 
 /* Last position in [op_tail, from] whose bit is set, or op_tail - 1. */
 int64_t model_previous_set(const struct pump_model *m, const uint64_t *bits, int64_t from);
-/* The due uses that are counted as `kind` or in doubt; `from`, `end`: positions, of one
- * operation's uses. The first in [from, end), or `end`. */
+/* The due uses that are counted as `kind` or maybe evicted; `from`, `end`: positions, of
+ * one operation's uses. The first in [from, end), or `end`. */
 int64_t model_next_due(const struct pump_model *m, uint32_t kind, int64_t from,
                        int64_t end);
 /* The last in [begin, end), or `begin` - 1. */

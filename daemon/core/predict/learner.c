@@ -2,7 +2,7 @@
  *
  * DESIGN. Every operation has a key: what is the same each time that it comes again.
  * For a launch these are function, grid and block (and the signature where those were
- * not told): scalar parameters are left out, since step counts and seeds change each
+ * not reported): scalar parameters are left out, since step counts and seeds change each
  * iteration. For copies and memsets the lengths of their accesses. Addresses and streams
  * are in no key: both may be others in each iteration.
  *
@@ -10,12 +10,12 @@
  * up to date (the hash of a polynomial: a key enters, one leaves), and for each hash the
  * newest operation at which it stood. That is the index in which a pointer is found
  * (learner_match.c): the longest context that was there before wins, so what follows an
- * evaluation, a short batch or the fourth of four steps is looked for behind the last
+ * evaluation, a short batch or the fourth of four steps is searched behind the last
  * one of the same past. A pointer that is not contradicted stays where it is: once it
  * has followed a whole cycle (a hundred steps, then an evaluation) it is one such cycle
  * behind, and right at each of its turns.
  *
- * What is believed is what was right lately: a way of finding pointers (by level) and a
+ * What was right lately is trusted: a way of finding pointers (by level) and a
  * place where predictions failed (a fork: the newest four keys of the stream) have a
  * share of successes each, and bad ones end what is predicted with confidence.
  */
@@ -75,7 +75,8 @@ EXPORT void pump_learner_delete(struct pump_learner *l) {
 /* ---- keys ------------------------------------------------------------------------- */
 
 /* The entry of a signature, or the one of its set that was used longest ago. A signature
- * that keeps coming is told only once: those of counters and seeds must not push it out. */
+ * that keeps coming is reported only once: those of counters and seeds must not push it
+ * out. */
 static struct shape *shape_for(struct pump_learner *l, uint64_t signature) {
   struct shape *set = &l->shapes[learner_mix(signature) & (SHAPES - SHAPE_WAYS)];
   struct shape *oldest = set;
@@ -111,7 +112,7 @@ static uint64_t key_of(struct pump_learner *l, const struct pump_learner_operati
 
 /* ---- the history ------------------------------------------------------------------ */
 
-/* The contexts of a lane go on with operation `number`, which is linked already. */
+/* The contexts of a lane continue with operation `number`, which is linked already. */
 static void extend(struct pump_learner *l, struct lane *lane, uint64_t number,
                    uint64_t key) {
   for (uint32_t level = 0; level < LEVELS; level++) {
@@ -155,7 +156,7 @@ static void append(struct pump_learner *l, const struct pump_learner_operation *
     learner_past(l, lane->last)->next = number;
   lane->last = number;
   extend(l, lane, number, key);
-  l->births_now = 0;
+  l->allocations_now = 0;
   l->torn = false;
 }
 

@@ -1,11 +1,11 @@
-/* learner.h - learns the sequence of operations that a program repeats, and tells what
+/* learner.h - learns the sequence of operations that a program repeats, and predicts what
  * comes next: which operation, and which parts of which ranges it will reach.
  *
  * A prediction is a pointer into the past: "what happens now is what happened from
  * operation n on". Each operation either confirms the pointer, which then moves on by
- * one, or ends it; then the place with the longest common past is looked for anew. So
- * nothing has to be known of iterations beforehand, and nothing is believed longer
- * than it is true. The rule is told in learner.c, what it can and cannot do in
+ * one, or ends it; then the place with the longest common past is searched anew. So
+ * nothing has to be known of iterations beforehand, and no prediction outlives
+ * its first mistake. The rule is described in learner.c, what it can and cannot do in
  * docs/learner.md.
  *
  * It calls no one, reads no clock, keeps bounded memory (about 400 bytes for each
@@ -23,7 +23,7 @@
 
 /* cffi: begin */
 
-/* What pump_learner_see says of an operation. */
+/* Results of pump_learner_see. */
 #define PUMP_LEARNER_UNKNOWN 0   /* nothing was predicted */
 #define PUMP_LEARNER_CONFIRMED 1 /* it is what was predicted */
 #define PUMP_LEARNER_DEVIATED 2  /* something else was predicted: that is void now */
@@ -61,7 +61,7 @@ struct pump_predicted {
   uint64_t number;                   /* of the earlier operation that it repeats */
   uint64_t signature, function, tag; /* of that one; a launch's signature may differ this
                                         time in parameters that change each iteration */
-  uint64_t key;    /* what such operations have in common: of launches that were told of
+  uint64_t key;    /* what such operations have in common: of launches that were reported
                       (pump_learner_shape) function, grid and block: pump_shape */
   uint32_t stream; /* on which it is expected */
   uint32_t kind;
@@ -72,7 +72,7 @@ struct pump_predicted {
 
 struct pump_learner_report {
   uint64_t seen;      /* operations; also the number of the next one */
-  uint64_t confirmed; /* of them, as pump_learner_see said */
+  uint64_t confirmed; /* of them, as pump_learner_see returned */
   uint64_t deviated;
   uint64_t trusted;         /* of the confirmed: were predicted with confidence */
   uint64_t misled;          /* of the deviated: something else was, with confidence */
@@ -84,7 +84,7 @@ struct pump_learner_report {
   uint64_t position;        /* operations since the present iteration began */
   uint64_t epoch;           /* raised each time that a prediction became void */
   uint32_t kind;            /* of the last whole iteration: equal ones have equal numbers */
-  uint32_t kinds;           /* told apart so far */
+  uint32_t kinds;           /* distinguished so far */
   double confidence;        /* share of operations predicted with confidence, lately */
 };
 
@@ -96,7 +96,7 @@ void pump_learner_delete(struct pump_learner *learner);
 /* ---- what is reported ---- */
 
 /* What launches with this signature have in common with those that differ in scalar
- * parameters only (a step count, a seed): function, grid and block. To be told before
+ * parameters only (a step count, a seed): function, grid and block. To be reported before
  * the first of them (PARAMS); may be repeated. */
 void pump_learner_shape(struct pump_learner *learner, uint64_t signature, uint64_t function,
                         const uint32_t grid[3], const uint32_t block[3]);
@@ -105,7 +105,7 @@ void pump_learner_shape(struct pump_learner *learner, uint64_t signature, uint64
 int pump_learner_see(struct pump_learner *learner,
                      const struct pump_learner_operation *operation);
 
-/* A range appeared, or is gone. Ranges that the learner was not told of are taken for
+/* A range appeared, or is gone. Ranges that were never reported are taken for
  * persistent. */
 void pump_learner_alloc(struct pump_learner *learner, uint32_t slot, uint32_t generation,
                         uint64_t length_bytes);
@@ -114,7 +114,7 @@ void pump_learner_free(struct pump_learner *learner, uint32_t slot, uint32_t gen
 /* Operations were lost here: what follows does not continue what was seen. */
 void pump_learner_lost(struct pump_learner *learner);
 
-/* ---- what is asked ---- */
+/* ---- what is predicted ---- */
 
 /* How many operations from here on are predicted with confidence, at most `most`. 0:
  * nothing is. They end before a place where the program went different ways lately, and
@@ -122,8 +122,8 @@ void pump_learner_lost(struct pump_learner *learner);
 uint32_t pump_learner_ahead(struct pump_learner *learner, uint32_t most);
 
 /* The operation that is expected after `index` others (0: the next one), with accesses
- * where they will be today. Cheapest asked in ascending order. Returns 0, or -ENOENT
- * when nothing is predicted. Whether it is to be trusted, pump_learner_ahead tells. */
+ * where they will be today. Cheapest in ascending order. Returns 0, or -ENOENT
+ * when nothing is predicted. pump_learner_ahead returns how far predictions are trusted. */
 int pump_learner_next(struct pump_learner *learner, uint32_t index,
                       struct pump_predicted *predicted);
 

@@ -4,17 +4,17 @@
  * Addresses are in no key, since they may be others in each iteration. So a program of one
  * kernel that sweeps over many buffers seems to repeat itself with each operation, and what
  * the one before reached is predicted: at best, as something that moves with each
- * operation, one operation ahead. Where what a pointer of a short period says comes again
- * elsewhere each time, the newest place is looked for at which the same operations reached
- * the same: that is where the program is. Where there is none, as in noise, the next look
+ * operation, one operation ahead. Where what a pointer of a short period predicts comes
+ * elsewhere each time, the newest place is searched at which the same operations reached
+ * the same: that is where the program is. Where there is none, as in noise, the next search
  * comes after twice as many operations.
  */
 #include "learner_state.h"
 
-#define PERIOD_MOST 64u /* of a pointer that is doubted */
+#define PERIOD_MOST 64u /* of a pointer that may be replaced */
 #define MISPLACED 16u   /* operations that reached something else, one after the other */
 #define ALIKE 8u        /* operations that have to be the same, with their accesses */
-#define BACK 32768u     /* operations that are looked at */
+#define BACK 32768u     /* operations that are examined */
 #define WAIT_LEAST 32u
 #define WAIT_MOST 65536u
 

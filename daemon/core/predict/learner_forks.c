@@ -1,12 +1,12 @@
-/* learner_forks.c - places where the program went on differently than predicted.
+/* learner_forks.c - places where the program continued differently than predicted.
  *
  * A fork is named by the four operations before it. What came there in two of the last
- * three cases is *usual* there; anything else is a turn. That a turn comes is believed of a
+ * three cases is *usual* there; anything else is a turn. A turn is expected from a
  * pointer that was right when the program turned there the last time, as one is that is a
  * whole cycle behind; or if the same came as often in a row in front of it in the past as
  * now, as in the last of six layers. Any other pointer only points where a turn happened to
  * come, such as a change of batch size. It is replaced by one that agrees with it up to the
- * fork and goes on there as is usual.
+ * fork and continues there as is usual.
  */
 #include "learner_state.h"
 
@@ -79,9 +79,9 @@ void learner_fork_wrong(struct pump_learner *l, uint32_t name) {
   fork->failed = true;
 }
 
-/* ---- what is believed ---------------------------------------------------------------- */
+/* ---- which pointer is trusted -------------------------------------------------------- */
 
-/* The pointer, which says that `number` comes, knows when: it was right when the program
+/* The pointer, which predicts `number`, knows when: it was right when the program
  * turned here the last time, or the same comes as often in a row in front of it as then. */
 static bool knows_when(const struct pump_learner *l, const struct fork *fork,
                        uint64_t number) {
@@ -131,7 +131,7 @@ uint64_t learner_turn(struct pump_learner *l, uint64_t number) {
     return NEVER;
   uint64_t to = usual(l, fork), length = number - match->front;
   if (to == NEVER || to == number) return NEVER;
-  struct aside *aside = &l->aside; /* not looked at again with each operation */
+  struct aside *aside = &l->aside; /* not examined again with each operation */
   if (aside->number == number && aside->to == to && length > aside->common) return NEVER;
   uint64_t alike = common(l, number, to, length);
   if (alike < length) {

@@ -6,7 +6,7 @@
  * Which stream of today repeats which one of the past is found out as they come: usually
  * itself, another one where a program takes a new stream each iteration. The operations
  * that other streams had to do when the pointer was found may come late: a stream that
- * has not been followed yet is also looked for before the pointer's beginning.
+ * has not been followed yet is also searched before the pointer's beginning.
  */
 #include "learner_state.h"
 

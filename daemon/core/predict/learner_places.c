@@ -36,7 +36,7 @@ static struct life *life_of(const struct pump_learner *l, uint64_t name) {
 
 static bool succeed(struct pump_learner *l, struct life *old, uint64_t after) {
   struct life *new = life_of(l, after);
-  if (old == NULL || new == NULL || old->born >= new->born) return false;
+  if (old == NULL || new == NULL || old->allocated_at >= new->allocated_at) return false;
   l->successors_early += old->live && old->successor == 0;
   old->successor = after;
   new->repeated = true;
@@ -48,13 +48,13 @@ static void end(struct pump_learner *l, struct life *life) {
   life->live = false;
 }
 
-/* The first birth at which as many operations had been seen, or the end. */
-static uint64_t births_at(const struct pump_learner *l, uint64_t born) {
-  uint64_t low = l->births_head > BIRTHS ? l->births_head - BIRTHS : 0;
-  uint64_t high = l->births_head;
+/* The first allocation at which as many operations had been seen, or the end. */
+static uint64_t allocations_from(const struct pump_learner *l, uint64_t allocated_at) {
+  uint64_t low = l->allocations_head > ALLOCATIONS ? l->allocations_head - ALLOCATIONS : 0;
+  uint64_t high = l->allocations_head;
   while (low < high) {
     uint64_t middle = low + (high - low) / 2;
-    if (l->allocates_blocks[middle & (BIRTHS - 1)].born < born)
+    if (l->allocations[middle & (ALLOCATIONS - 1)].allocated_at < allocated_at)
       low = middle + 1;
     else
       high = middle;
@@ -66,20 +66,21 @@ EXPORT void pump_learner_alloc(struct pump_learner *l, uint32_t slot, uint32_t g
                                uint64_t length_bytes) {
   uint64_t name = life_name(slot, generation);
   struct life *life = life_slot(l, name);
-  if (life->name == name && life->live) return; /* told twice */
+  if (life->name == name && life->live) return; /* reported twice */
   end(l, life);
   *life = (struct life){
-      .name = name, .born = l->head, .length_bytes = length_bytes, .live = true};
+      .name = name, .allocated_at = l->head, .length_bytes = length_bytes, .live = true};
   if (learner_is_trusted(l)) {
-    uint64_t at = births_at(l, l->match.front) + l->births_now;
-    const struct birth *birth = &l->allocates_blocks[at & (BIRTHS - 1)];
-    if (at < l->births_head && birth->born == l->match.front) {
-      struct life *before = life_of(l, birth->life);
+    uint64_t at = allocations_from(l, l->match.front) + l->allocations_now;
+    const struct allocation *allocation = &l->allocations[at & (ALLOCATIONS - 1)];
+    if (at < l->allocations_head && allocation->allocated_at == l->match.front) {
+      struct life *before = life_of(l, allocation->life);
       if (before != NULL && before->length_bytes == length_bytes) succeed(l, before, name);
     }
   }
-  l->births_now++;
-  l->allocates_blocks[l->births_head++ & (BIRTHS - 1)] = (struct birth){name, l->head};
+  l->allocations_now++;
+  l->allocations[l->allocations_head++ & (ALLOCATIONS - 1)] =
+      (struct allocation){name, l->head};
 }
 
 EXPORT void pump_learner_free(struct pump_learner *l, uint32_t slot, uint32_t generation) {
@@ -110,7 +111,7 @@ static void move(struct pump_learner *l, uint64_t life, const struct pump_access
 
 static bool is_live(const struct pump_learner *l, uint64_t name) {
   const struct life *life = life_of(l, name);
-  return life == NULL || life->live; /* one that was not told is persistent */
+  return life == NULL || life->live; /* one that was not reported is persistent */
 }
 
 static void put(struct pump_access *today, uint64_t life, uint64_t offset) {
@@ -137,7 +138,7 @@ static void through_lives(const struct pump_learner *l, uint64_t rounds,
   today->missing = rounds > 0 && life->successor != 0;
   if (today->missing) return;
   /* Allocated further on in the iteration that repeats: not yet in this one. */
-  today->missing = life->born >= l->match.front && life->successor == 0 &&
+  today->missing = life->allocated_at >= l->match.front && life->successor == 0 &&
                    (life->repeated || !life->live);
   if (today->missing) return;
   for (uint32_t i = 0; i < CHAIN && life->successor != 0; i++) {
@@ -184,7 +185,7 @@ static bool is_same(const struct pump_access *a, const struct pump_access *b) {
          a->offset_bytes == b->offset_bytes;
 }
 
-/* How many accesses of `now` lie where `source` says. */
+/* How many accesses of `now` lie where `source` predicts. */
 static uint32_t right_of(const struct pump_learner *l, const struct past *source,
                          const struct past *now, bool places) {
   bool plain = l->successors_early == 0 && (!places || l->places_used == 0);

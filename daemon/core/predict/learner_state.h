@@ -11,7 +11,7 @@
 
 #define NEVER UINT64_MAX
 
-/* Contexts: the newest 1, 4, 16 ... keys of a stream, told apart by a hash. */
+/* Contexts: the newest 1, 4, 16 ... keys of a stream, distinguished by a hash. */
 #define LEVELS 6u
 #define CONTEXT_LEAST(level) (1u << (2 * (level)))
 #define LEVEL_FORK 1u       /* its context names the place where a program may fork */
@@ -20,12 +20,12 @@
 
 #define STREAM_SPREAD 256u /* operations by which streams may change places */
 #define TRIAL 16u /* confirmations after which a pointer is trusted, whatever found it */
-#define RESUME_AGE 16u  /* operations for which an ended prediction may go on */
-#define RESUME_SKIP 16u /* operations that may be left out where it goes on */
+#define RESUME_AGE 16u  /* operations after which an ended prediction may resume */
+#define RESUME_SKIP 16u /* operations that may be left out where it resumes */
 #define SHARE_TRUSTED 0.8f
 #define FORK_TRUSTED 0.7f
 #define FORKS 4096u
-#define FORK_PAST 8192u /* operations that a new fork looks back on */
+#define FORK_PAST 8192u /* past operations that a new fork examines */
 #define LIVES 32768u
 #define PLACES 16384u
 #define LAGS 12u
@@ -37,7 +37,7 @@
 #define WAY_MISSES                                                                         \
   0.8f /* of the share that is missed: another way has less, to be taken                   \
         */
-#define BIRTHS 65536u
+#define ALLOCATIONS 65536u
 #define SHAPES 32768u
 #define SHAPE_WAYS 8u
 #define KINDS 64u
@@ -116,8 +116,8 @@ struct aside {
 };
 
 struct life {
-  uint64_t name; /* life_name(slot, generation); 0: unused */
-  uint64_t born; /* number of the first operation after its allocation */
+  uint64_t name;         /* life_name(slot, generation); 0: unused */
+  uint64_t allocated_at; /* number of the first operation after its allocation */
   uint64_t length_bytes;
   uint64_t
       successor; /* name of the life that took its part in a later iteration; 0: none */
@@ -130,13 +130,13 @@ struct place {
   uint64_t to_life, to_offset;
 };
 
-struct birth {
-  uint64_t life, born;
+struct allocation {
+  uint64_t life, allocated_at;
 };
 
 struct shape {
   uint64_t signature, key;
-  uint64_t used; /* number of the operation after the newest that had it; 0: never told */
+  uint64_t used; /* number of the operation after its newest one; 0: never reported */
 };
 
 struct kind_of {
@@ -169,7 +169,7 @@ struct pump_learner {
   uint64_t epochs;
   bool torn;                /* operations were lost in front of the next one */
   float scores[LEVELS + 1]; /* how often pointers that a level found went on */
-  uint64_t clear_until;     /* operations that pump_learner_ahead has looked at */
+  uint64_t clear_until;     /* operations that pump_learner_ahead has examined */
   uint64_t clear_epoch;
   struct fork forks[FORKS];
   struct aside aside;
@@ -185,9 +185,9 @@ struct pump_learner {
   uint32_t way;              /* by which accesses are predicted */
   float ways[WAYS];          /* share in which each was right, lately */
   uint32_t ways_seen[WAYS];  /* on how many operations it was compared */
-  struct birth allocates_blocks[BIRTHS];
-  uint64_t births_head;
-  uint32_t births_now; /* since the newest operation */
+  struct allocation allocations[ALLOCATIONS];
+  uint64_t allocations_head;
+  uint32_t allocations_now; /* since the newest operation */
   struct pump_access answer[PUMP_LEARNER_MAX_ACCESSES];
   struct shape shapes[SHAPES];
   struct iterations iterations;
@@ -205,7 +205,7 @@ static inline struct pump_access *learner_access(const struct pump_learner *l,
 }
 
 static inline uint64_t learner_mix(uint64_t x) {
-  return pump_stir(x);
+  return pump_mix(x);
 }
 
 static inline uint64_t life_name(uint32_t slot, uint32_t generation) {
@@ -221,7 +221,7 @@ void learner_advance(struct pump_learner *l, uint32_t stream, uint64_t found);
 /* The present pointer is void, with an operation on `stream` that is not in the history
  * yet: its level and the place where it ended get their scores. */
 void learner_drop(struct pump_learner *l, uint32_t stream);
-/* Looks for the operation of the past that `number`, which is the newest and whose contexts
+/* Searches the operation of the past that `number`, which is the newest and whose contexts
  * are not in the index yet, repeats. NEVER: none. */
 uint64_t learner_find(struct pump_learner *l, uint32_t stream, uint64_t number);
 /* Takes the contexts of the newest operation into the index. */
@@ -237,22 +237,22 @@ void learner_shift_share(float *share, bool right);
 
 /* ---- forks (learner_forks.c) ---- */
 
-/* What was predicted with confidence behind the context `name` came, or did not. To be told
- * before what came is in the history. */
+/* What was predicted with confidence behind the context `name` came, or did not. To be
+ * called before what came is in the history. */
 void learner_fork_right(struct pump_learner *l, uint32_t name);
 void learner_fork_wrong(struct pump_learner *l, uint32_t name);
 /* `number` came behind the context. */
 void learner_fork_came(struct pump_learner *l, uint32_t name, uint64_t number);
-/* It is open whether `number`, which the pointer says comes, will come. */
+/* It is open whether `number`, which the pointer predicts, will come. */
 bool learner_forks_here(const struct pump_learner *l, uint64_t number);
-/* Replaces the pointer, if one agrees with it up to `number`, which is at a fork, and goes
- * on as is usual there. Returns the operation that `number` has become, or NEVER. */
+/* Replaces the pointer, if one agrees with it up to `number`, which is at a fork, and
+ * continues as is usual there. Returns the operation that `number` has become, or NEVER. */
 uint64_t learner_turn(struct pump_learner *l, uint64_t number);
 
 /* ---- accesses (learner_accesses.c) ---- */
 
-/* Replaces a pointer that says that the newest operation, `number`, repeats `then`, if the
- * two go on reaching something else and elsewhere the same was reached. Returns which
+/* Replaces a pointer that claims that the newest operation, `number`, repeats `then`, if
+ * the two keep reaching different places and elsewhere the same was reached. Returns which
  * operation `number` repeats by the new one, or NEVER. */
 uint64_t learner_replace(struct pump_learner *l, uint32_t stream, uint64_t number,
                          uint64_t then);
@@ -261,8 +261,8 @@ uint64_t learner_replace(struct pump_learner *l, uint32_t stream, uint64_t numbe
 
 /* `number` repeats `then`: learns where their accesses are. `count`: it was predicted. */
 void learner_link(struct pump_learner *l, uint64_t then, uint64_t number, bool count);
-/* The operation of which the accesses tell best what a repetition of `number` will reach,
- * after `rounds` more of the period that it is in. */
+/* The operation with the accesses that predict best what a repetition of `number` will
+ * reach, after `rounds` more of the period that it is in. */
 const struct past *learner_source(const struct pump_learner *l, uint64_t number,
                                   uint64_t rounds);
 /* Where an access of a source lies today, or will lie after `rounds` more of the period. */

@@ -4,17 +4,18 @@
 
 #include "daemon/core/model/model_state.h"
 
-/* ---- plans (worker_plan.c) ---- */
+/* ---- plans (worker_plan.c) ------------------------------------------------------- */
 
-/* What was taken of plans is under way, what has ended has ended. In two parts, progress
- * and the ends of commands between them: blocks may have come, been used, and left since we
- * looked last. How much room that leaves is known behind the second part alone. */
+/* Enter into the model what executors have taken of plans, and what has ended: arrivals,
+ * then, behind progress and the ends of commands, departures; since the last time blocks
+ * may have come, been used, and left. How much room that leaves is known behind the second
+ * call alone. */
 void worker_plan_arrived(struct pump_shm *shm, struct pump_model *m);
 void worker_plan_left(struct pump_shm *shm, struct pump_model *m);
 /* The device has no plan in force any more, and what was taken of it is known. */
 void worker_plan_withdraw(struct pump_shm *shm, struct pump_model *m, uint32_t device);
-/* Tells the client what has become expected, so that a plan that stays in force is compared
- * with that as well. */
+/* Writes what has become expected into the mapping, so that the client compares a plan that
+ * stays in force with that as well. */
 void worker_plan_predict(struct pump_shm *shm, struct pump_model *m);
 /* What a policy has decided: block numbers that it may have made up. */
 struct worker_moves {
@@ -37,31 +38,16 @@ uint32_t worker_plan_arriving(struct pump_shm *shm, struct pump_model *m, uint32
 /* None holds, and another one could be made by now. */
 bool worker_plan_is_due(const struct pump_model *m, uint32_t device);
 
-/* ---- what is sent (worker_send.c) ---- */
-
-/* Where commands go: to the executors of a mapping, or to those of the simulator. */
-struct worker_executors {
-  void *context;
-  /* Hands commands over; returns how many of them found room. */
-  uint32_t (*submit)(void *context, uint32_t device, uint32_t direction,
-                     const struct pump_command *commands, uint32_t count);
-};
-
-struct worker {
-  struct pump_shm *shm;
-  struct pump_model *model;
-  struct worker_executors executors;
-  bool plans; /* put in force what comes next, where it is known */
-};
+/* ---- what is sent (worker_send.c) ------------------------------------------------ */
 
 /* What goes next by the plan in force, or by the last decision if that allows it, now that
  * transfers have ended. */
-void worker_go_on(const struct worker *to, uint32_t device);
+void worker_go_on(struct pump_shm *shm, struct pump_model *m, uint32_t device);
 /* What the device misses, soonest first, as far as the allowance goes. */
-void worker_allowance(const struct worker *to, uint32_t device);
+void worker_allowance(struct pump_shm *shm, struct pump_model *m, uint32_t device);
 /* What a policy has decided; then plans what comes next, unless the plan in force says the
  * same. */
-void worker_decision(const struct worker *to, uint32_t device,
+void worker_decision(struct pump_shm *shm, struct pump_model *m, uint32_t device,
                      const struct worker_moves *moves);
 
 #endif

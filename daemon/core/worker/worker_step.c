@@ -27,22 +27,16 @@ EXPORT int pump_worker_read(struct pump_shm *shm, struct pump_model *model,
   return rows;
 }
 
-static uint32_t submit(void *shm, uint32_t device, uint32_t direction,
-                       const struct pump_command *commands, uint32_t count) {
-  int pushed = pump_core_submit(shm, device, direction, commands, count);
-  return pushed < 0 ? 0 : (uint32_t)pushed;
-}
-
-static struct worker worker_of(struct pump_shm *shm, struct pump_model *model) {
-  return (struct worker){.shm = shm,
-                         .model = model,
-                         .executors = {.context = shm, .submit = submit},
-                         .plans = true};
+EXPORT int pump_worker_serve(struct pump_shm *shm, struct pump_model *model,
+                             struct pump_batch *batch) {
+  int rows = pump_worker_read(shm, model, batch);
+  for (uint32_t i = 0; rows > 0 && i < PUMP_MAX_DEVICES; i++)
+    worker_allowance(shm, model, i);
+  return rows;
 }
 
 EXPORT void pump_worker_follow(struct pump_shm *shm, struct pump_model *model,
                                uint64_t *cursors) {
-  const struct worker to = worker_of(shm, model);
   struct pump_outcome outcomes[REAP_AT_ONCE];
   worker_plan_arrived(shm, model);
   pump_model_progress(model, &shm->progress[0].executed_seq,
@@ -63,23 +57,23 @@ EXPORT void pump_worker_follow(struct pump_shm *shm, struct pump_model *model,
   }
   worker_plan_left(shm, model);
   if (pump_model_predict(model, PREDICT_AT_ONCE) > 0) worker_plan_predict(shm, model);
-  for (uint32_t device = 0; device < PUMP_MAX_DEVICES; device++) worker_go_on(&to, device);
+  for (uint32_t device = 0; device < PUMP_MAX_DEVICES; device++)
+    worker_go_on(shm, model, device);
 }
 
 EXPORT void pump_worker_carry_out(struct pump_shm *shm, struct pump_model *model,
                                   uint32_t device, const int64_t *to_host,
                                   uint32_t to_host_count, const int64_t *to_gpu,
                                   uint32_t to_gpu_count) {
-  const struct worker to = worker_of(shm, model);
   if (device >= PUMP_MAX_DEVICES) return;
   const struct worker_moves moves = {.to_host = to_host,
                                      .to_gpu = to_gpu,
                                      .to_host_count = to_host_count,
                                      .to_gpu_count = to_gpu_count};
-  worker_decision(&to, device, &moves);
+  worker_decision(shm, model, device, &moves);
 }
 
-/* ---- before Python wakes ---------------------------------------------------------- */
+/* ---- before Python wakes --------------------------------------------------------- */
 
 static bool anything_allowed(const struct pump_model *model) {
   for (uint32_t i = 0; i < PUMP_MAX_DEVICES; i++)
@@ -94,9 +88,7 @@ EXPORT int pump_worker_wait(struct pump_shm *shm, struct pump_model *model,
   if (guessing && timeout_ns > GUESS_NS) timeout_ns = GUESS_NS;
   if (pump_core_wait(shm, seen_activity, spin_ns, timeout_ns) == 0) return guessing;
   if (!anything_allowed(model) || pump_core_backlog(shm) == 0) return 1;
-  int rows = pump_worker_read(shm, model, batch);
+  int rows = pump_worker_serve(shm, model, batch);
   if (rows <= 0) return rows == 0 ? 1 : rows;
-  const struct worker to = worker_of(shm, model);
-  for (uint32_t i = 0; i < PUMP_MAX_DEVICES; i++) worker_allowance(&to, i);
   return PUMP_WORKER_READ;
 }

@@ -1,8 +1,8 @@
-"""Sees the end of the job's first process. Neither its parent nor its child.
+"""Detects the end of the job's first process, without being its parent or child.
 
-By pidfd where there are pidfds; else by looking at /proc now and then, where the start
-time tells the process from a later one with the same number. Not psutil's: its import costs
-13 ms, a quarter of this process's start, for which clients wait.
+By pidfd (pidfd_open(2)) where the kernel has them, else by /proc at intervals, where the start
+time distinguishes the process from a later one with the same number. Not by psutil: its import
+takes 13 ms, a quarter of this process's start, and clients wait for that.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ POLL_INTERVAL_S = 1.0
 
 
 class JobWatch:
-    """pidfd: readable once the job has ended, or None: then ask `ended()` now and then."""
+    """pidfd: readable once the job has ended; None: call `ended()` every POLL_INTERVAL_S."""
 
     def __init__(self, pid: int, pidfd: int | None = None) -> None:
         self.pid = pid
@@ -22,6 +22,7 @@ class JobWatch:
         self._start_time = start_time(pid)
 
     def ended(self) -> bool:
+        """Whether the process has ended, is a zombie or cannot be seen."""
         return self._start_time is None or start_time(self.pid) != self._start_time
 
     def __repr__(self) -> str:
@@ -31,12 +32,13 @@ class JobWatch:
 def _open_pidfd(pid: int) -> int | None:
     try:
         return os.pidfd_open(pid)
-    except (OSError, AttributeError):  # gone already, or no pidfds here: /proc tells which
+    except (OSError, AttributeError):  # it has ended, or there are no pidfds: see /proc
         return None
 
 
 def start_time(pid: int) -> int | None:
-    """Start of process `pid` in clock ticks since boot; None if it is gone or a zombie."""
+    """Start of process `pid` in clock ticks since boot (proc(5)); None if it has ended, is a
+    zombie or cannot be seen."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
         # The name, in brackets, may hold anything; after it: state is field 3, start 22.

@@ -1,4 +1,4 @@
-"""Modules that a job's pumpd needs later or never: a client waits for its start."""
+"""Imports modules at their first use: a job's pumpd has to start fast, because clients wait."""
 
 from __future__ import annotations
 

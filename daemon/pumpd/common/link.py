@@ -1,18 +1,17 @@
 """The first exchange between a client and pumpd: hello in, welcome and a sealed memfd out.
 
-The layouts are those of shim/include/pump_abi.h, written once more with `struct` so
-that the supervisor can answer while numpy and cffi are still being imported elsewhere;
-a test holds the two together. What a client sends is untrusted: `judge_hello` takes any
-bytes. No function here blocks.
+The layouts are those of shim/include/pump_abi.h, written a second time with `struct`, so that
+the supervisor can answer while another process imports numpy and cffi; a test compares the two.
+What a client sends is untrusted: `judge_hello` accepts any bytes. No function here blocks.
 """
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import socket
 import struct
-from dataclasses import dataclass
 from pathlib import Path
 
 ABI_MAGIC = 0x314D4853504D5550
@@ -34,29 +33,12 @@ WELCOME = HELLO
 # magic, abi_version, header_bytes, shm_bytes, client_pid; the rest of the header is zero
 HEADER_START = struct.Struct("<QIIQI")
 
-_CREDENTIALS = struct.Struct("iII")
-
-
-@dataclass(frozen=True)
-class Peer:
-    """The process at the other end, by the kernel's word. pid is 0 if it is not visible here."""
-
-    pid: int
-    uid: int
-
-
-def peer_of(connection: socket.socket) -> Peer:
-    """The peer's credentials. Raises OSError."""
-    data = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    pid, uid, _gid = _CREDENTIALS.unpack(data)
-    return Peer(pid, uid)
-
 
 def judge_hello(data: bytes) -> tuple[int, str]:
-    """Welcome status for a client's first datagram, and the reason in words.
+    """The welcome's status for a client's first datagram, and the reason for the log.
 
-    Anything that is no hello is WELCOME_REFUSED; a hello of another build, by version
-    or by the size of its mapping, is WELCOME_VERSION.
+    WELCOME_REFUSED for a malformed hello; WELCOME_VERSION for one of another version or with
+    another size of the mapping.
     """
     if len(data) != HELLO.size:
         return WELCOME_REFUSED, f"hello of {len(data)} bytes, not {HELLO.size}"
@@ -78,17 +60,17 @@ def pack_hello(client_pid: int) -> bytes:
 
 
 def send_welcome(connection: socket.socket, status: int, memfd: int | None = None) -> None:
-    """Answers a hello. Raises OSError (BlockingIOError when the peer's buffer is full)."""
+    """Answer a hello. Raises OSError (BlockingIOError when the peer's buffer is full)."""
     data = WELCOME.pack(HELLO_MAGIC, ABI_VERSION, status, SHM_BYTES, 0, 0, 0, 0, 0)
     fds = [] if memfd is None else [memfd]
     socket.send_fds(connection, [data], fds, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
 
 
 def create_memfd(client_pid: int) -> int:
-    """A new mapping: SHM_BYTES long, its header filled in, its size sealed for good.
+    """A new mapping of SHM_BYTES, with its header, its size sealed (memfd_create(2)).
 
-    Sealed, because a peer that could shrink it would kill the other side by SIGBUS.
-    Its heartbeat is 0 until the worker has begun. Raises OSError.
+    Sealed, because a peer that shrinks it would kill the other side by SIGBUS. Its heartbeat is
+    0 until the worker begins. Raises OSError.
     """
     memfd = os.memfd_create("pump", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
@@ -104,7 +86,7 @@ def create_memfd(client_pid: int) -> int:
 
 
 def answers(path: str) -> bool:
-    """True if a process listens on the socket at `path`."""
+    """Whether a process listens on the socket at `path`."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
         probe.setblocking(False)
         try:
@@ -116,18 +98,40 @@ def answers(path: str) -> bool:
     return True
 
 
-def accept(listener: socket.socket) -> tuple[list[socket.socket], OSError | None]:
-    """Peers that wait at a non-blocking listener, as many as are taken at once, non-blocking.
+class SocketFile:
+    """The path of a socket while this process listens there."""
 
-    The error is what stands against more of them (descriptors, memory): the listener stays
-    readable, so give it a rest.
+    def __init__(self, path: str) -> None:
+        self.path = Path(path)
+        self._inode = self._look()
+
+    def _look(self) -> tuple[int, int] | None:
+        try:
+            status = self.path.lstat()
+        except OSError:
+            return None
+        return status.st_dev, status.st_ino
+
+    def remove(self) -> None:
+        """Remove the socket, unless another one lies there by then."""
+        if self._inode is not None and self._look() == self._inode:
+            with contextlib.suppress(OSError):
+                self.path.unlink()
+
+
+def accept(listener: socket.socket) -> tuple[list[socket.socket], OSError | None]:
+    """Accept peers that wait at a non-blocking listener, ACCEPTS_AT_ONCE at most; their sockets
+    are non-blocking.
+
+    The error says why no more could be accepted (descriptors, memory): the listener stays
+    readable, so callers should pause.
     """
     taken: list[socket.socket] = []
     while len(taken) < ACCEPTS_AT_ONCE:
         try:
             connection, _address = listener.accept()
         except (BlockingIOError, ConnectionAbortedError):
-            break  # no peer, or one that has hung up: others make the listener readable again
+            break  # no peer, or it has closed: others make the listener readable again
         except OSError as error:
             return taken, error
         connection.setblocking(False)
@@ -136,8 +140,10 @@ def accept(listener: socket.socket) -> tuple[list[socket.socket], OSError | None
 
 
 def bind_listener(path: str, backlog: int, mode: int = 0o600) -> socket.socket:
-    """Listens on `path`, with that mode, replacing a socket on which no process answers. Raises
-    OSError."""
+    """Listen on `path` with that mode; replace a socket on which no process answers.
+
+    Raises OSError; FileExistsError where another process answers there.
+    """
     if answers(path):
         raise FileExistsError(None, f"another pumpd answers on {path}; end it first")
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)

@@ -1,7 +1,7 @@
-"""Log lines of pumpd's processes: one line a message, whatever names stand in it.
+"""Log lines of pumpd's processes: one line for each message, whatever names it contains.
 
-Not shim/base/act_log.c, which writes to the same file from inside the job, by the same rules: the
-file is opened for each line, and where a pipe has no reader, or a disk is full, the line is lost.
+The shim writes to the same file by the same rules (shim/base/log.c): it is opened for each line,
+and where a pipe has no reader, or a disk is full, the line is lost.
 """
 
 from __future__ import annotations
@@ -28,13 +28,14 @@ class FileHandler(logging.Handler):
     processes do not mix."""
 
     def __init__(self, path: str) -> None:
-        """Raises OSError where the file cannot be written to; a pipe may want its reader yet."""
+        """Raises OSError where the file cannot be written to; a pipe needs no reader yet."""
         super().__init__()
         self._path = path
         if not paths.is_pipe(path):
             os.close(os.open(path, paths.LOG_FLAGS, 0o666))
 
     def emit(self, record: logging.LogRecord) -> None:
+        """Append the record; it is lost where the file cannot be written to."""
         try:
             line = self.format(record) + "\n"
         except Exception:

@@ -1,4 +1,4 @@
-"""The name of a process, by which tests and people find the parts of pumpd."""
+"""The name of a process, by which users and tests find pumpd's processes."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ from pathlib import Path
 
 
 def name_process(name: str) -> None:
-    """Sets the name that ps and top show (15 characters at most)."""
+    """Set the name that ps and top show, 15 characters at most (prctl(2), PR_SET_NAME)."""
     with contextlib.suppress(OSError):
         Path("/proc/self/comm").write_text(name)

@@ -1,4 +1,4 @@
-"""What pumpd tells a worker about its job. Plain values; reading them is no I/O."""
+"""The settings that pumpd passes to a worker. Plain values."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ class WorkerSettings:
     record: absolute path of the job's recording, or None.
     record_folder: a descriptor of that file's folder, or None to open it by its path.
     record_command: whether command lines stand in recordings.
-    record_job: what pump-run tells of the job for its header, a JSON object; may be empty.
-    job_name: what the job is called where jobs are listed; "" for its command's name.
+    record_job: pump-run's facts about the job for the recording's header, a JSON object; may be
+        empty.
+    job_name: of the job where jobs are listed; "" for its command's name.
     priority: -10 to 10, of the job.
-    client_number: which of the job's clients this is, from 1, in order of admission; one
-        that attaches again counts again.
+    client_number: of the client among the job's, from 1, in order of admission; one that
+        attaches again gets another number.
     client_command: the client's command line in a recorded job; empty where it cannot be
         seen.
     """

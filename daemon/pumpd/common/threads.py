@@ -1,7 +1,8 @@
-"""Starts a thread without waiting for one that never begins.
+"""Starts a thread, and waits for its beginning with a bound.
 
-threading.Thread.start() waits, without a bound, until the thread says that it runs. Where memory
-runs out between the system's thread and its first line, it ends without a word.
+threading.Thread.start() waits without a bound until the thread reports that it runs. Where memory
+runs out between the start of the system's thread and its first line of Python, it ends without
+a report.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from collections.abc import Callable
 from typing import Final
 
 BEGIN_S: Final = 3.0
-"""Within which a thread begins, on a machine with other work as well."""
+"""Longest wait for the beginning of a thread, also on a busy machine."""
 
 
 def start(body: Callable[[], None]) -> threading.Event:
-    """Run `body` in a thread that ends with the process at the latest; return the event that
-    tells its end. Raises OSError where there is no thread for it."""
+    """Run `body` in a daemon thread; return an event that is set when it ends. Raises OSError
+    where no thread can be started."""
     begun, over = threading.Event(), threading.Event()
     turn = threading.Lock()  # of the thread to begin, or of ours to give up
 
@@ -33,12 +34,12 @@ def start(body: Callable[[], None]) -> threading.Event:
             over.set()
 
     hook = sys.unraisablehook
-    sys.unraisablehook = bool  # needs no memory; what ends it by then is told below
+    sys.unraisablehook = bool  # needs no memory; the error is raised below
     try:
         _thread.start_new_thread(run, ())
         if not begun.wait(BEGIN_S) and turn.acquire(blocking=False):
             raise OSError(errno.EAGAIN, f"its thread does not begin within {BEGIN_S:.0f} s")
-    except RuntimeError:  # what Python says where the system has none left
+    except RuntimeError:  # Python's error where the system has no thread left
         raise OSError(errno.EAGAIN, "no thread for it") from None
     finally:
         sys.unraisablehook = hook

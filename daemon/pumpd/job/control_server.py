@@ -1,14 +1,14 @@
-"""Peers that steer the job: control connections of the supervisor.
+"""Control connections of the supervisor (pump/control.py).
 
 DESIGN
-  Part of the supervisor's one thread; no call blocks. A request is checked, handed to the
-  workers it is about, and their answers make the reply. A worker that cannot take it, does
-  not answer within ANSWER_S or ends meanwhile is an entry with an error in that reply,
-  nothing more. What a request means is the workers' business (control_worker.py).
+  Part of the supervisor's one thread; no call blocks. A request is checked and sent to the
+  workers that it concerns; their answers form the reply. A worker that cannot take it, does
+  not answer within ANSWER_S or ends meanwhile gets an entry with an error in that reply. The
+  workers carry requests out (control_worker.py).
 
-  Bounds: MAX_CONTROLS connections, each closed after IDLE_S of silence; one request at a
-  time from each, the next ones wait in its socket; one request per REQUEST_PAUSE_S from
-  all of them together, so that no peer keeps workers from their work by asking.
+  Bounds: MAX_CONTROLS connections, each closed after IDLE_S without a request; one request at
+  a time from each, the next ones wait in its socket; one request per REQUEST_PAUSE_S from all
+  of them together, so that requests do not keep workers from their work.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ log = logging.getLogger("pumpd")
 
 @dataclass
 class _Question:
-    """A request on its way through the workers."""
+    """A request that workers have not all answered."""
 
     connection: socket.socket | None
     """None: pumpd itself asks."""
@@ -57,7 +57,7 @@ class ControlServer:
         workers: Mapping[socket.socket, int],
     ) -> None:
         self.steered: Callable[[wire.Request], None] = lambda _request: None
-        """Is told of each request to set something."""
+        """Called with each request to set something."""
         self._selector = selector
         self._workers = workers
         self._listening: dict[socket.socket, float] = {}  # -> closed when idle until then
@@ -70,7 +70,7 @@ class ControlServer:
         return f"<{self._count()} control connections, {len(self._questions)} questions>"
 
     def admit(self, connection: socket.socket, hello: bytes) -> None:
-        """Take a connection over that has said this hello."""
+        """Take over a connection that began with this hello."""
         status, reason = wire.judge_hello(hello)
         if status == wire.OK and self._count() >= MAX_CONTROLS:
             status, reason = wire.BUSY, f"{MAX_CONTROLS} control connections already"
@@ -90,13 +90,13 @@ class ControlServer:
             return
         question = self._questions.get(number)
         if question is None or worker not in question.waiting:
-            return  # its answer was given up
+            return  # the question has timed out
         pid = question.waiting.pop(worker)
         question.clients.append(client if client.pid == pid else wire.failed(pid, "not its own"))
         self._finish_if_complete(number)
 
     def gone(self, worker: socket.socket) -> None:
-        """A worker has ended: it will not answer any more."""
+        """A worker has ended: its answers become errors."""
         for number, question in list(self._questions.items()):
             if worker in question.waiting:
                 pid = question.waiting.pop(worker)
@@ -104,7 +104,7 @@ class ControlServer:
                 self._finish_if_complete(number)
 
     def due(self) -> float | None:
-        """When on_time shall be called at the latest (time.monotonic)."""
+        """The time at which on_time must be called at the latest (time.monotonic)."""
         deadlines = (question.deadline for question in self._questions.values())
         return min((*self._listening.values(), *self._resting.values(), *deadlines), default=None)
 
@@ -172,7 +172,7 @@ class ControlServer:
     def inquire(
         self, request: wire.Request, done: Callable[[list[wire.ClientState]], None]
     ) -> None:
-        """Ask the workers on pumpd's own behalf; `done` gets their answers, once."""
+        """Ask the workers for pumpd itself; `done` is called once, with their answers."""
         self._put(_Question(None, done, {}, time.monotonic() + ANSWER_S), request)
 
     def _ask(self, connection: socket.socket, request: wire.Request) -> None:
@@ -212,7 +212,7 @@ class ControlServer:
 
 
 def _send(connection: socket.socket, data: bytes) -> bool:
-    """Send without waiting; False when that cannot be done."""
+    """Send without waiting; False when the socket does not take it."""
     with contextlib.suppress(OSError):
         connection.send(data, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
         return True

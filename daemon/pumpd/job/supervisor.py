@@ -5,16 +5,16 @@ DESIGN
   that it answers within its first tens of milliseconds; the warm process does those
   imports meanwhile, and requests wait for it in their socket.
 
-  The supervisor keeps nothing of a client but its end of the worker's lifeline (worker_spawner.py),
-  which tells it when the worker is gone. It need not do anything about that: the client
-  sees its socket close and connects again. Over the same lifelines go the requests of
-  those that steer the job (control_server.py), and of the system service (lease_client.py).
+  Of a client the supervisor keeps only its end of the worker's lifeline (worker_spawner.py),
+  which closes when the worker ends. It need not act then: the client sees its socket close and
+  connects again. The lifelines also carry the requests of control connections
+  (control_server.py) and of the system service (lease_client.py).
 
   It ends when the job's first process has ended and no client is left, or on SIGTERM;
   then it removes the socket, and the job's folder if it is one of pump's.
 
-  Bounds: MAX_CLIENTS workers, MAX_HANDSHAKES connections that have not said hello, each
-  for HELLO_TIMEOUT_S, and a warm process that keeps dying is restarted ever more slowly.
+  Bounds: MAX_CLIENTS workers, MAX_HANDSHAKES connections without a hello, each for
+  HELLO_TIMEOUT_S; the delay before a warm process that ended is restarted doubles each time.
 """
 
 from __future__ import annotations
@@ -29,9 +29,11 @@ import time
 from collections.abc import Callable
 
 from pump.wire import control as wire
+from pump.wire.server import peer_of
 from pumpd.common import link
 from pumpd.common.jobwatch import POLL_INTERVAL_S, JobWatch
 from pumpd.common.settings import WorkerSettings
+from pumpd.common.signals import Signals
 from pumpd.job import worker_spawner
 from pumpd.job.control_server import ControlServer
 from pumpd.lease.lease_client import NO_SERVICE, JobFacts, LeaseClient
@@ -40,7 +42,7 @@ MAX_CLIENTS = 64
 MAX_HANDSHAKES = 64
 HELLO_TIMEOUT_S = 2.0
 ACCEPT_PAUSE_S = 0.5
-"""Rest after accept ran out of descriptors or memory: the listener stays readable."""
+"""Pause after accept failed for lack of descriptors or memory: the listener stays readable."""
 WARM_DELAY_MIN_S = 0.1
 WARM_DELAY_MAX_S = 30.0
 WARM_STEADY_S = 30.0
@@ -52,9 +54,9 @@ log = logging.getLogger("pumpd")
 class Supervisor:
     """Serves `listener` until the job has ended. Call run() once; it closes everything.
 
-    settings: what each worker gets, but for client_pid and client_number.
+    settings: of each worker, except client_pid and client_number.
     load: imports the worker loop, inside the warm process.
-    facts: what a system service is told of the job, and where it is.
+    facts: for the system service, and the places of its sockets.
     """
 
     def __init__(
@@ -84,7 +86,7 @@ class Supervisor:
         self._accept_due: float | None = None
         self._job_ended = False
         self._stopped = False
-        self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._signals = Signals()
 
     def __repr__(self) -> str:
         return (
@@ -93,7 +95,7 @@ class Supervisor:
         )
 
     def run(self) -> None:
-        """Serves until the job has ended and its last client is gone, or until SIGTERM."""
+        """Serve until the job and its last client have ended, or until SIGTERM."""
         self._listener.setblocking(False)
         self._watch_signals()
         self._watch(self._listener, self._accept)
@@ -146,15 +148,11 @@ class Supervisor:
         self._selector.register(source, selectors.EVENT_READ, callback)
 
     def _watch_signals(self) -> None:
-        # Python runs a handler between two bytecodes and then goes on waiting; the byte
-        # that it writes to the pipe is what ends the wait.
-        signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, lambda *_: None)
-        self._watch(self._wake_read, self._signalled)
+        self._signals.watch()
+        self._watch(self._signals.fd, self._signalled)
 
     def _signalled(self) -> None:
-        log.info("ended by signal %d", os.read(self._wake_read, 1)[0])
+        log.info("ended by signal %d", self._signals.read()[0])
         self._stopped = True
 
     def _job_has_ended(self) -> None:
@@ -176,7 +174,7 @@ class Supervisor:
 
     def _greet(self, connection: socket.socket) -> None:
         try:
-            peer = link.peer_of(connection)
+            peer = peer_of(connection)
         except OSError:
             connection.close()
             return
@@ -219,13 +217,13 @@ class Supervisor:
             self._turn_away(connection, status, reason)
 
     def _admit(self, connection: socket.socket, client_pid: int) -> None:
-        """Welcomes a client and passes it on; keeps no copy of its socket or mapping."""
+        """Welcomes a client and has a worker started; keeps no copy of its socket or mapping."""
         memfd = ours = theirs = None
         try:
             memfd = link.create_memfd(client_pid)
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             ours.setblocking(False)
-            # First: from here on it ends by itself, with `theirs`, if no worker comes to be.
+            # First: if no worker starts, the end of `theirs` removes it again.
             self._watch_worker(ours)
             self._lifelines[ours] = client_pid
             ours = None
@@ -306,9 +304,7 @@ class Supervisor:
     def _become_warm(self, ours: socket.socket, theirs: socket.socket) -> None:
         status = 1
         try:
-            signal.set_wakeup_fd(-1)
-            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-                signal.signal(number, signal.SIG_DFL)
+            self._signals.reset()
             ours.close()
             self._close_descriptors()
             status = worker_spawner.serve(theirs, self._settings, self._load)
@@ -368,10 +364,8 @@ class Supervisor:
             lifeline.close()
         self._controls.close()
         self._leases.close()
-        for fd in (self._wake_read, self._wake_write):
-            os.close(fd)
+        self._signals.close()
 
     def _close(self) -> None:
-        signal.set_wakeup_fd(-1)
         self._end_warm()
         self._close_descriptors()

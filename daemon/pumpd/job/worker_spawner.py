@@ -1,19 +1,18 @@
-"""The warm process: has done a worker's imports, and forks one worker for each client.
+"""The warm process: has made a worker's imports, and forks one worker for each client.
 
-It is forked from the supervisor and owned by it; nothing else talks to it. A request is
-one datagram (the client's pid and number) with three descriptors:
+The supervisor forks it, and alone sends it requests. A request is one datagram (the client's
+pid and number) with three descriptors:
 
     memfd        the client's mapping
     connection   the client's socket, non-blocking
-    lifeline     one end of a pair of sockets: the supervisor asks over it what others
-                 ask of the worker (control_worker.py), and sees the worker end, however it
-                 ends, by end-of-file on the other side
+    lifeline     one end of a pair of sockets: the supervisor sends control requests over it
+                 (control_worker.py), and sees the end of the worker, whatever its cause, as
+                 end-of-file
 
-The worker is the only process that keeps them, so its death closes the client's socket.
+The worker is the only process that keeps them, so its end closes the client's socket.
 
-What ends with what: the warm process ends when its supervisor does. Workers end when
-their client does and outlive both supervisor and warm process until then: a client that
-is served well has no reason to notice.
+The warm process ends when its supervisor does. A worker ends when its client does; it outlives
+supervisor and warm process, so that their end does not disturb the client.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ def load_worker() -> WorkerRun:
 
 
 def command_of(pid: int) -> bytes:
-    """A process's command line, each word ended by a zero byte; empty where it cannot be seen."""
+    """A process's command line, each word ended by a zero byte; empty where it cannot be read."""
     try:
         with Path(f"/proc/{pid}/cmdline").open("rb") as file:
             return file.read(COMMAND_BYTES_MAX)
@@ -63,7 +62,7 @@ def request_worker(
     command: bytes,
     descriptors: tuple[int, int, int],
 ) -> None:
-    """Supervisor's side: asks for a worker. Never blocks; raises OSError.
+    """Supervisor's side: ask for a worker. Never blocks. Raises OSError.
 
     client: its process id and its number. command: as `command_of` gives it.
     descriptors: memfd, connection, lifeline.
@@ -74,9 +73,9 @@ def request_worker(
 
 
 def serve(requests: socket.socket, settings: WorkerSettings, load: Callable[[], WorkerRun]) -> int:
-    """Warm process's side: forks workers until the supervisor is gone. Returns an exit status."""
+    """Warm process's side: fork workers until the supervisor ends. Return an exit status."""
     name_process("pumpd-warm")
-    # The job's cores are the job's; and a maths library's threads do not survive a fork.
+    # Leave processors to the job; and threads of a maths library do not survive a fork.
     for library in ("OPENBLAS", "OMP", "MKL"):
         os.environ.setdefault(f"{library}_NUM_THREADS", "1")
     try:
@@ -86,7 +85,7 @@ def serve(requests: socket.socket, settings: WorkerSettings, load: Callable[[], 
         return 1
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # workers are reaped by the kernel
     gc.collect()
-    gc.freeze()  # or a collection in a worker copies every page it shares with us
+    gc.freeze()  # else a collection in a worker would copy every page that it shares
     try:
         requests.send(READY)
         while True:
@@ -123,7 +122,7 @@ def _start(
         if os.fork() == 0:
             requests.close()
             _work(worker, fds, own)
-    except OSError as error:  # no more processes or memory: the client is told by its socket
+    except OSError as error:  # too many processes or too little memory: its socket closes
         log.error("cannot fork a worker: %s", error)
     finally:
         for fd in fds:
@@ -139,7 +138,7 @@ def _work(worker: WorkerRun, fds: list[int], settings: WorkerSettings) -> None:
         connection, lifeline = (socket.socket(fileno=fd) for fd in sockets)
         worker(memfd, connection, lifeline, settings)
         status = 0
-    except (OSError, MemoryError) as error:  # the client is told by its socket, and asks again
+    except (OSError, MemoryError) as error:  # the client sees its socket close and tries again
         log.error("no worker for client %d: %s", settings.client_pid, error or "no memory")
     except BaseException:
         log.exception("worker of client %d failed", settings.client_pid)

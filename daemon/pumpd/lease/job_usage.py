@@ -1,7 +1,7 @@
-"""What a job's clients hold on GPUs, and which budgets make it what the job may hold. No I/O.
+"""What a job's clients hold on GPUs, and their budgets under the job's leases. No I/O.
 
-The same arbiter that shares a GPU between jobs shares a job's lease between its clients, and
-the same rule of order holds: what shrinks shrinks first.
+The arbiter that shares a GPU between jobs also shares a job's lease between its clients, in the
+same order: budgets that shrink are set first.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from pump.config.values import amount_bytes
 from pump.model.bounds import BLOCK_BYTES, without_reserve
 from pump.policy.arbiter import LEAST_BLOCKS, Claim, arbitrate
 from pump.policy.leases import Lease, step
@@ -22,11 +23,11 @@ else:
     wire = lazily.module("pump.wire.service")
 
 USE_MEMORY_S = 10.0
-"""How long the share of busy time remembers."""
+"""Time constant of the average of busy time."""
 ABSENT_S = 10.0
-"""A client whose worker has not answered for so long holds nothing any more."""
+"""After so long without an answer of its worker a client counts as holding nothing."""
 USE_STEPS = 8
-"""In which it is told: a job's share of a GPU shall not follow every breath."""
+"""Steps of the reported use, so that a small change does not change a job's share."""
 LEAST_BYTES = LEAST_BLOCKS * BLOCK_BYTES
 
 
@@ -38,17 +39,18 @@ class Held(NamedTuple):
 
     @property
     def wanted_bytes(self) -> int:
+        """Live memory, converted or not."""
         return self.device.allocated_bytes + self.device.plain_bytes
 
     @property
     def usable_bytes(self) -> int:
-        """What its shim takes at most by itself (observe_device.c)."""
+        """Most that its shim takes as a budget by itself (shim/memory/devices.c)."""
         free = self.device.free_at_start_bytes
         return without_reserve(free) // BLOCK_BYTES * BLOCK_BYTES
 
     @property
     def resident_bytes(self) -> int:
-        """There or on the way. A dormant client reports nothing but what it has in all."""
+        """Resident, arriving and leaving. A dormant client reports its live memory alone."""
         device = self.device
         if not device.active:
             return self.wanted_bytes
@@ -57,7 +59,7 @@ class Held(NamedTuple):
 
 
 class Budget(NamedTuple):
-    """A budget to be set. device: index as the client counts."""
+    """A budget to be set. device: its index in the client."""
 
     pid: int
     device: int
@@ -65,14 +67,14 @@ class Budget(NamedTuple):
 
 
 class Ceilings:
-    """What the user lets clients keep: --budget, and what was set for the live job."""
+    """The user's bounds for clients: --budget, and budgets that were set for the running job."""
 
     def __init__(self, text: str = "") -> None:
         self._text = text
         self._set: dict[tuple[int | None, int | None], int] = {}
 
     def steer(self, pid: int | None, device: int | None, budget_bytes: int) -> None:
-        """Take over what a user has set; None: for all clients, all devices."""
+        """Take over a budget that a user has set. pid, device: None: of all."""
         for key in list(self._set):
             if pid in (None, key[0]) and device in (None, key[1]):
                 del self._set[key]
@@ -90,25 +92,23 @@ class Ceilings:
 
 
 def own_budget(text: str, total_bytes: int) -> int:
-    """Return what `--budget text` means on a card, text as pump-run passes it on ("80%",
-    "0.8x", bytes); the card's memory for "" and nonsense, which the shim complains of."""
-    number, unit = text.rstrip("%x"), text[-1:]
+    """Return the bytes of `--budget text` on a card, in pump-run's form ("80%", "0.8x", bytes);
+    the card's memory for "", and for an invalid text, which the shim reports."""
     try:
-        scale = {"%": total_bytes / 100, "x": float(total_bytes)}.get(unit)
-        return max(0, int(number) if scale is None else int(float(number) * scale))
+        return max(0, amount_bytes(text, total_bytes))
     except (ValueError, OverflowError):
         return total_bytes
 
 
 class Busy:
-    """For each device of each client, the share of time in which it was used of late."""
+    """For each device of each client, the recent share of time in which it was used."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[int, int], tuple[int, float, float]] = {}
 
     def look(self, held: Held, depth: int, now: float) -> float:
-        """Count one look, and return the share. A dormant client always counts as busy:
-        what it does is not reported."""
+        """Add a look at time `now`, and return the share, 0 to 1. depth: operations in the
+        client's window. A dormant client counts as busy: it reports no operations."""
         key = held.pid, held.device.index
         used = held.device.blocks_used
         before, share, then = self._known.get(key, (used, 1.0, now))
@@ -123,7 +123,7 @@ class Busy:
 
 
 def answered(clients: Sequence[ClientState]) -> list[ClientState]:
-    """Return those whose worker knows how they stand; a new one has not looked yet."""
+    """Return the clients whose workers know their state; a new worker does not yet."""
     return [
         client
         for client in clients
@@ -132,11 +132,10 @@ def answered(clients: Sequence[ClientState]) -> list[ClientState]:
 
 
 class Absent:
-    """Clients whose worker does not answer, as they were when it last did.
+    """Clients without an answer of their workers, in their last known state.
 
-    A worker that died or hangs says nothing of what its client holds: the client keeps its
-    budget and its memory, and another worker is on its way. `lives`: whether a process is
-    still there.
+    Without a worker a client keeps its budget and its memory, and soon gets another worker.
+    lives: whether a process runs.
     """
 
     def __init__(self, lives: Callable[[int], bool]) -> None:
@@ -144,7 +143,7 @@ class Absent:
         self._known: dict[int, tuple[ClientState, float]] = {}
 
     def among(self, sound: Sequence[ClientState], now: float) -> list[ClientState]:
-        """Return clients that `sound` lacks, for ABSENT_S, while their processes live."""
+        """Return clients that are not in `sound`, for ABSENT_S, while their processes run."""
         present = {client.pid for client in sound}
         self._known |= {client.pid: (client, now) for client in sound}
         self._known = {
@@ -156,7 +155,7 @@ class Absent:
 
 
 def by_gpu(clients: Sequence[ClientState]) -> dict[str, list[Held]]:
-    """Return what is held, by the UUID of the GPU."""
+    """Return the devices of all clients, by the UUID of the GPU."""
     found: dict[str, list[Held]] = {}
     for client in clients:
         for device in client.devices:
@@ -167,7 +166,7 @@ def by_gpu(clients: Sequence[ClientState]) -> dict[str, list[Held]]:
 def report_of(
     clients: Sequence[ClientState], ceilings: Ceilings, busy: Busy, grant: int, now: float
 ) -> wire.Report:
-    """Return what the service is told."""
+    """Return the report to the service. grant: number of the grant that is adopted."""
     depths = {client.pid: client.worker.get("window_depth", 0) for client in clients}
     busy.forget(set(depths))
     gpus = []
@@ -199,9 +198,9 @@ def report_of(
 def budgets_for(
     clients: Sequence[ClientState], granted: Mapping[str, int], ceilings: Ceilings
 ) -> list[Budget]:
-    """Return the budgets to be set now, so that the job comes to hold what it was granted.
+    """Return the budgets to set now to bring the job to its grants (bytes by GPU).
 
-    More may follow when these are adopted: what grows waits for what shrinks.
+    More may follow when these are adopted: a budget grows after others have shrunk.
     """
     found = []
     for gpu, held in by_gpu(clients).items():
@@ -225,8 +224,8 @@ def budgets_for(
 
 
 def _asked(held: Held, budget_bytes: int) -> int:
-    """Return what to ask the shim for: all of a card, less 3 %, means "no budget" to it, and
-    that is only what was free at its start."""
+    """Return the bytes to ask the shim for. To it, all of a card less 3 % means "no budget", which
+    is only what was free at its start."""
     whole = budget_bytes >= without_reserve(held.device.total_bytes)
     return (
         budget_bytes - BLOCK_BYTES if whole and held.usable_bytes < budget_bytes else budget_bytes
@@ -234,7 +233,7 @@ def _asked(held: Held, budget_bytes: int) -> int:
 
 
 def budgets_alone(clients: Sequence[ClientState], ceilings: Ceilings) -> list[Budget]:
-    """Return the budgets to be set for a job that has no lease any more."""
+    """Return the budgets to set for a job without leases."""
     wanted = [
         (Budget(one.pid, one.device.index, ceilings.of(one)), one)
         for held in by_gpu(clients).values()
@@ -249,7 +248,7 @@ def budgets_alone(clients: Sequence[ClientState], ceilings: Ceilings) -> list[Bu
 
 
 def settled(clients: Sequence[ClientState], granted: Mapping[str, int]) -> bool:
-    """Return whether the job keeps to its leases, and nothing above them is left there."""
+    """Return whether budgets and resident bytes are within the leases."""
     return all(
         sum(one.device.budget_bytes for one in held) <= granted[gpu]
         and sum(one.resident_bytes for one in held) <= granted[gpu]

@@ -1,21 +1,20 @@
-"""The job's end of its leases: tells the service how the job stands, and keeps to grants.
+"""The job's side of its leases: reports the job's state to the service, and adopts grants.
 
 DESIGN
-  Part of the supervisor's one thread; no call blocks. It goes in rounds: ask the workers
-  how their clients stand (control_server.py), set the budgets that the leases call for
-  (job_usage.py), tell the service what has changed. A round comes with every beat, with
-  every grant, and every SETTLE_S while something above a lease has yet to leave.
+  Part of the supervisor's one thread; no call blocks. It works in rounds: ask the workers for
+  their clients' states (control_server.py), set the budgets that the leases require
+  (job_usage.py), report changes to the service. A round comes with every beat, with every
+  grant, and every SETTLE_S while resident bytes exceed a lease.
 
-  Without a service the job keeps its configured budget, and a service that comes is found
-  within RETRY_MOST_S. When a service goes away the job keeps the leases it had, as all
-  others do, and renews them with the next one; after ALONE_S without any it goes back to
-  its configured budget.
+  Without a service the job keeps its configured budget, and finds a service that starts within
+  RETRY_STRANGER_S; within RETRY_MOST_S if it had one before. When a service ends the job keeps
+  its leases, as all jobs do, and renews them with the next one; after ALONE_S without a service
+  it returns to its configured budget.
 
-  A worker that dies takes no lease with it: what its client held is told for ABSENT_S more,
-  until there is another worker or no client.
+  The end of a worker ends no lease: its client's state is reported for ABSENT_S more, until
+  there is another worker or no client.
 
-  A service can change budgets and nothing else; each is checked by the worker and by the
-  shim once more.
+  A service can change budgets and nothing else; worker and shim check each budget again.
 """
 
 from __future__ import annotations
@@ -54,15 +53,15 @@ else:
 RETRY_LEAST_S = 0.1
 RETRY_MOST_S = 0.5
 RETRY_STRANGER_S = 5.0
-"""Between attempts of a job that has never seen a service."""
+"""Between attempts of a job that has had no service."""
 ANSWER_S = 3.0
-"""For the service's welcome."""
+"""Longest wait for the service's welcome."""
 SETTLE_S = 0.05
 SETTLE_MOST_S = 10.0
-"""After that what is left above a lease is looked at with every beat only."""
+"""After a grant; later a round comes with every beat only."""
 YOUNG_S = 10.0
 YOUNG_ROUND_S = 0.25
-"""A client that has no device yet is looked at that often while it is young."""
+"""Between rounds while a client younger than YOUNG_S has no device."""
 ALONE_S = 30.0
 BEAT_S = 2.0
 
@@ -72,9 +71,9 @@ Inquire = Callable[[control.Request, Callable[[list[ClientState]], None]], None]
 
 
 class JobFacts(NamedTuple):
-    """What the service is told of the job, and where services are looked for.
+    """The job's facts for the service, and the sockets of services.
 
-    paths: sockets of services, the first one that answers is taken; none: no leases.
+    paths: of sockets, the first service that answers is used; none: no leases.
     budget: the job's --budget, "" for none.
     """
 
@@ -90,7 +89,7 @@ NO_SERVICE = JobFacts()
 
 
 class LeaseClient:
-    """Leases of one job. inquire: asks the job's workers, answers come later."""
+    """Leases of one job. inquire: asks the job's workers, and calls back with their answers."""
 
     def __init__(self, selector: selectors.BaseSelector, inquire: Inquire, facts: JobFacts) -> None:
         self._selector = selector
@@ -105,14 +104,14 @@ class LeaseClient:
         self._retry_due = 0.0
         self._retry_s = RETRY_LEAST_S
         self._strange: set[str] = set()
-        """Paths at which a server was not believed, and that was told."""
+        """Paths of servers that are not trusted, which the log says."""
         self._known = False
-        """There has been a service."""
+        """Whether the job has had a service."""
         self._alone_due: float | None = None
         self._grant: wire.Grant | None = None
         self._acted = 0
         self._granted: dict[str, int] = {}
-        """Kept when the service goes away."""
+        """Bytes by GPU; kept when the service ends."""
         self._beat_s = BEAT_S
         self._beat_due = 0.0
         self._round_due = 0.0
@@ -131,7 +130,7 @@ class LeaseClient:
         return time.monotonic()
 
     def due(self) -> float | None:
-        """When on_time shall be called at the latest (time.monotonic)."""
+        """The time at which on_time must be called at the latest (time.monotonic)."""
         if not self._facts.paths:
             return None
         dues = [self._alone_due] if self._alone_due is not None else []
@@ -168,13 +167,13 @@ class LeaseClient:
         self._round_due = min(self._round_due, now + YOUNG_ROUND_S)
 
     def steered(self, request: control.Request) -> None:
-        """A control connection sets a budget of the live job: leases go no further from now on."""
+        """A control connection sets a budget of the running job: it bounds leases from here on."""
         if request.budget_bytes is not None:
             self._ceilings.steer(request.client_pid, request.device, request.budget_bytes)
             self._round_due = min(self._round_due, self._now + SETTLE_S)
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection, if there is one."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -242,7 +241,7 @@ class LeaseClient:
             data = b""
         try:
             if not data:
-                self._lose("it hung up")
+                self._lose("it closed the connection")
             elif not self._version:
                 self._welcomed(wire.check_welcome(data))
             else:

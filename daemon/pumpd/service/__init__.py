@@ -1,1 +1,1 @@
-"""The system service, pumpd serve: jobs, leases, what users may have."""
+"""The system service, pumpd serve: jobs, leases, quotas of users."""

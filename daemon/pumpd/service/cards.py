@@ -1,12 +1,12 @@
-"""What NVML says of the machine's GPUs: their UUIDs, memory, and how much of it is used.
+"""NVML's figures of the machine's GPUs: their UUIDs, memory, and how much of it is used.
 
 DESIGN
-  In a process of its own (`python -m pumpd.service.cards`), which answers each line with one:
-  NVML takes memory, and a call may take seconds, or never return with a sick driver, while the
-  service's one thread never waits. It is asked once at the service's start, and every ASK_S
-  while there are jobs; KEEP_S after the last one it ends, so that an idle GPU may sleep. One
-  that does not answer within ANSWER_S is killed, not waited for, and begun anew AGAIN_S later;
-  until then what was known last counts.
+  A process of its own (`python -m pumpd.service.cards`) calls NVML, and answers each line with
+  one: NVML takes memory, and a call may take seconds, or never return when the driver is broken,
+  while the service's one thread must not wait. The service asks once at its start, and every
+  ASK_S while there are jobs. The process ends KEEP_S after the last job, so that an idle GPU can
+  enter a low-power state. A process that does not answer within ANSWER_S is killed, not waited
+  for, and started again after AGAIN_S; until then the last figures hold.
 """
 
 from __future__ import annotations
@@ -34,16 +34,17 @@ log = logging.getLogger("pumpd")
 
 
 class Cards:
-    """The GPUs by NVML; none where it tells nothing. UUIDs in 32 hexadecimal digits.
+    """The GPUs by NVML; none without NVML. UUIDs in 32 hexadecimal digits.
 
-    total_bytes: of each GPU, asked once here, which may take ANSWER_S.
+    total_bytes: of each GPU; the constructor asks for them, which may take ANSWER_S.
     """
 
     def __init__(self) -> None:
         self.total_bytes: dict[str, int] = {}
         self.due: float | None = None
-        """When on_time shall be called at the latest (time.monotonic); None: whenever."""
-        self._told: Callable[[Mapping[str, int]], None] = lambda _used: None
+        """The time at which on_time must be called at the latest (time.monotonic); None: no
+        time."""
+        self._notify: Callable[[Mapping[str, int]], None] = lambda _used: None
         self._selector: selectors.BaseSelector | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._heard = b""
@@ -54,17 +55,17 @@ class Cards:
             self._learn_totals()
 
     def watch(
-        self, selector: selectors.BaseSelector, told: Callable[[Mapping[str, int]], None]
+        self, selector: selectors.BaseSelector, notify: Callable[[Mapping[str, int]], None]
     ) -> None:
-        """From now on `told` gets what is used of each GPU, in bytes, out of the selector's
-        wait: callables there take the events."""
-        self._selector, self._told = selector, told
+        """From here on `notify` is called with the used bytes of each GPU, from the selector's
+        loop: its data are callables that take the events."""
+        self._selector, self._notify = selector, notify
         if self._process is not None:
             self._listen()
 
     def on_time(self, now: float, beat_s: float, wanted: bool) -> None:
         """Ask, if it is time. wanted: whether there are jobs. beat_s: between their reports,
-        which have to come more often than samples."""
+        which must be more frequent than samples."""
         if not self.total_bytes:
             return
         if wanted:
@@ -104,7 +105,7 @@ class Cards:
                     self._read()
             self.total_bytes = {uuid: total for uuid, (total, _) in self._answer().items()}
         except (OSError, ValueError) as error:
-            log.warning("NVML tells nothing, so jobs are believed what they say of GPUs: %s", error)
+            log.warning("NVML does not answer, so figures of GPUs are the jobs': %s", error)
             self._give_up(self._last_wanted)
 
     def _begin(self) -> None:
@@ -138,9 +139,9 @@ class Cards:
         try:
             self._read()
             if b"\n" in self._heard:
-                self._told({uuid: used for uuid, (_, used) in self._answer().items()})
+                self._notify({uuid: used for uuid, (_, used) in self._answer().items()})
         except (OSError, ValueError) as error:
-            log.warning("NVML tells nothing any more: %s", error)
+            log.warning("NVML has ceased to answer: %s", error)
             self._give_up(time.monotonic())
 
     def _read(self) -> None:
@@ -161,7 +162,7 @@ class Cards:
     def _give_up(self, now: float) -> None:
         self._ask_due = now + AGAIN_S
         if self._process is not None:
-            self._process.kill()  # not waited for: in a sick driver it does not end
+            self._process.kill()  # not waited for: inside a broken driver it does not end
         self._end()
 
     def _end(self) -> None:
@@ -176,8 +177,8 @@ class Cards:
 
 
 def main() -> None:
-    """Answer each line with what NVML says then, a JSON object in one line: UUID to total and
-    used bytes."""
+    """Answer each line of standard input with NVML's figures, a JSON object in one line: UUID to
+    total and used bytes."""
     handles = nvml.handles()
     for _ in sys.stdin:
         print(json.dumps({uuid: nvml.memory(one) for uuid, one in handles.items()}), flush=True)

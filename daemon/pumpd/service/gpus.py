@@ -1,46 +1,48 @@
-"""What the jobs on a GPU can share: by NVML's word where there is one, else by theirs. No I/O.
+"""The memory of a GPU that its jobs can share: by NVML, else by the jobs' reports. No I/O.
 
 DESIGN
-  NVML knows for certain what a GPU has and how much of it is used, by everything together.
-  What jobs do not account for belongs to programs without pump, or to jobs that say less than
-  they hold: it cannot be given out. Reports come later than what they tell of; so a sample is
-  compared with the most and with the least that jobs reported between it and the next one,
-  and what is believed is moved into what two samples leave possible. There it sinks slowly, so
-  that a job whose reports go up and down gains nothing.
+  NVML measures a GPU's memory and how much of it is used, by all processes together. Used
+  bytes that no job reports belong to programs without pump, or to jobs that report less than
+  they hold: they cannot be granted. Reports arrive after the changes that they describe; so a
+  sample is compared with the maximum and the minimum of the reports between it and the next
+  sample, and the estimate of unreported bytes is moved into the interval that two samples leave
+  possible. Within it the estimate falls slowly, so that a job gains nothing by reports that go
+  up and down.
 
-  Of a GPU that is full to the brim the difference says too little: jobs do not see at once
-  what the driver has evicted to make room for a program, and fetch it back from each other. But
-  leases leave 3 % of a GPU free. So one that is full has more taken from it than is known, and
-  what is believed grows, in steps that double, until it is full no more.
+  On a full GPU the difference is too small: jobs do not see at once what the driver has evicted
+  to make room for a program, and fetch it back from each other. But leases leave 3 % of a GPU
+  free. So a full GPU has more unreported bytes than the estimate, which then grows in steps
+  that double, until the GPU is not full.
 
-  Without NVML there is what jobs found free when they began. A job that came late found less,
-  by what the others had: with that added, all honest ones say about the same. One user has
-  one voice, and the upper median counts: of three users one cannot move it beyond what another
-  says, and of two the higher one is believed, for a job that has begun first has found most.
+  Without NVML the jobs report what they found free when they began. A late job found less, by
+  what the others had; with that added, all honest jobs report about the same. Each user counts
+  once, and the upper median is used: of three users one alone cannot move it beyond another's
+  report, and of two the higher report counts, since the first job has found most.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from pump.config.values import amount_bytes
 from pump.model.bounds import BLOCK_BYTES, without_reserve
 from pump.policy.leases import GRAIN_SHARE
 
 FULL_SHARE = 100
 """A GPU is full when less than one part in so many is free."""
 STEP_SHARE = 8
-"""A full GPU has at least one part in so many taken from it that is not known of."""
+"""First step of the estimate on a full GPU: one part in so many of its memory."""
 SINK_SHARE = 8
-"""What is believed sinks by one part in so many of what may be too much, each sample."""
+"""With each sample the estimate falls by one part in so many of what may be too much."""
 EARLIER = -1
-"""The voice of the jobs that were there before the service."""
-VOICES_MOST = 64
-"""Users whose word on a GPU is remembered; the first to have gone is forgotten first."""
+"""In place of a user: the jobs that ran before the service began."""
+USERS_MOST = 64
+"""Users with a remembered report on a GPU; the least recent one is dropped first."""
 
 
 class Gpu:
-    """total_bytes: the card's. first: the user whose job named it first. unaccounted_bytes: in
-    use, and no job says so; None: not known."""
+    """One GPU. total_bytes: the card's. first: user of the first job that reported it.
+    unaccounted_bytes: estimate of used bytes that no job reports; None: not known."""
 
     def __init__(self, total_bytes: int, first: int = 0) -> None:
         self.total_bytes = total_bytes
@@ -51,25 +53,25 @@ class Gpu:
         self._most: dict[int, int] = {}
         self._least: dict[int, int] = {}
         self._possible: tuple[int, int] | None = None
-        """Of the last sample: what may be unaccounted for, at least and at most."""
+        """Least and most unaccounted bytes by the last sample."""
         self._step = 0
 
     def found(self, user: int, bytes_: int) -> None:
-        """A job of a user could have had that much, with what the others had then."""
+        """A job of a user has reported bytes_ as free at its start, with what others held then."""
         most = max(self._found.pop(user, 0), min(bytes_, without_reserve(self.total_bytes)))
         self._found[user] = most
-        if len(self._found) > VOICES_MOST:
+        if len(self._found) > USERS_MOST:
             del self._found[next(iter(self._found))]
 
     def reported(self, user: int, bytes_: int) -> None:
-        """The jobs of a user have said what they hold together, as far as they are believed:
-        one that joins again and again is not counted twice."""
+        """The jobs of a user together report to hold bytes_, bounded by their leases: a job that
+        joins repeatedly does not count twice."""
         self._most[user] = max(self._most.get(user, 0), bytes_)
         self._least[user] = min(self._least.get(user, 0), bytes_)
 
     def measured(self, used_bytes: int, held: Mapping[int, int]) -> bool:
-        """NVML has said what is used. held: by user, as last reported. Returns whether what
-        jobs can share has changed."""
+        """Take a sample of NVML. held: bytes by user, as last reported. Returns whether the bytes
+        that jobs can share have changed."""
         known, before, self._used = self.unaccounted_bytes, self._used, used_bytes
         most, least = sum(self._most.values()), sum(self._least.values())
         self._most, self._least = dict(held), dict(held)
@@ -93,19 +95,14 @@ class Gpu:
 
     @property
     def usable_bytes(self) -> int:
-        """What jobs can share, but for what shims leave free for the card itself."""
+        """Bytes that jobs can share, less what shims leave free."""
         if self.unaccounted_bytes is not None:
             return without_reserve(max(0, self.total_bytes - self.unaccounted_bytes))
-        said = sorted(self._found.values())
-        return said[len(said) // 2] if said else 0
+        found = sorted(self._found.values())
+        return found[len(found) // 2] if found else 0
 
     def shared_bytes(self, reserve: str) -> int:
-        """What can be given out, in whole blocks, when so much shall never be."""
-        if reserve.endswith("%"):
-            kept = self.total_bytes * int(reserve[:-1]) // 100
-        else:
-            kept = int(
-                float(reserve[:-1]) * self.total_bytes if reserve[-1] == "x" else int(reserve)
-            )
-        most = max(0, self.total_bytes - kept)
+        """Bytes that can be granted, in whole blocks. reserve: is never granted; bytes, "3%" or
+        "0.1x"."""
+        most = max(0, self.total_bytes - amount_bytes(reserve, self.total_bytes))
         return min(self.usable_bytes, most) // BLOCK_BYTES * BLOCK_BYTES

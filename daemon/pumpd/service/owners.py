@@ -1,10 +1,10 @@
-"""Which person a user id belongs to: subordinate ids count to the user that they were given to.
+"""The owner of a user id: subordinate ids count as the user that they were given to.
 
-/etc/subuid gives users ranges of ids for their containers (subuid(5)), 65536 each as a rule. A
-process in such a container has one of them at the service's socket, and one person could be as
-many users as that. The file is root's; what it does not mention is a user of its own. Where
-the service itself runs in a user namespace the kernel shows it all ids that are not mapped
-there as one, the overflow id: they are one user to it.
+/etc/subuid gives users ranges of ids for their containers (subuid(5)), usually 65536 each. A
+process in such a container has one of these ids at the service's socket, so that one person could
+count as that many users. The file is root's; an id that it does not mention is its own owner.
+Where the service runs in a user namespace, the kernel shows it all unmapped ids as one, the
+overflow id (user_namespaces(7)): they count as one user.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ IDS = 2**32
 
 
 class Identity(NamedTuple):
-    """The process at the other end of a connection, by the kernel's word. owner: the user that
-    its id counts to. privileged: it sees all jobs, and has places of its own."""
+    """The process at the other end of a connection, by the kernel's credentials. owner: of its
+    user id. privileged: it sees all jobs, and has reserved connections."""
 
     pid: int
     user: int
@@ -40,7 +40,7 @@ class Range(NamedTuple):
 
 
 class Owners:
-    """The persons behind user ids. Where ranges overlap, the one that begins last counts."""
+    """The owners of user ids. Where ranges overlap, the one that begins last counts."""
 
     def __init__(self, ranges: Iterable[Range] = ()) -> None:
         self._ranges = sorted(ranges)
@@ -49,7 +49,7 @@ class Owners:
         return f"<owners of {len(self._ranges)} ranges of ids>"
 
     def of(self, user: int) -> int:
-        """Return the user that an id counts to."""
+        """Return the owner of a user id."""
         place = bisect.bisect_right(self._ranges, (user, IDS, IDS)) - 1
         if place >= 0:
             first, ids, owner = self._ranges[place]
@@ -59,7 +59,7 @@ class Owners:
 
 
 def read_owners(path: str | None = None) -> Owners:
-    """Return what the file says; lines that say nothing of this machine's users are left out."""
+    """Return the ranges of the file; lines that name no user of this machine are ignored."""
     try:
         with Path(path or SUBORDINATE_IDS).open("rb") as file:
             text = file.read(FILE_BYTES).decode("ascii", "replace")

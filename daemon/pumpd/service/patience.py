@@ -1,9 +1,9 @@
-"""How long others wait for a user that does not give way. No I/O.
+"""How long other jobs wait for a user that has to shrink. No I/O.
 
-A job that was told to shrink needs time to evict, so what it says that it still holds is
-believed for a while. That while is a user's, on one GPU, for all its jobs together: jobs that
-leave and join again, or take turns, have no more of it. It comes back slowly while no other
-user waits.
+A job with a smaller lease needs time to evict, so for a time the service counts as held what the
+job reports. That time is one account for a user on a GPU, for all its jobs together: jobs that
+leave and join again, or take turns, get no more of it. It refills slowly while no other user
+waits.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from collections.abc import Set
 from dataclasses import dataclass
 
 PATIENCE_S = 10.0
-"""A user that still has not given way after that is no longer waited for."""
+"""After that the service does not wait for a user's jobs to shrink."""
 BACK_SHARE = 0.1
-"""Seconds that come back in a second in which no other user waits."""
+"""Seconds that an account regains in a second in which no other user waits."""
 GPUS_MOST = 64
-"""Of one user; on any more it is not waited for."""
+"""Accounts of one user; on further GPUs the service does not wait for it."""
 
 
 @dataclass
@@ -27,7 +27,7 @@ class _Account:
 
 
 class Patience:
-    """What is left of it, by user and GPU."""
+    """The accounts by user and GPU."""
 
     def __init__(self) -> None:
         self._accounts: dict[tuple[int, str], _Account] = {}
@@ -36,7 +36,7 @@ class Patience:
         return len(self._accounts)
 
     def look(self, waited_for: Set[tuple[int, str]], now: float) -> None:
-        """From now on others wait for these users on these GPUs, and for no others."""
+        """From here on other jobs wait for these users on these GPUs, and for no other users."""
         for key, account in list(self._accounts.items()):
             account.spent_s = self._spent(account, now)
             account.looked, account.waits = now, key in waited_for
@@ -47,7 +47,7 @@ class Patience:
                 self._accounts[key] = _Account(0.0, now)
 
     def is_over(self, user: int, gpu: str, now: float) -> bool:
-        """Return whether the user has been waited for long enough."""
+        """Return whether the user's account on the GPU is spent."""
         account = self._accounts.get((user, gpu))
         if account is None:
             return self._full(user)

@@ -1,7 +1,7 @@
-"""One connection of the service: the process and user at its other end, and what waits for it.
+"""One connection of the service: the process and user at its other end, and its queue.
 
-At most one reply and one grant wait; a peer that does not take them is not read either,
-and is hung up on in the end. So a slow reader costs no more than that.
+At most one reply and one grant are queued. A peer that does not take them is not read either,
+and its connection is closed after SLOW_S. So a slow reader costs little.
 """
 
 from __future__ import annotations
@@ -17,52 +17,52 @@ from pumpd.service.quota import Bucket, Seat
 from pumpd.service.registry import Job
 
 SLOW_S = 5.0
-"""A peer that takes nothing for so long is hung up on."""
+"""The connection of a peer that takes nothing for so long is closed."""
 
 
 class Peer:
-    """A connection after accept. `version` 0: it has not said hello."""
+    """A connection after accept. version: of the protocol; 0 before its hello."""
 
     def __init__(
-        self, connection: socket.socket, who: Identity, bucket: Bucket, now: float
+        self, connection: socket.socket, identity: Identity, bucket: Bucket, now: float
     ) -> None:
         self.connection = connection
-        self.who = who
+        self.identity = identity
         self.bucket = bucket
         self.heard = self.deadline = now
-        """deadline: hung up on then, unless it is heard before."""
+        """deadline: the connection is closed then, unless a frame arrives before."""
         self.version = 0
         self.job: Job | None = None
         self.resting = False
-        """It has spoken too much and is not read at the moment."""
+        """It has exceeded a rate, and is not read until it may send again."""
         self.grant_due = False
         self.blocked_since: float | None = None
         self._reply: bytes | None = None
 
     def __repr__(self) -> str:
-        return f"<peer: process {self.who.pid} of user {self.who.user}, {self.job}>"
+        return f"<peer: process {self.identity.pid} of user {self.identity.user}, {self.job}>"
 
     @property
     def seat(self) -> Seat:
-        """What decides which connection ends when all places are taken."""
+        """The properties by which quota.admit chooses a connection to close."""
         leased = self.job is not None and bool(self.job.granted)
         silent = not self.version
-        return Seat(self.who.owner, self.who.privileged, silent, leased, self.heard, self)
+        return Seat(self.identity.owner, self.identity.privileged, silent, leased, self.heard, self)
 
     @property
     def events(self) -> int:
-        """What to wait for on it; 0: nothing."""
+        """Events to wait for; 0: none."""
         if self.blocked_since is not None:
             return selectors.EVENT_WRITE
         return 0 if self.resting else selectors.EVENT_READ
 
     def reply(self, message: Any, now: float) -> None:
-        """Answer a question; there is only one at a time, for it is not read meanwhile."""
+        """Answer a question. There is one at a time: the peer is not read meanwhile."""
         self._reply = wire.encode(message, self.version)
         self.flush(None, now)
 
     def flush(self, grant: wire.Grant | None, now: float) -> None:
-        """Send what waits, as far as the peer takes it. Raises OSError when it is gone."""
+        """Send what is queued, as far as the peer takes it. Raises OSError when it has closed."""
         try:
             if self._reply is not None:
                 self._send(self._reply)
@@ -75,8 +75,8 @@ class Peer:
             if self.blocked_since is None:
                 self.blocked_since = now
 
-    def farewell(self, reason: str) -> None:
-        """Say why it is hung up on, if it can still be told."""
+    def refuse(self, reason: str) -> None:
+        """Send the reason for which the connection is closed, if the peer takes it."""
         with contextlib.suppress(OSError):
             self._send(wire.encode(wire.refusal(reason), self.version))
 

@@ -1,8 +1,8 @@
-"""How much of the service one user, and one connection, may have. No I/O.
+"""Bounds on the service's use by one user, and by one connection. No I/O.
 
-No user is trusted. A user that floods the service waits, and others do not; the user that has
-most of its connections makes room for users that have fewer. A user is a person here: its
-subordinate ids count to it (owners.py).
+No user is trusted. A user that floods the service waits, other users do not; where all
+connections are taken, the user with most of them loses one to a user with fewer. Subordinate
+ids count as their owner (owners.py).
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 OWN_DESCRIPTORS = 64
-"""Of the service, beside connections; those among them that are accepted and judged."""
+"""Descriptors of the service beside connections, with those that accept has returned and quotas
+have not yet admitted."""
 LEAST_CONNECTIONS = 8
 
 
@@ -38,8 +39,8 @@ class Quotas:
     priority_most: int = 10
 
     def within(self, descriptors: int) -> Quotas:
-        """Return the same for a process that may have so many descriptors: accepting fails
-        without a free one, for root as well."""
+        """Return the bounds for a process that may have so many descriptors: without a free one
+        accept fails, for root as well."""
         most = max(LEAST_CONNECTIONS, descriptors - OWN_DESCRIPTORS)
         if self.connections <= most:
             return self
@@ -47,20 +48,20 @@ class Quotas:
 
 
 class Seat(NamedTuple):
-    """One connection, as far as the choice of one to be closed depends on it. heard: when its
-    last frame came."""
+    """The properties of a connection by which one is chosen to be closed. heard: when its last
+    frame came."""
 
     user: int
     privileged: bool
     silent: bool
-    """It has not said hello."""
+    """It has sent no hello."""
     leased: bool
     heard: float
     peer: Any
 
 
 class Bucket:
-    """Tokens that come at `rate` a second, at most two seconds' worth."""
+    """A token bucket: `rate` tokens a second, at most those of two seconds."""
 
     def __init__(self, rate: float, now: float) -> None:
         self._rate = rate
@@ -76,7 +77,7 @@ class Bucket:
         return True
 
     def full(self, now: float) -> bool:
-        """Return whether it is as it was when it was made."""
+        """Return whether it is full, as a new one is."""
         self._fill(now)
         return self._tokens >= 2 * self._rate
 
@@ -86,7 +87,7 @@ class Bucket:
 
 
 class Users:
-    """What each user has at the moment, and how fast it may go on."""
+    """Each user's connections and jobs, and its rates."""
 
     def __init__(self, quotas: Quotas) -> None:
         self.quotas = quotas
@@ -97,14 +98,14 @@ class Users:
         self._all_connects = Bucket(quotas.connect_rate, 0.0)
 
     def configure(self, quotas: Quotas) -> None:
-        """Take other bounds; rates count from now on."""
+        """Take other bounds; rates count from here on."""
         self.quotas = quotas
         self._frames.clear()
         self._connects.clear()
         self._all_connects = Bucket(quotas.connect_rate, 0.0)
 
     def may_join(self, user: int) -> bool:
-        """Return whether one more job of this user is taken."""
+        """Return whether one more job of this user is admitted."""
         return self.jobs[user] < self.quotas.user_jobs
 
     def may_speak(self, user: int, now: float) -> bool:
@@ -120,7 +121,7 @@ class Users:
         return counted or privileged or not self.connections[user]
 
     def sweep(self, now: float) -> None:
-        """Forget users without connections and jobs whose rates are unused by now."""
+        """Drop users without connections, jobs and used rates."""
         for buckets in (self._frames, self._connects):
             for user in [one for one, bucket in buckets.items() if bucket.full(now)]:
                 del buckets[user]
@@ -143,11 +144,11 @@ def _of(buckets: dict[int, Bucket], user: int, rate: float, now: float) -> Bucke
 def admit(
     user: int, privileged: bool, seats: Sequence[Seat], quotas: Quotas
 ) -> tuple[bool, Seat | None]:
-    """Return whether a new connection is taken, and which other one has to go for it.
+    """Return whether a new connection is admitted, and which other one is closed for it.
 
-    A user's own bound comes first. Where all places are taken the heaviest user makes room
-    for a user that would have fewer after it; privileged users have places of their own, and
-    take any other user's where those do not do.
+    A user's own bound comes first. Where all connections are taken, the user with most of them
+    loses one to a user that would have fewer; privileged users have reserved connections, and
+    take any other user's where those are taken.
     """
     mine = [seat for seat in seats if seat.user == user]
     if len(mine) >= quotas.user_connections:
@@ -170,8 +171,8 @@ def _part(quotas: Quotas) -> int:
 
 
 def _first_to_go(user: int, privileged: bool, seats: Sequence[Seat]) -> Seat | None:
-    """The idlest seat of the heaviest user, those with a lease last; None: no user has more
-    than the newcomer would have."""
+    """The seat that has been idle longest of the user with most seats, those with a lease last;
+    None: no user has more than this one would have."""
     count = Counter(seat.user for seat in seats)
     others = [seat for seat in seats if seat.user != user and not seat.privileged]
     most = max((count[seat.user] for seat in others), default=0)

@@ -1,19 +1,19 @@
-"""What the service knows: jobs, what they say of their GPUs, and their leases. No I/O.
+"""The service's jobs, their reports on GPUs, and their leases. No I/O.
 
 DESIGN
-  Figures come from jobs, which may lie. A job that claims more than it uses gets no more
-  than its user's share by the arbiter's rules; what a job says that it holds beyond its grants
-  is believed while there is patience with its user (patience.py); what a GPU has in all is
-  what NVML says: a job that says otherwise gets no lease on it. Without NVML jobs that differ
-  about a GPU's size share it as if it were several GPUs: a false size divides nothing with
-  honest jobs, and takes as much from them as a program without pump. What can be shared of it,
-  gpus.py says. A GPU that no job uses any more is forgotten.
+  Figures come from jobs, which may be false. A job that reports more than it uses gets no more
+  than its user's share by the arbiter's rules. What a job reports to hold beyond its grants
+  counts until its user's account is spent (patience.py). A GPU's memory is NVML's figure: a job
+  that reports another gets no lease on it. Without NVML jobs that report different sizes of a GPU
+  share it as if it were several GPUs: a false size shares nothing with honest jobs, and takes
+  from them as much as a program without pump. gpus.py says how much can be shared. A GPU without
+  jobs is dropped.
 
-  A user is a person: `owner`, to whom subordinate ids count. However many ids and jobs, its
-  jobs on a GPU have one user's weight together.
+  A user is the owner of user ids (owners.py). However many ids and jobs, its jobs on a GPU have
+  one user's weight together.
 
-  For a while after the service has begun no lease grows: jobs that were there before
-  come back one by one, and hold what they held.
+  For settle_s after the service has begun no lease grows: jobs that ran before register again
+  one by one, and hold what they held.
 """
 
 from __future__ import annotations
@@ -36,26 +36,26 @@ from pumpd.service.patience import Patience
 NVML_SLACK = 0.1
 """NVML counts memory that CUDA keeps for itself: totals may differ by that share."""
 SENT_MOST = 16
-"""Grants kept apart until they are acted upon; older ones are kept as one."""
+"""Grants kept apart until they are acknowledged; older ones are kept as one."""
 GPUS_MOST = 64
-"""That one user's jobs name first; a machine has fewer, and MIG slices are no more."""
+"""GPUs that one user's jobs may report first; a machine has fewer, with its MIG slices."""
 GROWTH_S = 1.0
-"""Reports that are closer together do not tell whether a job grows: it reports at once when it
-is granted more, and what it fetches then comes later."""
+"""Reports closer together do not show whether a job grows: it reports at once when it is granted
+more, and fetches blocks afterwards."""
 ROUNDS = 2
-"""A newcomer's first grant is what it has; the second round lets it grow at once."""
+"""A new job's first grant is what it has; the second round lets it grow at once."""
 
 
 class Growth(NamedTuple):
-    """What a job has on a GPU grew by `bytes_` over a stretch of GROWTH_S or more; the next
-    stretch began at `since`, with `resident_bytes` there."""
+    """A job's resident bytes on a GPU grew by `bytes_` over a stretch of GROWTH_S or more; the
+    next stretch began at `since`, with `resident_bytes`."""
 
     since: float
     resident_bytes: int
     bytes_: int
 
     def followed(self, resident_bytes: int, now: float) -> Growth:
-        """The growth after another report. Within a stretch it can only be seen to be more."""
+        """The growth after another report. Within a stretch it can only increase."""
         grown = max(0, resident_bytes - self.resident_bytes)
         if now - self.since < GROWTH_S:
             return self._replace(bytes_=max(self.bytes_, grown))
@@ -67,40 +67,40 @@ class Job:
     """One job's pumpd. Times are time.monotonic()."""
 
     number: int
-    who: Identity
+    identity: Identity
     join: wire.Join
     priority: int
-    """What it asked for, as far as its user may have it."""
+    """As it asked, bounded by the administrator's limit."""
     joined: float
     heard: float
     report: wire.Report = field(default_factory=lambda: wire.Report(0, 0, 0, 0))
     gpus: dict[str, wire.GpuReport] = field(default_factory=dict)
-    """Of its last report, those on which it can have a lease; by the registry's name of each
+    """Of its last report, the GPUs on which it can have a lease; by the registry's name of each
     (Registry._name), as in all tables here."""
     granted: dict[str, int] = field(default_factory=dict)
     grant_number: int = 0
     growth: dict[str, Growth] = field(default_factory=dict)
     """By GPU."""
     sent: list[tuple[int, dict[str, int]]] = field(default_factory=list)
-    """Grants that it has not acted upon yet, by number."""
+    """Grants that it has not acknowledged, by number."""
 
     def may_hold_bytes(self, gpu: str) -> int:
-        """The most that it has been granted and may still act upon."""
+        """The most of its grants that it has not acknowledged, and its newest one."""
         waiting = (grant[gpu] for _, grant in self.sent if gpu in grant)
         return max(self.granted.get(gpu, 0), *waiting, 0)
 
 
 class Registry:
-    """Jobs and leases. Every change that matters sets `stale`; `rearrange` deals with it.
+    """Jobs and leases. Every change that can change leases sets `stale`; `rearrange` decides anew.
 
-    gpus: total bytes by UUID where they are known for sure.
+    gpus: total bytes by UUID, by NVML; None or empty without NVML.
     """
 
     def __init__(self, gpus: dict[str, int] | None = None) -> None:
         self.jobs: dict[int, Job] = {}
         self.stale = False
-        self.young = False
-        """Jobs that held leases may not have come back yet: no lease grows."""
+        self.settling = False
+        """Jobs with leases may not have registered again yet: no lease grows."""
         self.patience = Patience()
         self.joined = self.left = self.expired = self.grants = 0
         self.weights: Mapping[int, float] = {}
@@ -112,16 +112,16 @@ class Registry:
     def __repr__(self) -> str:
         return f"<registry of {len(self.jobs)} jobs on {len(self._gpus)} GPUs>"
 
-    def add(self, who: Identity, join: wire.Join, priority_most: int, now: float) -> Job:
+    def add(self, identity: Identity, join: wire.Join, priority_most: int, now: float) -> Job:
         """A job has joined."""
         self.joined += 1
         priority = min(join.priority, priority_most)
-        job = Job(self.joined, who, join, priority, now, now)
+        job = Job(self.joined, identity, join, priority, now, now)
         self.jobs[job.number] = job
         return job
 
     def remove(self, job: Job, *, expired: bool = False) -> None:
-        """A job is gone; what it held is free."""
+        """A job has ended; what it held is free."""
         if self.jobs.pop(job.number, None) is None:
             return
         self.left += 1
@@ -135,7 +135,7 @@ class Registry:
             self._gpus.pop(gpu, None)
 
     def hear(self, job: Job, report: wire.Report, now: float) -> None:
-        """A job has said how it stands. Of a GPU that it names twice the last entry counts."""
+        """Take a job's report. Of a GPU with two entries the last one counts."""
         job.heard = now
         before = job.gpus
         self.stale |= self._what_matters(job, report) != self._what_matters(job, job.report)
@@ -144,7 +144,7 @@ class Registry:
         job.sent = [(number, grant) for number, grant in job.sent if number > report.grant]
         growth, job.growth = job.growth, {}
         for gpu, entry in job.gpus.items():
-            owner = job.who.owner
+            owner = job.identity.owner
             self._gpus[gpu].reported(owner, self._resident(gpu, now)[owner])
             if gpu in before:
                 job.growth[gpu] = growth[gpu].followed(entry.resident_bytes, now)
@@ -158,7 +158,7 @@ class Registry:
             self._forget_unused(gone)
 
     def _name(self, entry: wire.GpuReport) -> str:
-        """A GPU is known by its UUID; without NVML, by that and its size."""
+        """The name of a GPU: its UUID; without NVML, its UUID and the reported size."""
         return entry.gpu if self._sure else f"{entry.gpu} of {entry.total_bytes}"
 
     def _admit(self, job: Job, entry: wire.GpuReport) -> bool:
@@ -167,14 +167,14 @@ class Registry:
         if not total * (1 - NVML_SLACK) <= entry.total_bytes <= total:
             return False
         if name not in self._gpus:
-            owner = job.who.owner
+            owner = job.identity.owner
             if sum(gpu.first == owner for gpu in self._gpus.values()) >= GPUS_MOST:
                 return False
             self._gpus[name] = Gpu(total, owner)
         return True
 
     def _what_matters(self, job: Job, report: wire.Report) -> object:
-        """What the arrangement depends on: what is resident within the lease does not count."""
+        """The parts of a report that leases depend on, without resident bytes within the lease."""
         gpus = [
             replace(entry, resident_bytes=max(entry.resident_bytes, job.granted.get(name, 0)))
             for name, entry in ((self._name(one), one) for one in report.gpus)
@@ -185,9 +185,9 @@ class Registry:
         return [job for job in self.jobs.values() if gpu in job.gpus]
 
     def _found(self, job: Job, name: str, entry: wire.GpuReport) -> None:
-        """What a job found free, and what the others had of their leases then, could be shared.
-        Those that grow may have had more then than they have reported; where that leaves
-        possible what is believed already, it is."""
+        """Takes over what a job found free at its start, plus what the other jobs had of their
+        leases then. Jobs that grow may have had more than they have reported: where that makes
+        the known figure possible, it stays."""
         least = most = entry.usable_bytes
         for other in self._on(name):
             if other is not job:
@@ -198,47 +198,47 @@ class Registry:
                     2 * other.growth[name].bytes_, max(0, min(lease, says.wanted_bytes) - has)
                 )
         gpu = self._gpus[name]
-        voice = EARLIER if self.young else job.who.owner
-        gpu.found(voice, min(most, max(least, gpu.usable_bytes)))
+        user = EARLIER if self.settling else job.identity.owner
+        gpu.found(user, min(most, max(least, gpu.usable_bytes)))
 
-    # ---- what is believed ----
+    # ---- leases ----
 
     def lease(self, job: Job, gpu: str, now: float) -> Lease:
-        """A job's lease on a GPU. What it holds beyond that is believed while there is patience
-        with its user."""
+        """A job's lease on a GPU. What it reports beyond that counts until its user's account is
+        spent (patience.py)."""
         entry, granted = job.gpus[gpu], job.granted.get(gpu)
-        if self.patience.is_over(job.who.owner, gpu, now):
+        if self.patience.is_over(job.identity.owner, gpu, now):
             return Lease(granted, 0, 0, 0)
         total = self._gpus[gpu].total_bytes
         adopted, resident = min(entry.adopted_bytes, total), min(entry.resident_bytes, total)
         return Lease(granted, job.may_hold_bytes(gpu), adopted, resident)
 
     def _resident(self, gpu: str, now: float) -> Counter[int]:
-        """What users have on a GPU, as far as they are believed."""
+        """Resident bytes by user on a GPU, bounded by what their leases let them hold."""
         found = Counter[int]()
         for job in self._on(gpu):
             held = self.lease(job, gpu, now).held_bytes
-            found[job.who.owner] += min(job.gpus[gpu].resident_bytes, held)
+            found[job.identity.owner] += min(job.gpus[gpu].resident_bytes, held)
         return found
 
     def measured(self, used_bytes: Mapping[str, int], now: float) -> None:
-        """NVML has said what is used of GPUs, by everything together."""
+        """Take NVML's used bytes by GPU."""
         for name, gpu in self._gpus.items():
             if name in used_bytes:
                 self.stale |= gpu.measured(used_bytes[name], self._resident(name, now))
 
     def on_time(self, now: float) -> None:
-        """See what time has changed; to be called now and then."""
+        """Check for changes by time alone; the service calls it every CHECK_S."""
         self.stale |= bool(len(self.patience))
 
     def memory_bytes(self) -> dict[str, int]:
-        """Return what jobs may share, by the name of the GPU."""
+        """Return the bytes that jobs may share, by the name of the GPU."""
         return {name: gpu.shared_bytes(self.reserve) for name, gpu in self._gpus.items()}
 
     def rearrange(self, now: float) -> list[Job]:
-        """Decide anew; return the jobs that have a grant to be told."""
+        """Decide leases anew; return the jobs with a new grant."""
         self.stale = False
-        if self.young:
+        if self.settling:
             for name, known in self._gpus.items():
                 held = sum(job.gpus[name].adopted_bytes for job in self._on(name))
                 known.found(EARLIER, held)
@@ -256,11 +256,11 @@ class Registry:
             wanted = {number: targets[number, gpu] for number in mine}
             for _ in range(ROUNDS):
                 leases = {number: self.lease(job, gpu, now) for number, job in mine.items()}
-                for number, granted in step(whole, wanted, leases, not self.young).items():
+                for number, granted in step(whole, wanted, leases, not self.settling).items():
                     mine[number].granted[gpu] = granted
                     changed.setdefault(number, {})[gpu] = granted
         waited_for = {key for gpu in memory for key in self._waited_for(gpu, jobs[gpu], fair)}
-        self.patience.look(set() if self.young else waited_for, now)
+        self.patience.look(set() if self.settling else waited_for, now)
         told = [self.jobs[number] for number in sorted(changed)]
         for job in told:
             job.grant_number += 1
@@ -273,7 +273,7 @@ class Registry:
         return told
 
     def _claims(self) -> list[Claim]:
-        count = Counter(job.who.owner for job in self.jobs.values())
+        count = Counter(job.identity.owner for job in self.jobs.values())
         shares = {owner: self.weights.get(owner, 1.0) / jobs for owner, jobs in count.items()}
         return [
             Claim(
@@ -282,18 +282,18 @@ class Registry:
                 job.priority,
                 entry.wanted_bytes,
                 entry.use / wire.USE_MOST,
-                shares[job.who.owner],
+                shares[job.identity.owner],
             )
             for job in self.jobs.values()
             for gpu, entry in job.gpus.items()
         ]
 
     def _charged(self, claim: Claim, targets: Mapping[tuple[int, str], int], now: float) -> Claim:
-        """Memory that no job accounts for costs those first that may be hiding it: a job that
-        says that it does not use its share gets twice what it says that it uses."""
+        """Unaccounted memory first reduces the claims of jobs that may be hiding it: a job that
+        reports not to use its share gets twice what it reports to use."""
         job, gpu = self.jobs[claim.job], self._gpus[claim.gpu]
         lost = gpu.unaccounted_bytes or 0
-        if not lost or not self.patience.is_over(job.who.owner, claim.gpu, now):
+        if not lost or not self.patience.is_over(job.identity.owner, claim.gpu, now):
             return claim
         says = 2 * job.gpus[claim.gpu].resident_bytes + gpu.total_bytes // GRAIN_SHARE
         most = max(says, targets[claim.job, claim.gpu] - lost)
@@ -302,38 +302,40 @@ class Registry:
     def _waited_for(
         self, name: str, jobs: Mapping[int, Job], fair: Mapping[tuple[int, str], int]
     ) -> Iterator[tuple[int, str]]:
-        """The users for whose giving way others wait on a GPU: their jobs are above their leases,
-        or may be hiding what no job accounts for."""
+        """The users that other jobs wait for on a GPU: their jobs are above their leases, or may be
+        hiding unaccounted memory."""
         gpu = self._gpus[name]
         grain = gpu.total_bytes // GRAIN_SHARE
         lost = (gpu.unaccounted_bytes or 0) > grain
         short = {n for n, job in jobs.items() if job.granted.get(name, 0) + grain < fair[n, name]}
         lacking = {
-            job.who.owner for n, job in jobs.items() if fair[n, name] < job.gpus[name].wanted_bytes
+            job.identity.owner
+            for n, job in jobs.items()
+            if fair[n, name] < job.gpus[name].wanted_bytes
         }
         for job in jobs.values():
             entry = job.gpus[name]
             held = max(entry.adopted_bytes, entry.resident_bytes, job.may_hold_bytes(name))
             above = held > job.granted.get(name, 0) and short - {job.number}
             unused = min(fair[job.number, name], entry.wanted_bytes) - entry.resident_bytes
-            hides = lost and unused > grain and lacking - {job.who.owner}
+            hides = lost and unused > grain and lacking - {job.identity.owner}
             if above or hides:
-                yield job.who.owner, name
+                yield job.identity.owner, name
 
     def grant_of(self, job: Job, beat_ms: int) -> wire.Grant:
-        """Return what to tell a job."""
+        """Return the grant to send to a job."""
         granted = sorted(job.granted.items())
         gpus = tuple(wire.GpuGrant(job.gpus[name].gpu, bytes_) for name, bytes_ in granted)
         return wire.Grant(job.grant_number, beat_ms, gpus)
 
     def held_bytes(self, now: float) -> int:
-        """Return what no other job can be granted, on all GPUs."""
+        """Return the bytes on all GPUs that jobs hold and no other job can be granted."""
         return sum(
             self.lease(job, gpu, now).held_bytes for job in self.jobs.values() for gpu in job.gpus
         )
 
     def state_of(self, job: Job, now: float) -> wire.JobState:
-        """Return what is shown of a job."""
+        """Return a job's state for AskJobs."""
         gpus = tuple(
             wire.GpuLease(
                 entry.gpu,
@@ -347,8 +349,8 @@ class Registry:
         )
         return wire.JobState(
             number=job.number,
-            user=job.who.user,
-            pid=job.who.pid,
+            user=job.identity.user,
+            pid=job.identity.pid,
             job_pid=job.join.job_pid,
             name=job.join.name,
             priority=job.priority,

@@ -1,7 +1,7 @@
-"""What systemd and a service say to each other: readiness, watchdog, sockets handed over.
+"""The protocol between systemd and a service: readiness, watchdog, passed sockets.
 
-By sd_notify(3) and sd_listen_fds(3), whose protocols are stable and a few lines each.
-Without systemd all of it does nothing.
+sd_notify(3) and sd_listen_fds(3): both protocols are stable and take a few lines each. Without
+systemd the calls do nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SOCKETS_MOST = 16
 class Manager:
     """The service manager above this process, if there is one.
 
-    Takes what it left in the environment out of it, so that no child believes it is meant.
+    Removes systemd's variables from the environment, so that no child process uses them.
     """
 
     def __init__(self) -> None:
@@ -26,27 +26,27 @@ class Manager:
         microseconds = _whole(os.environ.pop("WATCHDOG_USEC", ""))
         mine = os.environ.pop("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
         self.watchdog_s = microseconds / 1e6 if microseconds and mine else 0.0
-        """Longest time between two signs of life; 0: they are not waited for."""
+        """Longest time between two WATCHDOG=1; 0: there is no watchdog."""
 
     def tell(self, *lines: str) -> None:
-        """Say lines such as READY=1. Never fails, never waits."""
+        """Send lines such as READY=1. Never raises, never waits."""
         if not self._path.startswith(("/", "@")):
             return
         address = "\0" + self._path[1:] if self._path[0] == "@" else self._path
         with (
             contextlib.suppress(OSError),
-            socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as voice,
+            socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender,
         ):
-            voice.setblocking(False)
-            voice.sendto("\n".join(lines).encode(), address)
+            sender.setblocking(False)
+            sender.sendto("\n".join(lines).encode(), address)
 
     def reloading(self) -> None:
-        """Say that a reload has begun; `tell("READY=1")` ends it."""
+        """Send that a reload has begun; `tell("READY=1")` ends it."""
         self.tell("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
 
 
 def sockets_handed_over() -> list[socket.socket]:
-    """Return the sockets that systemd listens on for us, in its order; often none.
+    """Return the listening sockets that systemd passes to this process, in its order.
 
     Raises OSError for a descriptor that is no socket.
     """

@@ -30,14 +30,14 @@ from pumpd.service.service import BEATS_MISSED, Service, ServiceSettings
 from pumpd.service.surroundings import Process
 
 BACKLOG = 4096
-"""The queue is one for all users: beside a flood of connects a short one refuses other clients.
-The kernel's own bound (net.core.somaxconn) is as high by default."""
+"""All users share the queue: with a short one, a flood of connects would refuse other clients. The
+kernel's own bound (net.core.somaxconn) is as high by default."""
 
 log = logging.getLogger("pumpd")
 
 
 def run(asked: argparse.Namespace) -> int:
-    """Serve until SIGTERM. Raises BadInputError when it cannot begin."""
+    """Run the service until SIGTERM; return 0. Raises BadInputError when it cannot begin."""
     manager = Manager()
     _start_log(DEFAULT_LOG_LEVEL)
 
@@ -54,13 +54,12 @@ def run(asked: argparse.Namespace) -> int:
     if account is not None:
         _become(account)
     name_process("pumpd-serve")
-    inode = _inode(path)
+    own = link.SocketFile(path) if path else None
     try:
         Service(listeners, settings, Cards(), manager, Process()).run()
     finally:
-        if inode is not None and _inode(path) == inode:
-            with contextlib.suppress(OSError):
-                Path(path).unlink()
+        if own is not None:
+            own.remove()
     return 0
 
 
@@ -78,8 +77,8 @@ def _account(name: str) -> pwd.struct_passwd:
 
 
 def _become(account: pwd.struct_passwd) -> None:
-    """Give up root for good. Peers go on to see root as the one that serves: the kernel tells
-    them the user that called listen. Raises BadInputError."""
+    """Gives up root's privileges. Peers see root as the server: the kernel shows them the user
+    that called listen (unix(7)). Raises BadInputError."""
     try:
         os.setgroups([])
         os.setgid(account.pw_gid)
@@ -89,14 +88,14 @@ def _become(account: pwd.struct_passwd) -> None:
 
 
 def read_settings(asked: argparse.Namespace) -> ServiceSettings:
-    """Return the settings of the administrator's file and the command line, which goes
-    first. Raises ValueError, one line."""
+    """Return the settings of the command line and, where it has none, of the administrator's
+    file. Raises ValueError, one line."""
     try:
         found = files.load(asked.config, administrators=True)
     except files.ConfigError as error:
         raise ValueError(str(error)) from None
     if found is None and asked.config != ADMINISTRATORS_FILE:
-        log.warning("--config %s is not there: the defaults count", asked.config)
+        log.warning("--config: there is no file %s: the defaults apply", asked.config)
     content = found.checked if found else ConfigFile()
     table = content.service
     reserve = str(table.reserve)
@@ -105,7 +104,7 @@ def read_settings(asked: argparse.Namespace) -> ServiceSettings:
         beat_s=asked.beat or max(0.05, table.lease_s / BEATS_MISSED),
         settle_s=asked.settle or ServiceSettings.settle_s,
         weights=_weights(content.shares),
-        observers=frozenset(user for who in table.observers for user in _people("observers", who)),
+        observers=frozenset(user for name in table.observers for user in _ids("observers", name)),
         root_sees_all=table.root_sees_all,
         owners=read_owners(),
         reserve=reserve,
@@ -114,31 +113,31 @@ def read_settings(asked: argparse.Namespace) -> ServiceSettings:
 
 
 def _weights(shares: Mapping[str, int]) -> dict[int, float]:
-    """Weights by user number. A user's own goes before that of a group; who or what is not
-    known on this machine is left out, and told."""
+    """Weights by user number. A user's own comes before that of a group; unknown names are
+    ignored, with a warning."""
     found: dict[int, float] = {}
-    for who, weight in sorted(shares.items(), reverse=True):  # "@group" before any name
-        for user in _people("[shares]", who):
+    for name, weight in sorted(shares.items(), reverse=True):  # "@group" before any name
+        for user in _ids("[shares]", name):
             found[user] = float(weight)
     return found
 
 
-def _people(where: str, who: str) -> list[int]:
-    """Numbers of a user, or of the members of a "@group"; none, and told, of who is unknown."""
+def _ids(where: str, name: str) -> list[int]:
+    """Numbers of a user, or of the members of a "@group"; none, with a warning, if unknown."""
     try:
-        if not who.startswith("@"):
-            return [pwd.getpwnam(who).pw_uid]
-        entry = grp.getgrnam(who[1:])
+        if not name.startswith("@"):
+            return [pwd.getpwnam(name).pw_uid]
+        entry = grp.getgrnam(name[1:])
     except KeyError:
-        kind = "group" if who.startswith("@") else "user"
-        log.warning("%s: there is no %s %s", where, kind, who.removeprefix("@"))
+        kind = "group" if name.startswith("@") else "user"
+        log.warning("%s: there is no %s %s", where, kind, name.removeprefix("@"))
         return []
     primary = [user.pw_uid for user in pwd.getpwall() if user.pw_gid == entry.gr_gid]
-    return primary + [user for name in entry.gr_mem for user in _people(where, name)]
+    return primary + [user for member in entry.gr_mem for user in _ids(where, member)]
 
 
 def _listeners(path: str, for_all: bool) -> tuple[list[socket.socket], str]:
-    """The sockets to listen on, and the path that is ours to remove ("" for none)."""
+    """The sockets to listen on, and the path to remove at the end ("" for none)."""
     try:
         handed_over = sockets_handed_over()
     except OSError as error:
@@ -161,7 +160,7 @@ def _listeners(path: str, for_all: bool) -> tuple[list[socket.socket], str]:
         listener = link.bind_listener(chosen, BACKLOG, mode)
         if for_all and not root:
             log.warning(
-                "--open: jobs of other users believe no service of user %d; start it as root, "
+                "--open: jobs of other users do not trust a service of user %d; start it as root, "
                 "with --run-as",
                 os.geteuid(),
             )
@@ -179,16 +178,6 @@ def _make_folder(folder: Path, root: bool) -> None:
             folder.chmod(0o755)  # whatever the umask has taken away
     else:
         paths.make_private(str(folder))
-
-
-def _inode(path: str) -> tuple[int, int] | None:
-    if not path:
-        return None
-    try:
-        status = Path(path).lstat()
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino
 
 
 def _start_log(level: str) -> None:

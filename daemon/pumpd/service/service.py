@@ -1,16 +1,16 @@
 """The system service: shares GPUs between jobs by leases on their budgets.
 
 DESIGN
-  One thread, one selector, no call that blocks, no privilege. It knows of a job what the
-  job's pumpd says (registry.py) and whose it is by the kernel's word; it maps no memory,
-  takes no descriptors, opens no path that a peer names. What is received is one bounded
-  datagram, decoded strictly; one is read from each peer in turn; quotas hold for users and
-  connections (quota.py), and what waits for a peer is bounded (peers.py).
+  One thread, one selector, no call that blocks, no privilege. Of a job it knows the reports of
+  the job's pumpd (registry.py), and its user by the kernel's credentials; it maps no memory,
+  receives no descriptors, opens no path that a peer names. A frame is one bounded datagram,
+  decoded strictly; one is read from each peer in turn; quotas hold for users and connections
+  (quota.py), and each peer's queue is bounded (peers.py).
 
-  A lease ends with its connection, or after BEATS_MISSED silent beats. Jobs do not depend
-  on the service: when it ends they keep their budgets and come back when it does.
+  A lease ends with its connection, or after BEATS_MISSED beats without a frame. Jobs do not
+  depend on the service: when it ends they keep their budgets, and register with the next one.
 
-  Idle it sleeps: it wakes for frames, and every CHECK_S only while there are connections.
+  It wakes for frames, and every CHECK_S only while there are connections.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from typing import Any
 
 import pump
 from pump.wire import service as wire
+from pump.wire.server import peer_of
 from pump.wire.strict import FrameError
 from pumpd.common import link
 from pumpd.service.cards import Cards
@@ -40,27 +41,29 @@ from pumpd.service.surroundings import Surroundings
 BEATS_MISSED = 3
 HELLO_TIMEOUT_S = 2.0
 IDLE_S = 60.0
-"""A connection that is no job's and asks nothing is closed."""
+"""A connection that is no job's is closed after so long without a question."""
 CHECK_S = 0.5
 REST_S = 0.05
 ACCEPT_PAUSE_S = 0.5
 REARRANGE_PAUSE_S = 0.01
-"""Between two arrangements: what comes together is decided on together."""
+"""Between two decisions on leases: reports that come together are decided on together."""
 
 log = logging.getLogger("pumpd")
 
 
 class RefusedError(Exception):
-    """One line: why a peer is not served any more."""
+    """One line: why a peer's connection is closed."""
 
 
 @dataclass(frozen=True)
 class ServiceSettings:
-    """beat_s: how often jobs say how they stand. settle_s: after its start the service lets
-    no lease grow for so long. weights: of users by number, 1 for others. observers: users who
-    see all jobs, beside root and the service's own if `root_sees_all`. owners: whom subordinate
-    ids count to.
-    reserve: of each GPU that no job is given, as bytes ("1073741824") or a share ("3%")."""
+    """Settings of the service.
+
+    beat_s: longest time between a job's frames. settle_s: after its start the service lets no
+    lease grow for so long. weights: of users by number, 1 for others. observers: users that see
+    all jobs, beside root and the service's own if root_sees_all. owners: of user ids. reserve:
+    of each GPU, is never granted; bytes ("1073741824") or a share ("3%").
+    """
 
     quotas: Quotas = field(default_factory=Quotas)
     beat_s: float = 2.0
@@ -76,8 +79,8 @@ class ServiceSettings:
 class Service:
     """Serves `listeners` until SIGTERM. Call run() once; it closes everything.
 
-    settings: reads the configuration, at the start and on SIGHUP; raises ValueError, whose
-    text is one line. cards: what NVML says of the GPUs.
+    settings: reads the configuration, at the start and on SIGHUP; raises ValueError with a text
+    of one line. cards: NVML's figures.
     """
 
     def __init__(
@@ -117,7 +120,7 @@ class Service:
     def run(self) -> None:
         """Serve until SIGTERM or SIGINT."""
         self._settled = self._now() + self._settings.settle_s
-        self._registry.young = True
+        self._registry.settling = True
         self._surroundings.watch_signals(self._signalled)
         self._cards.watch(self._selector, self._measured)
         for listener in self._listeners:
@@ -148,7 +151,7 @@ class Service:
             dues.append(self._accept_due)
         if self._registry.stale:
             dues.append(self._arrange_due)
-        if self._registry.young:
+        if self._registry.settling:
             dues.append(self._settled)
         if self._manager.watchdog_s:
             dues.append(self._watchdog_due)
@@ -161,7 +164,7 @@ class Service:
             self._watchdog_due = now + self._manager.watchdog_s / 3
             self._manager.tell("WATCHDOG=1")
         for peer in self._rest[:]:
-            if peer.bucket.take(now) and self._users.may_speak(peer.who.owner, now):
+            if peer.bucket.take(now) and self._users.may_speak(peer.identity.owner, now):
                 self._rest.remove(peer)
                 peer.resting = False
                 self._watch(peer)
@@ -169,8 +172,8 @@ class Service:
             self._accept_again()
         if self._peers and now >= self._check_due:
             self._check(now)
-        if self._registry.young and now >= self._settled:
-            self._registry.young, self._registry.stale = False, True
+        if self._registry.settling and now >= self._settled:
+            self._registry.settling, self._registry.stale = False, True
         if self._registry.stale and now >= self._arrange_due:
             self._rearrange(now)
         self._cards.on_time(now, self._settings.beat_s, bool(self._registry.jobs))
@@ -179,14 +182,17 @@ class Service:
         self._registry.measured(used_bytes, self._now())
 
     def _check(self, now: float) -> None:
-        """Hang up on peers that are silent or take nothing, and see what time has changed."""
+        """Closes connections without frames or with a full queue, and checks for changes by
+        time."""
         self._check_due = now + CHECK_S
         for peer in list(self._peers.values()):
             if now >= peer.deadline:
                 job = peer.job
-                self._hang_up(peer, "nothing was heard of it for too long", expired=job is not None)
+                self._close_peer(
+                    peer, "nothing was heard of it for too long", expired=job is not None
+                )
             elif peer.blocked_since is not None and now - peer.blocked_since > SLOW_S:
-                self._hang_up(peer, "it takes nothing that it is sent")
+                self._close_peer(peer, "it takes nothing that it is sent")
         self._registry.on_time(now)
         self._users.sweep(now)
 
@@ -228,20 +234,20 @@ class Service:
     def _greet(self, connection: socket.socket) -> None:
         now = self._now()
         try:
-            found = link.peer_of(connection)
+            found = peer_of(connection)
         except OSError:
             connection.close()
             return
-        who = self._identity(found.pid, found.uid)
-        if not self._make_place(who, now):
+        identity = self._identity(found.pid, found.uid)
+        if not self._make_place(identity, now):
             self._refused_connections += 1
             with contextlib.suppress(OSError):
                 connection.send(wire.pack_welcome(wire.BUSY, 0), socket.MSG_NOSIGNAL)
             connection.close()
             return
-        self._users.connections[who.owner] += 1
+        self._users.connections[identity.owner] += 1
         bucket = Bucket(self._settings.quotas.connection_rate, now)
-        peer = Peer(connection, who, bucket, now)
+        peer = Peer(connection, identity, bucket, now)
         peer.deadline = now + HELLO_TIMEOUT_S
         if not self._peers:
             self._check_due = now + CHECK_S
@@ -253,18 +259,18 @@ class Service:
         privileged = trusted or user in self._settings.observers
         return Identity(pid, user, self._settings.owners.of(user), privileged)
 
-    def _make_place(self, who: Identity, now: float) -> bool:
-        """Whether one more connection is taken; another one may have to go for it."""
-        if not self._users.may_connect(who.owner, who.privileged, now):
+    def _make_place(self, identity: Identity, now: float) -> bool:
+        """Whether one more connection is admitted; another one may be closed for it."""
+        if not self._users.may_connect(identity.owner, identity.privileged, now):
             return False
         seats = [peer.seat for peer in self._peers.values()]
-        taken, goes = admit(who.owner, who.privileged, seats, self._users.quotas)
+        taken, goes = admit(identity.owner, identity.privileged, seats, self._users.quotas)
         if goes is not None:
-            self._hang_up(goes.peer, "its user has most connections, and others need one")
+            self._close_peer(goes.peer, "its user has most connections, and others need one")
         return taken
 
     def _watch(self, peer: Peer) -> None:
-        """Wait for what the peer shall be waited for now."""
+        """Registers the peer's events with the selector."""
         known = self._selector.get_map().get(peer.connection)
         if not peer.events:
             if known:
@@ -279,10 +285,10 @@ class Service:
                 self._selector.modify(peer.connection, peer.events, known.data)
         except OSError as error:  # no memory, or too much is watched on this machine
             log.error("cannot listen to %r: %s", peer, error)
-            self._hang_up(peer, "")
+            self._close_peer(peer, "")
 
     def _serve(self, peer: Peer, events: int) -> None:
-        if peer.connection not in self._peers:  # hung up on earlier in this round
+        if peer.connection not in self._peers:  # closed earlier in this round
             return
         now = self._now()
         if events & selectors.EVENT_WRITE:
@@ -297,29 +303,29 @@ class Service:
         try:
             peer.flush(grant, now)
         except OSError:
-            self._hang_up(peer, "")
+            self._close_peer(peer, "")
             return
         self._watch(peer)
 
-    def _hang_up(self, peer: Peer, reason: str, *, expired: bool = False) -> None:
+    def _close_peer(self, peer: Peer, reason: str, *, expired: bool = False) -> None:
         if self._peers.pop(peer.connection, None) is None:
             return
         if reason:
-            log.info("hangs up on %r: %s", peer, reason)
+            log.info("closes the connection of %r: %s", peer, reason)
             if peer.version:
-                peer.farewell(reason)
+                peer.refuse(reason)
         if peer in self._rest:
             self._rest.remove(peer)
         if self._selector.get_map().get(peer.connection):
             self._selector.unregister(peer.connection)
         peer.connection.close()
-        self._users.connections[peer.who.owner] -= 1
+        self._users.connections[peer.identity.owner] -= 1
         if peer.job is not None:
-            self._users.jobs[peer.who.owner] -= 1
+            self._users.jobs[peer.identity.owner] -= 1
             del self._by_job[peer.job.number]
             self._registry.remove(peer.job, expired=expired)
 
-    # ---- what is said ----
+    # ---- frames ----
 
     def _hear(self, peer: Peer, now: float) -> None:
         try:
@@ -329,7 +335,7 @@ class Service:
         except OSError:
             data = b""
         if not data:
-            self._hang_up(peer, "")
+            self._close_peer(peer, "")
             return
         self._frames += 1
         peer.heard = now
@@ -340,13 +346,13 @@ class Service:
                 self._answer(peer, wire.decode(data, wire.FROM_CLIENTS, peer.version), now)
         except (FrameError, RefusedError) as error:
             self._refused_frames += 1
-            self._hang_up(peer, str(error))
+            self._close_peer(peer, str(error))
         except OSError:
-            self._hang_up(peer, "")
+            self._close_peer(peer, "")
         if peer.connection not in self._peers:
             return
-        # Both buckets count every frame; one that is empty is a rest.
-        if not (peer.bucket.take(now) & self._users.may_speak(peer.who.owner, now)):
+        # Both buckets count every frame; while one is empty the peer is not read.
+        if not (peer.bucket.take(now) & self._users.may_speak(peer.identity.owner, now)):
             self._slowed += 1
             peer.resting = True
             self._rest.append(peer)
@@ -358,7 +364,7 @@ class Service:
             wire.pack_welcome(status, version), socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
         )
         if status != wire.OK:
-            raise RefusedError("no hello of a version that is spoken here")
+            raise RefusedError("its hello is of no version that this service knows")
         peer.version = version
         peer.deadline = now + IDLE_S
 
@@ -383,16 +389,16 @@ class Service:
     def _join(self, peer: Peer, join: wire.Join, now: float) -> None:
         if peer.job is not None:
             raise RefusedError("it has joined already")
-        owner = peer.who.owner
+        owner = peer.identity.owner
         if not self._users.may_join(owner):
             raise RefusedError(f"user {owner} has {self._users.jobs[owner]} jobs already")
         most = self._settings.quotas.priority_most
-        job = self._registry.add(peer.who, join, most, now)
+        job = self._registry.add(peer.identity, join, most, now)
         self._users.jobs[owner] += 1
         peer.job = job
         self._by_job[job.number] = peer
         peer.deadline = now + BEATS_MISSED * self._settings.beat_s
-        # It learns at once how often it shall be heard.
+        # The first grant tells it the time between beats.
         peer.flush(self._registry.grant_of(job, int(self._settings.beat_s * 1e3)), now)
 
     def _jobs(self, asker: Peer, after: int, now: float) -> wire.Jobs:
@@ -412,7 +418,7 @@ class Service:
         return wire.Jobs(int(len(shown) < len(visible)), tuple(shown))
 
     def _may_see(self, asker: Peer, job: Job) -> bool:
-        return asker.who.privileged or asker.who.user == job.who.user
+        return asker.identity.privileged or asker.identity.user == job.identity.user
 
     def _state(self, now: float) -> wire.ServiceState:
         registry = self._registry
@@ -445,15 +451,15 @@ class Service:
         self._users.configure(self._settings.quotas.within(self._surroundings.descriptors))
         self._registry.weights = self._settings.weights
         self._registry.reserve = self._settings.reserve
-        # Another /etc/subuid: all are counted anew.
+        # /etc/subuid may have changed: count all users again.
         for counts in (self._users.connections, self._users.jobs):
             counts.clear()
         for peer in self._peers.values():
-            peer.who = self._identity(peer.who.pid, peer.who.user)
-            self._users.connections[peer.who.owner] += 1
+            peer.identity = self._identity(peer.identity.pid, peer.identity.user)
+            self._users.connections[peer.identity.owner] += 1
             if peer.job is not None:
-                peer.job.who = peer.who
-                self._users.jobs[peer.who.owner] += 1
+                peer.job.identity = peer.identity
+                self._users.jobs[peer.identity.owner] += 1
 
     def _reload(self) -> None:
         self._manager.reloading()
@@ -466,7 +472,7 @@ class Service:
             log.error("goes on with the configuration that it has: %s", error)
         for job in self._registry.jobs.values():
             job.priority = min(job.join.priority, self._settings.quotas.priority_most)
-            self._by_job[job.number].grant_due = True  # the time between beats is in it
+            self._by_job[job.number].grant_due = True  # a grant holds the time between beats
         for peer in list(self._by_job.values()):
             self._flush(peer, self._now())
         self._registry.stale = bool(self._registry.jobs)

@@ -1,38 +1,39 @@
-"""What the service's loop has of the world: a clock, a selector and signals.
+"""The service loop's clock, selector and signals.
 
-Nothing else in the service reads a clock, waits or is interrupted, so a simulation that gives
-it other surroundings runs the very same code (tests/service).
+Nothing else in the service reads a clock, waits or takes signals, so that a simulation with other
+surroundings runs the same code (tests/service).
 """
 
 from __future__ import annotations
 
-import os
 import resource
 import selectors
-import signal
 import time
 from collections.abc import Callable
 from typing import Protocol
 
+from pumpd.common.signals import Signals
+
 
 class Surroundings(Protocol):
-    """selector: what the loop waits at, and the only place where it waits. descriptors: as
-    many as the process may have."""
+    """A clock, a selector and signals."""
 
     @property
-    def selector(self) -> selectors.BaseSelector: ...
+    def selector(self) -> selectors.BaseSelector:
+        """What the loop waits at, and the only place where it waits."""
 
     @property
-    def descriptors(self) -> int: ...
+    def descriptors(self) -> int:
+        """How many descriptors the process may have."""
 
     def now(self) -> float:
         """Seconds on a clock that never goes back."""
 
-    def watch_signals(self, told: Callable[[int], None]) -> None:
-        """Call `told` with the number of each signal, out of the wait at the selector."""
+    def watch_signals(self, notify: Callable[[int], None]) -> None:
+        """Call `notify` with the number of each signal, from the selector's loop."""
 
     def close(self) -> None:
-        """Watch signals no more, and close the selector."""
+        """Stop watching signals, and close the selector."""
 
 
 class Process:
@@ -43,25 +44,19 @@ class Process:
     def __init__(self) -> None:
         self.selector: selectors.BaseSelector = selectors.DefaultSelector()
         self.descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._signals = Signals()
 
-    def watch_signals(self, told: Callable[[int], None]) -> None:
+    def watch_signals(self, notify: Callable[[int], None]) -> None:
         """Watch SIGTERM, SIGINT and SIGHUP."""
 
         def woken(_events: int) -> None:
-            for number in os.read(self._wake_read, 64):
-                told(number)
+            for number in self._signals.read():
+                notify(number)
 
-        # Python runs a handler between two bytecodes and then goes on waiting; the byte
-        # that it writes to the pipe is what ends the wait.
-        signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, lambda *_: None)
-        self.selector.register(self._wake_read, selectors.EVENT_READ, woken)
+        self._signals.watch()
+        self.selector.register(self._signals.fd, selectors.EVENT_READ, woken)
 
     def close(self) -> None:
         """Close what it has opened."""
-        signal.set_wakeup_fd(-1)
         self.selector.close()
-        for fd in (self._wake_read, self._wake_write):
-            os.close(fd)
+        self._signals.close()

@@ -1,8 +1,8 @@
-"""A worker steered from outside: policy and budget switched, figures told.
+"""Requests to a worker: another policy, another budget, its figures.
 
 DESIGN
   Requests come over the lifeline (worker_spawner.py), in frames of pump/wire/control.py. A thread
-  waits for them, so that no tick has to look; it hands them over and knocks, nothing else.
+  waits for them, so that no tick has to; it hands them over and wakes the worker, nothing else.
   All work is done by the worker's own thread, between two ticks.
 
   A budget is the shim's to adopt: the worker writes what it asks for, sends the client a
@@ -108,7 +108,7 @@ class ControlWorker:
     def step(self) -> None:
         """Do what can be done now; cheap when there is nothing."""
         if self._wish is not None:
-            self._look_after(self._wish)
+            self._follow_up(self._wish)
         while self._arrived and self._wish is None:
             self._take(self._arrived.popleft())
 
@@ -148,7 +148,7 @@ class ControlWorker:
         self._wish = _Wish(number, request, before, awaited, deadline_ns)
         if awaited:
             self._ring_client()
-        self._look_after(self._wish)
+        self._follow_up(self._wish)
 
     def _devices_of(self, request: wire.Request) -> list[int]:
         """The devices whose budget is asked for, those not in use yet included."""
@@ -181,7 +181,7 @@ class ControlWorker:
         except OSError as error:
             log.info("cannot ring the client: %s", error)
 
-    def _look_after(self, wish: _Wish) -> None:
+    def _follow_up(self, wish: _Wish) -> None:
         asked = wish.request.budget_bytes
         devices = self._shm.devices
         if any(devices[index].adopted_budget_bytes != asked for index in wish.awaited):

@@ -208,7 +208,7 @@ class Recorder:
         """Operations recorded so far."""
         return self._writer.operations
 
-    # ---- what the worker tells ----
+    # ---- what the worker reports ----
 
     def batch(self, batch: Batch) -> None:
         """Take the rows of one drain, after the model has worked out what they reach."""
@@ -249,7 +249,7 @@ class Recorder:
         self._put(lambda writer: writer.lost(now_ns, reason, count), 0)
 
     def device(self, index: int, record: Any) -> None:
-        """Look at the shim's record of a device (`struct pump_device`); told when it changed."""
+        """Record the shim's facts of a device (`struct pump_device`) where they have changed."""
         facts = (
             record.total_bytes,
             record.free_at_start_bytes,
@@ -397,7 +397,7 @@ def start(settings: WorkerSettings, counters: Any) -> Recorder | None:
 
 def header_of(settings: WorkerSettings) -> dict[str, Any]:
     """What a recording begins with (docs/trace-format.md)."""
-    # Between two looks at one clock, so that the pair is as good as can be.
+    # Between two readings of one clock, so that the pair is as good as can be.
     before, unix_ns, after = time.monotonic_ns(), time.time_ns(), time.monotonic_ns()
     return {
         "pump": pump.__version__,

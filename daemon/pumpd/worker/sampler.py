@@ -1,4 +1,4 @@
-"""What a recording tells of the devices' memory: the worker's belief, now and then.
+"""Samples of the devices' memory for a recording, as the worker believes it.
 
 As long as nothing changes nothing is written; with the first change the last moment of the
 old figures is, so that lines drawn between samples show what was.
@@ -24,7 +24,7 @@ from pump.wire.mapping import Mapping
 from pumpd.worker.recorder import Recorder
 
 SAMPLE_NS: Final = 50_000_000
-"""How often the figures are looked at, while the worker is awake."""
+"""Least time between two samples, while the worker is awake."""
 
 
 class Sampler:
@@ -34,31 +34,31 @@ class Sampler:
         self._recorder = recorder
         self._shm = mapping.shm
         self._model = model
-        self._told: list[tuple[int, ...]] = []
-        self._looked_ns = 0
+        self._written: list[tuple[int, ...]] = []
+        self._taken_ns = 0
         self._same_ns = 0
-        """When the figures told last were seen again unchanged; 0: not since."""
+        """When the figures written last were found unchanged; 0: not since."""
 
     def tick(self, now_ns: int) -> None:
-        """Look, unless that was done within SAMPLE_NS."""
-        if now_ns - self._looked_ns >= SAMPLE_NS:
-            self.look(now_ns)
+        """Take a sample, unless that was done within SAMPLE_NS."""
+        if now_ns - self._taken_ns >= SAMPLE_NS:
+            self.take(now_ns)
 
-    def look(self, now_ns: int) -> None:
-        """Tell the figures of this moment, if they are new."""
-        self._looked_ns = now_ns
+    def take(self, now_ns: int) -> None:
+        """Write the figures of this moment, if they are new."""
+        self._taken_ns = now_ns
         figures = [self._device(index) for index in self._model.devices]
-        if figures == self._told:
+        if figures == self._written:
             self._same_ns = now_ns
             return
         if self._same_ns:
-            self._tell(self._same_ns)
+            self._write(self._same_ns)
             self._same_ns = 0
-        self._told = figures
-        self._tell(now_ns)
+        self._written = figures
+        self._write(now_ns)
 
-    def _tell(self, time_ns: int) -> None:
-        self._recorder.sample([Sample(time_ns, *figures) for figures in self._told])
+    def _write(self, time_ns: int) -> None:
+        self._recorder.sample([Sample(time_ns, *figures) for figures in self._written])
 
     def _device(self, index: int) -> tuple[int, ...]:
         """A sample without its time."""

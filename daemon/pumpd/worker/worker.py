@@ -1,7 +1,7 @@
 """The worker: one process that serves one client.
 
 A loop of four steps at its own pace: drain the event ring, bring the model up to date,
-let the policy decide, submit. It sleeps on the mapping's bell while nothing happens; a
+let the policy decide, submit. It sleeps on a word of the mapping while nothing happens; a
 dormant client costs four wake-ups a second.
 """
 
@@ -19,6 +19,7 @@ from pump.model.bounds import BLOCK_BYTES
 from pump.model.client import ClientModel, DeviceFacts
 from pump.policy import by_name
 from pump.policy.base import Policy
+from pump.policy.step import decide
 from pump.trace import format as trace
 from pump.wire.abi import lib
 from pump.wire.mapping import Mapping, ProtocolError
@@ -37,7 +38,7 @@ SPIN_NS: Final = 20_000
 """Spin before sleeping while records come closer together than this."""
 
 LIVENESS_NS: Final = 100_000_000
-"""How often the client's socket and process are looked at."""
+"""Time between two checks of the client's socket and process."""
 
 UNREADY_NS: Final = 100_000_000
 """How long a record may be reserved without being filled."""
@@ -49,7 +50,7 @@ DEVICES_EVERY: Final = 64
 """Ticks after which the devices' figures are read again though no event came."""
 
 QUIET_NS: Final = 1_000_000
-"""And once nothing has happened for that long; at least PUMP_BELL_GRACE_NS."""
+"""And once nothing has happened for that long; at least PUMP_SLEEP_GRACE_NS."""
 
 FAR_BEHIND: Final = lib.PUMP_EVENT_SLOTS * 3 // 4
 """Backlog (records) from which the worker skips to the newest."""
@@ -99,8 +100,8 @@ class Worker:
             self._served = False
         self.mapping.follow(self.model.raw)
         for device, facts in self.model.devices.items():
-            if facts.active:
-                self._decide(device)
+            if facts.active and not self.model.holds(device):
+                decide(self.policy, self.model, device, self.mapping.carry_out)
         if self.recorder:
             self.recorder.tick()
         self._ticks += 1
@@ -113,8 +114,8 @@ class Worker:
     def wait(self, seen_activity: int) -> None:
         """Wait for the next event, completion or progress, or for SLEEP_NS.
 
-        Always a short sleep before the long one: a producer's ring of the bell may be
-        missed in the instant of falling asleep (`pump_bell_ring_later`).
+        Always a short sleep before the long one: a producer's wake-up may be
+        missed in the instant of falling asleep (`pump_wake_later`).
         """
         before = lib.pump_core_now_ns()
         if self._wait(seen_activity, self._spin_ns, QUIET_NS):
@@ -237,20 +238,20 @@ class Worker:
             self._lose()
 
     def _lose(self) -> None:
-        """Something was missed: read the table, and have names and parameters told again."""
+        """Something was missed: read the table, and have names and parameters sent again."""
         self.mapping.ask_again()
         self._stale = True
 
     def finish_recording(self) -> None:
-        """Read what the client left in the ring, close the recording, and tell the client, which
-        waits for that where it can."""
+        """Read what the client left in the ring, close the recording, and say so to the client,
+        which waits for that where it can."""
         if self.recorder is None:
             return
         for _ in range(LAST_READS):
             if waiting := self.mapping.backlog():
                 self._read_events(waiting)
         if self._sampler:
-            self._sampler.look(lib.pump_core_now_ns())
+            self._sampler.take(lib.pump_core_now_ns())
         self.recorder.close()
         self.counters.recording_error = self.recorder.error
         self.counters.recording_ended = 1
@@ -258,7 +259,7 @@ class Worker:
 
     def _read_ranges(self) -> None:
         """Read the state instead of the events that led to it. Events that still wait may
-        tell some of it again; that changes nothing."""
+        say some of it again; that changes nothing."""
         self._stale = False
         self._resyncs += 1
         newest_seq = max(0, self.mapping.shm.header.next_seq - 1)
@@ -267,15 +268,6 @@ class Worker:
         if self.recorder:
             self.recorder.ranges(ranges, newest_seq)
         log.info("read the range table: %d ranges", ranges.count)
-
-    def _decide(self, device: int) -> None:
-        model = self.model
-        if model.holds(device):
-            return
-        decision = self.policy.decide(model.view(device))
-        model.decided(device, decision)
-        if len(decision.to_host) or len(decision.to_gpu) or self.policy.predicts:
-            self.mapping.carry_out(model.raw, device, decision.to_host, decision.to_gpu)
 
     def switch(self, policy: Policy) -> None:
         """Decide by this policy from now on, and count the overshoot anew.
@@ -354,28 +346,28 @@ def _blocks(whole_bytes: int, taken_bytes: int) -> int:
 
 
 class Liveness:
-    """Tells when the client is gone: its socket closed, or its process ended."""
+    """Whether the client is gone: its socket closed, or its process ended."""
 
     def __init__(self, connection: socket.socket, client_pid: int) -> None:
         self._poll = select.poll()
         self._poll.register(connection, select.POLLIN | select.POLLHUP)
         self._connection = connection
         self._pidfd = -1
-        self._next_look_ns = 0
+        self._next_check_ns = 0
         if client_pid > 0:
             try:
                 # A forked child of the client keeps the socket open, so the socket
-                # alone would not tell.
+                # alone would not do.
                 self._pidfd = os.pidfd_open(client_pid)
                 self._poll.register(self._pidfd, select.POLLIN)
             except OSError:
                 log.info("no pidfd for client %d; its socket has to do", client_pid)
 
     def gone(self, now_ns: int) -> bool:
-        """Return whether the client has left; looks at most every LIVENESS_NS."""
-        if now_ns < self._next_look_ns:
+        """Return whether the client has left; checks at most every LIVENESS_NS."""
+        if now_ns < self._next_check_ns:
             return False
-        self._next_look_ns = now_ns + LIVENESS_NS
+        self._next_check_ns = now_ns + LIVENESS_NS
         for fd, _ in self._poll.poll(0):
             if fd == self._pidfd:
                 return True
@@ -406,7 +398,7 @@ def run(
     liveness = Liveness(connection, settings.client_pid)
     steering = ControlWorker(worker, lifeline, connection, settings.client_pid)
     steering.start()
-    gc.freeze()  # what is alive now stays alive: no need to look at it again
+    gc.freeze()  # what is alive now stays alive: no need to visit it again
     log.info("serving client %d with policy %s", settings.client_pid, settings.policy)
     while not liveness.gone(lib.pump_core_now_ns()):
         seen = mapping.activity()

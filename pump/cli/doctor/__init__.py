@@ -1,7 +1,7 @@
-"""pump doctor: whether a job under pump-run would get what it is promised here, and if not, why.
+"""pump doctor: checks whether pump works on this machine, and why not.
 
-One line a finding: ok, warning or problem. It starts one process that loads driver and
-shim as a job would; a command that is named is looked at and not run.
+One line for each finding: ok, warning or problem. It starts one process that loads driver and
+shim as a job would. It reads the file of a command that is named and does not run it.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ HELP = "check what pump-run needs here: driver, memory, permissions, switches; -
 
 
 def options(parser: argparse.ArgumentParser) -> None:
+    """Add the verb's options."""
     parser.add_argument("--virtual", metavar="PROFILE", help="check for the virtual GPU")
     parser.add_argument("--json", action="store_true", help="the findings as a JSON list")
     parser.add_argument(
@@ -29,7 +30,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(asked: argparse.Namespace) -> int:
-    """Prints the findings. Status 1 when one of them is a problem."""
+    """Print the findings. Status 1 when one of them is a problem."""
     words = asked.command[1:] if asked.command[:1] == ["--"] else asked.command
     found = examine(asked.virtual, words, dict(os.environ))
     if asked.json:
@@ -40,7 +41,10 @@ def run(asked: argparse.Namespace) -> int:
 
 
 def examine(virtual: str | None, words: list[str], environ: dict[str, str]) -> list[Finding]:
-    """All findings, in the order in which a job would run into them."""
+    """All findings, in the order in which a job would meet them.
+
+    virtual: a profile, or None for a real GPU. words: a command to examine, or none.
+    """
     found, answer = _driver(virtual, environ)
     sizes = [d["bytes"] for d in answer["devices"]] if isinstance(answer, dict) else []
     if virtual is None and sizes:

@@ -1,6 +1,6 @@
-"""What a check of `pump doctor` has found out.
+"""The result of a check of `pump doctor`.
 
-A check never raises: what it could not find out is a finding too.
+A check never raises: what it could not examine is a finding, too.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ OK, WARNING, PROBLEM = "ok", "warning", "problem"
 
 
 class Finding(NamedTuple):
-    """One line: what was looked at, how it is, and what to do about it ("" where all is well)."""
+    """One line. name: what was checked. status: OK, WARNING or PROBLEM. remedy: "" for OK."""
 
     name: str
     status: str
@@ -20,12 +20,15 @@ class Finding(NamedTuple):
 
 
 def ok(name: str, text: str) -> Finding:
+    """A finding that asks for nothing."""
     return Finding(name, OK, text)
 
 
 def warning(name: str, text: str, remedy: str) -> Finding:
+    """A finding that may cost speed or memory; jobs run."""
     return Finding(name, WARNING, text, remedy)
 
 
 def problem(name: str, text: str, remedy: str) -> Finding:
+    """A finding with which jobs do not get what pump promises."""
     return Finding(name, PROBLEM, text, remedy)

@@ -15,14 +15,14 @@ from pump.report.words import size
 
 GIB = 1 << 30
 UNLIMITED = 1 << 62
-# The share that the shim leaves to others (shim/memory/act_host_memory.c).
+# The share that the shim leaves to others (shim/memory/host_memory.c).
 RESERVE_SHARE, RESERVE_LEAST, RESERVE_MOST = 20, GIB // 2, 4 * GIB
 NVIDIA_FILES = ("/dev/nvidiactl", "/dev/nvidia-uvm")
 WSL_FILES = ("/dev/dxg",)
 
 
 def kernel() -> list[Finding]:
-    """memfd and pidfd."""
+    """Whether the kernel gives memfd and pidfd (memfd_create(2), pidfd_open(2))."""
     found = []
     try:
         os.close(os.memfd_create("pump-doctor", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING))
@@ -68,7 +68,8 @@ def daemon() -> list[Finding]:
 
 
 def device_files(files: tuple[str, ...] | None = None) -> Finding:
-    """Of a real GPU: may this user open them? None: those that this system has them by."""
+    """Whether this user may open the device files of a real GPU. files: None: NVIDIA's, or
+    WSL's where this is WSL."""
     if files is None:
         files = WSL_FILES if os.path.exists(WSL_FILES[0]) else NVIDIA_FILES
     for file in files:
@@ -82,7 +83,7 @@ def device_files(files: tuple[str, ...] | None = None) -> Finding:
 
 
 def memory(largest_device_bytes: int, cgroups: str = "/sys/fs/cgroup") -> Finding:
-    """What pageable memory may take of the host, against what a device holds."""
+    """Compares the host memory that pageable memory may take with the memory of a device."""
     room, total, where = headroom(cgroups)
     if total == 0:
         remedy = "bound each job by pump-run --limit"
@@ -103,13 +104,14 @@ def memory(largest_device_bytes: int, cgroups: str = "/sys/fs/cgroup") -> Findin
 
 
 def headroom(cgroups: str) -> tuple[int, int, str]:
-    """(free bytes, total bytes, whose bound that is) of the tightest level; 0, 0, "": unknown."""
+    """(free bytes, total bytes, name) of the host or the cgroup with the least free memory;
+    (0, 0, "") where that is unknown."""
     levels = [level for level in (_whole_host(), *_cgroup_levels(cgroups)) if level]
     return min(levels, default=(0, 0, ""))
 
 
 def address_space() -> Finding:
-    """Managed memory takes address space as it is allocated."""
+    """Whether address space is bounded: managed memory takes it when it is allocated."""
     soft, _ = resource.getrlimit(resource.RLIMIT_AS)
     if soft == resource.RLIM_INFINITY:
         return ok("address space", "unlimited")
@@ -120,15 +122,15 @@ def address_space() -> Finding:
 def _whole_host() -> tuple[int, int, str] | None:
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of figures that pump does not need
+            warnings.simplefilter("ignore")  # psutil warns of figures that pump does not need
             found = psutil.virtual_memory()
-    except (OSError, KeyError):  # /proc is hidden, or tells less than it should
+    except (OSError, KeyError):  # /proc is hidden or incomplete
         return None
     return found.available, found.total, "the host's memory"
 
 
 def _cgroup_levels(root: str) -> list[tuple[int, int, str]]:
-    """Of each cgroup that this process lies in; psutil knows none."""
+    """The bounds of this process's cgroups (cgroups(7)), which psutil does not read."""
     levels = []
     for line in _lines(f"{psutil.PROCFS_PATH}/self/cgroup"):
         parts = line.split(":", 2)

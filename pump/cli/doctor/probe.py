@@ -1,7 +1,6 @@
-"""The driver as a job would find it: asked by a child process with pump's own environment.
+"""The driver as a job finds it: a child process asks it, in the environment of a job.
 
-The child, and not this process, loads driver and shim: whatever goes wrong there is found
-out and not shared.
+The child loads driver and shim, so that a crash or a hang of theirs does not end this process.
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ print(json.dumps(found))
 
 
 def ask(environ: Mapping[str, str]) -> dict[str, Any] | str:
-    """What the child found out, or a sentence that says why it did not."""
+    """The child's answer, or a sentence that says why there is none."""
     try:
         done = subprocess.run(
             [sys.executable, "-P", "-c", CHILD],
@@ -87,7 +86,8 @@ def ask(environ: Mapping[str, str]) -> dict[str, Any] | str:
 
 
 def findings(answer: dict[str, Any] | str, shim: str | None) -> list[Finding]:
-    """What the child's answer means. `shim`: path of libpump.so, None when it is switched off."""
+    """The findings on the child's answer. shim: path of libpump.so, None when pump is switched
+    off."""
     if isinstance(answer, str):
         remedy = (
             "run it with PUMP_DISABLE=1: where that helps it is pump's fault, else the driver's"

@@ -1,4 +1,4 @@
-"""Switches in the environment that are at odds with pageable memory."""
+"""Environment variables that work against pageable memory."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ PYTORCH = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
 
 
 def findings(environ: Mapping[str, str]) -> list[Finding]:
-    """One for each switch that matters, or one that says there is none."""
+    """A finding for each variable that matters, or one that there is none."""
     found = [finding for check in CHECKS for finding in check(environ)]
     return found or [ok("switches", "none in the environment is in the way")]
 
 
 def queues(environ: Mapping[str, str]) -> list[Finding]:
-    """How many hardware queues a job's streams would have."""
+    """How many hardware queues the streams of a job have."""
     name = environment.CONNECTIONS
     if environment.one_queue(environ):
         return []  # a switch of its own
@@ -31,8 +31,7 @@ def queues(environ: Mapping[str, str]) -> list[Finding]:
 
 
 def granularity(environ: Mapping[str, str]) -> list[Finding]:
-    """What each framework's allocator would hand out, and what stands against tensors: the
-    check by which `auto` chooses."""
+    """What `--granularity auto` chooses for each framework, and why."""
     choices = frameworks.advise("auto", environ).choices
     return [ok("granularity", f"auto: {choice}") for choice in choices]
 

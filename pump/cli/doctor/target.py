@@ -1,4 +1,4 @@
-"""What would become of a command under pump-run: a look at its file, nothing is run."""
+"""Whether pump-run can intercept a command: reads the command's file, runs nothing."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from pump.cli.doctor.finding import Finding, ok, problem, warning
 from pump.cli.support import command
 from pump.cli.support.lines import BadInputError
 
-# What they start does not inherit the environment, or runs elsewhere.
+# The programs that they start do not inherit the environment, or run on another machine.
 ELSEWHERE = ("docker", "podman", "nerdctl", "kubectl", "ssh", "sudo", "su", "systemd-run", "sbatch")
 SCRIPTS_MOST = 4  # interpreters that are scripts themselves
 PT_INTERP = 3
 
 
 def findings(words: Sequence[str], environ: Mapping[str, str]) -> list[Finding]:
-    """The findings on the command `words`, never empty."""
+    """At least one finding on the command `words`."""
     try:
         path = command.find(words[0], environ)
     except BadInputError as error:

@@ -1,10 +1,10 @@
-"""pump metrics: figures for Prometheus: of this user's jobs, and of all that the system
-service tells it of.
+"""pump metrics: figures for Prometheus, of this user's jobs and of those that the system service
+shows it.
 
-Printed once, written to a textfile for the node exporter again and again, or answered over
-HTTP at a unix socket; at a TCP port only where one is named, because any process that reaches
-it reads them. Counters are the shim's and the worker's own. Bytes by place, hits and misses are
-what the worker believes; hits and misses say that they are estimates.
+Printed once, written to a textfile for the node exporter at an interval, or answered over HTTP
+at a unix socket; at a TCP port only where one is named, because any process that can connect
+reads them. Counters are the shim's and the worker's own. Bytes by place, hits and misses come
+from the worker's model; the help texts call hits and misses estimates.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ INTERVAL_S = 15.0
 
 
 def options(parser: argparse.ArgumentParser) -> None:
+    """Add the verb's options."""
     way = parser.add_mutually_exclusive_group()
     way.add_argument("--textfile", metavar="FILE", help="rewrite FILE again and again")
     way.add_argument(
@@ -51,6 +52,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(asked: argparse.Namespace) -> int:
+    """Print the figures once, or write or answer them until Ctrl-C. Raises BadInputError."""
     repeats = bool(asked.textfile or asked.socket or asked.tcp)
     figures = Figures(per_job=asked.per_job, keeps=repeats)
     strange = ""
@@ -94,7 +96,7 @@ def _serve(text: Callable[[], str], path: str | None, address: str | None) -> No
 
 
 def write(path: str, content: str) -> None:
-    """Put `content` into the file at once, never a part of it. Raises BadInputError."""
+    """Replace the textfile at `path` by `content`, atomically. Raises BadInputError."""
     try:
         outputs.look(path, outputs.METRICS)  # a pipe or /dev/null is none either
         outputs.write(path, content, outputs.METRICS)

@@ -1,12 +1,13 @@
 """Answers GET /metrics over HTTP, for `pump metrics`: at a unix socket or a TCP address.
 
 DESIGN
-  One thread, one selector, no call that waits for a peer. Each peer has REQUEST_S to ask, in
-  REQUEST_BYTES, and as much to take the answer. There are PEERS_MOST connections at a time: for
-  one more, the oldest one goes of the address that has most. Peers that are slow, or many,
-  therefore cost others nothing but a moment. All answers of a second share their bytes.
+  One thread, one selector, no call that waits for a peer. Each peer has REQUEST_S for its
+  request, REQUEST_BYTES long at most, and REQUEST_S to take the answer. There are at most
+  PEERS_MOST connections: for one more, the address with most connections loses its oldest. So
+  slow peers, or many, delay others little. All answers within LEAST_AGE_S are the same bytes.
 
-  It knows as much of HTTP as that takes: one request for each connection.
+  Of HTTP (RFC 9112) it implements one request for each connection. Not http.server, in which
+  each peer takes a thread or delays the others.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ PATHS = ("/", "/metrics")
 
 
 class _Peer:
-    """A connection; `left`: what it has yet to take, None while it asks."""
+    """A connection. left: the rest of the answer to send, None until the request is complete."""
 
     def __init__(self, connection: socket.socket, address: str, deadline: float) -> None:
         self.connection = connection
@@ -45,7 +46,7 @@ class _Peer:
 
 
 class Server:
-    """Answers at a listening socket, which it closes in the end. text: the figures, now."""
+    """Answers at a listening socket, which it closes at its end. text: makes the figures."""
 
     def __init__(self, listener: socket.socket, text: Callable[[], str]) -> None:
         self._listener = listener
@@ -67,12 +68,12 @@ class Server:
                 self.turn()
         finally:
             for peer in list(self._peers.values()):
-                self._hang_up(peer)
+                self._close_peer(peer)
             self._selector.close()
             self._listener.close()
 
     def turn(self, most_s: float | None = None) -> None:
-        """Wait for what is next, `most_s` at the longest, and do it."""
+        """Wait for the next events, most_s seconds at most (None: for ever), and handle them."""
         now = time.monotonic()
         dues = [peer.deadline - now for peer in self._peers.values()]
         if most_s is not None:
@@ -84,7 +85,7 @@ class Server:
                 self._step(self._peers[key.fileobj])
         now = time.monotonic()
         for peer in [peer for peer in self._peers.values() if now >= peer.deadline]:
-            self._hang_up(peer)
+            self._close_peer(peer)
 
     def _accept(self) -> None:
         for _ in range(ACCEPTS_AT_ONCE):
@@ -102,12 +103,12 @@ class Server:
             peer = _Peer(connection, host, time.monotonic() + REQUEST_S)
             self._peers[connection] = peer
             self._selector.register(connection, selectors.EVENT_READ)
-            self._step(peer)  # most have asked by now
+            self._step(peer)  # mostly the request has come already
 
     def _make_room(self) -> None:
         counts = Counter(peer.address for peer in self._peers.values())
         most = max(counts.values())
-        self._hang_up(next(p for p in self._peers.values() if counts[p.address] == most))
+        self._close_peer(next(p for p in self._peers.values() if counts[p.address] == most))
 
     def _step(self, peer: _Peer) -> None:
         try:
@@ -116,18 +117,18 @@ class Server:
             if peer.left is not None:
                 peer.left = peer.left[peer.connection.send(peer.left) :]
                 if not peer.left:
-                    self._hang_up(peer)
+                    self._close_peer(peer)
         except BlockingIOError:
             pass
-        except OSError:  # it has gone
-            self._hang_up(peer)
+        except OSError:  # the peer has closed
+            self._close_peer(peer)
 
     def _hear(self, peer: _Peer) -> None:
         data = peer.connection.recv(REQUEST_BYTES + 1 - len(peer.asked))
         peer.asked += data
         whole = any(end in peer.asked for end in ENDS)
         if not data and not whole:
-            self._hang_up(peer)
+            self._close_peer(peer)
         elif whole or len(peer.asked) > REQUEST_BYTES:
             peer.left = memoryview(self._answer(peer.asked if whole else b""))
             peer.deadline = time.monotonic() + REQUEST_S
@@ -150,7 +151,7 @@ class Server:
             return self._latest.partition(ENDS[0])[0] + ENDS[0]
         return self._latest
 
-    def _hang_up(self, peer: _Peer) -> None:
+    def _close_peer(self, peer: _Peer) -> None:
         if self._peers.pop(peer.connection, None) is not None:
             self._selector.unregister(peer.connection)
             peer.connection.close()
@@ -165,7 +166,8 @@ def _page(status: str, body: bytes) -> bytes:
 
 
 def listen(path: str | None, address: str | None) -> socket.socket:
-    """A socket that listens at a path, for this user alone, or at HOST:PORT. Raises OSError."""
+    """A socket that listens at a path, for this user alone, or, where that is None, at an
+    address HOST:PORT. Raises OSError."""
     if path is None:
         host, _, port = (address or "").rpartition(":")
         host = host.removeprefix("[").removesuffix("]")
@@ -188,7 +190,7 @@ def listen(path: str | None, address: str | None) -> socket.socket:
 
 
 def _clear(path: str) -> None:
-    """Removes a socket on which no process listens any more, and nothing else."""
+    """Removes the socket at `path` if no process listens on it; never another file."""
     with contextlib.suppress(FileNotFoundError, ConnectionRefusedError):
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
             probe.settimeout(REQUEST_S)

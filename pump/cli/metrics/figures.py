@@ -1,14 +1,15 @@
 """The text of `pump metrics`, in Prometheus's format.
 
 DESIGN
-  Sums for each user, or, on request, series for each job. Other users choose how many jobs
-  they have, what these are called and which GPUs they name; each new word would be a series
-  that Prometheus keeps. So there are at most GPUS_MOST GPUs for a user, the first ones that
-  it named, SERIES_MOST series of a user, and STRANGERS_MOST users that this machine has no
-  name for; more of them are summed as user "other". `pump_series_omitted` counts what is left out.
+  Sums for each user, or, on request, series for each job. Other users choose the number and
+  names of their jobs and which GPUs these report; each new label would be a series that
+  Prometheus keeps. So a user has at most GPUS_MOST GPUs, the first ones that it reports, and
+  SERIES_MOST series; at most STRANGERS_MOST users without a name on this machine have series of
+  their own, further ones are summed as user "other". `pump_series_omitted` counts what is left
+  out.
 
-  A sum of counters must not fall when a job ends. A reader that looks again and again (`keeps`)
-  adds what has grown between two looks, from zero on; one look alone sums the counters as they are.
+  A sum of counters must not fall when a job ends. With `keeps`, for repeated looks, it adds the
+  growth between two looks, from zero on; without, it sums the counters of one look.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ OTHER = "other"
 PLACES = ("resident", "maybe_evicted", "arriving", "leaving", "host")
 JOB_LABELS = frozenset(("job", "job_pid", "job_name", "client_pid", "device"))
 """Left out of sums."""
-# Name, kind, meaning, in the order in which they are told.
+# Name, kind, meaning, in the order of the text.
 METRICS = (
     ("pump_jobs", "gauge", "Running jobs of this user."),
     ("pump_job_up", "gauge", "Jobs whose pumpd answered."),
@@ -65,15 +66,15 @@ METRICS = (
 )
 COUNTERS = frozenset(name for name, kind, _ in METRICS if kind == "counter")
 OF_THE_CARD = frozenset(("pump_device_total_bytes",))
-"""All clients tell the same: no sum is made."""
+"""The same for all clients of a card: not summed."""
 
 Labels = tuple[tuple[str, str], ...]
 
 
 class Figures:
-    """Makes text of looks, and remembers what of them is told.
+    """Makes the text of each look.
 
-    per_job: series for each job in place of sums. keeps: sums of counters never fall.
+    per_job: series for each job instead of sums. keeps: sums of counters never fall.
     """
 
     def __init__(self, *, per_job: bool = False, keeps: bool = False) -> None:
@@ -89,11 +90,11 @@ class Figures:
         self._begun = False
         self._gpus: dict[str, set[str]] = {}
         self._named: dict[int, str] = {}
-        """Users, by number, that are told by it or as "other"."""
+        """The label of each user, by number."""
         self._strangers = 0
 
     def text(self, look: live.Look) -> str:
-        """A look in Prometheus's text format."""
+        """A look in Prometheus's text format 0.0.4."""
         self._told = {name: dict(self._kept.get(name, ())) for name, _, _ in METRICS}
         self._omitted.clear()
         self._series.clear()
@@ -163,7 +164,7 @@ class Figures:
                     self._add("pump_registered_job_bytes", place, value)
 
     def _add(self, name: str, labels: Mapping[str, str], value: int) -> None:
-        """Tell a value, added to what has the same labels."""
+        """Add a value to the series of these labels."""
         user = labels["user"]
         if not self._has_room_for(user, labels.get("gpu", "")):
             self._omitted[user] += 1

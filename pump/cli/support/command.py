@@ -1,4 +1,4 @@
-"""Finds and executes the job's command as a shell would. Replaces this process."""
+"""Finds the job's command as a shell does, and executes it in place of this process."""
 
 from __future__ import annotations
 
@@ -38,8 +38,9 @@ def find(name: str, environ: Mapping[str, str]) -> str:
 
 
 def privileged(path: str) -> bool:
-    """Whether the program gets privileges of its own: then the loader preloads nothing into it,
-    and takes that out of its environment. False where that cannot be known."""
+    """Whether the program gets privileges of its own (setuid, setgid, capabilities): the loader
+    then ignores LD_PRELOAD and removes it from the environment (ld.so(8)). False where that
+    cannot be examined."""
     try:
         status = os.stat(path)
         if status.st_mode & stat.S_ISUID and status.st_uid != os.geteuid():
@@ -64,7 +65,7 @@ def _why_not(path: str) -> int | None:
 
 
 def restore_signals() -> None:
-    """Undoes what Python did to signals at its start, so that the job begins with none of it.
+    """Undo Python's changes to signals at its start, so that the job does not inherit them.
 
     Python ignores SIGPIPE and SIGXFSZ, and an ignored signal stays ignored over exec:
     `pump-run yes | head -1` would never end.
@@ -76,7 +77,8 @@ def restore_signals() -> None:
 
 
 def execute(path: str, command: list[str], environ: dict[str, str]) -> None:
-    """Becomes the command. Returns only by raising BadInputError, when the kernel refuses."""
+    """Execute the command in place of this process. Raises BadInputError where the kernel
+    refuses."""
     try:
         try:
             os.execve(path, command, environ)
@@ -86,7 +88,7 @@ def execute(path: str, command: list[str], environ: dict[str, str]) -> None:
             # A script without an interpreter line: execvp and every shell hand it to sh.
             os.execve("/bin/sh", ["/bin/sh", path, *command[1:]], environ)
     except OSError as error:
-        if error.errno == errno.ENOENT:  # the file is there, what it names is not
+        if error.errno == errno.ENOENT:  # the file exists, its interpreter does not
             raise BadInputError(f"{path}: its interpreter is missing", NOT_EXECUTABLE) from None
         raise BadInputError(f"{path}: {error.strerror}", NOT_EXECUTABLE) from None
     except ValueError as error:

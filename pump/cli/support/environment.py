@@ -1,10 +1,10 @@
-"""The environments of a job and of its pumpd, as functions of the user's. No I/O.
+"""The environments of a job and of its pumpd, computed from the user's. No I/O.
 
 The shim reads PUMP_SOCKET, PUMP_BUDGET, PUMP_LIMIT, what an administrator bounds these by
 (PUMP_BUDGET_MOST, PUMP_LIMIT_MOST), PUMP_REPORT, PUMP_LOG_LEVEL, PUMP_LOG_FILE,
 PUMP_KEEP_DEVICE, PUMP_GRANULARITY, PUMP_RECORD, PUMP_LEDGER, PUMP_NEIGHBOURS and PUMP_DISABLE;
-the virtual driver reads PUMP_VIRTUAL_PROFILE and PUMP_VIRTUAL_KERNELS. Whatever the user or an
-outer pump-run left of these is replaced: a pump-run inside another is a job of its own.
+the virtual driver reads PUMP_VIRTUAL_PROFILE and PUMP_VIRTUAL_KERNELS. Values of the user or of
+an outer pump-run are replaced: a pump-run inside another is a job of its own.
 PUMP_NAME is for `pump jobs`. PUMP_SUMMARY is the user's: a file for pump's counters, one
 JSON object when a process ends ("%p" in its name: the process id).
 """
@@ -22,8 +22,8 @@ from pump.config.job import JobConfig
 from pump.frameworks.advice import Advice
 
 SHIM = "libpump.so"
-# Stand-ins for CUDA's runtime libraries, in the order of preloading: libcublas asks
-# libcublasLt, which asks libcudart. The second also computes what it launches.
+# Stand-ins for CUDA's runtime libraries, in the order of preloading: libcublas calls
+# libcublasLt, which calls libcudart. The second also computes what it launches.
 STAND_INS = ("libcudart.so.13", "libcublasLt.so.13", "libcublas.so.13")
 COMPUTING_STAND_IN = STAND_INS[1]
 OURS = (
@@ -36,12 +36,12 @@ OURS = (
 
 CONNECTIONS = "CUDA_DEVICE_MAX_CONNECTIONS"
 CONNECTIONS_MOST = "32"
-"""Hardware queues between the program's streams and the GPU, of which there are 8 where the
-variable is unset. Streams that share one wait for each other's work."""
+"""Hardware queues between the program's streams and the GPU; 8 where the variable is unset (CUDA
+Programming Guide). Streams that share one wait for each other's work."""
 
 
 class Parts(NamedTuple):
-    """What the job is put together from.
+    """The parts of a job's environment.
 
     shim: path of libpump.so, None with PUMP_DISABLE=1.
     virtual_folder, virtual_profile: of the virtual driver, None on a real GPU.
@@ -49,7 +49,7 @@ class Parts(NamedTuple):
         they come with a virtual driver alone.
     visible_devices: value of CUDA_VISIBLE_DEVICES, None to leave the user's.
     socket_path: of the job's pumpd, None when there is none.
-    ledger: folder in which jobs tell each other of host memory, None when there is none.
+    ledger: folder of the ledger of host memory, None when there is none.
     """
 
     shim: str | None
@@ -88,7 +88,7 @@ def for_job(config: JobConfig, parts: Parts, environ: Mapping[str, str]) -> dict
         _set_or_drop(job, "PUMP_LEDGER", parts.ledger or "")
         if parts.socket_path:
             job["PUMP_SOCKET"] = parts.socket_path
-        if parts.socket_path and config.record:  # nothing else would write it
+        if parts.socket_path and config.record:  # pumpd writes it
             job["PUMP_RECORD"] = config.record
     if parts.virtual_folder is not None and parts.virtual_profile is not None:
         folder = _listable(parts.virtual_folder, "LD_LIBRARY_PATH", ":;")
@@ -106,13 +106,13 @@ def for_job(config: JobConfig, parts: Parts, environ: Mapping[str, str]) -> dict
 
 
 def notes(config: JobConfig, environ: Mapping[str, str]) -> list[str]:
-    """What a user should know of the changes that for_job makes to frameworks' variables."""
+    """Sentences for the user about what for_job changes in frameworks' variables."""
     return [*_frameworks(config, environ).notes, *one_queue(environ)]
 
 
 def one_queue(environ: Mapping[str, str]) -> list[str]:
-    """A sentence where all streams of a priority share one hardware queue; the user's own
-    choice (Megatron needs it for the order of its kernels), which nothing overrides."""
+    """A sentence where all streams of a priority share one hardware queue. pump keeps this
+    choice of the user's: Megatron needs it for the order of its kernels."""
     if environ.get(CONNECTIONS, "").strip() != "1":
         return []
     return [
@@ -122,7 +122,7 @@ def one_queue(environ: Mapping[str, str]) -> list[str]:
 
 
 def choices(config: JobConfig, environ: Mapping[str, str]) -> list[str]:
-    """How granularity `auto` has chosen for each framework, and why."""
+    """Sentences: what granularity `auto` has chosen for each framework, and why."""
     return _frameworks(config, environ).choices
 
 
@@ -136,11 +136,10 @@ def _frameworks(config: JobConfig, environ: Mapping[str, str]) -> Advice:
 def for_pumpd(
     environ: Mapping[str, str], holds_our_packages: Callable[[str], bool]
 ) -> dict[str, str]:
-    """pumpd's environment: the user's without what could reach into it.
+    """pumpd's environment: the user's without variables that change what pumpd loads.
 
-    Nothing is preloaded into it, it sees no virtual GPU, and of PYTHONPATH it keeps
-    only the folders that hold pump or pumpd themselves: a training job's PYTHONPATH
-    often names packages that are not ours.
+    Nothing is preloaded into pumpd, it sees no virtual GPU, and of PYTHONPATH it keeps only the
+    folders that hold pump or pumpd: a training job's PYTHONPATH often names other packages.
     """
     kept = {
         name: value
@@ -157,7 +156,7 @@ def for_pumpd(
 
 
 def _stand_ins(parts: Parts) -> list[str]:
-    """Only ever beside the virtual driver: on a real GPU they would hide NVIDIA's own."""
+    """Only with the virtual driver: on a real GPU they would hide NVIDIA's own libraries."""
     if parts.stand_in_folder is None or parts.virtual_profile is None:
         return []
     return [os.path.join(parts.stand_in_folder, name) for name in STAND_INS]

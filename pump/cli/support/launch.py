@@ -7,15 +7,14 @@ DESIGN
   (In a container where pump-run itself is process 1, init is the job: run it under
   an init, e.g. docker run --init.)
 
-  The job must not wait for pumpd's imports. So pump-run binds the socket and hands it
-  over listening: a client may connect before pumpd has started, and is answered as soon
-  as it has. pumpd gets of us the socket, a pidfd by which it sees the job end, /dev/null,
-  its log and the folder of its recording; every other descriptor is closed. Limits that the
-  job has of the files, memory and time of one process are raised for pumpd as far as this
-  user may. Niceness, affinity, oom_score_adj and cgroup stay: they say what all of it together
-  may have.
+  The job must not wait for pumpd's imports. So pump-run binds the socket and passes it on
+  listening: a client may connect before pumpd has started, and is answered afterwards. pumpd
+  inherits the socket, a pidfd by which it sees the job end, /dev/null, its log and the folder
+  of its recording; every other descriptor is closed. The job's limits on files, memory and time
+  of one process (setrlimit(2)) are raised for pumpd as far as this user may. Niceness, affinity,
+  oom_score_adj and cgroup stay, because they bound the job as a whole.
 
-  Whatever fails here costs the prefetching, never the job.
+  An error here costs the prefetching, never the job.
 """
 
 from __future__ import annotations
@@ -34,6 +33,7 @@ from pump import paths
 from pump.cli.support import environment
 from pump.cli.support.lines import say
 from pump.config.job import JobConfig, Recording
+from pump.names import printable
 
 BACKLOG = 64
 PUMPD_LISTENER_FD = 3
@@ -42,21 +42,21 @@ PUMPD_RECORD_FD = 5
 _SAFE_FD = 10
 FILES_LEAST = 4096
 STACK_LEAST_BYTES = 8 << 20
-"""What pumpd shall have of files, and of a stack, where the job's limit is less."""
+"""Least limits of open files and of the stack for pumpd, where the job's are lower."""
 
 
 class NoPumpdError(Exception):
-    """pumpd was not started; the text says why."""
+    """pumpd could not be started; the text says why."""
 
 
 def start_pumpd(
     config: JobConfig, environ: Mapping[str, str], recording: Recording | None = None
 ) -> str:
-    """Starts pumpd for the job that this process becomes; returns the socket's path.
+    """Start pumpd for the job that this process becomes; return the socket's path.
 
-    recording: where config.record names one; its descriptor stays the caller's.
+    recording: where config.record names one; the caller closes its descriptor.
 
-    Raises NoPumpdError. Leaves no descriptor, child or folder behind when it fails.
+    Raises NoPumpdError, and leaves no descriptor, child or folder behind.
     """
     job_pid = os.getpid()
     listener, path = _listen(job_pid)
@@ -81,8 +81,8 @@ def start_pumpd(
 
 
 def _listen(job_pid: int) -> tuple[socket.socket, str]:
-    """The job's socket, listening, in the first of the user's folders that takes it; else in
-    one made for this job. Says which folder is not private. Raises NoPumpdError."""
+    """The job's socket, listening, in the first of the user's folders that allows it, else in a
+    folder made for this job. Prints which folder is not private. Raises NoPumpdError."""
     reasons = []
     for base in (*paths.runtime_bases(), ""):
         try:
@@ -147,9 +147,8 @@ def _pumpd_command(
 
 
 def _name_of(program: str) -> str:
-    """A command as a job's name (checks.name), whatever its file is called."""
-    name = os.path.basename(program)
-    return "".join(c if c.isprintable() else "?" for c in name).strip()[:64].strip() or "job"
+    """The name of a program's file, made a valid name of a job (checks.name)."""
+    return printable(os.path.basename(program)).strip()[:64].strip() or "job"
 
 
 def _pumpd_environment(environ: Mapping[str, str]) -> dict[str, str]:
@@ -163,8 +162,8 @@ def _pumpd_environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 class _Descriptors(NamedTuple):
-    """All that pumpd gets to hold: the listening socket, the job's pidfd, the folder of its
-    recording, the log as stderr."""
+    """All descriptors that pumpd inherits: the listening socket, the job's pidfd, the folder of
+    its recording, the log as stderr."""
 
     listener: int
     job: int | None
@@ -176,20 +175,20 @@ def _spawn(descriptors: _Descriptors, command: list[str], environ: dict[str, str
     middle = os.fork()
     if middle == 0:
         with contextlib.suppress(BaseException):
-            # A group of its own: what the terminal sends does not reach it. Not a session
-            # of its own: Linux shares processors out by session first (autogroup), and one
-            # that mostly sleeps then waits for seconds beside programs that compute.
+            # A process group of its own: the terminal's signals do not reach it. Not a session
+            # of its own: Linux divides processor time by session first (autogroup, sched(7)),
+            # and a process that mostly sleeps then waits for seconds beside busy ones.
             os.setpgid(0, 0)
             if os.fork() == 0:
                 _become_pumpd(descriptors, command, environ)
         os._exit(0)
-    # Where SIGCHLD is ignored the kernel has reaped it already.
+    # Where SIGCHLD is ignored, the kernel has reaped the child.
     with contextlib.suppress(ChildProcessError):
         os.waitpid(middle, 0)
 
 
 def _raise_limits() -> None:
-    """To no limit where the user may say so, else to what the limit may be at most."""
+    """Raises each limit to `least` or to none, as far as this user may, else to its maximum."""
     import resource
 
     least = {"NOFILE": FILES_LEAST, "STACK": STACK_LEAST_BYTES}
@@ -212,7 +211,7 @@ def _height(limit: int) -> float:
 def _become_pumpd(descriptors: _Descriptors, command: list[str], environ: dict[str, str]) -> None:
     null = os.open("/dev/null", os.O_RDWR)
     log = null
-    if descriptors.log_file:  # for what Python itself says when pumpd cannot even be imported
+    if descriptors.log_file:  # for Python's own message when pumpd cannot be imported
         with contextlib.suppress(OSError):  # such as a pipe without a reader yet
             log = os.open(descriptors.log_file, paths.LOG_FLAGS, 0o666)
     given = {0: null, 1: null, 2: log, PUMPD_LISTENER_FD: descriptors.listener}
@@ -220,7 +219,7 @@ def _become_pumpd(descriptors: _Descriptors, command: list[str], environ: dict[s
         given[PUMPD_JOB_FD] = descriptors.job
     if descriptors.record is not None:
         given[PUMPD_RECORD_FD] = descriptors.record
-    # Up and out of the way first: with a closed stdin the listener may well be number 0.
+    # First to numbers above all targets: with a closed stdin the listener may have number 0.
     above = {at: fcntl.fcntl(fd, fcntl.F_DUPFD, _SAFE_FD) for at, fd in given.items()}
     for target, fd in above.items():
         os.dup2(fd, target)

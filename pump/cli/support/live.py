@@ -1,8 +1,8 @@
-"""What the user's running jobs do now: looked at again and again, as figures and rates.
+"""Figures and rates of the user's running jobs, at repeated looks.
 
-A look asks each job's own pumpd (pump/control.py), and the system service for the others
-that this user may see; nothing of a job is touched. Rates are
-differences of two looks; of one look alone they are those since the client began.
+A look asks each job's own pumpd (pump/control.py), and the system service for the other jobs
+that this user may see. Rates are differences between two looks; those of one look alone are
+rates since the client began.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from pump import nvml
 from pump.cli import jobs
 from pump.cli.support import registered
 from pump.cli.support.lines import checked
-from pump.config.values import BadValueError, shown
-from pump.control import ClientState, Control, ControlError, DeviceState
+from pump.config.values import seconds
+from pump.control import ClientState, Control, DeviceState
 from pump.nvml import Card
 from pump.service import JobState
 
@@ -44,41 +44,29 @@ class Look(NamedTuple):
     at_s: float
     seen: list[Seen]
     registered: Sequence[JobState] = ()
-    """What the system service tells of jobs, of this user's and of others that it may see."""
+    """The system service's jobs: this user's, and others that it may see."""
     strange: str = ""
-    """Why no service was believed, or ""."""
+    """Why a service was not trusted, or ""."""
     cards: Sequence[Card] = ()
-    """What NVML told last of this machine's GPUs."""
+    """NVML's latest figures of this machine's GPUs."""
 
 
 def add_interval(parser: argparse.ArgumentParser, least_s: float, usual_s: float, of: str) -> None:
-    """Add --interval, in seconds, from `least_s` to an hour. of: what it lies between."""
-
-    def seconds(text: str) -> float:
-        try:
-            value = float(text)
-        except ValueError:
-            value = 0.0
-        if not least_s <= value <= INTERVAL_MOST_S:
-            raise BadValueError(
-                f"'{shown(text)}' is out of bounds; write seconds from {least_s:g} to "
-                f"{INTERVAL_MOST_S}"
-            )
-        return value
-
+    """Add --interval, in seconds, from `least_s` to an hour. of: what it lies between, for the
+    help text."""
     parser.add_argument(
         "--interval",
         metavar="S",
-        type=checked(seconds),
+        type=checked(lambda text: seconds(text, least_s, INTERVAL_MOST_S)),
         default=usual_s,
         help=f"seconds between {of} (default: {usual_s:g})",
     )
 
 
 class Cards:
-    """Asks NVML again and again, in a thread that nothing waits for: a call may never return.
+    """Asks NVML every CARDS_S, in a thread that nothing waits for: a call may never return.
 
-    last: of the GPUs, at most CARDS_S old; none where there is no NVML.
+    last: the latest figures of the GPUs; none where there is no NVML.
     """
 
     def __init__(self) -> None:
@@ -87,7 +75,7 @@ class Cards:
         threading.Thread(target=self._run, name="nvml", daemon=True).start()
 
     def _run(self) -> None:
-        with contextlib.suppress(Exception):  # no module, no library, no card: all end alike
+        with contextlib.suppress(Exception):  # no module, no library or no card: no figures
             handles = nvml.handles()
             while not self._closed.is_set():
                 self.last = [nvml.card(uuid, handle) for uuid, handle in handles.items()]
@@ -100,7 +88,7 @@ class Cards:
 
 
 class Watch:
-    """Looks at all jobs of the user; keeps one connection to each, and to the service. cards:
+    """Looks at all jobs of the user, over one connection to each and one to the service. cards:
     whether NVML is asked, too."""
 
     def __init__(self, *, cards: bool = False) -> None:
@@ -120,10 +108,7 @@ class Watch:
 
     def _ask(self, job: jobs.Job) -> Seen:
         control = self._controls.setdefault(job.socket, Control(job.socket))
-        try:
-            return Seen(job, control.state(), "")
-        except ControlError as error:
-            return Seen(job, error.clients, str(error).removeprefix(f"{job.socket}: "))
+        return Seen(job, *jobs.answer_of(job, control))
 
     def close(self) -> None:
         """Close all connections."""
@@ -136,7 +121,8 @@ class Watch:
 
 
 class Rates(NamedTuple):
-    """A client's counters over a stretch of time. hit_rate: None where nothing was used."""
+    """Growth of a client's counters over `seconds`. hit_rate: 0 to 1; None where no block was
+    used."""
 
     seconds: float
     hit_rate: float | None
@@ -161,7 +147,7 @@ _COUNTS = (
 
 
 def rates(before: ClientState | None, after: ClientState, seconds: float) -> Rates:
-    """What grew between two states of a client; without a first one, since it began."""
+    """Rates between two states of a client; without a first one, since the client began."""
     used = grown(before, after, "worker", "blocks_used")
     hit = grown(before, after, "worker", "blocks_hit")
     span = max(1e-3, seconds)
@@ -173,11 +159,14 @@ def rates(before: ClientState | None, after: ClientState, seconds: float) -> Rat
 
 
 def grown(before: ClientState | None, after: ClientState, part: str, name: str) -> int:
-    """What a counter grew by between two states of a client; without a first one, all of it."""
+    """Growth of a counter between two states of a client; without a first one, its value.
+
+    part: "shim" or "worker". A worker that was replaced counts from zero again.
+    """
     count = _count(after, part, name)
     if before is None or (
         part == "worker" and _count(before, part, "ticks") > _count(after, part, "ticks")
-    ):  # it has another worker, whose counters began anew
+    ):  # the client has another worker
         return count
     return max(0, count - _count(before, part, name))
 
@@ -237,7 +226,7 @@ class Row(NamedTuple):
 
 
 def others(look: Look) -> list[JobState]:
-    """The jobs that only the service tells of."""
+    """The jobs that this user sees through the service alone."""
     return registered.others(look.registered, (seen.job.socket for seen in look.seen))
 
 
@@ -260,7 +249,7 @@ def rows(look: Look, before: Look | None) -> list[Row]:
 
 
 def age_s(pid: int) -> float:
-    """How long a process has lived; 1 where that cannot be seen."""
+    """Seconds since a process began; 1 where that cannot be read."""
     try:
         return max(1e-3, time.time() - float(psutil.Process(pid).create_time()))
     except psutil.Error:
@@ -268,7 +257,7 @@ def age_s(pid: int) -> float:
 
 
 def as_json(look: Look, before: Look | None) -> dict[str, Any]:
-    """A look as JSON can carry it: `gpus`, `jobs`, and their clients' figures and rates."""
+    """A look for JSON: gpus, cards, jobs with their clients' figures and rates, others."""
     from dataclasses import asdict
 
     from msgspec import to_builtins

@@ -1,10 +1,10 @@
-"""pump-run's options: from the command line to what it asks for. Starts nothing.
+"""Parses the command line of pump-run. Starts nothing.
 
-What no option says is left to the environment and to files (pump/config/layers.py).
+Settings without an option come from the environment and from files (pump/config/layers.py).
 
-Options stand before the command; from the first word that is none, all belongs to
-the command, whatever it looks like. argparse alone cannot promise that, so the line
-is cut in two before argparse sees the front part.
+Options stand before the command. From the first word that is no option, all words belong to
+the command. argparse alone cannot guarantee that, so the line is split before argparse parses
+the first part.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ The command's exit status and signals are passed on; 2: bad options,
 
 
 class Asked(NamedTuple):
-    """What the command line says.
+    """The content of a command line.
 
-    settings: by field of JobConfig, only what was said, checked for form.
+    settings: by field of JobConfig, those with an option, checked for form.
     config: the file that --config names, None without.
     The rest: as in JobConfig.
     """
@@ -60,7 +60,7 @@ class Asked(NamedTuple):
     virtual_runtime: bool
 
     def job(self) -> JobConfig:
-        """The job with pump's defaults for what is not set yet."""
+        """The job, with pump's defaults for all settings."""
         return JobConfig(
             command=self.command,
             virtual=self.virtual,
@@ -70,7 +70,7 @@ class Asked(NamedTuple):
 
 
 def parse(argv: list[str]) -> Asked:
-    """What `argv`, without the program's name, asks for.
+    """Parse `argv`, without the program's name.
 
     Raises BadInputError; raises SystemExit(0) after --help or --version.
     """
@@ -113,7 +113,7 @@ def _settings(asked: argparse.Namespace) -> dict[str, Any]:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The parser of the options alone, for those that document them."""
+    """The parser of the options alone, from which the manual page is made."""
     return _parser()
 
 
@@ -269,9 +269,9 @@ def _record_file(text: str) -> str:
 
 
 def writable_log(path: str) -> str:
-    """`path`, made if it was not there. Raises BadValueError where it cannot be written to.
+    """`path`; the file is made if there is none. Raises BadValueError where it cannot be written.
 
-    Lines for a pipe without a reader are lost; pump-run does not wait for one.
+    Lines for a pipe without a reader are lost: pump-run does not wait for one.
     """
     if paths.is_pipe(path):
         return path
@@ -283,8 +283,8 @@ def writable_log(path: str) -> str:
 
 
 def writable_record(path: str) -> str:
-    """`path`, if a recording may come there. Raises BadValueError. Only looks: nothing is
-    made until the command is sure to start."""
+    """`path`, if a recording may be written there. Makes nothing: the command may not start.
+    Raises BadValueError."""
     from pump import outputs  # only where something is recorded
 
     try:

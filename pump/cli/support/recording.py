@@ -1,4 +1,4 @@
-"""What pump-run does for --record before the job starts. Imported only where it is given."""
+"""Prepares the file of --record before the job starts. Imported only where it is given."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from pump.names import escaped, quoted
 from pump.trace import place
 
 COMMAND_CHARACTERS_MAX = 32768
-"""Of the command that a recording keeps: it travels as one argument of pumpd."""
+"""Of the command in a recording: pump-run passes it to pumpd as one argument."""
 
 LAST_WRITER_S = 3.0
-"""How long to wait for the writer of a job that has just ended."""
+"""Longest wait for the writer of a job that has just ended."""
 
 
 def prepare(path: str, beneath: str) -> tuple[int, list[str]]:
-    """Makes the file empty if it was not there; what it holds stays until a new recording is
-    whole (pump/trace/place.py). Returns a descriptor of its folder, and notes for the user.
+    """Make an empty file if there is none; an older recording stays until the new one is complete
+    (pump/trace/place.py). Return a descriptor of its folder, and notes for the user.
 
-    beneath: as JobConfig.record_beneath. Raises BadInputError, and leaves all alone, where what
-    lies there must stay, or while another recording is being written to it.
+    beneath: as JobConfig.record_beneath. Raises BadInputError, and changes nothing, where another
+    kind of file is there, or while another recording is being written to it.
     """
     folder = -1
     try:
@@ -59,7 +59,7 @@ def _claim(name: str, folder: int) -> int:
 
 
 def job_facts(config: JobConfig) -> str:
-    """What the header of a recording says about the job, a JSON object."""
+    """The job's part of a recording's header, a JSON object (docs/trace-format.md)."""
     words, left = [], COMMAND_CHARACTERS_MAX
     for word in config.command:
         left -= len(json.dumps(word))

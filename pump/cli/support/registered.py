@@ -1,7 +1,7 @@
-"""Jobs as the system service knows them: of other users too, for those who may see them.
+"""Jobs that are registered with the system service.
 
-Root, the service's own user and the observers of its configuration see all jobs; others see
-their own (docs/security.md). Without a service there is nothing to see.
+Root, the service's own user and the observers of its configuration see all jobs, other users
+their own (docs/security.md). Without a service there are none.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ HEAD = (
 
 
 class Registered:
-    """Asks the service again and again; keeps one connection to it."""
+    """Asks the service for its jobs, over one connection."""
 
     def __init__(self) -> None:
         self._client: ServiceClient | None = None
         self._due = 0.0
         self.strange = ""
-        """Why the service that was found last was not believed, or ""."""
+        """Why the latest service was not trusted, or ""."""
 
     def jobs(self) -> list[JobState]:
         """Return all jobs that this user may see; none where no service answers."""
@@ -47,20 +47,20 @@ class Registered:
             return []
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection, if there is one."""
         if self._client is not None:
             self._client.close()
             self._client = None
 
 
 def others(jobs: Iterable[JobState], own_sockets: Iterable[str]) -> list[JobState]:
-    """Return the jobs that this user does not reach by their own sockets."""
+    """Return the jobs that this user cannot ask at their own sockets."""
     own = set(own_sockets)
     return [job for job in jobs if job.socket not in own]
 
 
 def lines(jobs: Iterable[JobState]) -> list[str]:
-    """Return a table of jobs, heads first; nothing for no jobs."""
+    """Return the lines of a table of jobs; none for no jobs."""
     found = [
         f"{job.job_pid:>8} {_user(job.user)[:12]:<12} {job.name[:16]:<16} {job.priority:>8} "
         f"{job.clients:>7} {size(sum(gpu.resident_bytes for gpu in job.gpus)):>10} "

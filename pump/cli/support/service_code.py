@@ -1,5 +1,5 @@
-"""Whether a service may run the code of a pumpd: no other user can replace a part of it, and
-the service's own user can read it all. Looks at files; starts nothing.
+"""Checks that a service may run a pumpd: no other user can replace a part of its code, and the
+service's own user can read all of it. Reads files; starts nothing.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ REMEDY = (
 )
 PACKAGES = ("pump", "pumpd")
 SCRIPT_BYTES = 4096
-"""Of a script, in which its interpreter stands."""
+"""Read of a script, to find its interpreter."""
 
 
 def check(pumpd: str, *, user: bool) -> None:
-    """Raises BadInputError, one line, when others could replace what a unit starts, or the
-    service's user could not read it. user: a user's own service, else one of user pump."""
+    """Raises BadInputError where other users could replace a file of pumpd, or the service's
+    user could not read one. user: whether it is a user's own service, else that of user pump."""
     if not os.path.isfile(pumpd):
         raise BadInputError(f"there is no {pumpd}; name it with --pumpd PATH")
     interpreter = _interpreter(pumpd)
@@ -41,7 +41,7 @@ def check(pumpd: str, *, user: bool) -> None:
             raise BadInputError(f"{path}: {error.strerror}; {REMEDY}") from None
         if weak:
             raise BadInputError(
-                f"{pumpd}: {weak.path} {weak.why}, who could have the service run another "
+                f"{pumpd}: {weak.path} {weak.why}, so the service could be made to run another "
                 f"program; {_own_remedy(weak.path) if user else REMEDY}"
             )
         if closed:
@@ -53,7 +53,7 @@ def check(pumpd: str, *, user: bool) -> None:
 
 
 def _own_remedy(path: str) -> str:
-    return f"take that from them (chmod go-w {path}), or name another pumpd with --pumpd PATH"
+    return f"take that right away (chmod go-w {path}), or name another pumpd with --pumpd PATH"
 
 
 def _closed_to_me(path: str, need: int) -> str:
@@ -61,8 +61,8 @@ def _closed_to_me(path: str, need: int) -> str:
 
 
 def _closed_to_others(path: str, need: int) -> str:
-    """The first component that users beside its owner and group may not enter, or, at the end,
-    read or execute as needed (os.R_OK, os.X_OK); ""."""
+    """The first component that users other than its owner and group may not enter, or, at the
+    end, read or execute (need: os.R_OK, os.X_OK); "" for none."""
     *way, (end, status) = trust.components(path)
     for at, passed in way:
         if stat.S_ISDIR(passed.st_mode) and not passed.st_mode & stat.S_IXOTH:

@@ -1,7 +1,7 @@
-"""The files of pump's service on a machine: which there are, and what stands in them.
+"""The files of pump's service on a machine, and their contents.
 
-Templates lie in daemon/systemd. `root` stands in front of every path, for tests and for
-those who make packages; nothing outside of it is touched, no process is started.
+Templates lie in daemon/systemd. `root` is put in front of every path, for tests and for
+packagers; nothing outside of it is changed, no process is started.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from pump.config.layers import ADMINISTRATORS_FILE
 
 UNITS = "/etc/systemd/system"
 MARK = "written by pump install-service"
-"""Stands in the first lines of each file that an upgrade may replace."""
+"""In the first lines of each file that an upgrade may replace."""
 
 
 class ServiceFile(NamedTuple):
-    """One file: its template, where it goes, and whether a user may have changed it since."""
+    """One file. keep: an administrator may change it, so an upgrade does not replace it."""
 
     template: str
     path: str
@@ -56,7 +56,7 @@ def files_of(*, user: bool) -> tuple[ServiceFile, ...]:
 
 
 def content_of(file: ServiceFile, pumpd: str) -> str:
-    """What stands in a file. Raises BadInputError."""
+    """The content of a file for this pumpd. Raises BadInputError."""
     try:
         with open(paths.library(f"systemd/{file.template}"), encoding="utf-8") as stream:
             text = stream.read()
@@ -72,7 +72,8 @@ def content_of(file: ServiceFile, pumpd: str) -> str:
 
 
 def pumpd_command(asked: str) -> str:
-    """The pumpd that units start: what is asked for, else the one beside this Python."""
+    """The pumpd that units start: what is asked for, else the one beside this Python. Raises
+    BadInputError for a relative path."""
     found = asked or os.path.join(os.path.dirname(sys.executable), "pumpd")
     if not os.path.isabs(found):
         raise BadInputError(f"--pumpd: '{found}' is no absolute path; begin it with /")
@@ -80,14 +81,14 @@ def pumpd_command(asked: str) -> str:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Options that writing and removing have in common."""
+    """Add the options that install-service and uninstall-service share."""
     add = parser.add_argument
     add("--user", action="store_true", help="the user's own service, not the machine's")
     add("--root", metavar="DIR", default="", help="work below DIR, as packagers do")
 
 
 def place(file: ServiceFile, root: str) -> str:
-    """Where a file goes, below `root`."""
+    """The path of a file below `root`."""
     return os.path.join(os.path.abspath(root), file.path.lstrip("/")) if root else file.path
 
 
@@ -102,7 +103,7 @@ def is_ours(path: str) -> bool:
 
 
 def write(path: str, text: str) -> None:
-    """Write a whole file or nothing. Raises BadInputError."""
+    """Write a file atomically, and make its folder. Raises BadInputError."""
     folder = os.path.dirname(path)
     try:
         os.makedirs(folder, mode=0o755, exist_ok=True)
@@ -113,5 +114,5 @@ def write(path: str, text: str) -> None:
 
 
 def systemctl(*words: str, user: bool) -> str:
-    """A line for people to run."""
+    """A command line for users to run."""
     return shlex.join(["systemctl", *(["--user"] if user else []), *words])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable, Sequence
+from statistics import median as median  # noqa: PLC0414
 from typing import Any
 
 Json = dict[str, Any]
@@ -64,10 +65,6 @@ def gbps(length_bytes: float, time_ns: float) -> float:
 def undisturbed(samples: Iterable[float]) -> float:
     """The 10th percentile: other work on the machine only ever adds to a cost."""
     return percentile(sorted(samples), 0.1)
-
-
-def median(samples: Iterable[float]) -> float:
-    return percentile(sorted(samples), 0.5)
 
 
 def now() -> int:

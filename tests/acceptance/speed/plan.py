@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from statistics import median
 from typing import Any
 
 import floor
-from harness_stats import compare, interval, median
+from harness_stats import compare, interval
 
-__all__ = ["compare", "interval", "median"]
+__all__ = ["compare", "interval"]
 
 UNLIMITED, DEMAND, WINDOW = "unlimited", "demand", "window"
 ROUNDS = 3

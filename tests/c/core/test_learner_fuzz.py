@@ -1,16 +1,11 @@
 """The iteration learner told nonsense, under sanitizers, and its hashes against naive ones."""
 
 import pytest
-from observe_build import build, run
+from c_build import build, run
 
 PARTS = ("", "_ahead", "_forks", "_iterations", "_match", "_places", "_accesses")
 SOURCES = [f"learner{part}.c" for part in PARTS]
 SANITIZER = "address,undefined"
-
-
-@pytest.fixture(autouse=True)
-def _every_report_ends_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("UBSAN_OPTIONS", "halt_on_error=1:print_stacktrace=1")
 
 
 @pytest.mark.parametrize("seed", range(4))

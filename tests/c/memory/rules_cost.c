@@ -1,6 +1,6 @@
 /* rules_cost.c - what a look at the stack costs an allocation, in the thread's own time.
  *
- * Links observe_rules.c alone. Prints nanoseconds of one look: while no library of the
+ * Links memory/rules.c alone. Prints nanoseconds of one look: while no library of the
  * rules is loaded, and with one loaded that is not on a stack of 30 calls.
  */
 #include <execinfo.h>
@@ -9,7 +9,7 @@
 #include <time.h>
 
 #include "shim/base/base.h"
-#include "shim/memory/observe_rules.h"
+#include "shim/memory/rules.h"
 
 #define LOOKS 2000
 

@@ -19,7 +19,7 @@
 
 #include "check.h"
 #include "noise.h"
-#include "shim/memory/observe_rules.h"
+#include "shim/memory/rules.h"
 #include "shim/pool/convert.h"
 #include "shim/pool/pool_state.h"
 
@@ -176,10 +176,10 @@ void pump_limit_return(uint32_t device, uint64_t bytes) {
 void pump_peer_settle(const struct pump_range_info *info) {
   (void)info;
 }
-void pump_act_populate(uint32_t slot, uint32_t generation) {
+void pump_populate(uint32_t slot, uint32_t generation) {
   (void)slot, (void)generation;
 }
-void pump_act_wait_slot(uint32_t slot) {
+void pump_slot_wait(uint32_t slot) {
   (void)slot;
 }
 void pump_event_range(uint32_t kind, const struct pump_range_info *info) {

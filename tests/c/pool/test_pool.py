@@ -10,12 +10,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from observe_build import ROOT, SANITIZERS, build, run
+from c_build import ROOT, SANITIZERS, build, run
 
 SOURCES = (
-    "observe_plain.c",
-    "observe_pool.c",
-    "observe_range.c",
+    "memory/plain.c",
+    "hooks/pool.c",
+    "memory/range_table.c",
     "pool_bins.c",
     "pool_blocks.c",
     "pool_dead.c",
@@ -23,6 +23,7 @@ SOURCES = (
     "pool_segments.c",
     "pool_serve.c",
     "pool_streams.c",
+    "stream_ordered.c",
 )
 TRAFFIC = ROOT / "benchmarks" / "data" / "pytorch_traffic"
 

@@ -140,7 +140,7 @@ def test_each_device_gets_what_is_planned_for_it(cards: Cards, how: str) -> None
     assert summary["worker"]["predicted"] > 0
 
 
-def test_a_deviation_on_one_device_voids_plans_until_both_are_foreseen_again(cards: Cards) -> None:
+def test_a_deviation_on_one_device_voids_plans_until_both_are_predicted_again(cards: Cards) -> None:
     words = "alternating", str(ROUNDS), f"--other-round={OTHER}"
     process = cards.start("planned", *words)
     assert line(process) == "other"

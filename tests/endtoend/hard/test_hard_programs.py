@@ -170,7 +170,7 @@ def test_what_pump_refuses_ends_a_capture_that_the_driver_would_have_ended(
     program.right("hard_capture", "limited", "--limit", "128MiB", capture_invalidated=2)
 
 
-def test_captures_that_are_given_up_hurt_nobody(program: Program) -> None:
+def test_abandoned_captures_hurt_no_program(program: Program) -> None:
     program.right("hard_capture", "abandoned", capture_invalidated=20)
 
 
@@ -244,7 +244,9 @@ ENDS = {
 
 
 @pytest.mark.parametrize("case", ENDS)
-def test_a_sudden_end_under_load_is_prompt_and_leaves_nobody(program: Program, case: str) -> None:
+def test_a_sudden_end_under_load_is_prompt_and_leaves_no_process(
+    program: Program, case: str
+) -> None:
     process = subprocess.Popen(
         program.command("hard_end", case),
         env=program.environment(),

@@ -53,7 +53,7 @@ def fat_binary(cubin: bytes) -> bytes:
 
 
 def unread(code: bytes) -> Any:
-    """Loads past everybody who watches: as a program does that has found the driver itself."""
+    """Loads past all hooks, as a program does that has found the driver itself."""
     libc = ctypes.CDLL(None)
     libc.dlvsym.restype = ctypes.c_void_p
     real = libc.dlvsym(None, b"dlsym", b"GLIBC_2.2.5")

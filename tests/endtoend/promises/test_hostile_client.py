@@ -73,7 +73,7 @@ def heartbeat(mapping: mmap.mmap) -> int:
 
 
 def scribble(mapping: mmap.mmap, seed: int, rounds: int) -> None:
-    """Random bytes all over, mostly where the worker looks; ring its bell now and then."""
+    """Random bytes all over, mostly where the worker looks; wake it now and then."""
     random_ = random.Random(seed)
     for _ in range(rounds):
         limit = random_.choice((400, 3_000, 700_000, SHM_BYTES - 600))

@@ -61,7 +61,7 @@ def test_what_is_planned_moves_without_being_sent_for(job: Job, right: str, tmp_
 
 
 @pytest.mark.parametrize("policy", ["window", "demand"])
-def test_who_foresees_nothing_plans_nothing(
+def test_a_policy_that_predicts_nothing_plans_nothing(
     job: Job, right: str, tmp_path: Path, policy: str
 ) -> None:
     done = job.run(*EACH, run=("--policy", policy), env=summary(tmp_path))
@@ -79,7 +79,7 @@ def test_a_job_that_fits_is_never_compared_with_anything(
     assert counters["planned_bytes"] == counters["plans_dropped"] == 0
 
 
-def test_who_wants_no_plans_gets_none(job: Job, right: str, tmp_path: Path) -> None:
+def test_a_job_without_plans_gets_none(job: Job, right: str, tmp_path: Path) -> None:
     done = job.run(*EACH, run=(*PLANNED, "--no-plans"), env=summary(tmp_path))
     assert done.stdout.split() == ["running", right], done.stderr
     assert counted(tmp_path)["planned_bytes"] == 0

@@ -198,7 +198,7 @@ def test_a_recording_tells_when_policy_and_budget_changed(job: Job, tmp_path: Pa
 
 def test_a_job_without_pumpd_and_a_program_outside_of_jobs_are_told_so(tmp_path: Path) -> None:
     missing = tmp_path / "socket"
-    with pytest.raises(ControlError, match="no pumpd to speak to: No such file"):
+    with pytest.raises(ControlError, match="cannot reach pumpd: No such file"):
         Control.of_job(str(missing)).state()
     code = "from pump.control import Control; Control.of_job()"
     done = subprocess.run(

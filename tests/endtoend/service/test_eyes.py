@@ -48,7 +48,7 @@ sys.stdin.readline()
 
 
 class Jobs:
-    """Jobs of a user who has a runtime folder of their own, and pump's eyes on them."""
+    """Jobs of a user with a runtime folder of its own, and pump's verbs that show them."""
 
     def __init__(self, runtime: Path, folder: Path) -> None:
         self.environ = {

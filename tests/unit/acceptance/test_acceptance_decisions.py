@@ -115,7 +115,7 @@ def test_stages_that_all_hang_still_end_the_core_below_nine_minutes() -> None:
     assert all(name == module.NAME and module.WHAT for name, module in modules.items())
 
 
-def test_time_that_a_stage_did_not_need_is_nobodys_and_too_little_is_cut_alike() -> None:
+def test_time_that_a_stage_did_not_need_goes_to_all_and_too_little_is_cut_alike() -> None:
     assert stages.shares({"a": 10, "b": 20}, 100) == {"a": 10, "b": 20}
     cut = stages.shares({"a": 10, "b": 20}, 15 + 2 * stages.STAGE_START_S)
     assert cut == {"a": 5, "b": 10}

@@ -17,7 +17,7 @@ BASE = 16 << 21
 ALL = 0xFFFFFFFF
 
 
-def test_memory_that_nobody_was_handed_is_dead() -> None:
+def test_memory_that_was_never_handed_out_is_dead() -> None:
     assert split([], [Departure(5, BASE, ALL)]) == Bytes(2 << 20, 0)
 
 

@@ -138,7 +138,9 @@ def test_pump_jobs_says_why_a_service_is_not_believed(folder: Path) -> None:
 # ---- a squatted folder ----
 
 
-def test_one_who_makes_the_folders_first_neither_stops_a_job_nor_serves_it(folder: Path) -> None:
+def test_a_user_that_makes_the_folders_first_neither_stops_a_job_nor_serves_it(
+    folder: Path,
+) -> None:
     """The names that could be guessed: the earlier /tmp/pump-UID among them."""
     home = folder / "home"
     home.mkdir(mode=0o700)

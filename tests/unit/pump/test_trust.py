@@ -102,4 +102,4 @@ def test_a_group_by_which_an_acl_lets_others_write_is_not_taken_for_roots(tree: 
     except OSError as error:
         pytest.skip(f"this file system keeps no ACLs: {error.strerror}")
     assert at.stat().st_mode & 0o777 == 0o775
-    assert trust.weakness(str(at)) == (str(at), "can be written by those whom its ACL names")
+    assert trust.weakness(str(at)) == (str(at), "can be written by users that its ACL names")

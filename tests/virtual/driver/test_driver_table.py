@@ -108,7 +108,7 @@ def test_only_driver_functions_are_exported() -> None:
     assert all(re.fullmatch(r"cu[A-Z]\w+", name) for name in names), names
 
 
-def test_the_table_holds_our_functions_even_when_somebody_exports_the_same_names() -> None:
+def test_the_table_holds_our_functions_even_when_a_library_exports_the_same_names() -> None:
     source = virtual.folder() / "interposer.c"
     source.write_text(
         "int cuMemAlloc_v2(void *p, long n);\nint cuMemAlloc_v2(void *p, long n)"

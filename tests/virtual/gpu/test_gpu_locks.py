@@ -1,4 +1,4 @@
-"""Locks of the driver, on request: who waits while memory migrates."""
+"""Locks of the driver, on request: which calls wait while memory migrates."""
 
 from __future__ import annotations
 

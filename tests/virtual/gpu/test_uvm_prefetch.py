@@ -88,7 +88,7 @@ def test_explicit_early_eviction_takes_the_write_back_out_of_the_critical_path(
     for early in (False, True):
         gpu = gpu_with(64)
         gpu.create(0, 128)
-        gpu.cpu_access(64, 64)
+        gpu.evict(64, 64)
         gpu.prefetch(0, 64)
         gpu.run()
         if early:
@@ -110,7 +110,7 @@ def test_a_block_that_is_wanted_while_it_leaves_waits_until_it_has_left() -> Non
     gpu.prefetch(1, 1)  # pushes 0 out
     left = gpu.block(0).left_ns
     assert left > gpu.now
-    assert gpu.block(0).state == gpu.lib.GPU_BLOCK_LEAVING
+    assert gpu.block(0).left_ns > gpu.now
     assert gpu.block(1).ready_ns >= left + BLOCK / gpu.profile.prefetch_h2d_gbps
 
 
@@ -136,7 +136,7 @@ def test_a_newcomer_in_an_unused_chunk_waits_for_what_still_leaves_it() -> None:
     gpu.advance(gpu.now + 1)
     gpu.prefetch(16, 1)
     leaving = gpu.block(0)  # the first to go is the first to be taken
-    assert leaving.state == gpu.lib.GPU_BLOCK_LEAVING
+    assert leaving.left_ns > gpu.now
     assert gpu.block(16).ready_ns > leaving.left_ns
     gpu.run()
     assert out in gpu.finished
@@ -248,7 +248,7 @@ def test_a_discard_that_unmaps_clears_residency_at_once_and_its_chunk_is_taken_f
     assert gpu.block(3).list == gpu.lib.GPU_LIST_NONE
 
 
-def test_who_takes_the_chunk_of_a_discarded_block_pays_for_its_host_pages() -> None:
+def test_a_block_that_takes_the_chunk_of_a_discarded_one_pays_for_its_host_pages() -> None:
     gpu = gpu_with(4)
     gpu.create(0, 4)
     gpu.prefetch(0, 4)

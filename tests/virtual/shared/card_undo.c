@@ -124,7 +124,7 @@ static void act(struct owner *o) {
   uint32_t first, count;
   uint64_t bytes = (uint64_t)pick(12) << 19;
   now_ns += pick(300000);
-  switch (pick(12)) {
+  switch (pick(11)) {
   case 0:
     count = run_of(o, false, &first);
     if (count > 0 &&
@@ -156,15 +156,10 @@ static void act(struct owner *o) {
     break;
   }
   case 5:
-    count = run_of(o, true, &first);
-    if (count > 0)
-      gpu_cpu_access(engine, now_ns, NULL, o->number * HALF + first, count, &cost);
-    break;
-  case 6:
     gpu_stream_destroy(engine, (uint32_t)o->streams[0]);
     o->streams[0] = gpu_stream_create(engine, pick(2), pick(GPU_PRIORITIES));
     break;
-  case 7:
+  case 6:
     gpu_event_destroy(engine, (uint32_t)o->events[0]);
     o->events[0] = gpu_event_create(engine);
     break;

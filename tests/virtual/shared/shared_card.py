@@ -110,7 +110,7 @@ class Client:
 
     def tell(self, *words: object) -> None:
         assert self.process.stdin
-        with contextlib.suppress(BrokenPipeError):  # who asks hears that it has ended
+        with contextlib.suppress(BrokenPipeError):  # the caller sees that it has ended
             self.process.stdin.write((" ".join(map(str, words)) + "\n").encode())
 
     def ask(self, *words: object) -> list[float]:

@@ -97,7 +97,7 @@ def test_one_process_evicts_the_blocks_of_another_in_order_of_migration(card: Cl
     assert report["violations"] == others["violations"] == 0
 
 
-def test_effects_of_a_process_happen_in_it_whoever_moves_time_on(card: Clients) -> None:
+def test_effects_of_a_process_happen_in_it_whichever_process_advances_time(card: Clients) -> None:
     settings = {"kernel.touch.min_us": "300"}
     first, second = card(**settings), card(**settings)
     for client in (first, second):
@@ -115,7 +115,7 @@ def test_effects_of_a_process_happen_in_it_whoever_moves_time_on(card: Clients) 
 
 
 @pytest.mark.parametrize("how", ["kill", "vanish", "exec"])
-def test_who_is_gone_without_leaving_leaves_nothing_behind(card: Clients, how: str) -> None:
+def test_a_killed_process_leaves_nothing_behind(card: Clients, how: str) -> None:
     settings = {"kernel.touch.min_us": "1000000"}
     survivor, victim = card(**settings), card(**settings)
     victim.must("plain", 500 * MIB)
@@ -166,7 +166,7 @@ def test_another_profile_under_the_same_name_is_refused(card: Clients) -> None:
     assert card(memory_mib=512).code == 0, "no process uses the old one any more"
 
 
-def test_a_card_that_nobody_could_remove_is_removed_by_the_next(card: Clients) -> None:
+def test_a_card_that_no_process_could_remove_is_removed_by_the_next(card: Clients) -> None:
     first, second = card(), card()
     first.kill()
     second.kill()
@@ -234,7 +234,7 @@ def test_an_event_of_two_processes_is_one_event(card: Clients) -> None:
 
 
 @pytest.mark.parametrize("gone", ["maker", "recorder"])
-def test_who_waits_for_an_event_of_a_process_that_is_gone_goes_on(card: Clients, gone: str) -> None:
+def test_a_wait_for_an_event_of_an_ended_process_ends(card: Clients, gone: str) -> None:
     settings = {"kernel.touch.min_us": "1000000"}
     maker, opener = card(**settings), card(**settings)
     opener.must("open", 3, maker.share(0))
@@ -247,7 +247,7 @@ def test_who_waits_for_an_event_of_a_process_that_is_gone_goes_on(card: Clients,
     waiter.must("mark", 5)
     assert waiter.ask("query", 5) == [NOT_READY]
     victim.kill()
-    card()  # who comes finds out
+    card()  # the next process detects it
     waiter.must("sync")
     assert waiter.ask("query", other) == [0]
     assert waiter.leave()["card"]["check"] == 0

@@ -84,7 +84,7 @@ class Shared(gpu_model.Gpu):
         return dict(self.started)
 
 
-def test_the_compute_engine_goes_to_whom_it_has_served_least() -> None:
+def test_the_compute_engine_serves_the_process_with_least_time_first() -> None:
     gpu = Shared(64)
     issued = []
     for actor, us in enumerate((1000, 500)):
@@ -99,7 +99,7 @@ def test_the_compute_engine_goes_to_whom_it_has_served_least() -> None:
     assert starts[long[-1]] > starts[short[-1]]
 
 
-def test_events_between_kernels_cost_nobody_its_turn() -> None:
+def test_events_between_kernels_cost_no_process_its_turn() -> None:
     gpu = Shared(64)
     gpu.act(1)
     stream = gpu.stream()
@@ -116,7 +116,7 @@ def test_events_between_kernels_cost_nobody_its_turn() -> None:
     assert sum(starts[cookie] < starts[short[-1]] for cookie in long) <= 3
 
 
-def test_a_legacy_stream_waits_for_nobody_elses_work() -> None:
+def test_a_legacy_stream_waits_for_no_other_processes_work() -> None:
     gpu = Shared(64)
     host = gpu.submit(gpu.lib.GPU_HOST, stream=0)  # ends when the test says so
     blocked = gpu.kernel(stream=gpu.stream(blocking=True))
@@ -152,7 +152,7 @@ def test_the_launch_queue_is_full_before_notes_are_lost() -> None:
     assert len(gpu.starts()) == 1024
 
 
-def test_counters_and_memory_are_of_whom_they_belong_to_and_stay_when_they_leave() -> None:
+def test_counters_and_memory_are_counted_for_each_process_and_stay_when_it_ends() -> None:
     gpu = Shared(64)
     new = gpu.ffi.new
     for actor, blocks in enumerate((20, 30)):

@@ -58,7 +58,7 @@ static int lock_file(int file, const char *path, uint64_t until_ns) {
                path, (double)PATIENCE_NS / 1e9);
       return -1;
     }
-    vd_sleep_until(vd_now_ns() + LOOK_NS);
+    vd_wait_until(vd_now_ns() + LOOK_NS);
   }
   return 0;
 }

@@ -98,11 +98,12 @@ bool vd_graph_memory_instantiated_locked(const struct vd_graph *graph) {
 
 static CUresult back(struct vd_memory *memory) {
   struct gpu_cost cost = {0};
+  struct vd_begun begun = vd_begin();
   int result = GPU_OK;
   if (!memory->backed) result = vd_plain_reserve_locked(memory->reserved_bytes, &cost);
   if (result != GPU_OK) return CUDA_ERROR_OUT_OF_MEMORY;
   memory->backed = true;
-  vd_pay_locked(cost.caller_free_ns);
+  vd_pay_locked(begun, &cost);
   return CUDA_SUCCESS;
 }
 

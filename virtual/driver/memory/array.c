@@ -69,7 +69,7 @@ static CUresult destroy(uint64_t handle) {
     memory = vd_memory_at(handle); /* another thread may have destroyed it meanwhile */
     known = memory != NULL && memory->is_array;
   }
-  if (known) vd_pay_locked(vd_memory_release(memory));
+  if (known) vd_wait_until_locked(vd_memory_release(memory));
   vd_unlock();
   return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }

@@ -34,19 +34,19 @@ static CUresult carry_out_locked(struct vd_stream *stream, struct gpu_prefetch_c
   call->context = vd_lock_number(stream);
   vd_pass_locked(GPU_CALL_PREFETCH, stream);
   for (;;) {
-    int step = gpu_prefetch_step(vd.engine, vd_now_ns(), &vd_hooks, call);
-    if (step == GPU_OK) break;
-    if (step == GPU_MORE)
-      vd_pay_locked(call->cost.caller_free_ns);
+    struct vd_begun begun = vd_begin();
+    int step = gpu_prefetch_step(vd.engine, begun.now_ns, &vd_hooks, call);
+    if (step == GPU_OK && call->ticket != 0) stream->last_ticket = call->ticket;
+    if (step == GPU_OK || step == GPU_MORE)
+      vd_pay_locked(begun, &call->cost);
     else if (step == GPU_WAIT || step == GPU_FULL)
-      vd_pay_locked(step == GPU_WAIT && call->retry_ns != GPU_NEVER ? call->retry_ns
-                                                                    : vd_now_ns() + 100000);
+      vd_wait_until_locked(step == GPU_WAIT && call->retry_ns != GPU_NEVER
+                               ? call->retry_ns
+                               : vd_now_ns() + 100000);
     else
       return CUDA_ERROR_INVALID_VALUE;
+    if (step == GPU_OK) return CUDA_SUCCESS;
   }
-  if (call->ticket != 0) stream->last_ticket = call->ticket;
-  vd_pay_locked(call->cost.caller_free_ns);
-  return CUDA_SUCCESS;
 }
 
 static CUresult prefetch_locked(struct vd_stream *stream, uint64_t address,

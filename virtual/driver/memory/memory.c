@@ -54,7 +54,7 @@ static CUresult reserve(struct vd_memory *memory, struct gpu_cost *cost) {
     result = gpu_range_create(vd.engine, vd_now_ns(), &vd_hooks,
                               vd_memory_block(memory, memory->base),
                               (uint32_t)(memory->reserved_bytes / GPU_BLOCK_BYTES));
-    if (vd.locks != 0) cost->caller_free_ns = mapping_ns(cost->caller_free_ns);
+    if (vd.locks != 0) cost->caller_free_ns = cost->waits_until_ns = mapping_ns(0);
   }
   return result == GPU_OK ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
@@ -70,6 +70,7 @@ static CUresult new_memory(enum vd_memory_kind kind, uint64_t length_bytes, bool
   memory->of_graph = of_graph;
   memory->context = of_graph ? NULL : vd_current();
   struct gpu_cost cost = {0};
+  struct vd_begun begun = vd_begin();
   CUresult result = reserve(memory, &cost);
   if (result == CUDA_SUCCESS && vd_range_add(set_of(kind), memory) != 0)
     result = CUDA_ERROR_OUT_OF_MEMORY;
@@ -79,7 +80,7 @@ static CUresult new_memory(enum vd_memory_kind kind, uint64_t length_bytes, bool
   }
   memory->id = vd.next_id++;
   *out = memory;
-  vd_pay_locked(cost.caller_free_ns); /* for evictions; no other thread knows it yet */
+  vd_pay_locked(begun, &cost); /* for evictions; no other thread knows it yet */
   return CUDA_SUCCESS;
 }
 
@@ -185,7 +186,7 @@ CUresult vd_cuMemFree_v2(CUdeviceptr address) {
       vd_wait_device_locked();
       memory = vd_memory_at(address); /* another thread may have freed it meanwhile */
       if (memory != NULL && memory->id == id)
-        vd_pay_locked(vd_memory_release(memory));
+        vd_wait_until_locked(vd_memory_release(memory));
       else
         result = CUDA_ERROR_INVALID_VALUE;
     }

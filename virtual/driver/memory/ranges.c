@@ -106,7 +106,7 @@ int vd_pool_piece(uint64_t address, uint64_t *base, uint64_t *length_bytes) {
   return ask(&pool, "pump_pool_piece", address, base, length_bytes);
 }
 
-int vd_witness_piece(uint64_t address, uint64_t *base, uint64_t *length_bytes) {
+static int witness_piece(uint64_t address, uint64_t *base, uint64_t *length_bytes) {
   static struct teller witness; /* under the driver's lock */
   return ask(&witness, "pump_witness_piece", address, base, length_bytes);
 }
@@ -120,7 +120,7 @@ bool vd_memory_piece(const struct vd_memory *memory, uint64_t address, uint64_t 
   uint64_t length_bytes;
   *base = memory->base;
   *end = memory->base + memory->length_bytes;
-  int piece = vd_witness_piece(address, base, &length_bytes);
+  int piece = witness_piece(address, base, &length_bytes);
   if (piece == VD_PIECE_NONE && memory->kind == VD_MANAGED)
     piece = vd_pool_piece(address, base, &length_bytes);
   if (piece != VD_PIECE_NONE) *end = *base + length_bytes;

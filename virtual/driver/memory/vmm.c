@@ -60,6 +60,7 @@ static CUresult grow_file(uint64_t bytes) {
 static CUresult create_locked(size_t bytes, const CUmemAllocationProp *properties,
                               CUmemGenericAllocationHandle *out) {
   struct gpu_cost cost = {0};
+  struct vd_begun begun = vd_begin();
   struct physical *physical = vd_object_new(VD_PHYSICAL);
   if (physical == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
   CUresult result = CUDA_SUCCESS;
@@ -78,7 +79,7 @@ static CUresult create_locked(size_t bytes, const CUmemAllocationProp *propertie
   physical->offset_bytes = file_bytes - bytes;
   physical->properties = *properties;
   *out = (CUmemGenericAllocationHandle)(uintptr_t)physical;
-  vd_pay_locked(cost.caller_free_ns);
+  vd_pay_locked(begun, &cost);
   return CUDA_SUCCESS;
 }
 

@@ -12,23 +12,21 @@
  * and the delay of an effect that no thread waits for; waiting threads are exact, since
  * they carry out effects themselves.
  *
- * A sleeping thread wakes EARLY_NS before its deadline and spins through the rest,
- * since waking up takes tens of microseconds. While it sleeps its timer slack, which is
- * 50 us by default, is as good as none. Only threads inside a synchronising call spin.
+ * A thread that waits in a synchronising call blocks, whatever the flags of its context say
+ * (CU_CTX_SCHED_*): a real one spins or yields by default, and beside the virtual
+ * GPU, whose threads need processors too, that would be paid twice. clock.c says how waits
+ * end on time.
  */
-#include <errno.h>
-#include <sched.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <time.h>
 
 #include "virtual/driver/driver.h"
 
 #define STEP_NS 200000
 #define POLL_NS 50000
-#define EARLY_NS 70000
 #define DOZE_NS 100000
 #define PATIENCE_NS 1000000 /* between looks when no time is known */
 #define MANAGED_ARENA_BYTES (256ull << 30)
@@ -50,45 +48,30 @@ static bool worker_started, worker_idle;
 static uint64_t worker_until_ns; /* it sleeps until then, if not idle */
 static uint64_t peak_resident_bytes;
 
-uint64_t vd_now_ns(void) {
-  struct timespec time;
-  clock_gettime(CLOCK_MONOTONIC, &time);
-  return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
-}
-
-static struct timespec timespec_of(uint64_t ns) {
-  return (struct timespec){(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
-}
-
-/* The calling thread's timer slack becomes `slack_ns`; returns what it was. */
-static unsigned long change_slack(unsigned long slack_ns) {
-  int old_ns = prctl(PR_GET_TIMERSLACK);
-  prctl(PR_SET_TIMERSLACK, slack_ns);
-  return old_ns > 0 ? (unsigned long)old_ns : 0; /* 0: the thread's default */
-}
-
-void vd_sleep_until(uint64_t deadline_ns) {
-  uint64_t now_ns = vd_now_ns();
-  if (deadline_ns > now_ns + 2 * EARLY_NS) {
-    struct timespec time = timespec_of(deadline_ns - EARLY_NS);
-    unsigned long slack_ns = change_slack(1);
-    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &time, NULL) == EINTR) continue;
-    (void)change_slack(slack_ns);
-  }
-  while (vd_now_ns() < deadline_ns) sched_yield();
-}
-
-void vd_pay_locked(uint64_t deadline_ns) {
-  if (deadline_ns <= vd_now_ns()) return;
-  vd_unlock();
-  vd_sleep_until(deadline_ns);
-  vd_lock();
-}
+/* Calls pass a context's lock in the order in which they came to it: `came` counts them,
+ * and `passed`. The model lets a later call overtake none; without an order one whose
+ * thread is awake would overtake one that blocks. */
+static struct {
+  uint64_t came, passed;
+} lock_order[GPU_LOCK_CONTEXTS];
 
 void vd_pass_locked(uint32_t call, const struct vd_stream *stream) {
   uint32_t context = vd_lock_number(stream);
-  for (uint64_t free_ns; (free_ns = gpu_call_ns(vd.engine, call, context)) > vd_now_ns();)
-    vd_pay_locked(free_ns);
+  if (vd.locks == 0) return;
+  uint64_t turn = lock_order[context].came++;
+  for (;;) {
+    uint64_t now_ns = vd_now_ns(), free_ns = gpu_call_ns(vd.engine, call, context);
+    if (lock_order[context].passed < turn) {
+      struct timespec time = vd_timespec(now_ns + PATIENCE_NS);
+      vd_wait_locked(&vd.changed, &time);
+    } else if (free_ns > now_ns) {
+      vd_wait_until_locked(free_ns);
+    } else {
+      break;
+    }
+  }
+  if (++lock_order[context].passed != lock_order[context].came)
+    pthread_cond_broadcast(&vd.changed);
 }
 
 static void sample_locked(void) {
@@ -170,6 +153,7 @@ void vd_changed_locked(void) {
 
 static void *work(void *unused) {
   (void)unused;
+  pthread_setname_np(pthread_self(), "virtual-gpu");
   vd_lock();
   for (;;) {
     while (!vd_actions_wanted() && !vd_actions_polling()) {
@@ -187,7 +171,7 @@ static void *work(void *unused) {
     uint64_t until_ns = now_ns + (vd_actions_polling() ? POLL_NS : STEP_NS);
     if (!vd_actions_polling() && next_ns > until_ns) until_ns = next_ns;
     if (until_ns > now_ns + 1000 * PATIENCE_NS) until_ns = now_ns + 1000 * PATIENCE_NS;
-    struct timespec time = timespec_of(until_ns);
+    struct timespec time = vd_timespec(until_ns);
     worker_until_ns = until_ns;
     vd_wait_locked(&worker_bell, &time);
     worker_until_ns = 0;
@@ -220,33 +204,31 @@ static int start_worker_locked(void) {
 /* Sleeps, without the lock, until the model may have news: `earliest_ns`, or
  * something has changed. */
 static void pause_locked(uint64_t earliest_ns) {
-  uint64_t now_ns = vd_now_ns();
+  uint64_t now_ns = vd_now_ns(), wake_ns;
   if (vd_actions_wanted()) ring_worker_locked();
   /* What waits for other streams knows no time of its own; before anything happens it
    * cannot end. */
   if (earliest_ns <= now_ns) earliest_ns = gpu_next_event_ns(vd.engine);
   if (earliest_ns == GPU_NEVER || earliest_ns <= now_ns) {
-    struct timespec time = timespec_of(now_ns + PATIENCE_NS);
+    struct timespec time = vd_timespec(now_ns + PATIENCE_NS);
     vd_wait_locked(&vd.changed, &time);
-  } else if (earliest_ns > now_ns + 2 * EARLY_NS) {
-    struct timespec time = timespec_of(earliest_ns - EARLY_NS);
-    unsigned long slack_ns = change_slack(1);
+  } else if ((wake_ns = vd_wake_ns(earliest_ns)) != 0) {
+    struct timespec time = vd_timespec(wake_ns);
+    unsigned long slack_ns = vd_slack_change(1);
     vd_wait_locked(&vd.changed, &time);
-    (void)change_slack(slack_ns);
+    (void)vd_slack_change(slack_ns);
   } else {
-    vd_unlock();
-    while (vd_now_ns() < earliest_ns) sched_yield();
-    vd_lock();
+    vd_wait_until_locked(earliest_ns);
   }
 }
 
-/* A full launch queue has work for long: sleep without spinning. */
+/* A full launch queue has work for long: block, at whatever time it ends. */
 static void doze_locked(uint64_t until_ns) {
   uint64_t now_ns = vd_now_ns();
   if (vd_actions_wanted()) ring_worker_locked();
   if (until_ns < now_ns + DOZE_NS) until_ns = now_ns + DOZE_NS;
   if (until_ns > now_ns + PATIENCE_NS) until_ns = now_ns + PATIENCE_NS;
-  struct timespec time = timespec_of(until_ns);
+  struct timespec time = vd_timespec(until_ns);
   vd_wait_locked(&vd.changed, &time);
 }
 

@@ -31,7 +31,7 @@ def test_a_change_of_batch_size_is_learned_within_three_iterations():
     assert joined(changed[2:]).misled == 0
 
 
-def test_a_batch_size_that_comes_back_is_foreseen_to_stay():
+def test_a_batch_size_that_comes_back_is_predicted_to_stay():
     """After a change of batch size and back, the past says that the other one comes next."""
     caller = Caller(Learner(1 << 16))
     ahead, wrong = [], []

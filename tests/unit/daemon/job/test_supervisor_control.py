@@ -128,7 +128,7 @@ def test_requests_are_bounded_in_their_rate(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_hostile_peers_harm_neither_clients_nor_others_who_ask(scene: Scene, seed: int) -> None:
+def test_hostile_peers_harm_neither_clients_nor_other_peers(scene: Scene, seed: int) -> None:
     print("seed", seed)
     source = random.Random(seed)
     with served(scene) as client:
@@ -170,7 +170,7 @@ def test_a_connection_that_was_closed_for_its_silence_is_made_again(scene: Scene
         assert control.state() == []
 
 
-def test_someone_who_never_answers_holds_nobody_for_ever(
+def test_a_server_that_never_answers_does_not_hold_a_client_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pump.control.TIMEOUT_S", 0.5)
@@ -185,7 +185,7 @@ def test_someone_who_never_answers_holds_nobody_for_ever(
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become another user")
-def test_another_user_who_would_steer_is_refused_in_one_line(scene: Scene) -> None:
+def test_control_by_another_user_is_refused_in_one_line(scene: Scene) -> None:
     scene.socket.chmod(0o777)
     scene.socket.parent.chmod(0o711)
     code = (
@@ -205,5 +205,5 @@ def test_another_user_who_would_steer_is_refused_in_one_line(scene: Scene) -> No
         timeout=20,
         check=False,
     )
-    assert "steered by its own user only" in done.stdout, done.stderr
+    assert "only a job's own user controls it" in done.stdout, done.stderr
     assert len(done.stdout.splitlines()) == 1

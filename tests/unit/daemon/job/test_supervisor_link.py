@@ -110,7 +110,7 @@ def test_a_stale_socket_is_replaced(tmp_path: Path) -> None:
     assert Path(path).stat().st_mode & 0o777 == 0o600
 
 
-def test_a_socket_that_somebody_answers_is_left_alone(tmp_path: Path) -> None:
+def test_a_socket_on_which_a_process_answers_is_left_alone(tmp_path: Path) -> None:
     path = str(tmp_path / "socket")
     with link.bind_listener(path, 1), pytest.raises(FileExistsError, match="another pumpd answers"):
         link.bind_listener(path, 1)

@@ -234,7 +234,7 @@ def test_silent_connections_are_bounded_in_number_and_time(tmp_path: Path) -> No
         scene.close()
 
 
-def test_garbage_is_refused_and_harms_nobody(scene: Scene) -> None:
+def test_garbage_is_refused_and_harms_no_client(scene: Scene) -> None:
     source = random.Random(11)
     with scene.client() as bystander:
         worker = bystander.worker_pid()

@@ -50,7 +50,7 @@ def test_a_job_that_names_ever_new_gpus_leaves_nothing_in_the_registry() -> None
     assert len(job.granted) == 1 and len(registry.patience) == 0
 
 
-def test_a_user_names_so_many_gpus_first_and_keeps_nobody_else_from_theirs() -> None:
+def test_a_user_names_so_many_gpus_first_and_keeps_no_other_from_theirs() -> None:
     registry = Registry()
     for number in range(20):
         job = registry.add(Identity(0, 7000 + number % 3, 7000), wire.Join(), 10, 0.0)
@@ -72,7 +72,7 @@ def test_a_gpu_that_another_job_uses_is_not_forgotten() -> None:
     assert len(registry.memory_bytes()) == 1
 
 
-def test_grants_nobody_acts_upon_are_bounded_and_the_greatest_counts() -> None:
+def test_unacknowledged_grants_are_bounded_and_the_greatest_counts() -> None:
     registry, gpu = Registry(), "aa" * 16
     name = registry._name(entry(gpu))
     job = registry.add(Identity(0, 0, 0), wire.Join(), 10, 0.0)

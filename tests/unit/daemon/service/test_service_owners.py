@@ -1,4 +1,5 @@
-"""Whom user ids count to, who makes room for whom, and how long others wait for a user."""
+"""Owners of user ids, which connections are closed for others, and how long jobs wait for a
+user."""
 
 from __future__ import annotations
 
@@ -55,7 +56,7 @@ def test_the_heaviest_users_idlest_connection_goes_first_and_one_with_a_lease_la
     assert taken and goes is not None and goes.peer == "1-0", "the heaviest, lease or not"
 
 
-def test_one_who_would_not_have_fewer_takes_nobodys_place() -> None:
+def test_a_user_that_would_not_have_fewer_takes_no_others_place() -> None:
     full = [*seats(1, 4), *seats(2, 4)]
     assert admit(1, False, full, SMALL) == (False, None)
     assert admit(3, False, full, SMALL)[0]

@@ -20,7 +20,7 @@ from pathlib import Path
 import psutil
 import pytest
 from places import ROOT
-from service_client import MIB, Played, Service, closing, connect, hung_up, until
+from service_client import MIB, Played, Service, closing, connect, is_closed, until
 from service_messages import MESSAGES, mutated
 from supervisor_client import eventually
 
@@ -74,7 +74,7 @@ def as_other_user(service: Service, code: str) -> subprocess.CompletedProcess[st
     )
 
 
-# ---- who may see and do what ----
+# ---- what users may see and do ----
 
 
 @needs_root
@@ -116,7 +116,7 @@ def test_observers_see_the_jobs_of_all_users(tmp_path: Path, who: str) -> None:
         service.kill()
 
 
-def test_who_somebody_is_says_the_kernel(service: Service) -> None:
+def test_the_kernel_decides_which_user_a_peer_is(service: Service) -> None:
     with closing(Played(service, job_pid=1)), service.ask() as client:
         (job,) = client.jobs()
         assert (job.user, job.pid) == (os.geteuid(), os.getpid())
@@ -125,7 +125,7 @@ def test_who_somebody_is_says_the_kernel(service: Service) -> None:
 # ---- floods, and slow ones ----
 
 
-def test_one_who_floods_waits_and_others_are_answered(service: Service) -> None:
+def test_a_user_that_floods_waits_and_others_are_answered(service: Service) -> None:
     code = (
         "import socket, sys; from pump.wire import service as w\n"
         "s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); s.connect(sys.argv[1])\n"
@@ -201,13 +201,13 @@ def _joins(service: Service) -> bool:
 
 
 @pytest.mark.parametrize("quota", ["handshakes", "user_handshakes"])
-def test_those_who_say_no_hello_are_few_and_do_not_stay(tmp_path: Path, quota: str) -> None:
+def test_connections_without_a_hello_are_few_and_do_not_stay(tmp_path: Path, quota: str) -> None:
     service = with_quotas(tmp_path, **{quota: 4})
     try:
         silent = [connect(service) for _ in range(4)]
         fifth = connect(service)
         assert wire.HELLO.unpack(fifth.recv(64))[2] == wire.BUSY
-        eventually(lambda: all(hung_up(one) for one in silent), "the end of the silent ones")
+        eventually(lambda: all(is_closed(one) for one in silent), "the end of the silent ones")
         assert _answers(service)
         for one in (*silent, fifth):
             one.close()
@@ -215,7 +215,7 @@ def test_those_who_say_no_hello_are_few_and_do_not_stay(tmp_path: Path, quota: s
         service.kill()
 
 
-def test_one_who_takes_no_answers_is_hung_up_on_and_costs_little(tmp_path: Path) -> None:
+def test_a_peer_that_takes_no_answers_is_disconnected_and_costs_little(tmp_path: Path) -> None:
     code = (
         "from pumpd import main; from pumpd.service import service, peers\n"
         "service.SLOW_S = 0.5; main.main()"
@@ -237,7 +237,7 @@ def test_one_who_takes_no_answers_is_hung_up_on_and_costs_little(tmp_path: Path)
                 continue
             except OSError:
                 ended = True
-        assert ended, "it is hung up on"
+        assert ended, "its connection is closed"
         assert psutil.Process(service.process.pid).memory_info().rss - before < 4 * MIB
         assert _answers(service)
         deaf.close()
@@ -279,9 +279,7 @@ def _let_in(service: Service) -> ServiceClient:
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_hostile_frames_cost_their_sender_the_connection_and_nobody_else(
-    service: Service, seed: int
-) -> None:
+def test_hostile_frames_cost_their_sender_alone_the_connection(service: Service, seed: int) -> None:
     print("seed", seed)
     source = random.Random(seed)
     frames = [wire.encode(m) for m, kinds in MESSAGES if kinds is wire.FROM_CLIENTS]
@@ -301,7 +299,7 @@ def test_hostile_frames_cost_their_sender_the_connection_and_nobody_else(
                     pass
             one.close()
             honest.turn()
-        assert not hung_up(honest.socket)
+        assert not is_closed(honest.socket)
         with _let_in(service) as client:
             state = client.state()
             assert state.refused_frames > 50 and service.process.poll() is None
@@ -359,7 +357,7 @@ def test_reports_that_cannot_be_leave_the_registry_sound() -> None:
                 for _ in range(source.randrange(4))
             )
             registry.hear(job, wire.Report(source.randrange(9), 1, 0, 0, entries), turn)
-            registry.young = turn <= 5
+            registry.settling = turn <= 5
             for told in registry.rearrange(turn):
                 wire.encode(registry.grant_of(told, 1000))
                 wire.decode(wire.encode(registry.grant_of(told, 1000)), wire.FROM_SERVICE)

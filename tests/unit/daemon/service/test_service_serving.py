@@ -1,4 +1,4 @@
-"""The system service as a process, with jobs played in Python: leases and who holds them."""
+"""The system service as a process, with jobs played in Python: leases and which jobs hold them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from service_client import (
     Service,
     closing,
     connect,
-    hung_up,
+    is_closed,
     settle,
     until,
 )
@@ -75,7 +75,7 @@ def the_first_holds_all_when_the_second_comes(first: Played, second: Played) -> 
     second.report()
 
 
-def test_nobody_grows_before_the_other_has_adopted_and_evicted(service: Service) -> None:
+def test_no_job_grows_before_the_other_has_adopted_and_evicted(service: Service) -> None:
     with closing(Played(service, wanted_mib=800), Played(service, wanted_mib=800)) as jobs:
         first, second = jobs
         the_first_holds_all_when_the_second_comes(first, second)
@@ -137,7 +137,7 @@ def test_a_silent_job_loses_its_lease_and_learns_why(service: Service) -> None:
         with service.ask() as client:
             assert client.state().jobs_expired == 1
         first.socket.recv(wire.REPLY_BYTES)  # grants, perhaps
-        eventually(lambda: hung_up(first.socket), "the end of its connection")
+        eventually(lambda: is_closed(first.socket), "the end of its connection")
 
 
 def test_a_job_whose_process_dies_leaves_no_lease(service: Service) -> None:
@@ -165,7 +165,7 @@ def test_a_job_whose_process_dies_leaves_no_lease(service: Service) -> None:
 
 
 @pytest.mark.parametrize("first", [0, 1])
-def test_a_gpu_on_which_jobs_disagree_is_shared_by_those_who_agree(
+def test_a_gpu_on_which_jobs_disagree_is_shared_by_those_that_agree(
     service: Service, first: int
 ) -> None:
     honest = Played(service, wanted_mib=500)
@@ -178,7 +178,7 @@ def test_a_gpu_on_which_jobs_disagree_is_shared_by_those_who_agree(
         assert (liar.granted, honest.granted) == (liar.usable, honest.usable)
 
 
-def test_who_claims_the_world_gets_no_more_than_its_share(service: Service) -> None:
+def test_a_job_that_claims_everything_gets_no_more_than_its_share(service: Service) -> None:
     honest = Played(service, wanted_mib=900)
     liar = Played(service, wanted_mib=1 << 40, priority=0)
     liar.usable = 1 << 60
@@ -207,7 +207,7 @@ def test_jobs_are_listed_with_what_they_hold(service: Service) -> None:
 # ---- restart, reload, versions ----
 
 
-def test_a_restarted_service_gives_nobody_what_others_come_back_for(tmp_path: Path) -> None:
+def test_a_restarted_service_grants_no_memory_that_returning_jobs_hold(tmp_path: Path) -> None:
     service = Service(tmp_path, "--settle", "60")
     try:
         first = Played(service, wanted_mib=800)
@@ -237,7 +237,7 @@ def test_reload_takes_no_lease_away_and_the_end_is_clean(service: Service) -> No
         assert job.granted == job.usable
         assert service.end() == 0
         assert not service.socket.exists()
-        eventually(lambda: hung_up(job.socket), "the end of the connection")
+        eventually(lambda: is_closed(job.socket), "the end of the connection")
 
 
 NEXT_RELEASE = """
@@ -268,7 +268,7 @@ def test_the_next_release_of_the_service_serves_jobs_of_this_one(tmp_path: Path)
             for _ in range(6):
                 job.say(wire.Beat())
                 settle(service, job, seconds=0.2)
-            assert not hung_up(job.socket)
+            assert not is_closed(job.socket)
         old = connect(service)
         old.send(wire.pack_hello(3, 4))
         with pytest.raises(FrameError, match="no version of the protocol"):
@@ -359,7 +359,7 @@ def test_bad_input_is_one_line_and_status_2(words: list[str], reason: str) -> No
 def test_a_file_that_is_named_and_not_there_is_told(tmp_path: Path) -> None:
     service = Service(tmp_path, "--config", str(tmp_path / "none.toml"))
     try:
-        assert "none.toml is not there: the defaults count" in service.log.read_text()
+        assert "none.toml: the defaults apply" in service.log.read_text()
     finally:
         service.kill()
 
@@ -371,5 +371,5 @@ def test_a_second_service_on_one_socket_is_told_so(service: Service) -> None:
 
 
 def test_a_place_without_a_service_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(ServiceError, match="no service to speak to: No such file"):
+    with pytest.raises(ServiceError, match="cannot reach the service: No such file"):
         ServiceClient(str(tmp_path / "none"))

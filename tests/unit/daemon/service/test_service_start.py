@@ -104,7 +104,7 @@ def test_pods_with_the_services_number_can_neither_take_its_socket_nor_see_all(
         assert not held["Groups"].strip()
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
             client.connect(str(path))
-            assert server.user_of(client) == 0, "clients see root as the one that serves"
+            assert server.peer_of(client).uid == 0, "clients see root as the one that serves"
         with closing(Played(service, name="of-root")):
             assert asked_as(NOBODY, path) == ""
             assert asked_as(ATTACKER, path) == ""
@@ -154,7 +154,7 @@ def test_a_service_for_all_that_others_will_not_believe_says_so(
 
     monkeypatch.setattr(logging.getLogger("pumpd"), "propagate", True)
     told = as_user(VICTIM, begin)
-    assert "believe no service of user" in told and "--run-as" in told, told
+    assert "do not trust a service of user" in told and "--run-as" in told, told
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from fake_client import FakeClient, MakeClient
+from fake_client import FakeClient, MakeClient, Serve
+
+from pump.policy import by_name
+from pumpd.worker.worker import Worker
 
 
 @pytest.fixture(params=["window", "planned"])
@@ -25,3 +28,14 @@ def make_client() -> Iterator[MakeClient]:
     yield make
     for client in made:
         client.close()
+
+
+@pytest.fixture
+def serve(make_client: MakeClient, policy: str) -> Serve:
+    """Make a client, and a worker of this policy that has not ticked."""
+
+    def make(budget_blocks: int, **more: object) -> tuple[FakeClient, Worker]:
+        client = make_client(budget_blocks, **more)
+        return client, Worker(client.mapping, by_name(policy))
+
+    return make

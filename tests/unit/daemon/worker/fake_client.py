@@ -163,6 +163,7 @@ __all__ = ["BLOCK", "FakeClient", "ffi", "lib"]
 
 
 MakeClient = Callable[..., FakeClient]
+Serve = Callable[..., tuple[FakeClient, Worker]]
 
 
 def states(worker: Worker, blocks: range) -> list[int]:

@@ -199,7 +199,7 @@ def test_records_that_made_no_sense_are_counted_in_the_recording(
     assert [record[1:] for record in lost] == [(form.LOST_MALFORMED, 1)]
 
 
-def test_the_header_tells_whose_recording_it_is(tmp_path: Path) -> None:
+def test_the_header_names_the_client_of_the_recording(tmp_path: Path) -> None:
     recorder, counters = start(
         settings(
             tmp_path / "t",

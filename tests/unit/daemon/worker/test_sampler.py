@@ -37,7 +37,7 @@ def test_samples_follow_memory_and_an_idle_program_adds_none(tmp_path: Path) -> 
         client.alloc(2)
         worker.tick()
         sampler.tick(now + 100 * SAMPLE_NS)
-        sampler.look(now + 101 * SAMPLE_NS)
+        sampler.take(now + 101 * SAMPLE_NS)
         recorder.close()
     finally:
         client.close()

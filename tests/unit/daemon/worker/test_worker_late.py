@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import pytest
-from fake_client import BLOCK, MakeClient, carry_out, lib, states
+from fake_client import BLOCK, MakeClient, Serve, carry_out, lib, states
+from model_states import set_states
 
 from pump.model.client import ARRIVING, HOST
 from pump.policy import by_name
 from pumpd.worker.worker import Worker
 
 
-def test_a_worker_that_is_far_behind_skips_to_the_newest_and_asks_to_be_told_again(
-    make_client: MakeClient, policy: str
+def test_a_worker_that_is_far_behind_skips_to_the_newest_and_asks_for_names_again(
+    serve: Serve,
 ) -> None:
-    client = make_client(1000)
-    worker = Worker(client.mapping, by_name(policy))
+    client, worker = serve(1000)
     slot = client.alloc(2)
     worker.tick()
     before = client.shm.header.resend
@@ -30,13 +30,12 @@ def test_a_worker_that_is_far_behind_skips_to_the_newest_and_asks_to_be_told_aga
     assert worker.model.totals().window_depth == 1
 
 
-def test_a_program_that_synchronises_after_each_operation_is_not_robbed_of_its_memory(
-    make_client: MakeClient, policy: str
+def test_a_program_that_synchronises_after_each_operation_keeps_its_memory(
+    serve: Serve,
 ) -> None:
     """Nothing is issued ahead, so nothing tells what comes next: what leaves is no more
     than the newcomers and the watermark ask for."""
-    client = make_client(100)
-    worker = Worker(client.mapping, by_name(policy))
+    client, worker = serve(100)
     worker.tick()
     slots = [client.alloc(10) for _ in range(9)]
     worker.tick()
@@ -49,11 +48,10 @@ def test_a_program_that_synchronises_after_each_operation_is_not_robbed_of_its_m
     assert tally.hit == tally.blocks == 180, "all but the first use of each"
 
 
-def test_a_record_that_nobody_ever_fills_does_not_stop_the_worker(
-    make_client: MakeClient, monkeypatch: pytest.MonkeyPatch, policy: str
+def test_a_record_that_is_never_filled_does_not_stop_the_worker(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    client = make_client(1000)
-    worker = Worker(client.mapping, by_name(policy))
+    client, worker = serve(1000)
     slot = client.alloc(2)
     worker.tick()
     client.launch([slot])
@@ -70,11 +68,8 @@ def test_a_record_that_nobody_ever_fills_does_not_stop_the_worker(
     assert worker.model.totals().observed_seq == 3
 
 
-def test_a_record_that_is_filled_late_is_read_when_it_is(
-    make_client: MakeClient, policy: str
-) -> None:
-    client = make_client(1000)
-    worker = Worker(client.mapping, by_name(policy))
+def test_a_record_that_is_filled_late_is_read_when_it_is(serve: Serve) -> None:
+    client, worker = serve(1000)
     slot = client.alloc(2)
     worker.tick()
     for _ in range(lib.PUMP_EVENT_SLOTS * 3 // 4):
@@ -90,17 +85,13 @@ def test_a_record_that_is_filled_late_is_read_when_it_is(
     assert worker.model.totals().window_depth == 1
 
 
-def test_a_launch_after_a_pause_is_sent_for_before_the_next_tick(
-    make_client: MakeClient, policy: str
-) -> None:
-    client = make_client(40)
-    worker = Worker(client.mapping, by_name(policy))
+def test_a_launch_after_a_pause_is_sent_for_before_the_next_tick(serve: Serve) -> None:
+    client, worker = serve(40)
     worker.tick()
     slot, other = client.alloc(6), client.alloc(8)
     worker.tick()
     for gone in (slot, other):
-        blocks = list(worker.model.blocks_of(gone))
-        lib.pump_model_set(worker.model.raw, blocks, len(blocks), HOST)
+        set_states(worker.model, worker.model.blocks_of(gone), HOST)
     worker.tick()  # nothing is missing: what is free may be taken without asking
     seen = client.mapping.activity()
     seq = client.launch([slot])
@@ -116,11 +107,8 @@ def test_a_launch_after_a_pause_is_sent_for_before_the_next_tick(
     assert rest.length_bytes == BLOCK
 
 
-def test_what_needs_a_victim_is_never_sent_for_without_asking(
-    make_client: MakeClient, policy: str
-) -> None:
-    client = make_client(16)
-    worker = Worker(client.mapping, by_name(policy))
+def test_what_needs_a_victim_is_never_sent_for_without_asking(serve: Serve) -> None:
+    client, worker = serve(16)
     worker.tick()
     full, extra = client.alloc(15), client.alloc(8)
     worker.tick()
@@ -140,7 +128,7 @@ def test_demand_sends_for_nothing_while_waiting(make_client: MakeClient) -> None
     worker.tick()
     slot = client.alloc(6)
     worker.tick()
-    lib.pump_model_set(worker.model.raw, list(range(6)), 6, HOST)
+    set_states(worker.model, range(6), HOST)
     seen = client.mapping.activity()
     client.launch([slot])
     worker.wait(seen)

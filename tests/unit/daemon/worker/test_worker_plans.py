@@ -188,7 +188,7 @@ def test_with_plans_no_more_is_moved_than_without(learned: Training) -> None:
     assert learned.worker.model.tally(0).refused == 0
 
 
-def test_what_was_foreseen_stands_under_its_number(learned: Training) -> None:
+def test_what_was_predicted_stands_under_its_number(learned: Training) -> None:
     """As the shim looks at it: the same words, or another operation was issued."""
     header = learned.client.shm.header
     words = {

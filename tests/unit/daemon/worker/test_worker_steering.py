@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 from fake_client import BLOCK, FakeClient, lib
+from model_states import set_states
 
 from pump.policy import by_name
 from pump.wire import control as wire
@@ -62,8 +63,7 @@ class Stage:
         self.worker.tick()
         self.client.free(filler)
         self.worker.tick()
-        away = list(self.worker.model.blocks_of(slot))
-        lib.pump_model_set(self.worker.model.raw, away, blocks, lib.PUMP_BLOCK_HOST)
+        set_states(self.worker.model, self.worker.model.blocks_of(slot), lib.PUMP_BLOCK_HOST)
         return slot
 
     def answer(self) -> ClientState | None:

@@ -7,12 +7,12 @@ import random
 from typing import Any
 
 import pytest
-from fake_client import BLOCK, FakeClient, MakeClient, carry_out, lib, states
+from fake_client import BLOCK, FakeClient, MakeClient, Serve, carry_out, lib, states
+from model_states import set_states
 
 from pump.model.client import ABSENT, ARRIVING, HOST, LEAVING, MAYBE_EVICTED, RESIDENT
 from pump.model.view import NOT_NEEDED, Decision, View
 from pump.policy import by_name
-from pump.wire.abi import ffi
 from pumpd.worker.worker import Worker
 
 
@@ -111,8 +111,7 @@ def test_slice_follows_slice_without_a_decision_for_each(
         slots = [client.alloc(50) for _ in range(12)]
         worker.tick()
         for first, state in ((0, RESIDENT if budget < 600 else HOST), (300, HOST)):
-            blocks = ffi.new("int64_t[]", list(range(first, first + 300)))
-            lib.pump_model_set(worker.model.raw, blocks, 300, state)
+            set_states(worker.model, range(first, first + 300), state)
         for slot in slots[6:]:
             client.launch([slot])
         ticks, waiting = [], []
@@ -151,11 +150,8 @@ def belady_fetches(uses: list[int], room: int) -> int:
     return fetches
 
 
-def test_transfers_that_end_many_ticks_later_leave_nothing_on_its_way(
-    make_client: MakeClient, policy: str
-) -> None:
-    client = make_client(40)
-    worker = Worker(client.mapping, by_name(policy))
+def test_transfers_that_end_many_ticks_later_leave_nothing_on_its_way(serve: Serve) -> None:
+    client, worker = serve(40)
     worker.tick()
     slots = [client.alloc(8) for _ in range(10)]
     random_ = random.Random(4)
@@ -186,9 +182,8 @@ def test_transfers_that_end_many_ticks_later_leave_nothing_on_its_way(
     assert counts[[RESIDENT, HOST, ABSENT, MAYBE_EVICTED]].sum() == 80
 
 
-def test_results_of_commands_lead_to_the_right_belief(make_client: MakeClient, policy: str) -> None:
-    client = make_client(4)
-    worker = Worker(client.mapping, by_name(policy))
+def test_results_of_commands_lead_to_the_right_belief(serve: Serve) -> None:
+    client, worker = serve(4)
     worker.tick()
     first, second = client.alloc(4), client.alloc(4)
     worker.tick()
@@ -215,11 +210,8 @@ def test_results_of_commands_lead_to_the_right_belief(make_client: MakeClient, p
     assert states(worker, range(4, 8)) == [RESIDENT] * 4
 
 
-def test_executors_that_refuse_everything_are_not_asked_over_and_over(
-    make_client: MakeClient, policy: str
-) -> None:
-    client = make_client(32)
-    worker = Worker(client.mapping, by_name(policy))
+def test_executors_that_refuse_everything_are_not_asked_over_and_over(serve: Serve) -> None:
+    client, worker = serve(32)
     worker.tick()
     slots = [client.alloc(16) for _ in range(4)]
     client.launch(slots[2:])
@@ -234,11 +226,8 @@ def test_executors_that_refuse_everything_are_not_asked_over_and_over(
     assert worker.model.totals().under_way == 0
 
 
-def test_a_range_freed_under_a_transfer_leaves_no_trace_in_its_successor(
-    make_client: MakeClient, policy: str
-) -> None:
-    client = make_client(4)
-    worker = Worker(client.mapping, by_name(policy))
+def test_a_range_freed_under_a_transfer_leaves_no_trace_in_its_successor(serve: Serve) -> None:
+    client, worker = serve(4)
     slot = client.alloc(4)
     other = client.alloc(4)
     worker.tick()
@@ -259,11 +248,8 @@ def test_a_range_freed_under_a_transfer_leaves_no_trace_in_its_successor(
     assert HOST not in states(worker, blocks), "the old range went to the host, not this one"
 
 
-def test_lost_events_are_counted_and_the_ranges_read_from_the_table(
-    make_client: MakeClient, policy: str
-) -> None:
-    client = make_client(1000)
-    worker = Worker(client.mapping, by_name(policy))
+def test_lost_events_are_counted_and_the_ranges_read_from_the_table(serve: Serve) -> None:
+    client, worker = serve(1000)
     worker.tick()
     slot = client.alloc(1)
     for _ in range(lib.PUMP_EVENT_SLOTS + 50):
@@ -282,11 +268,8 @@ def test_lost_events_are_counted_and_the_ranges_read_from_the_table(
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_a_mapping_full_of_noise_neither_crashes_nor_stalls_a_tick(
-    make_client: MakeClient, seed: int, policy: str
-) -> None:
-    client = make_client(50)
-    worker = Worker(client.mapping, by_name(policy))
+def test_a_mapping_full_of_noise_neither_crashes_nor_stalls_a_tick(serve: Serve, seed: int) -> None:
+    client, worker = serve(50)
     slots = [client.alloc(5) for _ in range(20)]
     worker.tick()
     random_ = random.Random(seed)
@@ -306,15 +289,12 @@ def test_a_mapping_full_of_noise_neither_crashes_nor_stalls_a_tick(
         worker.tick()
 
 
-def test_faults_put_in_doubt_what_migrated_longest_ago_until_a_prefetch_tells(
-    make_client: MakeClient, policy: str
-) -> None:
-    client = make_client(40)
-    worker = Worker(client.mapping, by_name(policy))
+def test_faults_put_in_doubt_what_migrated_longest_ago_until_a_prefetch_tells(serve: Serve) -> None:
+    client, worker = serve(40)
     worker.tick()
     old, new = client.alloc(32), client.alloc(4)
     worker.tick()
-    lib.pump_model_set(worker.model.raw, list(range(32, 36)), 4, HOST)
+    set_states(worker.model, range(32, 36), HOST)
     client.execute(client.launch([new]))  # ran before it could be decided on
     worker.tick()
     maybe_evicted = [
@@ -345,9 +325,8 @@ def test_a_hint_between_two_operations_is_no_use_of_either(make_client: MakeClie
     assert all(model.block(b).next_use == first for b in model.blocks_of(used))
 
 
-def test_devices_are_decided_one_by_one(make_client: MakeClient, policy: str) -> None:
-    client = make_client(16, devices=2)
-    worker = Worker(client.mapping, by_name(policy))
+def test_devices_are_decided_one_by_one(serve: Serve) -> None:
+    client, worker = serve(16, devices=2)
     worker.tick()
     full = [client.alloc(16, device=device) for device in (0, 1)]
     extra = [client.alloc(8, device=device) for device in (0, 1)]
@@ -364,14 +343,13 @@ def test_devices_are_decided_one_by_one(make_client: MakeClient, policy: str) ->
 
 
 def test_an_operation_larger_than_the_budget_fills_it_and_moves_nothing_in_circles(
-    make_client: MakeClient, policy: str
+    serve: Serve,
 ) -> None:
-    client = make_client(40)
-    worker = Worker(client.mapping, by_name(policy))
+    client, worker = serve(40)
     worker.tick()
     other, giant = client.alloc(30), client.alloc(100)
     worker.tick()
-    lib.pump_model_set(worker.model.raw, list(worker.model.blocks_of(giant)), 100, HOST)
+    set_states(worker.model, worker.model.blocks_of(giant), HOST)
     seq = client.launch([giant])
     moves = carry_out(client, worker, 60)
     fetched = sum(c.length_bytes // BLOCK for c in moves if c.needed_by_seq)
@@ -385,15 +363,12 @@ def test_an_operation_larger_than_the_budget_fills_it_and_moves_nothing_in_circl
     assert worker.model.occupied(0) == 40
 
 
-def test_faults_that_nobody_foresaw_refresh_what_is_hot_and_old(
-    make_client: MakeClient, policy: str
-) -> None:
-    client = make_client(40)
-    worker = Worker(client.mapping, by_name(policy))
+def test_unpredicted_faults_refresh_blocks_that_are_hot_and_old(serve: Serve) -> None:
+    client, worker = serve(40)
     worker.tick()
     hot, idle, late = client.alloc(20), client.alloc(16), client.alloc(8)
     worker.tick()
-    lib.pump_model_set(worker.model.raw, list(worker.model.blocks_of(late)), 8, HOST)
+    set_states(worker.model, worker.model.blocks_of(late), HOST)
     client.launch([hot], stream=2)
     worker.tick()
     client.execute(client.launch([late]))  # ran before it could be decided on

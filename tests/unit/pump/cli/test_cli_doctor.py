@@ -270,7 +270,7 @@ def test_programs_that_start_others_elsewhere_are_named(tmp_path: Path) -> None:
     assert found.status == PROBLEM and "not found" in found.text
 
 
-def test_a_script_whose_interpreter_is_itself_does_not_hold_anybody_up(tmp_path: Path) -> None:
+def test_a_script_whose_interpreter_is_itself_is_examined_in_bounded_time(tmp_path: Path) -> None:
     path = tmp_path / "loop"
     placed(path, f"#!{path}\n".encode())
     (found,) = target.findings([str(path)], {})

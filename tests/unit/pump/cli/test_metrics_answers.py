@@ -70,7 +70,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("peers", [4, 64, 1000])
 @pytest.mark.parametrize("said", [b"", b"GET /metrics HTTP/1.1\r\n"], ids=["silent", "half"])
-def test_slow_peers_keep_nobody_from_the_figures(patient: None, peers: int, said: bytes) -> None:
+def test_slow_peers_keep_no_other_from_the_figures(patient: None, peers: int, said: bytes) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < 2 * peers:
         pytest.skip(f"this process may open {hard} files only")
@@ -79,7 +79,7 @@ def test_slow_peers_keep_nobody_from_the_figures(patient: None, peers: int, said
         with answering() as port, contextlib.ExitStack() as stack:
             for _ in range(peers):
                 slow = stack.enter_context(connect(port))
-                with contextlib.suppress(OSError):  # it has been hung up on
+                with contextlib.suppress(OSError):  # its connection has been closed
                     slow.sendall(said)
             for _ in range(3):
                 assert asked(port).endswith(b"\r\n\r\nfigures\n")
@@ -87,7 +87,7 @@ def test_slow_peers_keep_nobody_from_the_figures(patient: None, peers: int, said
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_peers_that_take_nothing_keep_nobody_from_the_figures(patient: None) -> None:
+def test_peers_that_take_nothing_keep_no_other_from_the_figures(patient: None) -> None:
     figures = "x" * (8 << 20) + "\n"
     with answering(lambda: figures) as port, contextlib.ExitStack() as stack:
         for _ in range(answers.PEERS_MOST + 4):
@@ -100,13 +100,13 @@ def test_the_address_that_has_most_connections_loses_its_oldest(patient: None) -
     with answering() as port, contextlib.ExitStack() as stack:
         one = stack.enter_context(connect(port, "127.0.0.2"))
         many = [stack.enter_context(connect(port)) for _ in range(3 * answers.PEERS_MOST)]
-        eventually(lambda: gone(many[answers.PEERS_MOST]), "the oldest to be hung up on")
+        eventually(lambda: gone(many[answers.PEERS_MOST]), "the oldest connection to be closed")
         assert gone(many[0]) and not gone(one)
         one.sendall(GET)
         assert one.recv(12) == b"HTTP/1.0 200"
 
 
-def test_a_peer_that_asks_byte_by_byte_is_hung_up_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_peer_that_asks_byte_by_byte_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answers, "REQUEST_S", 0.4)
     with answering() as port, connect(port) as slow:
         with pytest.raises(OSError, match=r"reset|pipe"):
@@ -142,7 +142,7 @@ def test_a_request_gets_its_status(request_: bytes, status: int) -> None:
         assert asked(port).startswith(b"HTTP/1.0 200"), "it goes on"
 
 
-def test_all_who_ask_within_a_second_cost_one_look() -> None:
+def test_all_requests_within_a_second_cost_one_look() -> None:
     looks = []
 
     def text() -> str:

@@ -90,7 +90,7 @@ def test_what_an_administrator_changed_stays(root: Path) -> None:
     assert config.exists() and drop_in.exists()
 
 
-def test_a_unit_of_somebody_elses_is_not_overwritten(root: Path) -> None:
+def test_a_unit_that_pump_did_not_write_is_not_overwritten(root: Path) -> None:
     unit = root / SYSTEM_UNITS / "pumpd.service"
     unit.write_text("[Service]\nExecStart=/bin/true\n")
     done = pump("install-service", "--root", str(root))
@@ -383,7 +383,9 @@ def _silent(voice: socket.socket) -> bool:
     return False
 
 
-def test_a_restart_keeps_the_socket_and_who_comes_meanwhile_is_served(systemd: Systemd) -> None:
+def test_a_restart_keeps_the_socket_and_serves_peers_that_connect_meanwhile(
+    systemd: Systemd,
+) -> None:
     systemd.hear("READY=1")
     systemd.process.kill()
     systemd.process.wait()

@@ -170,14 +170,14 @@ def test_a_file_that_is_not_there_is_none(tmp_path: Path) -> None:
     assert files.load(str(tmp_path / "a")) is None
 
 
-def test_what_everybody_may_write_to_is_refused_where_the_file_was_not_named(
+def test_a_file_that_all_users_may_write_to_is_refused_where_it_was_not_named(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "pump.toml"
     path.write_text("[job]\n")
     path.chmod(0o666)
     assert files.load(str(path)) is not None
-    with pytest.raises(files.ConfigError, match="can be written by everybody"):
+    with pytest.raises(files.ConfigError, match="can be written by all users"):
         files.load(str(path), own=True)
 
 

@@ -213,7 +213,7 @@ def test_what_is_no_file_or_open_to_all_is_ignored_and_nothing_waits(clone: Clon
     clone.file.unlink()
     clone.write('budget = "1GiB"')
     clone.file.chmod(0o666)
-    assert "can be written by everybody" in clone.resolve().notes[0]
+    assert "can be written by all users" in clone.resolve().notes[0]
     clone.file.chmod(0o664)  # a group's file is as much another's text as a cloned one
     assert clone.resolve().values == {"budget": str(1 << 30)}
 

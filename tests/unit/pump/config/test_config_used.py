@@ -17,7 +17,7 @@ from pumpd.service import serve
 from pumpd.service.service import ServiceSettings
 
 NOBODY = {"observers": ["root"], "shares": {"root": 7}}
-"""Examples name users whom this machine need not have."""
+"""Examples name users that this machine need not have."""
 OPTIONS = argparse.Namespace(beat=None, settle=None, log_level=None)
 
 

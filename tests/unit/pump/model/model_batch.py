@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from model_states import set_states
+
 from pump.model.client import ClientModel, DeviceFacts
 from pump.wire.abi import ffi, lib
 from pump.wire.mapping import Batch, Ranges
@@ -77,7 +79,7 @@ class Script:
         return [self.model.block(block).state for block in blocks]
 
     def set_state(self, blocks: range | list[int], state: int) -> None:
-        lib.pump_model_set(self.model.raw, list(blocks), len(blocks), state)
+        set_states(self.model, blocks, state)
 
     def start(self, direction: int, blocks: list[int], *, device: int = 0) -> list[Command]:
         """Start transfers as a decision would; returns copies of the commands."""

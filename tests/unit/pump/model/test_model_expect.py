@@ -329,7 +329,7 @@ def test_room_that_comes_back_by_itself_is_counted() -> None:
     assert dying == script.model.blocks_of(0)
 
 
-def test_who_has_to_be_away_whoever_else_may_go_is_surplus() -> None:
+def test_a_block_that_has_to_be_away_whichever_others_leave_is_surplus() -> None:
     """Of 10 blocks 6 are needed last, and 4 more than fit are needed before."""
     script = Script(budget=10)
     script.alloc(0, 10)
@@ -348,7 +348,7 @@ def test_who_has_to_be_away_whoever_else_may_go_is_surplus() -> None:
     assert view.surplus == 3, "those that are needed last of the first operation's: one"
 
 
-def test_who_comes_back_dead_is_no_better_one_to_go() -> None:
+def test_a_block_that_comes_back_dead_is_no_better_candidate() -> None:
     script = Script(budget=10)
     script.alloc(0, 10)
     script.alloc(1, 6)
@@ -372,7 +372,7 @@ def test_a_deviation_leaves_no_surplus() -> None:
     assert script.model.view(0).surplus == 0
 
 
-def test_what_was_issued_alone_tells_who_has_to_leave() -> None:
+def test_issued_operations_alone_tell_which_blocks_have_to_leave() -> None:
     script = Script(budget=10)
     script.alloc(0, 10)
     script.alloc(1, 12)
@@ -404,7 +404,7 @@ def test_an_operation_on_a_range_that_came_in_a_dead_ones_place_is_seen() -> Non
     assert script.model.tally(0).hit == 4, "the first one used them"
 
 
-def test_room_is_foreseen_for_each_device_by_itself() -> None:
+def test_room_is_predicted_for_each_device_by_itself() -> None:
     script = Script(budget=20, devices=2)
     script.set_state(script.alloc(0, 16, device=0), RESIDENT)
     script.set_state(script.alloc(1, 24, device=1), HOST)

@@ -39,7 +39,7 @@ def test_the_turn_of_an_operation_is_one_for_its_own_device() -> None:
     assert set(giant[:4]) <= set(script.model.view(1).missing.tolist())
 
 
-def test_blocks_that_nobody_discards_are_given_up_whether_a_policy_looks_or_not() -> None:
+def test_blocks_that_are_not_discarded_are_given_up_whether_a_policy_looks_or_not() -> None:
     """They go before others in the order in which that became known."""
     orders = []
     for looks in (False, True):

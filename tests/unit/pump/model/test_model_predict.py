@@ -36,7 +36,7 @@ class Program:
         return int(self.script.model.totals().expected)
 
 
-def test_who_reaches_other_blocks_than_foreseen_voids_only_itself() -> None:
+def test_an_operation_on_other_blocks_than_predicted_voids_only_itself() -> None:
     program = Program()
     for _ in range(4):
         program.step()
@@ -53,7 +53,7 @@ def test_who_reaches_other_blocks_than_foreseen_voids_only_itself() -> None:
     assert model.block(program.blocks[1][0]).next_use == seq + 1
 
 
-def test_who_needs_more_places_than_were_foreseen_voids_all() -> None:
+def test_an_operation_that_needs_more_places_than_predicted_voids_all() -> None:
     program = Program()
     for _ in range(4):
         program.step()
@@ -62,7 +62,7 @@ def test_who_needs_more_places_than_were_foreseen_voids_all() -> None:
     assert program.script.model.totals().expected == 0
 
 
-def test_what_was_foreseen_and_what_was_in_vain_is_counted() -> None:
+def test_what_was_predicted_and_what_was_in_vain_is_counted() -> None:
     program = Program()
     program.step()
     totals = program.script.model.totals()

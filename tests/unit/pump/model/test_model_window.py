@@ -363,7 +363,7 @@ def test_freed_blocks_do_not_leave_while_they_wait_to_be_discarded() -> None:
     )
 
 
-def test_freed_blocks_that_nobody_discards_leave_first_after_a_while() -> None:
+def test_freed_blocks_that_are_not_discarded_leave_first_after_a_while() -> None:
     script = Script(budget=8)
     blocks = script.alloc(3, 6)
     script.execute(script.copy([(3, 0, 6)]))

@@ -63,7 +63,7 @@ def test_a_higher_priority_never_gets_a_job_less(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_nobody_gets_more_than_it_wants_while_an_equal_or_higher_one_wants(seed: int) -> None:
+def test_no_job_gets_more_than_it_wants_while_an_equal_or_higher_one_wants(seed: int) -> None:
     source = random.Random(200 + seed)
     for _ in range(CASES):
         gpus, claims = drawn(source)

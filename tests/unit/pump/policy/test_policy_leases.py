@@ -89,7 +89,7 @@ def test_memory_is_never_promised_twice_while_leases_move(seed: int) -> None:
         assert sum(a.adopted for a in actors.values() if a.granted) <= memory + newcomers
         for actor in actors.values():
             actor.live(source)
-    # Left alone, everybody gets what the arbiter wants, but for the grain.
+    # Without changes every job gets its target, but for the grain.
     for job, actor in actors.items():
         assert abs((actor.granted or 0) - targets[job]) <= memory // 64 * len(actors) + LEAST
 
@@ -111,7 +111,7 @@ def test_a_grant_under_way_is_held_even_when_a_smaller_one_follows() -> None:
     assert step(256 * MIB, {1: 50 * MIB, 2: 206 * MIB}, {1: waits, 2: other}) == {2: 56 * MIB}
 
 
-def test_nobody_grows_while_it_is_not_known_who_holds_what() -> None:
+def test_no_lease_grows_while_it_is_not_known_what_jobs_hold() -> None:
     first = Lease(None, 0, 100 * MIB, 10 * MIB)
     assert step(1000 * MIB, {1: 1000 * MIB}, {1: first}, growing=False) == {1: 100 * MIB}
     known = first._replace(granted_bytes=100 * MIB)

@@ -32,7 +32,7 @@ def test_nothing_leaves_for_room_that_comes_by_itself() -> None:
     assert Window().decide(view).to_host.tolist() == [10, 11, 12, 13], "the window does not know"
 
 
-def test_who_cannot_stay_anyway_leaves_at_once() -> None:
+def test_a_block_that_cannot_stay_anyway_leaves_at_once() -> None:
     assert left(short_view([], 3)) == [10, 11, 12]
     assert left(short_view([85, 86], 2)) == [10, 11], "needed before what is short, and yet"
 
@@ -43,7 +43,7 @@ def test_for_what_is_short_soon_the_rule_is_that_of_the_window() -> None:
     assert left(short_view([95, 96])) == []
 
 
-def test_a_shortage_soon_that_nobody_outlasts_is_told() -> None:
+def test_a_shortage_soon_that_no_candidate_outlasts_is_reported() -> None:
     assert Planned().decide(short_view([40, 85, 95])).short_of_room
     assert not Planned().decide(short_view([40, 41])).short_of_room
 
@@ -54,7 +54,7 @@ def test_while_nothing_is_expected_it_is_the_window() -> None:
     assert planned.to_host.tolist() == window.to_host.tolist() != []
 
 
-def test_what_nothing_needs_makes_a_little_room_for_what_nobody_foresees() -> None:
+def test_blocks_that_nothing_needs_make_a_little_room_for_unpredicted_ones() -> None:
     view = make_view(
         budget=200, resident={i: NOT_NEEDED if i < 3 else 90 for i in range(200)}, expected=9
     )

@@ -76,7 +76,7 @@ def test_nothing_comes_in_before_room_is_there() -> None:
     assert decision.to_host.tolist() == [3], "the block that is needed last makes room"
 
 
-def test_who_has_to_leave_anyway_does_not_wait_for_the_newcomer() -> None:
+def test_a_block_that_has_to_leave_anyway_does_not_wait_for_the_newcomer() -> None:
     blocks = {block: 50 + block for block in range(10)}
     view = make_view(budget=20, resident=blocks, surplus=6)
     decision = Window().decide(view)
@@ -86,7 +86,7 @@ def test_who_has_to_leave_anyway_does_not_wait_for_the_newcomer() -> None:
     assert Window().decide(view).to_host.tolist() == [], "less than a slice waits for more"
 
 
-def test_who_leaves_next_is_decided_only_where_who_has_left_is_missing_last() -> None:
+def test_the_next_to_leave_are_decided_only_where_blocks_that_left_are_missing_last() -> None:
     """With several streams it may be the next to be missing, and find a victim no more."""
     missing, resident = {i: i for i in range(1, 9)}, {i: i for i in range(20, 28)}
     view = make_view(budget=8, missing=missing, resident=resident, to_host_credit=4)
@@ -98,7 +98,7 @@ def test_who_leaves_next_is_decided_only_where_who_has_left_is_missing_last() ->
     assert decision.later.tolist() == []
 
 
-def test_who_has_to_leave_in_any_case_does_not_settle_who_leaves_then() -> None:
+def test_blocks_that_have_to_leave_do_not_settle_which_leave_then() -> None:
     """Of those needed next to last nothing is known before those needed last have gone."""
     missing, resident = {i: i for i in range(1, 9)}, {20: 30, 21: 30, 22: 29, 23: 29}
     view = make_view(budget=60, missing=missing, resident=resident, arriving=32, surplus=2)

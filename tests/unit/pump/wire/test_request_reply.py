@@ -70,7 +70,7 @@ def test_a_deadline_that_is_past_ends_even_what_could_be_had() -> None:
             request_reply.exchange(ours, b"?", 6, time.monotonic() - 1)
 
 
-def test_a_service_that_always_has_more_jobs_holds_nobody_for_ever(
+def test_a_service_that_always_has_more_jobs_does_not_hold_a_client_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = wire.JobState(1, 0, 1, 1, "", 0, "", 0, 0, 0, 0)

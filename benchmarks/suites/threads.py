@@ -1,0 +1,266 @@
+"""Which of a job's threads wait for processors: a transformer, alone and beside busy processes.
+
+DESIGN
+  transformer_train.py trains on the virtual GPU, its memory cut by PyTorch's own allocator
+  (granularity native), once in each mode of a round. thread_times.py notes meanwhile what each
+  thread did in the timed iterations. A recording of a run that has room for all is simulated
+  at the same sizes: the simulator's processors are never busy. Rows, medians over the rounds:
+
+    threads.<mode>.seconds   of the timed iterations; `beside`: how many processes computed at
+                             the same time; `ratio`: simulated seconds / these
+    threads.<mode>.processors  processor seconds of all threads / simulated seconds: how many
+                             processors the job needs in order to run as fast as simulated
+    threads.<mode>.delay     seconds in which the thread of `case` was runnable and had no
+                             processor; `ran_s`; `blocked` and `preempted`: how often
+
+  A mode is a policy, or naive Unified Memory without pump, or unlimited, with room for all.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import tempfile
+from collections.abc import Iterator
+from dataclasses import astuple, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import floor
+from harness import (
+    ROOT,
+    MeasurementError,
+    Options,
+    Row,
+    child,
+    computing,
+    cpus,
+    pin,
+    rounds,
+    virtual_facts,
+)
+from suites.frameworks import (
+    CPUS_MOST,
+    PRELOAD,
+    PROFILE,
+    QUICK,
+    ROOM_BYTES,
+    SECONDS_MAX,
+    Shape,
+    environment,
+    library,
+)
+from suites.sim import written
+from thread_times import Sampler, Times
+
+if TYPE_CHECKING:
+    from pump.sim.program import Program
+
+UNLIMITED, NAIVE = "unlimited", "naive"
+POLICIES = ("window", "planned", "demand")
+TABLE = ((UNLIMITED, 1.0), (NAIVE, 2.0), ("window", 1.5), ("window", 2.0), ("planned", 2.0))
+BESIDE = (0, 2)
+RECORDINGS = 3
+"""The one whose program issued its work fastest is simulated: others slow it down."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """How to run: a mode, reserved bytes / memory, and processes that compute beside it."""
+
+    mode: str
+    ratio: float
+    beside: int
+
+
+@dataclass(frozen=True)
+class Figures:
+    seconds: float
+    threads: dict[str, Times]
+
+
+class Bench:
+    """Runs the training in cases; `settings`: further ones of the virtual GPU."""
+
+    def __init__(self, options: Options, settings: list[str], shape: Shape, work: Path) -> None:
+        self._pump_run = options.tools.pump_run
+        self._python = environment(options)
+        self._witness = library(options, "witness", "-ldl", "-lpthread")
+        self._kernels = library(options, "torch_kernels")
+        self._settings = settings
+        self._shape = shape
+        self._work = work
+        self._program = min(
+            (self._record(work / f"transformer-{number}.trace") for number in range(RECORDINGS)),
+            key=lambda program: self._simulated(program, NAIVE, ROOM_BYTES),
+        )
+        found = self._run([], ROOM_BYTES, "--touches", environ={"PUMP_DISABLE": "1"})
+        self.reserved_bytes = int(found["reserved_bytes"])
+
+    def _run(
+        self,
+        options: list[str],
+        memory_bytes: int,
+        *words: str,
+        environ: dict[str, str] | None = None,
+    ) -> dict[str, Any]:
+        """What the program found. Raises MeasurementError when it fails or breaks a rule."""
+        result, report, log = (self._work / n for n in ("result.json", "driver.json", "pump.log"))
+        for file in (result, report, log):
+            file.unlink(missing_ok=True)
+        command = [self._pump_run, "--log-file", str(log), "--virtual", PROFILE]
+        command += ["--virtual-runtime", *options]
+        for setting in (f"memory={memory_bytes}", "mode=timing", "copies=modelled"):
+            command += ["--virtual-set", setting]
+        for setting in self._settings:
+            command += ["--virtual-set", setting]
+        program = str(ROOT / "benchmarks" / "feeders" / "transformer_train.py")
+        command += ["--", "sh", "-c", PRELOAD, str(self._witness), str(self._python), program]
+        command += [*self._shape.words(), "--json", str(result), *words]
+        variables = {
+            "PUMP_VIRTUAL_KERNELS": str(self._kernels),
+            "PUMP_VIRTUAL_REPORT": str(report),
+            "PYTHONWARNINGS": "ignore",
+        }
+        child(command, variables | (environ or {}), SECONDS_MAX)
+        driver = json.loads(report.read_text())
+        if driver["violations"]:
+            raise MeasurementError(f"the virtual driver saw {driver['violations_by_check']}")
+        return dict(json.loads(result.read_text()))
+
+    def memory_bytes(self, case: Case) -> int:
+        if case.mode == UNLIMITED:
+            return ROOM_BYTES
+        return int(self.reserved_bytes / case.ratio) // floor.BLOCK_BYTES * floor.BLOCK_BYTES
+
+    def figures(self, case: Case) -> Figures:
+        """One run. Raises MeasurementError."""
+        pumped = case.mode in POLICIES
+        options = ["--policy", case.mode, "--granularity", "native"] if pumped else []
+        environ = {
+            "PUMP_DISABLE": "" if pumped else "1",
+            "PUMP_BENCH_MANAGED": "1" if case.mode == NAIVE else "",
+        }
+        sampler = Sampler(self._work)
+        with computing(case.beside), sampler.sampling():
+            found = self._run(options, self.memory_bytes(case), environ=environ)
+        threads = sampler.between(found["began_s"], found["ended_s"])
+        return Figures(found["seconds"], threads)
+
+    def _record(self, file: Path) -> Program:
+        """The training as a recording tells it, the times at which it issued its work included."""
+        from pump.sim import recording
+
+        self._run(["--policy", "window", "--record", str(file)], ROOM_BYTES)
+        return recording.program(written(file).read_bytes(), file.name)
+
+    def _simulated(self, program: Program, policy: str, memory_bytes: int) -> float:
+        """Seconds from the last but one wait for the GPU to the last: the timed iterations."""
+        from study import studied_policies
+
+        from pump import profiles
+        from pump.sim.simulation import Machine
+
+        changes = dict(setting.split("=", 1) for setting in self._settings)
+        machine = Machine(profiles.load(PROFILE).changed(changes), memory_bytes)
+        outcome = studied_policies.simulate(studied_policies.by_name(policy), program, machine)
+        began, ended = outcome.syncs_seconds[-2:]
+        return ended - began
+
+    def simulated_seconds(self, case: Case) -> float:
+        """The same by the simulator."""
+        policy = case.mode if case.mode in POLICIES else NAIVE
+        return self._simulated(self._program, policy, self.memory_bytes(case))
+
+
+def parse(arguments: list[str]) -> argparse.Namespace:
+    """Options of the suite; exits with status 2 on a bad one."""
+    parser = argparse.ArgumentParser(prog="scripts/bench threads --")
+    modes = (UNLIMITED, NAIVE, *POLICIES)
+    parser.add_argument("--mode", action="append", choices=modes, help="may be repeated")
+    parser.add_argument("--ratio", action="append", type=float, help="oversubscription")
+    parser.add_argument(
+        "--beside", action="append", type=int, metavar="N", help="processes that compute beside it"
+    )
+    parser.add_argument(
+        "--virtual-set", action="append", default=[], metavar="KEY=VALUE", help="of the virtual GPU"
+    )
+    options = parser.parse_args(arguments)
+    if any(not 1 <= ratio <= 8 for ratio in options.ratio or ()):
+        parser.error("--ratio must lie in 1 to 8")
+    return options
+
+
+def cases(chosen: argparse.Namespace) -> list[Case]:
+    """Those asked for; of the table of modes and ratios where neither is named."""
+    wanted = TABLE
+    if chosen.mode or chosen.ratio:
+        modes = chosen.mode or [mode for mode, _ in TABLE[1:]]
+        ratios = chosen.ratio or [2.0]
+        wanted = tuple(dict.fromkeys((mode, ratio) for mode in modes for ratio in ratios))
+    besides = BESIDE if chosen.beside is None else chosen.beside
+    return [Case(mode, ratio, beside) for mode, ratio in wanted for beside in besides]
+
+
+def middle(runs: list[Figures]) -> dict[str, Times]:
+    """Of each thread, its medians over the runs."""
+    names = sorted({name for run in runs for name in run.threads})
+    each = {name: [run.threads.get(name, Times()) for run in runs] for name in names}
+    return {
+        name: Times(*map(statistics.median, zip(*map(astuple, times), strict=True)))
+        for name, times in each.items()
+    }
+
+
+def run(options: Options) -> Iterator[Row]:
+    chosen = parse(options.rest)
+    shape = QUICK if options.quick else Shape()
+    with tempfile.TemporaryDirectory() as work, pin(*cpus()[:CPUS_MOST]):
+        bench = Bench(options, chosen.virtual_set, shape, Path(work))
+        wanted = cases(chosen)
+        found: dict[Case, list[Figures]] = {case: [] for case in wanted}
+
+        def measure(case: Case) -> float:
+            found[case].append(bench.figures(case))
+            return found[case][-1].seconds
+
+        rounds({str(case): lambda case=case: measure(case) for case in wanted}, options.pairs)
+        for case, runs in found.items():
+            seconds = [each.seconds for each in runs]
+            simulated = bench.simulated_seconds(case)
+            facts = {
+                **virtual_facts(PROFILE, "timing"),
+                "profile_settings": chosen.virtual_set,
+                "oversubscription": case.ratio,
+                "beside": case.beside,
+            }
+            value = statistics.median(seconds)
+            yield Row(
+                f"threads.{case.mode}.seconds",
+                value,
+                "s",
+                "simulated",
+                ratio=simulated / value,
+                simulated_seconds=simulated,
+                each_s=seconds,
+                **facts,
+            )
+            threads = middle(runs)
+            yield Row(
+                f"threads.{case.mode}.processors",
+                sum(times.ran_s for times in threads.values()) / simulated,
+                "x",
+                **facts,
+            )
+            for name, times in threads.items():
+                yield Row(
+                    f"threads.{case.mode}.delay",
+                    times.delay_s,
+                    "s",
+                    case=name,
+                    ran_s=times.ran_s,
+                    blocked=times.blocked,
+                    preempted=times.preempted,
+                    **facts,
+                )

@@ -1,0 +1,25 @@
+"""A decision, from what is believed to what is sent: the worker's and the simulator's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pump.model.client import ClientModel
+from pump.model.view import Blocks
+from pump.policy.base import Policy
+
+CarryOut = Callable[[Any, int, Blocks, Blocks], None]
+"""Of `struct pump_model *` and a device: block numbers to the host, and to the GPU."""
+
+
+def decide(policy: Policy, model: ClientModel, device: int, carry_out: CarryOut) -> None:
+    """Ask the policy about a device, and send what it answers.
+
+    Without transfers as well where the policy predicts: what comes next may be planned anew.
+    """
+    decision = policy.decide(model.view(device))
+    model.decided(device, decision)
+    to_host, to_gpu = decision.to_host, decision.to_gpu
+    if len(to_host) or len(to_gpu) or policy.predicts:
+        carry_out(model.raw, device, to_host, to_gpu)

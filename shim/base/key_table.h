@@ -1,0 +1,83 @@
+/* key_table.h - a bounded open-addressing table from 64-bit keys, never 0, to records
+ * that begin with their key. The caller provides memory and lock; nothing is allocated.
+ * When it is three quarters full, nothing more is added.
+ *
+ * Not for tables that are read without a lock (launch_params.c, streams in progress.c),
+ * for chains through the records (graph_execs.c, pool_blocks.c), for caches in which a
+ * newer key replaces an older one, and for what has no bound (cudart_register.c).
+ */
+#ifndef PUMP_KEY_TABLE_H
+#define PUMP_KEY_TABLE_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+struct pump_table {
+  char *records;   /* `places` of them, zeroed at first */
+  uint32_t places; /* a power of two, at most 2^16 */
+  uint32_t record_bytes;
+  uint32_t used;
+};
+
+/* Of an array of records. */
+#define PUMP_TABLE(array)                                                                  \
+  {.records = (char *)(array),                                                             \
+   .places = sizeof(array) / sizeof(array)[0],                                             \
+   .record_bytes = sizeof(array)[0]}
+
+static inline uint64_t *pump_table_place(const struct pump_table *table, uint32_t i) {
+  return (uint64_t *)(table->records +
+                      (size_t)(i & (table->places - 1)) * table->record_bytes);
+}
+
+static inline uint32_t pump_table_home(const struct pump_table *table, uint64_t key) {
+  return (uint32_t)(key * 0x9e3779b97f4a7c15u >> 48) & (table->places - 1);
+}
+
+static inline uint32_t pump_table_search(const struct pump_table *table, uint64_t key) {
+  uint32_t i = pump_table_home(table, key);
+  while (*pump_table_place(table, i) != 0 && *pump_table_place(table, i) != key) i++;
+  return i & (table->places - 1);
+}
+
+/* The record of that key, or NULL. */
+static inline void *pump_table_find(const struct pump_table *table, uint64_t key) {
+  uint64_t *place = pump_table_place(table, pump_table_search(table, key));
+  return key != 0 && *place == key ? place : NULL;
+}
+
+/* A zeroed record of a key that is not there yet, or NULL: it is full, or the key 0. */
+static inline void *pump_table_add(struct pump_table *table, uint64_t key) {
+  if (key == 0 || table->used >= table->places / 4 * 3) return NULL;
+  uint64_t *place = pump_table_place(table, pump_table_search(table, key));
+  table->used++;
+  *place = key;
+  return place;
+}
+
+/* Empties the record and closes the gap, so that no search stops too early: another one
+ * may move into its place. */
+static inline void pump_table_take_out(struct pump_table *table, void *record) {
+  uint32_t mask = table->places - 1;
+  uint32_t hole =
+      (uint32_t)((size_t)((char *)record - table->records) / table->record_bytes);
+  for (uint32_t i = (hole + 1) & mask; *pump_table_place(table, i) != 0;
+       i = (i + 1) & mask) {
+    /* May move into the hole only what does not get in front of its home. */
+    uint32_t from_home = (i - pump_table_home(table, *pump_table_place(table, i))) & mask;
+    if (from_home < ((i - hole) & mask)) continue;
+    memcpy(pump_table_place(table, hole), pump_table_place(table, i), table->record_bytes);
+    hole = i;
+  }
+  memset(pump_table_place(table, hole), 0, table->record_bytes);
+  table->used--;
+}
+
+static inline void pump_table_reset(struct pump_table *table) {
+  if (table->used == 0) return; /* then it is zero already: no page is touched */
+  memset(table->records, 0, (size_t)table->places * table->record_bytes);
+  table->used = 0;
+}
+
+#endif

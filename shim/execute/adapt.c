@@ -1,0 +1,178 @@
+/* adapt.c - see adapt.h. */
+#include "adapt.h"
+
+#include <stdbool.h>
+
+#define SPELL 16                /* slices between two looks */
+#define LONG_SLICE_NS 20000000u /* beside others: a free would wait too long */
+#define SHORT_SLICE_NS 5000000u /* others are welcome again */
+#define BUSY 0.9                /* of threads: inside the driver's call, in the mean */
+/* Of what one perfect thread more would bring: enough to take it, and not to give it
+ * back. */
+#define GAIN 0.12
+#define KEEP 0.06
+#define PAIRS_LEAST 6
+#define PAIRS_MOST 32
+/* Standard errors between what was found and the border. That a thread is worth keeping
+ * need not be as clear: half of a trial goes by with one too few. */
+#define CLEAR 3.0
+#define CLEAR_KEEP 1.5
+#define PATIENCE_FIRST 128 /* spells */
+#define PATIENCE_MOST 1024
+#define SOONER 4 /* is one thread more tried: that makes no call wait */
+
+struct pump_adapt pump_adapt_begin(const struct pump_adapt_bounds *bounds) {
+  return (struct pump_adapt){.threads = bounds->threads_first,
+                             .slices = bounds->slices_max,
+                             .patience = PATIENCE_FIRST};
+}
+
+static void forget_spell(struct pump_adapt *state) {
+  state->count = 0;
+  state->call_ns = state->done_ns = state->bytes = state->in_flight = 0;
+}
+
+/* What is in flight now began among the threads of before, and as much again begins
+ * beside it. */
+static void change_threads(struct pump_adapt *state, uint32_t threads, uint32_t in_flight) {
+  if (threads != state->threads) state->settle = 2 * in_flight;
+  state->threads = threads;
+}
+
+/* Were so many threads busy in the driver? Else they waited for the link, and whether
+ * there is one more cannot matter. By Little's law, as the rate. */
+static bool were_busy(const struct pump_adapt *state, uint32_t threads) {
+  double in_call = (double)state->in_flight / SPELL * (double)state->call_ns;
+  return in_call >= BUSY * threads * (double)(state->call_ns + state->done_ns);
+}
+
+/* Bytes a nanosecond. */
+static double rate_of(const struct pump_adapt *state) {
+  return (double)state->in_flight / SPELL * (double)state->bytes /
+         (double)(state->call_ns + state->done_ns);
+}
+
+/* Only if the bound leaves another thread something to do. */
+static bool may_grow(const struct pump_adapt *state,
+                     const struct pump_adapt_bounds *bounds) {
+  return state->threads < bounds->threads_max &&
+         state->bytes / SPELL * (state->threads + 1) <= bounds->flight_bytes;
+}
+
+static void begin_trial(struct pump_adapt *state, int32_t trial) {
+  state->trial = trial;
+  state->base = state->threads;
+  state->pairs = 0;
+  state->before = state->sum = state->squares = 0;
+}
+
+/* Goes on up while that helps. The way back is not tried at once: it was just compared. */
+static void end_trial(struct pump_adapt *state, const struct pump_adapt_bounds *bounds,
+                      bool keep, uint32_t in_flight) {
+  uint32_t rival = state->base + (uint32_t)state->trial;
+  change_threads(state, keep ? rival : state->base, in_flight);
+  if (keep) state->patience = PATIENCE_FIRST;
+  bool further = keep && state->trial > 0 && rival < bounds->threads_max;
+  state->rest = further ? 0 : state->patience;
+  if (!keep && state->patience < PATIENCE_MOST) state->patience *= 2;
+  state->failed = keep ? -state->trial : state->trial;
+  state->trial = 0;
+}
+
+/* Adds a pair: what one thread more brought, as a share of the best that n threads becoming
+ * n + 1 can, 1 / n. True if it is clear by now on which side of the border that lies, or
+ * will not become clear; and whether the rival is the better one. */
+static bool is_decided(struct pump_adapt *state, double rate, bool *better) {
+  bool up = state->trial > 0;
+  double more = up ? rate : state->before, less = up ? state->before : rate;
+  uint32_t fewer = up ? state->base : state->base - 1;
+  double share = 2 * (more - less) / (more + less) * fewer;
+  state->pairs++;
+  state->sum += share;
+  state->squares += share * share;
+  if (state->pairs < PAIRS_LEAST) return false;
+  double pairs = state->pairs, mean = state->sum / pairs;
+  double beyond = mean - (up ? GAIN : KEEP);
+  double variance = (state->squares - pairs * mean * mean) / (pairs - 1);
+  *better = up == (beyond > 0);
+  double clear = !up && beyond > 0 ? CLEAR_KEEP : CLEAR;
+  return beyond * beyond * pairs > clear * clear * variance || state->pairs == PAIRS_MOST;
+}
+
+/* One spell of a trial is over: base and rival take turns, under the same load. */
+static void go_on(struct pump_adapt *state, const struct pump_adapt_bounds *bounds,
+                  uint32_t in_flight) {
+  uint32_t rival = state->base + (uint32_t)state->trial;
+  bool of_rival = state->threads == rival, better = false;
+  if (!were_busy(state, rival < state->base ? rival : state->base)) {
+    state->before = 0; /* neither this spell nor its other half counts */
+    change_threads(state, state->base, in_flight);
+  } else if (!of_rival) {
+    state->before = rate_of(state);
+    change_threads(state, rival, in_flight);
+  } else if (is_decided(state, rate_of(state), &better)) {
+    end_trial(state, bounds, better, in_flight);
+  } else {
+    change_threads(state, state->base, in_flight);
+  }
+}
+
+static void look(struct pump_adapt *state, const struct pump_adapt_bounds *bounds,
+                 uint32_t in_flight) {
+  bool grow = may_grow(state, bounds);
+  bool shrink = state->threads > bounds->threads_min;
+  if (shrink && state->failed > 0) grow = false; /* the other way first */
+  if (state->trial != 0) {
+    go_on(state, bounds, in_flight);
+  } else if (!were_busy(state, shrink ? state->threads - 1 : state->threads)) {
+    /* says nothing */
+  } else if (state->rest > 0) {
+    uint32_t spells = grow ? SOONER : 1;
+    state->rest -= spells < state->rest ? spells : state->rest;
+  } else if (grow) {
+    begin_trial(state, 1);
+  } else if (shrink) {
+    begin_trial(state, -1);
+  }
+}
+
+static uint32_t slices_for(const struct pump_adapt *state,
+                           const struct pump_adapt_bounds *bounds) {
+  if (state->slice_ns > LONG_SLICE_NS) return 1;
+  if (state->slice_ns < SHORT_SLICE_NS) return bounds->slices_max;
+  return state->slices;
+}
+
+/* Measured otherwise from now on. */
+static void change_slices(struct pump_adapt *state, uint32_t slices) {
+  if (slices == state->slices) return;
+  state->slices = slices;
+  forget_spell(state);
+  if (state->trial == 0) return;
+  change_threads(state, state->base, 0);
+  state->before = 0;
+}
+
+struct pump_adapt pump_adapt_next(struct pump_adapt state,
+                                  const struct pump_adapt_bounds *bounds,
+                                  const struct pump_adapt_sample *sample) {
+  uint64_t slice_ns = sample->call_ns + sample->done_ns;
+  if (sample->bytes == 0 || slice_ns == 0) return state;
+  state.slice_ns =
+      state.slice_ns == 0 ? slice_ns : state.slice_ns - state.slice_ns / 8 + slice_ns / 8;
+  change_slices(&state, slices_for(&state, bounds));
+  if (sample->waiting == 0) return state;
+  if (state.settle > 0) {
+    state.settle--;
+    return state;
+  }
+  state.count++;
+  state.call_ns += sample->call_ns;
+  state.done_ns += sample->done_ns;
+  state.bytes += sample->bytes;
+  state.in_flight += sample->in_flight;
+  if (state.count < SPELL) return state;
+  look(&state, bounds, sample->in_flight);
+  forget_spell(&state);
+  return state;
+}

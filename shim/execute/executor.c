@@ -1,0 +1,498 @@
+/* executor.c - carries out the worker's commands: take, move, report.
+ *
+ * It never decides what to move, and whether a command may be carried out is
+ * validate.c's to say. A mover thread works for one device and direction. It owns
+ * lanes, a stream and an event each, in the program's context: the driver works
+ * in the caller only while the stream is idle, so a second slice needs a second
+ * stream. While a slice is on the link the thread can already be in the driver with
+ * the next one, so the link does not pause between them. A prefetch to the host
+ * blocks its thread to the end; there the threads themselves are the slices in flight.
+ *
+ * DESIGN. How many threads work, and how many slices each has in flight, follows from
+ * what slices take (adapt.h). What all of them have in the driver is bounded in
+ * bytes: a thread reserves before it validates and submits, and waits, its own slices
+ * finished first, while the others hold too much. A slice that is larger than the
+ * whole bound goes when it is alone.
+ *
+ * Wake-ups. One command wakes one thread, if the worker sends a wake-up; the thread that
+ * takes a command sets `asleep` again for those that still sleep, and wakes them when more
+ * is waiting.
+ *
+ * Attach. Taking and finishing happen inside pump_mapping_enter/leave; a command
+ * that was taken from an earlier mapping is dropped instead of being written into
+ * the ring that now lies at the same address.
+ */
+#include "executors.h"
+
+#define LANES PUMP_IN_LANES
+
+#define OWN_CONTEXTS                                                                       \
+  "evictions hold the program's calls on device %u up: they get contexts of their own"
+#define IN_VAIN                                                                            \
+  "contexts of their own do not keep evictions from holding calls on device %u up: "       \
+  "evictions go back to the program's"
+
+/* A slice to move, and what is in flight in a lane. */
+struct job {
+  struct pump_command command;
+  struct pump_command *place; /* in the ring; NULL: populate, or planned */
+  bool planned;               /* taken from the plan */
+  uint64_t epoch;             /* of the mapping it was taken from */
+  uint64_t taken_ns, called_ns, returned_ns;
+  uint32_t waiting; /* commands left in the ring then */
+  uint32_t in_flight;
+};
+
+struct lane {
+  CUstream stream;
+  CUevent event; /* blocking: a spinning wait would take a core from the program */
+  struct job job;
+};
+
+struct mover {
+  struct pump_thread_role role;
+  struct pump_direction *direction;
+  struct lane lanes[LANES];
+  uint32_t lane_count; /* that it uses: one on the way to the host */
+  /* In a context of its own (own_context.h). Nothing is recorded there: work of another
+   * context may take the GPU from the program's. */
+  bool own_context;
+  uint32_t oldest, in_flight; /* lanes oldest .. oldest + in_flight - 1, modulo */
+  uint64_t slice_ns_per_mib;  /* from call to arrival, running mean; 0: none yet */
+  uint64_t spin_ns;
+  bool over; /* the driver is being torn down */
+};
+
+static bool to_gpu(const struct mover *mover) {
+  return mover->role.direction == PUMP_TO_GPU;
+}
+
+static struct pump_command_ring *ring_of(const struct mover *mover) {
+  return &pump_shm->commands[mover->role.set->device][mover->role.direction];
+}
+
+/* ---- bytes in flight ----------------------------------------------------------- */
+
+static uint32_t flight_bound(uint32_t device, uint32_t direction) {
+  uint64_t half = PUMP_LOAD(&pump_shm->devices[device].budget_bytes) / 2;
+  uint64_t most = pump_direction_bounds(direction)->flight_bytes;
+  return (uint32_t)(half < most ? half : most);
+}
+
+static bool fits(uint64_t held, uint64_t bytes, uint32_t bound) {
+  return held == 0 || (held < bound && bytes <= bound - held);
+}
+
+bool pump_flight_has_room(uint32_t device, uint32_t direction, uint64_t bytes) {
+  const struct pump_direction *way = &pump_executors_of(device)->directions[direction];
+  uint32_t bound = flight_bound(device, direction);
+  if (direction == PUMP_TO_GPU && bound > PUMP_PLANNED_BYTES) bound = PUMP_PLANNED_BYTES;
+  return fits(PUMP_LOAD(&way->flight_bytes), bytes, bound);
+}
+
+static bool reserve(struct pump_direction *direction, uint32_t bytes, uint32_t bound) {
+  uint32_t held = PUMP_LOAD(&direction->flight_bytes);
+  do {
+    if (!fits(held, bytes, bound)) return false;
+  } while (!__atomic_compare_exchange_n(&direction->flight_bytes, &held, held + bytes, true,
+                                        __ATOMIC_SEQ_CST, __ATOMIC_RELAXED));
+  return true;
+}
+
+static void release(struct pump_direction *direction, uint32_t bytes) {
+  __atomic_fetch_sub(&direction->flight_bytes, bytes, __ATOMIC_SEQ_CST);
+  if (__atomic_load_n(&direction->flight_waiters, __ATOMIC_SEQ_CST) != 0)
+    pump_futex_wake(&direction->flight_bytes);
+}
+
+/* ---- the driver ---------------------------------------------------------------- */
+
+static bool note(struct mover *mover, CUresult result, const char *call) {
+  if (!pump_executors_note(mover->role.set, result, call)) mover->over = true;
+  return result == CUDA_SUCCESS;
+}
+
+/* Stream and event, created when first needed and again after a failure. */
+static bool lane_open(struct mover *mover, struct lane *lane) {
+  if (lane->stream == NULL &&
+      !note(mover, pump_stream_make(&lane->stream), "cuStreamCreateWithPriority")) {
+    lane->stream = NULL;
+    return false;
+  }
+  if (lane->event == NULL &&
+      !note(mover,
+            pump_real.cuEventCreate(&lane->event,
+                                    CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING),
+            "cuEventCreate"))
+    lane->event = NULL;
+  return lane->event != NULL;
+}
+
+static void lane_close(struct lane *lane) {
+  if (lane->event != NULL) pump_real.cuEventDestroy_v2(lane->event);
+  if (lane->stream != NULL) pump_real.cuStreamDestroy_v2(lane->stream);
+  lane->event = NULL;
+  lane->stream = NULL;
+}
+
+/* Nothing of the mover's is in flight: it goes where evictions are to go. */
+static void change_context(struct mover *mover, bool own_context) {
+  lane_close(&mover->lanes[0]);
+  mover->own_context = own_context;
+  if (!pump_executors_change_context(&mover->role, own_context)) mover->over = true;
+}
+
+/* What a call without work of its own took, while slices to the host are in the driver. */
+static void look_beside(const struct mover *mover, uint64_t call_ns) {
+  struct pump_device_executors *set = mover->role.set;
+  struct pump_own_context own_context = pump_own_context_next(set->own_context, call_ns);
+  if (own_context.state != set->own_context.state)
+    pump_log(PUMP_LOG_INFO,
+             own_context.state == PUMP_OWN_CONTEXT_YES ? OWN_CONTEXTS : IN_VAIN,
+             set->device);
+  set->own_context = own_context;
+  PUMP_STORE(&set->own_contexts_now, own_context.state == PUMP_OWN_CONTEXT_YES);
+}
+
+static CUresult prefetch(const struct mover *mover, CUstream stream, uint64_t address,
+                         uint64_t length_bytes) {
+  CUdevice device = (CUdevice)mover->role.set->device;
+  if (PUMP_HAS(cuMemPrefetchAsync_v2)) {
+    CUmemLocation location = {.type = to_gpu(mover) ? CU_MEM_LOCATION_TYPE_DEVICE
+                                                    : CU_MEM_LOCATION_TYPE_HOST,
+                              .id = to_gpu(mover) ? device : 0};
+    return pump_real.cuMemPrefetchAsync_v2(address, length_bytes, location, 0, stream);
+  }
+  return pump_real.cuMemPrefetchAsync(address, length_bytes,
+                                      to_gpu(mover) ? device : CU_DEVICE_CPU, stream);
+}
+
+/* Hands the lane's slice to the driver: true when it is under way. */
+static bool submit(struct mover *mover, struct lane *lane, uint64_t address) {
+  struct job *job = &lane->job;
+  bool own_context = !to_gpu(mover) && PUMP_LOAD(&mover->role.set->own_contexts_now) != 0;
+  if (pump_executors_gave_up(mover->role.set)) return false;
+  if (own_context != mover->own_context) change_context(mover, own_context);
+  if (mover->over || !lane_open(mover, lane)) return false;
+  job->in_flight = PUMP_ADD(&mover->direction->flight_slices, 1) + 1;
+  job->called_ns = pump_now_ns();
+  CUresult result = prefetch(mover, lane->stream, address, job->command.length_bytes);
+  job->returned_ns = pump_now_ns();
+  if (!note(mover, result, "cuMemPrefetchAsync")) {
+    __atomic_fetch_sub(&mover->direction->flight_slices, 1, __ATOMIC_RELAXED);
+    return false;
+  }
+  bool beside = to_gpu(mover) && mover->role.number == 0 &&
+                PUMP_LOAD(&mover->role.set->directions[PUMP_TO_HOST].flight_slices) != 0;
+  /* Should the record fail, the event is not this slice's: wait for the stream. */
+  result = mover->own_context ? pump_real.cuStreamSynchronize(lane->stream)
+                              : pump_real.cuEventRecord(lane->event, lane->stream);
+  if (beside) look_beside(mover, pump_now_ns() - job->returned_ns);
+  if (!note(mover, result, mover->own_context ? "cuStreamSynchronize" : "cuEventRecord")) {
+    if (pump_real.cuStreamSynchronize != NULL) pump_real.cuStreamSynchronize(lane->stream);
+    __atomic_fetch_sub(&mover->direction->flight_slices, 1, __ATOMIC_RELAXED);
+    return false;
+  }
+  return true;
+}
+
+/* ---- reports ------------------------------------------------------------------- */
+
+static void count(const struct mover *mover, uint32_t result, uint64_t length_bytes) {
+  struct pump_shim_counters *counters = &pump_shm->shim_counters;
+  uint64_t *const refused[] = {
+      [PUMP_RESULT_STALE] = &counters->commands_stale,
+      [PUMP_RESULT_LATE] = &counters->commands_late,
+      [PUMP_RESULT_DEAD] = &counters->commands_dead,
+      [PUMP_RESULT_INVALID] = &counters->commands_invalid,
+      [PUMP_RESULT_FAILED] = &counters->commands_failed,
+  };
+  if (result != PUMP_RESULT_MOVED)
+    PUMP_ADD(refused[result], 1);
+  else if (to_gpu(mover))
+    PUMP_ADD(&counters->moved_to_gpu_bytes, length_bytes);
+  else
+    PUMP_ADD(&counters->moved_to_host_bytes, length_bytes);
+}
+
+/* In the mapping that the job was taken from. */
+static void write_result(const struct mover *mover, const struct job *job,
+                         uint32_t result) {
+  uint64_t us = (pump_now_ns() - job->taken_ns) / 1000;
+  uint32_t duration_us = us < UINT32_MAX ? (uint32_t)us : UINT32_MAX;
+  if (!to_gpu(mover) && result == PUMP_RESULT_MOVED)
+    pump_plan_left(mover->role.set->device, job->command.length_bytes);
+  if (job->planned)
+    pump_plan_finish(pump_shm, job->command.ticket, result, duration_us);
+  else
+    pump_command_finish(job->place, result, duration_us);
+}
+
+static void report(const struct mover *mover, const struct job *job, uint32_t result) {
+  uint64_t epoch_now, bytes = job->command.length_bytes;
+  if (job->place == NULL && !job->planned) {
+    if (result == PUMP_RESULT_MOVED)
+      PUMP_ADD(&pump_shm->shim_counters.populate_bytes, bytes);
+    return;
+  }
+  count(mover, result, bytes);
+  if (job->planned && result == PUMP_RESULT_MOVED)
+    PUMP_ADD(&pump_shm->shim_counters.planned_bytes, bytes);
+  if (!pump_mapping_enter(&epoch_now)) return; /* its worker is gone */
+  if (epoch_now == job->epoch) write_result(mover, job, result);
+  pump_mapping_leave();
+  pump_worker_notify();
+  if (!to_gpu(mover)) pump_plan_look();
+}
+
+/* Gives the controller what the slice took, and follows its answer. */
+static void adapt(struct mover *mover, const struct job *job, uint64_t now_ns) {
+  struct pump_direction *direction = mover->direction;
+  struct pump_adapt_sample sample = {.call_ns = job->returned_ns - job->called_ns,
+                                     .done_ns = now_ns - job->returned_ns,
+                                     .bytes = job->command.length_bytes,
+                                     .waiting = job->waiting,
+                                     .in_flight = job->in_flight};
+  uint64_t per_mib = (sample.call_ns + sample.done_ns) / ((sample.bytes >> 20) + 1);
+  uint64_t before_ns = mover->slice_ns_per_mib;
+  mover->slice_ns_per_mib = before_ns == 0 ? per_mib : (7 * before_ns + per_mib) / 8;
+  if (__atomic_exchange_n(&direction->adapting, 1, __ATOMIC_ACQUIRE) != 0) return;
+  direction->adapt = pump_adapt_next(direction->adapt,
+                                     pump_direction_bounds(mover->role.direction), &sample);
+  uint32_t threads = direction->adapt.threads;
+  uint32_t before = PUMP_LOAD(&direction->wanted);
+  PUMP_STORE(&direction->slices, direction->adapt.slices);
+  PUMP_STORE(&direction->wanted, threads);
+  __atomic_store_n(&direction->adapting, 0, __ATOMIC_RELEASE);
+  if (threads <= before) return;
+  pump_futex_wake(&direction->wanted);
+  pump_executors_grow(&mover->role);
+}
+
+/* ---- slices -------------------------------------------------------------------- */
+
+static void finish_oldest(struct mover *mover) {
+  struct lane *lane = &mover->lanes[mover->oldest];
+  CUresult result = CUDA_SUCCESS;
+  if (!mover->own_context) result = pump_real.cuEventSynchronize(lane->event);
+  uint64_t now_ns = pump_now_ns();
+  pump_slot_end(lane->job.command.slot);
+  __atomic_fetch_sub(&mover->direction->flight_slices, 1, __ATOMIC_RELAXED);
+  release(mover->direction, (uint32_t)lane->job.command.length_bytes);
+  mover->oldest = (mover->oldest + 1) % mover->lane_count;
+  mover->in_flight--;
+  bool moved = note(mover, result, "waiting for a prefetch");
+  if (moved) adapt(mover, &lane->job, now_ns);
+  report(mover, &lane->job, moved ? PUMP_RESULT_MOVED : PUMP_RESULT_FAILED);
+}
+
+/* Returns once `bytes` are reserved. No thread waits for one that waits here: what
+ * this one had in flight is finished first. */
+static void wait_for_room(struct mover *mover, uint32_t bytes) {
+  struct pump_direction *direction = mover->direction;
+  uint32_t bound = flight_bound(mover->role.set->device, mover->role.direction);
+  while (!reserve(direction, bytes, bound)) {
+    if (mover->in_flight > 0) {
+      finish_oldest(mover);
+      continue;
+    }
+    __atomic_fetch_add(&direction->flight_waiters, 1, __ATOMIC_SEQ_CST);
+    uint32_t held = __atomic_load_n(&direction->flight_bytes, __ATOMIC_SEQ_CST);
+    if (held != 0) pump_futex_sleep(&direction->flight_bytes, held, PUMP_ROOM_NS);
+    __atomic_fetch_sub(&direction->flight_waiters, 1, __ATOMIC_SEQ_CST);
+  }
+}
+
+/* Whatever is finished before it is used. */
+static uint32_t next_lane(const struct mover *mover) {
+  return (mover->oldest + mover->in_flight) % mover->lane_count;
+}
+
+/* Validates the job and hands it to the driver, or reports why not. */
+static void start(struct mover *mover, const struct job *job) {
+  if (!pump_command_validate_fields(&job->command)) {
+    report(mover, job, PUMP_RESULT_INVALID);
+    return;
+  }
+  uint32_t bytes = (uint32_t)job->command.length_bytes;
+  uint32_t device = mover->role.set->device, next = next_lane(mover);
+  wait_for_room(mover, bytes);
+  struct lane *lane = &mover->lanes[next];
+  lane->job = *job;
+  uint64_t address;
+  pump_slot_begin(job->command.slot);
+  uint32_t result =
+      pump_command_validate_state(&job->command, device, mover->role.direction, &address);
+  if (result == PUMP_RESULT_MOVED) {
+    if (submit(mover, lane, address)) {
+      mover->in_flight++;
+      return;
+    }
+    result = PUMP_RESULT_FAILED;
+  }
+  pump_slot_end(job->command.slot);
+  release(mover->direction, bytes);
+  report(mover, job, result);
+}
+
+/* ---- commands ------------------------------------------------------------------ */
+
+static bool command_waits(struct pump_command_ring *ring) {
+  uint64_t head = PUMP_LOAD_ACQUIRE(&ring->head);
+  return head != PUMP_LOAD_ACQUIRE(&ring->tail) &&
+         PUMP_LOAD_ACQUIRE(&pump_command_at(ring, head)->state) == PUMP_COMMAND_READY;
+}
+
+/* In the ring, or in the plan. */
+static bool more_waits(const struct mover *mover) {
+  return command_waits(ring_of(mover)) ||
+         pump_plan_waits(mover->role.set->device, mover->role.direction);
+}
+
+/* After taking a command: others may still sleep. */
+static void pass_on(struct mover *mover, struct pump_command_ring *ring) {
+  if (PUMP_LOAD(&mover->direction->asleep) == 0) return;
+  if (PUMP_LOAD(&ring->executors_asleep) == 0) {
+    PUMP_STORE(&ring->executors_asleep, 1);
+    __atomic_thread_fence(__ATOMIC_SEQ_CST); /* before the look, see pump_wake */
+  }
+  if (!more_waits(mover)) return;
+  __atomic_fetch_add(&ring->wakes, 1, __ATOMIC_RELEASE);
+  pump_futex(&ring->wakes, FUTEX_WAKE, 1, NULL);
+}
+
+/* What was sent for now, or else what was planned. False when there is neither, true also
+ * when the mapping is just being replaced (then it has neither place nor plan). */
+static bool take_command(struct mover *mover, struct job *job) {
+  job->place = NULL;
+  job->planned = false;
+  job->waiting = 0;
+  if (!pump_mapping_enter(&job->epoch)) {
+    struct timespec pause = {.tv_nsec = 50000};
+    nanosleep(&pause, NULL);
+    return true;
+  }
+  struct pump_command_ring *ring = ring_of(mover);
+  job->place = pump_command_take(ring, &job->command);
+  if (job->place != NULL) {
+    uint64_t left = PUMP_LOAD(&ring->tail) - PUMP_LOAD(&ring->head);
+    job->waiting = left <= PUMP_COMMAND_SLOTS ? (uint32_t)left : 0;
+  } else {
+    job->planned =
+        pump_plan_take(mover->role.set->device, mover->role.direction, &job->command);
+  }
+  bool found = job->place != NULL || job->planned;
+  if (found) pass_on(mover, ring);
+  pump_mapping_leave();
+  return found;
+}
+
+static bool take_populate(const struct mover *mover, struct job *job) {
+  struct pump_populate_slice slice;
+  if (!to_gpu(mover) || !pump_populate_next(mover->role.set->device, &slice)) return false;
+  *job = (struct job){.command = {.slot = slice.slot,
+                                  .generation = slice.generation,
+                                  .offset_bytes = slice.offset_bytes,
+                                  .length_bytes = slice.length_bytes},
+                      .waiting = pump_populate_waits(mover->role.set->device)};
+  return true;
+}
+
+/* Starts one slice if there is one; true when it may be worth asking again. */
+static bool serve(struct mover *mover) {
+  struct job job;
+  if (take_command(mover, &job)) {
+    if (job.place == NULL && !job.planned) return true;
+  } else if (!take_populate(mover, &job)) {
+    return false;
+  }
+  job.taken_ns = pump_now_ns();
+  start(mover, &job);
+  return true;
+}
+
+/* ---- waiting ------------------------------------------------------------------- */
+
+/* Tells the core that this is a spin loop. */
+static inline void relax(void) {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  __asm__ volatile("yield");
+#endif
+}
+
+static bool work_waits(const struct mover *mover) {
+  return more_waits(mover) || !pump_executors_lives(&mover->role) ||
+         (to_gpu(mover) && pump_populate_waits(mover->role.set->device));
+}
+
+/* Sleeps until it is woken, `longest_ns` at most. */
+static void sleep_until_woken(struct mover *mover, uint64_t longest_ns) {
+  struct pump_command_ring *ring = ring_of(mover);
+  uint64_t begin_ns = pump_now_ns();
+  while (mover->spin_ns != 0 && pump_now_ns() - begin_ns < mover->spin_ns) {
+    if (work_waits(mover)) return;
+    relax();
+  }
+  PUMP_ADD(&mover->direction->asleep, 1);
+  uint32_t ticket = pump_sleep_prepare(&ring->executors_asleep, &ring->wakes);
+  if (!work_waits(mover)) pump_sleep_wait(&ring->wakes, ticket, longest_ns);
+  __atomic_fetch_sub(&mover->direction->asleep, 1, __ATOMIC_RELAXED);
+  mover->spin_ns = pump_now_ns() - begin_ns < PUMP_SPIN_NS ? PUMP_SPIN_NS : 0;
+}
+
+/* A slice is in flight, and another one might be: waits for what comes first. */
+static void wait_for_either(struct mover *mover) {
+  const struct lane *lane = &mover->lanes[mover->oldest];
+  uint64_t mib = (lane->job.command.length_bytes >> 20) + 1;
+  uint64_t now_ns = pump_now_ns(),
+           due_ns = now_ns + PUMP_PEEK_NS; /* the first one: unknown */
+  if (mover->slice_ns_per_mib != 0)
+    due_ns = lane->job.called_ns + mib * mover->slice_ns_per_mib / 8 * 7;
+  bool done = pump_real.cuEventQuery == NULL || now_ns >= due_ns ||
+              pump_real.cuEventQuery(lane->event) != CUDA_ERROR_NOT_READY;
+  if (done)
+    finish_oldest(mover); /* which sleeps until it has arrived */
+  else
+    sleep_until_woken(mover,
+                      due_ns - now_ns < PUMP_PEEK_NS ? due_ns - now_ns : PUMP_PEEK_NS);
+}
+
+/* One round of a thread that is one too many: it finishes what it has and sleeps. */
+static void rest(struct mover *mover, uint32_t wanted) {
+  if (mover->in_flight > 0)
+    finish_oldest(mover);
+  else
+    pump_futex_sleep(&mover->direction->wanted, wanted, PUMP_IDLE_NS);
+}
+
+void *pump_mover_thread(void *argument) {
+  struct mover mover = {.role = *(struct pump_thread_role *)argument};
+  mover.direction = &mover.role.set->directions[mover.role.direction];
+  mover.over = !pump_executors_thread_begin(&mover.role);
+  if (!mover.over) {
+    pump_node_bind(mover.role.set->device);
+    mover.lane_count = to_gpu(&mover) ? pump_stream_lanes() : 1;
+  }
+  while (!mover.over && pump_executors_lives(&mover.role)) {
+    uint32_t wanted = PUMP_LOAD(&mover.direction->wanted);
+    if (to_gpu(&mover) && mover.role.number == 0)
+      pump_executors_start_requested(mover.role.set);
+    if (mover.role.number >= wanted)
+      rest(&mover, wanted);
+    else if (mover.in_flight >= mover.lane_count ||
+             mover.in_flight >= PUMP_LOAD(&mover.direction->slices))
+      finish_oldest(&mover);
+    else if (serve(&mover))
+      continue;
+    else if (mover.in_flight > 0)
+      wait_for_either(&mover);
+    else
+      sleep_until_woken(&mover, PUMP_IDLE_NS);
+  }
+  while (mover.in_flight > 0) finish_oldest(&mover);
+  for (int i = 0; i < LANES; i++) lane_close(&mover.lanes[i]);
+  pump_executors_thread_end(&mover.role);
+  return NULL;
+}

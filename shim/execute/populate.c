@@ -1,0 +1,104 @@
+/* populate.c - new ranges that shall become resident before they are used.
+ *
+ * A converted allocation has no page anywhere; its first use would fault. While
+ * everything fits into the budget the in-threads prefetch it in slices, in the
+ * order of allocation, whenever no command waits. It is a queue and no more: the
+ * slice is validated like a command, so a freed range drops out by itself.
+ *
+ * Once allocations outgrow the budget the queue empties itself: what is resident
+ * is then the policy's business.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <string.h>
+
+#include "executors.h"
+
+#define QUEUE_LENGTH 4096 /* ranges; those beyond it are left to faults */
+
+struct entry {
+  uint32_t slot, generation;
+  uint64_t offset_bytes; /* next byte to populate */
+};
+
+/* Per device, under its lock; `count` is also read without it. */
+static struct queue {
+  pthread_mutex_t lock;
+  uint32_t first, count;
+  struct entry entries[QUEUE_LENGTH];
+} queues[PUMP_MAX_DEVICES] = {
+    [0 ... PUMP_MAX_DEVICES - 1] = {.lock = PTHREAD_MUTEX_INITIALIZER}};
+
+void pump_populate(uint32_t slot, uint32_t generation) {
+  if (slot >= PUMP_MAX_RANGES) return;
+  uint32_t device = PUMP_LOAD(&pump_shm->ranges[slot].device);
+  if (device >= PUMP_MAX_DEVICES) return;
+  int saved = errno;
+  struct queue *queue = &queues[device];
+  pthread_mutex_lock(&queue->lock);
+  if (queue->count < QUEUE_LENGTH) {
+    uint32_t at = (queue->first + queue->count) % QUEUE_LENGTH;
+    queue->entries[at] = (struct entry){.slot = slot, .generation = generation};
+    PUMP_STORE(&queue->count, queue->count + 1);
+  }
+  pthread_mutex_unlock(&queue->lock);
+  /* What only a program needs that does not fit is made here, where it stops fitting,
+   * not at its first launch: then the markers are there in time. */
+  pump_executors_need(device, PUMP_LOAD(&pump_shm->devices[device].device_state) ==
+                                  PUMP_DEVICE_ACTIVE);
+  struct pump_command_ring *ring = &pump_shm->commands[device][PUMP_TO_GPU];
+  pump_wake(&ring->executors_asleep, &ring->wakes);
+  errno = saved;
+}
+
+bool pump_populate_waits(uint32_t device) {
+  return PUMP_LOAD(&queues[device].count) != 0;
+}
+
+static void drop_first(struct queue *queue) {
+  queue->first = (queue->first + 1) % QUEUE_LENGTH;
+  PUMP_STORE(&queue->count, queue->count - 1);
+}
+
+/* Under the lock: the next slice of the first range that is still alive. */
+static bool cut_slice(struct queue *queue, struct pump_populate_slice *slice) {
+  while (queue->count > 0) {
+    struct entry *entry = &queue->entries[queue->first];
+    struct pump_range range;
+    if (!pump_range_read(&pump_shm->ranges[entry->slot], &range) ||
+        range.generation != entry->generation ||
+        entry->offset_bytes >= range.length_bytes) {
+      drop_first(queue);
+      continue;
+    }
+    uint64_t left_bytes = range.length_bytes - entry->offset_bytes;
+    *slice = (struct pump_populate_slice){
+        .slot = entry->slot,
+        .generation = entry->generation,
+        .offset_bytes = entry->offset_bytes,
+        .length_bytes = left_bytes < PUMP_SLICE_BYTES ? left_bytes : PUMP_SLICE_BYTES};
+    entry->offset_bytes += slice->length_bytes;
+    if (slice->length_bytes == left_bytes) drop_first(queue);
+    return true;
+  }
+  return false;
+}
+
+bool pump_populate_next(uint32_t device, struct pump_populate_slice *slice) {
+  struct queue *queue = &queues[device];
+  if (PUMP_LOAD(&queue->count) == 0) return false;
+  const struct pump_device *figures = &pump_shm->devices[device];
+  pthread_mutex_lock(&queue->lock);
+  if (PUMP_LOAD(&figures->allocated_bytes) > PUMP_LOAD(&figures->budget_bytes))
+    PUMP_STORE(&queue->count, 0);
+  bool found = cut_slice(queue, slice);
+  pthread_mutex_unlock(&queue->lock);
+  return found;
+}
+
+void pump_populate_fork_child(void) {
+  for (int d = 0; d < PUMP_MAX_DEVICES; d++) {
+    pthread_mutex_init(&queues[d].lock, NULL);
+    queues[d].first = queues[d].count = 0;
+  }
+}

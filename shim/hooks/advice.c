@@ -1,0 +1,44 @@
+/* advice.c - the program's own advice on memory.
+ *
+ * Device memory takes no advice (cuda.h: managed or pageable memory alone), so neither does
+ * what was converted: the driver does not get the call, for it would follow.
+ *
+ * The program's managed memory under READ_MOSTLY has copies on both sides. A prefetch to
+ * the host writes back and frees nothing; the driver drops such copies where it needs room
+ * (UVM's uvm_migrate.c and uvm_va_block_evict_chunks). So pump moves nothing of an
+ * allocation any part of which was advised so: it counts as device memory, until the
+ * advice is taken back for all of it.
+ */
+#include <errno.h>
+
+#include "shim/pool/convert.h"
+
+#define SET_READ_MOSTLY 1 /* CU_MEM_ADVISE_SET_READ_MOSTLY */
+#define UNSET_READ_MOSTLY 2
+
+static void advised(CUdeviceptr address, size_t bytes, CUmem_advise advice) {
+  int saved = errno;
+  pump_enter();
+  if (advice == SET_READ_MOSTLY) pump_managed_leave(address);
+  if (advice == UNSET_READ_MOSTLY) pump_managed_return(address, bytes);
+  if (!pump_dormant()) pump_event_hint(address, bytes, pump_at(NULL, false));
+  pump_leave();
+  errno = saved;
+}
+
+#define HOOK_ADVICE(name, parameters, arguments)                                           \
+  CUresult name parameters {                                                               \
+    if (pump_inert()) return pump_real.name arguments;                                     \
+    if (pump_converted(address)) return CUDA_ERROR_INVALID_VALUE;                          \
+    CUresult result = pump_real.name arguments;                                            \
+    if (result == CUDA_SUCCESS) advised(address, bytes, advice);                           \
+    return result;                                                                         \
+  }
+
+HOOK_ADVICE(cuMemAdvise,
+            (CUdeviceptr address, size_t bytes, CUmem_advise advice, CUdevice device),
+            (address, bytes, advice, device))
+HOOK_ADVICE(cuMemAdvise_v2,
+            (CUdeviceptr address, size_t bytes, CUmem_advise advice,
+             CUmemLocation location),
+            (address, bytes, advice, location))

@@ -1,0 +1,103 @@
+/* context.c - hooks of the calls that make and end contexts (pool/context_end.c). */
+#include <errno.h>
+
+#include "shim/pool/convert.h"
+
+/* After a successful creation, which has made the context current. */
+static void created(void) {
+  int saved = errno;
+  PUMP_ADD(&pump_calls_seen, 1);
+  pump_current_device(NULL);
+  errno = saved;
+}
+
+#define HOOK_CREATE(name, parameters, arguments)                                           \
+  CUresult name parameters {                                                               \
+    if (pump_inert()) return pump_real.name arguments;                                     \
+    CUresult result = pump_real.name arguments;                                            \
+    if (result == CUDA_SUCCESS) created();                                                 \
+    return result;                                                                         \
+  }
+
+HOOK_CREATE(cuCtxCreate_v2, (CUcontext * context, unsigned int flags, CUdevice device),
+            (context, flags, device))
+HOOK_CREATE(cuCtxCreate_v3,
+            (CUcontext * context, CUexecAffinityParam *params, int count,
+             unsigned int flags, CUdevice device),
+            (context, params, count, flags, device))
+HOOK_CREATE(cuCtxCreate_v4,
+            (CUcontext * context, CUctxCreateParams *params, unsigned int flags,
+             CUdevice device),
+            (context, params, flags, device))
+
+#define HOOK_DESTROY(name)                                                                 \
+  CUresult name(CUcontext context) {                                                       \
+    if (pump_inert()) return pump_real.name(context);                                      \
+    int saved = errno;                                                                     \
+    struct pump_context_end end = pump_context_ending(context);                            \
+    CUresult result = pump_real.name(context);                                             \
+    pump_context_ended(&end, result == CUDA_SUCCESS);                                      \
+    errno = saved;                                                                         \
+    return result;                                                                         \
+  }
+
+HOOK_DESTROY(cuCtxDestroy)
+HOOK_DESTROY(cuCtxDestroy_v2)
+
+/* Gives back one use of the calling thread's current context; with the last one it ends
+ * and is no longer current. */
+CUresult cuCtxDetach(CUcontext context) {
+  if (pump_inert()) return pump_real.cuCtxDetach(context);
+  int saved = errno;
+  struct pump_context_end end = pump_context_ending(context);
+  CUresult result = pump_real.cuCtxDetach(context);
+  CUcontext current = context;
+  if (PUMP_HAS(cuCtxGetCurrent)) pump_real.cuCtxGetCurrent(&current);
+  pump_context_ended(&end, result == CUDA_SUCCESS && current != context);
+  errno = saved;
+  return result;
+}
+
+/* ---- primary contexts ----------------------------------------------------- */
+
+CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
+  CUresult result = pump_real.cuDevicePrimaryCtxRetain(context, device);
+  if (pump_inert() || result != CUDA_SUCCESS || context == NULL) return result;
+  int saved = errno;
+  PUMP_ADD(&pump_calls_seen, 1);
+  pump_primary_retained(device, *context);
+  errno = saved;
+  return result;
+}
+
+#define HOOK_PRIMARY_END(name, reset)                                                      \
+  CUresult name(CUdevice device) {                                                         \
+    if (pump_inert()) return pump_real.name(device);                                       \
+    int saved = errno;                                                                     \
+    struct pump_context_end end = pump_context_ending(pump_primary_ending(device, reset)); \
+    CUresult result = pump_real.name(device);                                              \
+    pump_context_ended(&end, result == CUDA_SUCCESS && pump_primary_over(device, reset));  \
+    errno = saved;                                                                         \
+    return result;                                                                         \
+  }
+
+HOOK_PRIMARY_END(cuDevicePrimaryCtxRelease, false)
+HOOK_PRIMARY_END(cuDevicePrimaryCtxRelease_v2, false)
+HOOK_PRIMARY_END(cuDevicePrimaryCtxReset, true)
+HOOK_PRIMARY_END(cuDevicePrimaryCtxReset_v2, true)
+
+/* ---- green contexts --------------------------------------------------------- */
+
+/* Ends the CUcontext that cuCtxFromGreenCtx has made of it, in which our threads may
+ * work, and gives a use of the primary context back. Memory does not end with it. */
+CUresult cuGreenCtxDestroy(CUgreenCtx context) {
+  if (pump_inert()) return pump_real.cuGreenCtxDestroy(context);
+  int saved = errno;
+  PUMP_ADD(&pump_calls_seen, 1);
+  for (CUdevice device = 0; device < PUMP_MAX_DEVICES; device++)
+    pump_contexts_leave(device);
+  CUresult result = pump_real.cuGreenCtxDestroy(context);
+  pump_contexts_unlearn(); /* what another thread has noted meanwhile */
+  errno = saved;
+  return result;
+}

@@ -1,0 +1,171 @@
+/* copy_nd.c - hooks of copies of rows and boxes, of batches, and from and to arrays
+ * (record/copy_extents.c).
+ *
+ * A batch is reported as so many copies: the driver may carry them out in any order, and
+ * each has extents of its own. Order of record and real call as in copy.c.
+ */
+#include "copy.h"
+
+static void copied(const struct pump_box *box, struct pump_at at) {
+  struct pump_op op;
+  pump_box_extents(&op, box);
+  pump_copy_report(&op, at);
+}
+
+static struct pump_token copying(const struct pump_box *box, struct pump_at at) {
+  struct pump_op op;
+  pump_box_extents(&op, box);
+  return pump_copy_announce(&op, at);
+}
+
+/* ---- hooks ---------------------------------------------------------------- */
+
+static void done(struct pump_token token, struct pump_at at, int to_type) {
+  if (to_type == CU_MEMORYTYPE_HOST)
+    pump_copy_arrived(token, at);
+  else
+    pump_op_issued(token, at);
+}
+
+#define HOOK_BOX_BLOCKING(name, per_thread, box_of, type)                                  \
+  CUresult name(const type *copy) {                                                        \
+    if (pump_quiet()) return pump_real.name(copy);                                         \
+    struct pump_at at = pump_at(NULL, per_thread);                                         \
+    struct pump_box box = box_of(copy);                                                    \
+    struct pump_token token = copying(&box, at);                                           \
+    CUresult result = pump_real.name(copy);                                                \
+    if (result == CUDA_SUCCESS) done(token, at, copy->dstMemoryType);                      \
+    return result;                                                                         \
+  }
+
+#define HOOK_BOX_ASYNC(name, per_thread, box_of, type)                                     \
+  CUresult name(const type *copy, CUstream stream) {                                       \
+    if (pump_quiet()) return pump_real.name(copy, stream);                                 \
+    CUresult result = pump_real.name(copy, stream);                                        \
+    if (result != CUDA_SUCCESS) return result;                                             \
+    struct pump_box box = box_of(copy);                                                    \
+    copied(&box, pump_at(stream, per_thread));                                             \
+    return result;                                                                         \
+  }
+
+HOOK_BOX_BLOCKING(cuMemcpy2D_v2, false, pump_box_2d, CUDA_MEMCPY2D)
+HOOK_BOX_BLOCKING(cuMemcpy2D_v2_ptds, true, pump_box_2d, CUDA_MEMCPY2D)
+HOOK_BOX_BLOCKING(cuMemcpy2DUnaligned_v2, false, pump_box_2d, CUDA_MEMCPY2D)
+HOOK_BOX_BLOCKING(cuMemcpy2DUnaligned_v2_ptds, true, pump_box_2d, CUDA_MEMCPY2D)
+HOOK_BOX_ASYNC(cuMemcpy2DAsync_v2, false, pump_box_2d, CUDA_MEMCPY2D)
+HOOK_BOX_ASYNC(cuMemcpy2DAsync_v2_ptsz, true, pump_box_2d, CUDA_MEMCPY2D)
+HOOK_BOX_BLOCKING(cuMemcpy3D_v2, false, pump_box_3d, CUDA_MEMCPY3D)
+HOOK_BOX_BLOCKING(cuMemcpy3D_v2_ptds, true, pump_box_3d, CUDA_MEMCPY3D)
+HOOK_BOX_ASYNC(cuMemcpy3DAsync_v2, false, pump_box_3d, CUDA_MEMCPY3D)
+HOOK_BOX_ASYNC(cuMemcpy3DAsync_v2_ptsz, true, pump_box_3d, CUDA_MEMCPY3D)
+HOOK_BOX_BLOCKING(cuMemcpy3DPeer, false, pump_box_peer, CUDA_MEMCPY3D_PEER)
+HOOK_BOX_BLOCKING(cuMemcpy3DPeer_ptds, true, pump_box_peer, CUDA_MEMCPY3D_PEER)
+HOOK_BOX_ASYNC(cuMemcpy3DPeerAsync, false, pump_box_peer, CUDA_MEMCPY3D_PEER)
+HOOK_BOX_ASYNC(cuMemcpy3DPeerAsync_ptsz, true, pump_box_peer, CUDA_MEMCPY3D_PEER)
+
+/* ---- batches -------------------------------------------------------------- */
+
+static void batch_copied(const CUdeviceptr *to, const CUdeviceptr *from,
+                         const size_t *bytes, size_t count, struct pump_at at) {
+  for (size_t i = 0; i < count; i++) {
+    struct pump_box box = pump_box_of_bytes(to[i], from[i], bytes[i]);
+    copied(&box, at);
+  }
+}
+
+static void boxes_copied(const CUDA_MEMCPY3D_BATCH_OP *copies, size_t count,
+                         struct pump_at at) {
+  for (size_t i = 0; i < count; i++) {
+    struct pump_box box = pump_box_of_operands(&copies[i]);
+    copied(&box, at);
+  }
+}
+
+/* Of each part, and the word that receives its size. */
+static void decompressed(const CUmemDecompressParams *parts, size_t count,
+                         struct pump_at at) {
+  for (size_t i = 0; i < count; i++) {
+    struct pump_op op;
+    pump_op_begin(&op);
+    pump_op_bytes(&op, (uintptr_t)parts[i].src, parts[i].srcNumBytes, PUMP_ACCESS_READ);
+    pump_op_bytes(&op, (uintptr_t)parts[i].dst, parts[i].dstNumBytes, PUMP_ACCESS_WRITE);
+    pump_op_bytes(&op, (uintptr_t)parts[i].dstActBytes, sizeof *parts[i].dstActBytes,
+                  PUMP_ACCESS_WRITE);
+    pump_copy_report(&op, at);
+  }
+}
+
+#define HOOK_BATCH(name, per_thread, note, parameters, arguments)                          \
+  CUresult name parameters {                                                               \
+    if (pump_quiet()) return pump_real.name arguments;                                     \
+    CUresult result = pump_real.name arguments;                                            \
+    struct pump_at at = pump_at(stream, per_thread);                                       \
+    if (result == CUDA_SUCCESS) note;                                                      \
+    return result;                                                                         \
+  }
+
+#define BATCH                                                                              \
+  (CUdeviceptr * to, CUdeviceptr * from, size_t *bytes, size_t count,                      \
+   CUmemcpyAttributes *attributes, size_t *indices, size_t attribute_count,                \
+   size_t *failed, CUstream stream)
+#define BATCH_ARGUMENTS                                                                    \
+  (to, from, bytes, count, attributes, indices, attribute_count, failed, stream)
+#define BATCH_V2                                                                           \
+  (CUdeviceptr * to, CUdeviceptr * from, size_t *bytes, size_t count,                      \
+   CUmemcpyAttributes *attributes, size_t *indices, size_t attribute_count,                \
+   CUstream stream)
+#define BATCH_V2_ARGUMENTS                                                                 \
+  (to, from, bytes, count, attributes, indices, attribute_count, stream)
+#define NOTE_BATCH batch_copied(to, from, bytes, count, at)
+HOOK_BATCH(cuMemcpyBatchAsync, false, NOTE_BATCH, BATCH, BATCH_ARGUMENTS)
+HOOK_BATCH(cuMemcpyBatchAsync_ptsz, true, NOTE_BATCH, BATCH, BATCH_ARGUMENTS)
+HOOK_BATCH(cuMemcpyBatchAsync_v2, false, NOTE_BATCH, BATCH_V2, BATCH_V2_ARGUMENTS)
+HOOK_BATCH(cuMemcpyBatchAsync_v2_ptsz, true, NOTE_BATCH, BATCH_V2, BATCH_V2_ARGUMENTS)
+
+#define BOXES                                                                              \
+  (size_t count, CUDA_MEMCPY3D_BATCH_OP *copies, size_t *failed, unsigned long long flags, \
+   CUstream stream)
+#define BOXES_V2                                                                           \
+  (size_t count, CUDA_MEMCPY3D_BATCH_OP *copies, unsigned long long flags, CUstream stream)
+#define BOXES_ARGUMENTS (count, copies, failed, flags, stream)
+#define BOXES_V2_ARGUMENTS (count, copies, flags, stream)
+#define NOTE_BOXES boxes_copied(copies, count, at)
+HOOK_BATCH(cuMemcpy3DBatchAsync, false, NOTE_BOXES, BOXES, BOXES_ARGUMENTS)
+HOOK_BATCH(cuMemcpy3DBatchAsync_ptsz, true, NOTE_BOXES, BOXES, BOXES_ARGUMENTS)
+HOOK_BATCH(cuMemcpy3DBatchAsync_v2, false, NOTE_BOXES, BOXES_V2, BOXES_V2_ARGUMENTS)
+HOOK_BATCH(cuMemcpy3DBatchAsync_v2_ptsz, true, NOTE_BOXES, BOXES_V2, BOXES_V2_ARGUMENTS)
+
+#define ONE_BOX (CUDA_MEMCPY3D_BATCH_OP * copy, unsigned long long flags, CUstream stream)
+HOOK_BATCH(cuMemcpy3DWithAttributesAsync, false, boxes_copied(copy, 1, at), ONE_BOX,
+           (copy, flags, stream))
+HOOK_BATCH(cuMemcpy3DWithAttributesAsync_ptsz, true, boxes_copied(copy, 1, at), ONE_BOX,
+           (copy, flags, stream))
+
+#define DECOMPRESS                                                                         \
+  (CUmemDecompressParams * parts, size_t count, unsigned int flags, size_t *failed,        \
+   CUstream stream)
+#define DECOMPRESS_ARGUMENTS (parts, count, flags, failed, stream)
+HOOK_BATCH(cuMemBatchDecompressAsync, false, decompressed(parts, count, at), DECOMPRESS,
+           DECOMPRESS_ARGUMENTS)
+HOOK_BATCH(cuMemBatchDecompressAsync_ptsz, true, decompressed(parts, count, at), DECOMPRESS,
+           DECOMPRESS_ARGUMENTS)
+
+/* ---- arrays: their other side --------------------------------------------- */
+
+#define HOOK_ARRAY(name, per_thread, to_address, from_address, parameters, arguments)      \
+  CUresult name parameters {                                                               \
+    if (pump_quiet()) return pump_real.name arguments;                                     \
+    struct pump_at at = pump_at(NULL, per_thread);                                         \
+    struct pump_box box = pump_box_of_bytes(to_address, from_address, bytes);              \
+    struct pump_token token = copying(&box, at);                                           \
+    CUresult result = pump_real.name arguments;                                            \
+    if (result == CUDA_SUCCESS) pump_op_issued(token, at);                                 \
+    return result;                                                                         \
+  }
+
+#define D_TO_A (CUarray to, size_t offset, CUdeviceptr from, size_t bytes)
+#define A_TO_D (CUdeviceptr to, CUarray from, size_t offset, size_t bytes)
+HOOK_ARRAY(cuMemcpyDtoA_v2, false, 0, from, D_TO_A, (to, offset, from, bytes))
+HOOK_ARRAY(cuMemcpyDtoA_v2_ptds, true, 0, from, D_TO_A, (to, offset, from, bytes))
+HOOK_ARRAY(cuMemcpyAtoD_v2, false, to, 0, A_TO_D, (to, from, offset, bytes))
+HOOK_ARRAY(cuMemcpyAtoD_v2_ptds, true, to, 0, A_TO_D, (to, from, offset, bytes))

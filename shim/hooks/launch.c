@@ -1,0 +1,147 @@
+/* launch.c - hooks of kernel launches.
+ *
+ * Each hook and each _ptsz twin: guard, its own real call, record. The arguments
+ * are still the program's when the call has returned, so they are read then.
+ */
+#include "shim/record/record.h"
+
+/* The dormant path is a branch and a jump: what an active client does stands in a
+ * function of its own, so that no register has to be saved for it. `before`: ahead of the
+ * real call. */
+#define HOOK_LAUNCH(name, at, launch, before, parameters, arguments)                       \
+  static __attribute__((noinline)) CUresult active_##name parameters {                     \
+    before;                                                                                \
+    CUresult result = pump_real.name arguments;                                            \
+    if (result == CUDA_SUCCESS && pump_reentry_depth == 0) {                               \
+      struct pump_launch made = launch;                                                    \
+      pump_launch_report(&made, at);                                                       \
+    }                                                                                      \
+    return result;                                                                         \
+  }                                                                                        \
+  CUresult name parameters {                                                               \
+    if (PUMP_LIKELY(pump_dormant())) return pump_real.name arguments;                      \
+    return active_##name arguments;                                                        \
+  }
+
+#define NOTHING (void)0
+
+#define LAUNCH(given_extra)                                                                \
+  {.function = function,                                                                   \
+   .grid = {grid_x, grid_y, grid_z},                                                       \
+   .block = {block_x, block_y, block_z},                                                   \
+   .params = params,                                                                       \
+   .extra = given_extra}
+
+#define KERNEL                                                                             \
+  (CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,     \
+   unsigned int block_x, unsigned int block_y, unsigned int block_z,                       \
+   unsigned int shared_bytes, CUstream stream, void **params, void **extra)
+#define KERNEL_ARGUMENTS                                                                   \
+  (function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream,      \
+   params, extra)
+HOOK_LAUNCH(cuLaunchKernel, pump_at(stream, false), LAUNCH(extra), NOTHING, KERNEL,
+            KERNEL_ARGUMENTS)
+HOOK_LAUNCH(cuLaunchKernel_ptsz, pump_at(stream, true), LAUNCH(extra), NOTHING, KERNEL,
+            KERNEL_ARGUMENTS)
+
+/* Whether the launch may begin before the one in front of it on its stream has ended, or
+ * lets others begin before it has itself. */
+static bool chained(const CUlaunchConfig *config) {
+  const CUlaunchAttribute *attributes = config->attrs;
+  if (attributes == NULL) return false;
+  for (unsigned int i = 0; i < config->numAttrs; i++) {
+    const CUlaunchAttribute *attribute = &attributes[i];
+    if (attribute->id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION &&
+        attribute->value.programmaticStreamSerializationAllowed != 0)
+      return true;
+    if (attribute->id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT) return true;
+  }
+  return false;
+}
+
+/* Events that the launch records: their earlier records prove nothing from here on. */
+static void forget_events(const CUlaunchConfig *config) {
+  const CUlaunchAttribute *attributes = config == NULL ? NULL : config->attrs;
+  pump_enter();
+  for (unsigned int i = 0; attributes != NULL && i < config->numAttrs; i++)
+    if (attributes[i].id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT ||
+        attributes[i].id == CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT)
+      pump_progress_event_gone((CUevent)(uintptr_t)attributes[i].value.bytes[0]);
+  pump_leave();
+}
+
+#define LAUNCH_EX                                                                          \
+  {.function = function,                                                                   \
+   .grid = {config->gridDimX, config->gridDimY, config->gridDimZ},                         \
+   .block = {config->blockDimX, config->blockDimY, config->blockDimZ},                     \
+   .params = params,                                                                       \
+   .extra = extra,                                                                         \
+   .chained = chained(config)}
+
+#define KERNEL_EX                                                                          \
+  (const CUlaunchConfig *config, CUfunction function, void **params, void **extra)
+#define KERNEL_EX_ARGUMENTS (config, function, params, extra)
+HOOK_LAUNCH(cuLaunchKernelEx, pump_at(config->hStream, false), LAUNCH_EX,
+            forget_events(config), KERNEL_EX, KERNEL_EX_ARGUMENTS)
+HOOK_LAUNCH(cuLaunchKernelEx_ptsz, pump_at(config->hStream, true), LAUNCH_EX,
+            forget_events(config), KERNEL_EX, KERNEL_EX_ARGUMENTS)
+
+#define COOPERATIVE                                                                        \
+  (CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,     \
+   unsigned int block_x, unsigned int block_y, unsigned int block_z,                       \
+   unsigned int shared_bytes, CUstream stream, void **params)
+#define COOPERATIVE_ARGUMENTS                                                              \
+  (function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream,      \
+   params)
+HOOK_LAUNCH(cuLaunchCooperativeKernel, pump_at(stream, false), LAUNCH(NULL), NOTHING,
+            COOPERATIVE, COOPERATIVE_ARGUMENTS)
+HOOK_LAUNCH(cuLaunchCooperativeKernel_ptsz, pump_at(stream, true), LAUNCH(NULL), NOTHING,
+            COOPERATIVE, COOPERATIVE_ARGUMENTS)
+
+/* ---- obsolete launches ---------------------------------------------------- */
+
+/* Their parameters were set one by one, their blocks' shape too. Such a kernel is reported
+ * as one of which not all uses are known. */
+#define OBSOLETE(width, height)                                                            \
+  {.function = function,                                                                   \
+   .grid = {(uint32_t)(width), (uint32_t)(height), 1},                                     \
+   .block = {1, 1, 1},                                                                     \
+   .unknown = true}
+HOOK_LAUNCH(cuLaunch, pump_at(NULL, false), OBSOLETE(1, 1), NOTHING, (CUfunction function),
+            (function))
+HOOK_LAUNCH(cuLaunchGrid, pump_at(NULL, false), OBSOLETE(width, height), NOTHING,
+            (CUfunction function, int width, int height), (function, width, height))
+HOOK_LAUNCH(cuLaunchGridAsync, pump_at(stream, false), OBSOLETE(width, height), NOTHING,
+            (CUfunction function, int width, int height, CUstream stream),
+            (function, width, height, stream))
+
+/* ---- one kernel on several devices ---------------------------------------- */
+
+/* Each launch belongs to the context of its stream, whichever is current. */
+static void report_of_context(const CUDA_LAUNCH_PARAMS *params) {
+  CUcontext current = NULL, own = NULL;
+  struct pump_launch made = {
+      .function = params->function,
+      .grid = {params->gridDimX, params->gridDimY, params->gridDimZ},
+      .block = {params->blockDimX, params->blockDimY, params->blockDimZ},
+      .params = params->kernelParams};
+  if (!PUMP_HAS(cuStreamGetCtx) || !PUMP_HAS(cuCtxSetCurrent)) return;
+  pump_enter();
+  bool known = pump_real.cuCtxGetCurrent(&current) == CUDA_SUCCESS &&
+               pump_real.cuStreamGetCtx(params->hStream, &own) == CUDA_SUCCESS;
+  bool moved = known && own != current && pump_real.cuCtxSetCurrent(own) == CUDA_SUCCESS;
+  pump_leave();
+  if (known && (moved || own == current))
+    pump_launch_report(&made, pump_at(params->hStream, false));
+  pump_enter();
+  if (moved) pump_real.cuCtxSetCurrent(current);
+  pump_leave();
+}
+
+CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *launches,
+                                              unsigned int count, unsigned int flags) {
+  CUresult result = pump_real.cuLaunchCooperativeKernelMultiDevice(launches, count, flags);
+  if (result != CUDA_SUCCESS || pump_quiet()) return result;
+  for (unsigned int i = 0; i < count; i++) report_of_context(&launches[i]);
+  return result;
+}

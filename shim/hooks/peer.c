@@ -1,0 +1,15 @@
+/* peer.c - hook of the call by which one GPU of the process may reach another's
+ * memory (memory/peer_access.c).
+ */
+#include <errno.h>
+
+#include "shim/memory/memory.h"
+
+CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags) {
+  CUresult result = pump_real.cuCtxEnablePeerAccess(peer, flags);
+  if (result != CUDA_SUCCESS || pump_inert()) return result;
+  int saved = errno;
+  pump_peer_reach(peer);
+  errno = saved;
+  return result;
+}

@@ -1,0 +1,128 @@
+/* pool.c - hooks of stream-ordered allocation: our own pool (pool/pool.h) serves what it
+ * can, the driver's own the rest (pool/stream_ordered.c).
+ *
+ * Pools that are shared with other processes stay the driver's: managed memory belongs
+ * to one process.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "shim/pool/convert.h"
+#include "shim/pool/pool.h"
+
+#define HOOK_ALLOCATE(name, per_thread, from, parameters, arguments)                       \
+  CUresult name parameters {                                                               \
+    if (pump_inert()) return pump_real.name arguments;                                     \
+    int saved = errno;                                                                     \
+    pump_enter();                                                                          \
+    PUMP_ADD(&pump_calls_seen, 1);                                                         \
+    CUresult result;                                                                       \
+    struct pump_at at = pump_at(stream, per_thread);                                       \
+    if (!pump_pool_allocate(address, bytes, from, at, &result)) {                          \
+      result = pump_real.name arguments;                                                   \
+      if (result == CUDA_SUCCESS && address != NULL)                                       \
+        pump_plain_track(*address, bytes, at.stream);                                      \
+    }                                                                                      \
+    pump_leave();                                                                          \
+    errno = saved;                                                                         \
+    return result;                                                                         \
+  }
+
+HOOK_ALLOCATE(cuMemAllocAsync, false, NULL,
+              (CUdeviceptr * address, size_t bytes, CUstream stream),
+              (address, bytes, stream))
+HOOK_ALLOCATE(cuMemAllocAsync_ptsz, true, NULL,
+              (CUdeviceptr * address, size_t bytes, CUstream stream),
+              (address, bytes, stream))
+HOOK_ALLOCATE(cuMemAllocFromPoolAsync, false, pool,
+              (CUdeviceptr * address, size_t bytes, CUmemoryPool pool, CUstream stream),
+              (address, bytes, pool, stream))
+HOOK_ALLOCATE(cuMemAllocFromPoolAsync_ptsz, true, pool,
+              (CUdeviceptr * address, size_t bytes, CUmemoryPool pool, CUstream stream),
+              (address, bytes, pool, stream))
+
+#define HOOK_FREE(name, per_thread)                                                        \
+  CUresult name(CUdeviceptr address, CUstream stream) {                                    \
+    if (pump_inert()) return pump_real.name(address, stream);                              \
+    int saved = errno;                                                                     \
+    pump_enter();                                                                          \
+    PUMP_ADD(&pump_calls_seen, 1);                                                         \
+    CUresult result = pump_free_ordered(address, pump_real.name, stream, per_thread);      \
+    pump_leave();                                                                          \
+    errno = saved;                                                                         \
+    return result;                                                                         \
+  }
+
+HOOK_FREE(cuMemFreeAsync, false)
+HOOK_FREE(cuMemFreeAsync_ptsz, true)
+
+/* ---- pools that leave the process ------------------------------------------ */
+
+CUresult cuMemPoolExportToShareableHandle(void *handle, CUmemoryPool pool,
+                                          CUmemAllocationHandleType type,
+                                          unsigned long long flags) {
+  CUresult result = pump_real.cuMemPoolExportToShareableHandle(handle, pool, type, flags);
+  if (result == CUDA_SUCCESS && !pump_inert()) pump_pool_shared();
+  return result;
+}
+
+CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *pool, void *handle,
+                                            CUmemAllocationHandleType type,
+                                            unsigned long long flags) {
+  CUresult result = pump_real.cuMemPoolImportFromShareableHandle(pool, handle, type, flags);
+  if (result == CUDA_SUCCESS && !pump_inert()) pump_pool_shared();
+  return result;
+}
+
+/* ---- pools of the program ---------------------------------------------------- */
+
+CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *properties) {
+  CUresult result = pump_real.cuMemPoolCreate(pool, properties);
+  if (result == CUDA_SUCCESS && !pump_inert() && pool != NULL && properties != NULL)
+    pump_pool_made(*pool, properties);
+  return result;
+}
+
+/* pump forgets the pool before: once the real call is through, another thread may be given
+ * the handle for a pool of its own. */
+CUresult cuMemPoolDestroy(CUmemoryPool pool) {
+  struct pump_pool_closed closed = {0};
+  if (pump_inert() || pool == NULL) return pump_real.cuMemPoolDestroy(pool);
+  pump_pool_close(pool, &closed);
+  CUresult result = pump_real.cuMemPoolDestroy(pool);
+  int saved = errno;
+  pump_pool_closed(pool, &closed, result == CUDA_SUCCESS);
+  errno = saved;
+  return result;
+}
+
+CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep_bytes) {
+  CUresult result = pump_real.cuMemPoolTrimTo(pool, keep_bytes);
+  if (result != CUDA_SUCCESS || pump_inert() || pool == NULL) return result;
+  int saved = errno;
+  pump_pool_trim_to(pool, keep_bytes);
+  errno = saved;
+  return result;
+}
+
+CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute,
+                               void *value) {
+  CUresult result = pump_real.cuMemPoolGetAttribute(pool, attribute, value);
+  uint64_t ours;
+  if (result != CUDA_SUCCESS || pump_inert() || pool == NULL || value == NULL ||
+      !pump_pool_figure(pool, attribute, &ours))
+    return result;
+  cuuint64_t answer;
+  memcpy(&answer, value, sizeof answer);
+  answer += ours;
+  memcpy(value, &answer, sizeof answer);
+  return result;
+}
+
+CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute,
+                               void *value) {
+  CUresult result = pump_real.cuMemPoolSetAttribute(pool, attribute, value);
+  if (result == CUDA_SUCCESS && !pump_inert() && pool != NULL)
+    pump_pool_figure_reset(pool, attribute);
+  return result;
+}

@@ -1,0 +1,134 @@
+/* start.c - the life of the shim in a process: cuInit, fork, giving up,
+ * and the guard around our own driver calls.
+ *
+ * Nothing of the shim runs before the real cuInit has succeeded but constructors of a few
+ * microseconds: no mapping, no thread. So gcc, sh and the other helpers of a job pay as
+ * good as nothing.
+ *
+ * A forked child keeps the driver's function table and forgets everything else:
+ * the region is not inherited (MADV_DONTFORK), hooks pass through, and only its
+ * own cuInit, should the driver grant it, starts the shim again from scratch.
+ */
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "life.h"
+#include "shim/driver/resolve.h"
+#include "shim/memory/rules.h"
+#include "shim/pool/convert.h"
+#include "shim/pool/pool.h"
+#include "shim/record/allocator_blocks.h"
+#include "shim/record/graph_nodes.h"
+
+/* Guarded by start_lock; `started` returns to false in a forked child. */
+static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
+static bool started, handlers_set;
+/* cuInit came through us here or in an ancestor: kept over fork. */
+static bool ever_started;
+
+static void fork_child(void) {
+  pump_state_fork_child();
+  pump_captures_fork_child();
+  pthread_mutex_init(&start_lock, NULL);
+  started = false;
+  pump_pool_fork_child();
+  pump_threads_fork_child();
+}
+
+static void say_bypassed(void) {
+  pump_log(PUMP_LOG_ERROR,
+           "not intercepted: this program reached the CUDA driver without passing "
+           "pump, which a library loaded with RTLD_DEEPBIND does; its memory was not "
+           "made pageable. Load that library without RTLD_DEEPBIND");
+}
+
+/* At exit, before the driver's own handlers because registered after them: a context
+ * that came into being although none of our context and memory hooks was called. */
+static void notice_unseen(void) {
+  if (!started || pump_calls_seen != 0 || !PUMP_HAS(cuDevicePrimaryCtxGetState)) return;
+  for (CUdevice i = 0; i < (CUdevice)pump_shm->header.device_count; i++) {
+    unsigned int flags;
+    int active = 0;
+    pump_real.cuDevicePrimaryCtxGetState(i, &flags, &active);
+    if (active == 0) continue;
+    say_bypassed();
+    return;
+  }
+}
+
+static struct pump_shm *map_region(void) {
+  void *region = mmap(NULL, sizeof(struct pump_shm), PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (region == MAP_FAILED) return NULL;
+  madvise(region, sizeof(struct pump_shm), MADV_DONTFORK);
+  return region;
+}
+
+/* Under start_lock. */
+static void start(void) {
+  started = ever_started = true;
+  struct pump_shm *region = map_region();
+  if (region == NULL) {
+    pump_give_up("no address space for pump's tables");
+    return;
+  }
+  int devices = 0;
+  if (PUMP_HAS(cuDeviceGetCount)) pump_real.cuDeviceGetCount(&devices);
+  region->header.client_pid = (uint32_t)getpid();
+  region->header.client_state = PUMP_CLIENT_RUNNING;
+  region->header.device_count =
+      devices < PUMP_MAX_DEVICES ? (uint32_t)devices : PUMP_MAX_DEVICES;
+  region->header.next_seq = 1;
+  const char *record = getenv("PUMP_RECORD");
+  pump_recording = record != NULL && record[0] != '\0';
+  region->header.recording = pump_recording;
+  pump_shm = region;
+  pump_range_reset();
+  pump_plain_reset();
+  pump_physical_reset();
+  pump_rules_reset();
+  pump_pool_reset();
+  pump_blocks_reset();
+  pump_device_reset();
+  pump_contexts_forget();
+  pump_primaries_reset();
+  pump_function_reset();
+  pump_params_reset();
+  pump_peer_reset();
+  pump_tensor_reset();
+  pump_images_reset();
+  pump_graph_execs_reset();
+  pump_variables_reset();
+  pump_metadata_void();
+  if (!handlers_set)
+    handlers_set =
+        pthread_atfork(NULL, NULL, fork_child) == 0 && atexit(notice_unseen) == 0;
+  pump_threads_start();
+  __atomic_store_n(&pump_off, false, __ATOMIC_RELEASE);
+}
+
+CUresult cuInit(unsigned int flags) {
+  CUresult result = pump_real.cuInit(flags);
+  if (result != CUDA_SUCCESS || pump_reentry_depth != 0 || pump_disabled()) return result;
+  int saved = errno;
+  pump_enter();
+  pthread_mutex_lock(&start_lock);
+  if (!started) start();
+  pthread_mutex_unlock(&start_lock);
+  pump_leave();
+  errno = saved;
+  return result;
+}
+
+/* The last chance to notice that even cuInit did not pass pump, for instance in a
+ * library loaded with RTLD_DEEPBIND, whose dlsym is libc's own. */
+__attribute__((destructor)) static void notice_bypass(void) {
+  if (ever_started || pump_disabled() || getenv("PUMP_SOCKET") == NULL) return;
+  if (!pump_resolve() || !PUMP_HAS(cuDeviceGetCount)) return;
+  int devices;
+  CUresult result = pump_real.cuDeviceGetCount(&devices);
+  if (result != CUDA_SUCCESS && result != CUDA_ERROR_DEINITIALIZED) return;
+  say_bypassed();
+}

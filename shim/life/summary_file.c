@@ -1,0 +1,139 @@
+/* summary_file.c - PUMP_SUMMARY: pump's counters as one JSON object when the process
+ * ends.
+ *
+ * For scripts and tests; people get the line of summary.c. Written whenever the
+ * process reached cuInit, dormant or not, so that "intercepted" differs from
+ * "loaded". Next to its final name and renamed, so that no reader sees half of one;
+ * "%p" in the name stands for the process id. The worker's counters are written by
+ * another process and are not trusted.
+ */
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "life.h"
+#include "shim/base/draft.h"
+#include "shim/execute/executors.h"
+#include "shim/link/link.h"
+#include "shim/memory/host.h"
+
+struct place {
+  const char *name;
+  size_t offset;
+};
+
+#define SHIM(field) {#field, offsetof(struct pump_shim_counters, field)}
+static const struct place shim_places[] = {
+    SHIM(operations),
+    SHIM(events_dropped),
+    SHIM(extents_dropped),
+    SHIM(ranges_untracked),
+    SHIM(converted_bytes_peak),
+    SHIM(moved_to_gpu_bytes),
+    SHIM(moved_to_host_bytes),
+    SHIM(commands_stale),
+    SHIM(commands_late),
+    SHIM(commands_dead),
+    SHIM(commands_invalid),
+    SHIM(commands_failed),
+    SHIM(markers),
+    SHIM(populate_bytes),
+    SHIM(attaches),
+    SHIM(signatures),
+    SHIM(graph_launches),
+    SHIM(graph_operations),
+    SHIM(graphs_unknown),
+    SHIM(block_events),
+    SHIM(block_dead_bytes),
+    SHIM(planned_bytes),
+    SHIM(plans_dropped),
+    SHIM(own_contexts),
+};
+
+#define WORKER(field) {#field, offsetof(struct pump_worker_counters, field)}
+static const struct place worker_places[] = {
+    WORKER(operations),      WORKER(operations_hit),
+    WORKER(blocks_used),     WORKER(blocks_hit),
+    WORKER(miss_late),       WORKER(miss_unseen),
+    WORKER(miss_no_room),    WORKER(miss_policy),
+    WORKER(resyncs),         WORKER(overshoot_bytes_peak),
+    WORKER(ticks),           WORKER(refreshes),
+    WORKER(catch_ups),       WORKER(ops_larger),
+    WORKER(recorded_file),   WORKER(recording_error),
+    WORKER(predicted),       WORKER(predictions_lost),
+    WORKER(recording_ended),
+};
+
+#define DEVICE(field) {#field, offsetof(struct pump_device, field)}
+static const struct place device_places[] = {
+    DEVICE(total_bytes),     DEVICE(free_at_start_bytes), DEVICE(budget_bytes),
+    DEVICE(allocated_bytes), DEVICE(plain_bytes),
+};
+
+#define COUNT(places) (sizeof(places) / sizeof *(places))
+
+static void put(FILE *file, const void *counters, const struct place *places,
+                size_t count) {
+  for (size_t i = 0; i < count; i++) {
+    const uint64_t *value = (const uint64_t *)((const char *)counters + places[i].offset);
+    fprintf(file, "%s\"%s\": %llu", i == 0 ? "" : ", ", places[i].name,
+            (unsigned long long)PUMP_LOAD(value));
+  }
+}
+
+static void put_devices(FILE *file) {
+  for (uint32_t d = 0; d < PUMP_LOAD(&pump_shm->header.device_count); d++) {
+    const struct pump_device *device = &pump_shm->devices[d];
+    if (d >= PUMP_MAX_DEVICES) return;
+    fprintf(file, "%s\n  {\"active\": %s, ", d == 0 ? "" : ",",
+            PUMP_LOAD(&device->device_state) == PUMP_DEVICE_ACTIVE ? "true" : "false");
+    put(file, device, device_places, COUNT(device_places));
+    fputs("}", file);
+  }
+}
+
+#define HEAD "{\"schema\": 1, \"pid\": "
+
+static void write_object(FILE *file) {
+  fprintf(file, "%s%d, \"worker_losses\": %u,\n\"shim\": {", HEAD, (int)getpid(),
+          pump_link_losses());
+  put(file, &pump_shm->shim_counters, shim_places, COUNT(shim_places));
+  fputs("},\n\"worker\": {", file);
+  put(file, &pump_shm->worker_counters, worker_places, COUNT(worker_places));
+  fputs("},\n\"devices\": [", file);
+  put_devices(file);
+  fputs("]}\n", file);
+}
+
+void pump_summary_write(void) {
+  const char *name = getenv("PUMP_SUMMARY");
+  char path[4096], partial[PUMP_DRAFT_BYTES];
+  if (pump_shm == NULL || name == NULL || *name == '\0') return;
+  const char *mark = strstr(name, "%p");
+  int length = mark == NULL ? snprintf(path, sizeof path, "%s", name)
+                            : snprintf(path, sizeof path, "%.*s%d%s", (int)(mark - name),
+                                       name, (int)getpid(), mark + 2);
+  if (length < 0 || (size_t)length >= sizeof path) return;
+  if (!pump_may_replace(path, HEAD)) {
+    pump_log(PUMP_LOG_WARNING,
+             "PUMP_SUMMARY: %s is not a regular file of such counters; name another",
+             PUMP_QUOTED(path));
+    return;
+  }
+  FILE *file = pump_draft(path, partial);
+  struct pump_write_signals signals;
+  if (file == NULL || !pump_block_write_signals(&signals)) {
+    if (file != NULL) fclose(file);
+    pump_log(PUMP_LOG_WARNING, "PUMP_SUMMARY: cannot write %s", PUMP_QUOTED(path));
+    return;
+  }
+  write_object(file);
+  bool written = fclose(file) == 0;
+  pump_restore_write_signals(&signals);
+  if (!written || rename(partial, path) != 0) {
+    unlink(partial);
+    pump_log(PUMP_LOG_WARNING, "PUMP_SUMMARY: cannot write %s", PUMP_QUOTED(path));
+  }
+}

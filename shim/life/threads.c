@@ -1,0 +1,97 @@
+/* threads.c - begin and end of pump's threads in a process, and across fork.
+ *
+ * At exit everything of ours has to be out of the driver before the driver's own
+ * tear-down runs. Exit handlers run in the reverse order of registration, and
+ * ours is registered after the real cuInit: so it runs first. It takes no lock:
+ * exit() may be called by a signal handler on top of any of our functions.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "life.h"
+#include "shim/execute/execute.h"
+#include "shim/link/link.h"
+#include "shim/memory/host.h"
+
+/* The process that started the threads; 0: none. Not inherited as a right: a
+ * forked child has another pid and is inert until its own start. */
+static pid_t owner;
+static bool registered; /* atexit registrations are inherited by fork */
+
+/* Only at its end is it known whether the disk has taken all of a recording: the worker
+ * writes that once it sees that this process exits. No longer than PUMP_RECORDED_NS, and
+ * not for a worker that is gone. */
+static void wait_for_recording(void) {
+  const struct timespec pause = {.tv_nsec = 200000};
+  const struct pump_worker_counters *worker = &pump_shm->worker_counters;
+  uint64_t until_ns = pump_now_ns() + PUMP_RECORDED_NS;
+  while (PUMP_LOAD(&worker->recorded_file) != 0 &&
+         PUMP_LOAD(&worker->recording_error) == 0 &&
+         PUMP_LOAD_ACQUIRE(&worker->recording_ended) == 0 &&
+         PUMP_LOAD(&pump_shm->shim_counters.attaches) > pump_link_losses() &&
+         pump_now_ns() < until_ns)
+    nanosleep(&pause, NULL);
+}
+
+static void threads_end(void) {
+  if (owner != getpid() || pump_shm == NULL) return;
+  int saved = errno;
+  pump_enter();
+  PUMP_STORE_RELEASE(&pump_shm->header.client_state, PUMP_CLIENT_EXITING);
+  pump_worker_notify();
+  pump_executors_stop(pump_now_ns() + PUMP_EXIT_NS);
+  if (PUMP_LOAD(&pump_shm->header.recording) != 0) wait_for_recording();
+  pump_link_stop();
+  pump_claims_leave();
+  pump_log_release();
+  pump_verdict_print();
+  pump_summary_print();
+  pump_summary_write();
+  pump_leave();
+  errno = saved;
+}
+
+/* A recording shall begin with the program's first operation and hold a program of a few
+ * milliseconds too, so the first cuInit of a recorded job waits until its pumpd has
+ * answered, no longer than PUMP_RECORDER_NS, and then until the worker that it starts
+ * records, no longer than PUMP_RECORDER_MOST_NS in all. Beside this, and the end of a
+ * recording, no thread of the job ever waits for pumpd. */
+static void wait_for_recorder(void) {
+  const struct timespec pause = {.tv_nsec = 200000};
+  uint64_t begin_ns = pump_now_ns();
+  const struct pump_worker_counters *worker = &pump_shm->worker_counters;
+  while (PUMP_LOAD(&worker->recorded_file) == 0) {
+    bool answered = PUMP_LOAD(&pump_shm->shim_counters.attaches) != 0;
+    uint64_t longest_ns = answered ? PUMP_RECORDER_MOST_NS : PUMP_RECORDER_NS;
+    if (pump_now_ns() - begin_ns >= longest_ns) return;
+    pump_log_release();
+    nanosleep(&pause, NULL);
+  }
+}
+
+void pump_threads_start(void) {
+  if (owner == getpid()) return;
+  int saved = errno;
+  owner = getpid();
+  if (!registered) registered = atexit(threads_end) == 0;
+  pump_plan_start();
+  pump_link_start();
+  if (PUMP_LOAD(&pump_shm->header.recording) != 0) wait_for_recorder();
+  errno = saved;
+}
+
+void pump_threads_fork_child(void) {
+  int saved = errno;
+  pump_link_fork_child();
+  pump_mapping_fork_child();
+  pump_contexts_fork_child();
+  pump_executors_fork_child();
+  pump_slot_fork_child();
+  pump_populate_fork_child();
+  pump_progress_fork_child();
+  pump_marker_fork_child();
+  pump_limit_fork_child();
+  pump_log_fork_child(); /* last: the others query it for descriptors */
+  errno = saved;
+}

@@ -1,0 +1,366 @@
+/* connect.c - the connection to pumpd: hello, welcome, loss, again.
+ *
+ * One thread. It handles neither ranges nor commands; it fetches the worker's
+ * memfd, has it attached (attach.c), and notices when the worker is gone.
+ * Without a daemon nothing in the shim waits for it.
+ *
+ * The thread also keeps this process's entry in the ledger (host_claims.c), with a pumpd
+ * and without, and its share of the card (memory/share.c).
+ *
+ * While attached it also takes over the budgets that the worker asks for: any
+ * datagram from the worker wakes it for that, and it looks each time that it is awake.
+ *
+ * DESIGN. Programs close all descriptors, or reuse the number of one that was
+ * closed. So the thread takes a table of descriptors of its own before it opens the first,
+ * and nothing of the program's is in it: a copy would keep its pipes open. In
+ * turn the thread must do nothing that needs the program's descriptors: call the driver,
+ * start a thread (it would share our table), write to stderr.
+ *
+ * Where the kernel gives no such table (before 5.9, or a filter of system calls), there is
+ * one descriptor among the program's, moved out of the way (900 and up); its device and
+ * inode are compared before each use, and a number that is no longer ours is neither used
+ * nor closed. A program that takes the number over just then loses what it put there.
+ *
+ * Two pauses, each doubling: one between attempts that are not answered, one after
+ * workers that died young. A worker that this very client makes crash would otherwise
+ * be forked, attached and lost again as fast as pumpd can fork.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "link.h"
+#include "shim/execute/execute.h"
+#include "shim/memory/host.h"
+
+/* close_range() of Linux 5.9: the same on all machines, missing from older headers. */
+#define CLOSE_RANGE_CALL 436
+#define CLOSE_RANGE_OWN_TABLE 2u
+
+/* Why an attempt or a connection ended. */
+enum end {
+  NO_LISTENER,
+  NO_ANSWER,
+  WRONG_VERSION,
+  REFUSED,
+  BAD_MEMORY,
+  WORKER_GONE,
+  STOPPED
+};
+
+/* Written by the link thread, but for `stop`. */
+static struct {
+  uint32_t stop; /* futex */
+  uint32_t losses;
+  int socket_number; /* -1: none */
+  dev_t device;
+  ino_t inode;
+  char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
+  bool started;
+} link_state = {.socket_number = -1};
+
+uint32_t pump_link_losses(void) {
+  return PUMP_LOAD(&link_state.losses);
+}
+
+/* A budget may make a dormant device active: its out-threads are needed at once, not at
+ * its next operation. A bit for each such device. */
+static void ask_for_executors(uint32_t active) {
+  for (uint32_t device = 0; active != 0; device++, active >>= 1)
+    if (active & 1) pump_executors_ask(device);
+}
+
+static void keep_ledger(void) {
+  bool fresh = pump_claims_keep();
+  pump_limit_refresh(fresh);
+  ask_for_executors(pump_share_refresh(fresh));
+}
+
+/* ---- the descriptor --------------------------------------------------------- */
+
+/* First of all that the thread does. The kernel copies nothing that it would close then. */
+static void take_own_table(void) {
+  if (syscall(CLOSE_RANGE_CALL, 0u, ~0u, CLOSE_RANGE_OWN_TABLE) != 0) return;
+  pump_log_keep();
+  /* A sanitizer or the C library may write to 2 whatever that is. */
+  for (int i = 0; i < 3 && open("/dev/null", O_RDWR | O_CLOEXEC) == i; i++) continue;
+}
+
+/* Our socket's number while it still is our socket, else -1. */
+static int own_socket(void) {
+  int number = __atomic_load_n(&link_state.socket_number, __ATOMIC_ACQUIRE);
+  struct stat st;
+  if (number < 0 || fstat(number, &st) != 0) return -1;
+  return st.st_dev == link_state.device && st.st_ino == link_state.inode ? number : -1;
+}
+
+static void drop_socket(void) {
+  int number = own_socket();
+  __atomic_store_n(&link_state.socket_number, -1, __ATOMIC_RELEASE);
+  if (number >= 0) close(number);
+}
+
+static bool keep_socket(int number) {
+  int high = fcntl(number, F_DUPFD_CLOEXEC, PUMP_HIGH_DESCRIPTOR);
+  if (high >= 0) {
+    close(number);
+    number = high;
+  }
+  struct stat st;
+  if (fstat(number, &st) != 0) return false;
+  link_state.device = st.st_dev;
+  link_state.inode = st.st_ino;
+  __atomic_store_n(&link_state.socket_number, number, __ATOMIC_RELEASE);
+  return true;
+}
+
+static bool stopped(void) {
+  return PUMP_LOAD_ACQUIRE(&link_state.stop) != 0;
+}
+
+/* ---- hello and welcome ------------------------------------------------------- */
+
+static bool connect_to_pumpd(void) {
+  struct sockaddr_un address = {.sun_family = AF_UNIX};
+  strcpy(address.sun_path, link_state.path);
+  int number = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (number < 0) return false;
+  if (connect(number, (struct sockaddr *)&address, sizeof address) != 0 ||
+      !keep_socket(number)) {
+    close(number);
+    return false;
+  }
+  return true;
+}
+
+static bool send_hello(void) {
+  struct pump_hello hello = {.magic = PUMP_HELLO_MAGIC,
+                             .abi_version = PUMP_ABI_VERSION,
+                             .client_pid = (uint32_t)getpid(),
+                             .shm_bytes = sizeof(struct pump_shm)};
+  int number = own_socket();
+  return number >= 0 &&
+         send(number, &hello, sizeof hello, MSG_NOSIGNAL) == (ssize_t)sizeof hello;
+}
+
+/* Takes the descriptors of a message: the first one is kept, others are closed. */
+static int take_descriptor(struct msghdr *message) {
+  int kept = -1;
+  for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c != NULL; c = CMSG_NXTHDR(message, c)) {
+    if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
+    size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (size_t i = 0; i < count; i++) {
+      int one;
+      memcpy(&one, CMSG_DATA(c) + i * sizeof one, sizeof one);
+      if (kept < 0)
+        kept = one;
+      else
+        close(one);
+    }
+  }
+  return kept;
+}
+
+/* Waits until the socket has something to read; false after the timeout. */
+static bool wait_readable(int timeout_ms) {
+  struct pollfd ready = {.fd = own_socket(), .events = POLLIN};
+  return ready.fd >= 0 && poll(&ready, 1, timeout_ms) == 1;
+}
+
+static bool receive_welcome(struct pump_welcome *welcome, int *memory) {
+  _Alignas(struct cmsghdr) char control[CMSG_SPACE(4 * sizeof(int))];
+  struct iovec part = {.iov_base = welcome, .iov_len = sizeof *welcome};
+  struct msghdr message = {.msg_iov = &part,
+                           .msg_iovlen = 1,
+                           .msg_control = control,
+                           .msg_controllen = sizeof control};
+  *memory = -1;
+  int number = own_socket();
+  if (number < 0) return false;
+  ssize_t n = recvmsg(number, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+  if (n < 0) return false;
+  *memory = take_descriptor(&message);
+  return n == (ssize_t)sizeof *welcome && welcome->magic == PUMP_HELLO_MAGIC;
+}
+
+/* ---- one connection ----------------------------------------------------------- */
+
+static enum end join_worker(void) {
+  if (!connect_to_pumpd()) return NO_LISTENER;
+  struct pump_welcome welcome;
+  int memory = -1;
+  if (!send_hello() || !wait_readable(PUMP_ANSWER_MS) ||
+      !receive_welcome(&welcome, &memory)) {
+    if (memory >= 0) close(memory);
+    return stopped() ? STOPPED : NO_ANSWER;
+  }
+  enum end end = WORKER_GONE; /* = attached; the caller waits for that end */
+  if (welcome.status == PUMP_WELCOME_VERSION || welcome.abi_version != PUMP_ABI_VERSION) {
+    static uint32_t said;
+    pump_log_once(
+        &said, PUMP_LOG_WARNING,
+        "this libpump.so speaks version %d, pumpd version %u: the job goes on without "
+        "prefetching; install pump-run and pumpd of the same release",
+        PUMP_ABI_VERSION, welcome.abi_version);
+    end = WRONG_VERSION;
+  } else if (welcome.status != PUMP_WELCOME_OK) {
+    end = REFUSED;
+  } else if (memory < 0 || !pump_attach(memory)) {
+    end = BAD_MEMORY;
+  }
+  if (memory >= 0) close(memory);
+  return end;
+}
+
+/* While attached: returns when the worker is gone, or the thread shall end. */
+static enum end watch_worker(uint64_t attached_ns) {
+  while (!stopped()) {
+    ask_for_executors(pump_device_adopt_budgets());
+    keep_ledger();
+    struct pollfd ready = {.fd = own_socket(), .events = POLLIN};
+    if (ready.fd < 0) return WORKER_GONE; /* the program closed our descriptor */
+    if (poll(&ready, 1, PUMP_LINK_POLL_MS) == 1) {
+      char byte;
+      int number = own_socket();
+      if (number < 0 || (ready.revents & (POLLHUP | POLLERR | POLLNVAL)) != 0)
+        return stopped() ? STOPPED : WORKER_GONE;
+      ssize_t n = recv(number, &byte, 1, MSG_DONTWAIT);
+      if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) return WORKER_GONE;
+    }
+    uint64_t beat_ns = PUMP_LOAD(&pump_shm->header.worker_heartbeat_ns);
+    uint64_t now_ns = pump_now_ns();
+    /* Before its first beat it is being forked; if that fails, the socket says so. To
+     * ask for another one meanwhile would only make its start later. */
+    uint64_t patience_ns = beat_ns == 0 ? PUMP_FIRST_BEAT_NS : PUMP_HEARTBEAT_NS;
+    if (beat_ns < attached_ns || beat_ns > now_ns) beat_ns = attached_ns;
+    if (now_ns - beat_ns > patience_ns) return WORKER_GONE;
+  }
+  return STOPPED;
+}
+
+static void say_end(enum end end, uint64_t backoff_ns) {
+  static uint32_t said[STOPPED + 1];
+  switch (end) {
+  case NO_LISTENER:
+  case NO_ANSWER:
+    if (PUMP_LOAD(&link_state.losses) != 0) break; /* said before */
+    if (backoff_ns < PUMP_PATIENCE_NS) break;      /* it may just be starting */
+    pump_log_once(&said[NO_LISTENER], PUMP_LOG_WARNING,
+                  "no pumpd answers at %s: the job runs on demand paging until one does",
+                  PUMP_QUOTED(link_state.path));
+    break;
+  case REFUSED:
+    if (backoff_ns < PUMP_PATIENCE_NS) break; /* it may only have no room at the moment */
+    pump_log_once(&said[REFUSED], PUMP_LOG_WARNING,
+                  "pumpd refused this process: it runs on demand paging (see pumpd's log)");
+    break;
+  case BAD_MEMORY:
+    pump_log_once(&said[BAD_MEMORY], PUMP_LOG_WARNING,
+                  "pumpd sent no usable shared memory: the job runs on demand paging");
+    break;
+  case WORKER_GONE:
+    PUMP_ADD(&link_state.losses, 1);
+    pump_log_once(&said[WORKER_GONE], PUMP_LOG_INFO,
+                  "the worker is gone: demand paging until it is back");
+    break;
+  case WRONG_VERSION:
+  case STOPPED:
+    break;
+  }
+}
+
+static void pause_before_retry(uint64_t pause_ns) {
+  uint64_t until_ns = pump_now_ns() + pause_ns, now_ns;
+  while (!stopped() && (now_ns = pump_now_ns()) < until_ns) {
+    uint64_t left_ns = until_ns - now_ns;
+    pump_futex_sleep(&link_state.stop, 0,
+                     left_ns < PUMP_LINK_POLL_NS ? left_ns : PUMP_LINK_POLL_NS);
+    keep_ledger();
+  }
+}
+
+static uint64_t doubled(uint64_t pause_ns, uint64_t most_ns) {
+  return pause_ns * 2 < most_ns ? pause_ns * 2 : most_ns;
+}
+
+/* The pause after an attached worker that served for `served_ns`. */
+static uint64_t pause_after_worker(uint64_t *young_ns, uint64_t served_ns) {
+  static uint32_t said;
+  if (served_ns >= PUMP_YOUNG_NS) *young_ns = PUMP_BACKOFF_MIN_NS;
+  uint64_t pause_ns = *young_ns;
+  *young_ns = doubled(pause_ns, PUMP_YOUNG_BACKOFF_MAX_NS);
+  if (pause_ns == PUMP_YOUNG_BACKOFF_MAX_NS)
+    pump_log_once(&said, PUMP_LOG_WARNING,
+                  "pumpd's workers for this process keep dying: it mostly runs on demand "
+                  "paging (see pumpd's log)");
+  return pause_ns;
+}
+
+static void *link_thread(void *nothing) {
+  (void)nothing;
+  pump_enter();
+  take_own_table();
+  uint64_t backoff_ns = PUMP_BACKOFF_MIN_NS, young_ns = PUMP_BACKOFF_MIN_NS;
+  keep_ledger();
+  while (!stopped() && link_state.path[0] == '\0') pause_before_retry(PUMP_LINK_POLL_NS);
+  while (!stopped()) {
+    enum end end = join_worker();
+    uint64_t pause_ns = end == WRONG_VERSION ? PUMP_BACKOFF_VERSION_NS : backoff_ns;
+    if (end == WORKER_GONE) {
+      pump_log(PUMP_LOG_DEBUG, "attached to a worker");
+      uint64_t attached_ns = pump_now_ns();
+      end = watch_worker(attached_ns);
+      pause_ns = pause_after_worker(&young_ns, pump_now_ns() - attached_ns);
+      backoff_ns = PUMP_BACKOFF_MIN_NS;
+    }
+    drop_socket();
+    if (end == STOPPED || stopped()) break;
+    say_end(end, backoff_ns);
+    pause_before_retry(pause_ns);
+    if (end != WORKER_GONE) backoff_ns = doubled(backoff_ns, PUMP_BACKOFF_MAX_NS);
+  }
+  drop_socket();
+  return NULL;
+}
+
+/* ---- life ---------------------------------------------------------------------- */
+
+void pump_link_start(void) {
+  const char *path = getenv("PUMP_SOCKET");
+  if (link_state.started) return;
+  link_state.started = true;
+  if (path != NULL && strlen(path) >= sizeof link_state.path) {
+    pump_log(PUMP_LOG_WARNING,
+             "PUMP_SOCKET=%s is longer than a socket's path may be (%zu): the job runs on "
+             "demand paging; have pumpd listen on a shorter path",
+             PUMP_QUOTED(path), sizeof link_state.path - 1);
+    path = NULL;
+  }
+  if (path != NULL) strcpy(link_state.path, path);
+  pump_share_start();
+  bool ledger = pump_claims_start();
+  if (link_state.path[0] == '\0' && !ledger) return;
+  int error = pump_thread_start("pump-link", link_thread, NULL);
+  if (error != 0)
+    pump_log(PUMP_LOG_WARNING, "cannot start thread pump-link: %s; demand paging goes on",
+             strerror(-error));
+}
+
+void pump_link_stop(void) {
+  PUMP_STORE_RELEASE(&link_state.stop, 1);
+  pump_futex_wake(&link_state.stop); /* a poll ends by itself or with the process */
+}
+
+void pump_link_fork_child(void) {
+  /* The child's copy of the socket would keep the worker from seeing our end. */
+  if (!pump_log_is_apart()) drop_socket();
+  memset(&link_state, 0, sizeof link_state);
+  link_state.socket_number = -1;
+}

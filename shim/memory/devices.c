@@ -1,0 +1,350 @@
+/* devices.c - what each device has, may use and does use.
+ *
+ * A device is prepared when pump first sees a context on it: its free memory then shows
+ * what this process may count on. From then on the
+ * figures here are the truth; pump_shm->devices is the worker's copy of them.
+ *
+ * The budget: PUMP_BUDGET as bytes or as a share of the card, else what the first
+ * context found free less 3 % (PUMP_RESERVE_PERCENT), or where other processes under pump
+ * are there, a share of what the first of them found (share.c), which follows what they
+ * need. A budget that a job asks for may be more than was free: the memory of other jobs on
+ * the card gives way, and they have budgets of their own. It is never more than the
+ * administrator's PUMP_BUDGET_MOST; one of the whole card, less 3 %, counts as none.
+ * `emulated`: the budget was requested, or bounded. The device becomes ACTIVE, for good,
+ * when live memory outgrows the budget, while a trace is recorded, or with
+ * PUMP_ACTIVE=always.
+ *
+ * A worker may ask for another budget (asked_budget_bytes); the link thread adopts it
+ * here. The budget outlives the worker: the next worker reads it as the device's.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "host.h"
+#include "shim/base/amount.h"
+#include "shim/base/upcalls.h"
+
+#define CONCURRENT_MANAGED_ACCESS ((CUdevice_attribute)89)
+
+enum { UNSEEN, READY };
+
+/* `state` and `converts` are written under prepare_lock, everything else under
+ * pump_range_lock. */
+static struct device {
+  uint32_t state;
+  bool converts;
+  uint8_t uuid[16];
+  uint64_t total_bytes;
+  uint64_t found_bytes; /* free before anything under pump was there, as far as is known */
+  bool has_neighbours;  /* under pump, on the same card */
+  uint64_t asked_bytes; /* UINT64_MAX: none */
+  uint64_t most_bytes;  /* of a job that asks for none: what is free, or its share */
+  uint64_t card_bytes;  /* a budget from here on is none */
+  uint64_t bound_bytes; /* by the administrator: the most that a budget may be */
+  uint64_t budget_bytes, allocated_bytes, plain_bytes;
+  bool active;
+} devices[PUMP_MAX_DEVICES];
+/* On all devices; under pump_range_lock. */
+static uint64_t live_bytes;                         /* of ranges */
+static uint64_t live_plain_bytes, plain_peak_bytes; /* of memory not converted */
+
+static pthread_mutex_t prepare_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static uint64_t without_reserve(uint64_t bytes) {
+  return bytes - bytes / 100 * PUMP_RESERVE_PERCENT;
+}
+
+static uint64_t whole_blocks(uint64_t bytes) {
+  return bytes / PUMP_BLOCK_BYTES * PUMP_BLOCK_BYTES;
+}
+
+/* A variable's amount of a card of `total_bytes`, UINT64_MAX without one. */
+static uint64_t amount_of(const char *variable, uint64_t total_bytes) {
+  const char *text = getenv(variable);
+  struct pump_amount amount;
+  static uint32_t said;
+  if (!pump_amount_parse(text, &amount))
+    pump_log_once(&said, PUMP_LOG_ERROR,
+                  "%s=%s is neither bytes nor a share such as 80%% or 0.8x; going on "
+                  "without it",
+                  variable, PUMP_QUOTED(text));
+  return pump_amount_bytes(amount, total_bytes, total_bytes);
+}
+
+static const uint64_t least_bytes = (uint64_t)PUMP_BUDGET_BLOCKS_LEAST * PUMP_BLOCK_BYTES;
+
+/* The budget that the job begins with; UINT64_MAX: it asks for none. */
+static uint64_t first_budget(CUdevice device, uint64_t total_bytes) {
+  uint64_t asked = amount_of("PUMP_BUDGET", total_bytes);
+  if (asked >= least_bytes) return asked;
+  pump_log(PUMP_LOG_WARNING,
+           "device %d: the budget of %.3g MiB is raised to %" PRIu64
+           " MiB, the least there is",
+           device, (double)asked / (1 << 20), least_bytes >> 20);
+  return least_bytes;
+}
+
+/* The administrator's bound on budgets of a device. Says what it takes away. */
+static uint64_t bound_budget(CUdevice device, uint64_t total_bytes, uint64_t asked) {
+  uint64_t bound = whole_blocks(amount_of("PUMP_BUDGET_MOST", total_bytes));
+  if (bound < least_bytes) bound = least_bytes;
+  if (asked != UINT64_MAX && asked > bound)
+    pump_log(PUMP_LOG_WARNING,
+             "device %d: the budget of %" PRIu64 " MiB is brought down to %" PRIu64
+             " MiB, the administrator's bound (/etc/pump/config.toml)",
+             device, asked >> 20, bound >> 20);
+  return bound;
+}
+
+/* Under pump_range_lock. */
+static void become_active(uint32_t index) {
+  if (devices[index].active) return;
+  devices[index].active = true;
+  PUMP_STORE(&pump_shm->devices[index].device_state, PUMP_DEVICE_ACTIVE);
+  if (!__atomic_load_n(&pump_off, __ATOMIC_RELAXED))
+    __atomic_fetch_add(&pump_active, 1, __ATOMIC_RELEASE);
+  pump_upcalls.device_active();
+  pump_wake(&pump_shm->header.worker_asleep, &pump_shm->header.worker_wakes);
+}
+
+static void look_whether_full(uint32_t index) {
+  const struct device *d = &devices[index];
+  if (d->state == READY && d->converts &&
+      d->allocated_bytes + d->plain_bytes > d->budget_bytes)
+    become_active(index);
+}
+
+/* Under pump_range_lock. Without a request: UINT64_MAX. */
+static void set_budget(struct device *d, struct pump_device *shared, uint64_t asked) {
+  d->asked_bytes = asked;
+  if (asked >= d->card_bytes) asked = d->most_bytes;
+  uint64_t budget = asked < d->bound_bytes ? asked : d->bound_bytes;
+  d->budget_bytes = whole_blocks(budget);
+  PUMP_STORE(&shared->budget_bytes, d->budget_bytes);
+  PUMP_STORE(&shared->emulated, budget != d->most_bytes);
+}
+
+/* Under pump_range_lock. What a worker asks for is taken as far as it makes sense; false
+ * when there is nothing new, or no such device yet. */
+static bool adopt_budget(uint32_t index) {
+  struct device *d = &devices[index];
+  struct pump_device *shared = &pump_shm->devices[index];
+  uint64_t asked = PUMP_LOAD(&shared->asked_budget_bytes);
+  if (d->state != READY || asked == PUMP_LOAD(&shared->adopted_budget_bytes)) return false;
+  if (asked != 0) {
+    set_budget(d, shared, asked > least_bytes ? asked : least_bytes);
+    look_whether_full(index);
+  }
+  /* A thread that sees this sees the figures above. */
+  PUMP_STORE_RELEASE(&shared->adopted_budget_bytes, asked);
+  return true;
+}
+
+/* Under pump_range_lock. */
+static void set_most(struct device *d, const struct pump_neighbours *neighbours) {
+  uint64_t found;
+  d->has_neighbours = pump_neighbours_on(neighbours, d->uuid, &found) != 0;
+  if (found > d->total_bytes) found = d->total_bytes;
+  if (found > d->found_bytes) d->found_bytes = found;
+  uint64_t whole = without_reserve(d->found_bytes);
+  uint64_t share = pump_neighbours_leave(neighbours, d->uuid, whole);
+  uint64_t least = whole < least_bytes ? whole : least_bytes;
+  d->most_bytes = share > least ? share : least;
+}
+
+static void notify(void) {
+  PUMP_ADD(&pump_shm->header.activity, 1);
+  pump_wake(&pump_shm->header.worker_asleep, &pump_shm->header.worker_wakes);
+}
+
+bool pump_device_card(uint32_t device, struct pump_card *card) {
+  const struct device *d = &devices[device];
+  pthread_mutex_lock(&pump_range_lock);
+  bool ready = d->state == READY;
+  if (ready) {
+    memcpy(card->uuid, d->uuid, sizeof card->uuid);
+    card->found_bytes = d->found_bytes;
+    card->plain_bytes = d->plain_bytes;
+    card->need_bytes = d->allocated_bytes + d->plain_bytes;
+    if (d->asked_bytes < d->card_bytes && card->need_bytes > d->budget_bytes)
+      card->need_bytes = d->budget_bytes;
+  }
+  pthread_mutex_unlock(&pump_range_lock);
+  return ready;
+}
+
+uint32_t pump_device_share(const struct pump_neighbours *neighbours) {
+  uint32_t active = 0;
+  bool changed = false;
+  pthread_mutex_lock(&pump_range_lock);
+  for (uint32_t i = 0; i < PUMP_MAX_DEVICES; i++) {
+    struct device *d = &devices[i];
+    struct pump_device *shared = &pump_shm->devices[i];
+    if (d->state != READY) continue;
+    uint64_t before = d->budget_bytes;
+    set_most(d, neighbours);
+    set_budget(d, shared, d->asked_bytes);
+    if (d->budget_bytes == before) continue;
+    changed = true;
+    look_whether_full(i);
+    if (d->active) active |= 1u << i;
+  }
+  pthread_mutex_unlock(&pump_range_lock);
+  if (changed) notify();
+  return active;
+}
+
+uint32_t pump_device_adopt_budgets(void) {
+  uint32_t active = 0;
+  bool adopted = false;
+  for (uint32_t i = 0; i < PUMP_MAX_DEVICES; i++) {
+    const struct pump_device *shared = &pump_shm->devices[i];
+    if (PUMP_LOAD(&shared->asked_budget_bytes) !=
+        PUMP_LOAD(&shared->adopted_budget_bytes)) {
+      pthread_mutex_lock(&pump_range_lock);
+      adopted |= adopt_budget(i);
+      pthread_mutex_unlock(&pump_range_lock);
+    }
+    if (PUMP_LOAD(&shared->adopted_budget_bytes) != 0 &&
+        PUMP_LOAD(&shared->device_state) == PUMP_DEVICE_ACTIVE)
+      active |= 1u << i;
+  }
+  if (adopted) notify();
+  return active;
+}
+
+void pump_device_account(uint32_t device, int64_t range_bytes, int64_t plain_bytes) {
+  struct device *d = &devices[device];
+  d->allocated_bytes += (uint64_t)range_bytes;
+  d->plain_bytes += (uint64_t)plain_bytes;
+  live_bytes += (uint64_t)range_bytes;
+  live_plain_bytes += (uint64_t)plain_bytes;
+  if (live_plain_bytes > plain_peak_bytes) PUMP_STORE(&plain_peak_bytes, live_plain_bytes);
+  PUMP_STORE(&pump_shm->devices[device].allocated_bytes, d->allocated_bytes);
+  PUMP_STORE(&pump_shm->devices[device].plain_bytes, d->plain_bytes);
+  uint64_t *peak = &pump_shm->shim_counters.converted_bytes_peak;
+  if (live_bytes > PUMP_LOAD(peak)) PUMP_STORE(peak, live_bytes);
+  look_whether_full(device);
+}
+
+static void copy_uuid(CUdevice device, uint8_t uuid[16]) {
+  CUuuid answer = {{0}};
+  if (PUMP_HAS(cuDeviceGetUuid_v2))
+    pump_real.cuDeviceGetUuid_v2(&answer, device);
+  else if (PUMP_HAS(cuDeviceGetUuid))
+    pump_real.cuDeviceGetUuid(&answer, device);
+  memcpy(uuid, answer.bytes, 16);
+}
+
+static bool device_converts(CUdevice device) {
+  int concurrent = 0;
+  if (PUMP_HAS(cuDeviceGetAttribute))
+    pump_real.cuDeviceGetAttribute(&concurrent, CONCURRENT_MANAGED_ACCESS, device);
+  if (concurrent == 0)
+    pump_log(PUMP_LOG_WARNING,
+             "device %d cannot page its memory (concurrentManagedAccess is 0, as under "
+             "WSL and on some virtual GPUs): pump only watches there, and the program "
+             "has no more memory than without pump",
+             device);
+  return concurrent != 0;
+}
+
+/* Under prepare_lock, in a driver scope, with a context of the device current. */
+static void prepare(CUdevice device) {
+  size_t free_bytes, total_bytes;
+  if (pump_real.cuMemGetInfo_v2(&free_bytes, &total_bytes) != CUDA_SUCCESS) return;
+  struct device *d = &devices[device];
+  struct pump_device *shared = &pump_shm->devices[device];
+  uint8_t uuid[16];
+  copy_uuid(device, uuid);
+  bool converts = device_converts(device);
+  struct pump_neighbours neighbours;
+  pump_neighbours_look(&neighbours); /* those that it sees, for a start */
+  uint64_t asked = first_budget(device, total_bytes);
+  uint64_t bound = bound_budget(device, total_bytes, asked);
+  const char *always = getenv("PUMP_ACTIVE");
+  pthread_mutex_lock(&pump_range_lock);
+  d->converts = converts;
+  d->total_bytes = total_bytes;
+  d->found_bytes = free_bytes;
+  memcpy(d->uuid, uuid, sizeof uuid);
+  set_most(d, &neighbours);
+  d->card_bytes = without_reserve(total_bytes);
+  d->bound_bytes = bound;
+  memcpy(shared->uuid, uuid, sizeof uuid);
+  PUMP_STORE(&shared->total_bytes, total_bytes);
+  PUMP_STORE(&shared->free_at_start_bytes, free_bytes);
+  set_budget(d, shared, asked);
+  PUMP_STORE(&shared->device_state, PUMP_DEVICE_DORMANT);
+  PUMP_STORE_RELEASE(&d->state, READY);
+  adopt_budget((uint32_t)device);
+  look_whether_full((uint32_t)device);
+  if (pump_recording || (always != NULL && strcmp(always, "always") == 0))
+    become_active((uint32_t)device);
+  pthread_mutex_unlock(&pump_range_lock);
+}
+
+bool pump_device_prepare(CUdevice device) {
+  static uint32_t said;
+  if (device < 0 || device >= PUMP_MAX_DEVICES) {
+    pump_log_once(&said, PUMP_LOG_WARNING,
+                  "device %d is left alone: pump looks after the first %d", device,
+                  PUMP_MAX_DEVICES);
+    return false;
+  }
+  uint32_t state = PUMP_LOAD_ACQUIRE(&devices[device].state);
+  if (PUMP_LIKELY(state != UNSEEN)) return state == READY;
+  struct pump_driver_scope scope = pump_driver_scope_open();
+  pthread_mutex_lock(&prepare_lock);
+  if (devices[device].state == UNSEEN) prepare(device);
+  pthread_mutex_unlock(&prepare_lock);
+  pump_driver_scope_close(scope);
+  return PUMP_LOAD_ACQUIRE(&devices[device].state) == READY;
+}
+
+uint64_t pump_plain_peak_bytes(void) {
+  return PUMP_LOAD(&plain_peak_bytes);
+}
+
+bool pump_device_converts(uint32_t device) {
+  return devices[device].converts;
+}
+
+/* PUMP_REPORT=limit: the program sees all that the job may convert. */
+static bool reports_limit(void) {
+  static uint32_t known; /* 0: not read yet, 1: no, 2: yes */
+  uint32_t answer = PUMP_LOAD(&known);
+  if (answer == 0) {
+    const char *text = getenv("PUMP_REPORT");
+    answer = text != NULL && strcmp(text, "limit") == 0 ? 2 : 1;
+    PUMP_STORE(&known, answer);
+  }
+  return answer == 2;
+}
+
+void pump_device_report(uint32_t device, size_t *free_bytes, size_t *total_bytes) {
+  if (reports_limit() && PUMP_LOAD(&devices[device].converts)) {
+    uint64_t left, whole;
+    pump_limit_room(&left, &whole);
+    if (total_bytes != NULL && whole > *total_bytes && whole != UINT64_MAX)
+      *total_bytes = whole;
+    if (total_bytes != NULL && left > *total_bytes) left = *total_bytes;
+    *free_bytes = left;
+    return;
+  }
+  pthread_mutex_lock(&pump_range_lock);
+  const struct device *d = &devices[device];
+  uint64_t taken = d->allocated_bytes + d->plain_bytes;
+  uint64_t left = d->budget_bytes > taken ? d->budget_bytes - taken : 0;
+  bool makes_way = d->has_neighbours; /* what they have is not free, but can be had */
+  pthread_mutex_unlock(&pump_range_lock);
+  if (left < *free_bytes || makes_way) *free_bytes = left;
+}
+
+void pump_device_reset(void) {
+  memset(devices, 0, sizeof devices);
+  live_bytes = live_plain_bytes = plain_peak_bytes = 0;
+  pthread_mutex_init(&prepare_lock, NULL);
+  pthread_mutex_init(&pump_range_lock, NULL);
+}

@@ -1,0 +1,385 @@
+/* limit.c - may another allocation be converted?
+ *
+ * Two bounds: the job's own (PUMP_LIMIT, no more than the administrator's
+ * PUMP_LIMIT_MOST) and what the host can take. It does not read or write memory of the
+ * program and frees nothing. Percentages are of the first headroom, multiples ("1.5x") of
+ * the memory of the devices that the process uses.
+ *
+ * DESIGN. Converted memory that does not fit on the GPU lives in host pages that
+ * cannot be swapped. If they outgrew the host, the machine would lock up or the
+ * kernel would kill the job; so pump refuses the allocation instead, the
+ * only error of its own. Besides the limit, this has to hold for each level
+ * of host memory (the machine, every cgroup above with a limit of its own):
+ *
+ *   converted + bytes + others <= headroom now + pushed
+ *
+ * where headroom = what the level could still give (host_memory.c), less a reserve
+ * for other programs, and others = what other processes under pump have claimed of it
+ * (host_claims.c). `pushed` is the part of all that that has host pages already
+ * and therefore is missing from "now": of processes whose devices hold everything nothing
+ * was pushed out; of the others it is at most what has disappeared since the first of
+ * them began. That credits to them what programs without pump took meanwhile.
+ *
+ * Where others cannot see our claim, or we cannot see theirs, that sum is not the host's
+ * any more. Then a process gets, beyond what it has claimed while claims were visible, a
+ * share of the room.
+ *
+ * What is claimed is more than what is converted, by less than CLAIM_BYTES or what was
+ * returned of late, so that the ledger is not written for every allocation.
+ *
+ * A job that fits on its card would run without pump, however small its host is. So
+ * what the host cannot take stays plain device memory while the device has room.
+ *
+ * The first sample is taken again whenever nothing is converted. A sample costs
+ * some file reads, so one is used for 100 ms unless it would refuse.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "host.h"
+#include "shim/base/amount.h"
+
+#define SAMPLE_AGE_NS 100000000u
+#define REPEAT_NS 1000000000u /* not more than one refusal line a second */
+#define CLAIM_BYTES (64ull << 20)
+#define TRIES_MOST 6 /* where others are about to claim the same: 63 ms in all */
+
+/* Process-wide; guarded by `lock`; a forked child starts again from zero. */
+static struct {
+  bool configured;
+  struct pump_amount limit, most; /* the job's, the administrator's */
+  uint64_t converted;             /* bytes admitted and not returned */
+  uint64_t claimed;               /* what the ledger says of that */
+  uint64_t settled;               /* what was claimed and decided upon in full sight */
+  int unseen, blind;              /* errno: others do not see our claim, we not theirs */
+  bool active;                    /* what it says of our devices */
+  uint64_t peak;                  /* largest `converted` */
+  uint64_t sampled_ns;            /* of `now` */
+  uint64_t refused_ns;            /* of the last refusal line */
+  struct pump_host_memory first, now;
+  struct pump_claims others[PUMP_HOST_LEVELS]; /* of the levels of `now` */
+} limit;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static struct pump_amount amount_from(const char *variable) {
+  const char *text = getenv(variable);
+  struct pump_amount amount;
+  if (!pump_amount_parse(text, &amount)) {
+    amount.kind = PUMP_AMOUNT_NONE;
+    pump_log(PUMP_LOG_WARNING,
+             "%s=%s is neither bytes nor NN%% nor a multiple such as 1.5x; only the "
+             "host's memory bounds this job (pump-run --limit sets it)",
+             variable, PUMP_QUOTED(text));
+  }
+  return amount;
+}
+
+static void configure(void) {
+  limit.configured = true;
+  limit.limit = amount_from("PUMP_LIMIT");
+  limit.most = amount_from("PUMP_LIMIT_MOST");
+}
+
+/* What cannot be read stays as it was. */
+static void sample(uint64_t now_ns) {
+  struct pump_host_memory now;
+  struct pump_claims others[PUMP_HOST_LEVELS];
+  limit.blind = -pump_host_memory_read(&now);
+  if (limit.blind == 0) {
+    limit.blind = -pump_claims_read(&now, others);
+    for (uint32_t i = 0; i < now.level_count; i++)
+      if (limit.blind == 0 || limit.now.levels[i].id != now.levels[i].id)
+        limit.others[i] = others[i];
+    limit.now = now;
+  }
+  limit.sampled_ns = now_ns;
+  if (limit.converted == 0) limit.first = limit.now;
+}
+
+/* UINT64_MAX for none. Devices that the process has not used yet do not count. */
+static uint64_t bytes_of(struct pump_amount amount) {
+  uint64_t devices = 0;
+  for (int d = 0; d < PUMP_MAX_DEVICES; d++)
+    devices += PUMP_LOAD(&pump_shm->devices[d].total_bytes);
+  return pump_amount_bytes(amount, limit.first.headroom_bytes, devices);
+}
+
+static uint64_t limit_bytes(void) {
+  uint64_t asked = bytes_of(limit.limit), most = bytes_of(limit.most);
+  return asked < most ? asked : most;
+}
+
+/* The administrator's bound is less than what the job asked for. */
+static bool bound_by_administrator(void) {
+  return bytes_of(limit.most) < bytes_of(limit.limit);
+}
+
+static bool active(void) {
+  bool found = false;
+  for (int d = 0; d < PUMP_MAX_DEVICES; d++)
+    found |= PUMP_LOAD(&pump_shm->devices[d].device_state) == PUMP_DEVICE_ACTIVE;
+  return found;
+}
+
+static uint64_t least(uint64_t a, uint64_t b) {
+  return a < b ? a : b;
+}
+
+/* Bytes that this process may have converted in all, by one level of host memory, were all
+ * claims in sight. */
+static uint64_t room_in_sight(uint32_t i) {
+  const struct pump_claims *others = &limit.others[i];
+  uint64_t now = limit.now.levels[i].headroom_bytes, first = others->first_bytes;
+  for (uint32_t k = 0; k < limit.first.level_count; k++)
+    if (limit.first.levels[k].id == limit.now.levels[i].id &&
+        limit.first.levels[k].headroom_bytes > first)
+      first = limit.first.levels[k].headroom_bytes;
+  uint64_t pushed = others->active_bytes + (active() ? limit.converted : 0);
+  uint64_t room = now + (first > now ? least(first - now, pushed) : 0);
+  return room > others->bytes ? room - others->bytes : 0;
+}
+
+static uint64_t room_of_level(uint32_t i) {
+  uint64_t room = room_in_sight(i);
+  if (limit.unseen == 0 && limit.blind == 0) return room;
+  return least(room, limit.settled + room / PUMP_UNSEEN_SHARE);
+}
+
+/* The level that leaves least, or NULL where nothing is known. */
+static const struct pump_host_level *tightest(uint64_t *room, struct pump_claims *others) {
+  const struct pump_host_level *found = NULL;
+  *room = UINT64_MAX;
+  for (uint32_t i = 0; i < limit.now.level_count; i++) {
+    uint64_t bytes = room_of_level(i);
+    if (found != NULL && bytes >= *room) continue;
+    *room = bytes;
+    *others = limit.others[i];
+    found = &limit.now.levels[i];
+  }
+  return found;
+}
+
+enum verdict { ADMIT, OVER_LIMIT, OVER_HOST };
+
+static enum verdict decide(uint64_t bytes) {
+  uint64_t room;
+  struct pump_claims others;
+  if (bytes > UINT64_MAX - limit.converted) return OVER_LIMIT;
+  uint64_t wanted = limit.converted + bytes;
+  if (wanted > limit_bytes()) return OVER_LIMIT;
+  tightest(&room, &others);
+  return wanted > room ? OVER_HOST : ADMIT;
+}
+
+static void claim(uint64_t bytes, uint64_t pending) {
+  limit.active = active();
+  if (bytes == 0 && limit.claimed == 0) return;
+  limit.unseen = -pump_claims_write(bytes, pending, limit.active, &limit.first);
+  if (limit.unseen == 0) limit.claimed = bytes;
+  if (pending == 0 && bytes < limit.settled) limit.settled = bytes;
+}
+
+/* Decided: the claim stands. */
+static enum verdict settle(uint64_t bytes) {
+  claim(bytes, 0);
+  if (limit.unseen == 0 && limit.blind == 0) limit.settled = bytes;
+  return ADMIT;
+}
+
+/* Decides with `bytes` claimed, so that a process that looks at the same time sees it.
+ * Where the claims that stand against it are themselves not decided yet, it tries again. */
+static enum verdict decide_claimed(uint64_t bytes) {
+  uint64_t before = limit.claimed, wanted = limit.converted + bytes, most = limit_bytes();
+  if (wanted > most) return OVER_LIMIT;
+  uint64_t rounded = (wanted + CLAIM_BYTES - 1) / CLAIM_BYTES * CLAIM_BYTES;
+  rounded = least(rounded, most);
+  for (uint32_t tries = 0;; tries++) {
+    claim(rounded, rounded - before);
+    sample(pump_now_ns());
+    if (decide(rounded - limit.converted) == ADMIT) return settle(rounded);
+    enum verdict verdict = decide(bytes);
+    if (verdict == ADMIT) return settle(wanted);
+    claim(before, 0);
+    uint64_t room;
+    struct pump_claims others = {0};
+    tightest(&room, &others);
+    if (others.pending_bytes == 0 || tries == TRIES_MOST ||
+        wanted > room + others.pending_bytes)
+      return verdict;
+    struct timespec pause = {.tv_nsec = 1000000l << tries};
+    pause.tv_nsec = pause.tv_nsec / 2 + (long)(pump_now_ns() % (uint64_t)pause.tv_nsec) / 2;
+    nanosleep(&pause, NULL);
+  }
+}
+
+static void explain(enum verdict verdict, uint32_t device, uint64_t bytes) {
+  char asked[32], held[32], bound[32], reserve[32], elsewhere[32];
+  pump_bytes_text(asked, sizeof asked, bytes);
+  pump_bytes_text(held, sizeof held, limit.converted);
+  if (verdict == OVER_LIMIT) {
+    pump_bytes_text(bound, sizeof bound, limit_bytes());
+    pump_say(
+        "out of memory: %s more on device %u would exceed this job's limit of %s (%s); "
+        "%s are converted already; %s",
+        asked, device, bound,
+        bound_by_administrator() ? "the administrator's, /etc/pump/config.toml"
+                                 : "PUMP_LIMIT",
+        held,
+        bound_by_administrator() ? "ask for a higher one"
+                                 : "raise it with pump-run --limit");
+    return;
+  }
+  uint64_t room;
+  struct pump_claims others = {0};
+  const struct pump_host_level *tight = tightest(&room, &others);
+  char claims[200] = "", place[1100] = "this host's memory", share[256] = "";
+  pump_bytes_text(bound, sizeof bound,
+                  room_in_sight((uint32_t)(tight - limit.now.levels)) + others.bytes);
+  pump_bytes_text(reserve, sizeof reserve, tight->reserve_bytes);
+  pump_bytes_text(elsewhere, sizeof elsewhere, others.bytes);
+  bool group = tight->cgroup[0] != '\0', alone = others.processes == 0;
+  if (group) snprintf(place, sizeof place, "cgroup %s", PUMP_QUOTED(tight->cgroup));
+  if (limit.unseen != 0 || limit.blind != 0)
+    snprintf(share, sizeof share, ", of which this process gets %s because %s (%s)",
+             PUMP_UNSEEN_SHARE_TEXT,
+             limit.unseen != 0 ? "it cannot write its claim for others to see"
+                               : "it cannot read what others claim",
+             strerror(limit.unseen != 0 ? limit.unseen : limit.blind));
+  if (!alone) {
+    char whose[64] = "";
+    if (!others.largest_is_near)
+      snprintf(whose, sizeof whose, " in another container, of user %u",
+               others.largest_user);
+    else if (others.largest_user != geteuid())
+      snprintf(whose, sizeof whose, ", of user %u", others.largest_user);
+    snprintf(claims, sizeof claims,
+             " and %s by %u other process%s under pump (most by %lld%s)", elsewhere,
+             others.processes, others.processes == 1 ? "" : "es",
+             (long long)others.largest_pid, whose);
+  }
+  pump_say("out of memory: %s more on device %u would exceed the headroom of %s that %s "
+           "leaves (%s%s kept in reserve)%s; %s are converted already%s; %s%s",
+           asked, device, bound, place, reserve, group ? " of it" : "", share, held, claims,
+           alone ? "" : "wait for the other jobs, or ",
+           group ? "raise the cgroup's memory limit"
+                 : "free host memory or use a machine with more");
+}
+
+/* The figures are the worker's copies: good enough, for should they be wrong, the
+ * driver itself refuses the plain memory. */
+static bool device_has_room(uint32_t device, uint64_t bytes) {
+  if (device >= PUMP_MAX_DEVICES) return false;
+  const struct pump_device *d = &pump_shm->devices[device];
+  return PUMP_LOAD(&d->allocated_bytes) + PUMP_LOAD(&d->plain_bytes) + bytes <=
+         PUMP_LOAD(&d->budget_bytes);
+}
+
+/* Figures no older than SAMPLE_AGE_NS. */
+static void prepare(uint64_t now_ns) {
+  bool first = !limit.configured;
+  if (first) configure();
+  if (limit.sampled_ns == 0 || now_ns - limit.sampled_ns > SAMPLE_AGE_NS ||
+      limit.converted == 0)
+    sample(now_ns);
+  if (first && limit.limit.kind != PUMP_AMOUNT_NONE && bound_by_administrator()) {
+    char asked[32], bound[32];
+    pump_bytes_text(asked, sizeof asked, bytes_of(limit.limit));
+    pump_bytes_text(bound, sizeof bound, bytes_of(limit.most));
+    pump_log(PUMP_LOG_WARNING,
+             "the limit of %s is brought down to %s, the administrator's bound "
+             "(/etc/pump/config.toml)",
+             asked, bound);
+  }
+}
+
+/* 0 and counted, -ENOSPC, or -ENOMEM, which `say` explains; see memory.h. */
+static int admit(uint32_t device, uint64_t bytes, bool say) {
+  int saved = errno;
+  uint64_t now_ns = pump_now_ns();
+  pthread_mutex_lock(&lock);
+  prepare(now_ns);
+  enum verdict verdict = OVER_LIMIT;
+  if (bytes <= UINT64_MAX / 4 - limit.converted) {
+    bool counted = limit.converted + bytes <= limit.claimed;
+    verdict = counted ? decide(bytes) : decide_claimed(bytes);
+    if (counted && verdict != ADMIT) {
+      sample(now_ns);
+      verdict = decide(bytes);
+    }
+  }
+  int answer = verdict == ADMIT ? 0 : -ENOMEM;
+  if (verdict == ADMIT) {
+    limit.converted += bytes;
+    if (limit.converted > limit.peak) limit.peak = limit.converted;
+    PUMP_STORE(&pump_shm->shim_counters.converted_bytes_peak, limit.peak);
+  } else if (verdict == OVER_HOST && device_has_room(device, bytes)) {
+    answer = -ENOSPC;
+    static uint32_t said;
+    pump_log_once(&said, PUMP_LOG_INFO,
+                  "the host has no room for what might have to leave device %u: further "
+                  "allocations that fit there stay device memory",
+                  device);
+  } else if (say && (limit.refused_ns == 0 || now_ns - limit.refused_ns > REPEAT_NS)) {
+    limit.refused_ns = now_ns;
+    explain(verdict, device, bytes);
+  }
+  pthread_mutex_unlock(&lock);
+  errno = saved;
+  return answer;
+}
+
+int pump_limit_admit(uint32_t device, uint64_t bytes) {
+  return admit(device, bytes, true);
+}
+
+int pump_limit_try(uint32_t device, uint64_t bytes) {
+  return admit(device, bytes, false);
+}
+
+void pump_limit_explain(uint32_t device, uint64_t bytes) {
+  if (admit(device, bytes, true) == 0) pump_limit_return(device, bytes);
+}
+
+void pump_limit_return(uint32_t device, uint64_t bytes) {
+  (void)device;
+  int saved = errno;
+  pthread_mutex_lock(&lock);
+  limit.converted -= bytes < limit.converted ? bytes : limit.converted;
+  if (limit.claimed != 0 &&
+      (limit.converted == 0 || limit.claimed - limit.converted >= 2 * CLAIM_BYTES))
+    claim(limit.converted, 0);
+  pthread_mutex_unlock(&lock);
+  errno = saved;
+}
+
+void pump_limit_room(uint64_t *left, uint64_t *whole) {
+  int saved = errno;
+  struct pump_claims others;
+  pthread_mutex_lock(&lock);
+  prepare(pump_now_ns());
+  tightest(left, &others);
+  *whole = least(limit_bytes(), limit.first.headroom_bytes);
+  *left = least(*left, *whole);
+  *left = *left > limit.converted ? *left - limit.converted : 0;
+  pthread_mutex_unlock(&lock);
+  errno = saved;
+}
+
+void pump_limit_refresh(bool fresh) {
+  pthread_mutex_lock(&lock);
+  uint64_t bytes = limit.claimed > limit.converted ? limit.claimed : limit.converted;
+  if (bytes != 0 && (fresh || limit.active != active())) claim(bytes, 0);
+  pthread_mutex_unlock(&lock);
+}
+
+void pump_limit_fork_child(void) {
+  pthread_mutex_init(&lock, NULL);
+  memset(&limit, 0, sizeof limit);
+  pump_claims_fork_child();
+  pump_share_fork_child();
+}

@@ -1,0 +1,63 @@
+/* peer_access.c - GPUs of one process that reach each other's memory.
+ *
+ * A kernel of one GPU that reads plain device memory of another reaches across. Converted
+ * memory would migrate to whichever GPU faulted last, back and forth, while pump believes a
+ * block on one device. With the device as its preferred location the block stays there and
+ * the peer maps it (UVM's block_select_processor_residency): what device memory does. Only
+ * from cuCtxEnablePeerAccess on, since advice waits for migrations in flight.
+ */
+#include <string.h>
+
+#include "memory.h"
+
+#define SET_PREFERRED_LOCATION 3 /* CU_MEM_ADVISE_SET_PREFERRED_LOCATION */
+
+/* Devices whose memory a peer may reach: 1, for good. Written and read relaxed; a range is
+ * advised by the thread that adds it, by the one that sets this, or by both. A forked child
+ * starts anew. */
+static uint32_t reached[PUMP_MAX_DEVICES];
+
+static void advise(const struct pump_range_info *info) {
+  CUresult result = CUDA_ERROR_NOT_FOUND;
+  if (PUMP_HAS(cuMemAdvise_v2)) {
+    CUmemLocation location = {CU_MEM_LOCATION_TYPE_DEVICE, (int)info->device};
+    result = pump_real.cuMemAdvise_v2(info->base, info->length_bytes,
+                                      SET_PREFERRED_LOCATION, location);
+  } else if (PUMP_HAS(cuMemAdvise)) {
+    result = pump_real.cuMemAdvise(info->base, info->length_bytes, SET_PREFERRED_LOCATION,
+                                   (CUdevice)info->device);
+  }
+  static uint32_t said;
+  if (result != CUDA_SUCCESS)
+    pump_log_once(&said, PUMP_LOG_WARNING,
+                  "memory that another GPU reaches may move there and back: the driver "
+                  "refused advice on it with CUDA error %d",
+                  result);
+}
+
+void pump_peer_settle(const struct pump_range_info *info) {
+  if (PUMP_LIKELY(PUMP_LOAD(&reached[info->device]) == 0)) return;
+  struct pump_driver_scope scope = pump_driver_scope_open();
+  advise(info);
+  pump_driver_scope_close(scope);
+}
+
+static void reach(uint32_t device) {
+  struct pump_range_info info;
+  uint32_t cursor = 0;
+  if (__atomic_exchange_n(&reached[device], 1, __ATOMIC_SEQ_CST) != 0) return;
+  struct pump_driver_scope scope = pump_driver_scope_open();
+  while (pump_range_next_converted(device, &cursor, &info)) advise(&info);
+  pump_driver_scope_close(scope);
+}
+
+/* A context that no hook has seen yet may be any device's. */
+void pump_peer_reach(CUcontext peer) {
+  int device = pump_context_device(peer, NULL);
+  for (uint32_t d = 0; d < PUMP_MAX_DEVICES; d++)
+    if (device < 0 || (int)d == device) reach(d);
+}
+
+void pump_peer_reset(void) {
+  memset(reached, 0, sizeof reached);
+}

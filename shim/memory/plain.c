@@ -1,0 +1,76 @@
+/* plain.c - device memory that was not converted, for the figures only.
+ *
+ * A table from base to size, because a free has no size. Not indexed:
+ * operations on such memory are of no interest. When the table is full, further
+ * allocations are not counted; nothing else changes for them.
+ */
+#include "memory.h"
+#include "shim/base/key_table.h"
+
+/* All under pump_range_lock. */
+static struct pump_plain_info places[1u << 16];
+static struct pump_table plains = PUMP_TABLE(places);
+
+void pump_plain_add(const struct pump_plain_info *info) {
+  pthread_mutex_lock(&pump_range_lock);
+  struct pump_plain_info *plain = pump_table_find(&plains, info->base);
+  if (plain != NULL) /* its context went away without a free */
+    pump_device_account(plain->device, 0, -(int64_t)plain->bytes);
+  else
+    plain = pump_table_add(&plains, info->base);
+  if (plain != NULL) {
+    *plain = *info;
+    pump_device_account(info->device, 0, (int64_t)info->bytes);
+  }
+  pthread_mutex_unlock(&pump_range_lock);
+}
+
+/* By its handle, which is no address of the device. */
+void pump_plain_own(uint32_t device, CUcontext context, uint64_t bytes) {
+  struct pump_plain_info info = {
+      .base = (uint64_t)context, .bytes = bytes, .context = context, .device = device};
+  pump_plain_add(&info);
+}
+
+static void take_out(struct pump_plain_info *plain) {
+  pump_device_account(plain->device, 0, -(int64_t)plain->bytes);
+  pump_table_take_out(&plains, plain);
+}
+
+bool pump_plain_known(uint64_t base) {
+  pthread_mutex_lock(&pump_range_lock);
+  bool known = pump_table_find(&plains, base) != NULL;
+  pthread_mutex_unlock(&pump_range_lock);
+  return known;
+}
+
+bool pump_plain_remove(uint64_t base, struct pump_plain_info *info) {
+  pthread_mutex_lock(&pump_range_lock);
+  struct pump_plain_info *plain = pump_table_find(&plains, base);
+  if (plain != NULL) {
+    *info = *plain;
+    take_out(plain);
+  }
+  pthread_mutex_unlock(&pump_range_lock);
+  return plain != NULL;
+}
+
+/* Taking one out may move another into its place, also one from the table's end: so
+ * a place is looked at again, and the table once more until nothing is found. */
+void pump_plain_context_gone(CUcontext context) {
+  pthread_mutex_lock(&pump_range_lock);
+  bool found = plains.used != 0;
+  while (found) {
+    found = false;
+    for (uint32_t i = 0; i < plains.places; i++)
+      while (places[i].base != 0 && places[i].context == context) {
+        take_out(&places[i]);
+        found = true;
+      }
+  }
+  pthread_mutex_unlock(&pump_range_lock);
+}
+
+void pump_plain_reset(void) {
+  pump_table_reset(&plains);
+}

@@ -1,0 +1,62 @@
+/* refusal.c - says which libraries need memory that is not pageable, when the driver has
+ * refused a call for converted memory or where it may, and what keeps such memory.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "memory.h"
+#include "rules.h"
+
+#define MIB (1u << 20)
+
+/* What to write behind --keep-device so that `caller` gets device memory. */
+static void rule_for(char *text, size_t room, const char *caller, uint64_t bytes) {
+  const char *end = strstr(caller, ".so");
+  if (strncmp(caller, "lib", 3) == 0 && end != NULL)
+    snprintf(text, room, "library=%.*s", (int)(end - caller), caller);
+  else
+    snprintf(text, room, "below=%lluMiB", (unsigned long long)(bytes / MIB + 1));
+}
+
+void pump_refusal_explain(const char *call, uint64_t address, bool rule_ipc,
+                          uint32_t *said) {
+  struct pump_hit hit;
+  char caller[64], rule[96];
+  if (!pump_range_lookup(address, &hit) || hit.kind != PUMP_RANGE_CONVERTED) return;
+  int saved = errno;
+  pump_enter();
+  bool learned = rule_ipc && pump_rule_learn_caller();
+  pump_rule_caller(caller, sizeof caller);
+  rule_for(rule, sizeof rule, caller, hit.requested_bytes);
+  pump_log_once(said, PUMP_LOG_WARNING,
+                "%s by %s fails: CUDA refuses it for memory that pump made pageable. Keep "
+                "such memory as it was with pump-run --keep-device %s%s",
+                call, PUMP_QUOTED(caller), PUMP_QUOTED(rule),
+                learned ? "; what it allocates from now on stays device memory" : "");
+  pump_leave();
+  errno = saved;
+}
+
+/* NCCL by its kernels, also where it is part of something that no rule names. Mangled names
+ * are searched. Before NCCL 2.19 they had the second form. */
+void pump_kernel_note(const char *kernel) {
+  static uint32_t said;
+  char caller[64];
+  if (kernel == NULL ||
+      (strstr(kernel, "ncclDevKernel") == NULL && strstr(kernel, "ncclKernel") == NULL))
+    return;
+  int saved = errno;
+  pump_enter();
+  if (!pump_rule_keeps_caller()) {
+    pump_rule_caller(caller, sizeof caller);
+    pump_log_once(&said, PUMP_LOG_WARNING,
+                  "NCCL is part of %s, so no rule knows its buffers from other memory, and "
+                  "pump made them pageable. Where a collective fails, set "
+                  "NCCL_CUMEM_ENABLE=1, or keep memory of their size as it was with "
+                  "pump-run --keep-device below=16MiB",
+                  PUMP_QUOTED(caller));
+  }
+  pump_leave();
+  errno = saved;
+}

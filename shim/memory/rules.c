@@ -1,0 +1,297 @@
+/* rules.c - which allocations stay device memory, by size, by calling library,
+ * and by what a library has requested before; and which libraries see what memory
+ * really is. It allocates nothing and hooks nothing.
+ *
+ * PUMP_KEEP_DEVICE, a list separated by commas, as pump-run writes it:
+ *   below=BYTES    allocations of fewer bytes
+ *   library=NAME   what a library whose file name begins so allocates
+ *   ipc            what a library allocates after it requested a handle that converted
+ *                  memory cannot have
+ *   stream-ordered what is allocated in stream order: the driver's own pools serve it
+ *
+ * DESIGN. With a shared libcudart the caller of the driver is always cudart, so the
+ * library is looked for on the stack: at most FRAMES return addresses, on allocations
+ * of whole blocks only. The unwinder is the C library's; it loads libgcc_s at the first
+ * walk, which programs with CUDA in them have loaded long before.
+ *
+ * The addresses of the libraries are kept, and are valid while the loader's counts of loads
+ * and unloads do not change. All of it is read and written inside dl_iterate_phdr, which
+ * holds the loader's own lock: a lock of ours could be waited for by a thread in a
+ * library's constructor, while its holder waits for the loader.
+ */
+#include "rules.h"
+
+#include <execinfo.h>
+#include <link.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "shim/driver/driver.h"
+
+#define FRAMES 24
+#define NAMES 16
+#define NAME_BYTES 64
+#define SPANS 32
+
+/* Libraries that register device memory with network cards, which fails for managed memory;
+ * for that they have another way (UCX, Open MPI and libfabric ask
+ * for IS_MANAGED). Not libucm: it queries on behalf of libuct only. */
+static const char *const transports[] = {"libuct",      "libucp",    "libucs",    "libmpi",
+                                         "libopen-pal", "libfabric", "libibverbs"};
+
+#define USE_KEPT 1u  /* what it allocates stays device memory */
+#define USE_TRUTH 2u /* it sees which memory is managed */
+
+struct span {
+  uintptr_t begin, end;
+  uint32_t uses;
+};
+
+/* Written by pump_rules_reset, then inside dl_iterate_phdr only. */
+static struct {
+  uint64_t below_bytes;
+  bool ipc, stream_ordered;
+  uint32_t name_count, learned_count;
+  char names[NAMES][NAME_BYTES];
+  uintptr_t learned[NAMES]; /* where libraries begin */
+  unsigned long long loads, unloads;
+  bool current; /* the spans are those of these counts */
+  uint32_t span_count;
+  struct span spans[SPANS];
+} rules;
+
+/* ---- configuration -------------------------------------------------------- */
+
+static void add_name(const char *name, size_t length) {
+  if (rules.name_count == NAMES || length == 0 || length >= NAME_BYTES) return;
+  memcpy(rules.names[rules.name_count], name, length);
+  rules.names[rules.name_count++][length] = '\0';
+}
+
+static bool is_word(const char *text, size_t length, const char *word) {
+  return strlen(word) == length && strncmp(text, word, length) == 0;
+}
+
+static bool add_rule(const char *text, size_t length) {
+  static const char below[] = "below=", library[] = "library=";
+  if (strncmp(text, below, sizeof below - 1) == 0) {
+    char *end;
+    uint64_t bytes = strtoull(text + sizeof below - 1, &end, 10);
+    if (end != text + length || length < sizeof below) return false;
+    rules.below_bytes = bytes;
+    return true;
+  }
+  if (strncmp(text, library, sizeof library - 1) == 0) {
+    if (length < sizeof library || length - (sizeof library - 1) >= NAME_BYTES)
+      return false;
+    add_name(text + sizeof library - 1, length - (sizeof library - 1));
+    return true;
+  }
+  bool ipc = is_word(text, length, "ipc");
+  bool ordered = is_word(text, length, "stream-ordered");
+  rules.ipc |= ipc;
+  rules.stream_ordered |= ordered;
+  return length == 0 || ipc || ordered;
+}
+
+void pump_rules_reset(void) {
+  memset(&rules, 0, sizeof rules);
+  const char *text = getenv("PUMP_KEEP_DEVICE");
+  while (text != NULL && *text != '\0') {
+    size_t length = strcspn(text, ",");
+    if (!add_rule(text, length)) {
+      char rule[PUMP_QUOTED_BYTES];
+      snprintf(rule, sizeof rule, "%.*s", (int)length, text);
+      pump_log(PUMP_LOG_WARNING,
+               "PUMP_KEEP_DEVICE: %s is no rule and is left out; rules are "
+               "below=BYTES, library=NAME, ipc and stream-ordered (pump-run --keep-device "
+               "sets them)",
+               PUMP_QUOTED(rule));
+    }
+    text += length + (text[length] == ',');
+  }
+}
+
+/* ---- where libraries lie -------------------------------------------------- */
+
+static struct span span_of(const struct dl_phdr_info *info) {
+  struct span span = {UINTPTR_MAX, 0, 0};
+  for (int i = 0; i < info->dlpi_phnum; i++) {
+    const ElfW(Phdr) *part = &info->dlpi_phdr[i];
+    if (part->p_type != PT_LOAD) continue;
+    uintptr_t begin = info->dlpi_addr + part->p_vaddr;
+    if (begin < span.begin) span.begin = begin;
+    if (begin + part->p_memsz > span.end) span.end = begin + part->p_memsz;
+  }
+  return span;
+}
+
+static const char *file_name(const struct dl_phdr_info *info) {
+  const char *path = info->dlpi_name == NULL ? "" : info->dlpi_name;
+  const char *slash = strrchr(path, '/');
+  return slash == NULL ? path : slash + 1;
+}
+
+static bool begins_with(const char *name, const char *prefix) {
+  return strncmp(name, prefix, strlen(prefix)) == 0;
+}
+
+static uint32_t uses_of(const char *name, const struct span *span) {
+  uint32_t uses = 0;
+  for (uint32_t i = 0; i < rules.name_count; i++)
+    if (begins_with(name, rules.names[i])) uses |= USE_KEPT;
+  for (uint32_t i = 0; i < rules.learned_count; i++)
+    if (rules.learned[i] == span->begin) uses |= USE_KEPT;
+  for (size_t i = 0; i < sizeof transports / sizeof transports[0]; i++)
+    if (begins_with(name, transports[i])) uses |= USE_TRUTH;
+  return uses;
+}
+
+struct visit {
+  bool begun;
+  uint32_t count;
+  struct span spans[SPANS];
+};
+
+/* Stops at the first object while what is kept is still true. */
+static int visit_object(struct dl_phdr_info *info, size_t size, void *data) {
+  struct visit *visit = data;
+  (void)size;
+  if (!visit->begun) {
+    visit->begun = true;
+    bool current =
+        rules.current && rules.loads == info->dlpi_adds && rules.unloads == info->dlpi_subs;
+    if (!current) {
+      rules.span_count = 0;
+      rules.loads = info->dlpi_adds;
+      rules.unloads = info->dlpi_subs;
+      rules.current = true;
+    }
+    visit->count = rules.span_count;
+    memcpy(visit->spans, rules.spans, rules.span_count * sizeof rules.spans[0]);
+    if (current) return 1;
+  }
+  struct span span = span_of(info);
+  span.uses = uses_of(file_name(info), &span);
+  if (rules.span_count < SPANS && span.uses != 0) {
+    rules.spans[rules.span_count++] = span;
+    visit->spans[visit->count++] = span;
+  }
+  return 0;
+}
+
+static bool within(const struct span *span, const void *address) {
+  return (uintptr_t)address >= span->begin && (uintptr_t)address < span->end;
+}
+
+static bool called_by_library(uint32_t use) {
+  struct visit visit = {.begun = false};
+  void *frames[FRAMES];
+  uint32_t spans = 0;
+  dl_iterate_phdr(visit_object, &visit);
+  for (uint32_t s = 0; s < visit.count; s++)
+    if (visit.spans[s].uses & use) visit.spans[spans++] = visit.spans[s];
+  if (spans == 0) return false;
+  int count = backtrace(frames, FRAMES);
+  for (int i = 0; i < count; i++)
+    for (uint32_t s = 0; s < spans; s++)
+      if (within(&visit.spans[s], frames[i])) return true;
+  return false;
+}
+
+bool pump_rule_keeps_caller(void) {
+  return called_by_library(USE_KEPT);
+}
+
+bool pump_rule_told_truth(void) {
+  return called_by_library(USE_TRUTH);
+}
+
+bool pump_rule_stream_ordered(void) {
+  return rules.stream_ordered;
+}
+
+bool pump_rule_by_size(size_t bytes) {
+  return bytes < rules.below_bytes;
+}
+
+enum pump_rule pump_rule_for(size_t bytes) {
+  if (pump_rule_by_size(bytes)) return PUMP_RULE_SIZE;
+  if (rules.name_count == 0 && __atomic_load_n(&rules.learned_count, __ATOMIC_RELAXED) == 0)
+    return PUMP_RULE_NONE;
+  return pump_rule_keeps_caller() ? PUMP_RULE_LIBRARY : PUMP_RULE_NONE;
+}
+
+/* ---- which library has called ------------------------------------------------------- */
+
+/* On the way from a library to us. */
+static bool is_runtime(const char *name) {
+  static const char *const between[] = {"libpump.", "libcuda.", "libcudart.", "libc.",
+                                        "libc-2."};
+  for (size_t i = 0; i < sizeof between / sizeof between[0]; i++)
+    if (begins_with(name, between[i])) return true;
+  return false;
+}
+
+struct search {
+  void *frames[FRAMES];
+  int frame_count;
+  int nearest; /* number of the frame found so far */
+  bool first, learn, learned;
+  struct span span;
+  char name[NAME_BYTES];
+};
+
+/* Of all objects the one with the frame nearest to us; each is seen once. */
+static int search_object(struct dl_phdr_info *info, size_t size, void *data) {
+  struct search *search = data;
+  (void)size;
+  const char *name = file_name(info);
+  struct span span = span_of(info);
+  bool program = search->first && name[0] == '\0';
+  search->first = false;
+  if (is_runtime(name) || (name[0] == '\0' && !program)) return 0;
+  for (int i = 0; i < search->nearest; i++) {
+    if (!within(&span, search->frames[i])) continue;
+    search->nearest = i;
+    search->span = span;
+    strncpy(search->name, program ? "the program" : name, sizeof search->name - 1);
+  }
+  return 0;
+}
+
+static struct search search_caller(void) {
+  struct search search = {.first = true, .name = "the program"};
+  search.frame_count = backtrace(search.frames, FRAMES);
+  search.nearest = search.frame_count;
+  dl_iterate_phdr(search_object, &search);
+  return search;
+}
+
+void pump_rule_caller(char *name, size_t room) {
+  struct search search = search_caller();
+  if (room != 0) snprintf(name, room, "%s", search.name);
+}
+
+/* Inside of the loader's lock, once. */
+static int learn(struct dl_phdr_info *info, size_t size, void *data) {
+  struct search *search = data;
+  (void)info, (void)size;
+  for (uint32_t i = 0; i < rules.learned_count; i++)
+    if (rules.learned[i] == search->span.begin) return 1;
+  if (rules.learned_count == NAMES) return 1;
+  rules.learned[rules.learned_count] = search->span.begin;
+  __atomic_store_n(&rules.learned_count, rules.learned_count + 1, __ATOMIC_RELAXED);
+  rules.current = false;
+  search->learned = true;
+  return 1;
+}
+
+bool pump_rule_learn_caller(void) {
+  if (!rules.ipc) return false;
+  struct search search = search_caller();
+  if (search.nearest == search.frame_count) return false;
+  dl_iterate_phdr(learn, &search);
+  return search.learned;
+}

@@ -1,0 +1,45 @@
+/* rules.h - which allocations stay device memory, and why (rules.c). */
+#ifndef PUMP_RULES_H
+#define PUMP_RULES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* RULE_SIZE is a preference: where the card has no room, such an allocation may be
+ * converted after all. RULE_LIBRARY is a need: converted, the memory would not do. */
+enum pump_rule { PUMP_RULE_NONE, PUMP_RULE_SIZE, PUMP_RULE_LIBRARY };
+
+/* Reads PUMP_KEEP_DEVICE; no other thread runs (start of a process). */
+void pump_rules_reset(void);
+
+/* The rule that keeps an allocation of `bytes` by the calling thread. Walks a bounded
+ * piece of its stack, only while a library of the rules is loaded. In the guard. */
+enum pump_rule pump_rule_for(size_t bytes);
+
+/* Whether a library of the rules has called us. Walks as pump_rule_for does. In the guard.
+ */
+bool pump_rule_keeps_caller(void);
+
+/* Whether a library has called us that has to know managed memory from device memory,
+ * because it registers the latter with a network card. Walks as pump_rule_for does. In the
+ * guard. */
+bool pump_rule_told_truth(void);
+
+/* Only whether RULE_SIZE keeps it; walks nothing. */
+bool pump_rule_by_size(size_t bytes);
+
+/* The library that has called us, passing over CUDA's own: its file name, or "the
+ * program" for the executable. Writes at most `room` bytes. In the guard. */
+void pump_rule_caller(char *name, size_t room);
+
+/* The rule "stream-ordered": the driver's own pools serve what is allocated in stream
+ * order. */
+bool pump_rule_stream_ordered(void);
+
+/* The rule "ipc": that library has requested something that only device memory can do, so
+ * from now on all that it allocates stays device memory. False when the rule is off or
+ * the table is full. */
+bool pump_rule_learn_caller(void);
+
+#endif

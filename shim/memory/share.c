@@ -1,0 +1,125 @@
+/* share.c - which part of a card is this process's, where others under pump use it too.
+ *
+ * What a process finds free is no measure: the driver counts as used what it keeps for
+ * managed memory, unused chunks too (docs/decisions/0041-shares.md). So each process
+ * publishes in the ledger (host_claims.c) what it needs on its cards, and takes the largest
+ * share that leaves each other one what it needs, or as much as itself. All use the same
+ * figures, so together they take no more than the card. What one does not need, or gives
+ * up, the others take when they read the ledger next.
+ *
+ * Budgets that a user or a service has requested stay as they are; they bound what
+ * their process counts as needing.
+ *
+ * PUMP_NEIGHBOURS=none: no other process can use this job's cards (a virtual GPU of its
+ * own).
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "host.h"
+
+/* A need that has become smaller counts for so long at least, and twice that at most:
+ * programs need less between two iterations. */
+#define NEED_NS 8000000000u
+/* Needs are published in steps of the card, so that budgets do not follow each allocation.
+ */
+#define STEPS 64
+
+/* The link thread's. The largest needs of this period and of the one before it. */
+static struct {
+  uint64_t begin_ns, now_bytes[PUMP_MAX_DEVICES], before_bytes[PUMP_MAX_DEVICES];
+} needs;
+static struct pump_card published[PUMP_MAX_DEVICES];
+static bool alone; /* no other process can use this job's cards */
+
+void pump_share_start(void) {
+  const char *text = getenv("PUMP_NEIGHBOURS");
+  alone = text != NULL && strcmp(text, "none") == 0;
+}
+
+int pump_neighbours_look(struct pump_neighbours *neighbours) {
+  neighbours->count = 0;
+  return alone ? 0 : pump_claims_cards(neighbours);
+}
+
+uint32_t pump_neighbours_on(const struct pump_neighbours *neighbours,
+                            const uint8_t uuid[16], uint64_t *found_bytes) {
+  uint32_t count = 0;
+  *found_bytes = 0;
+  for (uint32_t i = 0; i < neighbours->count; i++) {
+    const struct pump_card *card = &neighbours->cards[i];
+    if (memcmp(card->uuid, uuid, sizeof card->uuid) != 0) continue;
+    if (card->found_bytes > *found_bytes) *found_bytes = card->found_bytes;
+    count++;
+  }
+  return count;
+}
+
+/* What `card` has where each may have `level`; never more than `most`: figures may be
+ * false.
+ */
+static uint64_t taken(const struct pump_card *card, uint64_t level, uint64_t most) {
+  uint64_t bytes = card->need_bytes < level ? card->need_bytes : level;
+  if (bytes < card->plain_bytes) bytes = card->plain_bytes;
+  return bytes < most ? bytes : most;
+}
+
+static bool fits(const struct pump_neighbours *neighbours, const uint8_t uuid[16],
+                 uint64_t level, uint64_t bytes) {
+  uint64_t sum = level;
+  for (uint32_t i = 0; i < neighbours->count && sum <= bytes; i++)
+    if (memcmp(neighbours->cards[i].uuid, uuid, 16) == 0)
+      sum += taken(&neighbours->cards[i], level, bytes);
+  return sum <= bytes;
+}
+
+uint64_t pump_neighbours_leave(const struct pump_neighbours *neighbours,
+                               const uint8_t uuid[16], uint64_t bytes) {
+  uint64_t share = 0;
+  if (fits(neighbours, uuid, bytes, bytes)) return bytes;
+  for (uint64_t step = 1ull << 62; step != 0; step /= 2)
+    if (step <= bytes - share && fits(neighbours, uuid, share + step, bytes)) share += step;
+  return share;
+}
+
+static uint64_t largest(uint64_t a, uint64_t b) {
+  return a > b ? a : b;
+}
+
+/* What this process has on its devices, as it publishes it. */
+static void describe(struct pump_card cards[PUMP_MAX_DEVICES]) {
+  uint64_t now_ns = pump_now_ns();
+  bool next = now_ns - needs.begin_ns > NEED_NS;
+  if (next) needs.begin_ns = now_ns;
+  for (uint32_t i = 0; i < PUMP_MAX_DEVICES; i++) {
+    struct pump_card *card = &cards[i];
+    memset(card, 0, sizeof *card);
+    if (!pump_device_card(i, card)) continue;
+    uint64_t step = PUMP_LOAD(&pump_shm->devices[i].total_bytes) / STEPS + 1;
+    if (next) {
+      needs.before_bytes[i] = needs.now_bytes[i];
+      needs.now_bytes[i] = 0;
+    }
+    needs.now_bytes[i] = largest(needs.now_bytes[i], card->need_bytes);
+    card->need_bytes = largest(needs.now_bytes[i], needs.before_bytes[i]);
+    card->need_bytes = (card->need_bytes + step - 1) / step * step;
+  }
+}
+
+uint32_t pump_share_refresh(bool fresh) {
+  if (alone || pump_shm == NULL) return 0;
+  struct pump_card cards[PUMP_MAX_DEVICES];
+  describe(cards);
+  if (fresh) memset(published, 0, sizeof published); /* the entry is a new one */
+  if (memcmp(published, cards, sizeof cards) != 0 &&
+      pump_claims_publish(cards, PUMP_MAX_DEVICES) == 0)
+    memcpy(published, cards, sizeof cards);
+  struct pump_neighbours neighbours;
+  /* Processes whose entries cannot be read at the moment still count. */
+  return pump_neighbours_look(&neighbours) == 0 ? pump_device_share(&neighbours) : 0;
+}
+
+void pump_share_fork_child(void) {
+  memset(&needs, 0, sizeof needs);
+  memset(published, 0, sizeof published);
+}

@@ -1,0 +1,87 @@
+/* managed_variables.c - managed variables of the program's code.
+ *
+ * A __managed__ variable is managed memory that no call of the program has allocated. One
+ * of at least a block becomes a range when the program looks its address up, and ends with
+ * the code that it belongs to: which code that is the driver alone knows, so all of them
+ * are taken out before a module or library is unloaded, and those that are still managed
+ * memory afterwards come back. Smaller ones are left to demand paging.
+ *
+ * What the program allocates as managed memory itself (convert.c) becomes a range in
+ * the same way.
+ */
+#include <errno.h>
+
+#include "convert.h"
+
+/* Base addresses; under lock. */
+static uint64_t bases[PUMP_VARIABLES];
+static uint32_t base_count;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static bool is_managed(uint64_t address) {
+  unsigned int managed = 0;
+  return pump_real.cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED,
+                                         address) == CUDA_SUCCESS &&
+         managed != 0;
+}
+
+/* false: there are too many. One that ended with its context may still be there. */
+static bool remember(uint64_t base) {
+  bool known = false;
+  pthread_mutex_lock(&lock);
+  for (uint32_t i = 0; i < base_count; i++) known |= bases[i] == base;
+  if (!known && base_count < PUMP_VARIABLES) {
+    bases[base_count++] = base;
+    known = true;
+  }
+  pthread_mutex_unlock(&lock);
+  return known;
+}
+
+void pump_variable_found(uint64_t base, uint64_t bytes) {
+  CUcontext context = NULL;
+  struct pump_hit hit;
+  if (bytes < PUMP_BLOCK_BYTES) return;
+  int saved = errno;
+  pump_enter();
+  int device = pump_current_device(&context);
+  if (device >= 0 && is_managed(base) && !pump_range_lookup(base + bytes / 2, &hit) &&
+      !pump_plain_known(base) && remember(base))
+    pump_managed_add(base, bytes, (uint32_t)device, context);
+  pump_leave();
+  errno = saved;
+}
+
+/* Before the real call: nothing of ours works on them while they may end. Those whose
+ * context has gone meanwhile are in no table any more. */
+void pump_variables_hold(struct pump_variables *held) {
+  held->count = held->plain_count = 0;
+  pthread_mutex_lock(&lock);
+  for (uint32_t i = 0; i < base_count; i++)
+    if (pump_range_remove(bases[i], &held->ranges[held->count]) == 0)
+      held->count++;
+    else if (pump_plain_remove(bases[i], &held->plains[held->plain_count]))
+      held->plain_count++;
+  base_count = 0;
+  pthread_mutex_unlock(&lock);
+  for (uint32_t i = 0; i < held->count; i++) {
+    pump_event_range(PUMP_EVENT_FREE, &held->ranges[i]);
+    pump_slot_wait(held->ranges[i].slot);
+  }
+}
+
+void pump_variables_settle(struct pump_variables *held) {
+  for (uint32_t i = 0; i < held->count; i++) {
+    struct pump_range_info *info = &held->ranges[i];
+    bool lives = is_managed(info->base) && remember(info->base);
+    pump_range_free_ended(info, lives ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS);
+  }
+  for (uint32_t i = 0; i < held->plain_count; i++)
+    if (is_managed(held->plains[i].base) && remember(held->plains[i].base))
+      pump_plain_add(&held->plains[i]);
+}
+
+void pump_variables_reset(void) {
+  pthread_mutex_init(&lock, NULL);
+  base_count = 0;
+}

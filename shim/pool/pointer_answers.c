@@ -1,0 +1,67 @@
+/* pointer_answers.c - what the program may learn about a pointer.
+ *
+ * Converted memory answers as the device memory that the program requested, in
+ * every call alike; the program's own managed memory stays what it is. Only
+ * answers that the driver gave are corrected, with one exception that the driver
+ * itself makes for device memory: it has no host pointer. Libraries that register
+ * device memory with network cards see the truth: they would fail.
+ *
+ * cuMemGetAddressRange gives the size that the program requested, not the whole
+ * blocks that it got: programs compare it with their own sizes, and would take the
+ * rest of the last block for theirs.
+ */
+#include <errno.h>
+
+#include "pool.h"
+#include "shim/memory/rules.h"
+
+static bool converted(CUdeviceptr address, struct pump_hit *hit) {
+  return pump_range_lookup(address, hit) && hit->kind == PUMP_RANGE_CONVERTED;
+}
+
+bool pump_pointer_see(CUdeviceptr address, struct pump_pointer *seen) {
+  struct pump_hit hit;
+  struct pump_pool_block block;
+  if (!converted(address, &hit)) return false;
+  *seen = (struct pump_pointer){.base = hit.base, .requested_bytes = hit.requested_bytes};
+  if (hit.pool != NULL && pump_pool_find(address, &block))
+    *seen = (struct pump_pointer){block.base, block.requested_bytes, block.pool};
+  return true;
+}
+
+bool pump_pointer_corrected(CUdeviceptr address, struct pump_pointer *seen) {
+  if (!pump_pointer_see(address, seen)) return false;
+  int saved = errno;
+  pump_enter();
+  bool truth = pump_rule_told_truth();
+  pump_leave();
+  errno = saved;
+  return !truth;
+}
+
+void pump_pointer_correct(CUpointer_attribute attribute, void *data,
+                          const struct pump_pointer *hit) {
+  if (data == NULL) return;
+  switch (attribute) {
+  case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+    *(unsigned int *)data = CU_MEMORYTYPE_DEVICE;
+    break;
+  case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+    *(unsigned int *)data = 0;
+    break;
+  case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+    *(void **)data = NULL;
+    break;
+  case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+    *(CUdeviceptr *)data = hit->base;
+    break;
+  case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+    *(size_t *)data = hit->requested_bytes;
+    break;
+  case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+    *(CUmemoryPool *)data = hit->pool;
+    break;
+  default:
+    break;
+  }
+}

@@ -1,0 +1,131 @@
+/* marker.c - cheap events that show how far the program's streams have executed.
+ *
+ * A marker is one event of ours, recorded by the application thread behind an operation it
+ * has just issued, polled by the device's marker thread (execute/poll.c). No thread waits
+ * for a marker: without one, progress is known later, never wrong. markers.h has the
+ * design.
+ */
+#include <string.h>
+
+#include "markers.h"
+
+struct pump_marker_pool pump_marker_pools[PUMP_MAX_CONTEXTS];
+struct pump_marker_sleeper pump_marker_sleepers[PUMP_MAX_DEVICES];
+
+void pump_marker_queue_init(struct pump_marker_queue *queue) {
+  PUMP_STORE(&queue->head, 0);
+  PUMP_STORE(&queue->tail, 0);
+  for (uint64_t i = 0; i < PUMP_MARKERS; i++) PUMP_STORE(&queue->cells[i].turn, i);
+}
+
+bool pump_marker_queue_push(struct pump_marker_queue *queue, uint32_t value) {
+  uint64_t tail = PUMP_LOAD(&queue->tail);
+  for (;;) {
+    uint64_t turn = PUMP_LOAD_ACQUIRE(&queue->cells[tail % PUMP_MARKERS].turn);
+    if (turn < tail) return false; /* full */
+    if (turn > tail) {
+      tail = PUMP_LOAD(&queue->tail);
+    } else if (__atomic_compare_exchange_n(&queue->tail, &tail, tail + 1, true,
+                                           __ATOMIC_SEQ_CST, __ATOMIC_RELAXED)) {
+      PUMP_STORE(&queue->cells[tail % PUMP_MARKERS].value, value);
+      PUMP_STORE_RELEASE(&queue->cells[tail % PUMP_MARKERS].turn, tail + 1);
+      return true;
+    }
+  }
+}
+
+bool pump_marker_queue_pop(struct pump_marker_queue *queue, uint32_t *value) {
+  uint64_t head = PUMP_LOAD(&queue->head);
+  for (;;) {
+    uint64_t turn = PUMP_LOAD_ACQUIRE(&queue->cells[head % PUMP_MARKERS].turn);
+    if (turn < head + 1) return false; /* empty */
+    if (turn > head + 1) {
+      head = PUMP_LOAD(&queue->head);
+    } else if (__atomic_compare_exchange_n(&queue->head, &head, head + 1, true,
+                                           __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+      *value = PUMP_LOAD(&queue->cells[head % PUMP_MARKERS].value);
+      PUMP_STORE_RELEASE(&queue->cells[head % PUMP_MARKERS].turn, head + PUMP_MARKERS);
+      return true;
+    }
+  }
+}
+
+/* ---- application threads ---------------------------------------------------- */
+
+static bool record(CUevent event, CUstream stream) {
+  struct pump_driver_scope scope = pump_driver_scope_open();
+  bool recorded =
+      !pump_capturing(stream) && pump_real.cuEventRecord(event, stream) == CUDA_SUCCESS;
+  pump_driver_scope_close(scope);
+  return recorded;
+}
+
+static void wake_if_asleep(uint32_t device) {
+  struct pump_marker_sleeper *sleeper = &pump_marker_sleepers[device];
+  if (PUMP_LIKELY(__atomic_load_n(&sleeper->asleep, __ATOMIC_SEQ_CST) == 0)) return;
+  pump_wake(&sleeper->asleep, &sleeper->wakes);
+}
+
+static bool skip(struct pump_marker_pool *pool, uint32_t device) {
+  PUMP_ADD(&pool->skipped, 1);
+  wake_if_asleep(device); /* the pool is opened, or more is made, if any may be */
+  return false;
+}
+
+bool pump_marker_record(uint32_t device, CUcontext context, uint32_t context_index,
+                        uint32_t stream_index, CUstream stream, uint64_t seq) {
+  if (context_index >= PUMP_MAX_CONTEXTS) return false;
+  struct pump_marker_pool *pool = &pump_marker_pools[context_index];
+  uint32_t life = PUMP_LOAD_ACQUIRE(&pool->life), ticket;
+  if (life == 0 || __atomic_load_n(&pool->context, __ATOMIC_RELAXED) != context ||
+      !pump_marker_queue_pop(&pool->free, &ticket))
+    return skip(pool, device);
+  if (!pump_marker_of_life(ticket, life)) {
+    /* Left over from an earlier life; or the pool began anew between our two looks, and the
+     * thread that ends it will look for this one. */
+    if (pump_marker_of_later_life(ticket, life))
+      pump_marker_queue_push(&pool->free, ticket);
+    return false;
+  }
+  struct pump_marker *marker = &pool->markers[pump_marker_number_of(ticket)];
+  PUMP_STORE(&marker->held, 1);
+  marker->seq = seq;
+  marker->stream_index = stream_index;
+  bool recorded = record(marker->event, stream);
+  /* As many cells as markers: a push finds room. */
+  pump_marker_queue_push(recorded ? &pool->fresh : &pool->free, ticket);
+  PUMP_STORE_RELEASE(&marker->held, 0);
+  if (!recorded) return skip(pool, device);
+  wake_if_asleep(device);
+  return true;
+}
+
+bool pump_markers_are_few(uint32_t context_index) {
+  if (context_index >= PUMP_MAX_CONTEXTS) return true;
+  const struct pump_marker_queue *queue = &pump_marker_pools[context_index].free;
+  return PUMP_LOAD(&queue->tail) - PUMP_LOAD(&queue->head) < PUMP_MARKERS_FEW;
+}
+
+uint64_t pump_markers_skipped(void) {
+  uint64_t sum = 0;
+  for (int i = 0; i < PUMP_MAX_CONTEXTS; i++)
+    sum += PUMP_LOAD(&pump_marker_pools[i].skipped);
+  return sum;
+}
+
+void pump_markers_wake(uint32_t device) {
+  __atomic_fetch_add(&pump_marker_sleepers[device].wakes, 1, __ATOMIC_RELEASE);
+  pump_futex_wake(&pump_marker_sleepers[device].wakes);
+}
+
+void pump_marker_fork_child(void) {
+  for (int i = 0; i < PUMP_MAX_CONTEXTS; i++) {
+    struct pump_marker_pool *pool = &pump_marker_pools[i];
+    if (pool->skipped != 0) pool->skipped = 0;
+    if (!pool->ready) continue; /* a fork shall not make copies of untouched pages */
+    pool->ready = false;
+    pool->life = 0;
+    for (int m = 0; m < PUMP_MARKERS; m++) pool->markers[m].held = 0;
+  }
+  memset(pump_marker_sleepers, 0, sizeof pump_marker_sleepers);
+}

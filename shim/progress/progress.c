@@ -1,0 +1,325 @@
+/* progress.c - which streams there are, and how far each has executed.
+ *
+ * It knows streams by their handle and turns markers, synchronisations and
+ * events of the program (program_events.c) into `executed_seq`. It never queries the driver
+ * about a stream: execute/poll.c polls our own events, everything else is what the program
+ * has found out for itself.
+ *
+ * DESIGN. The index of a stream in `keys` is its slot in pump_shm->progress. A key
+ * names the stream for one look-up without a lock (open addressing, no deletion:
+ * a gone stream leaves GONE, which a later one takes over):
+ *
+ *   handle                       an ordinary stream (a pointer, at least 8-aligned)
+ *   context index << 3 | 1       the legacy stream of a context
+ *   thread << 16 | index << 3 | 2   a thread's own default stream in a context
+ *
+ * Keys are inserted under a lock, so no stream ever gets two slots. Slot 0 is for
+ * all streams beyond the table: nothing is known about them but what a context
+ * synchronisation shows.
+ *
+ * `executed` only grows. It is a hint that steers transfers and never proves
+ * anything about data, so two inexactnesses are accepted: an operation that another
+ * thread has numbered, but not yet issued when we record the marker, and a handle
+ * that is reused while work of the stream it named before is still under way.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <string.h>
+
+#include "marker_rule.h"
+#include "progress.h"
+#include "shim/base/upcalls.h"
+
+#define KEY_FREE 0
+#define KEY_GONE 4 /* no stream has it: handles are aligned, special keys end in 1 or 2 */
+#define NO_CONTEXT PUMP_MAX_CONTEXTS
+
+/* An event between two launches of which the second may begin before the first has
+ * ended would forbid just that. The next launch is unknown, so for a
+ * while after such a launch markers are that many times rarer. */
+#define CHAINED_OPERATIONS 64
+#define CHAINED_FACTOR 4
+
+/* Written by application threads and the marker threads; a forked child starts
+ * from zero. `issued` and `executed` are the truth, the mapping has a copy. */
+static uint64_t keys[PUMP_MAX_STREAMS];
+static struct stream {
+  CUcontext context;
+  uint64_t issued, executed;
+  /* Hints, written by the issuing thread; two threads on one stream may lose a few. */
+  uint64_t marked_ns;     /* when the last marker was recorded */
+  uint64_t touched_bytes; /* by operations issued since then */
+  uint32_t since_marker;  /* how many those are */
+  uint32_t chained;       /* operations until the stream no longer counts as chained */
+  uint32_t device;
+  uint32_t context_index; /* small number of `context` */
+} streams[PUMP_MAX_STREAMS];
+static pthread_mutex_t insert_lock = PTHREAD_MUTEX_INITIALIZER;
+static bool table_full;
+
+static bool names_stream(uint64_t key) {
+  return key != KEY_FREE && key != KEY_GONE;
+}
+
+/* ---- threads' own default streams ------------------------------------------ */
+
+static uint32_t threads_numbered;
+static __thread uint32_t thread_number __attribute__((tls_model("initial-exec")));
+static pthread_once_t thread_end_once = PTHREAD_ONCE_INIT;
+static pthread_key_t thread_end_key;
+
+static void set_gone(uint32_t index) {
+  PUMP_STORE(&pump_shm->progress[index].live, 0);
+  PUMP_STORE_RELEASE(&keys[index], KEY_GONE);
+  __atomic_store_n(&table_full, false, __ATOMIC_RELEASE);
+}
+
+static void thread_ended(void *number) {
+  uint64_t mine = (uint64_t)(uintptr_t)number;
+  for (uint32_t i = 1; i < PUMP_MAX_STREAMS; i++) {
+    uint64_t key = PUMP_LOAD(&keys[i]);
+    if ((key & 7) == 2 && key >> 16 == mine) set_gone(i);
+  }
+}
+
+static void make_thread_end_key(void) {
+  pthread_key_create(&thread_end_key, thread_ended);
+}
+
+static uint32_t number_thread(void) {
+  if (thread_number == 0) {
+    thread_number = PUMP_ADD(&threads_numbered, 1) + 1;
+    pthread_once(&thread_end_once, make_thread_end_key);
+    pthread_setspecific(thread_end_key, (void *)(uintptr_t)thread_number);
+  }
+  return thread_number;
+}
+
+/* ---- handle -> slot --------------------------------------------------------- */
+
+static CUcontext current_context(void) {
+  CUcontext context = NULL;
+  if (pump_real.cuCtxGetCurrent == NULL ||
+      pump_real.cuCtxGetCurrent(&context) != CUDA_SUCCESS)
+    return NULL;
+  return context;
+}
+
+static uint64_t key_of(CUstream stream, bool per_thread_default, CUcontext *context) {
+  if ((uintptr_t)stream > 2) return (uint64_t)(uintptr_t)stream;
+  *context = current_context();
+  uint32_t index = NO_CONTEXT;
+  pump_context_device(*context, &index);
+  if (stream == CU_STREAM_PER_THREAD || (stream == NULL && per_thread_default))
+    return (uint64_t)number_thread() << 16 | index << 3 | 2;
+  return (uint64_t)index << 3 | 1;
+}
+
+static uint32_t first_place(uint64_t key) {
+  return (uint32_t)((key * 0x9e3779b97f4a7c15u) >> 54);
+}
+
+/* Slot of `key`, or 0. `*reuse` is the first place that an insertion may take. */
+static uint32_t find(uint64_t key, uint32_t *reuse) {
+  uint32_t place = first_place(key), gone_busy = 0;
+  *reuse = 0;
+  for (uint32_t i = 0; i < PUMP_MAX_STREAMS; i++, place = (place + 1) % PUMP_MAX_STREAMS) {
+    if (place == 0) continue;
+    uint64_t seen = PUMP_LOAD_ACQUIRE(&keys[place]);
+    if (seen == key) return place;
+    if (seen == KEY_GONE && *reuse == 0) {
+      /* Rather one whose work is done: see the second inexactness above. */
+      if (PUMP_LOAD(&streams[place].executed) >= PUMP_LOAD(&streams[place].issued))
+        *reuse = place;
+      else if (gone_busy == 0)
+        gone_busy = place;
+    }
+    if (seen == KEY_FREE) {
+      if (*reuse == 0) *reuse = place;
+      return 0;
+    }
+  }
+  if (*reuse == 0) *reuse = gone_busy;
+  return 0;
+}
+
+/* Under the insertion lock. */
+static void occupy(uint32_t place, uint64_t key, CUcontext context) {
+  struct stream *stream = &streams[place];
+  uint32_t context_index = PUMP_MAX_CONTEXTS;
+  int device = pump_context_device(context, &context_index);
+  CUdevice current = 0;
+  if (device < 0 && pump_real.cuCtxGetDevice != NULL &&
+      pump_real.cuCtxGetDevice(&current) == CUDA_SUCCESS)
+    device = current;
+  if (device < 0 || device >= PUMP_MAX_DEVICES) device = 0;
+  PUMP_STORE(&stream->device, (uint32_t)device);
+  PUMP_STORE(&stream->context_index, context_index);
+  PUMP_STORE(&stream->chained, 0);
+  __atomic_store_n(&stream->context, context, __ATOMIC_RELAXED);
+  PUMP_STORE(&stream->marked_ns, 0);
+  PUMP_STORE(&stream->since_marker, 0);
+  struct pump_progress *progress = &pump_shm->progress[place];
+  PUMP_STORE(&progress->device, (uint32_t)device);
+  PUMP_STORE(&progress->live, 1);
+  PUMP_STORE_RELEASE(&keys[place], key);
+}
+
+uint32_t pump_stream_index(CUstream stream, bool per_thread_default) {
+  CUcontext context = NULL; /* until it is needed */
+  uint32_t reuse;
+  uint64_t key = key_of(stream, per_thread_default, &context);
+  if ((key & 7) == KEY_GONE) return 0; /* no driver makes such a handle */
+  uint32_t place = find(key, &reuse);
+  if (PUMP_LIKELY(place != 0)) return place;
+  if (__atomic_load_n(&table_full, __ATOMIC_ACQUIRE)) return 0;
+  if (context == NULL) context = current_context();
+  pthread_mutex_lock(&insert_lock);
+  place = find(key, &reuse);
+  if (place == 0 && reuse != 0) {
+    occupy(reuse, key, context);
+    place = reuse;
+  } else if (place == 0) {
+    __atomic_store_n(&table_full, true, __ATOMIC_RELEASE);
+    pump_log(PUMP_LOG_INFO, "more than %d streams: the rest shares one progress slot",
+             PUMP_MAX_STREAMS - 1);
+  }
+  pthread_mutex_unlock(&insert_lock);
+  return place;
+}
+
+void pump_stream_gone(CUstream stream) {
+  if ((uintptr_t)stream <= 2 || ((uintptr_t)stream & 7) == KEY_GONE) return;
+  uint32_t reuse, place = find((uint64_t)(uintptr_t)stream, &reuse);
+  if (place != 0) set_gone(place);
+}
+
+/* ---- advancing ---------------------------------------------------------------- */
+
+static void look_at_plans(void) {
+  if (PUMP_LOAD(&pump_shm->header.armed) != 0) pump_upcalls.plan_wake();
+}
+
+static bool advance_quietly(uint32_t index, uint64_t seq) {
+  struct stream *stream = &streams[index];
+  if (PUMP_LOAD(&stream->executed) >= seq) return false;
+  pump_raise(&stream->executed, seq);
+  pump_raise(&pump_shm->progress[index].executed_seq, seq);
+  if (PUMP_UNLIKELY(pump_recording)) pump_upcalls.executed(index, seq, pump_now_ns());
+  return true;
+}
+
+void pump_progress_advance(uint32_t stream_index, uint64_t seq) {
+  if (stream_index >= PUMP_MAX_STREAMS || !advance_quietly(stream_index, seq)) return;
+  pump_worker_notify();
+  look_at_plans();
+}
+
+uint64_t pump_progress_executed(uint32_t stream_index) {
+  return stream_index < PUMP_MAX_STREAMS ? PUMP_LOAD(&streams[stream_index].executed) : 0;
+}
+
+/* Whether the operation just issued deserves a marker; counts it. */
+static bool marker_is_due(struct stream *mine, uint64_t now_ns, uint64_t touched_bytes) {
+  uint32_t chained = PUMP_LOAD(&mine->chained);
+  uint32_t factor = 1;
+  if (PUMP_UNLIKELY(chained != 0)) {
+    PUMP_STORE(&mine->chained, chained - 1);
+    factor = CHAINED_FACTOR;
+  }
+  uint32_t since = PUMP_LOAD(&mine->since_marker) + 1;
+  uint64_t touched = PUMP_LOAD(&mine->touched_bytes) + touched_bytes;
+  PUMP_STORE(&mine->since_marker, since);
+  PUMP_STORE(&mine->touched_bytes, touched);
+  if (!pump_marker_is_due(since, now_ns - PUMP_LOAD(&mine->marked_ns), touched, factor))
+    return false;
+  /* A burst that uses the last ones up at its beginning ends without any. */
+  return since >= factor * PUMP_MARKER_OPERATIONS ||
+         !pump_markers_are_few(PUMP_LOAD(&mine->context_index));
+}
+
+void pump_progress_issued(uint32_t stream_index, CUstream stream, uint64_t seq,
+                          uint64_t now_ns, uint64_t touched_bytes) {
+  if (stream_index >= PUMP_MAX_STREAMS) return;
+  struct stream *mine = &streams[stream_index];
+  pump_raise(&mine->issued, seq);
+  PUMP_STORE(&pump_shm->progress[stream_index].issued_seq, seq); /* for show */
+  if (!marker_is_due(mine, now_ns, touched_bytes) || stream_index == 0) return;
+  uint32_t device = PUMP_LOAD(&mine->device);
+  pump_upcalls.operations_seen(device, true);
+  if ((uintptr_t)stream <= 2) /* record on exactly the stream that the key names */
+    stream =
+        (PUMP_LOAD(&keys[stream_index]) & 7) == 2 ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
+  CUcontext context = __atomic_load_n(&mine->context, __ATOMIC_RELAXED);
+  if (context == NULL ||
+      !pump_marker_record(device, context, PUMP_LOAD(&mine->context_index), stream_index,
+                          stream, seq))
+    return;
+  PUMP_STORE(&mine->marked_ns, now_ns);
+  PUMP_STORE(&mine->since_marker, 0);
+  PUMP_STORE(&mine->touched_bytes, 0);
+}
+
+void pump_progress_issued_many(uint32_t stream_index, uint32_t operations) {
+  if (stream_index >= PUMP_MAX_STREAMS) return;
+  uint32_t *since = &streams[stream_index].since_marker;
+  PUMP_STORE(since, PUMP_LOAD(since) + operations);
+}
+
+void pump_progress_chained(uint32_t stream_index) {
+  if (stream_index < PUMP_MAX_STREAMS)
+    PUMP_STORE(&streams[stream_index].chained, CHAINED_OPERATIONS);
+}
+
+void pump_progress_stream_synced(uint32_t stream_index, uint64_t seq_before) {
+  if (stream_index != 0) pump_progress_advance(stream_index, seq_before);
+}
+
+/* All streams of `context`, gone ones included; NULL: those of no known context. */
+static void advance_context(CUcontext context, uint64_t seq) {
+  bool any = false;
+  for (uint32_t i = 0; i < PUMP_MAX_STREAMS; i++) {
+    struct stream *stream = &streams[i];
+    if (i != 0 && __atomic_load_n(&stream->context, __ATOMIC_RELAXED) != context) continue;
+    uint64_t issued = PUMP_LOAD(&stream->issued);
+    if (issued <= PUMP_LOAD(&stream->executed)) continue;
+    any |= advance_quietly(i, seq < issued ? seq : issued);
+  }
+  if (!any) return;
+  pump_worker_notify();
+  look_at_plans();
+}
+
+void pump_progress_context_synced(uint64_t seq_before) {
+  advance_context(current_context(), seq_before);
+}
+
+void pump_progress_context_gone(CUcontext context) {
+  if (pump_shm == NULL) return;
+  advance_context(context, UINT64_MAX);
+  for (uint32_t i = 1; i < PUMP_MAX_STREAMS; i++) {
+    if (__atomic_load_n(&streams[i].context, __ATOMIC_RELAXED) != context) continue;
+    __atomic_store_n(&streams[i].context, NULL, __ATOMIC_RELAXED);
+    if (names_stream(PUMP_LOAD(&keys[i]))) set_gone(i);
+  }
+}
+
+/* ---- life ------------------------------------------------------------------------- */
+
+void pump_progress_republish(void) {
+  for (uint32_t i = 0; i < PUMP_MAX_STREAMS; i++) {
+    struct pump_progress *progress = &pump_shm->progress[i];
+    pump_raise(&progress->issued_seq, PUMP_LOAD(&streams[i].issued));
+    pump_raise(&progress->executed_seq, PUMP_LOAD(&streams[i].executed));
+    PUMP_STORE(&progress->device, PUMP_LOAD(&streams[i].device));
+    PUMP_STORE(&progress->live, names_stream(PUMP_LOAD(&keys[i])));
+  }
+}
+
+void pump_progress_fork_child(void) {
+  pthread_mutex_init(&insert_lock, NULL);
+  memset(keys, 0, sizeof keys);
+  memset(streams, 0, sizeof streams);
+  table_full = false;
+  pump_event_fork_child();
+}

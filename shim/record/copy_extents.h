@@ -1,0 +1,34 @@
+/* copy_extents.h - what copies and memsets touch (copy_extents.c). Each function that takes
+ * an operation begins it. Either side may be any memory: what is not in a live range yields
+ * no extent.
+ */
+#ifndef PUMP_COPY_EXTENTS_H
+#define PUMP_COPY_EXTENTS_H
+
+#include "record.h"
+
+/* One side of a copy; address 0: an array. */
+struct pump_side {
+  uint64_t address, pitch, slice_bytes;
+};
+
+struct pump_box {
+  uint64_t width_bytes, height, depth;
+  struct pump_side from, to;
+};
+
+/* By the program's own structures; NULL, which the driver refuses, is an empty box. */
+struct pump_box pump_box_2d(const CUDA_MEMCPY2D *copy);
+struct pump_box pump_box_3d(const CUDA_MEMCPY3D *copy);
+struct pump_box pump_box_peer(const CUDA_MEMCPY3D_PEER *copy);
+struct pump_box pump_box_of_operands(const CUDA_MEMCPY3D_BATCH_OP *copy);
+/* Address 0: an array. */
+struct pump_box pump_box_of_bytes(uint64_t to, uint64_t from, uint64_t bytes);
+
+void pump_box_extents(struct pump_op *op, const struct pump_box *box);
+void pump_copy_extents(struct pump_op *op, uint64_t to, uint64_t from, size_t bytes);
+void pump_copy_extents_3d(struct pump_op *op, const CUDA_MEMCPY3D *copy);
+void pump_set_extents(struct pump_op *op, uint64_t to, uint64_t pitch, uint64_t row_bytes,
+                      uint64_t height);
+
+#endif

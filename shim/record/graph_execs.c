@@ -1,0 +1,346 @@
+/* graph_execs.c - executable graphs: what their nodes touch is kept from their
+ * instantiation on and reported, node by node, when they are launched.
+ *
+ * DESIGN. An executable graph lives long and is launched often, so a launch copies
+ * records that stand ready (struct pump_ready). They are made by the first launch that
+ * needs them, from the parameters that were kept, by the very functions that read an
+ * ordinary launch; and made again where a pointer may mean something else, which is when
+ * any range has come or gone since (pump_range_changes), or a node has changed. So a
+ * pointer means what lives at its address at the launch: memory that was freed and given
+ * out again at the same address counts as what it is now.
+ *
+ * Lists are kept by dormant programs too: a graph may be instantiated long before its
+ * program stops fitting. They hold parameters and nothing that has to be kept up.
+ *
+ * LOCKS. `table_lock` guards the table and the counts of references, an executable
+ * graph's own lock what is known of it; neither is held across a call of the program's.
+ * A program that destroys one that another thread launches breaks the rules of CUDA.
+ *
+ * A launch into a capturing stream is no operation: it becomes a child of the graph
+ * captured there.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "copy_extents.h"
+#include "graph_nodes.h"
+
+#define BUCKETS 1024u
+
+struct pump_graph_exec {
+  CUgraphExec handle;
+  struct pump_graph_exec *next;
+  uint32_t references; /* the table's included */
+  bool allocates;
+  uint32_t counted_in; /* era of memory in which it was launched last; 0: never was */
+  pthread_mutex_t lock;
+  struct pump_graph_list list;
+  /* Ready for a launch, as of that many changes of the ranges; 0: not at all. */
+  uint64_t made_at;
+  struct pump_ready *ready;
+  struct pump_extent *extents;
+  uint32_t ready_count;
+  uint64_t sent;
+};
+
+static struct pump_graph_exec *buckets[BUCKETS];
+uint32_t pump_graphs_allocating; /* changes under the lock */
+static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* ---- the table --------------------------------------------------------------- */
+
+static struct pump_graph_exec **bucket_of(CUgraphExec handle) {
+  return &buckets[(uint64_t)(uintptr_t)handle * 0x9e3779b97f4a7c15u >> 54];
+}
+_Static_assert(BUCKETS == 1u << (64 - 54), "bucket_of() yields an index");
+
+/* Under the lock: the link to it, or to NULL. */
+static struct pump_graph_exec **find(CUgraphExec handle) {
+  struct pump_graph_exec **link = bucket_of(handle);
+  while (*link != NULL && (*link)->handle != handle) link = &(*link)->next;
+  return link;
+}
+
+static void free_exec(struct pump_graph_exec *exec) {
+  pump_graph_list_free(&exec->list);
+  free(exec->ready);
+  free(exec->extents);
+  pthread_mutex_destroy(&exec->lock);
+  free(exec);
+}
+
+static void release(struct pump_graph_exec *exec) {
+  if (exec == NULL) return;
+  pthread_mutex_lock(&table_lock);
+  bool last = --exec->references == 0;
+  pthread_mutex_unlock(&table_lock);
+  if (last) free_exec(exec);
+}
+
+/* NULL: not known. The caller releases it. */
+static struct pump_graph_exec *hold(CUgraphExec handle) {
+  pthread_mutex_lock(&table_lock);
+  struct pump_graph_exec *exec = *find(handle);
+  if (exec != NULL) exec->references++;
+  pthread_mutex_unlock(&table_lock);
+  return exec;
+}
+
+/* Takes it out; the table's reference becomes the caller's. */
+static struct pump_graph_exec *take_out(CUgraphExec handle) {
+  pthread_mutex_lock(&table_lock);
+  struct pump_graph_exec **link = find(handle), *exec = *link;
+  if (exec != NULL) {
+    *link = exec->next;
+    PUMP_STORE(&pump_graphs_allocating, pump_graphs_allocating - exec->allocates);
+  }
+  pthread_mutex_unlock(&table_lock);
+  return exec;
+}
+
+/* An earlier one of that handle went with its context. */
+static void put_in(struct pump_graph_exec *exec) {
+  release(take_out(exec->handle));
+  pthread_mutex_lock(&table_lock);
+  struct pump_graph_exec **bucket = bucket_of(exec->handle);
+  exec->next = *bucket;
+  *bucket = exec;
+  PUMP_STORE(&pump_graphs_allocating, pump_graphs_allocating + exec->allocates);
+  pthread_mutex_unlock(&table_lock);
+}
+
+/* Those of an earlier life (before a fork) stay allocated. */
+void pump_graph_execs_reset(void) {
+  pthread_mutex_init(&table_lock, NULL);
+  pump_graph_memory_reset();
+  memset(buckets, 0, sizeof buckets);
+  pump_graphs_allocating = 0;
+}
+
+/* ---- making ready -------------------------------------------------------------- */
+
+static void describe(const struct pump_graph_node *node, struct pump_op *op) {
+  const CUDA_MEMSET_NODE_PARAMS_v1 *set = &node->set;
+  if (node->kind == PUMP_EVENT_KERNEL)
+    pump_launch_describe(&node->kernel, op);
+  else if (node->kind == PUMP_EVENT_COPY)
+    pump_copy_extents_3d(op, &node->copy);
+  else
+    pump_set_extents(op, set->dst, set->pitch, (uint64_t)set->width * set->elementSize,
+                     set->height);
+}
+
+/* What touches no range is no operation, unless it is a kernel: as with streams. */
+static bool counts(const struct pump_graph_node *node, const struct pump_op *op) {
+  return !node->disabled && (node->kind == PUMP_EVENT_KERNEL || op->count != 0);
+}
+
+/* Extents of all operations, one behind the other; pointers into them come last, for
+ * the array moves while it grows. */
+static bool make(struct pump_graph_exec *exec) {
+  struct pump_op op;
+  size_t used = 0, room = 0;
+  free(exec->ready);
+  free(exec->extents);
+  exec->extents = NULL;
+  exec->ready_count = 0;
+  exec->sent = 0;
+  exec->ready = calloc(exec->list.count + 1u, sizeof *exec->ready);
+  if (exec->ready == NULL) return false;
+  for (uint32_t i = 0; i < exec->list.count; i++) {
+    const struct pump_graph_node *node = &exec->list.nodes[i];
+    describe(node, &op);
+    if (!counts(node, &op)) continue;
+    if (used + op.count > room) {
+      room = 2 * room + PUMP_MAX_EXTENTS;
+      void *grown = realloc(exec->extents, room * sizeof op.extents[0]);
+      if (grown == NULL) return false;
+      exec->extents = grown;
+    }
+    memcpy(&exec->extents[used], op.extents, op.count * sizeof op.extents[0]);
+    used += op.count;
+    exec->ready[exec->ready_count++] = (struct pump_ready){
+        .kind = node->kind,
+        .count = (uint16_t)op.count,
+        .dropped = op.dropped < UINT16_MAX ? (uint16_t)op.dropped : UINT16_MAX,
+        .signature = op.signature,
+        .launch = node->kind == PUMP_EVENT_KERNEL ? &node->kernel : NULL};
+  }
+  used = 0;
+  for (uint32_t i = 0; i < exec->ready_count; i++) {
+    exec->ready[i].extents = &exec->extents[used];
+    used += exec->ready[i].count;
+  }
+  return true;
+}
+
+/* Under its lock. */
+static bool is_ready(struct pump_graph_exec *exec) {
+  uint64_t changes = pump_range_changes() + 1; /* never 0 */
+  if (PUMP_LIKELY(exec->made_at == changes)) return true;
+  exec->made_at = make(exec) ? changes : 0;
+  return exec->made_at != 0;
+}
+
+static void say_unknown(void) {
+  static uint32_t said;
+  PUMP_ADD(&pump_shm->shim_counters.graphs_unknown, 1);
+  pump_log_once(&said, PUMP_LOG_INFO,
+                "a CUDA graph was launched of which not every node is known: what those "
+                "touch is left to demand paging");
+}
+
+void pump_graph_launched(CUgraphExec handle, struct pump_at at) {
+  int saved = errno;
+  struct pump_driver_scope scope = pump_driver_scope_open();
+  struct pump_graph_exec *exec = hold(handle);
+  bool known = exec != NULL;
+  if (known) {
+    pthread_mutex_lock(&exec->lock);
+    known = is_ready(exec) && exec->list.unknown == 0;
+    if (exec->made_at != 0)
+      pump_series_report(&(struct pump_series){.operations = exec->ready,
+                                               .count = exec->ready_count,
+                                               .graph = (uint64_t)(uintptr_t)handle,
+                                               .sent = &exec->sent},
+                         at);
+    pthread_mutex_unlock(&exec->lock);
+    release(exec);
+  }
+  if (!known) say_unknown();
+  pump_driver_scope_close(scope);
+  errno = saved;
+}
+
+void pump_graph_count_memory(CUgraphExec handle) {
+  uint32_t era = PUMP_LOAD(&pump_graph_memory_era);
+  struct pump_graph_exec *exec = hold(handle);
+  if (exec != NULL && exec->allocates &&
+      __atomic_exchange_n(&exec->counted_in, era, __ATOMIC_RELAXED) != era)
+    pump_graph_memory_look();
+  release(exec);
+}
+
+/* A graph that cannot be read, or kept, is not in the table. */
+void pump_graph_instantiated(CUgraphExec handle, CUgraph graph) {
+  int saved = errno;
+  struct pump_driver_scope scope = pump_driver_scope_open();
+  struct pump_graph_exec *exec = calloc(1, sizeof *exec);
+  if (exec != NULL && pump_graph_read(graph, &exec->list)) {
+    exec->handle = handle;
+    exec->references = 1;
+    pthread_mutex_init(&exec->lock, NULL);
+    exec->allocates = exec->list.memory;
+    put_in(exec);
+  } else {
+    free(exec);
+    release(take_out(handle));
+  }
+  pump_driver_scope_close(scope);
+  errno = saved;
+}
+
+struct pump_graph_exec *pump_graph_exec_out(CUgraphExec handle) {
+  int saved = errno;
+  struct pump_graph_exec *exec = take_out(handle);
+  errno = saved;
+  return exec;
+}
+
+void pump_graph_exec_destroyed(struct pump_graph_exec *exec, bool over) {
+  if (exec == NULL) return;
+  int saved = errno;
+  if (exec->allocates) pump_graph_memory_look();
+  if (over)
+    release(exec);
+  else
+    put_in(exec);
+  errno = saved;
+}
+
+/* ---- changes ---------------------------------------------------------------------- */
+
+/* Takes the place of the nodes from `first` on, whose handles and switches stay. false:
+ * it has another shape. */
+static bool replace(struct pump_graph_list *list, uint32_t first, uint32_t count,
+                    struct pump_graph_list *fresh) {
+  if (fresh->count != count) return false;
+  for (uint32_t i = 0; i < count; i++)
+    if (list->nodes[first + i].kind != fresh->nodes[i].kind) return false;
+  for (uint32_t i = 0; i < count; i++) {
+    struct pump_graph_node *node = &list->nodes[first + i], gone = *node;
+    *node = fresh->nodes[i];
+    node->handle = gone.handle;
+    node->disabled = gone.disabled;
+    fresh->nodes[i] = gone; /* freed with the list; the bytes of both are near enough */
+  }
+  return true;
+}
+
+/* Nothing is known of it any more. */
+static void lose(struct pump_graph_exec *exec) {
+  pump_graph_list_free(&exec->list);
+  exec->list.unknown = 1;
+}
+
+/* A graph took the place of a child of it, or of all (`child` NULL). */
+static void update(struct pump_graph_exec *exec, CUgraphNode child, CUgraph graph) {
+  struct pump_graph_list fresh, *list = &exec->list;
+  bool right = pump_graph_read(graph, &fresh);
+  uint32_t first = 0, count = list->count;
+  for (uint32_t i = 0; child != NULL && i < list->child_count; i++) {
+    if (list->children[i].handle != child) continue;
+    first = list->children[i].first;
+    count = list->children[i].count;
+    child = NULL;
+  }
+  right = right && child == NULL && replace(list, first, count, &fresh);
+  pump_graph_list_free(&fresh);
+  if (!right) lose(exec);
+}
+
+/* Parameters of one node, as the call has them. */
+static void set(struct pump_graph_exec *exec, CUgraphNode handle,
+                const CUgraphNodeParams *params) {
+  struct pump_graph_list *list = &exec->list;
+  CUDA_KERNEL_NODE_PARAMS_v1 kernel;
+  for (uint32_t i = 0; i < list->count; i++) {
+    struct pump_graph_node *node = &list->nodes[i];
+    if (node->handle != handle) continue;
+    if (params->type == CU_GRAPH_NODE_TYPE_KERNEL && node->kind == PUMP_EVENT_KERNEL) {
+      memcpy(&kernel, &params->kernel, sizeof kernel);
+      if (!pump_graph_node_kernel(list, node, &kernel, params->kernel.kern)) lose(exec);
+    }
+    if (params->type == CU_GRAPH_NODE_TYPE_MEMCPY && node->kind == PUMP_EVENT_COPY)
+      node->copy = params->memcpy.copyParams;
+    if (params->type == CU_GRAPH_NODE_TYPE_MEMSET && node->kind == PUMP_EVENT_MEMSET)
+      node->set = params->memset;
+    return;
+  }
+}
+
+static void enable(struct pump_graph_exec *exec, CUgraphNode handle, bool enabled) {
+  for (uint32_t i = 0; i < exec->list.count; i++)
+    if (exec->list.nodes[i].handle == handle) exec->list.nodes[i].disabled = !enabled;
+}
+
+void pump_graph_changed(CUgraphExec handle, const struct pump_graph_change *change) {
+  int saved = errno;
+  struct pump_driver_scope scope = pump_driver_scope_open();
+  struct pump_graph_exec *exec = hold(handle);
+  if (exec != NULL) {
+    pthread_mutex_lock(&exec->lock);
+    if (change->graph != NULL)
+      update(exec, change->node, change->graph);
+    else if (change->params != NULL)
+      set(exec, change->node, change->params);
+    else
+      enable(exec, change->node, change->enabled);
+    exec->made_at = 0;
+    pthread_mutex_unlock(&exec->lock);
+    release(exec);
+  }
+  pump_driver_scope_close(scope);
+  errno = saved;
+}

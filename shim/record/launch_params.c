@@ -1,0 +1,276 @@
+/* launch_params.c - reads a launch's arguments, by the layout that the driver reports.
+ *
+ * The driver (12.4 and later) reports place and size of each parameter of a kernel, else
+ * its code does (images.c); exactly that many bytes are read from where the program's
+ * pointer leads, and each aligned 8-byte word among them is tested, so pointers inside
+ * structures passed by value are found. Arguments given as one buffer carry their size.
+ * Never is a byte read whose size is not known.
+ *
+ * DESIGN. Layouts are kept by kernel handle in an open-addressing table that is
+ * read without a lock: an entry is a pointer to a layout that never changes after
+ * it was published, and is never freed, because a reader may hold on to it. A
+ * handle may come back with another layout after an unload, so an unload raises
+ * `epoch`, and a layout of an older epoch is queried again, reusing the old one
+ * where nothing changed. What is kept is bounded: beyond MAX_KEPT layouts (a
+ * program that unloads and loads other kernels without end) each launch queries it.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "record.h"
+
+#define ENTRIES (1u << 15)
+#define MAX_USED (ENTRIES / 4 * 3)
+#define MAX_KEPT (1u << 17)
+#define MAX_PARAMS 8192u     /* of four bytes each they fill the largest parameter buffer */
+#define MAX_BYTES (1u << 20) /* of it, by far */
+
+/* A parameter: its place in the parameter buffer. */
+struct part {
+  uint32_t offset, bytes;
+};
+
+struct layout {
+  CUfunction function;
+  struct layout *older; /* what it replaced: a reader may still be in there */
+  uint32_t epoch;       /* raised when it was found unchanged */
+  uint32_t count;
+  uint32_t parameter_bytes; /* of all of them */
+  struct part parts[];
+};
+
+/* Entries go from NULL to a layout and then only from layout to layout of the same
+ * handle, under params_lock. */
+static struct layout *layouts[ENTRIES];
+static uint32_t entries_used, layouts_kept;
+static uint32_t epoch = 1;
+static pthread_mutex_t params_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static uint32_t home(CUfunction function) {
+  return (uint32_t)((uint64_t)(uintptr_t)function * 0x9e3779b97f4a7c15u >> 49);
+}
+_Static_assert(ENTRIES == 1u << (64 - 49), "home() yields an index");
+
+/* The entry of the handle, or the empty one where it belongs. */
+static struct layout **entry_of(CUfunction function) {
+  for (uint32_t i = home(function);; i = (i + 1) & (ENTRIES - 1)) {
+    struct layout *layout = PUMP_LOAD_ACQUIRE(&layouts[i]);
+    if (layout == NULL || layout->function == function) return &layouts[i];
+  }
+}
+
+static struct layout *resized(struct layout *layout, uint32_t room) {
+  struct layout *grown = realloc(layout, sizeof *layout + room * sizeof layout->parts[0]);
+  if (grown == NULL) free(layout);
+  return grown;
+}
+
+/* From the driver. NULL when it refuses, answers nonsense, or out of memory. */
+static struct layout *learn(CUfunction function, uint32_t now) {
+  struct layout *layout = NULL;
+  uint32_t room = 0;
+  for (uint32_t i = 0; i < MAX_PARAMS; i++) {
+    if (i == room) {
+      room = room == 0 ? 16 : 2 * room;
+      layout = resized(layout, room);
+      if (layout == NULL) return NULL;
+      if (i == 0) *layout = (struct layout){.function = function, .epoch = now};
+    }
+    size_t offset = 0, bytes = 0;
+    CUresult result = pump_function_parameter(function, i, &offset, &bytes);
+    if (result == CUDA_ERROR_INVALID_VALUE) break; /* there are i of them */
+    if (result != CUDA_SUCCESS || offset > MAX_BYTES || bytes > MAX_BYTES) {
+      free(layout);
+      return NULL;
+    }
+    layout->parts[layout->count++] =
+        (struct part){.offset = (uint32_t)offset, .bytes = (uint32_t)bytes};
+    if (offset + bytes > layout->parameter_bytes)
+      layout->parameter_bytes = (uint32_t)(offset + bytes);
+  }
+  return resized(layout, layout->count);
+}
+
+static bool same(const struct layout *a, const struct layout *b) {
+  return a->count == b->count &&
+         memcmp(a->parts, b->parts, a->count * sizeof a->parts[0]) == 0;
+}
+
+/* Keeps `fresh` if there is room. Returns the layout to use; `*owned` is set when
+ * the caller has to free it after use. */
+static struct layout *keep(struct layout *fresh, bool *owned) {
+  *owned = false;
+  pthread_mutex_lock(&params_lock);
+  struct layout **entry = entry_of(fresh->function), *known = *entry, *use = fresh;
+  if (known != NULL && same(known, fresh)) {
+    PUMP_STORE_RELEASE(&known->epoch, fresh->epoch);
+    use = known;
+  } else if (layouts_kept < MAX_KEPT && (known != NULL || entries_used < MAX_USED)) {
+    layouts_kept++;
+    if (known == NULL) entries_used++;
+    fresh->older = known;
+    PUMP_STORE_RELEASE(entry, fresh);
+  } else {
+    *owned = true;
+  }
+  pthread_mutex_unlock(&params_lock);
+  if (use != fresh) free(fresh);
+  return use;
+}
+
+static struct layout *layout_of(CUfunction function, bool *owned) {
+  uint32_t now = PUMP_LOAD_ACQUIRE(&epoch);
+  struct layout *known = PUMP_LOAD_ACQUIRE(entry_of(function));
+  *owned = false;
+  if (PUMP_LIKELY(known != NULL && PUMP_LOAD_ACQUIRE(&known->epoch) == now)) return known;
+  struct pump_driver_scope scope = pump_driver_scope_open();
+  struct layout *fresh = learn(function, now);
+  pump_driver_scope_close(scope);
+  return fresh == NULL ? NULL : keep(fresh, owned);
+}
+
+/* ---- kept parameters ------------------------------------------------------- */
+
+/* Parameters with a layout of their own: that of the handle may change meanwhile. */
+struct pump_saved {
+  uint32_t count, parameter_bytes;
+  struct part parts[]; /* `parameter_bytes` of buffer behind them */
+};
+
+static size_t saved_bytes(uint32_t count, size_t parameter_bytes) {
+  return sizeof(struct pump_saved) + count * sizeof(struct part) + parameter_bytes;
+}
+
+size_t pump_params_saved_bytes(const struct pump_saved *saved) {
+  return saved_bytes(saved->count, saved->parameter_bytes);
+}
+
+static char *saved_buffer(const struct pump_saved *saved) {
+  return (char *)(uintptr_t)&saved->parts[saved->count];
+}
+
+static struct pump_saved *new_saved(uint32_t count, size_t parameter_bytes) {
+  struct pump_saved *saved = calloc(1, saved_bytes(count, parameter_bytes));
+  if (saved == NULL) return NULL;
+  saved->count = count;
+  saved->parameter_bytes = (uint32_t)parameter_bytes;
+  return saved;
+}
+
+/* The one buffer with all parameters, or NULL. */
+static const void *buffer_of(void **extra, size_t *bytes) {
+  const void *buffer = NULL;
+  const size_t *size = NULL;
+  for (int i = 0; i < 16 && extra[i] != CU_LAUNCH_PARAM_END; i += 2) {
+    if (extra[i] == CU_LAUNCH_PARAM_BUFFER_POINTER) buffer = extra[i + 1];
+    if (extra[i] == CU_LAUNCH_PARAM_BUFFER_SIZE) size = extra[i + 1];
+  }
+  *bytes = size == NULL ? 0 : *size;
+  return *bytes == 0 ? NULL : buffer;
+}
+
+static void say_nothing_known(void) {
+  static uint32_t said;
+  pump_log_once(&said, PUMP_LOG_WARNING,
+                "neither the driver (before CUDA 12.4) nor the program's code tells the "
+                "parameters of a kernel: its launches are left to demand paging");
+}
+
+struct pump_saved *pump_params_save(const struct pump_launch *launch) {
+  struct pump_saved *saved;
+  if (launch->params != NULL) {
+    bool owned;
+    struct layout *layout = layout_of(launch->function, &owned);
+    if (layout == NULL) {
+      say_nothing_known();
+      return new_saved(0, 0);
+    }
+    saved = new_saved(layout->count, layout->parameter_bytes);
+    for (uint32_t i = 0; saved != NULL && i < layout->count; i++) {
+      saved->parts[i] = layout->parts[i];
+      memcpy(saved_buffer(saved) + layout->parts[i].offset, launch->params[i],
+             layout->parts[i].bytes);
+    }
+    if (owned) free(layout);
+    return saved;
+  }
+  size_t bytes = 0;
+  const void *buffer = launch->extra == NULL ? NULL : buffer_of(launch->extra, &bytes);
+  if (buffer == NULL || bytes > MAX_BYTES) return new_saved(0, 0);
+  saved = new_saved(1, bytes);
+  if (saved == NULL) return NULL;
+  saved->parts[0] = (struct part){0, (uint32_t)bytes};
+  memcpy(saved_buffer(saved), buffer, bytes);
+  return saved;
+}
+
+static void scan_saved(struct pump_scan *words, const struct pump_saved *saved) {
+  pump_scan_begin(words, saved->parameter_bytes);
+  for (uint32_t i = 0; i < saved->count; i++)
+    pump_scan_add(words, saved_buffer(saved) + saved->parts[i].offset,
+                  saved->parts[i].bytes, saved->parts[i].offset);
+}
+
+void pump_params_scan(struct pump_scan *words, const struct pump_launch *launch) {
+  if (launch->saved != NULL) {
+    scan_saved(words, launch->saved);
+  } else if (launch->params != NULL) {
+    bool owned;
+    struct layout *layout = layout_of(launch->function, &owned);
+    pump_scan_begin(words, layout == NULL ? 0 : layout->parameter_bytes);
+    for (uint32_t i = 0; layout != NULL && i < layout->count; i++)
+      pump_scan_add(words, launch->params[i], layout->parts[i].bytes,
+                    layout->parts[i].offset);
+    if (layout == NULL) say_nothing_known();
+    if (owned) free(layout);
+  } else {
+    size_t bytes = 0;
+    const void *buffer = launch->extra == NULL ? NULL : buffer_of(launch->extra, &bytes);
+    pump_scan_begin(words, bytes);
+    if (buffer != NULL) pump_scan_add(words, buffer, bytes, 0);
+  }
+}
+
+/* As much of one parameter as there is room for. */
+static void copy_part(void *buffer, size_t room, size_t offset, const void *memory,
+                      size_t bytes) {
+  if (offset >= room) return;
+  memcpy((char *)buffer + offset, memory, bytes < room - offset ? bytes : room - offset);
+}
+
+size_t pump_params_copy(const struct pump_launch *launch, void *buffer, size_t room) {
+  size_t bytes = 0;
+  memset(buffer, 0, room);
+  if (launch->saved != NULL) {
+    bytes = launch->saved->parameter_bytes;
+    copy_part(buffer, room, 0, saved_buffer(launch->saved), bytes);
+  } else if (launch->params != NULL) {
+    bool owned;
+    struct layout *layout = layout_of(launch->function, &owned);
+    if (layout == NULL) return 0;
+    for (uint32_t i = 0; i < layout->count; i++)
+      copy_part(buffer, room, layout->parts[i].offset, launch->params[i],
+                layout->parts[i].bytes);
+    bytes = layout->parameter_bytes;
+    if (owned) free(layout);
+  } else if (launch->extra != NULL) {
+    const void *from = buffer_of(launch->extra, &bytes);
+    if (from != NULL) copy_part(buffer, room, 0, from, bytes);
+  }
+  return bytes;
+}
+
+void pump_params_forget(void) {
+  PUMP_ADD(&epoch, 1);
+}
+
+uint32_t pump_params_epoch(void) {
+  return PUMP_LOAD_ACQUIRE(&epoch);
+}
+
+/* Layouts of an earlier life (before a fork) stay allocated: they are few. */
+void pump_params_reset(void) {
+  pthread_mutex_init(&params_lock, NULL);
+  memset(layouts, 0, sizeof layouts);
+  entries_used = layouts_kept = 0;
+}

@@ -1,0 +1,57 @@
+/* place.c - where an operation goes: its stream's progress slot and its device.
+ *
+ * DESIGN. The look-ups behind that (the current context, its device, the stream's
+ * slot) cost a launch more than its parameters do, and a thread works on few streams.
+ * So each thread keeps the last ones. An ordinary stream belongs to one context for
+ * life: its handle says all. The default streams mean another stream in each context,
+ * so the current one is part of what is kept, and has to be queried. Everything kept
+ * is void once any stream or context has gone (`epoch`): its handle may come back.
+ */
+#include "record.h"
+
+#define KEPT 8u /* a power of two */
+
+/* Starts at 1, what threads keep at 0. */
+static uint32_t epoch = 1;
+
+static __thread struct {
+  CUstream given;
+  CUcontext context; /* NULL for an ordinary stream */
+  uint32_t epoch;
+  bool per_thread;
+  struct pump_place place;
+} kept[KEPT] __attribute__((tls_model("initial-exec")));
+
+void pump_place_forget(void) {
+  PUMP_ADD(&epoch, 1);
+}
+
+static CUcontext current_context(void) {
+  CUcontext context = NULL;
+  if (!PUMP_HAS(cuCtxGetCurrent) || pump_real.cuCtxGetCurrent(&context) != CUDA_SUCCESS)
+    return NULL;
+  return context;
+}
+
+struct pump_place pump_place_of(struct pump_at at) {
+  uint32_t now = PUMP_LOAD_ACQUIRE(&epoch);
+  bool ordinary = (uintptr_t)at.given > 2;
+  CUcontext context = ordinary ? NULL : current_context();
+  uint64_t key = (uint64_t)(uintptr_t)at.given + at.per_thread;
+  uint32_t i = (uint32_t)(key * 0x9e3779b97f4a7c15u >> 32) & (KEPT - 1);
+  if (PUMP_LIKELY(kept[i].given == at.given && kept[i].epoch == now &&
+                  kept[i].per_thread == at.per_thread && kept[i].context == context))
+    return kept[i].place;
+  int device = pump_current_device(NULL);
+  struct pump_place place = {.stream_index = pump_stream_index(at.given, at.per_thread),
+                             .device = device < 0 ? 0 : (uint32_t)device};
+  /* Slot 0 is for streams beyond the table: there may be room for it later. */
+  if (device >= 0 && place.stream_index != 0 && (ordinary || context != NULL)) {
+    kept[i].given = at.given;
+    kept[i].context = context;
+    kept[i].epoch = now;
+    kept[i].per_thread = at.per_thread;
+    kept[i].place = place;
+  }
+  return place;
+}

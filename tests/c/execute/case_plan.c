@@ -1,0 +1,313 @@
+/* case_plan.c - scenarios of plans: what executors do without being asked. */
+#include <pthread.h>
+#include <string.h>
+
+#include "executor_harness.h"
+
+static void begin(void) {
+  CUcontext context = fake_context_create(0);
+  pump_threads_start();
+  pump_context_seen(0, context);
+  pump_executors_need(0, true);
+}
+
+/* ---- the worker's side of it ------------------------------------------------------- */
+
+static struct pump_plan *plan(void) {
+  return &worker_shm->plans[0];
+}
+
+static void add(uint32_t direction, uint64_t ticket, struct pump_planned entry) {
+  entry.command.ticket = ticket;
+  uint64_t *to = (uint64_t *)&plan()->entries[direction][plan()->count[direction]];
+  uint64_t from[sizeof entry / 8];
+  memcpy(from, &entry, sizeof entry);
+  for (size_t i = 0; i < sizeof entry / 8; i++) PUMP_STORE(&to[i], from[i]);
+  PUMP_STORE(&plan()->count[direction], plan()->count[direction] + 1);
+}
+
+static void clear(void) {
+  PUMP_STORE(&plan()->count[PUMP_TO_GPU], 0);
+  PUMP_STORE(&plan()->count[PUMP_TO_HOST], 0);
+}
+
+static void put_in_force(uint64_t version) {
+  PUMP_STORE(&worker_shm->header.armed, 1);
+  PUMP_STORE_RELEASE(&plan()->turn, version << 32);
+  for (int way = 0; way < PUMP_DIRECTIONS; way++)
+    pump_wake(&worker_shm->commands[0][way].executors_asleep,
+              &worker_shm->commands[0][way].wakes);
+}
+
+static bool ended(uint64_t ticket) {
+  return PUMP_LOAD_ACQUIRE(&worker_shm->plan_ends[ticket % PUMP_PLAN_TICKETS].ticket) ==
+         ticket;
+}
+
+static uint32_t end_of(uint64_t ticket) {
+  EVENTUALLY(ended(ticket));
+  return PUMP_LOAD(&worker_shm->plan_ends[ticket % PUMP_PLAN_TICKETS].result);
+}
+
+static uint32_t taken(uint32_t direction) {
+  return pump_plan_taken(PUMP_LOAD_ACQUIRE(&plan()->turn), direction);
+}
+
+static struct pump_planned slice(uint32_t slot, uint64_t block, uint64_t blocks) {
+  return (struct pump_planned){.command = harness_slice(slot, block, blocks)};
+}
+
+static struct pump_planned arrival(uint32_t slot, uint64_t block, uint64_t blocks) {
+  struct pump_planned entry = slice(slot, block, blocks);
+  entry.command.observed_seq = 0;
+  return entry;
+}
+
+/* ---- scenarios ------------------------------------------------------------------------
+ */
+
+SCENARIO(what_is_planned_goes_in_order_and_is_told) {
+  begin();
+  uint32_t slot = harness_allocate(0, 16);
+  for (uint64_t i = 0; i < 4; i++) {
+    add(PUMP_TO_HOST, 1 + i, slice(slot, i, 1));
+    add(PUMP_TO_GPU, 11 + i, arrival(slot, 8 + i, 1));
+  }
+  put_in_force(1);
+  for (uint64_t i = 0; i < 4; i++) {
+    CHECK(end_of(1 + i) == PUMP_RESULT_MOVED);
+    CHECK(end_of(11 + i) == PUMP_RESULT_MOVED);
+  }
+  CHECK(taken(PUMP_TO_HOST) == 4 && taken(PUMP_TO_GPU) == 4);
+  CHECK(PUMP_LOAD(&plan()->left_bytes) == 4 * PUMP_BLOCK_BYTES);
+  CHECK(PUMP_LOAD(&pump_shm->shim_counters.planned_bytes) == 8 * PUMP_BLOCK_BYTES);
+  CHECK(PUMP_LOAD(&pump_shm->shim_counters.moved_to_gpu_bytes) == 4 * PUMP_BLOCK_BYTES);
+  CHECK(PUMP_LOAD(&fake.not_relaxed) == 0);
+}
+
+SCENARIO(an_entry_waits_until_its_readers_have_executed) {
+  begin();
+  uint32_t slot = harness_allocate(0, 16);
+  struct pump_planned first = slice(slot, 0, 1), second = slice(slot, 1, 1);
+  first.after_stream = second.after_stream = 5;
+  first.after_seq = 7;
+  second.after_seq = 9;
+  add(PUMP_TO_HOST, 1, first);
+  add(PUMP_TO_HOST, 2, second);
+  put_in_force(1);
+  pump_progress_advance(5, 6);
+  pump_progress_advance(4, 100); /* another stream */
+  harness_sleep_us(20000);
+  CHECK(taken(PUMP_TO_HOST) == 0);
+  pump_progress_advance(5, 8);
+  CHECK(end_of(1) == PUMP_RESULT_MOVED);
+  harness_sleep_us(20000);
+  CHECK(taken(PUMP_TO_HOST) == 1);
+  pump_progress_advance(5, 9);
+  CHECK(end_of(2) == PUMP_RESULT_MOVED);
+}
+
+SCENARIO(an_arrival_waits_for_the_room_that_departures_make) {
+  begin();
+  uint32_t slot = harness_allocate(0, 16);
+  struct pump_planned entry = arrival(slot, 8, 2);
+  entry.left_bytes = 3 * PUMP_BLOCK_BYTES;
+  add(PUMP_TO_GPU, 1, entry);
+  put_in_force(1);
+  /* Whether planned or not. */
+  CHECK(worker_submit(0, PUMP_TO_HOST, harness_slice(slot, 0, 2)));
+  CHECK(worker_reap(0, PUMP_TO_HOST) == PUMP_RESULT_MOVED);
+  struct pump_command stale = harness_slice(slot, 4, 2);
+  PUMP_STORE(&pump_shm->ranges[slot].last_use_seq[2], 100);
+  stale.observed_seq = 99;
+  CHECK(worker_submit(0, PUMP_TO_HOST, stale)); /* does not leave */
+  CHECK(worker_reap(0, PUMP_TO_HOST) == PUMP_RESULT_STALE);
+  harness_sleep_us(20000);
+  CHECK(taken(PUMP_TO_GPU) == 0);
+  CHECK(worker_submit(0, PUMP_TO_HOST, harness_slice(slot, 2, 1)));
+  CHECK(end_of(1) == PUMP_RESULT_MOVED);
+}
+
+static struct pump_issued launch(uint64_t seq, uint64_t signature) {
+  static const uint32_t grid[3] = {1, 2, 3}, block[3] = {4, 5, 6};
+  return (struct pump_issued){.seq = seq,
+                              .signature = signature,
+                              .function = 77,
+                              .stream = 5,
+                              .kind = PUMP_EVENT_KERNEL,
+                              .grid = grid,
+                              .block = block};
+}
+
+static void predict(struct pump_issued is, bool by_shape) {
+  struct pump_prediction *word = pump_prediction_at(worker_shm, is.seq);
+  uint64_t shape = by_shape ? pump_shape(is.function, is.grid, is.block) : 0;
+  PUMP_STORE(&word->signature,
+             pump_prediction_word(is.seq, is.stream, is.kind, is.signature));
+  PUMP_STORE(&word->shape, pump_prediction_word(is.seq, is.stream, is.kind, shape));
+}
+
+static bool holds_after(struct pump_issued is) {
+  PUMP_STORE(&worker_shm->header.armed, 1);
+  pump_plan_compare(&is);
+  return PUMP_LOAD(&pump_shm->header.armed) == 1;
+}
+
+SCENARIO(what_is_issued_is_compared_with_what_was_foreseen) {
+  begin();
+  predict(launch(40, 123), true);
+  predict(launch(41, 124), false);
+  CHECK(holds_after(launch(40, 123)));
+  CHECK(holds_after(launch(40, 999))); /* a step count among its parameters */
+  CHECK(holds_after(launch(41, 124)));
+  CHECK(!holds_after(launch(41, 999)));
+  CHECK(!holds_after(launch(42, 123))); /* which was not expected */
+  CHECK(!holds_after(launch(40 + PUMP_PREDICTIONS, 123)));
+  struct pump_issued other = launch(40, 123);
+  other.stream = 6;
+  CHECK(!holds_after(other));
+  other = launch(40, 0);
+  other.kind = PUMP_EVENT_COPY;
+  other.grid = other.block = NULL;
+  CHECK(!holds_after(other));
+  other = launch(40, 999);
+  other.function = 78;
+  CHECK(!holds_after(other));
+  CHECK(PUMP_LOAD(&pump_shm->shim_counters.plans_dropped) == 0); /* none was in force */
+}
+
+SCENARIO(the_first_other_operation_ends_a_plan) {
+  begin();
+  uint32_t slot = harness_allocate(0, 16);
+  predict(launch(40, 123), true);
+  struct pump_planned entry = slice(slot, 0, 1);
+  entry.after_stream = 5;
+  entry.after_seq = 40;
+  add(PUMP_TO_HOST, 1, entry);
+  put_in_force(1);
+  struct pump_issued right = launch(40, 123), wrong = launch(41, 123);
+  pump_plan_compare(&right);
+  CHECK(PUMP_LOAD(&pump_shm->header.armed) == 1);
+  pump_plan_compare(&wrong);
+  CHECK(PUMP_LOAD(&pump_shm->shim_counters.plans_dropped) == 1);
+  pump_progress_advance(5, 40);
+  pump_executors_wake(pump_executors_of(0));
+  harness_sleep_us(20000);
+  CHECK(taken(PUMP_TO_HOST) == 0);
+  CHECK(worker_submit(0, PUMP_TO_HOST, harness_slice(slot, 1, 1))); /* commands go on */
+  CHECK(worker_reap(0, PUMP_TO_HOST) == PUMP_RESULT_MOVED);
+  CHECK(pump_plan_withdraw(plan()) == 1ull << 32);
+}
+
+SCENARIO(planned_entries_are_judged_as_commands_are) {
+  begin();
+  uint32_t slot = harness_allocate(0, 16), gone = harness_allocate(0, 4);
+  struct pump_planned bad[6];
+  for (int i = 0; i < 6; i++) bad[i] = arrival(slot, 0, 1);
+  bad[0].command.slot = PUMP_MAX_RANGES;
+  bad[1].command.length_bytes = 0;
+  bad[2].command.offset_bytes = 4096;
+  bad[3].command.length_bytes = UINT64_MAX;
+  bad[4].command = harness_slice(gone, 0, 1);
+  bad[4].command.observed_seq = 0;
+  bad[5].command.needed_by_seq = 7;
+  bad[5].command.stream = 5;
+  pump_progress_advance(5, 7);
+  harness_free(gone);
+  for (uint64_t i = 0; i < 6; i++) add(PUMP_TO_GPU, 1 + i, bad[i]);
+  struct pump_planned stale = slice(slot, 4, 2);
+  PUMP_STORE(&pump_shm->ranges[slot].last_use_seq[2], 100);
+  stale.command.observed_seq = 99;
+  add(PUMP_TO_HOST, 21, stale);
+  put_in_force(1);
+  for (uint64_t i = 0; i < 4; i++) CHECK(end_of(1 + i) == PUMP_RESULT_INVALID);
+  CHECK(end_of(5) == PUMP_RESULT_DEAD);
+  CHECK(end_of(6) == PUMP_RESULT_LATE);
+  CHECK(end_of(21) == PUMP_RESULT_STALE);
+  CHECK(PUMP_LOAD(&fake.prefetches) == 0);
+  CHECK(PUMP_LOAD(&pump_shm->shim_counters.planned_bytes) == 0);
+  CHECK(PUMP_LOAD(&plan()->left_bytes) == 0);
+}
+
+SCENARIO(commands_go_before_what_is_planned) {
+  begin();
+  uint32_t slot = harness_allocate(0, 64);
+  PUMP_STORE(&fake.hold, 1);
+  for (uint64_t i = 0; i < 8; i++)
+    CHECK(worker_submit(0, PUMP_TO_HOST, harness_slice(slot, i, 1)));
+  EVENTUALLY(PUMP_LOAD(&fake.running) == 3);
+  add(PUMP_TO_HOST, 1, slice(slot, 20, 1));
+  put_in_force(1);
+  harness_sleep_us(20000);
+  CHECK(taken(PUMP_TO_HOST) == 0);
+  PUMP_STORE(&fake.hold, 0);
+  for (int i = 0; i < 8; i++) CHECK(worker_reap(0, PUMP_TO_HOST) == PUMP_RESULT_MOVED);
+  CHECK(end_of(1) == PUMP_RESULT_MOVED);
+}
+
+SCENARIO(what_is_planned_keeps_to_the_bytes_in_flight) {
+  begin();
+  uint32_t slot = harness_allocate(0, 160);
+  PUMP_STORE(&pump_shm->devices[0].budget_bytes, 1ull << 40);
+  PUMP_STORE(&fake.late, 1);
+  for (uint64_t i = 0; i < 10; i++) add(PUMP_TO_GPU, 1 + i, arrival(slot, 16 * i, 16));
+  put_in_force(1);
+  EVENTUALLY(taken(PUMP_TO_GPU) >= 1);
+  harness_sleep_us(50000);
+  CHECK(taken(PUMP_TO_GPU) == 1); /* what does not fit is not held */
+  PUMP_STORE(&fake.late, 0);
+  for (uint64_t i = 0; i < 10; i++) CHECK(end_of(1 + i) == PUMP_RESULT_MOVED);
+  CHECK(PUMP_LOAD(&fake.flight_bytes_peak[PUMP_TO_GPU]) <= PUMP_SLICE_BYTES);
+}
+
+/* Puts plans in force and withdraws them while executors take. Each entry that counts as
+ * taken ends exactly once, with the ticket of its own plan; no other one ever ends. */
+SCENARIO(a_plan_that_is_replaced_is_taken_up_to_one_point) {
+  begin();
+  uint32_t slot = harness_allocate(0, 16);
+  uint64_t next = 0, all = 0;
+  for (uint64_t version = 1; version <= 400; version++) {
+    clear();
+    uint64_t first = next;
+    for (uint32_t i = 0; i < 6; i++)
+      for (uint32_t way = 0; way < PUMP_DIRECTIONS; way++)
+        add(way, 1 + first + 2 * i + way, slice(slot, i, 1));
+    next += 12;
+    put_in_force(version);
+    harness_sleep_us(harness_random() % 300);
+    uint64_t turn = pump_plan_withdraw(plan());
+    CHECK(turn >> 32 == version);
+    for (uint32_t way = 0; way < PUMP_DIRECTIONS; way++) {
+      uint32_t count = pump_plan_taken(turn, way);
+      CHECK(count <= 6);
+      all += count;
+      for (uint32_t i = 0; i < 6; i++) {
+        uint64_t ticket = 1 + first + 2 * i + way;
+        if (i < count)
+          CHECK(end_of(ticket) == PUMP_RESULT_MOVED);
+        else
+          CHECK(!ended(ticket));
+      }
+    }
+  }
+  CHECK(all > 0);
+  CHECK(PUMP_LOAD(&pump_shm->shim_counters.planned_bytes) == all * PUMP_BLOCK_BYTES);
+}
+
+SCENARIO(a_worker_that_scribbles_over_a_plan_does_no_harm) {
+  begin();
+  uint32_t slot = harness_allocate(0, 16);
+  for (int round = 0; round < 300; round++) {
+    uint32_t *words = (uint32_t *)(void *)plan();
+    for (size_t i = 0; i < sizeof *plan() / 4; i += 1 + harness_random() % 9)
+      PUMP_STORE(&words[i],
+                 harness_random() % 3 == 0 ? harness_random() : harness_random() % 4);
+    PUMP_STORE(&worker_shm->header.armed, harness_random());
+    struct pump_issued is = launch(harness_random(), 1);
+    pump_plan_compare(&is);
+    pump_executors_wake(pump_executors_of(0));
+    pump_progress_advance(harness_random() % PUMP_MAX_STREAMS, harness_random());
+    harness_sleep_us(100);
+  }
+  harness_free(slot); /* returns */
+}

@@ -1,0 +1,22 @@
+"""Plans: what executors do without being asked, under sanitizers."""
+
+import re
+from pathlib import Path
+
+import pytest
+from executor_build import SANITIZERS, run
+
+TEXT = (Path(__file__).parent / "case_plan.c").read_text()
+SCENARIOS = re.findall(r"^SCENARIO\((\w+)\)", TEXT, re.M)
+SCRIBBLES = "a_worker_that_scribbles_over_a_plan_does_no_harm"
+
+
+@pytest.mark.parametrize("sanitizer", SANITIZERS)
+@pytest.mark.parametrize("scenario", [name for name in SCENARIOS if name != SCRIBBLES])
+def test_plans_keep_their_promises(scenario: str, sanitizer: str) -> None:
+    run(sanitizer, scenario)
+
+
+def test_a_worker_that_scribbles_over_a_plan_does_no_harm() -> None:
+    # Not under ThreadSanitizer: scribbling without order is a race on purpose.
+    run("address,undefined", SCRIBBLES)

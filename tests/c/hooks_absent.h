@@ -1,0 +1,54 @@
+/* hooks_absent.h - what programs need that link the shim's executors without its hooks.
+ *
+ * For one file of such a program. Nothing is republished, nothing recorded; there is no
+ * pool and no plain or mapped memory, and memory of the first device is converted.
+ */
+#ifndef PUMP_TESTS_HOOKS_ABSENT_H
+#define PUMP_TESTS_HOOKS_ABSENT_H
+
+#include "shim/base/upcalls.h"
+#include "shim/execute/execute.h"
+#include "shim/pool/convert.h"
+
+void pump_range_republish(void) {}
+void pump_metadata_void(void) {}
+void pump_event_progress(uint32_t stream_index, uint64_t seq, uint64_t time_ns) {
+  (void)stream_index, (void)seq, (void)time_ns;
+}
+static bool nothing_is_dead(CUcontext context, uint64_t now_ns) {
+  (void)context, (void)now_ns;
+  return false;
+}
+static void leave(CUcontext context) {
+  (void)context;
+}
+const struct pump_upcalls pump_upcalls = {
+    .line_kept = pump_executors_wake_all,
+    .executed = pump_event_progress,
+    .operations_seen = pump_executors_need,
+    .plan_wake = pump_plan_wake,
+    .operation_issued = pump_plan_compare,
+    .dead_due = nothing_is_dead,
+    .dead_leave = leave,
+};
+
+bool pump_device_prepare(CUdevice device) {
+  return device == 0;
+}
+bool pump_device_converts(uint32_t device) {
+  return device == 0;
+}
+uint64_t pump_plain_peak_bytes(void) {
+  return 0;
+}
+bool pump_plain_refused(void) {
+  return false;
+}
+bool pump_event_waited(void) {
+  return false;
+}
+uint64_t pump_physical_peak_bytes(void) {
+  return 0;
+}
+
+#endif

@@ -1,0 +1,96 @@
+"""Hello, attach, the worker's death and return; pumpd is played by the test itself."""
+
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from executor_build import SANITIZERS, build, run
+
+from pumpd.common.link import ABI_VERSION
+
+SCENARIOS = [
+    "attach_carries_ranges_devices_and_counters_over",
+    "commands_of_the_daemon_are_carried_out_and_a_dead_worker_is_replaced",
+    "a_budget_that_a_worker_asks_for_is_adopted_at_its_ring",
+    "memory_that_is_not_as_agreed_is_not_attached",
+    "a_worker_that_has_not_begun_is_waited_for_while_its_socket_is_open",
+    "a_descriptor_that_the_program_took_over_is_left_alone",
+    "workers_may_die_at_any_moment_under_load",
+]
+
+OF_TABLES = [
+    "a_close_of_the_link_never_hits_a_descriptor_of_the_program",
+    "the_program_sees_no_descriptor_of_the_link",
+    "what_the_program_closes_ends_for_its_readers_although_the_link_lives",
+    "a_program_that_has_used_up_its_descriptors_is_attached_nonetheless",
+    "all_numbers_stay_the_programs_own_while_workers_come_and_go",
+]
+"""To ThreadSanitizer a process has one table of descriptors."""
+
+
+def lines_of(text: str) -> list[str]:
+    return [line for line in text.splitlines() if line.startswith("pump: ")]
+
+
+@pytest.mark.parametrize("sanitizer", SANITIZERS)
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_the_link_keeps_its_promises(scenario: str, sanitizer: str) -> None:
+    run(sanitizer, scenario)
+
+
+@pytest.mark.parametrize("scenario", OF_TABLES)
+def test_the_link_has_a_table_of_descriptors_to_itself(scenario: str) -> None:
+    run("address,undefined", scenario)
+
+
+def test_a_worker_that_stops_beating_is_left_for_a_new_one() -> None:
+    done = run(
+        "address,undefined",
+        "a_worker_that_stops_beating_is_left_for_a_new_one",
+        {"PUMP_LOG_LEVEL": "info"},
+    )
+    assert sum("worker is gone" in line for line in lines_of(done.stderr)) == 1
+
+
+def test_workers_that_die_young_are_asked_for_ever_more_rarely() -> None:
+    run("address,undefined", "workers_that_die_young_are_asked_for_ever_more_rarely")
+
+
+def test_a_forked_child_gives_the_socket_and_the_mapping_up() -> None:
+    run("address,undefined", "a_forked_child_gives_the_socket_and_the_mapping_up")
+    run("address,undefined", "a_forked_child_closes_its_copy_of_a_socket_among_the_programs")
+
+
+def test_a_pumpd_of_another_version_is_named_once_with_both_versions() -> None:
+    done = run("address,undefined", "a_pumpd_of_another_version_is_named_once")
+    (line,) = lines_of(done.stderr)
+    assert f"version {ABI_VERSION}" in line and "version 7" in line and "same release" in line
+
+
+def test_without_a_daemon_the_job_goes_on_and_says_so_once(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    done = run(
+        "address,undefined",
+        "without_a_daemon_the_job_goes_on_and_says_so_once",
+        {"PUMP_LOG_FILE": str(log)},
+    )
+    assert done.stderr == "" and done.stdout == ""
+    (line,) = lines_of(log.read_text())
+    assert "no pumpd answers at /nonexistent/pumpd.sock" in line
+
+
+def test_a_line_of_the_link_comes_while_the_program_runs() -> None:
+    command = [str(build("address,undefined")), "without_a_daemon_the_job_goes_on_and_says_so_once"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        assert "no pumpd answers" in process.stderr.readline()
+        assert process.poll() is None, "it sleeps for four seconds"
+        process.kill()
+
+
+def test_a_daemon_that_never_answers_holds_neither_the_program_nor_its_exit_up() -> None:
+    run("address,undefined", "a_daemon_that_never_answers_holds_nobody_up")
+    begin = time.monotonic()
+    run("address,undefined", "a_daemon_that_never_answers_holds_nobody_up")
+    assert time.monotonic() - begin < 1.5

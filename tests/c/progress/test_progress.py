@@ -1,0 +1,27 @@
+"""Streams, markers and synchronisations, against a fake driver under sanitizers."""
+
+import pytest
+from executor_build import SANITIZERS, run
+
+SCENARIOS = [
+    "an_operation_that_touches_many_bytes_gets_a_marker_of_its_own",
+    "a_marker_goes_every_sixteen_operations_or_two_hundred_microseconds",
+    "executed_follows_the_stream_and_never_runs_ahead_or_back",
+    "a_stream_that_is_stuck_does_not_hold_up_another_one",
+    "a_burst_that_meets_a_small_pool_is_marked_thinly_to_its_end",
+    "a_burst_of_a_full_launch_queue_is_marked_to_its_last_operation",
+    "an_empty_pool_costs_a_marker_and_nothing_else",
+    "nothing_is_recorded_on_a_capturing_stream",
+    "a_failing_query_advances_nothing",
+    "the_programs_own_synchronisations_advance_progress",
+    "streams_keep_their_slots_and_gone_ones_are_reused",
+    "default_streams_are_told_apart_by_context_and_thread",
+    "many_threads_issue_on_shared_and_own_streams",
+    "markers_survive_the_end_of_their_context",
+]
+
+
+@pytest.mark.parametrize("sanitizer", SANITIZERS)
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_progress_keeps_its_promises(scenario: str, sanitizer: str) -> None:
+    run(sanitizer, scenario)

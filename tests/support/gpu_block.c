@@ -1,0 +1,29 @@
+/* gpu_block.c - a block of a modelled GPU as tests see it (gpu_model.py); the product never
+ * asks. */
+#include "virtual/gpu/gpu_engine_state.h"
+
+/* cffi: begin */
+struct block_info {
+  uint32_t list;       /* GPU_LIST_* */
+  uint32_t gpu_pages;  /* bit per 64 KiB page resident on the GPU */
+  uint32_t data_pages; /* bit per page that was ever populated, wherever it is */
+  uint32_t discarded;  /* 0 or GPU_DISCARD_* */
+  uint64_t ready_ns;   /* last arrival is complete */
+  uint64_t left_ns;    /* last departure is complete */
+};
+void block_info_get(const struct gpu_engine *engine, uint32_t block,
+                    struct block_info *out);
+/* cffi: end */
+
+void block_info_get(const struct gpu_engine *engine, uint32_t block,
+                    struct block_info *out) {
+  const struct uvm_block *b = &uvm_blocks(&engine->uvm)[block];
+  *out = (struct block_info){
+      .list = b->list,
+      .gpu_pages = b->gpu_pages,
+      .data_pages = b->data_pages,
+      .discarded = b->discard,
+      .ready_ns = b->ready_ns,
+      .left_ns = b->left_ns,
+  };
+}

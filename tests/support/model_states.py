@@ -1,0 +1,54 @@
+"""Blocks of a worker's model, put into a state without the events that lead there.
+
+The product has no such call: model_states.c is built here, together with the model's own sources.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import functools
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from places import ROOT
+
+from pump.model.client import ClientModel
+from pump.wire.abi import ffi
+
+ROOMS = ("model", "extents", "predict")
+FLAGS = (
+    "-std=gnu11",
+    "-D_GNU_SOURCE",
+    "-O1",
+    "-shared",
+    "-fPIC",
+    "-fvisibility=hidden",
+    "-Wall",
+    "-Werror",
+)
+
+
+@functools.cache
+def _library() -> ctypes.CDLL:
+    """Built once per test run by the system's C compiler."""
+    folder = Path(tempfile.mkdtemp(prefix="pump-model-states-"))
+    atexit.register(shutil.rmtree, folder)
+    target = folder / "model_states.so"
+    sources = [file for room in ROOMS for file in (ROOT / "daemon/core" / room).glob("*.c")]
+    sources.append(Path(__file__).with_suffix(".c"))
+    include = (f"-I{ROOT}", f"-I{ROOT / 'shim/include'}")
+    command = ["cc", *FLAGS, *include, "-o", str(target), *map(str, sources), "-lm"]
+    subprocess.run(command, check=True, timeout=120)
+    return ctypes.CDLL(str(target))
+
+
+def set_states(model: ClientModel, blocks: Iterable[int], state: int) -> None:
+    """Sets live blocks to a PUMP_BLOCK_* state, which the model takes for a deviation."""
+    numbers = list(blocks)
+    array = (ctypes.c_int64 * len(numbers))(*numbers)
+    raw = ctypes.c_void_p(int(ffi.cast("uintptr_t", model.raw)))
+    _library().set_states(raw, array, len(numbers), state)
