@@ -27,6 +27,8 @@ HEAD_BYTES = 512
 NAME_TRIES = 100
 LOOK_S = 0.02
 """Between two looks at a lock."""
+NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
+"""What flock(2) answers on a file system without locks."""
 
 
 class Kind(NamedTuple):
@@ -120,16 +122,16 @@ def lock(fd: int, wait_s: float = 0.0) -> bool:
     """Lock a file for this process alone until `fd` is closed (flock(2)).
 
     Waits at most wait_s seconds. Returns False while another process holds it; True also on a
-    file system that knows no locks.
+    file system without locks (NO_LOCKS). Raises OSError where the lock fails otherwise.
     """
     return _within(wait_s, lambda: _take(fd, fcntl.LOCK_EX))
 
 
 def is_free(fd: int, wait_s: float = 0.0) -> bool:
-    """Whether no process holds a file locked, within wait_s seconds at most."""
-    if not _within(wait_s, lambda: _take(fd, fcntl.LOCK_SH)):
-        return False
+    """Whether no process is known to hold a file locked, within wait_s seconds at most."""
     with contextlib.suppress(OSError):
+        if not _within(wait_s, lambda: _take(fd, fcntl.LOCK_SH)):
+            return False
         fcntl.flock(fd, fcntl.LOCK_UN)
     return True
 
@@ -139,8 +141,9 @@ def _take(fd: int, kind: int) -> bool:
         fcntl.flock(fd, kind | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
-    except OSError:  # a file system without locks
-        pass
+    except OSError as error:
+        if error.errno not in NO_LOCKS:
+            raise
     return True
 
 

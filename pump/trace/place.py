@@ -112,7 +112,7 @@ BUSY = "another recording is being written to it"
 
 
 def lock(fd: int) -> None:
-    """Lock the file. Raises OSError, EBUSY, while another process holds it."""
+    """Lock the file. Raises OSError; EBUSY while another process holds it."""
     if not outputs.lock(fd):
         raise OSError(errno.EBUSY, BUSY)
 

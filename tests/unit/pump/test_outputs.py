@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import logging
 import os
 import select
@@ -63,6 +65,43 @@ def test_what_is_written_keeps_the_mode_of_what_was_there(tmp_path: Path) -> Non
     path.chmod(0o640)
     outputs.write(str(path), TEXT, outputs.SIMULATED)
     assert path.stat().st_mode & 0o777 == 0o640
+
+
+@pytest.mark.parametrize(
+    ("number", "without_locks"),
+    [
+        (errno.ENOLCK, True),
+        (errno.EOPNOTSUPP, True),
+        (errno.ENOSYS, True),
+        (errno.EBADF, False),
+        (errno.EACCES, False),
+    ],
+)
+def test_only_a_file_system_without_locks_lets_a_lock_pass(
+    number: int, without_locks: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_fd: int, _kind: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    with (tmp_path / "f").open("w") as file:
+        monkeypatch.setattr(fcntl, "flock", refuse)
+        assert outputs.is_free(file.fileno())
+        if without_locks:
+            assert outputs.lock(file.fileno())
+        else:
+            with pytest.raises(OSError, match=os.strerror(number)):
+                outputs.lock(file.fileno())
+
+
+def test_a_lock_is_one_process_s_until_its_file_is_closed(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    with path.open("w") as second:
+        with path.open("w") as first:
+            assert outputs.lock(first.fileno())
+            assert not outputs.is_free(second.fileno())
+            assert not outputs.lock(second.fileno())
+        assert outputs.is_free(second.fileno())
+        assert outputs.lock(second.fileno())
 
 
 # ---- names ----
