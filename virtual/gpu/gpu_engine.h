@@ -38,8 +38,7 @@
 #define GPU_MAX_OWNERS 16
 /* Priorities of streams: 0, the default, is the lowest. Each has work queues of its own. */
 #define GPU_PRIORITIES 6
-#define GPU_CONNECTIONS                                                                    \
-  8 /* work queues of a priority, unless gpu_connections() changes it */
+#define GPU_CONNECTIONS 8 /* work queues of a priority; gpu_connections() changes it */
 #define GPU_CONNECTIONS_MOST 32
 
 /* Locks of the driver, and calls that wait for them. Contexts are numbered by the caller */

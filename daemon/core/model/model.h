@@ -9,8 +9,7 @@
  * The life of a block
  *
  *   ABSENT, HOST --start--> ARRIVING --finish--> RESIDENT --start--> LEAVING --> HOST
- *        \________________ an operation faulted __/  \--driver may have evicted-->
- * MAYBE_EVICTED
+ *        \________________ an operation faulted __/  \--driver may evict--> MAYBE_EVICTED
  *
  *   RESIDENT --used for the last time, its discard under way--> DISCARDING --> ABSENT
  *
@@ -23,19 +22,18 @@
 
 /* cffi: begin */
 
+/* Batches read in one tick: a flood must not keep the worker from deciding. */
+#define PUMP_BATCHES_AT_ONCE 8
+
 /* Where a block is. */
-#define PUMP_BATCHES_AT_ONCE                                                               \
-  8 /* read in one tick: a flood must not keep it from deciding */
 #define PUMP_BLOCK_FREE 0
 #define PUMP_BLOCK_ABSENT 1 /* never populated */
 #define PUMP_BLOCK_HOST 2
 #define PUMP_BLOCK_ARRIVING 3
 #define PUMP_BLOCK_RESIDENT 4
 #define PUMP_BLOCK_LEAVING 5
-#define PUMP_BLOCK_MAYBE_EVICTED                                                           \
-  6                             /* was resident; the driver may have evicted it since      \
-                                 */
-#define PUMP_BLOCK_DISCARDING 7 /* closed: it is neither fetched nor sent away */
+#define PUMP_BLOCK_MAYBE_EVICTED 6 /* the driver may have evicted it since */
+#define PUMP_BLOCK_DISCARDING 7    /* closed: it is neither fetched nor sent away */
 #define PUMP_BLOCK_STATES 8
 
 /* next_use of a block that the window does not need. */
@@ -54,8 +52,7 @@ struct pump_model_bounds {
   uint32_t in_flight;        /* on their way in one direction, at most */
   uint32_t in_flight_share;  /* and never more than the budget over this */
   uint32_t in_flight_urgent; /* to the GPU, for what operations lack that run: instead */
-  uint32_t
-      doubts_per_fault; /* blocks that become maybe evicted for each that came by fault */
+  uint32_t doubts_per_fault; /* blocks that become maybe evicted for each fault */
 };
 
 /* What the shim wrote about a device; sizes in blocks. */

@@ -13,8 +13,8 @@
 #include "model_state.h"
 #include "pump_ring.h"
 
-#define AHEAD_PERCENT                                                                      \
-  110 /* both ends of a run are seen late, and a block takes time to come */
+/* Both ends of a run are seen late, and a block takes time to come. */
+#define AHEAD_PERCENT 110
 
 static uint64_t *duration_of(struct pump_model *m, uint64_t executable) {
   struct graph_time *known =
