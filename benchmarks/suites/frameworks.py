@@ -150,6 +150,59 @@ def library(options: Options, name: str, *flags: str) -> Path:
     return compile_c(options.tools, f"lib{name}.so", [source], "-shared", "-fPIC", *flags)
 
 
+class Training:
+    """Runs transformer_train.py under witness.c and with torch_kernels.c, in `mode` timing of the
+    virtual GPU; `settings`: further ones of it."""
+
+    def __init__(
+        self, options: Options, shape: Shape, work: Path, settings: Sequence[str] = ()
+    ) -> None:
+        self._pump_run = options.tools.pump_run
+        self._python = environment(options)
+        self._witness = library(options, "witness", "-ldl", "-lpthread")
+        self._kernels = library(options, "torch_kernels")
+        self._words = shape.words()
+        self._settings = ("mode=timing", "copies=modelled", *settings)
+        self._work = work
+
+    def run(
+        self,
+        memory_bytes: int,
+        pump: Sequence[str],
+        *words: str,
+        managed: bool = False,
+        environ: Mapping[str, str] | None = None,
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """What the program found, and the report of the driver.
+
+        pump: options of pump-run; without any pump is off. managed: cudaMalloc gives managed
+        memory. Raises MeasurementError when the program fails or breaks a rule of the driver.
+        """
+        result, report, log = (self._work / n for n in ("result.json", "driver.json", "pump.log"))
+        for file in (result, report, log):
+            file.unlink(missing_ok=True)
+        command = [self._pump_run, "--log-file", str(log), "--virtual", PROFILE]
+        command += ["--virtual-runtime", *pump]
+        for setting in (f"memory={memory_bytes}", *self._settings):
+            command += ["--virtual-set", setting]
+        program = str(ROOT / "benchmarks" / "feeders" / "transformer_train.py")
+        command += ["--", "sh", "-c", PRELOAD, str(self._witness), str(self._python), program]
+        command += [*self._words, "--json", str(result), *words]
+        variables = {
+            "PUMP_DISABLE": "" if pump else "1",
+            "PUMP_BENCH_MANAGED": "1" if managed else "",
+            "PUMP_VIRTUAL_KERNELS": str(self._kernels),
+            "PUMP_VIRTUAL_REPORT": str(report),
+            "PYTHONWARNINGS": "ignore",
+            **(environ or {}),
+        }
+        child(command, variables, SECONDS_MAX)
+        found, driver = json.loads(result.read_text()), json.loads(report.read_text())
+        if driver["violations"]:
+            raise MeasurementError(f"the virtual driver saw {driver['violations_by_check']}")
+        return found, driver
+
+
 class Bench:
     """Runs the training in modes and makes rows of what it took."""
 
@@ -157,11 +210,9 @@ class Bench:
         self._options = options
         self._shape = shape
         self._work = work
-        self._python = environment(options)
         self._facts = virtual_facts(PROFILE, "timing")
         self._link = quickstart.link_bytes_per_second(PROFILE)
-        self._witness = library(options, "witness", "-ldl", "-lpthread")
-        self._kernels = library(options, "torch_kernels")
+        self._training = Training(options, shape, work)
         first = self.run(UNLIMITED, ROOM_BYTES, "--touches").found
         self.reserved_bytes = int(first["reserved_bytes"])
         self._touches = [floor.Touch(*map(tuple, each)) for each in first["touches"]]
@@ -176,34 +227,19 @@ class Bench:
 
     def run(self, mode: Mode, memory_bytes: int, *more: str) -> Figures:
         """One run. Raises MeasurementError when it fails or breaks a rule of the driver."""
-        names = ("result.json", "driver.json", "pump.log", "departures", "blocks", "summary.json")
-        files = [self._work / name for name in names]
-        result, report, log, departures, blocks, summary = files
+        files = [self._work / name for name in ("departures", "blocks", "summary.json")]
         for file in files:
             file.unlink(missing_ok=True)
-        command = [self._options.tools.pump_run, "--log-file", str(log), "--virtual", PROFILE]
-        command += ["--virtual-runtime"]
-        for setting in (f"memory={memory_bytes}", "mode=timing", "copies=modelled"):
-            command += ["--virtual-set", setting]
-        if mode.policy:
-            command += ["--policy", mode.policy, "--granularity", mode.granularity]
-        program = str(ROOT / "benchmarks" / "feeders" / "transformer_train.py")
-        command += ["--", "sh", "-c", PRELOAD, str(self._witness), str(self._python), program]
+        departures, blocks, summary = files
+        pump = ["--policy", mode.policy, "--granularity", mode.granularity] if mode.policy else []
         environ = {
-            "PUMP_DISABLE": "" if mode.policy else "1",
-            "PUMP_BENCH_MANAGED": "1" if mode.managed else "",
             "PUMP_BENCH_BLOCKS": str(blocks),
-            "PUMP_VIRTUAL_KERNELS": str(self._kernels),
-            "PUMP_VIRTUAL_REPORT": str(report),
             "PUMP_SUMMARY": str(summary),
             "PUMP_VIRTUAL_DEPARTURES": str(departures),
-            "PYTHONWARNINGS": "ignore",
         }
-        words = [*self._shape.words(), "--json", str(result), *more]
-        child([*command, *words], environ, SECONDS_MAX)
-        found, driver = json.loads(result.read_text()), json.loads(report.read_text())
-        if driver["violations"]:
-            raise MeasurementError(f"the virtual driver saw {driver['violations_by_check']}")
+        found, driver = self._training.run(
+            memory_bytes, pump, *more, managed=mode.managed, environ=environ
+        )
         with blocks.open() as handed, departures.open() as left:
             moved = dead_bytes.split(
                 dead_bytes.read_handed(handed), dead_bytes.read_departures(left)

@@ -19,38 +19,16 @@ DESIGN
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import tempfile
 from collections.abc import Iterator
 from dataclasses import astuple, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import floor
-from harness import (
-    ROOT,
-    MeasurementError,
-    Options,
-    Row,
-    child,
-    computing,
-    cpus,
-    pin,
-    rounds,
-    virtual_facts,
-)
-from suites.frameworks import (
-    CPUS_MOST,
-    PRELOAD,
-    PROFILE,
-    QUICK,
-    ROOM_BYTES,
-    SECONDS_MAX,
-    Shape,
-    environment,
-    library,
-)
+from harness import Options, Row, computing, cpus, pin, rounds, virtual_facts
+from suites.frameworks import CPUS_MOST, PROFILE, QUICK, ROOM_BYTES, Shape, Training
 from suites.sim import written
 from thread_times import Sampler, Times
 
@@ -84,50 +62,15 @@ class Bench:
     """Runs the training in cases; `settings`: further ones of the virtual GPU."""
 
     def __init__(self, options: Options, settings: list[str], shape: Shape, work: Path) -> None:
-        self._pump_run = options.tools.pump_run
-        self._python = environment(options)
-        self._witness = library(options, "witness", "-ldl", "-lpthread")
-        self._kernels = library(options, "torch_kernels")
+        self._training = Training(options, shape, work, settings)
         self._settings = settings
-        self._shape = shape
         self._work = work
         self._program = min(
             (self._record(work / f"transformer-{number}.trace") for number in range(RECORDINGS)),
             key=lambda program: self._simulated(program, NAIVE, ROOM_BYTES),
         )
-        found = self._run([], ROOM_BYTES, "--touches", environ={"PUMP_DISABLE": "1"})
+        found, _ = self._training.run(ROOM_BYTES, [], "--touches")
         self.reserved_bytes = int(found["reserved_bytes"])
-
-    def _run(
-        self,
-        options: list[str],
-        memory_bytes: int,
-        *words: str,
-        environ: dict[str, str] | None = None,
-    ) -> dict[str, Any]:
-        """What the program found. Raises MeasurementError when it fails or breaks a rule."""
-        result, report, log = (self._work / n for n in ("result.json", "driver.json", "pump.log"))
-        for file in (result, report, log):
-            file.unlink(missing_ok=True)
-        command = [self._pump_run, "--log-file", str(log), "--virtual", PROFILE]
-        command += ["--virtual-runtime", *options]
-        for setting in (f"memory={memory_bytes}", "mode=timing", "copies=modelled"):
-            command += ["--virtual-set", setting]
-        for setting in self._settings:
-            command += ["--virtual-set", setting]
-        program = str(ROOT / "benchmarks" / "feeders" / "transformer_train.py")
-        command += ["--", "sh", "-c", PRELOAD, str(self._witness), str(self._python), program]
-        command += [*self._shape.words(), "--json", str(result), *words]
-        variables = {
-            "PUMP_VIRTUAL_KERNELS": str(self._kernels),
-            "PUMP_VIRTUAL_REPORT": str(report),
-            "PYTHONWARNINGS": "ignore",
-        }
-        child(command, variables | (environ or {}), SECONDS_MAX)
-        driver = json.loads(report.read_text())
-        if driver["violations"]:
-            raise MeasurementError(f"the virtual driver saw {driver['violations_by_check']}")
-        return dict(json.loads(result.read_text()))
 
     def memory_bytes(self, case: Case) -> int:
         if case.mode == UNLIMITED:
@@ -136,15 +79,10 @@ class Bench:
 
     def figures(self, case: Case) -> Figures:
         """One run. Raises MeasurementError."""
-        pumped = case.mode in POLICIES
-        options = ["--policy", case.mode, "--granularity", "native"] if pumped else []
-        environ = {
-            "PUMP_DISABLE": "" if pumped else "1",
-            "PUMP_BENCH_MANAGED": "1" if case.mode == NAIVE else "",
-        }
+        pump = ["--policy", case.mode, "--granularity", "native"] if case.mode in POLICIES else []
         sampler = Sampler(self._work)
         with computing(case.beside), sampler.sampling():
-            found = self._run(options, self.memory_bytes(case), environ=environ)
+            found, _ = self._training.run(self.memory_bytes(case), pump, managed=case.mode == NAIVE)
         threads = sampler.between(found["began_s"], found["ended_s"])
         return Figures(found["seconds"], threads)
 
@@ -152,7 +90,7 @@ class Bench:
         """The training as a recording tells it, the times at which it issued its work included."""
         from pump.sim import recording
 
-        self._run(["--policy", "window", "--record", str(file)], ROOM_BYTES)
+        self._training.run(ROOM_BYTES, ["--policy", "window", "--record", str(file)])
         return recording.program(written(file).read_bytes(), file.name)
 
     def _simulated(self, program: Program, policy: str, memory_bytes: int) -> float:
