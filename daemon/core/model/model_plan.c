@@ -252,19 +252,19 @@ static inline bool come(struct walk *w, struct run run, bool away, const struct 
     struct awaited awaited = {0};
     uint32_t count = places(goes, with);
     if (count > run.count) count = run.count;
+    uint32_t room = count > 0 ? count : 1;
     if (away) {
-      uint32_t room = take_room(w, need, count > 0 ? count : 1, &awaited);
+      room = take_room(w, need, room, &awaited);
       if (room < count) count = room;
     }
     /* One slice waits for operations of one stream. */
     if (with && goes->newest->after_seq != 0 && awaited.after_seq != 0 &&
         goes->newest->after_stream != awaited.after_stream) {
       with = false;
-      if (goes->slices_left == 0) return false;
+      if (goes->slices_left == 0) count = 0;
     }
-    if (count == 0 && w->alone) {
-      if (away && take_room(w, need, 1, &awaited) == 0) return false;
-      run.count--;
+    if (count == 0 && w->alone && room > 0) { /* their room is taken all the same */
+      run.count -= room;
       continue;
     }
     if (count == 0) return false;
@@ -370,13 +370,12 @@ static bool step(struct walk *w, uint32_t i) {
     if (!reserve(w, op, m->window.away[i]) ||
         !reserve_fresh(w, op, m->window.allocates_blocks[i]))
       return false;
-    return add_room(w, (struct room){.blocks = m->window.frees_blocks[i],
-                                     .awaited = discarded(m, op->seq, op->stream)});
+  } else {
+    if (op->due[DUE_AWAY] + op->due[DUE_MAYBE_EVICTED] > 0 && !bring(w, op, INT64_MAX))
+      return false;
+    if (m->window.allocates_blocks[i] > 0 && !bear(w, op, m->window.allocates_blocks[i]))
+      return false;
   }
-  if (op->due[DUE_AWAY] + op->due[DUE_MAYBE_EVICTED] > 0 && !bring(w, op, INT64_MAX))
-    return false;
-  if (m->window.allocates_blocks[i] > 0 && !bear(w, op, m->window.allocates_blocks[i]))
-    return false;
   return add_room(w, (struct room){.blocks = m->window.frees_blocks[i],
                                    .awaited = discarded(m, op->seq, op->stream)});
 }
