@@ -10,9 +10,9 @@
  *   - of those that operations of the walk use, which may go when these have executed;
  *
  * but for that no operation counts as executed which runs so late that what comes in would
- * not be on its way in time: so much room ahead as may be in flight. That is the rule of
- * policy `planned` for what has to leave in any case, block by block (`surplus`). If no
- * block can leave by it, the first used in the walk that are needed late enough do.
+ * not be on its way in time: so much room ahead as the list of arrivals holds; beside
+ * decisions, as may be in flight. If no block can leave by it, the first used in the walk
+ * that are needed late enough do.
  *
  * The walk ends where nothing may leave for what comes in, where a block is used that has
  * left in the course of it, at an operation that is too large for the budget, or after
@@ -414,7 +414,7 @@ static bool begin(struct walk *w) {
 /* Goes over what is known, up to that position. */
 static void walk_over(struct walk *w, int64_t end) {
   const struct pump_model *m = w->m;
-  int64_t ahead = model_flight_most(m, &m->devices[w->device]);
+  int64_t ahead = w->alone ? REACH_BLOCKS : model_flight_most(m, &m->devices[w->device]);
   for (w->at = m->window.op_tail; w->at < end; w->at++) {
     uint32_t i = op_index(w->at);
     if ((int64_t)m->window.ops[i].seq >= w->horizon) return;
