@@ -10,13 +10,42 @@ import platform
 import shutil
 import subprocess
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from places import ROOT
 
+TESTS = ROOT / "tests" / "c"
+
 SANITIZERS = ("thread", "address,undefined")
 WARNINGS = ["-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Wstrict-prototypes"]
 WARNINGS += ["-Wmissing-prototypes", "-Werror", "-Wno-tsan"]
+
+
+@functools.cache
+def _folder() -> Path:
+    """A folder that lives as long as the test run."""
+    folder = Path(tempfile.mkdtemp(prefix="pump-c-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+@functools.cache
+def _compiled(sanitizer: str, source: Path, room: Path) -> Path:
+    """The object of a source. room: where its own headers are."""
+    target = Path(tempfile.mkdtemp(dir=_folder())) / f"{source.stem}.o"
+    _cc(
+        *(sanitizer, *WARNINGS, "-iquote", room, f"-I{ROOT}", f"-I{ROOT / 'shim' / 'include'}"),
+        *(f"-I{TESTS}", "-c", source, "-o", target),
+    )
+    return target
+
+
+def _cc(sanitizer: str, *arguments: str | Path) -> None:
+    command = [os.environ.get("CC", "cc"), "-std=gnu11", "-O1", "-g", "-D_GNU_SOURCE"]
+    command += ["-fno-strict-aliasing", "-fno-omit-frame-pointer", f"-fsanitize={sanitizer}"]
+    done = subprocess.run([*command, *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 @functools.cache
@@ -25,31 +54,30 @@ def build(
     program: str,
     *shim_sources: str,
     harness: bool = False,
-    shim: Path = ROOT / "shim",
+    changed: Path | None = None,
 ) -> Path:
     """Compiles <program>.c below tests/c and the named files of shim/ or daemon/core; returns it.
 
-    `harness`: with record_harness.c. `shim`: where the files of shim/ are, or a copy of them.
+    `harness`: with record_harness.c. `changed`: takes the place of the source of its name.
     """
-    folder = Path(tempfile.mkdtemp(prefix="pump-c-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    output = folder / program
     names = [program] + ["record_harness"] * harness
-    tests = ROOT / "tests" / "c"
     sources = []
     for places, wanted in (
-        ((tests,), [f"{name}.c" for name in names]),
-        ((shim, ROOT / "daemon" / "core"), shim_sources),
+        ((TESTS,), [f"{name}.c" for name in names]),
+        ((ROOT / "shim", ROOT / "daemon" / "core"), shim_sources),
     ):
         for file in wanted:
             (found,) = (path for place in places for path in place.rglob(file))
             sources.append(found)
-    command = [os.environ.get("CC", "cc"), "-std=gnu11", "-O1", "-g", "-D_GNU_SOURCE"]
-    command += ["-fno-strict-aliasing", "-fno-omit-frame-pointer", f"-fsanitize={sanitizer}"]
-    command += [*WARNINGS, f"-I{shim.parent}", f"-I{shim / 'include'}", f"-I{tests}"]
-    command += [*map(str, sources), "-pthread", "-o", str(output)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+
+    def compiled(source: Path) -> Path:
+        taken = changed if changed is not None and changed.name == source.name else source
+        return _compiled(sanitizer, taken, source.parent)
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        objects = list(pool.map(compiled, sources))
+    output = Path(tempfile.mkdtemp(dir=_folder())) / program
+    _cc(sanitizer, *objects, "-pthread", "-o", output)
     return output
 
 
