@@ -227,6 +227,10 @@ static bool work_waits(struct pump_shm *shm, uint64_t seen_activity) {
   return pump_event_peek(shm, head) != NULL;
 }
 
+EXPORT uint64_t pump_core_spin_ns(uint64_t waited_ns) {
+  return pump_spin_ns(waited_ns);
+}
+
 EXPORT int pump_core_wait(struct pump_shm *shm, uint64_t seen_activity, uint64_t spin_ns,
                           uint64_t timeout_ns) {
   if (work_waits(shm, seen_activity)) return 1;

@@ -6,7 +6,7 @@
 #ifndef PUMP_LIMITS_H
 #define PUMP_LIMITS_H
 
-#include "pump_abi.h"
+#include "pump_ring.h"
 
 /* ---- in the driver ---------------------------------------------------------- */
 
@@ -54,8 +54,6 @@
 #define PUMP_POLL_MAX_NS 100000u
 #define PUMP_POLL_SLACK_NS 10000u
 #define PUMP_LINGER_NS 5000000u
-/* An executor waits awake for commands that come closer together than this. */
-#define PUMP_SPIN_NS 20000u
 /* With a slice in flight and nothing to do it sleeps until it is woken, so that a command
  * need not wait for the slice, and looks at the slice that often at least. */
 #define PUMP_PEEK_NS 200000u

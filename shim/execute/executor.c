@@ -439,7 +439,7 @@ static void sleep_until_woken(struct mover *mover, uint64_t longest_ns) {
   uint32_t ticket = pump_sleep_prepare(&ring->executors_asleep, &ring->wakes);
   if (!work_waits(mover)) pump_sleep_wait(&ring->wakes, ticket, longest_ns);
   __atomic_fetch_sub(&mover->direction->asleep, 1, __ATOMIC_RELAXED);
-  mover->spin_ns = pump_now_ns() - begin_ns < PUMP_SPIN_NS ? PUMP_SPIN_NS : 0;
+  mover->spin_ns = pump_spin_ns(pump_now_ns() - begin_ns);
 }
 
 /* A slice is in flight, and another one might be: waits for what comes first. */

@@ -87,6 +87,13 @@ static inline void pump_sleep_wait(uint32_t *wakes, uint32_t ticket, uint64_t ti
   pump_futex(wakes, FUTEX_WAIT, ticket, &t);
 }
 
+/* How long a worker or an executor whose last wait took `waited_ns` spins before it sleeps
+ * in the next one: that pays only while work comes faster than it could fall asleep. */
+#define PUMP_SPIN_NS 20000u
+static inline uint64_t pump_spin_ns(uint64_t waited_ns) {
+  return waited_ns < PUMP_SPIN_NS ? PUMP_SPIN_NS : 0;
+}
+
 /* ---- event ring --------------------------------------------------------- */
 
 static inline struct pump_event *pump_event_at(struct pump_shm *shm, uint64_t position) {

@@ -34,9 +34,6 @@ log = logging.getLogger("pumpd.worker")
 SLEEP_NS: Final = 250_000_000
 """Longest sleep; the heartbeat (stale for the shim after 3 s) is written after each."""
 
-SPIN_NS: Final = 20_000
-"""Spin before sleeping while records come closer together than this."""
-
 LIVENESS_NS: Final = 100_000_000
 """Time between two checks of the client's socket and process."""
 
@@ -119,9 +116,7 @@ class Worker:
         """
         before = lib.pump_core_now_ns()
         if self._wait(seen_activity, self._spin_ns, QUIET_NS):
-            # Spinning pays only while records come faster than one could fall asleep.
-            gap = lib.pump_core_now_ns() - before
-            self._spin_ns = SPIN_NS if gap < SPIN_NS else 0
+            self._spin_ns = lib.pump_core_spin_ns(lib.pump_core_now_ns() - before)
             return
         self._spin_ns = 0
         self.publish()
