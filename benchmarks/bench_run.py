@@ -28,7 +28,15 @@ SUITES = ROOT / "benchmarks" / "suites"
 sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "examples")]
 sys.path.append(str(ROOT))  # behind what is installed: options are checked before anything is
 
-from harness import PAIRS, PAIRS_QUICK, MeasurementError, Options, Row, UnavailableError  # noqa: E402
+from harness import (  # noqa: E402
+    PAIRS,
+    PAIRS_QUICK,
+    MeasurementError,
+    Options,
+    Row,
+    UnavailableError,
+    cpu_model,
+)
 
 from pump import outputs  # noqa: E402
 
@@ -104,13 +112,6 @@ def _command_line(*command: str) -> str:
     return done.stdout.partition("\n")[0] if done.returncode == 0 else ""
 
 
-def _cpu_model() -> str:
-    for line in Path("/proc/cpuinfo").read_text(errors="replace").splitlines():
-        if line.startswith("model name"):
-            return line.partition(":")[2].strip()
-    return platform.machine()
-
-
 def machine(options: argparse.Namespace) -> Row:
     """The first row: the machine, the time and the options of the measurement."""
     usable = len(os.sched_getaffinity(0))
@@ -121,7 +122,7 @@ def machine(options: argparse.Namespace) -> Row:
         "CPUs",
         commit=_command_line("git", "rev-parse", "--short=12", "HEAD") + ("+" * changed),
         date=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        cpu=_cpu_model(),
+        cpu=cpu_model(),
         kernel=platform.release(),
         python=platform.python_version(),
         driver=_driver(),

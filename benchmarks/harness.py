@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import platform
 import re
 import shlex
 import shutil
@@ -223,6 +224,14 @@ def cpus() -> list[int]:
     return sorted(os.sched_getaffinity(0))
 
 
+def cpu_model() -> str:
+    """Name of the processor, or of its architecture."""
+    for line in Path("/proc/cpuinfo").read_text(errors="replace").splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()
+
+
 @contextlib.contextmanager
 def pin(*wanted: int) -> Iterator[tuple[int, ...]]:
     """Keep this thread, and the processes that it starts, on the given CPUs during the block.
@@ -358,6 +367,7 @@ __all__ = [
     "compared",
     "compile_c",
     "computing",
+    "cpu_model",
     "cpus",
     "host_kernels",
     "interval",

@@ -2,7 +2,6 @@
  * milliseconds apart, and tells how long the prefetch of each took to reach the driver.
  *
  *   latency_program SAMPLES PAUSE_US    one line a sample: microseconds, or "missing"
- *   latency_program hog                 computes until it is killed
  *
  * It runs under pump-run with a budget of half its memory: ranges of one block are used
  * in turn, so each of them should have left the GPU before it is used again. A launch
@@ -12,7 +11,6 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include "latency.h"
@@ -106,11 +104,8 @@ static void measure(long samples, uint64_t pause_us) {
 }
 
 int main(int argc, char **argv) {
-  if (argc == 2 && strcmp(argv[1], "hog") == 0)
-    for (volatile uint64_t count = 0;; count++) {
-    }
   if (argc != 3) {
-    fprintf(stderr, "usage: %s SAMPLES PAUSE_US | hog\n", argv[0]);
+    fprintf(stderr, "usage: %s SAMPLES PAUSE_US\n", argv[0]);
     return 2;
   }
   measure(atol(argv[1]), strtoull(argv[2], NULL, 10));

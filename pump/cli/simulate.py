@@ -22,7 +22,11 @@ HELP = "simulate a trace on another GPU memory, under any policy"
 
 COMPARED = (*("naive", "naive+discard", "window", "window+discard", "planned", "planned+discard"),)
 SWEEP_POLICIES = ("naive", "window")
-TEXTS = "gpu_memory", "profile", "policy", "mapping", "host_memory", "flash", "json", "svg"
+TEXTS = (
+    *("gpu_memory", "profile", "policy", "mapping", "host_memory", "flash", "wake_ups"),
+    "json",
+    "svg",
+)
 TRACE_BYTES_MOST = 128 << 20
 ITERATIONS_MOST = 100
 """Of a trace; after the first few all iterations are alike."""
@@ -60,7 +64,14 @@ def options(parser: argparse.ArgumentParser) -> None:
         "--jitter", type=float, default=0.0, metavar="SHARE",
         help="kernels and transfers take up to that much more or less, such as 0.25",
     )  # fmt: skip
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of --jitter")
+    parser.add_argument(
+        "--wake-ups", metavar="NAME",
+        help="how late pump's threads wake, drawn as recorded: idle, busy (beside computing "
+        "processes) or FILE.toml (default: always 25 and 20 us)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--seed", type=int, default=0, metavar="N", help="of --jitter and --wake-ups"
+    )
     parser.add_argument(
         "--no-plans", action="store_false", dest="plans",
         help="let nothing move that was not sent for (policy planned), to compare",
@@ -74,10 +85,11 @@ def run(asked: argparse.Namespace) -> int:
     """Simulate and print the figures. Raises BadInputError."""
     from pump.profiles import ProfileError
     from pump.sim.program import ProgramError
+    from pump.sim.wakeups import WakeUpsError
 
     try:
         return _run(asked)
-    except (ProgramError, ProfileError, BadValueError) as error:
+    except (ProgramError, ProfileError, WakeUpsError, BadValueError) as error:
         raise BadInputError(str(error)) from None
 
 
@@ -152,7 +164,7 @@ def _check_writable(option: str, name: str, kind: outputs.Kind) -> None:
 
 def _case(asked: argparse.Namespace) -> Case:
     from pump import profiles
-    from pump.sim import recording, tensors
+    from pump.sim import recording, tensors, wakeups
     from pump.sim.report import Case
     from pump.sim.simulation import Daemon, Jitter, Machine
 
@@ -176,8 +188,10 @@ def _case(asked: argparse.Namespace) -> Case:
     elif asked.oversubscription:
         memory_bytes = int(program.peak_bytes / asked.oversubscription)
     jitter = Jitter(asked.jitter, asked.seed) if asked.jitter else None
+    late = wakeups.load(asked.wake_ups) if asked.wake_ups else None
+    daemon = Daemon(wake_ups=late, seed=asked.seed, plans=asked.plans)
     machine = Machine(
-        profile, memory_bytes, asked.queue_launches, Daemon(plans=asked.plans),
+        profile, memory_bytes, asked.queue_launches, daemon,
         host=_host(asked), jitter=jitter,
     )  # fmt: skip
     return Case(program, machine, discarding)

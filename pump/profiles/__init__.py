@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import hashlib
 import string
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from pump import tables
 from pump.config.values import BadValueError, nearest, parse_size
 
 FOLDER = Path(__file__).parent
@@ -32,8 +32,6 @@ DRIVER_KEYS: dict[str, tuple[str, ...]] = {
 CARD_NAME_LETTERS = frozenset(string.ascii_letters + string.digits + "-_.")
 MAX_CARD_NAME = 48
 MAX_KERNELS = 128
-FILE_BYTES_MOST = 256 << 10
-FAULT_CHARACTERS = 200
 MAX_NAME_BYTES = 127
 
 Value = str | int | float
@@ -137,7 +135,7 @@ class Profile:
 
 def names() -> list[str]:
     """Names of the profiles that come with pump."""
-    return sorted(path.stem for path in FOLDER.glob("*.toml"))
+    return tables.names(FOLDER)
 
 
 def load(name: str) -> Profile:
@@ -145,28 +143,7 @@ def load(name: str) -> Profile:
 
     Raises ProfileError, also when the file is missing or a value is bad.
     """
-    path = Path(name) if name.endswith(".toml") else FOLDER / f"{name}.toml"
-    if not name.endswith(".toml") and name not in names():
-        raise ProfileError(
-            f"no profile '{name}'{nearest(name, names())}; known: {', '.join(names())}, "
-            "or the path of a .toml file"
-        )
-    try:
-        with path.open("rb") as file:
-            text = file.read(FILE_BYTES_MOST + 1)
-        if len(text) > FILE_BYTES_MOST:
-            raise ProfileError(f"'{name}' is longer than {FILE_BYTES_MOST >> 10} KiB")
-        table = tomllib.loads(text.decode())
-    except OSError as error:
-        raise ProfileError(f"cannot read '{name}': {error.strerror}") from None
-    except RecursionError:
-        raise ProfileError(f"'{name}' is nested too deeply") from None
-    except ProfileError:
-        raise
-    except ValueError as error:  # no TOML, no UTF-8, a number of thousands of digits
-        fault = " ".join(str(error)[:FAULT_CHARACTERS].split())
-        raise ProfileError(f"'{name}' is not TOML: {fault}") from None
-    return validate(name, table)
+    return validate(name, tables.load(FOLDER, "profile", name, ProfileError))
 
 
 def validate(source: str, table: Mapping[str, Any]) -> Profile:

@@ -208,6 +208,8 @@ def about(case: Case) -> Figures:
         "oversubscription": program.peak_bytes / machine.memory_bytes,
         "jitter": machine.jitter.share if machine.jitter else 0.0,
         "seed": machine.jitter.seed if machine.jitter else None,
+        "wake_ups": machine.daemon.wake_ups.name if machine.daemon.wake_ups else None,
+        "wake_ups_seed": machine.daemon.seed if machine.daemon.wake_ups else None,
         "queue_operations": machine.queue_operations,
         "plans": machine.daemon.plans,
         "host_memory_bytes": machine.host.memory_bytes if machine.host else None,
@@ -348,6 +350,8 @@ def heading(found: Figures) -> list[str]:
     ]
     if found["jitter"]:
         lines.append(f"{'jitter':<12} {found['jitter']:.0%}, seed {found['seed']}")
+    if found["wake_ups"]:
+        lines.append(f"{'wake-ups':<12} {found['wake_ups']}, seed {found['wake_ups_seed']}")
     return lines
 
 

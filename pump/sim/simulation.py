@@ -19,6 +19,7 @@ from pump.policy.window import Window
 from pump.profiles import Profile
 from pump.sim.library import ffi, lib
 from pump.sim.program import Program, ProgramError
+from pump.sim.wakeups import Delays, WakeUps
 from pump.wire.mapping import carry_out
 
 MEMORY_MOST_BYTES: Final = 64 << 40
@@ -37,6 +38,7 @@ class Daemon:
 
     wake_us: a wake-up of the worker. tick_us: a tick; row_us: more for each operation in it.
     mover_wake_us: a wake-up of an executor. marker_poll_us: between two looks at markers.
+    wake_ups: drawn from these instead; the same seed gives the same delays.
     """
 
     wake_us: float = 25.0
@@ -44,6 +46,8 @@ class Daemon:
     row_us: float = 4.0
     mover_wake_us: float = 20.0
     marker_poll_us: float = 60.0
+    wake_ups: WakeUps | None = None
+    seed: int = 0
     schedule: bool = False
     """One schedule moves all, no policy is asked (docs/decisions/0047-one-schedule.md)."""
     plans: bool = True
@@ -391,9 +395,11 @@ def _settings(machine: Machine, facts: DeviceFacts, foresight: Foresight) -> Any
     raw = ffi.new("struct pump_sim_settings *")
     raw.memory_bytes = facts.capacity * BLOCK_BYTES - machine.taken_bytes
     raw.budget_bytes = facts.budget * BLOCK_BYTES
-    raw.wake_ns, raw.tick_ns = round(daemon.wake_us * 1000), round(daemon.tick_us * 1000)
-    raw.row_ns = round(daemon.row_us * 1000)
-    raw.mover_wake_ns = round(daemon.mover_wake_us * 1000)
+    raw.tick_ns, raw.row_ns = round(daemon.tick_us * 1000), round(daemon.row_us * 1000)
+    late = daemon.wake_ups
+    raw.worker_wake = raw_delays(late.worker if late else always(daemon.wake_us))[0]
+    raw.mover_wake = raw_delays(late.executor if late else always(daemon.mover_wake_us))[0]
+    raw.wake_seed = daemon.seed
     raw.marker_poll_ns = round(daemon.marker_poll_us * 1000)
     raw.foresight, raw.foresight_from = foresight.operations, foresight.from_step
     raw.foresight_run = foresight.run
@@ -412,6 +418,19 @@ def _settings(machine: Machine, facts: DeviceFacts, foresight: Foresight) -> Any
     if machine.host is not None and machine.host.flash_gbps is not None:
         raw.host_memory_bytes = machine.host.memory_bytes
         raw.flash_read_gbps, raw.flash_write_gbps = machine.host.flash_gbps
+    return raw
+
+
+def always(delay_us: float) -> Delays:
+    """The same delay for each wake-up."""
+    return Delays((0.0,), (delay_us * 1000,))
+
+
+def raw_delays(delays: Delays) -> Any:
+    """A pointer to `struct pump_sim_delays`."""
+    raw = ffi.new("struct pump_sim_delays *")
+    raw.count = len(delays.shares)
+    raw.shares[0 : raw.count], raw.ns[0 : raw.count] = delays.shares, delays.delays_ns
     return raw
 
 

@@ -114,6 +114,16 @@ def test_jitter_is_named_in_the_report() -> None:
     assert again["policies"][0]["seconds"] != other["policies"][0]["seconds"]
 
 
+def test_drawn_wake_ups_are_named_in_the_report() -> None:
+    words = VIT, "--oversubscription", "2", "--queue-launches", "10", "--wake-ups", "busy"
+    done = simulate(*words, "--seed", "5")
+    assert done.returncode == 0, done.stderr
+    assert "busy, seed 5" in done.stdout
+    found, other = (figures(*words, "--seed", seed) for seed in ("5", "6"))
+    assert (found["wake_ups"], found["wake_ups_seed"]) == ("busy", 5)
+    assert found["policies"][0]["seconds"] != other["policies"][0]["seconds"]
+
+
 def test_a_sweep_draws_the_curve_that_its_table_tells(tmp_path: Path) -> None:
     file, drawing = tmp_path / "toy.json", tmp_path / "curve.svg"
     file.write_bytes(trace(tensors=_large_tensors()))
@@ -220,6 +230,9 @@ def test_half_a_trace_is_refused(tmp_path: Path, part: bytes | None) -> None:
         ((VIT, "--svg", "x.svg"), "--sweep"),
         ((VIT, "--jitter", "1.5"), "--jitter is 1.5"),
         ((VIT, "--seed", "-1"), "--seed is -1"),
+        ((VIT, "--wake-ups", "bussy"), "did you mean 'busy'"),
+        ((VIT, "--wake-ups", "nowhere.toml"), "cannot read 'nowhere.toml'"),
+        ((VIT, "--wake-ups", ""), "--wake-ups is empty"),
         ((VIT, "--seed", str(1 << 64), "--jitter", "0.1"), "below 2^64"),
         (("",), "TRACE is empty"),
         ((VIT, "--gpu-memory", ""), "--gpu-memory is empty"),

@@ -1,5 +1,6 @@
 /* uvm_move.c - demand faults, prefetches, discards and the CPU's accesses: what they
  * cost and what they move. See uvm_model.h. */
+#include "random.h"
 #include "uvm_model.h"
 
 uint32_t uvm_touched_pages(uint32_t block, uint32_t pages_per_block) {
@@ -25,15 +26,11 @@ static uint32_t complete_groups(uint32_t pages) {
   return pages;
 }
 
-/* Of the next transfer, by Steele's splitmix64. */
+/* Of the next transfer. */
 static void next_pace(struct uvm *uvm) {
   struct uvm_pace *pace = &uvm->pace;
   if (pace->share == 0) return;
-  uint64_t mixed = pace->state += 0x9e3779b97f4a7c15u;
-  mixed = (mixed ^ (mixed >> 30)) * 0xbf58476d1ce4e5b9u;
-  mixed = (mixed ^ (mixed >> 27)) * 0x94d049bb133111ebu;
-  double part = (double)((mixed ^ (mixed >> 31)) >> 11) / 9007199254740992.0;
-  pace->now = 1 + pace->share * (2 * part - 1);
+  pace->now = 1 + pace->share * (2 * gpu_random(&pace->state) - 1);
 }
 
 static uint64_t book_in(struct uvm *uvm, uint64_t earliest_ns, uint32_t pages,

@@ -137,7 +137,7 @@ struct pump_sim *pump_sim_new(const struct pump_sim_program *program,
   sim->hooks = (struct gpu_hooks){.context = sim, .finish = on_finish};
   sim->tick_ns = sim->poll_ns = GPU_NEVER;
   sim->map_ns = settings->map_every_ns != 0 ? settings->map_every_ns : GPU_NEVER;
-  if (!make_tables(sim) || !make_engine(sim, profile) ||
+  if (!sim_waits_init(sim) || !make_tables(sim) || !make_engine(sim, profile) ||
       (settings->foresight_expects && !sim_worker_find_fresh(sim))) {
     pump_sim_delete(sim);
     return NULL;

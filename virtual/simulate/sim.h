@@ -79,13 +79,21 @@ struct pump_sim_program {
   uint32_t uses_most; /* of one step */
 };
 
+/* How much later than its wake-up a thread runs. Quantiles: `shares` of all wake-ups,
+ * ascending from 0 to 1, are at most `ns` late. With a count of 1 all are the first. */
+#define PUMP_SIM_QUANTILES 16
+struct pump_sim_delays {
+  double shares[16];
+  double ns[16];
+  uint32_t count;
+  uint32_t reserved;
+};
+
 struct pump_sim_settings {
   uint64_t memory_bytes;      /* of the GPU */
   uint64_t budget_bytes;      /* of pump */
-  uint64_t wake_ns;           /* until a worker that sleeps begins its tick */
   uint64_t tick_ns;           /* of a tick, whatever it does */
   uint64_t row_ns;            /* and for each row that it reads */
-  uint64_t mover_wake_ns;     /* until a mover that sleeps takes a command */
   uint64_t marker_poll_ns;    /* between two polls of markers */
   uint64_t foresight;         /* steps beyond the program's that the worker reads */
   uint64_t foresight_from;    /* once the program is at this step */
@@ -104,6 +112,9 @@ struct pump_sim_settings {
   uint32_t lane_priority;    /* of these streams; the program's have 0 */
   uint64_t stop_every_ns; /* the worker is stopped in the last stop_ns of each; 0: never */
   uint64_t stop_ns;
+  struct pump_sim_delays worker_wake; /* until a worker that sleeps begins its tick */
+  struct pump_sim_delays mover_wake;  /* until a mover that sleeps takes a command */
+  uint64_t wake_seed;                 /* of both */
 };
 
 /* Of all that happened so far; times in ns. */
@@ -157,6 +168,10 @@ uint32_t pump_sim_step_now(const struct pump_sim *sim);
 uint32_t pump_sim_step_run(const struct pump_sim *sim);
 /* When each SYNC returned: up to `max` times; returns how many there were. */
 uint32_t pump_sim_syncs(const struct pump_sim *sim, uint64_t *times_ns, uint32_t max);
+
+/* One wake-up's delay, drawn by inverse distribution, linear between quantiles; `*random`
+ * begins as the seed. */
+uint64_t pump_sim_delay_ns(const struct pump_sim_delays *delays, uint64_t *random);
 
 /* cffi: end */
 #ifdef PUMP_CORE_EXPORT

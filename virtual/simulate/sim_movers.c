@@ -10,7 +10,6 @@
 #define OUT_FLIGHT_BYTES (64u << 20)
 #define PLANNED_BYTES (16u << 20)
 #define SLICE_BYTES (32u << 20)
-#define SPIN_NS 20000 /* a mover without work stays awake that long */
 
 static const struct pump_adapt_bounds bounds[PUMP_DIRECTIONS] = {
     [PUMP_TO_GPU] = {.threads_min = 1,
@@ -55,18 +54,22 @@ static uint32_t waiting(const struct pump_sim *sim, uint32_t way) {
   return (uint32_t)(sim->directions[way].seen - ring_of(sim, way)->head);
 }
 
-static bool all_sleep(const struct pump_sim *sim, uint32_t way, uint64_t time_ns) {
-  const struct sim_direction *direction = &sim->directions[way];
-  return direction->flight_slices == 0 && waiting(sim, way) == 0 &&
-         time_ns > direction->asleep_since_ns + SPIN_NS;
+/* When a mover sees what can be seen from `visible_ns` on. */
+static uint64_t seen_ns(struct pump_sim *sim, uint32_t way, uint64_t visible_ns) {
+  struct sim_direction *direction = &sim->directions[way];
+  uint64_t since_ns = sim_most(direction->idle_since_ns, direction->wait.end_ns);
+  if (visible_ns <= direction->wait.end_ns) return direction->wait.end_ns;
+  if (direction->flight_slices != 0 || waiting(sim, way) != 0 || visible_ns <= since_ns)
+    return visible_ns;
+  return sim_wait_end_ns(&direction->wait, &sim->settings.mover_wake, since_ns, visible_ns);
 }
 
 void sim_movers_show(struct pump_sim *sim, uint64_t visible_ns) {
   for (uint32_t way = 0; way < PUMP_DIRECTIONS; way++) {
     struct sim_direction *direction = &sim->directions[way];
     for (; direction->seen != ring_of(sim, way)->tail; direction->seen++) {
-      uint64_t wake_ns = all_sleep(sim, way, visible_ns) ? sim->settings.mover_wake_ns : 0;
-      direction->visible_ns[direction->seen % PUMP_COMMAND_SLOTS] = visible_ns + wake_ns;
+      direction->visible_ns[direction->seen % PUMP_COMMAND_SLOTS] =
+          seen_ns(sim, way, visible_ns);
     }
   }
 }
@@ -174,7 +177,7 @@ static void finish_oldest(struct pump_sim *sim, uint32_t way, struct sim_mover *
   mover->in_flight--;
   direction->flight_slices--;
   direction->flight_bytes -= (uint32_t)lane->job.command.length_bytes;
-  direction->asleep_since_ns = sim->now_ns;
+  direction->idle_since_ns = sim->now_ns;
   struct pump_adapt_sample sample = {.call_ns = lane->returned_ns - lane->called_ns,
                                      .done_ns = sim->now_ns - lane->returned_ns,
                                      .bytes = lane->job.command.length_bytes,
@@ -290,9 +293,7 @@ static void date_planned(struct pump_sim *sim, uint32_t way) {
   if (!pump_plan_peek(sim->shm, 0, way, &entry, &turn) || !may_go(sim, way, &entry)) {
     direction->planned_ns = GPU_NEVER;
   } else if (direction->planned_ns == GPU_NEVER) {
-    uint64_t seen_ns = sim_most(sim->now_ns, sim->plan_ns);
-    uint64_t wake_ns = all_sleep(sim, way, seen_ns) ? sim->settings.mover_wake_ns : 0;
-    direction->planned_ns = seen_ns + wake_ns;
+    direction->planned_ns = seen_ns(sim, way, sim_most(sim->now_ns, sim->plan_ns));
   }
 }
 

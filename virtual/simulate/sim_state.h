@@ -34,6 +34,13 @@ enum sim_waits {
   SIM_ENDED
 };
 
+/* ---- waiting for work (sim_wakes.c) ---------------------------------------------- */
+
+struct sim_wait {
+  uint64_t random; /* state of gpu_random */
+  uint64_t end_ns; /* of the newest one */
+};
+
 /* ---- the movers (sim_movers.c) --------------------------------------------------- */
 
 struct sim_command {
@@ -64,7 +71,8 @@ struct sim_direction {
   uint64_t seen; /* commands that have a time when they can be seen */
   uint64_t visible_ns[PUMP_COMMAND_SLOTS];
   uint32_t flight_bytes, flight_slices;
-  uint64_t asleep_since_ns;
+  uint64_t idle_since_ns;
+  struct sim_wait wait; /* of one mover, the first to go on */
   uint64_t
       planned_ns; /* when a mover takes what is planned; GPU_NEVER: it may not go yet */
 };
@@ -128,6 +136,8 @@ struct pump_sim {
   uint8_t *fresh;                          /* by use: PUMP_FRESH_* when it was used last */
   uint32_t run_step;                       /* all steps before it have finished, about */
   uint64_t tick_ns, busy_until_ns, poll_ns;
+  struct sim_wait wait; /* between ticks */
+  bool woken;           /* since the last tick */
 
   struct sim_discards discards;
   struct sim_direction directions[PUMP_DIRECTIONS];
@@ -203,6 +213,14 @@ bool sim_worker_find_fresh(struct pump_sim *sim);
 void sim_worker_poll_next(struct pump_sim *sim);
 /* Polls markers and discards; wakes the worker where one has executed. */
 void sim_worker_poll(struct pump_sim *sim);
+
+/* sim_wakes.c */
+/* False for delays that make no sense. */
+bool sim_waits_init(struct pump_sim *sim);
+/* When a thread that waits since `since_ns` goes on, for what it can see from `visible_ns`
+ * on, which is no earlier. */
+uint64_t sim_wait_end_ns(struct sim_wait *wait, const struct pump_sim_delays *delays,
+                         uint64_t since_ns, uint64_t visible_ns);
 
 /* sim_movers.c */
 bool sim_movers_init(struct pump_sim *sim);

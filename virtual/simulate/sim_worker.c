@@ -3,15 +3,16 @@
 
 #include "sim_state.h"
 
-#define SPIN_NS 20000      /* after a tick it stays awake that long: worker.py */
 #define SLEEP_NS 251000000 /* until the next one where nothing happens: worker.py */
 
 /* ---- when ------------------------------------------------------------------------ */
 
 void sim_worker_wake(struct pump_sim *sim) {
-  if (sim->model == NULL || !sim->active) return;
+  if (sim->model == NULL || !sim->active || sim->woken) return;
   uint64_t begin_ns = sim_most(sim->now_ns, sim->busy_until_ns);
-  if (sim->now_ns > sim->busy_until_ns + SPIN_NS) begin_ns += sim->settings.wake_ns;
+  begin_ns = sim_wait_end_ns(&sim->wait, &sim->settings.worker_wake, sim->busy_until_ns,
+                             begin_ns);
+  sim->woken = true;
   sim->tick_ns = sim_least(sim->tick_ns, begin_ns);
 }
 
@@ -155,6 +156,7 @@ void sim_worker_tick(struct pump_sim *sim) {
   sim_movers_show(sim, sim->now_ns); /* before Python wakes */
   if (expects && sim->active) expect(sim);
   sim->result.ticks++;
+  sim->woken = false;
   sim->busy_until_ns = sim->now_ns + sim->settings.tick_ns + rows * sim->settings.row_ns;
   pump_worker_follow(sim->shm, sim->model, sim->cursors);
   sim_worker_show(sim);

@@ -15,6 +15,8 @@ from places import ROOT
 from suites import policy as suite_policy
 from suites import virtual as suite_virtual
 
+from pump.sim import wakeups
+
 needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
 
 
@@ -167,6 +169,21 @@ def test_the_service_suite_gives_every_row(tmp_path: Path) -> None:
     assert {"pumpd_mib", "pumpd_warm_mib", "pumpd_worker_mib"} <= set(rows["service.pss_mib"][0])
     names = ("lease_ms", "idle_cpu", "top_cpu", "pump_run")
     assert all(f"service.{name}" in rows for name in names)
+
+
+@needs_compiler
+def test_the_latency_suite_records_wake_ups_for_the_simulator(tmp_path: Path) -> None:
+    rows = bench(tmp_path, "latency", "--", "--record", str(tmp_path))
+    for name, beside in (("idle", 0), ("busy", 2)):
+        found = wakeups.load(str(tmp_path / f"{name}.toml"))
+        both = rows[f"latency.wake.{name}_us"]
+        assert [(row["case"], row["beside"]) for row in both] == [
+            ("worker", beside),
+            ("executor", beside),
+        ]
+        for row, delays in zip(both, (found.worker, found.executor), strict=True):
+            assert row["samples"] == 100
+            assert row["max"] == pytest.approx(delays.delays_ns[-1] / 1000, rel=0.01)
 
 
 @needs_compiler

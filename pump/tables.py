@@ -1,0 +1,51 @@
+"""TOML files that come with pump under a name, or that a user has: of untrusted size and form.
+
+Standard library only, because pump-run imports it.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from pump.config.values import nearest
+
+FILE_BYTES_MOST = 256 << 10
+FAULT_CHARACTERS = 200
+
+
+def names(folder: Path) -> list[str]:
+    """Names of the files in the folder."""
+    return sorted(path.stem for path in folder.glob("*.toml"))
+
+
+def load(folder: Path, what: str, name: str, error: type[ValueError]) -> dict[str, Any]:
+    """The folder's file of that name as parsed, or the file `name` where that ends in .toml.
+
+    what: what the file is, for messages. Raises `error` with one line, also when the file is
+    missing.
+    """
+    path = Path(name) if name.endswith(".toml") else folder / f"{name}.toml"
+    known = names(folder)
+    if not name.endswith(".toml") and name not in known:
+        raise error(
+            f"no {what} '{name}'{nearest(name, known)}; known: {', '.join(known)}, "
+            "or the path of a .toml file"
+        )
+    try:
+        with path.open("rb") as file:
+            text = file.read(FILE_BYTES_MOST + 1)
+    except OSError as fault:
+        raise error(f"cannot read '{name}': {fault.strerror}") from None
+    except ValueError:
+        raise error("cannot read a file whose name holds a zero byte") from None
+    if len(text) > FILE_BYTES_MOST:
+        raise error(f"'{name}' is longer than {FILE_BYTES_MOST >> 10} KiB")
+    try:
+        return tomllib.loads(text.decode())
+    except RecursionError:
+        raise error(f"'{name}' is nested too deeply") from None
+    except ValueError as fault:  # no TOML, no UTF-8, a number of thousands of digits
+        reason = " ".join(str(fault)[:FAULT_CHARACTERS].split())
+        raise error(f"'{name}' is not TOML: {reason}") from None
