@@ -7,6 +7,10 @@ movers, that answer in no time at all; no plans in the client, which would hide 
 sim.latency.stopped is seconds of a worker that is stopped for 50 of each 200 ms / of one that
 is not, under planned with plans (docs/decisions/0024-plans.md). `bare`: the same without plans.
 `plans`: seconds without plans / with them, no worker stopped.
+
+sim.wakes.POLICY, by wakes(): seconds with the delays of `case` (idle, busy: pump/sim/wakeups) /
+with constant ones, mean over seeds; `least`, `most` of them. `none`: with no delay at all / with
+constant ones. Without the first iteration.
 """
 
 from __future__ import annotations
@@ -14,11 +18,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import product
-from typing import TYPE_CHECKING
+from statistics import mean
+from typing import TYPE_CHECKING, Any
 
 from harness import Row
 
 if TYPE_CHECKING:
+    from pump.sim.program import Program
+    from pump.sim.simulation import Machine
     from pump.sim.tensors import TensorTrace
 
 PROFILE = "a100-pcie4"
@@ -26,6 +33,9 @@ RATIOS = 1.5, 2.0
 QUEUES = 2, 10, 50
 POLICIES = "window+discard", "planned+discard"
 STOPPED_QUEUES = 50, 1024
+WAKES_QUEUES = 10, 50, 1024
+WAKES_POLICIES = "window", "planned"
+SEEDS = 4
 
 
 def rows(traces: Sequence[TensorTrace], *, quick: bool) -> Iterator[Row]:
@@ -104,3 +114,52 @@ def _stopped(trace: TensorTrace, ratio: float, queue: int) -> Row:
         trace=trace.name,
         simulated=True,
     )
+
+
+def wakes(traces: Sequence[TensorTrace], *, quick: bool) -> Iterator[Row]:
+    """A row for each trace, size, queue, policy and distribution."""
+    from pump import profiles
+    from pump.sim import tensors, wakeups
+    from pump.sim.simulation import Machine
+
+    seeds = range(1 if quick else SEEDS)
+    sizes = (RATIOS[:1], WAKES_QUEUES[:1]) if quick else (RATIOS, WAKES_QUEUES)
+    for trace, policy, ratio, queue in product(traces, WAKES_POLICIES, *sizes):
+        program = tensors.program(trace, iterations=4)
+        machine = Machine(profiles.load(PROFILE), int(program.peak_bytes / ratio), queue)
+        facts = {
+            "oversubscription": ratio,
+            "queue_operations": queue,
+            "trace": trace.name,
+            "simulated": True,
+        }
+        constant = _later_seconds(policy, program, machine)
+        none = _later_seconds(policy, program, machine, wake_us=0, mover_wake_us=0) / constant
+        for name in ("idle", "busy"):
+            late = wakeups.load(name)
+            each = [
+                _later_seconds(policy, program, machine, wake_ups=late, seed=seed) / constant
+                for seed in seeds
+            ]
+            yield Row(
+                f"sim.wakes.{policy}",
+                mean(each),
+                "x",
+                "constant delays",
+                case=name,
+                least=min(each),
+                most=max(each),
+                none=none,
+                **facts,
+            )
+
+
+def _later_seconds(policy: str, program: Program, machine: Machine, **daemon: Any) -> float:
+    """Of all iterations but the first, with a daemon of these settings."""
+    from study import studied_policies
+
+    from pump.sim.simulation import Daemon
+
+    found = replace(machine, daemon=Daemon(**daemon))
+    outcome = studied_policies.simulate(studied_policies.by_name(policy), program, found)
+    return sum(stretch.seconds for stretch in outcome.stretches[1:])

@@ -61,7 +61,7 @@ BUDGET = "512MiB"
 
 SECONDS_MAX = 280
 
-PERCENTS = (0, 1, 5, 10, 25, 50, 75, 90, 95, 99, 99.5, 99.9, 100)
+PERCENTS = (0, 1, 5, 10, 25, 50, 75, 90, 95, 97, 98, 99, 99.5, 99.9, 99.99, 100)
 WAKE_PAUSE_US = 100
 """So that samples follow each other about as fast as ticks in a simulated training."""
 WORK_US = 30

@@ -21,6 +21,8 @@ DESIGN
                     (sim_reserve.py), on request: -- --only reserve
   sim.schedule.*    one schedule against decisions and plans side by side (sim_schedule.py), on
                     request: -- --only schedule
+  sim.wakes.*       drawn delays of wake-ups against constant ones (sim_latency.py), on request:
+                    -- --only wakes
   sim.g10.*         under the configuration of G10's artifact (sim_g10.py), on request:
                     -- --only g10 --traces FOLDER
   sim.agrees.*      seconds of a program of examples/ on the virtual GPU / simulated from a
@@ -42,7 +44,7 @@ import argparse
 import math
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -119,7 +121,7 @@ FOUND = {
 
 
 PARTS = "study", "planned", "jitter", "latency", "agrees", "speed"
-MORE = "g10", "unseen", "reserve", "kinds", "schedule"
+MORE = "g10", "unseen", "reserve", "kinds", "schedule", "wakes"
 """On request only: the first needs data that does not come with pump, the others minutes."""
 
 
@@ -162,13 +164,18 @@ def run(options: Options) -> Iterator[Row]:
         from pump import profiles
 
         yield from sim_changes.rows(profiles.load(PROFILE))
-    if "latency" in parts:
-        found = traces(DATA)
-        yield from sim_latency.rows(found[:1] if options.quick else found, quick=options.quick)
+    yield from delays(parts, quick=options.quick)
     if "g10" in parts:
         yield from sim_g10.rows(chosen.traces)
     if "speed" in parts:
         yield from speed(quick=options.quick)
+
+
+def delays(parts: Collection[str], *, quick: bool) -> Iterator[Row]:
+    """Rows of latency and wakes, on the traces of the repository."""
+    for part, rows in (("latency", sim_latency.rows), ("wakes", sim_latency.wakes)):
+        if part in parts:
+            yield from rows(traces(DATA)[: 1 if quick else None], quick=quick)
 
 
 # ---- the study -------------------------------------------------------------------

@@ -10,8 +10,8 @@
 void sim_worker_wake(struct pump_sim *sim) {
   if (sim->model == NULL || !sim->active || sim->woken) return;
   uint64_t begin_ns = sim_most(sim->now_ns, sim->busy_until_ns);
-  begin_ns = sim_wait_end_ns(&sim->wait, &sim->settings.worker_wake, sim->busy_until_ns,
-                             begin_ns);
+  begin_ns =
+      sim_wait_end_ns(&sim->wait, &sim->settings.worker_wake, sim->busy_until_ns, begin_ns);
   sim->woken = true;
   sim->tick_ns = sim_least(sim->tick_ns, begin_ns);
 }
