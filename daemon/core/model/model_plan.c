@@ -20,14 +20,14 @@
  * something is expected that will reach what does not exist yet: it is unknown what room
  * that will take, and plans would take it before.
  *
- * What is discarded in the course of it and written anew later takes room as well. It
- * cannot come before its discard, so it takes the first room that is given back from then
- * on, mostly its own, and leaves what comes before to others.
+ * What is discarded in the course of it and written anew later takes room as well: the
+ * newest there is. It cannot come before its discard, so that is mostly its own, and what
+ * comes sooner is left to others.
  *
  * A worker makes many plans, so it goes by runs: consecutive blocks
  * that are lacked by the same operation, or needed again by the same one, follow each other
- * in the tables, and what holds for a block here holds for all of a run. What comes
- * out is what would come out block by block (tests/sim/plan_by_blocks.c).
+ * in the tables, and what holds for a block here holds for all of a run. What comes out is
+ * what would come out block by block (tests/support/schedule_by_blocks.py).
  */
 #include "model_plan_walk.h"
 
@@ -82,11 +82,9 @@ static inline void add(struct goes *goes, bool with, struct run *run, uint32_t c
 
 /* ---- room -------------------------------------------------------------------------- */
 
-static bool add_room(struct walk *w, struct room room) {
-  if (w->alone && w->rooms_taken == w->rooms_made) w->rooms_taken = w->rooms_made = 0;
-  if (w->rooms_made == (w->alone ? ROOMS : REHEARSED_MOST)) return false;
+static void add_room(struct walk *w, struct room room) {
+  if (w->rooms_taken == w->rooms_made) w->rooms_taken = w->rooms_made = 0;
   if (room.blocks > 0) w->rooms[w->rooms_made++] = room;
-  return true;
 }
 
 /* Whether the run continues the slice that leaves just before. */
@@ -99,17 +97,17 @@ static inline bool leaves_with(const struct goes *goes, const struct run *run,
          (uint32_t)last->blocks < goes->slice;
 }
 
-/* The run leaves, as far as there are places; returns how many blocks do. */
+/* The run leaves, as far as there are places; returns how many blocks do. Of those that
+ * wait for an operation only the first are listed: all will leave, and are listed in time.
+ */
 static uint32_t let_go(struct walk *w, struct run run, const struct awaited *awaited) {
   struct goes *goes = &w->goes[PUMP_TO_HOST];
-  uint32_t wanted = run.count;
-  int32_t first = run.block;
+  const struct range *range = &w->m->ranges.all[run.slot];
+  uint32_t gone = run.count;
+  int32_t lowest = run.block;
   if (w->alone && awaited->after_seq != 0) {
-    if (w->waiting >= WAITING_BLOCKS) { /* known to leave, and renewed in time */
-      w->left_bytes += (uint64_t)wanted * PUMP_BLOCK_BYTES;
-      return wanted;
-    }
-    w->waiting += wanted;
+    if (run.count > WAITING_BLOCKS - w->waiting) run.count = WAITING_BLOCKS - w->waiting;
+    w->waiting += run.count;
   }
   while (run.count > 0) {
     bool with = leaves_with(goes, &run, awaited);
@@ -121,11 +119,10 @@ static uint32_t let_go(struct walk *w, struct run run, const struct awaited *awa
     goes->newest->need_stream = 0;
   }
   w->full = run.count > 0;
-  if (run.block == first) return 0;
-  int32_t lowest = run.step > 0 ? first : run.block + 1;
-  int32_t gone = (int32_t)(wanted - run.count);
-  w->left_bytes += model_span(&w->m->ranges.all[run.slot], lowest, gone).length_bytes;
-  return (uint32_t)gone;
+  if (w->full) gone = (uint32_t)(run.step * (run.block - lowest));
+  if (run.step < 0) lowest -= (int32_t)gone - 1;
+  if (gone > 0) w->left_bytes += model_span(range, lowest, (int32_t)gone).length_bytes;
+  return gone;
 }
 
 /* As many blocks leave, at most so many, as then come for that operation. Returns how
@@ -145,8 +142,6 @@ static uint32_t leave(struct walk *w, int64_t need, uint32_t most) {
   if (there_next <= need && spent == NONE) return 0;
   int64_t spent_next = spent == NONE ? 0 : w->spent[0].again_seq;
   int64_t next_use = there_next < spent_next ? spent_next : there_next;
-  uint32_t left = w->alone ? ROOMS : REHEARSED_MOST - w->rooms_made; /* each block is one */
-  if (most > left) most = left > 0 ? left : 1;
   struct awaited awaited = {0};
   uint32_t gone;
   if (there_next < spent_next) {
@@ -158,10 +153,6 @@ static uint32_t leave(struct walk *w, int64_t need, uint32_t most) {
     gone = let_go(w, walk_take_there(w, most), &awaited);
   }
   if (gone > 0 && next_use < w->horizon) w->horizon = next_use;
-  if (left == 0) return 0;
-  if (w->alone) return gone;
-  w->rooms_made += gone; /* and are taken at once */
-  w->rooms_taken += gone;
   return gone;
 }
 
@@ -194,41 +185,20 @@ static inline uint32_t take_room(struct walk *w, int64_t need, uint32_t most,
   return most;
 }
 
-/* The first room that a discard gives back once that operation has executed; if there is
- * none, the last of all. */
-static uint32_t room_from(const struct walk *w, int64_t seq) {
-  uint32_t found = w->rooms_made - 1;
-  if (w->reborn_seq == seq && w->reborn_at >= w->rooms_taken && w->reborn_at <= found &&
-      (int64_t)w->rooms[w->reborn_at].awaited.after_seq >= seq &&
-      w->rooms[w->reborn_at].blocks > 0)
-    return w->reborn_at;
-  for (uint32_t i = w->rooms_made; i-- > w->rooms_taken;) {
-    const struct room *room = &w->rooms[i];
-    if (room->awaited.after_seq == 0) continue;
-    if ((int64_t)room->awaited.after_seq < seq) break;
-    if (room->blocks > 0) found = i;
-  }
-  return found;
-}
-
-/* Room for what the operation writes anew. */
-static bool bear(struct walk *w, const struct op *op, int32_t allocates_blocks) {
-  const struct pump_model *m = w->m;
-  for (uint32_t i = 0; i < op->uses && allocates_blocks > 0; i++) {
-    int32_t at = use_index((int64_t)op->first_use + i);
-    const struct use *use = &m->window.uses[at];
-    if (use->block == NONE || (use->flags & USE_FRESH) == 0) continue;
-    if (m->blocks.all[use->block].first == at)
-      continue; /* discarded by now: it is missing */
-    allocates_blocks--;
+/* Room for what the operation writes anew: the newest there is, mostly what the discard of
+ * the same blocks gives back. False where there is none. */
+static bool bear(struct walk *w, const struct op *op, int32_t blocks) {
+  while (blocks > 0) {
+    uint32_t taken = (uint32_t)blocks;
     if (w->rooms_taken == w->rooms_made) {
-      if (leave(w, (int64_t)op->seq, 1) == 0) return false;
-      continue; /* its room is taken at once */
+      taken = leave(w, (int64_t)op->seq, taken);
+      if (taken == 0) return false;
+    } else {
+      struct room *room = &w->rooms[w->rooms_made - 1];
+      if (room->blocks < blocks) taken = (uint32_t)room->blocks;
+      use_up(w, room, taken);
     }
-    int64_t from = (int64_t)m->window.ops[m->window.uses[use->prev].op].seq;
-    w->reborn_at = room_from(w, from);
-    w->reborn_seq = from;
-    use_up(w, &w->rooms[w->reborn_at], 1);
+    blocks -= (int32_t)taken;
   }
   return true;
 }
@@ -243,31 +213,30 @@ static inline bool comes_with(const struct goes *goes, const struct run *run,
          last->slot == run->slot && (uint32_t)last->blocks < goes->slice;
 }
 
-/* The run comes for that operation; false where the walk ends. */
+/* The run comes for that operation; false where the walk ends. Where the list has no place
+ * for more, room is taken all the same: what has to leave for it leaves. */
 static inline bool come(struct walk *w, struct run run, bool away, const struct op *op) {
   struct goes *goes = &w->goes[PUMP_TO_GPU];
   int64_t need = (int64_t)op->seq;
   while (run.count > 0) {
     bool with = comes_with(goes, &run, need);
     struct awaited awaited = {0};
-    uint32_t count = places(goes, with);
-    if (count > run.count) count = run.count;
-    uint32_t room = count > 0 ? count : 1;
-    if (away) {
-      room = take_room(w, need, room, &awaited);
-      if (room < count) count = room;
-    }
+    uint32_t count = places(goes, with), room = run.count;
+    if (count > 0 && room > count) room = count;
+    if (away && (room = take_room(w, need, room, &awaited)) == 0) return false;
+    if (count > room) count = room;
     /* One slice waits for operations of one stream. */
     if (with && goes->newest->after_seq != 0 && awaited.after_seq != 0 &&
         goes->newest->after_stream != awaited.after_stream) {
       with = false;
       if (goes->slices_left == 0) count = 0;
     }
-    if (count == 0 && w->alone && room > 0) { /* their room is taken all the same */
+    if (count == 0) {
+      if (!w->alone) return false;
+      run.block += (int32_t)room;
       run.count -= room;
       continue;
     }
-    if (count == 0) return false;
     add(goes, with, &run, count, &awaited);
     goes->newest->need = need;
     goes->newest->need_stream = op->stream;
@@ -324,60 +293,20 @@ static inline struct awaited discarded(const struct pump_model *m, uint64_t seq,
       .after_stream = m->streams.discard_stream != 0 ? m->streams.discard_stream : stream};
 }
 
-/* Room for what the operation lacks and is not listed; false where there is none. */
-static bool reserve(struct walk *w, const struct op *op, int32_t away) {
-  struct awaited awaited;
-  while (away > 0) {
-    uint32_t room = take_room(w, (int64_t)op->seq, (uint32_t)away, &awaited);
-    if (room == 0) return false;
-    away -= (int32_t)room;
-  }
-  return true;
-}
-
-/* And for what it writes anew, which takes the newest room: mostly its own. */
-static bool reserve_fresh(struct walk *w, const struct op *op, int32_t fresh) {
-  while (fresh > 0) {
-    uint32_t taken;
-    if (w->rooms_taken == w->rooms_made) {
-      taken = leave(w, (int64_t)op->seq, (uint32_t)fresh);
-      if (taken == 0) return false;
-    } else {
-      struct room *room = &w->rooms[w->rooms_made - 1];
-      taken = room->blocks < fresh ? (uint32_t)room->blocks : (uint32_t)fresh;
-      use_up(w, room, taken);
-    }
-    fresh -= (int32_t)taken;
-  }
-  return true;
-}
-
-/* Whether no more arrivals are listed. */
-static inline bool arrivals_end(const struct walk *w) {
-  const struct goes *goes = &w->goes[PUMP_TO_GPU];
-  return w->alone && (goes->blocks_left == 0 || goes->slices_left == 0);
-}
-
 /* False where the walk ends. */
 static bool step(struct walk *w, uint32_t i) {
   struct pump_model *m = w->m;
   const struct op *op = &m->window.ops[i];
-  if (op->larger) {
+  if (op->larger && !op->executed) {
     if (w->alone) fill_up(w, op);
     return false;
   }
-  if (arrivals_end(w)) {
-    if (!reserve(w, op, m->window.away[i]) ||
-        !reserve_fresh(w, op, m->window.allocates_blocks[i]))
-      return false;
-  } else {
-    if (op->due[DUE_AWAY] + op->due[DUE_MAYBE_EVICTED] > 0 && !bring(w, op, INT64_MAX))
-      return false;
-    if (m->window.allocates_blocks[i] > 0 && !bear(w, op, m->window.allocates_blocks[i]))
-      return false;
-  }
-  return add_room(w, (struct room){.blocks = m->window.frees_blocks[i],
-                                   .awaited = discarded(m, op->seq, op->stream)});
+  if (op->due[DUE_AWAY] + op->due[DUE_MAYBE_EVICTED] > 0 && !bring(w, op, INT64_MAX))
+    return false;
+  if (!bear(w, op, m->window.allocates_blocks[i])) return false;
+  add_room(w, (struct room){.blocks = m->window.frees_blocks[i],
+                            .awaited = discarded(m, op->seq, op->stream)});
+  return true;
 }
 
 /* So many blocks more than the budget are there, and leave first. */
@@ -405,10 +334,11 @@ static bool begin(struct walk *w) {
   struct awaited end =
       discarded(w->m, device->discarding_seq, w->m->streams.discard_stream);
   if (owed > leaving) owed = leaving;
-  return add_room(w, (struct room){.blocks = discarding, .awaited = end}) &&
-         add_room(w, (struct room){.blocks = leaving - owed,
-                                   .awaited = owed_left,
-                                   .step_bytes = PUMP_BLOCK_BYTES});
+  add_room(w, (struct room){.blocks = discarding, .awaited = end});
+  add_room(w, (struct room){.blocks = leaving - owed,
+                            .awaited = owed_left,
+                            .step_bytes = PUMP_BLOCK_BYTES});
+  return true;
 }
 
 /* Goes over what is known, up to that position. */
@@ -458,7 +388,7 @@ void model_rehearse(struct pump_model *m, uint32_t device, uint64_t until_seq,
                                  .slices_left = PUMP_PLAN_ENTRIES,
                                  .blocks_left = REACH_BLOCKS};
   w->rooms_taken = w->rooms_made = w->spent_count = 0;
-  w->ran = m->window.op_tail;
+  w->at = w->ran = m->window.op_tail;
   w->behind = 0;
   w->horizon = PUMP_NOT_NEEDED;
   w->idle = m->devices[device].idle.head;
@@ -467,7 +397,6 @@ void model_rehearse(struct pump_model *m, uint32_t device, uint64_t until_seq,
   w->alone = m->plans.alone;
   w->waiting = 0;
   w->ended = true;
-  w->reborn_seq = -1;
   w->takes = walk_takes(w, w->ran);
   walk_look_at_later(w, m->window.op_head - 1);
   int64_t known = m->window.op_issued + (int64_t)(until_seq - m->window.added_seq);

@@ -49,14 +49,19 @@ struct run walk_take_there(struct walk *w, uint32_t most) {
   return run;
 }
 
+/* Of equals the operation that executes first. */
+static bool is_later(const struct walk *w, const struct spent *a, const struct spent *b) {
+  if (a->again_seq != b->again_seq) return a->again_seq > b->again_seq;
+  return w->m->window.ops[a->op].seq < w->m->window.ops[b->op].seq;
+}
+
 static void sift_down(struct walk *w, uint32_t i) {
   for (;;) {
     uint32_t child = 2 * i + 1;
     if (child >= w->spent_count) return;
-    if (child + 1 < w->spent_count &&
-        w->spent[child + 1].again_seq > w->spent[child].again_seq)
+    if (child + 1 < w->spent_count && is_later(w, &w->spent[child + 1], &w->spent[child]))
       child++;
-    if (w->spent[child].again_seq <= w->spent[i].again_seq) return;
+    if (!is_later(w, &w->spent[child], &w->spent[i])) return;
     struct spent moved = w->spent[i];
     w->spent[i] = w->spent[child];
     w->spent[child] = moved;
@@ -65,11 +70,10 @@ static void sift_down(struct walk *w, uint32_t i) {
 }
 
 static void add_spent(struct walk *w, uint32_t op) {
-  if (w->m->window.again[op] == 0 || w->spent_count == (w->alone ? SPENT : REHEARSED_MOST))
-    return;
+  if (w->m->window.again[op] == 0 || w->m->window.ops[op].executed) return;
   uint32_t i = w->spent_count++;
   struct spent added = {.again_seq = w->m->window.again_seq[op], .op = op};
-  for (; i > 0 && w->spent[(i - 1) / 2].again_seq < added.again_seq; i = (i - 1) / 2)
+  for (; i > 0 && is_later(w, &added, &w->spent[(i - 1) / 2]); i = (i - 1) / 2)
     w->spent[i] = w->spent[(i - 1) / 2];
   w->spent[i] = added;
 }

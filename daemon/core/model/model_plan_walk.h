@@ -4,10 +4,8 @@
 
 #include "model_state.h"
 
-#define ROOMS OPS
-#define SPENT OPS
-#define REHEARSED_MOST 1024 /* rooms, and operations that have executed: of a rehearsal */
-#define WAITING_BLOCKS 128  /* that leave once an operation has executed: of a schedule */
+#define ROOMS (OPS + 3)    /* one behind each operation, three at the beginning */
+#define WAITING_BLOCKS 128 /* listed to leave once an operation has executed */
 
 /* What a transfer has to wait for: an operation has executed (0: none), so much has left.
  */
@@ -49,11 +47,9 @@ struct walk {
   struct goes goes[PUMP_DIRECTIONS];
   struct room rooms[ROOMS];
   uint32_t rooms_taken, rooms_made;
-  uint32_t reborn_at;  /* the room that was taken last by a block discarded on the way, */
-  int64_t reborn_seq;  /* behind that operation */
   uint64_t left_bytes; /* once all that leaves so far has left */
   int64_t horizon;     /* the first operation that uses what has left */
-  struct spent spent[SPENT];
+  struct spent spent[OPS];
   uint32_t spent_count;
   int64_t at, ran; /* operations: that of the walk; the first that does not count as
                       executed yet, */

@@ -1,9 +1,9 @@
-"""Plans are rehearsed by runs of blocks: the same come out as block by block."""
+"""The schedule is the one that its definition makes block by block (schedule_by_blocks.py)."""
 
 from __future__ import annotations
 
+import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -17,7 +17,7 @@ ROOMS = ("daemon/core", "virtual/gpu", "virtual/simulate")
 
 
 def build(folder: Path) -> Path:
-    """A folder like pump/_lib, whose pump_core compares (plan_by_blocks.c)."""
+    """A folder like pump/_lib, whose pump_core hands rehearsals over (rehearsals.c)."""
     headers = Path(paths.library("include/model.h")).parent
     shutil.copytree(headers, folder / "include")
     sources = [ROOT / "shim/execute/adapt.c"]
@@ -26,24 +26,25 @@ def build(folder: Path) -> Path:
     command += ["-DPUMP_CORE_EXPORT", "-fvisibility=hidden", "-fno-strict-aliasing", "-fPIC"]
     command += ["-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Werror"]
     command += ["-shared", "-Wl,--wrap=model_rehearse", f"-I{ROOT / 'shim/include'}"]
-    command += [f"-I{ROOT}", *map(str, sources), str(HERE / "plan_by_blocks.c")]
+    command += [f"-I{ROOT}", *map(str, sources), str(HERE / "rehearsals.c")]
     command += ["-lm", "-o", str(folder / "libpump_core.so")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return folder
 
 
-def test_all_plans_are_the_same_as_block_by_block(tmp_path: Path) -> None:
-    library = build(tmp_path / "_lib")
+def test_all_schedules_are_the_same_as_block_by_block(tmp_path: Path) -> None:
+    """Of programs made up at random; and each part of the rule counts in some of them."""
+    folders = [str(ROOT / "tests/support"), os.environ.get("PYTHONPATH", "")]
+    here = {"PYTHONPATH": os.pathsep.join(filter(None, folders))}
     done = subprocess.run(
-        [sys.executable, str(HERE / "compare_plans.py")],
-        env={**os.environ, "PUMP_LIB_DIR": str(library)},
+        [sys.executable, str(HERE / "compare_schedules.py"), "30", "12"],
+        env={**os.environ, **here, "PUMP_LIB_DIR": str(build(tmp_path / "_lib"))},
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    counts = re.search(r"(\d+) plans, (\d+) slices, (\d+) blocks", done.stderr)
-    assert counts is not None, done.stderr[-2000:]
-    plans, slices, blocks = map(int, counts.groups())
-    assert plans > 10_000 and blocks > slices > plans
+    happened = json.loads(done.stdout)
+    assert happened["rehearsals"] > 300 and happened["blocks"] > 2 * happened["entries"]
+    assert min(happened.values()) > 0, happened

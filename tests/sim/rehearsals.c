@@ -1,0 +1,158 @@
+/* rehearsals.c - hands what is known, and the schedule made from it, to a test.
+ *
+ * Linked over the model's own (-Wl,--wrap=model_rehearse). A rehearsal changes nothing, so
+ * it is repeated with another budget, with fewer operations known, with ranges that end
+ * within a block, or without a stream for discards. All is rows of int64_t: see
+ * compare_schedules.py.
+ */
+#include <string.h>
+
+#include "daemon/core/model/model_state.h"
+
+#define VARIANTS 5
+#define ROWS (1u << 20)
+#define PARTIAL_BYTES (1 << 16)
+
+typedef void handed(const int64_t *head, const int64_t *ops, const int64_t *uses,
+                    const int64_t *idle, const int64_t *entries);
+
+static handed *hand_over;
+static int64_t every = 1, seen;
+static int64_t ops[OPS][6], uses[ROWS][5], idle[ROWS][3], entries[2 * PUMP_PLAN_ENTRIES][8];
+
+EXPORT void on_rehearsals(handed *to, int64_t each);
+EXPORT void on_rehearsals(handed *to, int64_t each) {
+  hand_over = to;
+  every = each;
+}
+
+static int64_t bytes_of(const struct pump_model *m, int32_t block) {
+  const struct range *range = &m->ranges.all[m->blocks.all[block].slot];
+  return (int64_t)model_span(range, block, 1).length_bytes;
+}
+
+static int64_t due_of(const struct block *b, int32_t use) {
+  return b->first == use && b->need >= NEED_DUE ? b->need - NEED_DUE : -1;
+}
+
+/* The operation that needs again what it used, if that will be there: 0 behind one that
+ * has executed already. */
+static int64_t again_of(const struct pump_model *m, const struct op *op,
+                        const struct use *use) {
+  if (op->executed || use->next == NONE) return 0;
+  const struct use *next = &m->window.uses[use->next];
+  return next->flags & USE_FRESH ? 0 : (int64_t)m->window.ops[next->op].seq;
+}
+
+/* Its uses that are still in the chains of their blocks. */
+static int64_t list_uses(const struct pump_model *m, int64_t at, int64_t found) {
+  const struct op *op = &m->window.ops[op_index(at)];
+  for (uint32_t i = 0; i < op->uses; i++) {
+    int32_t number = use_index((int64_t)op->first_use + i);
+    const struct use *use = &m->window.uses[number];
+    if (use->block == NONE) continue;
+    const struct block *b = &m->blocks.all[use->block];
+    int32_t link = b->first;
+    while (link != NONE && link != number) link = m->window.uses[link].next;
+    if (link == NONE) continue;
+    int64_t row[5] = {use->block, due_of(b, number), again_of(m, op, use), b->slot,
+                      bytes_of(m, use->block)};
+    memcpy(uses[found++], row, sizeof row);
+  }
+  return found;
+}
+
+static int64_t list_entries(const struct model_rehearsal *made) {
+  int64_t found = 0;
+  for (int64_t way = 0; way < PUMP_DIRECTIONS; way++)
+    for (uint32_t i = 0; i < made->count[way]; i++) {
+      const struct model_planned *one = &made->entries[way][i];
+      int64_t row[8] = {way,
+                        one->first_block,
+                        one->blocks,
+                        one->slot,
+                        one->need,
+                        (int64_t)one->after_seq,
+                        one->after_seq == 0 ? 0 : one->after_stream,
+                        (int64_t)one->left_bytes};
+      memcpy(entries[found++], row, sizeof row);
+    }
+  return found;
+}
+
+static void hand(struct pump_model *m, uint32_t index, uint64_t until_seq,
+                 const struct model_rehearsal *made) {
+  const struct device *device = &m->devices[index];
+  const struct window *w = &m->window;
+  int64_t op_count = 0, use_count = 0, idle_count = 0;
+  for (int64_t at = w->op_tail; at < w->op_head; at++, op_count++) {
+    const struct op *op = &w->ops[op_index(at)];
+    uint32_t i = op_index(at);
+    int64_t from = use_count;
+    use_count = list_uses(m, at, use_count);
+    int64_t row[6] = {(int64_t)op->seq,   op->stream,
+                      use_count - from,   w->allocates_blocks[i],
+                      w->frees_blocks[i], op->larger && !op->executed};
+    memcpy(ops[op_count], row, sizeof row);
+  }
+  for (int32_t b = device->idle.head; b != NONE; b = m->blocks.all[b].idle_next) {
+    int64_t row[3] = {b, m->blocks.all[b].slot, bytes_of(m, b)};
+    memcpy(idle[idle_count++], row, sizeof row);
+  }
+  const int64_t *counts = device->counts;
+  int64_t known = w->op_issued + (int64_t)(until_seq - w->added_seq) - w->op_tail;
+  const int64_t head[] = {known,
+                          op_count,
+                          use_count,
+                          idle_count,
+                          list_entries(made),
+                          device->facts.budget,
+                          counts[PUMP_BLOCK_RESIDENT] + counts[PUMP_BLOCK_MAYBE_EVICTED],
+                          counts[PUMP_BLOCK_ARRIVING],
+                          counts[PUMP_BLOCK_LEAVING],
+                          counts[PUMP_BLOCK_DISCARDING],
+                          counts[PUMP_BLOCK_ABSENT] + counts[PUMP_BLOCK_HOST],
+                          (int64_t)device->discarding_seq,
+                          m->streams.discard_stream,
+                          (int64_t)device->left_bytes,
+                          (int64_t)device->leaving_bytes,
+                          model_slice(m, device, PUMP_TO_GPU),
+                          model_slice(m, device, PUMP_TO_HOST),
+                          made->short_of_ops};
+  hand_over(head, ops[0], uses[0], idle[0], entries[0]);
+}
+
+void __real_model_rehearse(struct pump_model *m, uint32_t device, uint64_t until_seq,
+                           struct model_rehearsal *out);
+void __wrap_model_rehearse(struct pump_model *m, uint32_t device, uint64_t until_seq,
+                           struct model_rehearsal *out);
+
+static void lengthen(struct pump_model *m, int64_t by_bytes) {
+  for (uint32_t i = 0; i < PUMP_MAX_RANGES; i++)
+    if (m->ranges.all[i].first_block != NONE)
+      m->ranges.all[i].length_bytes += (uint64_t)by_bytes;
+}
+
+static void hand_varied(struct pump_model *m, uint32_t device, uint64_t until_seq,
+                        int64_t variant) {
+  static const int64_t percent[VARIANTS] = {100, 60, 90, 140, 100};
+  static struct model_rehearsal made;
+  int64_t *budget = &m->devices[device].facts.budget, right = *budget;
+  uint32_t discard_stream = m->streams.discard_stream;
+  if (variant == VARIANTS - 1) until_seq = m->window.added_seq;
+  *budget = right * percent[variant] / 100;
+  if (variant > 1) m->streams.discard_stream = 0; /* each stream tells of its own */
+  lengthen(m, -PARTIAL_BYTES * (variant & 1));
+  __real_model_rehearse(m, device, until_seq, &made);
+  hand(m, device, until_seq, &made);
+  lengthen(m, PARTIAL_BYTES * (variant & 1));
+  m->streams.discard_stream = discard_stream;
+  *budget = right;
+}
+
+void __wrap_model_rehearse(struct pump_model *m, uint32_t device, uint64_t until_seq,
+                           struct model_rehearsal *out) {
+  if (hand_over != NULL && seen++ % every == 0)
+    hand_varied(m, device, until_seq, seen / every % VARIANTS);
+  __real_model_rehearse(m, device, until_seq, out);
+}
