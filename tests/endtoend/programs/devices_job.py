@@ -9,6 +9,7 @@ device.
 from __future__ import annotations
 
 import argparse
+import functools
 import sys
 import threading
 from itertools import chain
@@ -31,6 +32,7 @@ def steps_of(device: int, rounds: int, other_round: int | None) -> list[Steps]:
     return found
 
 
+@functools.cache
 def expected(rounds: int, other_round: int | None = None) -> list[str]:
     """What the job must print behind "running"."""
     return [
