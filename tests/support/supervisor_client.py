@@ -38,9 +38,9 @@ def eventually(condition: Callable[[], object], what: str) -> None:
 
 
 def alive(pid: int) -> bool:
-    """False for a process that is gone or a zombie."""
+    """False for a process that is gone or a zombie. Its name may be any bytes."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] not in b"ZX"
     except OSError:
         return False
 

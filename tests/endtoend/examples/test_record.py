@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
 from collections import Counter
 from pathlib import Path
 
+import pumpds
 import pytest
 from job import expected, grid_of
 from jobs import BIN, MIB, Job
@@ -133,10 +133,8 @@ def test_a_killed_worker_costs_the_end_of_one_file_and_the_next_one_goes_on(job:
         assert running.stdout is not None
         running.stdout.readline()
         time.sleep(1.5)
-        for entry in Path("/proc").glob("[0-9]*/comm"):
-            status = entry.with_name("cmdline").read_bytes()
-            if entry.read_text() == "pumpd-worker\n" and bytes(trace) in status:
-                os.kill(int(entry.parent.name), signal.SIGKILL)
+        (worker,) = pumpds.of_job(running.pid).workers
+        pumpds.kill(worker)
         out, _ = running.communicate(timeout=60)
     finally:
         running.kill()

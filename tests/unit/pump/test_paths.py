@@ -14,13 +14,17 @@ from pump.cli.support import launch
 
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A home of the user's own, with a short name: a socket's path has to fit below it."""
-    with tempfile.TemporaryDirectory(prefix="home-", dir="/tmp") as folder:
+def home(monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home of the user's own. It and the folder of temporary files have short names: a socket's
+    path has to fit below them."""
+    with (
+        tempfile.TemporaryDirectory(prefix="home-", dir="/tmp") as folder,
+        tempfile.TemporaryDirectory(prefix="temporary-", dir="/tmp") as temporary,
+    ):
         monkeypatch.setenv("HOME", folder)
         monkeypatch.delenv("XDG_STATE_HOME", raising=False)
         monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
-        monkeypatch.setattr(paths, "TEMPORARY", str(tmp_path))
+        monkeypatch.setattr(paths, "TEMPORARY", temporary)
         yield Path(folder)
 
 
@@ -130,7 +134,7 @@ def test_folders_of_earlier_starts_of_the_machine_are_removed_if_empty(home: Pat
     )
 
 
-def test_a_folder_for_one_job_goes_with_the_job(home: Path, tmp_path: Path) -> None:
+def test_a_folder_for_one_job_goes_with_the_job(home: Path) -> None:
     first, second = paths.make_temporary_base(), paths.make_temporary_base()
     assert first != second and Path(first).stat().st_mode & 0o777 == 0o700
     directory = paths.make_job_directory(first, 1)
