@@ -4,14 +4,13 @@ Not a test. Everything is compiled with the C compiler at hand into one temporar
 folder per test session; programs run in fresh processes.
 """
 
-import atexit
 import functools
 import os
 import re
-import shutil
 import subprocess
-import tempfile
 from pathlib import Path
+
+import builds
 
 HERE = Path(__file__).parent
 SHIM = HERE.parents[1] / "shim"
@@ -42,8 +41,10 @@ def shim_sources() -> list[Path]:
 @functools.cache
 def built() -> Path:
     """The folder with everything in it."""
-    folder = Path(tempfile.mkdtemp(prefix="pump-loader-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return builds.once("loader", _make)
+
+
+def _make(folder: Path) -> None:
     library = ["-shared", "-fPIC", "-fvisibility=hidden"]
     compile_c(
         folder / "libpump.so",
@@ -83,7 +84,6 @@ def built() -> Path:
     compile_c(folder / "client_rules", HERE / "client_rules.c", driver, "-ldl")
     for name in ("libnccl.so.2", "libmpi.so.40", "libuct_cuda.so.0", "libother.so"):
         compile_c(folder / name, *library, HERE / "caller.c")
-    return folder
 
 
 def environment(

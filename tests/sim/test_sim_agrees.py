@@ -27,6 +27,8 @@ from pump.sim.simulation import Machine, Outcome
 from pump.sim.sweep import as_text, over_memory
 from pump.trace.info import opened
 
+pytestmark = pytest.mark.alone
+
 EXAMPLES = ROOT / "examples"
 MIB = 1 << 20
 SWEEP = ["cyclic_sweep.py", "--buffers=16", "--buffer-mib=64", "--iterations=8"]

@@ -3,18 +3,17 @@
 Not a test. The program takes the name of a scenario; see executor_harness.h.
 """
 
-import atexit
 import functools
 import os
 import platform
 import shutil
 import subprocess
-import tempfile
 from pathlib import Path
 
+import builds
+from c_build import cc, compiled
 from places import ROOT
 
-SANITIZERS = ("thread", "address,undefined")
 SOURCES = ("progress/*.c", "execute/*.c", "link/*.c")
 SOURCES += ("base/log.c", "base/mapping.c", "base/thread.c")
 SOURCES += ("memory/claims_of_others.c", "memory/contexts.c", "memory/host_claims.c")
@@ -22,16 +21,6 @@ SOURCES += ("memory/host_memory.c", "memory/limit.c", "memory/share.c")
 SOURCES += ("life/threads.c", "life/summary.c", "life/summary_file.c", "life/verdict.c")
 """What of shim/ is under test; hooks_absent.h and the harness stand for the rest."""
 TESTS = ("*/case_*.c", "execute/executor_harness.c", "execute/fake_worker.c", "link/fake_pumpd.c")
-WARNINGS = [
-    "-Wall",
-    "-Wextra",
-    "-Wconversion",
-    "-Wshadow",
-    "-Wstrict-prototypes",
-    "-Wmissing-prototypes",
-    "-Werror",
-    "-Wno-tsan",  # fences: TSan does not model them; what they order is atomic anyway
-]
 ON_DESCRIPTORS = ("accept4", "close", "connect", "dup", "dup2", "fcntl", "open", "open64")
 ON_DESCRIPTORS += (
     "openat",
@@ -59,33 +48,16 @@ ON_DESCRIPTORS += (
 @functools.cache
 def build(sanitizer: str) -> Path:
     """Compiles everything under `sanitizer`; returns the program."""
-    folder = Path(tempfile.mkdtemp(prefix="pump-executor-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    program = folder / "executor"
+    name = f"executor-{sanitizer.replace(',', '-')}"
+    return builds.once(name, lambda folder: _compile(sanitizer, folder / "executor")) / "executor"
+
+
+def _compile(sanitizer: str, program: Path) -> None:
     shim = ROOT / "shim"
     sources = [file for name in SOURCES for file in sorted(shim.glob(name))]
     sources += [file for name in TESTS for file in sorted((ROOT / "tests" / "c").glob(name))]
-    command = [
-        os.environ.get("CC", "cc"),
-        "-std=gnu11",
-        "-O1",
-        "-g",
-        "-D_GNU_SOURCE",
-        "-fno-strict-aliasing",
-        "-fno-omit-frame-pointer",
-        f"-fsanitize={sanitizer}",
-        *WARNINGS,
-        f"-I{ROOT}",
-        f"-I{ROOT / 'shim' / 'include'}",
-        *(f"-I{ROOT / 'tests' / 'c' / room}" for room in (".", "execute")),
-        *map(str, sources),
-        "-pthread",
-        "-Wl,--wrap=close",  # case_table.c waits in front of one
-        "-o",
-        str(program),
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    # case_table.c waits in front of a close.
+    cc(sanitizer, *compiled(sanitizer, sources), "-pthread", "-Wl,--wrap=close", "-o", program)
     # Attach replaces the memory while all threads use it, on purpose, and ThreadSanitizer
     # takes the mmap itself for a write. It also takes a number for one descriptor of the process,
     # but the link thread has a table of its own.
@@ -94,7 +66,6 @@ def build(sanitizer: str) -> Path:
         *(f"race_top:^__interceptor_{call}$" for call in ON_DESCRIPTORS),
     ]
     program.with_name("suppressions").write_text("\n".join(suppressed) + "\n")
-    return program
 
 
 def run(

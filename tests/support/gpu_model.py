@@ -6,16 +6,14 @@ checks no fact itself.
 
 from __future__ import annotations
 
-import atexit
 import functools
 import re
-import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import builds
 import cffi
 from places import ROOT
 
@@ -37,12 +35,13 @@ def sources() -> list[Path]:
 @functools.cache
 def build() -> Path:
     """The model as a shared library, built once per test run by the system's C compiler."""
-    folder = Path(tempfile.mkdtemp(prefix="pump-gpu-model-"))
-    atexit.register(shutil.rmtree, folder)
-    target = folder / "gpu_model.so"
-    command = ["cc", *FLAGS, *SANITIZE, f"-I{ROOT}", "-o", str(target), *map(str, sources())]
-    subprocess.run(command, check=True, timeout=120)
-    return target
+    name = "gpu_model.so"
+
+    def make(folder: Path) -> None:
+        command = ["cc", *FLAGS, *SANITIZE, f"-I{ROOT}", "-o", folder / name, *sources()]
+        subprocess.run(command, check=True, timeout=120)
+
+    return builds.once("gpu-model", make) / name
 
 
 @functools.cache

@@ -5,15 +5,13 @@ The product has no such call: model_states.c is built here, together with the mo
 
 from __future__ import annotations
 
-import atexit
 import ctypes
 import functools
-import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
+import builds
 from places import ROOT
 
 from pump.model.client import ClientModel
@@ -35,15 +33,16 @@ FLAGS = (
 @functools.cache
 def _library() -> ctypes.CDLL:
     """Built once per test run by the system's C compiler."""
-    folder = Path(tempfile.mkdtemp(prefix="pump-model-states-"))
-    atexit.register(shutil.rmtree, folder)
-    target = folder / "model_states.so"
+    name = "model_states.so"
     sources = [file for room in ROOMS for file in (ROOT / "daemon/core" / room).glob("*.c")]
     sources.append(Path(__file__).with_suffix(".c"))
     include = (f"-I{ROOT}", f"-I{ROOT / 'shim/include'}")
-    command = ["cc", *FLAGS, *include, "-o", str(target), *map(str, sources), "-lm"]
-    subprocess.run(command, check=True, timeout=120)
-    return ctypes.CDLL(str(target))
+
+    def make(folder: Path) -> None:
+        command = ["cc", *FLAGS, *include, "-o", folder / name, *sources, "-lm"]
+        subprocess.run(command, check=True, timeout=120)
+
+    return ctypes.CDLL(str(builds.once("model-states", make) / name))
 
 
 def set_states(model: ClientModel, blocks: Iterable[int], state: int) -> None:

@@ -20,6 +20,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+import builds
 import pytest
 from places import ROOT
 
@@ -41,7 +42,7 @@ MIB = 1 << 20
 
 @functools.cache
 def folder() -> Path:
-    """A folder that lives as long as the test run."""
+    """A folder of this process."""
     made = Path(tempfile.mkdtemp(prefix="pump-virtual-"))
     atexit.register(shutil.rmtree, made, ignore_errors=True)
     return made
@@ -66,10 +67,11 @@ def sources() -> list[Path]:
 @functools.cache
 def build() -> Path:
     """Folder with libcuda.so.1, built once per test run."""
-    where = folder() / "driver"
-    where.mkdir()
-    compile_c(where / "libcuda.so.1", *FLAGS, *INCLUDES, *sources(), *LINK)
-    return where
+
+    def make(where: Path) -> None:
+        compile_c(where / "libcuda.so.1", *FLAGS, *INCLUDES, *sources(), *LINK)
+
+    return builds.once("virtual-driver", make)
 
 
 @functools.cache

@@ -5,7 +5,8 @@ import time
 from pathlib import Path
 
 import pytest
-from executor_build import SANITIZERS, run
+from c_build import SANITIZERS
+from executor_build import run
 
 SCENARIOS = [
     "commands_move_bytes_both_ways_and_are_counted",

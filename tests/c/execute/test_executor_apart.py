@@ -1,7 +1,8 @@
 """Evictions that hold the program's calls up go through contexts of their own, if that helps."""
 
 import pytest
-from executor_build import SANITIZERS, run
+from c_build import SANITIZERS
+from executor_build import run
 
 SCENARIOS = [
     "evictions_that_hold_nothing_up_stay_in_the_program_s_context",

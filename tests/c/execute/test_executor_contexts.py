@@ -1,7 +1,8 @@
 """Several contexts on one device, and markers that need care, under sanitizers."""
 
 import pytest
-from executor_build import SANITIZERS, run
+from c_build import SANITIZERS
+from executor_build import run
 
 SCENARIOS = [
     "another_context_of_the_device_takes_over_at_once",

@@ -1,7 +1,8 @@
 """The controller of threads and slices, and what executors have in flight."""
 
 import pytest
-from executor_build import SANITIZERS, run
+from c_build import SANITIZERS
+from executor_build import run
 
 CONTROLLER = [
     "threads_are_added_while_each_brings_its_share",
@@ -36,7 +37,10 @@ FLIGHT = [
     "what_is_dropped_is_counted_once_for_each_command",
     "a_thread_that_is_woken_alone_wakes_the_next_one_for_what_is_left",
     "a_thread_that_is_woken_alone_leaves_the_wake_up_to_those_that_sleep_on",
-    "threads_come_when_measured_latencies_ask_for_them_and_rest_afterwards",
+    pytest.param(
+        "threads_come_when_measured_latencies_ask_for_them_and_rest_afterwards",
+        marks=pytest.mark.alone,
+    ),
 ]
 
 

@@ -4,7 +4,8 @@ import re
 from pathlib import Path
 
 import pytest
-from executor_build import SANITIZERS, run
+from c_build import SANITIZERS
+from executor_build import run
 
 TEXT = (Path(__file__).parent / "case_plan.c").read_text()
 SCENARIOS = re.findall(r"^SCENARIO\((\w+)\)", TEXT, re.M)

@@ -5,7 +5,8 @@ import time
 from pathlib import Path
 
 import pytest
-from executor_build import SANITIZERS, build, run
+from c_build import SANITIZERS
+from executor_build import build, run
 
 from pumpd.common.link import ABI_VERSION
 

@@ -6,7 +6,8 @@ import time
 from pathlib import Path
 
 import pytest
-from executor_build import SANITIZERS, build, run
+from c_build import SANITIZERS
+from executor_build import build, run
 
 MIB = 1 << 20
 GIB = 1 << 30

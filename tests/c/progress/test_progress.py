@@ -1,7 +1,8 @@
 """Streams, markers and synchronisations, against a fake driver under sanitizers."""
 
 import pytest
-from executor_build import SANITIZERS, run
+from c_build import SANITIZERS
+from executor_build import run
 
 SCENARIOS = [
     "an_operation_that_touches_many_bytes_gets_a_marker_of_its_own",

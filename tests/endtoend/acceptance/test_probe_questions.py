@@ -18,6 +18,7 @@ from probe_recovery import KERNELS, PROBE, PUMP_RUN
 pytest.importorskip("cuda.bindings.nvrtc")
 if shutil.which("cc") is None:
     pytest.skip("no C compiler", allow_module_level=True)
+pytestmark = pytest.mark.alone
 
 LIMIT_S = "20"
 """Of the run: loops by the clock are shorter for it."""

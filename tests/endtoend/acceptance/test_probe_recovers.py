@@ -17,6 +17,7 @@ from pump.profiles import from_probe
 pytest.importorskip("cuda.bindings.nvrtc")
 if shutil.which("cc") is None:
     pytest.skip("no C compiler", allow_module_level=True)
+pytestmark = pytest.mark.alone
 
 
 def test_the_probe_recovers_a_hidden_profile_that_then_plays_the_same_card(tmp_path: Path) -> None:

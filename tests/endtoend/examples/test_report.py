@@ -83,6 +83,7 @@ def near(told: float, counted: float) -> bool:
     return abs(told - counted) <= 0.05 * counted
 
 
+@pytest.mark.alone
 def test_figures_are_the_virtual_drivers_within_five_percent(run: Run) -> None:
     told = json.loads(run.pump("report", "--json", run.recording).stdout)
     counters = run.driver["counters"]

@@ -66,6 +66,7 @@ def test_an_emulated_budget_on_a_large_card_gives_the_same_bits(job: Job, right:
         assert done.stdout.split() == ["running", right], done.stderr
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("policy", ["window", "planned"])
 def test_evictions_from_contexts_of_their_own_give_the_same_bits(
     job: Job, tmp_path: Path, policy: str

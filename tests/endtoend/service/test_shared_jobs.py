@@ -81,6 +81,7 @@ def device_of(pid: int) -> DeviceState:
         return client.devices[0]
 
 
+@pytest.mark.alone
 def test_jobs_without_a_service_share_a_card_and_the_one_that_stays_has_all_of_it(
     jobs: list[Job], tmp_path: Path
 ) -> None:

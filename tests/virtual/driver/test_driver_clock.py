@@ -52,6 +52,7 @@ def test_a_wait_for_copies_leaves_the_processor_to_others() -> None:
     assert processor <= OWN_SECONDS
 
 
+@pytest.mark.alone
 @needs_bindings_of_13
 def test_a_profile_may_spin_through_waits_for_copies_instead() -> None:
     (wall, processor, _), _ = costs(COPYING | {"uvm.copy_wait_spin": "1"})
@@ -66,6 +67,7 @@ def test_a_profile_may_take_work_for_waits_in_part() -> None:
         assert SECONDS / 4 <= processor <= SECONDS / 4 + OWN_SECONDS
 
 
+@pytest.mark.alone
 def test_waits_for_kernels_block_and_end_on_time() -> None:
     slow = profile("timing", GIB, **{"kernels.min_us": "2000"})
     found = run("waits_for_kernels", env={"PUMP_VIRTUAL_PROFILE": slow}).found

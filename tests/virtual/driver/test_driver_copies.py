@@ -19,6 +19,7 @@ def copied(kib: int, copies: str, **changes: str) -> tuple[float, bool]:
     return outcome.found["seconds"], outcome.found["arrived"]
 
 
+@pytest.mark.alone
 def test_long_copies_take_the_models_time_and_move_nothing() -> None:
     expected = 2 * 256 * MIB / 100e9  # 5.4 ms, in which no host copies half a gigabyte
     seconds, arrived = copied(256 << 10, "modelled", **FAST)

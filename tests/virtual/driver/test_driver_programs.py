@@ -178,6 +178,7 @@ def test_effects_happen_although_no_thread_calls_the_driver() -> None:
     assert run("effect_without_a_call").found == 17
 
 
+@pytest.mark.alone
 def test_effects_in_one_stream_do_not_wait_for_long_work_in_another() -> None:
     second = profile("timing", GIB, **{"kernel.scale.min_us": "1000000"})
     found = run("effect_beside_a_long_wait", env={"PUMP_VIRTUAL_PROFILE": second}).found
