@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from schedule_by_blocks import Block, Bounds, Device, Operation, Schedule, Use
+
 from pump import paths
 
 HERE = Path(__file__).resolve().parent
@@ -48,3 +50,22 @@ def test_all_schedules_are_the_same_as_block_by_block(tmp_path: Path) -> None:
     happened = json.loads(done.stdout)
     assert happened["rehearsals"] > 300 and happened["blocks"] > 2 * happened["entries"]
     assert min(happened.values()) > 0, happened
+
+
+def test_the_example_of_the_documentation() -> None:
+    """docs/schedule.md: a1 a2 b1 b2 c1 c2 d1 are blocks 0 to 6, each an entry of its own."""
+    a1, a2, b1, b2, c1, c2, d1 = map(Block, range(7))
+    operations = [
+        Operation(1, [Use(a1, "there", 5), Use(a2, "there", 5)]),
+        Operation(2, [Use(b1, "there", 4), Use(b2, "there")], frees=1),
+        Operation(3, [Use(c1, "away"), Use(c2, "away")]),
+        Operation(4, [Use(b1), Use(d1, "away")]),
+        Operation(5, [Use(a1), Use(a2)]),
+    ]
+    schedule = Schedule(Device(5, there=4, away=3), operations, 5, Bounds(slices=(1, 1)))
+    arrivals = [
+        (one.first, one.need, one.wait.seq, one.wait.left_bytes >> 21) for one in schedule.arrivals
+    ]
+    assert arrivals == [(4, 3, 0, 0), (5, 3, 2, 0), (6, 4, 0, 1)]
+    assert [(one.first, one.wait.seq) for one in schedule.departures] == [(0, 1)]
+    assert schedule.horizon == 5 and not schedule.short_of_ops
