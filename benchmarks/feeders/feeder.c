@@ -10,8 +10,9 @@
  *
  * Beside that a clock of its own for the suite policy: operations execute 16 at a time, as
  * a marker tells of them, and as many new ones are issued. Each direction of the link
- * carries one command at a time, at a fixed time a block. feeder_next() goes to what
- * happens next; the caller lets the worker tick in between.
+ * carries one transfer at a time, the next of the worker's schedule once it may go, at a
+ * fixed time a block. feeder_next() goes to what happens next; the caller lets the worker
+ * tick in between.
  *
  * In the suite ring threads push as fast as the ring takes them.
  */
@@ -40,10 +41,10 @@ struct feeder {
   uint64_t issued;    /* newest operation, and so executed */
   uint64_t executed;
   uint64_t now_ns, marker_ns, marker_every_ns, block_ns;
-  struct pump_command *running[PUMP_DIRECTIONS];
+  struct pump_command running[PUMP_DIRECTIONS]; /* ticket 0: none */
   uint64_t ends_ns[PUMP_DIRECTIONS];
   uint64_t moved_blocks[PUMP_DIRECTIONS];
-  uint64_t commands[PUMP_DIRECTIONS];
+  uint64_t transfers[PUMP_DIRECTIONS];
 };
 
 static void fill_ranges(struct feeder *f) {
@@ -63,7 +64,8 @@ static void fill_ranges(struct feeder *f) {
   f->shm->header.range_version++;
 }
 
-/* Lays out a mapping of one device. `active`: its worker decides; else it only reads. */
+/* Lays out a mapping of one device. `active`: its worker moves blocks; else it only reads.
+ */
 EXPORT struct feeder *feeder_new(struct pump_shm *shm, uint64_t budget_blocks,
                                  uint64_t ranges, uint64_t range_blocks, uint32_t active,
                                  uint32_t arguments) {
@@ -195,37 +197,53 @@ EXPORT void feeder_clock(struct feeder *f, uint64_t operation_ns, uint64_t block
   f->block_ns = block_ns;
 }
 
-static void start_commands(struct feeder *f) {
-  for (int d = 0; d < PUMP_DIRECTIONS; d++) {
-    struct pump_command command;
-    if (f->running[d] != NULL) continue;
-    f->running[d] = pump_command_take(&f->shm->commands[0][d], &command);
-    if (f->running[d] == NULL) continue;
-    f->ends_ns[d] = f->now_ns + command.length_bytes / PUMP_BLOCK_BYTES * f->block_ns;
-    f->moved_blocks[d] += command.length_bytes / PUMP_BLOCK_BYTES;
-    f->commands[d]++;
+static bool take(struct feeder *f, uint32_t direction, struct pump_command *command) {
+  struct pump_schedule *schedule = &f->shm->schedules[0];
+  struct pump_entry entry;
+  uint64_t turn;
+  if (!pump_schedule_peek(f->shm, 0, direction, &entry, &turn) ||
+      entry.after_seq > f->executed || entry.left_bytes > schedule->left_bytes ||
+      !pump_schedule_claim(plan, direction, turn))
+    return false;
+  *command = entry.command;
+  return true;
+}
+
+static void start_transfers(struct feeder *f) {
+  for (uint32_t d = 0; d < PUMP_DIRECTIONS; d++) {
+    struct pump_command *running = &f->running[d];
+    if (running->ticket != 0 || !take(f, d, running)) continue;
+    uint64_t blocks = running->length_bytes / PUMP_BLOCK_BYTES;
+    f->ends_ns[d] = f->now_ns + blocks * f->block_ns;
+    f->moved_blocks[d] += blocks;
+    f->transfers[d]++;
   }
+}
+
+static void end_transfer(struct feeder *f, uint32_t direction) {
+  struct pump_command *ended = &f->running[direction];
+  uint64_t blocks = ended->length_bytes / PUMP_BLOCK_BYTES;
+  if (direction == PUMP_TO_HOST) f->shm->schedules[0].left_bytes += ended->length_bytes;
+  pump_schedule_finish(f->shm, ended->ticket, PUMP_RESULT_MOVED,
+                       (uint32_t)(blocks * f->block_ns / 1000));
+  ended->ticket = 0;
 }
 
 /* Goes to the next completion or marker. Returns 1 for a marker: 16 operations have
  * executed and 16 were issued; 0 for a completion; -1 when the ring had no room. */
 EXPORT int feeder_next(struct feeder *f) {
-  start_commands(f);
-  int next = -1;
+  start_transfers(f);
+  uint32_t next = PUMP_DIRECTIONS;
   uint64_t at = f->marker_ns;
-  for (int d = 0; d < PUMP_DIRECTIONS; d++)
-    if (f->running[d] != NULL && f->ends_ns[d] <= at) {
+  for (uint32_t d = 0; d < PUMP_DIRECTIONS; d++)
+    if (f->running[d].ticket != 0 && f->ends_ns[d] <= at) {
       at = f->ends_ns[d];
       next = d;
     }
   f->now_ns = at;
   PUMP_ADD(&f->shm->header.activity, 1);
-  if (next >= 0) {
-    struct pump_command *command = f->running[next];
-    uint64_t blocks = command->length_bytes / PUMP_BLOCK_BYTES;
-    f->running[next] = NULL;
-    pump_command_finish(command, PUMP_RESULT_MOVED,
-                        (uint32_t)(blocks * f->block_ns / 1000));
+  if (next < PUMP_DIRECTIONS) {
+    end_transfer(f, next);
     return 0;
   }
   f->marker_ns += f->marker_every_ns;
@@ -238,8 +256,8 @@ EXPORT uint64_t feeder_moved(const struct feeder *f, uint32_t direction) {
   return direction < PUMP_DIRECTIONS ? f->moved_blocks[direction] : 0;
 }
 
-EXPORT uint64_t feeder_commands(const struct feeder *f, uint32_t direction) {
-  return direction < PUMP_DIRECTIONS ? f->commands[direction] : 0;
+EXPORT uint64_t feeder_transfers(const struct feeder *f, uint32_t direction) {
+  return direction < PUMP_DIRECTIONS ? f->transfers[direction] : 0;
 }
 
 /* ---- the threads of ring ------------------------------------------------ */

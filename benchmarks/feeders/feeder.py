@@ -1,6 +1,6 @@
 """feeder.c for Python: a client of its own mapping, and the worker that serves it.
 
-Not for judging a worker's decisions: every command succeeds, nothing is ever stale.
+Not for judging a worker's schedules: every transfer succeeds, nothing is ever stale.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "feeder_clock": (None, [_POINTER, _U64, _U64]),
     "feeder_next": (ctypes.c_int, [_POINTER]),
     "feeder_moved": (_U64, [_POINTER, _U32]),
-    "feeder_commands": (_U64, [_POINTER, _U32]),
+    "feeder_transfers": (_U64, [_POINTER, _U32]),
     "feeder_start": (_POINTER, [_POINTER, _U32, _U64, _U64, _U32, _POINTER]),
     "feeder_join": (_U32, [_POINTER, ctypes.POINTER(_U64), ctypes.POINTER(_U64)]),
 }
@@ -75,12 +75,12 @@ class Feeder:
         return found == 1
 
     def moved(self, direction: int) -> int:
-        """Blocks that commands have moved."""
+        """Blocks that transfers have moved."""
         return int(self._lib.feeder_moved(self._raw, direction))
 
-    def commands(self, direction: int) -> int:
-        """Commands that were carried out."""
-        return int(self._lib.feeder_commands(self._raw, direction))
+    def transfers(self, direction: int) -> int:
+        """Transfers that were begun."""
+        return int(self._lib.feeder_transfers(self._raw, direction))
 
     def start(self, operations: int, window: int, throttle: bool, cpus: Sequence[int]) -> int:
         """Starts a thread on each of `cpus` (-1: anywhere); returns what join() takes."""
@@ -113,7 +113,7 @@ def serving(
 ) -> Iterator[Feeder]:
     """A feeder and its worker over a fresh mapping.
 
-    `active`: the worker decides. `arguments`: kernels tell pointers without lengths, as
+    `active`: the worker moves blocks. `arguments`: kernels tell pointers without lengths, as
     the shim does, so the worker has to learn them.
     """
     from pump.policy import by_name

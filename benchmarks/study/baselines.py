@@ -15,7 +15,7 @@ import numpy as np
 from pump.model.bounds import BLOCK_BYTES
 from pump.model.client import ClientModel
 from pump.model.view import NO_BLOCKS, NOT_NEEDED, Blocks, Decision, View
-from pump.policy.window import Window
+from pump.policy.scheduled import Window
 from pump.sim.program import Program
 
 
@@ -127,8 +127,7 @@ class Correlation:
         to_host = unpredicted[: min(wanted, view.to_host_credit)]
         if view.candidates_maybe_evicted:
             to_gpu = to_gpu[~np.isin(to_gpu, to_host)] if len(to_host) else to_gpu
-        short = len(unpredicted) < wanted
-        return Decision(to_gpu, to_host if len(to_host) else NO_BLOCKS, short)
+        return Decision(to_gpu, to_host)
 
 
 class Perfect(Window):

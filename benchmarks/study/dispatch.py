@@ -6,23 +6,24 @@ DESIGN
   timeline (G10) gives that up: its transfers have an order, and one that cannot go yet holds
   up all behind it.
 
-  Here a policy is rehearsed without jitter. What it sends in one steady iteration, in that
-  order, is the fixed order of every later one: all together, or apart for each direction of the
-  link, which is less strict. A transfer goes when those before it have gone and what it depends
-  on has happened, and not before:
+  Here a policy is rehearsed without jitter. The slices that its executors begin in one steady
+  iteration, in that order, are the fixed order of every later one: all together, or apart for
+  each direction of the link, which is less strict. A transfer goes when those before it have
+  gone and what it depends on has happened, and not before:
 
     to the host  the operations that use its blocks up to there have run (readers before reuse);
                  what it makes way for need not have been issued: the rehearsal knows it
     to the GPU   there is room (room before arrival), the block is away, and the operation that
-                 needs it was issued; what a policy predicts goes when the kernel has run
+                 needs it was issued; where the policy predicts, it goes when the kernel has run
                  behind which it went in the rehearsal, as in G10's schedule
 
   It is no timeline of moments: a transfer may go earlier than in the rehearsal. What the
-  program has outrun is passed over, or nothing behind it would ever go.
+  program has outrun is passed over, or nothing behind it would ever go. In the first iteration
+  the driver pages, within the budget.
 
   A policy that predicts nothing knows less than that: it learns of a shortage when it is issued.
   "fixed-as-issued" is one order of all in which nothing leaves before the program has issued
-  as much as the policy had seen when it decided that.
+  as much as when it left in the rehearsal.
 """
 
 from __future__ import annotations
@@ -33,15 +34,16 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pump.model.bounds import BLOCK_BYTES, SLICE_BLOCKS_LEAST
-from pump.model.client import DISCARDING, LEAVING, MAYBE_EVICTED, RESIDENT, ClientModel
+from pump.model.client import DISCARDING, LEAVING, MAYBE_EVICTED, RESIDENT, TO_HOST, ClientModel
 from pump.model.view import Blocks, Decision, View
-from pump.policy.base import Policy
+from pump.policy.demand import Demand
 from pump.sim.program import Program, ProgramError
 
 FIRST_FIXED: int = 1
-"""Iteration from which the order is fixed; the one before it runs as the policy says."""
+"""Iteration from which the order is fixed."""
 
 
 class Transfer(NamedTuple):
@@ -51,7 +53,7 @@ class Transfer(NamedTuple):
     have been issued (predicted: that has to have run). need: to the GPU: the step that needs it;
     -1: none is known. left: to the GPU: the place in the order at which it leaves before, -1:
     it does not. place: its own in the order. seen: the step in front of which all had been
-    issued when the policy decided.
+    issued when it began.
     """
 
     to_gpu: bool
@@ -86,71 +88,40 @@ class Iterations:
         return self.first + iteration * self.steps
 
 
-class _Where:
-    """Follows the program for a policy that may take the program's position itself."""
+def order_of(program: Program, transfers: NDArray[np.void], *, predicts: bool) -> list[Transfer]:
+    """What moved in the last iteration but one of a run, block by block.
 
-    name: ClassVar[str] = "of a policy"
-    prefetches: ClassVar[bool] = True
-    predicts: ClassVar[bool] = False
+    transfers: Outcome.transfers of that run. Raises ProgramError as Iterations.of does.
+    """
+    iterations = Iterations.of(program)
+    begin, uses = iterations.begin(iterations.count - 2), _uses(program, iterations)
+    step_of = np.flatnonzero(program.steps["seq"])
+    left: dict[int, int] = {}
+    order: list[Transfer] = []
+    for seq, first, count, way, issued, run, _ in transfers.tolist():
+        inside = run - begin
+        if not 0 <= inside < iterations.steps:
+            continue
+        for block in range(first, first + count):
+            place = len(order)
+            if way == TO_HOST:
+                left[block] = place
+                after = _last_use(uses, iterations, block, inside)
+                order.append(Transfer(False, block, after, place=place, seen=issued - begin))
+                continue
+            need = int(step_of[seq - 1]) - begin if 0 < seq <= len(step_of) else -1
+            after = inside - 1 if predicts else need
+            order.append(Transfer(True, block, after, need, left.get(block, -1), place))
+    return order
 
-    def __init__(self, policy: Policy, program: Program) -> None:
-        self.policy = policy
-        vars(self)["predicts"] = policy.predicts  # a policy's class says so, here its own does
-        self.iterations = Iterations.of(program)
-        self.issued = self.run = 0
-        self.model: ClientModel
-        self._at = getattr(policy, "at", None)
 
-    def at(self, issued: int, run: int, model: ClientModel) -> None:
-        self.issued, self.run, self.model = issued, run, model
-        if self._at is not None:
-            self._at(issued, run, model)
-
-
-class Rehearsal(_Where):
-    """The policy, and what it sends in the last iteration but one."""
-
-    def __init__(self, policy: Policy, program: Program) -> None:
-        super().__init__(policy, program)
-        self.order: list[Transfer] = []
-        self._uses = _uses(program, self.iterations)
-        self._step_of = np.flatnonzero(program.steps["seq"])
-        self._left: dict[int, int] = {}
-
-    def decide(self, view: View) -> Decision:
-        """Return the policy's decision, without leave to send what no fixed order holds."""
-        decision = self.policy.decide(view)
-        begin = self.iterations.begin(self.iterations.count - 2)
-        inside, seen = self.run - begin, self.issued - begin
-        if 0 <= inside < self.iterations.steps:
-            for block in decision.to_host.tolist():
-                self._left[block] = place = len(self.order)
-                after = self._last_use(block, inside)
-                self.order.append(Transfer(False, block, after, place=place, seen=seen))
-            needs = dict(zip(view.missing.tolist(), view.missing_need.tolist(), strict=True))
-            again = set(view.oldest.tolist()) - needs.keys()  # there already
-            for block in decision.to_gpu.tolist():
-                if block not in again:
-                    need = self._need(needs.get(block))
-                    after = inside - 1 if self.predicts else need
-                    left, place = self._left.get(block, -1), len(self.order)
-                    self.order.append(Transfer(True, block, after, need, left, place))
-        return decision.for_once()._replace(allowance=0)
-
-    def _last_use(self, block: int, inside: int) -> int:
-        """The last step before `inside` that uses the block, negative: of the iteration before."""
-        steps = self._uses.get(block)
-        if steps is None:
-            return -1
-        place = int(np.searchsorted(steps, inside))
-        return int(steps[place - 1]) - (self.iterations.steps if place == 0 else 0)
-
-    def _need(self, seq: int | None) -> int:
-        """The step of an operation, counted from the iteration's beginning."""
-        if seq is None or seq > len(self._step_of):
-            return -1
-        begin = self.iterations.begin(self.iterations.count - 2)
-        return int(self._step_of[seq - 1]) - begin
+def _last_use(uses: dict[int, Blocks], iterations: Iterations, block: int, inside: int) -> int:
+    """The last step before `inside` that uses the block, negative: of the iteration before."""
+    steps = uses.get(block)
+    if steps is None:
+        return -1
+    place = int(np.searchsorted(steps, inside))
+    return int(steps[place - 1]) - (iterations.steps if place == 0 else 0)
 
 
 def _uses(program: Program, iterations: Iterations) -> dict[int, Blocks]:
@@ -168,21 +139,34 @@ def _uses(program: Program, iterations: Iterations) -> dict[int, Blocks]:
     return {block: np.array(steps, np.int64) for block, steps in found.items()}
 
 
-class FixedOrder(_Where):
-    """Sends an iteration's transfers in a fixed order; before that it is the policy.
+class FixedOrder:
+    """Sends an iteration's transfers in a fixed order.
 
-    dispatch: "fixed": one order of all; "fixed-each-way": one for each direction of the link;
-    "fixed-as-issued": one of all, by what had been issued.
+    predicts: the policy of the rehearsal did. dispatch: "fixed": one order of all;
+    "fixed-each-way": one for each direction of the link; "fixed-as-issued": one of all, by what
+    had been issued.
     """
 
+    name: ClassVar[str] = "fixed order"
+    prefetches: ClassVar[bool] = True
+    predicts: ClassVar[bool] = False
+
     def __init__(
-        self, policy: Policy, program: Program, order: list[Transfer], dispatch: str = "fixed"
+        self, program: Program, order: list[Transfer], *, predicts: bool, dispatch: str = "fixed"
     ) -> None:
-        super().__init__(policy, program)
+        vars(self)["predicts"] = predicts  # a policy's class says so, here its own does
+        self.iterations = Iterations.of(program)
+        self.issued = self.run = 0
+        self.model: ClientModel
+        self._paging = Demand()
         self._seqs = program.steps["seq"]
         self._as_issued = dispatch == "fixed-as-issued"
         ways = [{True}, {False}] if dispatch == "fixed-each-way" else [{True, False}]
         self._queues = [Queue(self.iterations, [t for t in order if t.to_gpu in w]) for w in ways]
+
+    def at(self, issued: int, run: int, model: ClientModel) -> None:
+        """The program's steps, as pump_sim_step_now() and pump_sim_step_run()."""
+        self.issued, self.run, self.model = issued, run, model
 
     @property
     def passed_over(self) -> int:
@@ -190,9 +174,9 @@ class FixedOrder(_Where):
         return sum(queue.passed_over for queue in self._queues)
 
     def decide(self, view: View) -> Decision:
-        """Return the leading transfers that may go, or what the policy says in the beginning."""
+        """Return the leading transfers that may go; in the beginning what is too much."""
         if self.run < self.iterations.begin(FIRST_FIXED):
-            return self.policy.decide(view).for_once()
+            return self._paging.decide(view._replace(emulated=True))
         room = {True: min(view.free, view.to_gpu_credit), False: view.to_host_credit}
         moving = view.arriving + view.leaving
         gone = [t for queue in self._queues for t in queue.take(room, self.may, self.run, moving)]

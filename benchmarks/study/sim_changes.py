@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 from harness import Row
 
 if TYPE_CHECKING:
-    from pump.model.client import ClientModel
     from pump.profiles import Profile
 
 STEPS, STEADY = 24, 16
@@ -30,35 +29,24 @@ QUEUES = (1024, 50)
 def rows(profile: Profile) -> Iterator[Row]:
     from study import sim_kinds
 
-    from pump.policy.planned import Planned
-    from pump.policy.window import Window
+    from pump.policy.scheduled import Planned, Window
     from pump.sim.simulation import Machine, run
-
-    class Watched(Planned):
-        """Notes what the model says last."""
-
-        confidence = predicted = 0.0
-
-        def at(self, step: int, ran: int, model: ClientModel) -> None:
-            totals = model.totals()
-            self.confidence = totals.confidence
-            self.predicted = totals.predicted / max(1, totals.operations)
 
     for make in (*sim_kinds.PROGRAMS, sim_kinds.dissolving):
         program = make(STEPS)
         for ratio in RATIOS:
             for queue in QUEUES:
                 small = Machine(profile, int(program.peak_bytes / ratio), queue)
-                watched = Watched()
-                planned, window = (
-                    [one.seconds for one in run(program, small, policy).stretches]
-                    for policy in (watched, Window())
-                )
+                ran = run(program, small, Planned())
+                learned = ran.predicted
+                assert learned is not None
+                planned = [one.seconds for one in ran.stretches]
+                window = [one.seconds for one in run(program, small, Window()).stretches]
                 facts = {"case": program.name, "oversubscription": ratio, "queue": queue}
                 facts["simulated"] = True
                 whole = sum(window) / sum(planned)
                 steady = sum(window[STEADY:]) / sum(planned[STEADY:])
                 yield Row("sim.kinds.over_window", whole, "x", "window", **facts)
                 yield Row("sim.kinds.over_window_steady", steady, "x", "window", **facts)
-                facts["predicted"] = watched.predicted
-                yield Row("sim.kinds.confidence", watched.confidence, "share", **facts)
+                facts["predicted"] = learned.operations / ran.operations
+                yield Row("sim.kinds.confidence", learned.confidence, "share", **facts)

@@ -1,12 +1,11 @@
 """What the way through the worker costs, for programs that are few operations ahead.
 
 Rows sim.latency: sim.latency.POLICY is seconds of the last iteration / those with a worker, and
-movers, that answer in no time at all; no plans in the client, which would hide it.
-`slow`: with a worker that takes four to seven times as long.
+movers, that answer in no time at all. `slow`: with a worker that takes four to seven times as
+long.
 
-sim.latency.stopped is seconds of a worker that is stopped for 50 of each 200 ms / of one that
-is not, under planned with plans (docs/decisions/0024-plans.md). `bare`: the same without plans.
-`plans`: seconds without plans / with them, no worker stopped.
+sim.latency.stopped is seconds with a worker that is stopped for 50 of each 200 ms / with one that
+runs; `case`: the policy.
 
 sim.wakes.POLICY, by wakes(): seconds with the delays of `case` (idle, busy: pump/sim/wakeups) /
 with constant ones, mean over seeds; `least`, `most` of them. `none`: with no delay at all / with
@@ -46,7 +45,7 @@ def rows(traces: Sequence[TensorTrace], *, quick: bool) -> Iterator[Row]:
     from pump.sim import tensors
     from pump.sim.simulation import Daemon, Machine
 
-    usual = Daemon(plans=False)
+    usual = Daemon()
     instant = replace(usual, wake_us=0, tick_us=0, row_us=0, mover_wake_us=0)
     slow = replace(usual, wake_us=100, tick_us=200, row_us=10, mover_wake_us=50)
     sizes, queues = (RATIOS[:1], QUEUES[:1]) if quick else (RATIOS, QUEUES)
@@ -72,19 +71,19 @@ def rows(traces: Sequence[TensorTrace], *, quick: bool) -> Iterator[Row]:
                 trace=trace.name,
                 simulated=True,
             )
-    for trace, ratio, queue in product(traces, sizes, queues[:1] if quick else STOPPED_QUEUES):
-        yield _stopped(trace, ratio, queue)
+    queues = queues[:1] if quick else STOPPED_QUEUES
+    for trace, ratio, queue, policy in product(traces, sizes, queues, POLICIES):
+        yield _stopped(trace, ratio, queue, policy)
 
 
-def _stopped(trace: TensorTrace, ratio: float, queue: int) -> Row:
+def _stopped(trace: TensorTrace, ratio: float, queue: int, policy: str) -> Row:
     from study import studied_policies
 
     from pump import profiles
     from pump.sim import tensors
     from pump.sim.simulation import Daemon, Machine
 
-    usual, candidate = Daemon(), studied_policies.by_name("planned+discard")
-    bare = replace(usual, plans=False)
+    candidate = studied_policies.by_name(policy)
     program = tensors.program(trace, iterations=4, discard=candidate.discard)
     machine = Machine(profiles.load(PROFILE), int(program.peak_bytes / ratio), queue)
 
@@ -93,22 +92,12 @@ def _stopped(trace: TensorTrace, ratio: float, queue: int) -> Row:
         outcome = studied_policies.simulate(candidate, program, replace(machine, daemon=daemon))
         return sum(stretch.seconds for stretch in outcome.stretches[1:])
 
-    with_plans, without, stopped, stopped_bare = (
-        seconds(daemon)
-        for daemon in (
-            usual,
-            bare,
-            replace(usual, stop_every_ms=200, stop_ms=50),
-            replace(bare, stop_every_ms=200, stop_ms=50),
-        )
-    )
     return Row(
         "sim.latency.stopped",
-        stopped / with_plans,
+        seconds(Daemon(stop_every_ms=200, stop_ms=50)) / seconds(Daemon()),
         "x",
         "a worker that runs",
-        bare=stopped_bare / without,
-        plans=without / with_plans,
+        case=policy,
         oversubscription=ratio,
         queue_operations=queue,
         trace=trace.name,

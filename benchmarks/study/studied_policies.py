@@ -5,16 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 
 from study.baselines import Correlation, Perfect, Unbounded
-from study.dispatch import FixedOrder, Rehearsal
+from study.dispatch import FixedOrder, Iterations, order_of
 from study.greedy import Greedy
 
 from pump.model.bounds import without_reserve
 from pump.policy.base import Policy
-from pump.policy.planned import Planned
+from pump.policy.scheduled import Planned
 from pump.sim import named_policies
 from pump.sim.named_policies import NamedPolicy, iteration_steps
 from pump.sim.program import Program
 from pump.sim.simulation import Foresight, Machine, Outcome
+
+TRANSFERS_MOST = 1 << 20
+"""Of a rehearsal."""
 
 
 def _second_iteration(program: Program) -> int:
@@ -91,17 +94,14 @@ def simulate(
     make = candidate.policy
     if dispatch == "event" or make is None:
         return named_policies.simulate(candidate, program, machine)
-    rehearsals: list[Rehearsal] = []
-
-    def rehearsing(program: Program, machine: Machine) -> Policy:
-        rehearsals.append(Rehearsal(make(program, machine), program))
-        return rehearsals[0]
+    Iterations.of(program)  # raises
+    calm = replace(machine, jitter=None, transfers_most=TRANSFERS_MOST)
+    transfers = named_policies.simulate(candidate, program, calm).transfers
 
     def ordered(program: Program, machine: Machine) -> Policy:
-        return FixedOrder(make(program, machine), program, rehearsals[0].order, dispatch)
+        predicts = make(program, machine).predicts
+        order = order_of(program, transfers, predicts=predicts)
+        return FixedOrder(program, order, predicts=predicts, dispatch=dispatch)
 
-    named_policies.simulate(
-        replace(candidate, policy=rehearsing), program, replace(machine, jitter=None)
-    )
     again = replace(candidate, name=f"{candidate.name} {dispatch}", policy=ordered)
     return named_policies.simulate(again, program, machine)

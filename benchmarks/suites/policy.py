@@ -1,14 +1,14 @@
-"""Cost of deciding: the worker's CPU time for each operation of a deep window.
+"""Cost of schedules: the worker's CPU time for each operation of a deep window.
 
 DESIGN
-  A client in C (feeder.c) issues and executes operations and carries commands out at a
+  A client in C (feeder.c) issues and executes operations and carries the schedule out at a
   link's rate, on a clock of its own, while the worker ticks. Only the ticks are timed, in
   CPU time of the thread. Steady state: the window is 1,000 operations, one iteration of
   a training over 20,000 blocks, with memory for two thirds of them.
 
   wake "marker": one tick for each marker, which tells of 16 operations executed and 16
-  issued. wake "completion": a tick after each end of a command as well, as the real
-  worker is woken; their number depends on how large its commands are.
+  issued. wake "completion": a tick after each end of a transfer as well, as the real
+  worker is woken; their number depends on how large its transfers are.
 
     policy.us_per_operation        ticks' time / operations: median over stretches
     policy.us_per_operation.<part> where it goes, from a run of its own in which each
@@ -45,12 +45,9 @@ CASES = (("arguments", MARKER), ("lengths", MARKER), ("arguments", COMPLETION))
 PARTS: dict[str, tuple[tuple[str, str], ...]] = {
     "read": (("mapping", "read_into"),),
     "follow": (("mapping", "follow"),),
-    "view": (("model", "view"),),
-    "decide": (("policy", "decide"),),
-    "carry_out": (("mapping", "carry_out"),),
 }
-"""Steps of a tick and the calls that make them up. What is left is `rest`: reading
-devices, and Python between the calls."""
+"""Steps of a tick and the calls that make them up; `follow` makes schedules, too. What is left
+is `rest`: reading devices, and Python between the calls."""
 
 
 class Stopwatch:
@@ -127,7 +124,7 @@ def measure(feeder: Feeder, stretches: int, case: str, wake: str) -> Iterator[Ro
         p99=percentile(costs, 99),
         ticks_per_operation=ticks / operations,
         us_per_tick=sum(costs) / stretches * STRETCH * PER_MARKER / (ticks / stretches),
-        blocks_per_command=feeder.moved(TO_GPU) / feeder.commands(TO_GPU),
+        blocks_per_transfer=feeder.moved(TO_GPU) / feeder.transfers(TO_GPU),
         blocks_in_per_operation=arrived,
         blocks_out_per_operation=left,
         window=WINDOW,

@@ -19,8 +19,6 @@ DESIGN
                     -- --only kinds
   sim.reserve.*     what the memory costs that pump leaves to others, and what it is good for
                     (sim_reserve.py), on request: -- --only reserve
-  sim.schedule.*    one schedule against decisions and plans side by side (sim_schedule.py), on
-                    request: -- --only schedule
   sim.wakes.*       drawn delays of wake-ups against constant ones (sim_latency.py), on request:
                     -- --only wakes
   sim.g10.*         under the configuration of G10's artifact (sim_g10.py), on request:
@@ -65,7 +63,6 @@ from study import (
     sim_latency,
     sim_planned,
     sim_reserve,
-    sim_schedule,
     sim_train,
     sim_unseen,
 )
@@ -121,7 +118,7 @@ FOUND = {
 
 
 PARTS = "study", "planned", "jitter", "latency", "agrees", "speed"
-MORE = "g10", "unseen", "reserve", "kinds", "schedule", "wakes"
+MORE = "g10", "unseen", "reserve", "kinds", "wakes"
 """On request only: the first needs data that does not come with pump, the others minutes."""
 
 
@@ -152,14 +149,6 @@ def run(options: Options) -> Iterator[Row]:
         from pump import profiles
 
         yield from sim_reserve.rows(traces(chosen.traces), profiles.load(PROFILE), RATIOS)
-    if "schedule" in parts:
-        from pump import profiles
-
-        found = traces(chosen.traces)
-        found += [trace for family in sim_unseen.FAMILIES for trace in sim_unseen.traces(family)]
-        ratios = RATIOS[2:3] if options.quick else RATIOS
-        profile = profiles.load(PROFILE).changed(STUDY)
-        yield from sim_schedule.rows(found[:1] if options.quick else found, profile, ratios)
     if "kinds" in parts:
         from pump import profiles
 
@@ -392,5 +381,5 @@ def speed(quick: bool) -> Iterator[Row]:
             "us",
             case=name,
             ticks_per_operation=outcome.ticks / outcome.operations,
-            plans_per_operation=outcome.plans / outcome.operations,
+            schedules_per_operation=outcome.schedules / outcome.operations,
         )

@@ -19,9 +19,9 @@ DESIGN
     virtual.change.planned.steps         seconds of each step
     virtual.sync.window                  demand seconds / window seconds of the training
                                          that waits after each iteration, or each launch
-    virtual.stops.planned                seconds without plans / seconds with them, both under
-                                         planned with a worker that is stopped for 50 of each
-                                         200 ms (worker_stops.py); the stops of a run beside it
+    virtual.stops.planned                seconds with a worker that runs / seconds with one that is
+                                         stopped for 50 of each 200 ms (worker_stops.py), both
+                                         under planned; the stops of a run beside it
 
   Programs: train (examples/train_mlp.py as scripts/quickstart trains it), sweep, gather.
   A gather has no floor here: its pages are unknown before they are read.
@@ -64,7 +64,7 @@ from study.worker_stops import stopping
 UNLIMITED, NAIVE, DEMAND, WINDOW = "unlimited", "naive", "demand", "window"
 PLANNED = "planned"
 PROFILE = "a100-pcie4"
-STOPPED, STOPPED_BARE = "planned, worker stopped", "planned without plans, worker stopped"
+STOPPED = "planned, worker stopped"
 PARTS = ("train", "sync", "sweep", "gather", "stops", "change")
 CPUS_MOST = 4
 """A program, its worker and the virtual GPU's threads; more would only let them wander."""
@@ -204,8 +204,7 @@ class Bench:
             words += ["--managed"] if policy == NAIVE else []
         else:
             command += ["--policy", policy.partition(" ")[0].rstrip(",")]
-        command += ["--no-plans"] if policy == STOPPED_BARE else []
-        stopped = policy in (STOPPED, STOPPED_BARE)
+        stopped = policy == STOPPED
         with stopping(log) if stopped else nullcontext([]) as stops:
             whole = [*command, "--", self._python, *words, "--json", str(result)]
             child(whole, environ, SECONDS_MAX)
@@ -296,16 +295,14 @@ class Bench:
             yield self.row("virtual.sync.window", place, demand, runs, sync_every=step)
 
     def stops(self, program: Program, ratio: float) -> Iterator[Row]:
-        """The row of a worker that is stopped repeatedly: plans against none."""
-        found = self.rounds(program, (PLANNED, STOPPED_BARE, STOPPED), ratio)
-        bare = "without plans", [run.seconds for run in found[STOPPED_BARE]]
-        running = statistics.median(run.seconds for run in found[PLANNED])
+        """The row of a worker that is stopped repeatedly, against one that runs."""
+        found = self.rounds(program, (PLANNED, STOPPED), ratio)
+        running = "a worker that runs", [run.seconds for run in found[PLANNED]]
         yield self.row(
             "virtual.stops.planned",
             (program, ratio),
-            bare,
+            running,
             found[STOPPED],
-            not_stopped_seconds=running,
             stops=statistics.median(run.stops for run in found[STOPPED]),
         )
 

@@ -72,10 +72,6 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--seed", type=int, default=0, metavar="N", help="of --jitter and --wake-ups"
     )
-    parser.add_argument(
-        "--no-plans", action="store_false", dest="plans",
-        help="let nothing move that was not sent for (policy planned), to compare",
-    )  # fmt: skip
     parser.add_argument("--sweep", action="store_true", help="a curve over memory sizes")
     parser.add_argument("--svg", metavar="FILE", help="--sweep: draw the curve, too")
     parser.add_argument("--json", metavar="FILE", help="write the figures there; -: stdout")
@@ -189,7 +185,7 @@ def _case(asked: argparse.Namespace) -> Case:
         memory_bytes = int(program.peak_bytes / asked.oversubscription)
     jitter = Jitter(asked.jitter, asked.seed) if asked.jitter else None
     late = wakeups.load(asked.wake_ups) if asked.wake_ups else None
-    daemon = Daemon(wake_ups=late, seed=asked.seed, plans=asked.plans)
+    daemon = Daemon(wake_ups=late, seed=asked.seed)
     machine = Machine(
         profile, memory_bytes, asked.queue_launches, daemon,
         host=_host(asked), jitter=jitter,

@@ -119,7 +119,6 @@ JOB: dict[str, Callable[..., object]] = {
     "report": report,
     "policy": policy,
     "granularity": granularity,
-    "plans": truth,
     "keep_device": keep_device,
     "devices": devices,
     "record": file_name,

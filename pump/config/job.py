@@ -43,8 +43,6 @@ class JobConfig(NamedTuple):
     keep_device: rules for memory that stays device memory, in the form the shim reads
         (shim/memory/rules.c).
     granularity: whether frameworks allocate tensor by tensor (pump/frameworks).
-    plans: the client has transfers of predicted operations in advance
-        (docs/decisions/0024-plans.md).
     command: program and arguments, never empty.
     """
 
@@ -63,7 +61,6 @@ class JobConfig(NamedTuple):
     record_command: bool = True
     keep_device: list[str] = DEFAULT_KEEP_DEVICE
     granularity: str = DEFAULT_GRANULARITY
-    plans: bool = True
     name: str = ""
     priority: int = DEFAULT_PRIORITY
     report: str = DEFAULT_REPORT

@@ -102,16 +102,6 @@ class JobTable(Struct):
             checks.granularity,
         ),
     ] = defaults.DEFAULT_GRANULARITY
-    plans: Annotated[
-        bool,
-        _about(
-            "Whether what comes next is planned in the client, so that it goes without having "
-            "been sent for; only policy `planned` knows it. Without, a worker that is late or "
-            "stopped is missed at once.",
-            False,
-            checks.truth,
-        ),
-    ] = True
     keep_device: Annotated[
         list[str],
         _about(
@@ -256,7 +246,6 @@ FOLDER: dict[str, str] = {
     "report": AT_ONCE,
     "policy": AT_ONCE,
     "granularity": AT_ONCE,  # sets variables of frameworks, to values that pump knows
-    "plans": AT_ONCE,
     "keep_device": AT_ONCE,  # `library` is compared with what is loaded, and opens nothing
     "devices": AT_ONCE,
     "record": TRUSTED,  # beneath the folder alone

@@ -27,10 +27,6 @@ which waits for a running slice, waits less than a millisecond."""
 IN_FLIGHT_BLOCKS = 32
 """Blocks in flight in each direction at most (64 MiB)."""
 
-IN_FLIGHT_URGENT_BLOCKS = 64
-"""To the GPU at most, as far as running operations lack so much (128 MiB). Their uses are the
-most urgent, and blocks that are not in flight come by fault, at half the rate."""
-
 IN_FLIGHT_SHARE = 8
 """In flight never more than the budget over this: a block in flight serves no operation."""
 
@@ -38,9 +34,5 @@ DOUBTS_PER_FAULT = 1
 """Blocks marked as maybe evicted for each block that came by fault: the driver may have made
 room for it by evicting what migrated longest ago."""
 
-WATERMARK = 0.03
-"""Share of the budget that is kept free ahead of need."""
-
-REFRESH_BLOCKS = 4
-"""Resident blocks prefetched again in one decision, so that the driver does not evict them
-next: 8 us of an executor's time each, no bytes."""
+SPARE_PERCENT = 3
+"""Of the budget: kept free ahead of need where not everything fits."""

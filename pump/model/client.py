@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pump.model import bounds
-from pump.model.view import Decision, View
+from pump.model.view import View
 from pump.wire.abi import INT64S, ffi, lib
 from pump.wire.mapping import Batch, Ranges
 
@@ -54,8 +54,8 @@ class ClientModel:
         limits.slice_us = bounds.SLICE_US
         limits.in_flight = bounds.IN_FLIGHT_BLOCKS
         limits.in_flight_share = bounds.IN_FLIGHT_SHARE
-        limits.in_flight_urgent = bounds.IN_FLIGHT_URGENT_BLOCKS
         limits.doubts_per_fault = bounds.DOUBTS_PER_FAULT
+        limits.spare_percent = bounds.SPARE_PERCENT
         model = lib.pump_model_new(limits)
         if model == ffi.NULL:
             raise MemoryError("the model's tables do not fit into memory")
@@ -71,7 +71,6 @@ class ClientModel:
         needed = "missing", "missing_need", "missing_room", "arrivals_need"
         there = "eviction_candidates", "candidates_next_use", "oldest", "oldest_next_use"
         self._columns = [self._column(name) for name in needed + there]
-        self._shortfalls = self._column("shortfalls_need")
         # And arrays of the lengths that they had last, as they mostly have them again.
         self._lengths: tuple[int, ...] = ()
         self._leading: list[NDArray[np.int64]] = []
@@ -120,19 +119,17 @@ class ClientModel:
         """Retire what has executed; see `pump_model_progress`."""
         lib.pump_model_progress(self.raw, executed_seq, stride)
 
-    def learn(self, wanted: bool, *, plans: bool = True) -> None:
+    def learn(self, wanted: bool) -> None:
         """Learn what the client repeats and expect it again, or forget it.
 
-        plans: put in force what follows from it (docs/decisions/0024-plans.md).
         Raises MemoryError when there is no memory for it.
         """
-        how = lib.PUMP_LEARN_ONLY if wanted and not plans else int(wanted)
-        if lib.pump_model_learn(self.raw, how) != 0:
+        if lib.pump_model_learn(self.raw, wanted) != 0:
             raise MemoryError("the learner's history does not fit into memory")
 
-    def schedule(self, alone: bool) -> None:
-        """Send what the schedule says and nothing else, without asking a policy."""
-        lib.pump_model_schedule(self.raw, alone)
+    def schedule(self, wanted: bool) -> None:
+        """Have schedules made, or none: then a policy says what moves."""
+        lib.pump_model_schedule(self.raw, wanted)
 
     def finish(self, outcomes: Any, count: int) -> None:
         """Take the ends of commands (`struct pump_outcome *`)."""
@@ -144,22 +141,10 @@ class ClientModel:
         """Return the view of a device that `set_device` made known; its arrays belong to
         the model and are overwritten by the next call."""
         lib.pump_model_view(self.raw, device, self._view)
-        budget, resident, arriving, leaving, to_gpu, to_host, faults, live = self._sizes.tolist()
+        budget, resident, arriving, leaving, to_gpu, to_host, faults = self._sizes.tolist()
         shape = self._shape.tolist()
-        missing, arrivals, missing_more, eviction_candidates, maybe_evicted, oldest, short = shape[
-            :7
-        ]
-        surplus, expected, streams, headroom, exchange = shape[7:12]
-        lengths = (
-            missing,
-            missing,
-            missing,
-            arrivals,
-            eviction_candidates,
-            eviction_candidates,
-            oldest,
-            oldest,
-        )
+        missing, arrivals, missing_more, candidates, maybe_evicted, oldest, expected = shape[:7]
+        lengths = (missing, missing, missing, arrivals, candidates, candidates, oldest, oldest)
         if lengths != self._lengths:
             self._lengths = lengths
             columns = zip(self._columns, lengths, strict=True)
@@ -174,42 +159,18 @@ class ClientModel:
             to_gpu,
             to_host,
             faults,
-            live,
             first,
             need,
             room,
             arrivals_need,
             missing_more,
-            self._shortfalls[:short],
-            surplus,
-            headroom,
-            exchange,
             expected,
-            streams,
             last,
             next_use,
             maybe_evicted,
             old,
             old_next_use,
         )
-
-    def decided(self, device: int, decision: Decision) -> None:
-        """Take what a policy said beside its choice of blocks."""
-        lib.pump_model_decided(
-            self.raw,
-            device,
-            decision.short_of_room,
-            decision.allowance,
-            decision.hold,
-            decision.settled,
-        )
-        if len(decision.later):
-            blocks = ffi.from_buffer(INT64S, decision.later)
-            lib.pump_model_later(self.raw, device, blocks, len(blocks))
-
-    def holds(self, device: int) -> bool:
-        """Return whether the last decision still holds; see `Decision.hold`."""
-        return bool(lib.pump_model_holds(self.raw, device))
 
     # ---- for reports and tests --------------------------------------------------------
 

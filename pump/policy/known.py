@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pump.policy.base import Policy
 from pump.policy.demand import Demand
-from pump.policy.planned import Planned
-from pump.policy.window import Window
+from pump.policy.scheduled import Planned, Window
 
 POLICIES: dict[str, type[Policy]] = {policy.name: policy for policy in (Demand, Planned, Window)}
 

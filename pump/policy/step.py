@@ -7,19 +7,14 @@ from typing import Any
 
 from pump.model.client import ClientModel
 from pump.model.view import Blocks
-from pump.policy.base import Policy
+from pump.policy.base import Deciding
 
 CarryOut = Callable[[Any, int, Blocks, Blocks], None]
 """Of `struct pump_model *` and a device: block numbers to the host, and to the GPU."""
 
 
-def decide(policy: Policy, model: ClientModel, device: int, carry_out: CarryOut) -> None:
-    """Ask the policy about a device, and send what it answers.
-
-    Without transfers as well where the policy predicts: what comes next may be planned anew.
-    """
-    decision = policy.decide(model.view(device))
-    model.decided(device, decision)
-    to_host, to_gpu = decision.to_host, decision.to_gpu
-    if len(to_host) or len(to_gpu) or policy.predicts:
+def decide(policy: Deciding, model: ClientModel, device: int, carry_out: CarryOut) -> None:
+    """Ask the policy about a device, and send what it answers."""
+    to_gpu, to_host = policy.decide(model.view(device))
+    if len(to_host) or len(to_gpu):
         carry_out(model.raw, device, to_host, to_gpu)

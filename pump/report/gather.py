@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from pump.report.hops import Hops
 from pump.trace import format as form
 from pump.trace.format import Column, Columns, signed
 from pump.trace.info import Summary, opened, state_of
@@ -52,6 +53,7 @@ def report(path: str) -> Report:
 class _Gathered:
     def __init__(self, summary: Summary) -> None:
         self.summary = summary
+        self.hops = Hops()
         self.samples: list[Columns] = []
         self.operations: list[tuple[Column, ...]] = []
         self.progress: list[tuple[Column, ...]] = []
@@ -62,6 +64,7 @@ class _Gathered:
 
     def add(self, columns: Columns) -> None:
         self.summary.add(columns)
+        self.hops.add(columns)
         if len(columns["sample_device"]):
             self.samples.append({n: c for n, c in columns.items() if n.startswith("sample_")})
         if len(columns["progress_seq"]):
@@ -137,6 +140,7 @@ class _Gathered:
             "operations_series": self._executed(begin_ns),
             "kernel_list": kernels,
             "top_extents": self._top(),
+            "hops": self.hops.result(),
         }
 
     def _missed(self, samples: Columns, device: int) -> NDArray[np.float64]:

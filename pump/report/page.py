@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import pump
-from pump.report import svg
+from pump.report import hops, svg
 from pump.report.advice import advise
 from pump.report.svg import Series
 from pump.report.words import command, plain, seconds, share, size
@@ -72,7 +72,8 @@ def page(report: dict[str, Any]) -> str:
     ]
     for device in report["devices"]:
         parts += _device(report, device)
-    parts += [*_kernels(report), *_extents(report), _foot(), "</body></html>"]
+    parts += [*_hops(report["hops"]), *_kernels(report), *_extents(report)]
+    parts += [_foot(), "</body></html>"]
     return "\n".join(parts) + "\n"
 
 
@@ -222,6 +223,21 @@ def _stalls(
             [(f"{name} (blocks a second, estimated)", colour) for name, colour in CAUSES.values()]
         ),
     ]
+
+
+def _hops(found: dict[str, Any]) -> list[str]:
+    parts: list[str] = []
+    if tables := hops.parts(found):
+        parts += ["<h2>Where moved slices waited</h2>", f"<p>{_escape(hops.largest(found))}</p>"]
+    for part in tables:
+        parts += [
+            f'<p class="dim">{_escape(part.heading)}</p>',
+            _table(("median", "99th percentile", "sum", "hop"), part.rows),
+        ]
+    if delays := hops.delays(found):
+        heads = ("ran", "runnable without a processor", "threads")
+        parts += ["<h2>Which threads waited for a processor</h2>", _table(heads, delays)]
+    return parts
 
 
 def _kernels(report: dict[str, Any]) -> list[str]:

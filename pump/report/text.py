@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from pump.report import hops
 from pump.report.advice import advise
 from pump.report.words import command, plain, seconds, share, size
 
@@ -25,6 +26,7 @@ def text(report: dict[str, Any]) -> str:
     lines += ["", "why it may be slow"]
     for item in advise(report):
         lines += [f"  {item.key:<12} {item.found}", f"               {item.advice}"]
+    lines += _hops(report["hops"])
     lines += ["", "   launches   time (est.)   missed blocks (est.)   kernel"]
     ranked = sorted(report["kernel_list"], key=_weight)
     for kernel in ranked[:SHOWN]:
@@ -41,6 +43,19 @@ def text(report: dict[str, Any]) -> str:
         for extent in report["top_extents"][:SHOWN]
     ]
     return "\n".join(lines)
+
+
+def _hops(found: dict[str, Any]) -> list[str]:
+    lines: list[str] = []
+    if tables := hops.parts(found):
+        lines += ["", "where moved slices waited", f"  {hops.largest(found)}"]
+    for table in tables:
+        lines.append(f"     median   99th pct.        sum   {table.heading}")
+        lines += [f"{r.median:>11}{r.p99:>12}{r.sum:>11}     {r.hop}" for r in table.rows]
+    if delays := hops.delays(found):
+        lines += ["", "        ran   without a processor"]
+        lines += [f"{ran:>11}{delay:>22}   {name}" for ran, delay, name in delays]
+    return lines
 
 
 def _weight(kernel: dict[str, Any]) -> tuple[float, float]:

@@ -141,8 +141,8 @@ def figures(
             "driver_seconds_to_host": outcome.mover_seconds[1],
             "refused_commands": outcome.refused,
             "block_uses": outcome.tally,
-            "planned_bytes": outcome.planned_bytes,
-            "plans_dropped": outcome.plans_dropped,
+            "scheduled_bytes": outcome.scheduled_bytes,
+            "schedules_dropped": outcome.schedules_dropped,
             "predicted": None if outcome.predicted is None else asdict(outcome.predicted),
         },
     }
@@ -211,7 +211,6 @@ def about(case: Case) -> Figures:
         "wake_ups": machine.daemon.wake_ups.name if machine.daemon.wake_ups else None,
         "wake_ups_seed": machine.daemon.seed if machine.daemon.wake_ups else None,
         "queue_operations": machine.queue_operations,
-        "plans": machine.daemon.plans,
         "host_memory_bytes": machine.host.memory_bytes if machine.host else None,
         "flash_gbps": machine.host.flash_gbps if machine.host else None,
         "profile": machine.profile.name,

@@ -9,13 +9,12 @@ from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pump.model.bounds import BLOCK_BYTES, RESERVE_PERCENT, without_reserve
 from pump.model.client import ClientModel, DeviceFacts
-from pump.policy.base import Policy
-from pump.policy.planned import Planned
+from pump.policy.base import Deciding, Policy
 from pump.policy.step import decide
-from pump.policy.window import Window
 from pump.profiles import Profile
 from pump.sim.library import ffi, lib
 from pump.sim.program import Program, ProgramError
@@ -25,6 +24,16 @@ from pump.wire.mapping import carry_out
 MEMORY_MOST_BYTES: Final = 64 << 40
 
 RESULTS: Final = ("moved", "stale", "late", "dead", "invalid", "failed")
+
+
+TRANSFER: Final = np.dtype(
+    [
+        ("needed_by_seq", np.uint64),
+        *((name, np.uint32) for name in ("first_block", "blocks", "way", "issued", "run")),
+        ("reserved", np.uint32),
+    ]
+)
+"""`struct pump_sim_transfer`."""
 
 
 class SimulationError(RuntimeError):
@@ -48,10 +57,6 @@ class Daemon:
     marker_poll_us: float = 60.0
     wake_ups: WakeUps | None = None
     seed: int = 0
-    schedule: bool = False
-    """One schedule moves all, no policy is asked (docs/decisions/0047-one-schedule.md)."""
-    plans: bool = True
-    """Policy `planned` gives the client its transfers in advance (docs/decisions/0024-plans.md)."""
     stop_every_ms: float = 0.0
     stop_ms: float = 0.0
     """The worker is stopped for stop_ms at the end of each stop_every_ms; 0: never."""
@@ -140,7 +145,8 @@ class Machine:
 
     host: None: as much memory as the program needs. jitter: None: times do not vary.
     reserve_percent: of the memory, that pump leaves free. taken_bytes: of the memory, that
-    other programs use without pump's knowledge.
+    other programs use without pump's knowledge. transfers_most: how many are kept for
+    Outcome.transfers.
     """
 
     profile: Profile
@@ -153,6 +159,7 @@ class Machine:
     jitter: Jitter | None = None
     reserve_percent: float = RESERVE_PERCENT
     taken_bytes: int = 0
+    transfers_most: int = 0
 
 
 @dataclass(frozen=True)
@@ -206,12 +213,14 @@ class Outcome:
     """At the end, in the worker's model; 0 without pump."""
     predicted: Predicted | None
     """None: nothing was learned."""
-    planned_bytes: int
-    """Moved by plans, without having been sent for."""
-    plans_dropped: int
+    scheduled_bytes: int
+    """Moved by schedules, without having been sent for by a policy."""
+    schedules_dropped: int
     """Plans that were in force when something else was issued than was predicted."""
-    plans: int
+    schedules: int
     """Plans that were put in force."""
+    transfers: NDArray[np.void] = field(compare=False)
+    """Slices that executors moved, of TRANSFER, in the order in which they began."""
 
     @property
     def steady(self) -> Stretch:
@@ -264,6 +273,7 @@ class _Simulation:
         if machine.jitter is not None:
             program = machine.jitter.of(program)
         self.program, self.policy = program, policy
+        self.transfers_most = machine.transfers_most
         self.model: ClientModel | None = None
         self.learns = False
         if policy is not None:
@@ -271,11 +281,8 @@ class _Simulation:
             self.model.set_device(0, facts)
             self.learns = policy.predicts and not (foresight.expects and foresight.operations)
             if self.learns:
-                # What is planned in the client follows from this policy's rule (model_plan.c).
-                plans = machine.daemon.plans and isinstance(policy, Planned)
-                self.model.learn(True, plans=plans)
-            if machine.daemon.schedule and isinstance(policy, Window):
-                self.model.schedule(True)
+                self.model.learn(True)
+            self.model.schedule(not isinstance(policy, Deciding))
         raw_program = self._raw_program()
         settings = _settings(machine, facts, foresight)
         raw_model = ffi.NULL if self.model is None else self.model.raw
@@ -306,7 +313,7 @@ class _Simulation:
         step = lib.pump_sim_run
         at = getattr(policy, "at", None)  # policies of studies take the program's position
         word = step(sim)
-        if model is not None and policy is not None:
+        if model is not None and isinstance(policy, Deciding):
             send = partial(carry_out, lib.pump_sim_mapping(sim))
             while word == lib.PUMP_SIM_DECIDE:
                 if at is not None:
@@ -334,7 +341,7 @@ class _Simulation:
         tally = {}
         if self.model is not None:
             raw = self.model.tally(0)
-            names = ("blocks", "hit", "late", "unseen", "no_room", "refreshed")
+            names = ("blocks", "hit", "late", "unseen", "no_room")
             tally = {name: int(getattr(raw, name)) for name in names}
         return Outcome(
             policy="none" if self.policy is None else self.policy.name,
@@ -352,10 +359,17 @@ class _Simulation:
             tally=tally,
             believed_resident_blocks=0 if self.model is None else self.model.occupied(0),
             predicted=self._predicted(),
-            planned_bytes=result.planned_bytes,
-            plans_dropped=result.plans_dropped,
-            plans=result.plans,
+            scheduled_bytes=result.scheduled_bytes,
+            schedules_dropped=result.schedules_dropped,
+            schedules=result.schedules,
+            transfers=self._transfers(),
         )
+
+    def _transfers(self) -> NDArray[np.void]:
+        count = ffi.new("uint64_t *")
+        first = lib.pump_sim_transfers(self.raw, count)
+        kept = min(count[0], self.transfers_most) * TRANSFER.itemsize
+        return np.frombuffer(bytes(ffi.buffer(first, kept)), TRANSFER)
 
     def _predicted(self) -> Predicted | None:
         if self.model is None or not self.learns:
@@ -411,6 +425,7 @@ def _settings(machine: Machine, facts: DeviceFacts, foresight: Foresight) -> Any
     locks = machine.locks
     raw.locks = lib.GPU_LOCK_CONTEXT * locks.context + lib.GPU_LOCK_SPACE * locks.space
     raw.map_every_ns, raw.map_ns = round(locks.map_every_us * 1000), round(locks.map_us * 1000)
+    raw.transfers_most = machine.transfers_most
     raw.stop_every_ns = round(daemon.stop_every_ms * 1e6)
     raw.stop_ns = round(daemon.stop_ms * 1e6)
     if machine.jitter is not None:

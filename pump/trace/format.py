@@ -62,12 +62,24 @@ LOST: Final = 34
 RESYNC: Final = 35
 POLICY: Final = 36
 SAMPLE: Final = 37
+TRANSFER: Final = 38
+READ: Final = 39
+THREADS: Final = 40
 
 # Reasons of a LOST row.
 LOST_RING_FULL: Final = 1
 LOST_SKIPPED: Final = 2
 LOST_MALFORMED: Final = 3
 LOST_RECORDER: Final = 4
+
+# Groups of a THREADS row: executors to the GPU and to the host, the marker thread and the link
+# thread of the client, its other threads, and the worker.
+THREADS_TO_GPU: Final = 1
+THREADS_TO_HOST: Final = 2
+THREADS_MARKERS: Final = 3
+THREADS_LINK: Final = 4
+THREADS_PROGRAM: Final = 5
+THREADS_WORKER: Final = 6
 
 # Bounds. The first group is the shared memory contract's.
 MAX_SLOTS: Final = 131072
@@ -150,6 +162,7 @@ FIELDS: Final[Mapping[str, Field]] = {
     "progress_seq": Field(0x50, np.uint64, delta=True),
     "progress_stream": Field(0x51, np.uint32, limit=MAX_STREAMS),
     "progress_time_ns": Field(0x52, np.uint64, delta=True),
+    "progress_before_ns": Field(0x53, np.uint64, delta=True),
     # NAME
     "name_function": Field(0x60, np.uint64),
     "name_bytes": Field(0x61, np.uint32, limit=MAX_BLOB_BYTES),
@@ -209,7 +222,31 @@ FIELDS: Final[Mapping[str, Field]] = {
     "sample_moved_to_gpu_bytes": Field(0xDD, np.uint64, delta=True),
     "sample_moved_to_host_bytes": Field(0xDE, np.uint64, delta=True),
     "sample_window_depth": Field(0xDF, np.uint64, delta=True),
+    # TRANSFER
+    "transfer_time_ns": Field(0xE0, np.uint64, delta=True),
+    "transfer_device": Field(0xE1, np.uint8, limit=MAX_DEVICES),
+    "transfer_direction": Field(0xE2, np.uint8, limit=2),
+    "transfer_result": Field(0xE3, np.uint8),
+    "transfer_slot": Field(0xE4, np.uint32, limit=MAX_SLOTS),
+    "transfer_generation": Field(0xE5, np.uint32),
+    "transfer_offset_bytes": Field(0xE6, np.uint64),
+    "transfer_bytes": Field(0xE7, np.uint64),
+    "transfer_waited_us": Field(0xE8, np.uint32),
+    "transfer_called_us": Field(0xE9, np.uint32),
+    "transfer_driver_us": Field(0xEA, np.uint32),
+    "transfer_link_us": Field(0xEB, np.uint32),
+    "transfer_seen_us": Field(0xEC, np.uint32),
+    # READ
+    "read_time_ns": Field(0xF0, np.uint64, delta=True),
+    "read_waited_us": Field(0xF1, np.uint32),
+    # THREADS
+    "threads_time_ns": Field(0xF8, np.uint64, delta=True),
+    "threads_group": Field(0xF9, np.uint8),
+    "threads_ran_ns": Field(0xFA, np.uint64, delta=True),
+    "threads_delay_ns": Field(0xFB, np.uint64, delta=True),
 }
+LATER: Final = ("progress_before_ns",)
+"""Columns that older recordings have not; a chunk without one has zeros there."""
 BY_NUMBER: Final = {field.number: name for name, field in FIELDS.items()}
 
 OPERATIONS: Final = (KERNEL, COPY, MEMSET)
@@ -227,6 +264,9 @@ ROWS_OF: Final[Mapping[str, tuple[int, ...]]] = {
     "policy": (POLICY,),
     "graph": (GRAPH,),
     "sample": (SAMPLE,),
+    "transfer": (TRANSFER,),
+    "read": (READ,),
+    "threads": (THREADS,),
 }
 """The kinds of rows that a column has values for, by the first word of its name."""
 

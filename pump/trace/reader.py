@@ -139,6 +139,10 @@ class Reader:
             columns = form.unpack_columns(body)
             for name, field in form.FIELDS.items():
                 columns.setdefault(name, np.zeros(0, field.dtype))
+            for name in form.LATER:
+                if not len(columns[name]):
+                    rows = int(np.isin(columns["kind"], form.ROWS_OF[name.partition("_")[0]]).sum())
+                    columns[name] = np.zeros(rows, form.FIELDS[name].dtype)
             _check_counts(columns, frame.rows)
             self._check_totals(columns)
         except DamagedError as error:
@@ -256,8 +260,8 @@ def _policies(columns: Columns) -> Iterator[rec.Policy]:
 
 
 def _progress(columns: Columns) -> Iterator[rec.Progress]:
-    for seq, stream, time_ns in _lists(columns, "progress"):
-        yield rec.Progress(stream, seq, time_ns)
+    for seq, stream, time_ns, before_ns in _lists(columns, "progress"):
+        yield rec.Progress(stream, seq, time_ns, before_ns)
 
 
 _EXTENT: Final = [name for name in form.FIELDS if name.startswith("extent_")]
@@ -274,4 +278,7 @@ _MAKERS: Final[Mapping[str, Any]] = {
     "policy": _policies,
     "graph": lambda columns: map(rec.Graph._make, _lists(columns, "graph")),
     "sample": lambda columns: map(rec.Sample._make, _lists(columns, "sample")),
+    "transfer": lambda columns: map(rec.Transfer._make, _lists(columns, "transfer")),
+    "read": lambda columns: map(rec.Read._make, _lists(columns, "read")),
+    "threads": lambda columns: map(rec.Threads._make, _lists(columns, "threads")),
 }

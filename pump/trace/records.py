@@ -69,11 +69,15 @@ class Sync(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """A marker has executed: all operations of `stream` up to `seq` had, by `time_ns`."""
+    """A marker has executed: all operations of `stream` up to `seq` had, by `time_ns`.
+
+    before_ns: when a poll had not found it executed yet; 0: no poll found it, or it is not known.
+    """
 
     stream: int
     seq: int
     time_ns: int
+    before_ns: int = 0
 
 
 class Name(NamedTuple):
@@ -169,6 +173,47 @@ class Sample(NamedTuple):
     window_depth: int
 
 
+class Transfer(NamedTuple):
+    """A slice of a schedule has ended at `time_ns`, and where it lost time before that.
+
+    direction, result: PUMP_TO_*, PUMP_RESULT_*; 0, 0: moved to the GPU. offset_bytes: from the
+    range's base. waited_us: from when it could go, and an executor was free, until it was taken;
+    called_us: until the call of the driver, driver_us: in the call, link_us: until its end was
+    seen; seen_us: until the worker had read that.
+    """
+
+    time_ns: int
+    device: int
+    direction: int
+    result: int
+    slot: int
+    generation: int
+    offset_bytes: int
+    length_bytes: int
+    waited_us: int
+    called_us: int
+    driver_us: int
+    link_us: int
+    seen_us: int
+
+
+class Read(NamedTuple):
+    """The worker read events at `time_ns`, the oldest of which had waited for `waited_us`."""
+
+    time_ns: int
+    waited_us: int
+
+
+class Threads(NamedTuple):
+    """What a group of threads (THREADS_* of format.py) had done by `time_ns`: run on a processor,
+    and been runnable without one."""
+
+    time_ns: int
+    group: int
+    ran_ns: int
+    delay_ns: int
+
+
 Record = (
     Operation
     | RangeRow
@@ -182,4 +227,7 @@ Record = (
     | Policy
     | Graph
     | Sample
+    | Transfer
+    | Read
+    | Threads
 )

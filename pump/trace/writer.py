@@ -40,6 +40,9 @@ USE_COLUMNS: Final = (
 RANGE_COLUMNS: Final = (
     *("slot", "generation", "base", "length_bytes", "device", "kind", "alloc_seq"),
 )
+TRANSFER_COLUMNS: Final = tuple(
+    name.removeprefix("transfer_") for name in form.FIELDS if name.startswith("transfer_")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +128,22 @@ class TraceWriter:
             self._one(f"sample_{name}", value)
         self._count(1)
 
+    def transfers(self, columns: Mapping[str, Column]) -> None:
+        """Add slices that have ended. columns: TRANSFER_COLUMNS, shape [n]."""
+        count = len(columns["time_ns"])
+        self._add("kind", np.full(count, form.TRANSFER, np.uint8))
+        for name in TRANSFER_COLUMNS:
+            self._add(f"transfer_{name}", columns[name])
+        self._count(count)
+
+    def reads(self, reads: Sequence[rec.Read]) -> None:
+        """Add when events were read."""
+        self._some(form.READ, "read", reads)
+
+    def threads(self, groups: Sequence[rec.Threads]) -> None:
+        """Add what groups of threads have done."""
+        self._some(form.THREADS, "threads", groups)
+
     def lost(self, time_ns: int, reason: int, count: int) -> None:
         """Record that `count` events are missing here. reason: LOST_* of format.py."""
         self._one("kind", form.LOST)
@@ -199,6 +218,13 @@ class TraceWriter:
     def _one(self, name: str, value: int) -> None:
         self._pending[name].append(np.array([value], np.uint64))
 
+    def _some(self, kind: int, group: str, records: Sequence[Any]) -> None:
+        for record in records:
+            self._one("kind", kind)
+            for name, value in record._asdict().items():
+                self._one(f"{group}_{name}", value)
+        self._count(len(records))
+
     def _count(self, rows: int) -> None:
         self._rows += rows
         if (
@@ -239,6 +265,7 @@ class TraceWriter:
 
     def _add_progress(self, given: Rows, chosen: Chosen) -> None:
         self._take(given, chosen, "progress", ("seq", "stream", "time_ns"))
+        self._add("progress_before_ns", given.rows["signature"][chosen])
 
     def _add_graph(self, given: Rows, chosen: Chosen) -> None:
         self._take(given, chosen, "graph", ("seq",))

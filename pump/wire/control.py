@@ -97,7 +97,6 @@ class DeviceState:
     all that came by fault."""
     blocks_no_room: int
     transfers_refused: int
-    blocks_refreshed: int
 
 
 @dataclass(frozen=True)

@@ -96,8 +96,9 @@ class ProtocolError(Exception):
 def carry_out(
     shm: Any, model: Any, device: int, to_host: NDArray[np.int64], to_gpu: NDArray[np.int64]
 ) -> None:
-    """Start the transfers of a decision over `struct pump_shm *`, and plan what comes next where
-    it is known. `model`: `struct pump_model *`. Blocks: by number, shape [n]."""
+    """Start the transfers of a decision over `struct pump_shm *`.
+
+    model: `struct pump_model *`. Blocks: by number, shape [n]."""
     lib.pump_worker_carry_out(
         shm,
         model,
@@ -164,7 +165,8 @@ class Mapping:
         return rows
 
     def follow(self, model: Any) -> None:
-        """Tell a model how far streams have executed, and which commands have ended."""
+        """Tell a model how far streams have executed and which transfers have ended, and renew the
+        schedules that need it."""
         lib.pump_worker_follow(self.shm, model, self._cursors)
 
     def carry_out(
@@ -177,15 +179,6 @@ class Mapping:
         """Return the counter that moves with each completion and each progress."""
         return int(lib.pump_core_activity(self.shm))
 
-    def wait_serving(self, model: Any, seen_activity: int, spin_ns: int, timeout_ns: int) -> int:
-        """Wait as `pump_worker_wait` does. Raises ProtocolError for impossible indices."""
-        result: int = lib.pump_worker_wait(
-            self.shm, model, self.batch.raw, seen_activity, spin_ns, timeout_ns
-        )
-        if result < 0:
-            raise ProtocolError
-        return result
-
-    def wait(self, seen_activity: int, spin_ns: int, timeout_ns: int) -> bool:
-        """Wait for work as `pump_core_wait` does; True when there may be some."""
-        return bool(lib.pump_core_wait(self.shm, seen_activity, spin_ns, timeout_ns))
+    def wait(self, model: Any, seen_activity: int, spin_ns: int, timeout_ns: int) -> bool:
+        """Wait for work as `pump_worker_wait` does; True when there may be some."""
+        return bool(lib.pump_worker_wait(self.shm, model, seen_activity, spin_ns, timeout_ns))

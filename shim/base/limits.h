@@ -19,9 +19,9 @@
  * less; a single slice may always go. */
 #define PUMP_IN_FLIGHT_BYTES (128u << 20)
 #define PUMP_OUT_FLIGHT_BYTES (64u << 20)
-/* What is planned comes only while less is in the driver: commands, which may be more
+/* What is scheduled comes only while less is in the driver: commands, which may be more
  * urgent, do not wait for it. Enough to fill a link: the next goes as soon as one ends. */
-#define PUMP_PLANNED_BYTES (16u << 20)
+#define PUMP_PREDICTED_BYTES (16u << 20)
 
 #define PUMP_IN_THREADS_MOST 2
 /* Slices that one in-thread keeps in the driver: a block that the driver knows to be on
@@ -122,9 +122,9 @@ _Static_assert(PUMP_SLICE_BYTES % PUMP_BLOCK_BYTES == 0, "slices are whole block
 _Static_assert(PUMP_SLICE_BYTES <= PUMP_IN_FLIGHT_BYTES &&
                    PUMP_SLICE_BYTES <= PUMP_OUT_FLIGHT_BYTES,
                "a slice fits into what may be in flight");
-_Static_assert(PUMP_PLANNED_BYTES < PUMP_IN_FLIGHT_BYTES &&
-                   PUMP_PLANNED_BYTES < PUMP_OUT_FLIGHT_BYTES,
-               "what is planned leaves room for commands");
+_Static_assert(PUMP_PREDICTED_BYTES < PUMP_IN_FLIGHT_BYTES &&
+                   PUMP_PREDICTED_BYTES < PUMP_OUT_FLIGHT_BYTES,
+               "what is scheduled leaves room for commands");
 _Static_assert(PUMP_IN_LANES_SHARED <= PUMP_IN_LANES,
                "fewer streams where they are shared");
 _Static_assert(PUMP_MARKERS_FEW < PUMP_MARKERS_FIRST &&

@@ -15,14 +15,15 @@ extern const struct pump_upcalls {
   void (*line_kept)(void);
   /* memory -> record: a device has become active, launches report allocators' blocks. */
   void (*device_active)(void);
-  /* progress -> record: everything on the stream up to `seq` has executed, for recorders.
-   */
-  void (*executed)(uint32_t stream_index, uint64_t seq, uint64_t time_ns);
+  /* progress -> record: everything on the stream up to `seq` has executed, for recorders;
+   * a poll at `before_ns` had not seen it, 0: no poll did. */
+  void (*executed)(uint32_t stream_index, uint64_t seq, uint64_t time_ns,
+                   uint64_t before_ns);
   /* progress -> execute: operations of the device need executors. */
   void (*operations_seen)(uint32_t device, bool full);
-  /* progress -> execute: what is planned may go on. */
-  void (*plan_wake)(void);
-  /* record -> execute: an operation has its number, while a plan is armed. */
+  /* progress -> execute: what is scheduled may go on. */
+  void (*schedule_wake)(void);
+  /* record -> execute: an operation has its number, while a schedule is armed. */
   void (*operation_issued)(const struct pump_issued *issued);
   /* execute -> pool: whether dead memory is due to be discarded; does that in `context`,
    * which is current; the thread leaves the context. */

@@ -1,5 +1,5 @@
 /* execute.h - what executors offer to the rooms above: they carry out the worker's commands
- * and plans, populate new ranges, and leave the driver before a context ends.
+ * and schedules, populate new ranges, and leave the driver before a context ends.
  *
  * Every function may be called from any application thread under the recursion guard,
  * leaves errno, the current context and the capture mode as it found them, and reports no
@@ -53,16 +53,15 @@ void pump_priority_used(int priority);
  * does not use if there is one. */
 CUresult pump_stream_make(CUstream *stream);
 
-/* ---- plans (plan.c) ----------------------------------------------------------- */
+/* ---- schedules (schedule.c) -----------------------------------------------------------
+ */
 
-/* While header.armed is not 0: what was planned is void if the operation is another one
- * than was predicted. */
-void pump_plan_compare(const struct pump_issued *issued);
-
-void pump_plan_start(void);
+/* While header.armed is not 0: what is scheduled for operations from this one on is void if
+ * it is another one than was predicted. */
+void pump_schedule_compare(const struct pump_issued *issued);
 
 /* Operations have executed or bytes have left: wakes executors that may go on now. */
-void pump_plan_wake(void);
+void pump_schedule_wake(void);
 
 /* ---- life -------------------------------------------------------------------------- */
 

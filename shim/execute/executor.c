@@ -9,10 +9,9 @@
  * blocks its thread to the end; there the threads themselves are the slices in flight.
  *
  * DESIGN. How many threads work, and how many slices each has in flight, follows from
- * what slices take (adapt.h). What all of them have in the driver is bounded in
- * bytes: a thread reserves before it validates and submits, and waits, its own slices
- * finished first, while the others hold too much. A slice that is larger than the
- * whole bound goes when it is alone.
+ * what slices take (adapt.h). What all of them have in the driver is bounded in bytes
+ * (flight.c): a thread reserves before it validates and submits, and waits, its own slices
+ * finished first, while the others hold too much.
  *
  * Wake-ups. One command wakes one thread, if the worker sends a wake-up; the thread that
  * takes a command sets `asleep` again for those that still sleep, and wakes them when more
@@ -35,10 +34,10 @@
 /* A slice to move, and what is in flight in a lane. */
 struct job {
   struct pump_command command;
-  struct pump_command *place; /* in the ring; NULL: populate, or planned */
-  bool planned;               /* taken from the plan */
+  struct pump_command *place; /* in the ring; NULL: populate, or scheduled */
+  bool scheduled;             /* taken from the schedule */
   uint64_t epoch;             /* of the mapping it was taken from */
-  uint64_t taken_ns, called_ns, returned_ns;
+  struct pump_slice_times times;
   uint32_t waiting; /* commands left in the ring then */
   uint32_t in_flight;
 };
@@ -60,7 +59,8 @@ struct mover {
   uint32_t oldest, in_flight; /* lanes oldest .. oldest + in_flight - 1, modulo */
   uint64_t slice_ns_per_mib;  /* from call to arrival, running mean; 0: none yet */
   uint64_t spin_ns;
-  bool over; /* the driver is being torn down */
+  uint64_t free_ns; /* since when it could take a slice; only where the job is recorded */
+  bool over;        /* the driver is being torn down */
 };
 
 static bool to_gpu(const struct mover *mover) {
@@ -69,40 +69,6 @@ static bool to_gpu(const struct mover *mover) {
 
 static struct pump_command_ring *ring_of(const struct mover *mover) {
   return &pump_shm->commands[mover->role.set->device][mover->role.direction];
-}
-
-/* ---- bytes in flight ----------------------------------------------------------- */
-
-static uint32_t flight_bound(uint32_t device, uint32_t direction) {
-  uint64_t half = PUMP_LOAD(&pump_shm->devices[device].budget_bytes) / 2;
-  uint64_t most = pump_direction_bounds(direction)->flight_bytes;
-  return (uint32_t)(half < most ? half : most);
-}
-
-static bool fits(uint64_t held, uint64_t bytes, uint32_t bound) {
-  return held == 0 || (held < bound && bytes <= bound - held);
-}
-
-bool pump_flight_has_room(uint32_t device, uint32_t direction, uint64_t bytes) {
-  const struct pump_direction *way = &pump_executors_of(device)->directions[direction];
-  uint32_t bound = flight_bound(device, direction);
-  if (direction == PUMP_TO_GPU && bound > PUMP_PLANNED_BYTES) bound = PUMP_PLANNED_BYTES;
-  return fits(PUMP_LOAD(&way->flight_bytes), bytes, bound);
-}
-
-static bool reserve(struct pump_direction *direction, uint32_t bytes, uint32_t bound) {
-  uint32_t held = PUMP_LOAD(&direction->flight_bytes);
-  do {
-    if (!fits(held, bytes, bound)) return false;
-  } while (!__atomic_compare_exchange_n(&direction->flight_bytes, &held, held + bytes, true,
-                                        __ATOMIC_SEQ_CST, __ATOMIC_RELAXED));
-  return true;
-}
-
-static void release(struct pump_direction *direction, uint32_t bytes) {
-  __atomic_fetch_sub(&direction->flight_bytes, bytes, __ATOMIC_SEQ_CST);
-  if (__atomic_load_n(&direction->flight_waiters, __ATOMIC_SEQ_CST) != 0)
-    pump_futex_wake(&direction->flight_bytes);
 }
 
 /* ---- the driver ---------------------------------------------------------------- */
@@ -175,9 +141,9 @@ static bool submit(struct mover *mover, struct lane *lane, uint64_t address) {
   if (own_context != mover->own_context) change_context(mover, own_context);
   if (mover->over || !lane_open(mover, lane)) return false;
   job->in_flight = PUMP_ADD(&mover->direction->flight_slices, 1) + 1;
-  job->called_ns = pump_now_ns();
+  job->times.called_ns = pump_now_ns();
   CUresult result = prefetch(mover, lane->stream, address, job->command.length_bytes);
-  job->returned_ns = pump_now_ns();
+  job->times.returned_ns = pump_now_ns();
   if (!note(mover, result, "cuMemPrefetchAsync")) {
     __atomic_fetch_sub(&mover->direction->flight_slices, 1, __ATOMIC_RELAXED);
     return false;
@@ -187,7 +153,7 @@ static bool submit(struct mover *mover, struct lane *lane, uint64_t address) {
   /* Should the record fail, the event is not this slice's: wait for the stream. */
   result = mover->own_context ? pump_real.cuStreamSynchronize(lane->stream)
                               : pump_real.cuEventRecord(lane->event, lane->stream);
-  if (beside) look_beside(mover, pump_now_ns() - job->returned_ns);
+  if (beside) look_beside(mover, pump_now_ns() - job->times.returned_ns);
   if (!note(mover, result, mover->own_context ? "cuStreamSynchronize" : "cuEventRecord")) {
     if (pump_real.cuStreamSynchronize != NULL) pump_real.cuStreamSynchronize(lane->stream);
     __atomic_fetch_sub(&mover->direction->flight_slices, 1, __ATOMIC_RELAXED);
@@ -218,38 +184,42 @@ static void count(const struct mover *mover, uint32_t result, uint64_t length_by
 /* In the mapping that the job was taken from. */
 static void write_result(const struct mover *mover, const struct job *job,
                          uint32_t result) {
-  uint64_t us = (pump_now_ns() - job->taken_ns) / 1000;
+  uint64_t us = (pump_now_ns() - job->times.taken_ns) / 1000;
   uint32_t duration_us = us < UINT32_MAX ? (uint32_t)us : UINT32_MAX;
-  if (!to_gpu(mover) && result == PUMP_RESULT_MOVED)
-    pump_plan_left(mover->role.set->device, job->command.length_bytes);
-  if (job->planned)
-    pump_plan_finish(pump_shm, job->command.ticket, result, duration_us);
+  if (!to_gpu(mover) && result == PUMP_RESULT_MOVED) {
+    pump_schedule_left(mover->role.set->device, job->command.length_bytes);
+    if (pump_recording) pump_hops_left(mover->role.set->device);
+  }
+  if (job->scheduled && pump_recording) pump_hops_write(job->command.ticket, &job->times);
+  if (job->scheduled)
+    pump_schedule_finish(pump_shm, job->command.ticket, result, duration_us);
   else
     pump_command_finish(job->place, result, duration_us);
 }
 
 static void report(const struct mover *mover, const struct job *job, uint32_t result) {
   uint64_t epoch_now, bytes = job->command.length_bytes;
-  if (job->place == NULL && !job->planned) {
+  if (job->place == NULL && !job->scheduled) {
     if (result == PUMP_RESULT_MOVED)
       PUMP_ADD(&pump_shm->shim_counters.populate_bytes, bytes);
     return;
   }
   count(mover, result, bytes);
-  if (job->planned && result == PUMP_RESULT_MOVED)
-    PUMP_ADD(&pump_shm->shim_counters.planned_bytes, bytes);
+  if (job->scheduled && result == PUMP_RESULT_MOVED)
+    PUMP_ADD(&pump_shm->shim_counters.scheduled_bytes, bytes);
   if (!pump_mapping_enter(&epoch_now)) return; /* its worker is gone */
   if (epoch_now == job->epoch) write_result(mover, job, result);
   pump_mapping_leave();
   pump_worker_notify();
-  if (!to_gpu(mover)) pump_plan_look();
+  if (!to_gpu(mover)) pump_schedule_wake();
 }
 
 /* Gives the controller what the slice took, and follows its answer. */
 static void adapt(struct mover *mover, const struct job *job, uint64_t now_ns) {
   struct pump_direction *direction = mover->direction;
-  struct pump_adapt_sample sample = {.call_ns = job->returned_ns - job->called_ns,
-                                     .done_ns = now_ns - job->returned_ns,
+  struct pump_adapt_sample sample = {.call_ns =
+                                         job->times.returned_ns - job->times.called_ns,
+                                     .done_ns = now_ns - job->times.returned_ns,
                                      .bytes = job->command.length_bytes,
                                      .waiting = job->waiting,
                                      .in_flight = job->in_flight};
@@ -271,27 +241,33 @@ static void adapt(struct mover *mover, const struct job *job, uint64_t now_ns) {
 
 /* ---- slices -------------------------------------------------------------------- */
 
+/* From now on it waits for a slice, if there is none. */
+static void note_free(struct mover *mover) {
+  if (pump_recording) mover->free_ns = pump_now_ns();
+}
+
 static void finish_oldest(struct mover *mover) {
   struct lane *lane = &mover->lanes[mover->oldest];
   CUresult result = CUDA_SUCCESS;
   if (!mover->own_context) result = pump_real.cuEventSynchronize(lane->event);
-  uint64_t now_ns = pump_now_ns();
+  uint64_t now_ns = lane->job.times.done_ns = pump_now_ns();
   pump_slot_end(lane->job.command.slot);
   __atomic_fetch_sub(&mover->direction->flight_slices, 1, __ATOMIC_RELAXED);
-  release(mover->direction, (uint32_t)lane->job.command.length_bytes);
+  pump_flight_release(mover->direction, (uint32_t)lane->job.command.length_bytes);
   mover->oldest = (mover->oldest + 1) % mover->lane_count;
   mover->in_flight--;
   bool moved = note(mover, result, "waiting for a prefetch");
   if (moved) adapt(mover, &lane->job, now_ns);
   report(mover, &lane->job, moved ? PUMP_RESULT_MOVED : PUMP_RESULT_FAILED);
+  note_free(mover);
 }
 
 /* Returns once `bytes` are reserved. No thread waits for one that waits here: what
  * this one had in flight is finished first. */
 static void wait_for_room(struct mover *mover, uint32_t bytes) {
   struct pump_direction *direction = mover->direction;
-  uint32_t bound = flight_bound(mover->role.set->device, mover->role.direction);
-  while (!reserve(direction, bytes, bound)) {
+  uint32_t bound = pump_flight_bound(mover->role.set->device, mover->role.direction);
+  while (!pump_flight_reserve(direction, bytes, bound)) {
     if (mover->in_flight > 0) {
       finish_oldest(mover);
       continue;
@@ -331,7 +307,7 @@ static void start(struct mover *mover, const struct job *job) {
     result = PUMP_RESULT_FAILED;
   }
   pump_slot_end(job->command.slot);
-  release(mover->direction, bytes);
+  pump_flight_release(mover->direction, bytes);
   report(mover, job, result);
 }
 
@@ -343,10 +319,10 @@ static bool command_waits(struct pump_command_ring *ring) {
          PUMP_LOAD_ACQUIRE(&pump_command_at(ring, head)->state) == PUMP_COMMAND_READY;
 }
 
-/* In the ring, or in the plan. */
+/* In the ring, or in the schedule. */
 static bool more_waits(const struct mover *mover) {
   return command_waits(ring_of(mover)) ||
-         pump_plan_waits(mover->role.set->device, mover->role.direction);
+         pump_schedule_waits(mover->role.set->device, mover->role.direction);
 }
 
 /* After taking a command: others may still sleep. */
@@ -361,11 +337,11 @@ static void pass_on(struct mover *mover, struct pump_command_ring *ring) {
   pump_futex(&ring->wakes, FUTEX_WAKE, 1, NULL);
 }
 
-/* What was sent for now, or else what was planned. False when there is neither, true also
- * when the mapping is just being replaced (then it has neither place nor plan). */
+/* What was sent for now, or else what was scheduled. False when there is neither, true also
+ * when the mapping is just being replaced (then it has neither place nor schedule). */
 static bool take_command(struct mover *mover, struct job *job) {
   job->place = NULL;
-  job->planned = false;
+  job->scheduled = false;
   job->waiting = 0;
   if (!pump_mapping_enter(&job->epoch)) {
     struct timespec pause = {.tv_nsec = 50000};
@@ -378,10 +354,16 @@ static bool take_command(struct mover *mover, struct job *job) {
     uint64_t left = PUMP_LOAD(&ring->tail) - PUMP_LOAD(&ring->head);
     job->waiting = left <= PUMP_COMMAND_SLOTS ? (uint32_t)left : 0;
   } else {
-    job->planned =
-        pump_plan_take(mover->role.set->device, mover->role.direction, &job->command);
+    uint32_t device = mover->role.set->device, direction = mover->role.direction;
+    struct pump_entry entry;
+    uint64_t made_ns;
+    job->scheduled = pump_schedule_take(device, direction, &entry, &made_ns);
+    if (job->scheduled) job->command = entry.command;
+    if (job->scheduled && pump_recording)
+      job->times.free_ns = pump_hops_ready(mover->role.set, direction, &entry, made_ns);
+    job->waiting = job->scheduled && pump_schedule_ready(device, direction);
   }
-  bool found = job->place != NULL || job->planned;
+  bool found = job->place != NULL || job->scheduled;
   if (found) pass_on(mover, ring);
   pump_mapping_leave();
   return found;
@@ -400,14 +382,16 @@ static bool take_populate(const struct mover *mover, struct job *job) {
 
 /* Starts one slice if there is one; true when it may be worth asking again. */
 static bool serve(struct mover *mover) {
-  struct job job;
+  struct job job = {.in_flight = 0};
   if (take_command(mover, &job)) {
-    if (job.place == NULL && !job.planned) return true;
+    if (job.place == NULL && !job.scheduled) return true;
   } else if (!take_populate(mover, &job)) {
     return false;
   }
-  job.taken_ns = pump_now_ns();
+  job.times.taken_ns = pump_now_ns();
+  if (job.times.free_ns < mover->free_ns) job.times.free_ns = mover->free_ns;
   start(mover, &job);
+  note_free(mover);
   return true;
 }
 
@@ -449,7 +433,7 @@ static void wait_for_either(struct mover *mover) {
   uint64_t now_ns = pump_now_ns(),
            due_ns = now_ns + PUMP_PEEK_NS; /* the first one: unknown */
   if (mover->slice_ns_per_mib != 0)
-    due_ns = lane->job.called_ns + mib * mover->slice_ns_per_mib / 8 * 7;
+    due_ns = lane->job.times.called_ns + mib * mover->slice_ns_per_mib / 8 * 7;
   bool done = pump_real.cuEventQuery == NULL || now_ns >= due_ns ||
               pump_real.cuEventQuery(lane->event) != CUDA_ERROR_NOT_READY;
   if (done)
@@ -465,6 +449,7 @@ static void rest(struct mover *mover, uint32_t wanted) {
     finish_oldest(mover);
   else
     pump_futex_sleep(&mover->direction->wanted, wanted, PUMP_IDLE_NS);
+  note_free(mover);
 }
 
 void *pump_mover_thread(void *argument) {

@@ -39,6 +39,9 @@ struct pump_direction {
   uint32_t flight_slices;
   uint32_t adapting; /* 1: a thread is inside of `adapt` */
   struct pump_adapt adapt;
+  /* Where the job is recorded: when an entry that could go found no room here, 0 once one
+   * has been taken; and when bytes were last given back. */
+  uint64_t lacked_ns, released_ns;
 };
 
 /* One per device, static. `state`, `full`, `life` and `context` change under the lock
@@ -125,22 +128,42 @@ bool pump_command_validate_fields(const struct pump_command *command);
 uint32_t pump_command_validate_state(const struct pump_command *command, uint32_t device,
                                      uint32_t direction, uint64_t *address);
 
-/* ---- plans (plan.c) ------------------------------------------------------ */
+/* ---- bytes in flight (flight.c) ------------------------------------------ */
 
-/* Whether so many bytes of what is planned may be handed to the driver now
- * (executor.c). */
-bool pump_flight_has_room(uint32_t device, uint32_t direction, uint64_t bytes);
+uint32_t pump_flight_bound(uint32_t device, uint32_t direction);
+/* Whether so many bytes may be handed to the driver now, so that it has at most
+ * `most_bytes`, and no more than it may have in any case. */
+bool pump_flight_has_room(uint32_t device, uint32_t direction, uint64_t bytes,
+                          uint32_t most_bytes);
+/* Counts them as in the driver, if it has no more than `bound` then; and gives them back.
+ */
+bool pump_flight_reserve(struct pump_direction *direction, uint32_t bytes, uint32_t bound);
+void pump_flight_release(struct pump_direction *direction, uint32_t bytes);
 
-/* Something of the plan may go now; and takes it. */
-bool pump_plan_waits(uint32_t device, uint32_t direction);
-bool pump_plan_take(uint32_t device, uint32_t direction, struct pump_command *command);
-/* So much has left the device. With the mapping entered, like pump_plan_take. */
-void pump_plan_left(uint32_t device, uint64_t bytes);
+/* ---- schedules (schedule.c) ------------------------------------------------------ */
 
-/* A departure may let what is planned go on. */
-static inline void pump_plan_look(void) {
-  if (PUMP_LOAD(&pump_shm->header.armed) != 0) pump_plan_wake();
-}
+/* The next entry waits for an executor alone; it may go now; and takes it. */
+bool pump_schedule_ready(uint32_t device, uint32_t direction);
+bool pump_schedule_waits(uint32_t device, uint32_t direction);
+bool pump_schedule_take(uint32_t device, uint32_t direction, struct pump_entry *entry,
+                        uint64_t *made_ns);
+/* So much has left the device. With the mapping entered, like pump_schedule_take. */
+void pump_schedule_left(uint32_t device, uint64_t bytes);
+
+/* ---- where slices lose time (hops.c); only where the job is recorded ---------- */
+
+/* Steps of a slice; 0: it came not that far. CLOCK_MONOTONIC. */
+struct pump_slice_times {
+  uint64_t free_ns; /* since when its thread could have taken it */
+  uint64_t taken_ns, called_ns, returned_ns, done_ns;
+};
+/* Bytes have left; with the mapping entered. */
+void pump_hops_left(uint32_t device);
+/* When an entry that was just taken could go: the last thing that it waited for. */
+uint64_t pump_hops_ready(struct pump_device_executors *set, uint32_t direction,
+                         const struct pump_entry *entry, uint64_t made_ns);
+/* Writes the hops of a slice beside its end, which follows. */
+void pump_hops_write(uint64_t ticket, const struct pump_slice_times *times);
 
 /* ---- populate (populate.c) -------------------------------------------- */
 

@@ -57,6 +57,7 @@ static void adopt_contexts(struct poller *poller) {
     }
     pool->broken = false;
     pool->next = pool->made = pool->waiting_count = 0;
+    pool->looked_ns = 0;
     __atomic_store_n(&pool->context, context, __ATOMIC_RELAXED);
     uint32_t life = 0;
     while (life == 0) life = (PUMP_ADD(&lives, 1) + 1) & PUMP_MARKER_LIFE_MASK;
@@ -108,8 +109,10 @@ static void collect_fresh(struct pump_marker_pool *pool) {
     PUMP_ADD(&pump_shm->shim_counters.markers, pool->waiting_count - before);
 }
 
-/* One pass over the waiting list; true when any stream has advanced. */
-static bool poll_waiting(struct poller *poller, struct pump_marker_pool *pool) {
+/* One pass over the waiting list, the one before at `before_ns`; true when any stream has
+ * advanced. */
+static bool poll_waiting(struct poller *poller, struct pump_marker_pool *pool,
+                         uint64_t before_ns) {
   uint32_t kept = 0, done = 0;
   bool asked = enter_context(poller, pool);
   for (uint32_t i = 0; i < pool->waiting_count; i++) {
@@ -124,7 +127,7 @@ static bool poll_waiting(struct poller *poller, struct pump_marker_pool *pool) {
       continue;
     }
     if (note(poller, result, "cuEventQuery")) {
-      pump_progress_advance(marker->stream_index, marker->seq);
+      pump_progress_polled(marker->stream_index, marker->seq, before_ns);
       done++;
     } /* else: the marker is lost, the next one covers it */
     pump_marker_queue_push(&pool->free, ticket);
@@ -175,12 +178,13 @@ static struct look look(struct poller *poller) {
   FOR_SERVED(poller, i) {
     struct pump_marker_pool *pool = &pump_marker_pools[i];
     fill_pool(poller, pool);
-    uint64_t now_ns = pump_now_ns();
+    uint64_t now_ns = pump_now_ns(), before_ns = pool->looked_ns;
+    pool->looked_ns = now_ns;
     if (pump_upcalls.dead_due(pool->context, now_ns) && enter_context(poller, pool))
       pump_upcalls.dead_tick(pool->context, now_ns);
     collect_fresh(pool);
     if (pool->waiting_count == 0) continue;
-    seen.advanced |= poll_waiting(poller, pool);
+    seen.advanced |= poll_waiting(poller, pool, before_ns);
     seen.waiting |= pool->waiting_count > 0 && !pool->broken;
   }
   return seen;
@@ -213,6 +217,8 @@ static void work(struct poller *poller) {
     if (!anything_fresh(poller) && pump_executors_lives(&poller->role))
       pump_sleep_wait(&mark->wakes, wakes, PUMP_IDLE_NS);
     __atomic_store_n(&mark->asleep, 0, __ATOMIC_SEQ_CST);
+    FOR_SERVED(poller, i)
+    pump_marker_pools[i].looked_ns = 0; /* what came is not that old */
   }
 }
 

@@ -18,12 +18,12 @@
  *
  * Which side writes what
  *   shim     identity, devices, progress, shim_counters, ranges, events, command state
- *            READY -> TAKEN -> DONE and the result, left_bytes of each plan, plan_ends
+ *            READY -> TAKEN -> DONE and the result, left_bytes of each schedule, entry_ends
  *   worker   worker_pid, heartbeat, resend, worker_counters, event_head,
  *            asked_budget_bytes of each device, command contents and state
- *            EMPTY -> READY, DONE -> EMPTY, contents of plans, predicted
- *   both     turn of each plan: the worker puts a plan in force or withdraws it,
- *            executors count what they take; armed: 1 by the worker, 0 by the shim
+ *            EMPTY -> READY, DONE -> EMPTY, contents of schedules, predicted
+ *   both     turn of each schedule: the worker puts a schedule in force or withdraws it,
+ *            executors count what they take; valid_seq: all by the worker, less by the shim
  * Neither trusts the other: each index read from here is masked or checked
  * against its bound before use. Memory ordering lives in pump_ring.h alone.
  *
@@ -55,16 +55,18 @@
  * A worker that has lost some of these records sets `resend`: the shim sends all of them
  * again.
  *
- * A command is carried out as soon as an executor takes it; an entry of a plan when its
- * conditions hold. A device's plan is two lists, one for each direction, taken from the
- * front:
+ * A command is carried out as soon as an executor takes it; an entry of a schedule, which
+ * is a device's schedule, when its conditions hold. A device's schedule is two lists, one
+ * for each direction, taken from the front:
  *
  *   TO_HOST  block 7..10   once operation 1,204 of stream 2 has executed
  *   TO_GPU   block 90..93  once 8 MiB have left, for operation 1,250
  *
- * A plan holds while the program issues what the worker predicted. `predicted` has these
- * operations by their number, and the shim compares each operation that the program issues:
- * at the first that differs it sets `armed` to 0, and no plan is in force.
+ * A schedule may serve operations that the worker predicted. While `armed` is 1,
+ * `predicted` has these by their number, and the shim compares each operation that the
+ * program issues: at the first that differs it lowers `valid_seq` to the one before. What
+ * comes for operations behind that stays where it is. What leaves goes on, if no operation
+ * behind it uses it.
  *
  * A worker that asks for another budget writes asked_budget_bytes and sends any datagram
  * over the client's socket. The shim adopts the budget, brought within bounds, into
@@ -99,8 +101,9 @@
 #define PUMP_MAX_PAYLOAD_BYTES 8192
 #define PUMP_COMMAND_SLOTS 256
 #define PUMP_DIRECTIONS 2
-#define PUMP_PLAN_ENTRIES 256 /* of a direction */
-#define PUMP_PLAN_TICKETS 1024
+#define PUMP_ALL_VALID 0xffffffffffffffff /* pump_header.valid_seq */
+#define PUMP_SCHEDULE_ENTRIES 256         /* of a direction */
+#define PUMP_SCHEDULE_TICKETS 1024
 #define PUMP_PREDICTIONS 4096 /* operations */
 
 /* client_state */
@@ -215,9 +218,11 @@ struct pump_header {
   uint32_t resend;        /* worker: raised to have names and PARAMS sent again */
   uint32_t reserved1;
   uint64_t pad3[6];
-  uint32_t armed; /* 1 while what is issued is what was predicted: plans are in force */
+  uint32_t armed; /* 1 while the shim compares what is issued with what was predicted */
   uint32_t reserved2;
-  uint64_t pad4[7];
+  uint64_t valid_seq; /* what is scheduled for operations up to this one may go;
+                         PUMP_ALL_VALID: for all */
+  uint64_t pad4[6];
 };
 
 struct pump_device {
@@ -293,7 +298,8 @@ struct pump_event {
   uint16_t extents_dropped; /* beyond PUMP_MAX_EXTENTS */
   uint32_t payload_bytes;   /* PARAMS, NAME: of the whole payload */
   uint64_t signature;       /* KERNEL, PARAMS; SYNC: time_ns when the call began; GRAPH:
-                               how many operations it has */
+                               how many operations it has; PROGRESS: time_ns of the poll
+                               before, which had not seen it; 0: no poll saw it */
   struct pump_extent extents[3];
 };
 
@@ -323,30 +329,38 @@ struct pump_command_ring {
 };
 
 /* A command that an executor carries out once both conditions hold. */
-struct pump_planned {
+struct pump_entry {
   struct pump_command command; /* state, result and duration_us are not used */
   uint64_t after_seq;    /* this operation has executed, the last that reads; 0: none */
-  uint64_t left_bytes;   /* pump_plan.left_bytes has come so far; 0: no condition */
+  uint64_t left_bytes;   /* pump_schedule.left_bytes has come so far; 0: no condition */
   uint32_t after_stream; /* of that operation */
   uint32_t reserved[3];
 };
 
-struct pump_plan {
+struct pump_schedule {
   uint64_t turn; /* version << 32 | taken TO_HOST << 16 | taken TO_GPU; version 0: none is
-                    in force, and nothing else of the plan means anything */
+                    in force, and nothing else of the schedule means anything */
   uint32_t count[2]; /* of each direction */
-  uint64_t pad0[6];
-  uint64_t left_bytes; /* that commands, planned or not, have moved to the host since this
+  uint64_t
+      made_ns; /* CLOCK_MONOTONIC when it was put in force; while a trace is recorded */
+  uint64_t pad0[5];
+  uint64_t left_bytes; /* that commands, scheduled or not, have moved to the host since this
                           mapping is in use */
   uint64_t pad1[7];
-  struct pump_planned entries[2][256];
+  struct pump_entry entries[2][256];
 };
 
-/* How a planned command ended; at the place `ticket` modulo PUMP_PLAN_TICKETS. */
-struct pump_plan_end {
+/* How a scheduled command ended; at the place `ticket` modulo PUMP_SCHEDULE_TICKETS. */
+struct pump_entry_end {
   uint64_t ticket; /* written last */
   uint32_t result;
-  uint32_t duration_us;
+  uint32_t duration_us; /* from taking it to its completion */
+  /* What follows only while a trace is recorded. */
+  uint64_t ended_ns;  /* CLOCK_MONOTONIC when this was written */
+  uint32_t waited_us; /* from when it could go, and an executor was free, to taking it */
+  uint32_t called_us; /* from then to the driver's call, or to its refusal */
+  uint32_t driver_us; /* in the call */
+  uint32_t link_us;   /* from its return to when its completion was seen */
 };
 
 /* The operation that is expected under a number; at the place `seq` modulo
@@ -378,10 +392,10 @@ struct pump_shim_counters {
   uint64_t graphs_unknown;  /* launches of which the operations are not known, or not all */
   uint64_t discarded_bytes; /* of the pool's dead memory */
   uint64_t block_events;    /* of the program's allocator */
-  uint64_t block_dead_bytes; /* of DEAD events: whole blocks, each time they are freed */
-  uint64_t planned_bytes;    /* of those moved: by entries of plans */
-  uint64_t plans_dropped;    /* in force when an operation differed */
-  uint64_t own_contexts;     /* that out-threads made for themselves */
+  uint64_t block_dead_bytes;  /* of DEAD events: whole blocks, each time they are freed */
+  uint64_t scheduled_bytes;   /* of those moved: by entries of schedules */
+  uint64_t schedules_dropped; /* in force when an operation differed */
+  uint64_t own_contexts;      /* that out-threads made for themselves */
   uint64_t reserved[8];
   uint64_t operations; /* recorded while active; a cache line of its own: hooks write it */
   uint64_t reserved1[7];
@@ -399,12 +413,12 @@ struct pump_worker_counters {
   uint64_t resyncs;
   uint64_t overshoot_bytes_peak; /* demand: residency above the budget */
   uint64_t ticks;
-  uint64_t refreshes;       /* prefetches of resident blocks, to keep the driver off them */
-  uint64_t catch_ups;       /* times it skipped to the newest */
-  uint64_t ops_larger;      /* operations too large for the budget */
-  uint64_t recorded_file;   /* 0: no recording; 1: into FILE itself, n: into FILE.n */
-  uint64_t recording_error; /* errno that ended the recording; 0 while there is none */
-  uint64_t predicted;       /* operations that were expected, with the blocks they used */
+  uint64_t schedules;        /* put in force */
+  uint64_t catch_ups;        /* times it skipped to the newest */
+  uint64_t ops_larger;       /* operations too large for the budget */
+  uint64_t recorded_file;    /* 0: no recording; 1: into FILE itself, n: into FILE.n */
+  uint64_t recording_error;  /* errno that ended the recording; 0 while there is none */
+  uint64_t predicted;        /* operations that were expected, with the blocks they used */
   uint64_t predictions_lost; /* times that what was expected was dropped */
   uint64_t recording_ended;  /* 1: the file is whole, or recording_error says why not */
   uint64_t reserved[13];
@@ -417,8 +431,8 @@ struct pump_shm {
   struct pump_device devices[16];
   struct pump_progress progress[1024];
   struct pump_command_ring commands[16][2]; /* [device][direction] */
-  struct pump_plan plans[16];               /* by device */
-  struct pump_plan_end plan_ends[1024];
+  struct pump_schedule schedules[16];       /* by device */
+  struct pump_entry_end entry_ends[1024];
   struct pump_prediction predicted[4096];
   struct pump_event events[16384];
   struct pump_range ranges[131072];

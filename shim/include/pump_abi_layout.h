@@ -43,6 +43,7 @@ PUMP_ASSERT_OFFSET(pump_header, worker_asleep, 320);
 PUMP_ASSERT_OFFSET(pump_header, worker_wakes, 324);
 PUMP_ASSERT_OFFSET(pump_header, resend, 328);
 PUMP_ASSERT_OFFSET(pump_header, armed, 384); /* a cache line of its own */
+PUMP_ASSERT_OFFSET(pump_header, valid_seq, 392);
 
 PUMP_ASSERT_SIZE(pump_device, 128);
 PUMP_ASSERT_OFFSET(pump_device, uuid, 0);
@@ -121,22 +122,26 @@ PUMP_ASSERT_OFFSET(pump_command_ring, executors_asleep, 128);
 PUMP_ASSERT_OFFSET(pump_command_ring, wakes, 132);
 PUMP_ASSERT_OFFSET(pump_command_ring, commands, 192);
 
-PUMP_ASSERT_SIZE(pump_planned, 96);
-PUMP_ASSERT_OFFSET(pump_planned, after_seq, 64);
-PUMP_ASSERT_OFFSET(pump_planned, left_bytes, 72);
-PUMP_ASSERT_OFFSET(pump_planned, after_stream, 80);
-PUMP_ASSERT_OFFSET(pump_planned, reserved, 84);
+PUMP_ASSERT_SIZE(pump_entry, 96);
+PUMP_ASSERT_OFFSET(pump_entry, after_seq, 64);
+PUMP_ASSERT_OFFSET(pump_entry, left_bytes, 72);
+PUMP_ASSERT_OFFSET(pump_entry, after_stream, 80);
+PUMP_ASSERT_OFFSET(pump_entry, reserved, 84);
 
-PUMP_ASSERT_SIZE(pump_plan, 49280);
-PUMP_ASSERT_OFFSET(pump_plan, turn, 0);
-PUMP_ASSERT_OFFSET(pump_plan, count, 8);
-PUMP_ASSERT_OFFSET(pump_plan, left_bytes, 64); /* a cache line of its own */
-PUMP_ASSERT_OFFSET(pump_plan, entries, 128);
+PUMP_ASSERT_SIZE(pump_schedule, 49280);
+PUMP_ASSERT_OFFSET(pump_schedule, turn, 0);
+PUMP_ASSERT_OFFSET(pump_schedule, count, 8);
+PUMP_ASSERT_OFFSET(pump_schedule, made_ns, 16);
+PUMP_ASSERT_OFFSET(pump_schedule, left_bytes, 64); /* a cache line of its own */
+PUMP_ASSERT_OFFSET(pump_schedule, entries, 128);
 
-PUMP_ASSERT_SIZE(pump_plan_end, 16);
-PUMP_ASSERT_OFFSET(pump_plan_end, ticket, 0);
-PUMP_ASSERT_OFFSET(pump_plan_end, result, 8);
-PUMP_ASSERT_OFFSET(pump_plan_end, duration_us, 12);
+PUMP_ASSERT_SIZE(pump_entry_end, 40);
+PUMP_ASSERT_OFFSET(pump_entry_end, ticket, 0);
+PUMP_ASSERT_OFFSET(pump_entry_end, result, 8);
+PUMP_ASSERT_OFFSET(pump_entry_end, duration_us, 12);
+PUMP_ASSERT_OFFSET(pump_entry_end, ended_ns, 16);
+PUMP_ASSERT_OFFSET(pump_entry_end, waited_us, 24);
+PUMP_ASSERT_OFFSET(pump_entry_end, link_us, 36);
 
 PUMP_ASSERT_SIZE(pump_prediction, 16);
 PUMP_ASSERT_OFFSET(pump_prediction, signature, 0);
@@ -164,8 +169,8 @@ PUMP_ASSERT_OFFSET(pump_shim_counters, graphs_unknown, 136);
 PUMP_ASSERT_OFFSET(pump_shim_counters, discarded_bytes, 144);
 PUMP_ASSERT_OFFSET(pump_shim_counters, block_events, 152);
 PUMP_ASSERT_OFFSET(pump_shim_counters, block_dead_bytes, 160);
-PUMP_ASSERT_OFFSET(pump_shim_counters, planned_bytes, 168);
-PUMP_ASSERT_OFFSET(pump_shim_counters, plans_dropped, 176);
+PUMP_ASSERT_OFFSET(pump_shim_counters, scheduled_bytes, 168);
+PUMP_ASSERT_OFFSET(pump_shim_counters, schedules_dropped, 176);
 PUMP_ASSERT_OFFSET(pump_shim_counters, own_contexts, 184);
 PUMP_ASSERT_OFFSET(pump_shim_counters, reserved, 192);
 PUMP_ASSERT_OFFSET(pump_shim_counters, operations, 256);
@@ -182,7 +187,7 @@ PUMP_ASSERT_OFFSET(pump_worker_counters, miss_policy, 56);
 PUMP_ASSERT_OFFSET(pump_worker_counters, resyncs, 64);
 PUMP_ASSERT_OFFSET(pump_worker_counters, overshoot_bytes_peak, 72);
 PUMP_ASSERT_OFFSET(pump_worker_counters, ticks, 80);
-PUMP_ASSERT_OFFSET(pump_worker_counters, refreshes, 88);
+PUMP_ASSERT_OFFSET(pump_worker_counters, schedules, 88);
 PUMP_ASSERT_OFFSET(pump_worker_counters, catch_ups, 96);
 PUMP_ASSERT_OFFSET(pump_worker_counters, ops_larger, 104);
 PUMP_ASSERT_OFFSET(pump_worker_counters, recorded_file, 112);
@@ -191,17 +196,17 @@ PUMP_ASSERT_OFFSET(pump_worker_counters, predicted, 128);
 PUMP_ASSERT_OFFSET(pump_worker_counters, recording_ended, 144);
 PUMP_ASSERT_OFFSET(pump_worker_counters, reserved, 152);
 
-PUMP_ASSERT_SIZE(pump_shm, 20343808);
+PUMP_ASSERT_SIZE(pump_shm, 20368384);
 PUMP_ASSERT_OFFSET(pump_shm, header, 0);
 PUMP_ASSERT_OFFSET(pump_shm, shim_counters, 448);
 PUMP_ASSERT_OFFSET(pump_shm, worker_counters, 768);
 PUMP_ASSERT_OFFSET(pump_shm, devices, 1024);
 PUMP_ASSERT_OFFSET(pump_shm, progress, 3072);
 PUMP_ASSERT_OFFSET(pump_shm, commands, 68608);
-PUMP_ASSERT_OFFSET(pump_shm, plans, 599040);
-PUMP_ASSERT_OFFSET(pump_shm, plan_ends, 1387520);
-PUMP_ASSERT_OFFSET(pump_shm, predicted, 1403904);
-PUMP_ASSERT_OFFSET(pump_shm, events, 1469440);
-PUMP_ASSERT_OFFSET(pump_shm, ranges, 3566592);
+PUMP_ASSERT_OFFSET(pump_shm, schedules, 599040);
+PUMP_ASSERT_OFFSET(pump_shm, entry_ends, 1387520);
+PUMP_ASSERT_OFFSET(pump_shm, predicted, 1428480);
+PUMP_ASSERT_OFFSET(pump_shm, events, 1494016);
+PUMP_ASSERT_OFFSET(pump_shm, ranges, 3591168);
 
 #endif

@@ -13,10 +13,11 @@
  * Command rings: one producer (the worker), several consumers (executors), one
  * ring per device and direction; results return in the command itself.
  *
- * Plans: one producer, several consumers, one word that decides (`turn`). What an executor
- * has copied is an entry of the plan in force if `turn` is still the same when it counts
- * the entry as taken; if not, the worker may have been writing it. The worker withdraws a
- * plan before it writes the next one, and learns by that what was taken of it.
+ * Schedules: one producer, several consumers, one word that decides (`turn`). What an
+ * executor has copied is an entry of the schedule in force if `turn` is still the same when
+ * it counts the entry as taken; if not, the worker may have been writing it. The worker
+ * withdraws a schedule before it writes the next one, and learns by that what was taken of
+ * it.
  */
 #ifndef PUMP_RING_H
 #define PUMP_RING_H
@@ -241,50 +242,64 @@ static inline void pump_command_finish(struct pump_command *slot, uint32_t resul
   PUMP_STORE_RELEASE(&slot->state, PUMP_COMMAND_DONE);
 }
 
-/* ---- plans ---------------------------------------------------------------- */
+/* ---- schedules ---------------------------------------------------------------- */
 
 _Static_assert((PUMP_PREDICTIONS & (PUMP_PREDICTIONS - 1)) == 0, "masked");
-_Static_assert((PUMP_PLAN_TICKETS & (PUMP_PLAN_TICKETS - 1)) == 0, "masked");
+_Static_assert((PUMP_SCHEDULE_TICKETS & (PUMP_SCHEDULE_TICKETS - 1)) == 0, "masked");
 
-static inline uint32_t pump_plan_taken(uint64_t turn, uint32_t direction) {
+static inline uint32_t pump_schedule_taken(uint64_t turn, uint32_t direction) {
   return (uint32_t)(turn >> (16 * direction)) & 0xffff;
 }
 
-/* Executor: copies the next entry of a direction; false when there is none. It is the
- * caller's once pump_plan_claim says so, with the same turn. */
-static inline bool pump_plan_peek(struct pump_shm *shm, uint32_t device, uint32_t direction,
-                                  struct pump_planned *entry, uint64_t *turn) {
-  struct pump_plan *plan = &shm->plans[device];
-  if (PUMP_LOAD(&shm->header.armed) == 0) return false;
-  *turn = PUMP_LOAD_ACQUIRE(&plan->turn);
-  uint32_t at = pump_plan_taken(*turn, direction);
-  if (*turn >> 32 == 0 || at >= PUMP_PLAN_ENTRIES ||
-      at >= PUMP_LOAD(&plan->count[direction]))
+/* Executor: copies the next entry of a direction; false when there is none that may go. It
+ * is the caller's once pump_schedule_claim says so, with the same turn. */
+static inline bool pump_schedule_peek(struct pump_shm *shm, uint32_t device,
+                                      uint32_t direction, struct pump_entry *entry,
+                                      uint64_t *turn) {
+  struct pump_schedule *schedule = &shm->schedules[device];
+  *turn = PUMP_LOAD_ACQUIRE(&schedule->turn);
+  uint32_t at = pump_schedule_taken(*turn, direction);
+  if (*turn >> 32 == 0 || at >= PUMP_SCHEDULE_ENTRIES ||
+      at >= PUMP_LOAD(&schedule->count[direction]))
     return false;
-  const uint64_t *from = (const uint64_t *)&plan->entries[direction][at];
+  const uint64_t *from = (const uint64_t *)&schedule->entries[direction][at];
   uint64_t *to = (uint64_t *)entry;
   for (size_t i = 0; i < sizeof *entry / sizeof *to; i++) to[i] = PUMP_LOAD(&from[i]);
   __atomic_thread_fence(__ATOMIC_ACQUIRE); /* the copy before the second look at `turn` */
+  uint64_t valid_seq = PUMP_LOAD(&shm->header.valid_seq);
+  if (direction == PUMP_TO_GPU) return entry->command.needed_by_seq <= valid_seq;
+  if (entry->command.observed_seq > valid_seq) entry->command.observed_seq = valid_seq;
   return true;
 }
 
-static inline bool pump_plan_claim(struct pump_plan *plan, uint32_t direction,
-                                   uint64_t turn) {
-  return __atomic_compare_exchange_n(&plan->turn, &turn, turn + (1ull << (16 * direction)),
-                                     false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+/* Shim: the operation is another one than was predicted. Returns true for the first. */
+static inline bool pump_schedule_deviate(struct pump_shm *shm, uint64_t seq) {
+  uint64_t valid_seq = PUMP_LOAD(&shm->header.valid_seq);
+  while (valid_seq >= seq)
+    if (__atomic_compare_exchange_n(&shm->header.valid_seq, &valid_seq, seq - 1, true,
+                                    __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+      return valid_seq == PUMP_ALL_VALID;
+  return false;
 }
 
-static inline void pump_plan_finish(struct pump_shm *shm, uint64_t ticket, uint32_t result,
-                                    uint32_t duration_us) {
-  struct pump_plan_end *end = &shm->plan_ends[ticket & (PUMP_PLAN_TICKETS - 1)];
+static inline bool pump_schedule_claim(struct pump_schedule *schedule, uint32_t direction,
+                                       uint64_t turn) {
+  return __atomic_compare_exchange_n(&schedule->turn, &turn,
+                                     turn + (1ull << (16 * direction)), false,
+                                     __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+}
+
+static inline void pump_schedule_finish(struct pump_shm *shm, uint64_t ticket,
+                                        uint32_t result, uint32_t duration_us) {
+  struct pump_entry_end *end = &shm->entry_ends[ticket & (PUMP_SCHEDULE_TICKETS - 1)];
   PUMP_STORE(&end->result, result);
   PUMP_STORE(&end->duration_us, duration_us);
   PUMP_STORE_RELEASE(&end->ticket, ticket);
 }
 
-/* Worker: executors take nothing more of the plan. Returns its last turn. */
-static inline uint64_t pump_plan_withdraw(struct pump_plan *plan) {
-  uint64_t turn = __atomic_exchange_n(&plan->turn, 0, __ATOMIC_ACQ_REL);
+/* Worker: executors take nothing more of the schedule. Returns its last turn. */
+static inline uint64_t pump_schedule_withdraw(struct pump_schedule *schedule) {
+  uint64_t turn = __atomic_exchange_n(&schedule->turn, 0, __ATOMIC_ACQ_REL);
   __atomic_thread_fence(__ATOMIC_RELEASE); /* before its entries are written */
   return turn;
 }

@@ -47,8 +47,8 @@ static const struct place shim_places[] = {
     SHIM(graphs_unknown),
     SHIM(block_events),
     SHIM(block_dead_bytes),
-    SHIM(planned_bytes),
-    SHIM(plans_dropped),
+    SHIM(scheduled_bytes),
+    SHIM(schedules_dropped),
     SHIM(own_contexts),
 };
 
@@ -59,7 +59,7 @@ static const struct place worker_places[] = {
     WORKER(miss_late),       WORKER(miss_unseen),
     WORKER(miss_no_room),    WORKER(miss_policy),
     WORKER(resyncs),         WORKER(overshoot_bytes_peak),
-    WORKER(ticks),           WORKER(refreshes),
+    WORKER(ticks),           WORKER(schedules),
     WORKER(catch_ups),       WORKER(ops_larger),
     WORKER(recorded_file),   WORKER(recording_error),
     WORKER(predicted),       WORKER(predictions_lost),

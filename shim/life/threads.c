@@ -75,7 +75,6 @@ void pump_threads_start(void) {
   int saved = errno;
   owner = getpid();
   if (!registered) registered = atexit(threads_end) == 0;
-  pump_plan_start();
   pump_link_start();
   if (PUMP_LOAD(&pump_shm->header.recording) != 0) wait_for_recorder();
   errno = saved;

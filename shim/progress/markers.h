@@ -73,6 +73,7 @@ extern struct pump_marker_pool {
   bool broken;                    /* the driver does not know the context */
   uint32_t next;                  /* number to make next */
   uint32_t made;                  /* events that exist */
+  uint64_t looked_ns;             /* when the pass before this one began; 0: long ago */
   uint32_t waiting_count;         /* recorded, not yet complete; in order of recording */
   uint32_t waiting[PUMP_MARKERS]; /* tickets */
 } pump_marker_pools[PUMP_MAX_CONTEXTS];

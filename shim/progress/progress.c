@@ -28,6 +28,7 @@
 
 #include "marker_rule.h"
 #include "progress.h"
+#include "shim/base/moments.h"
 #include "shim/base/upcalls.h"
 
 #define KEY_FREE 0
@@ -54,6 +55,7 @@ static struct stream {
   uint32_t device;
   uint32_t context_index; /* small number of `context` */
 } streams[PUMP_MAX_STREAMS];
+static struct pump_moments moments[PUMP_MAX_STREAMS]; /* of `executed`; when recorded */
 static pthread_mutex_t insert_lock = PTHREAD_MUTEX_INITIALIZER;
 static bool table_full;
 
@@ -196,23 +198,33 @@ void pump_stream_gone(CUstream stream) {
 
 /* ---- advancing ---------------------------------------------------------------- */
 
-static void look_at_plans(void) {
-  if (PUMP_LOAD(&pump_shm->header.armed) != 0) pump_upcalls.plan_wake();
-}
-
-static bool advance_quietly(uint32_t index, uint64_t seq) {
+/* before_ns: when a poll had not seen it yet; 0: no poll did. */
+static bool advance_quietly(uint32_t index, uint64_t seq, uint64_t before_ns) {
   struct stream *stream = &streams[index];
   if (PUMP_LOAD(&stream->executed) >= seq) return false;
   pump_raise(&stream->executed, seq);
   pump_raise(&pump_shm->progress[index].executed_seq, seq);
-  if (PUMP_UNLIKELY(pump_recording)) pump_upcalls.executed(index, seq, pump_now_ns());
+  if (PUMP_UNLIKELY(pump_recording)) {
+    uint64_t now_ns = pump_now_ns();
+    pump_moments_add(&moments[index], seq, now_ns);
+    pump_upcalls.executed(index, seq, now_ns, before_ns);
+  }
   return true;
 }
 
-void pump_progress_advance(uint32_t stream_index, uint64_t seq) {
-  if (stream_index >= PUMP_MAX_STREAMS || !advance_quietly(stream_index, seq)) return;
+void pump_progress_polled(uint32_t stream_index, uint64_t seq, uint64_t before_ns) {
+  if (stream_index >= PUMP_MAX_STREAMS || !advance_quietly(stream_index, seq, before_ns))
+    return;
   pump_worker_notify();
-  look_at_plans();
+  pump_upcalls.schedule_wake();
+}
+
+void pump_progress_advance(uint32_t stream_index, uint64_t seq) {
+  pump_progress_polled(stream_index, seq, 0);
+}
+
+uint64_t pump_progress_moment(uint32_t stream_index, uint64_t seq) {
+  return stream_index < PUMP_MAX_STREAMS ? pump_moments_of(&moments[stream_index], seq) : 0;
 }
 
 uint64_t pump_progress_executed(uint32_t stream_index) {
@@ -283,11 +295,11 @@ static void advance_context(CUcontext context, uint64_t seq) {
     if (i != 0 && __atomic_load_n(&stream->context, __ATOMIC_RELAXED) != context) continue;
     uint64_t issued = PUMP_LOAD(&stream->issued);
     if (issued <= PUMP_LOAD(&stream->executed)) continue;
-    any |= advance_quietly(i, seq < issued ? seq : issued);
+    any |= advance_quietly(i, seq < issued ? seq : issued, 0);
   }
   if (!any) return;
   pump_worker_notify();
-  look_at_plans();
+  pump_upcalls.schedule_wake();
 }
 
 void pump_progress_context_synced(uint64_t seq_before) {
@@ -320,6 +332,7 @@ void pump_progress_fork_child(void) {
   pthread_mutex_init(&insert_lock, NULL);
   memset(keys, 0, sizeof keys);
   memset(streams, 0, sizeof streams);
+  if (pump_recording) memset(moments, 0, sizeof moments);
   table_full = false;
   pump_event_fork_child();
 }

@@ -60,6 +60,11 @@ bool pump_progress_events_distrusted(void);
 
 /* Everything issued on the stream up to `seq` has executed. */
 void pump_progress_advance(uint32_t stream_index, uint64_t seq);
+/* The same by a poll; the one before, at `before_ns`, had not seen it. 0: there was none.
+ */
+void pump_progress_polled(uint32_t stream_index, uint64_t seq, uint64_t before_ns);
+/* Where the job is recorded: when that was known of `seq`, as pump_moments_of says it. */
+uint64_t pump_progress_moment(uint32_t stream_index, uint64_t seq);
 /* Everything up to this one has; from private memory, not from the mapping. */
 uint64_t pump_progress_executed(uint32_t stream_index);
 /* After an attach: writes the private figures into the new mapping. */

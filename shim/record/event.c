@@ -151,7 +151,7 @@ static void prefetch_records(uint64_t first, uint64_t end) {
 
 /* ---- operations ----------------------------------------------------------- */
 
-/* Plans hold as long as what is issued is what was predicted. `launch` may be NULL. */
+/* Schedules hold as long as what is issued is what was predicted. `launch` may be NULL. */
 static inline void compare(const struct pump_event *head,
                            const struct pump_launch *launch) {
   if (PUMP_LIKELY(PUMP_LOAD(&pump_shm->header.armed) == 0)) return;
@@ -388,10 +388,14 @@ void pump_event_sync(uint32_t stream_index, uint64_t seq, uint64_t began_ns) {
   push(&head, NULL, 0);
 }
 
-void pump_event_progress(uint32_t stream_index, uint64_t seq, uint64_t time_ns) {
+void pump_event_progress(uint32_t stream_index, uint64_t seq, uint64_t time_ns,
+                         uint64_t before_ns) {
   if (PUMP_LIKELY(!pump_recording) || pump_dormant()) return;
-  struct pump_event head = {
-      .seq = seq, .time_ns = time_ns, .kind = PUMP_EVENT_PROGRESS, .stream = stream_index};
+  struct pump_event head = {.seq = seq,
+                            .time_ns = time_ns,
+                            .kind = PUMP_EVENT_PROGRESS,
+                            .stream = stream_index,
+                            .signature = before_ns};
   uint32_t device = stream_index < PUMP_MAX_STREAMS
                         ? PUMP_LOAD(&pump_shm->progress[stream_index].device)
                         : 0;

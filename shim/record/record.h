@@ -110,8 +110,10 @@ void pump_event_hint(uint64_t address, uint64_t bytes, struct pump_at at);
 bool pump_event_payload(const struct pump_event *head, const void *payload, size_t bytes);
 
 /* Reports to a recorder that everything on the stream up to `seq` has executed by
- * `time_ns`; nothing at all unless a trace is recorded. Under the guard. */
-void pump_event_progress(uint32_t stream_index, uint64_t seq, uint64_t time_ns);
+ * `time_ns`, and not when a poll looked at `before_ns`, if it is not 0; nothing at all
+ * unless a trace is recorded. Under the guard. */
+void pump_event_progress(uint32_t stream_index, uint64_t seq, uint64_t time_ns,
+                         uint64_t before_ns);
 
 /* Another mapping has taken the region's place: names and parameters have to be sent
  * again. After the change. */

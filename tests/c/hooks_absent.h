@@ -12,8 +12,9 @@
 
 void pump_range_republish(void) {}
 void pump_metadata_void(void) {}
-void pump_event_progress(uint32_t stream_index, uint64_t seq, uint64_t time_ns) {
-  (void)stream_index, (void)seq, (void)time_ns;
+void pump_event_progress(uint32_t stream_index, uint64_t seq, uint64_t time_ns,
+                         uint64_t before_ns) {
+  (void)stream_index, (void)seq, (void)time_ns, (void)before_ns;
 }
 static bool nothing_is_dead(CUcontext context, uint64_t now_ns) {
   (void)context, (void)now_ns;
@@ -26,8 +27,8 @@ const struct pump_upcalls pump_upcalls = {
     .line_kept = pump_executors_wake_all,
     .executed = pump_event_progress,
     .operations_seen = pump_executors_need,
-    .plan_wake = pump_plan_wake,
-    .operation_issued = pump_plan_compare,
+    .schedule_wake = pump_schedule_wake,
+    .operation_issued = pump_schedule_compare,
     .dead_due = nothing_is_dead,
     .dead_leave = leave,
 };

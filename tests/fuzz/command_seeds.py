@@ -20,26 +20,38 @@ def ranges(last_use: int) -> bytes:
     return whole
 
 
-def plan(device: int, version: int, length_bytes: int) -> bytes:
-    """Of a device: every entry may go at once."""
+def plan(device: int, version: int, length_bytes: int, need: int) -> bytes:
+    """Of a device: every entry has waited long enough."""
     whole = struct.pack("<QIIQ", version << 32, ENTRIES, ENTRIES, 0)
     for _ in (TO_GPU, TO_HOST):
         for i in range(ENTRIES):
             place = i * BLOCK_BYTES, length_bytes
-            whole += COMMAND.pack(1 + i, device + 2 * (i % 2), 1, *place, 9, 0, 1, 0, 0, 0)
+            whole += COMMAND.pack(1 + i, device + 2 * (i % 2), 1, *place, 9, need, 1, 0, 0, 0)
             whole += PLANNED_REST.pack(0, 0, 1)
     return whole
 
 
-def mapping(version: int, last_use: int = 0, length_bytes: int = BLOCK_BYTES) -> bytes:
-    plans = b"".join(plan(device, version, length_bytes) for device in range(2))
-    return ranges(last_use) + plans + struct.pack("<QQI6I", 7, 7, 1, 1, 1, 1, 32, 1, 1)
+def mapping(
+    version: int,
+    last_use: int = 0,
+    length_bytes: int = BLOCK_BYTES,
+    *,
+    need: int = 0,
+    valid_seq: int = (1 << 64) - 1,
+) -> bytes:
+    """The next operation has number 8 and was not predicted."""
+    plans = b"".join(plan(device, version, length_bytes, need) for device in range(2))
+    issued = struct.pack("<QQI6I", 7, 7, 1, 1, 1, 1, 32, 1, 1)
+    return ranges(last_use) + plans + struct.pack("<QQ", 8, valid_seq) + issued
 
 
 SEEDS = {
     "none": b"",
     "not-in-force": mapping(0),
     "in-force": mapping(1),
+    "predicted": mapping(1, need=9),
+    "deviated": mapping(1, need=9, valid_seq=8),
+    "deviated-before": mapping(1, need=6, valid_seq=6),
     "stale": mapping(2, last_use=100),
     "larger-than-the-range": mapping(3, length_bytes=128 << 20),
     "between-blocks": mapping(4, length_bytes=4096),

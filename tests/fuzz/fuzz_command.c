@@ -1,11 +1,11 @@
 /* fuzz_command.c - what executors take from a mapping in which a worker, or one that writes
  * into it, has put anything: commands, plans, predicted words, the records of ranges
- * (execute/validate.c, execute/plan.c).
+ * (execute/validate.c, execute/schedule.c).
  *
- * The input goes over plans, range records and predicted words of two devices; then plans
- * are taken, commands judged and operations compared. Whatever it is, what may go is one
- * slice at most, inside the range that it names, as that range was read; and no plan is
- * endless.
+ * The input goes over plans and range records of two devices, and what is valid; then
+ * plans are taken, commands judged and operations compared. Whatever it is, what may go is
+ * one slice at most, inside the range that it names, as that range was read; nothing goes
+ * by what is not valid; and no plan is endless.
  */
 #include "fuzz_input.h"
 #include "shim/execute/executors.h"
@@ -17,7 +17,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 #define ENTRIES 6
 
 static struct pump_shm shm;
-_Static_assert(sizeof(struct pump_range) == 128 && sizeof(struct pump_planned) == 96,
+_Static_assert(sizeof(struct pump_range) == 128 && sizeof(struct pump_entry) == 96,
                "command_seeds.py writes these");
 struct pump_shm *pump_shm = &shm;
 
@@ -36,8 +36,10 @@ uint64_t pump_progress_executed(uint32_t stream) {
   return UINT64_MAX / 2;
 }
 
-bool pump_flight_has_room(uint32_t device, uint32_t direction, uint64_t bytes) {
+bool pump_flight_has_room(uint32_t device, uint32_t direction, uint64_t bytes,
+                          uint32_t most_bytes) {
   must(device < PUMP_MAX_DEVICES && direction < PUMP_DIRECTIONS);
+  must(most_bytes == UINT32_MAX || most_bytes == PUMP_PREDICTED_BYTES);
   return bytes <= PUMP_SLICE_BYTES;
 }
 
@@ -53,16 +55,21 @@ static void judge(const struct pump_command *command, uint32_t device, uint32_t 
 }
 
 static void take_plans(void) {
-  struct pump_command command;
+  struct pump_entry entry;
+  uint64_t made_ns;
   for (uint32_t d = 0; d < DEVICES; d++)
     for (uint32_t way = 0; way < PUMP_DIRECTIONS; way++) {
       uint32_t turns = 0;
-      pump_plan_waits(d, way);
-      for (; pump_plan_take(d, way, &command); turns++) {
-        must(turns < PUMP_PLAN_ENTRIES);
-        judge(&command, d, way);
-        pump_plan_finish(&shm, command.ticket, PUMP_RESULT_MOVED, 1);
-        if (way == PUMP_TO_HOST) pump_plan_left(d, command.length_bytes);
+      pump_schedule_waits(d, way);
+      pump_schedule_ready(d, way);
+      for (; pump_schedule_take(d, way, &entry, &made_ns); turns++) {
+        const struct pump_command *command = &entry.command;
+        must(turns < PUMP_SCHEDULE_ENTRIES);
+        must((way == PUMP_TO_GPU ? command->needed_by_seq : command->observed_seq) <=
+             shm.header.valid_seq);
+        judge(command, d, way);
+        pump_schedule_finish(&shm, command->ticket, PUMP_RESULT_MOVED, 1);
+        if (way == PUMP_TO_HOST) pump_schedule_left(d, command->length_bytes);
       }
     }
 }
@@ -75,7 +82,10 @@ static void issue(struct input *input) {
   take(input, &issued.stream, sizeof issued.stream);
   take(input, grid, sizeof grid);
   take(input, block, sizeof block);
-  pump_plan_compare(&issued);
+  uint64_t before = shm.header.valid_seq;
+  pump_schedule_compare(&issued);
+  must(shm.header.valid_seq == before || /* or the operation differs, and is the first */
+       (shm.header.valid_seq == issued.seq - 1 && issued.seq <= before));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
@@ -85,17 +95,20 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     shm.ranges[i].version &= ~1ull; /* else a reader waits for the writer to end */
   }
   for (uint32_t d = 0; d < DEVICES; d++) {
-    struct pump_plan *plan = &shm.plans[d];
-    take(&input, &plan->turn, sizeof plan->turn);
-    take(&input, plan->count, sizeof plan->count);
-    take(&input, &plan->left_bytes, sizeof plan->left_bytes);
+    struct pump_schedule *schedule = &shm.schedules[d];
+    take(&input, &schedule->turn, sizeof schedule->turn);
+    take(&input, schedule->count, sizeof schedule->count);
+    take(&input, &schedule->left_bytes, sizeof schedule->left_bytes);
     for (uint32_t way = 0; way < PUMP_DIRECTIONS; way++)
-      take(&input, plan->entries[way], ENTRIES * sizeof plan->entries[way][0]);
+      take(&input, schedule->entries[way], ENTRIES * sizeof schedule->entries[way][0]);
     for (uint32_t way = 0; way < PUMP_DIRECTIONS; way++)
-      for (uint32_t i = 0; i < ENTRIES; i++) judge(&plan->entries[way][i].command, d, way);
+      for (uint32_t i = 0; i < ENTRIES; i++)
+        judge(&schedule->entries[way][i].command, d, way);
   }
+  take(&input, &shm.header.next_seq, sizeof shm.header.next_seq);
+  take(&input, &shm.header.valid_seq, sizeof shm.header.valid_seq);
   take_plans();
-  pump_plan_wake();
+  pump_schedule_wake();
   issue(&input);
   return 0;
 }

@@ -39,10 +39,10 @@ BLOCKED_S = 20
 C_TARGETS = {
     "image": [*sorted((SHIM / "driver").glob("image*.c"))],
     "ring": [CORE / "batch.c"],
-    "command": [SHIM / "execute" / f"{name}.c" for name in ("plan", "validate")],
+    "command": [SHIM / "execute" / f"{name}.c" for name in ("schedule", "validate")],
     "ledger": [],  # it includes both files of claims
     "host": [SHIM / "memory" / "host_memory.c"],
-    "plan": [*sorted(CORE.rglob("*.c"))],
+    "schedule": [*sorted(CORE.rglob("*.c"))],
 }
 FLAGS = ["-std=gnu11", "-O1", "-g", "-D_GNU_SOURCE", "-fno-strict-aliasing", "-Wall", "-Wextra"]
 FLAGS += ["-Wconversion", "-Wshadow", "-Werror", "-fno-omit-frame-pointer"]
@@ -79,7 +79,7 @@ def seeds(target: str) -> dict[str, bytes]:
         return host_seeds.LEDGER
     if target == "host":
         return host_seeds.host_inputs()
-    return {"none": b"", "rows": ring_rows()} if target == "ring" else plan_words()
+    return {"none": b"", "rows": ring_rows()} if target == "ring" else schedule_words()
 
 
 def found(target: str) -> dict[str, bytes]:
@@ -115,8 +115,8 @@ def ring_rows() -> bytes:
     return bytes(8) + b"\3" + rows
 
 
-def plan_words() -> dict[str, bytes]:
-    """A client that goes on, and writes each word that fuzz_plan.c knows into each place."""
+def schedule_words() -> dict[str, bytes]:
+    """A client that goes on, and writes each word that fuzz_schedule.c knows into each place."""
     goes_on = bytes([0, 0, 0xA7, 9, 5, 0, 3, 3])  # issues; a tick; all is carried out; executes
     words = {"honest": goes_on * 20}
     for place in range(7, 18):
@@ -124,7 +124,11 @@ def plan_words() -> dict[str, bytes]:
             where = [0] if 8 <= place <= 12 else []
             written = bytes([place, 0, word, 1, 1, *where])
             words[f"{place}-{word}"] = (written + goes_on) * 8
-    for loss in range(4):  # the window, a policy, what was learned, all ranges
+    for word in range(12):
+        words[f"valid-{word}"] = (bytes([13, 1, word, 1, 1]) + goes_on) * 8
+    for slot in range(10):  # another operation than predicted, before all is carried out
+        words[f"deviates-{slot}"] = (bytes([2, slot, 5, 0]) + goes_on * 3) * 8
+    for loss in range(5):  # the window, a policy, what was learned, all ranges, schedules
         words[f"loss-{loss}"] = (bytes([0xA7, loss]) + goes_on * 3) * 6
     return words
 

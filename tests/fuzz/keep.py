@@ -10,7 +10,7 @@ from pathlib import Path
 
 import fuzz_targets
 
-INPUTS_MOST = {"plan": 40, "sessions": 20}
+INPUTS_MOST = {"schedule": 40, "sessions": 20}
 INPUTS_MOST_USUAL = 150
 """Of each target: a short run passes through them in seconds."""
 BYTES_MOST = 100_000

@@ -18,21 +18,18 @@ from typing import Any
 
 import numpy as np
 from schedule_by_blocks import Block, Bounds, Device, Operation, Schedule, Use, Wait
-from sim_programs import MS, machine, made, whole
-from test_sim_hold import made_up
+from sim_programs import MS, machine, made, made_up, whole
 
 from pump import paths
 from pump.model.bounds import BLOCK_BYTES
-from pump.policy.planned import Planned
-from pump.policy.window import Window
+from pump.policy.scheduled import Planned, Window
 from pump.sim import program as form
 from pump.sim.program import Builder, Program
-from pump.sim.simulation import Daemon, Machine, run
+from pump.sim.simulation import Machine, run
 
 DUE = {-1: "", 0: "there", 1: "maybe evicted", 2: "away"}
 ROW = ctypes.POINTER(ctypes.c_int64)
 HANDED = ctypes.CFUNCTYPE(None, ROW, ROW, ROW, ROW, ROW)
-SCHEDULE = Daemon(schedule=True)
 
 happened: Counter[str] = Counter()
 differs: list[str] = []
@@ -130,7 +127,7 @@ def programs(seeds: int) -> Iterator[tuple[str, Program, Machine]]:
 def simulate(seeds: int) -> None:
     for name, program, gpu in programs(seeds):
         for policy in (Window(), Planned()):
-            run(program, replace(gpu, daemon=SCHEDULE), policy)
+            run(program, gpu, policy)
             if differs:
                 sys.exit(f"{name}, rehearsal {happened['rehearsals']}: {differs[0]}")
 

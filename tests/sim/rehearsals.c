@@ -1,13 +1,13 @@
 /* rehearsals.c - hands what is known, and the schedule made from it, to a test.
  *
- * Linked over the model's own (-Wl,--wrap=model_rehearse). A rehearsal changes nothing, so
+ * Linked over the model's own (-Wl,--wrap=schedule_make). A rehearsal changes nothing, so
  * it is repeated with another budget, with fewer operations known, with ranges that end
  * within a block, or without a stream for discards. All is rows of int64_t: see
  * compare_schedules.py.
  */
 #include <string.h>
 
-#include "daemon/core/model/model_state.h"
+#include "daemon/core/schedule/schedule.h"
 
 #define VARIANTS 5
 #define ROWS (1u << 20)
@@ -18,7 +18,8 @@ typedef void handed(const int64_t *head, const int64_t *ops, const int64_t *uses
 
 static handed *hand_over;
 static int64_t every = 1, seen;
-static int64_t ops[OPS][6], uses[ROWS][5], idle[ROWS][3], entries[2 * PUMP_PLAN_ENTRIES][8];
+static int64_t ops[OPS][6], uses[ROWS][5], idle[ROWS][3],
+    entries[2 * PUMP_SCHEDULE_ENTRIES][8];
 
 EXPORT void on_rehearsals(handed *to, int64_t each);
 EXPORT void on_rehearsals(handed *to, int64_t each) {
@@ -62,11 +63,11 @@ static int64_t list_uses(const struct pump_model *m, int64_t at, int64_t found) 
   return found;
 }
 
-static int64_t list_entries(const struct model_rehearsal *made) {
+static int64_t list_entries(const struct schedule_lists *made) {
   int64_t found = 0;
   for (int64_t way = 0; way < PUMP_DIRECTIONS; way++)
     for (uint32_t i = 0; i < made->count[way]; i++) {
-      const struct model_planned *one = &made->entries[way][i];
+      const struct schedule_entry *one = &made->entries[way][i];
       int64_t row[8] = {way,
                         one->first_block,
                         one->blocks,
@@ -81,7 +82,7 @@ static int64_t list_entries(const struct model_rehearsal *made) {
 }
 
 static void hand(struct pump_model *m, uint32_t index, uint64_t until_seq,
-                 const struct model_rehearsal *made) {
+                 const struct schedule_lists *made) {
   const struct device *device = &m->devices[index];
   const struct window *w = &m->window;
   int64_t op_count = 0, use_count = 0, idle_count = 0;
@@ -122,10 +123,10 @@ static void hand(struct pump_model *m, uint32_t index, uint64_t until_seq,
   hand_over(head, ops[0], uses[0], idle[0], entries[0]);
 }
 
-void __real_model_rehearse(struct pump_model *m, uint32_t device, uint64_t until_seq,
-                           struct model_rehearsal *out);
-void __wrap_model_rehearse(struct pump_model *m, uint32_t device, uint64_t until_seq,
-                           struct model_rehearsal *out);
+void __real_schedule_make(struct pump_model *m, uint32_t device, uint64_t until_seq,
+                          struct schedule_lists *out);
+void __wrap_schedule_make(struct pump_model *m, uint32_t device, uint64_t until_seq,
+                          struct schedule_lists *out);
 
 static void lengthen(struct pump_model *m, int64_t by_bytes) {
   for (uint32_t i = 0; i < PUMP_MAX_RANGES; i++)
@@ -136,23 +137,23 @@ static void lengthen(struct pump_model *m, int64_t by_bytes) {
 static void hand_varied(struct pump_model *m, uint32_t device, uint64_t until_seq,
                         int64_t variant) {
   static const int64_t percent[VARIANTS] = {100, 60, 90, 140, 100};
-  static struct model_rehearsal made;
+  static struct schedule_lists made;
   int64_t *budget = &m->devices[device].facts.budget, right = *budget;
   uint32_t discard_stream = m->streams.discard_stream;
   if (variant == VARIANTS - 1) until_seq = m->window.added_seq;
   *budget = right * percent[variant] / 100;
   if (variant > 1) m->streams.discard_stream = 0; /* each stream tells of its own */
   lengthen(m, -PARTIAL_BYTES * (variant & 1));
-  __real_model_rehearse(m, device, until_seq, &made);
+  __real_schedule_make(m, device, until_seq, &made);
   hand(m, device, until_seq, &made);
   lengthen(m, PARTIAL_BYTES * (variant & 1));
   m->streams.discard_stream = discard_stream;
   *budget = right;
 }
 
-void __wrap_model_rehearse(struct pump_model *m, uint32_t device, uint64_t until_seq,
-                           struct model_rehearsal *out) {
+void __wrap_schedule_make(struct pump_model *m, uint32_t device, uint64_t until_seq,
+                          struct schedule_lists *out) {
   if (hand_over != NULL && seen++ % every == 0)
     hand_varied(m, device, until_seq, seen / every % VARIANTS);
-  __real_model_rehearse(m, device, until_seq, out);
+  __real_schedule_make(m, device, until_seq, out);
 }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+from dataclasses import replace
 from pathlib import Path
 
 from pump import profiles
@@ -47,3 +49,41 @@ def cyclic(buffers: int, blocks: int, rounds: int, duration_ns: int) -> Program:
                 form.KERNEL, [whole(index, blocks)], duration_ns=duration_ns, host_ns=4000
             )
     return made(builder, [blocks] * buffers, "cyclic")
+
+
+def made_up(seed: int, scale: int = 1) -> tuple[Program, Machine]:
+    """Operations on parts of ranges, on one to three streams, with discards and waits, that
+    repeat themselves nearly; a GPU that holds a part. `scale`: times as many blocks."""
+    random_ = random.Random(seed)
+    lengths = [random_.randrange(2, 40) for _ in range(random_.randrange(6, 40))]
+    streams = random_.choice((1, 1, 2, 3))
+    builder = Builder()
+    iteration: list[tuple[list[form.Use], int, int]] = []  # no duration: a discard
+    for _ in range(random_.randrange(5, 40)):
+        uses = []
+        for index in random_.sample(range(len(lengths)), random_.randrange(1, 4)):
+            first = random_.randrange(lengths[index])
+            count = random_.randrange(1, lengths[index] - first + 1)
+            part = first * scale * BLOCK_BYTES, count * scale * BLOCK_BYTES
+            uses.append((index, *part, form.WRITE))
+        stream, duration_ns = random_.randrange(streams), random_.randrange(50_000, 4 * MS)
+        iteration.append((uses, stream, duration_ns * scale))
+        if random_.random() < 0.3:
+            index = random_.randrange(len(lengths))
+            iteration.append(
+                ([whole(index, lengths[index] * scale)], random_.randrange(streams), 0)
+            )
+    for _ in range(random_.randrange(3, 9)):
+        for uses, stream, duration_ns in iteration:
+            if random_.random() < 0.01:
+                builder.sync()
+            elif duration_ns:
+                builder.operation(
+                    form.KERNEL, uses, stream=stream, duration_ns=duration_ns, host_ns=4000
+                )
+            else:
+                builder.discard(uses, stream)
+    share = random_.choice((1.1, 1.5, 2, 4))
+    blocks = max(16, int(sum(lengths) * scale / share))
+    gpu = machine(blocks, random_.choice((1024, 50, 10)))
+    return replace(made(builder, [scale * length for length in lengths]), streams=streams), gpu

@@ -80,14 +80,10 @@ def test_shares_of_both_floors_and_what_was_predicted_are_told() -> None:
     assert plain["policies"][0]["whole_run"]["predicted"] is None
 
 
-def test_plans_can_be_left_out() -> None:
-    words = VIT, "--oversubscription", "2", "--iterations", "3", "--policy", "planned"
-    planned, sent_for = figures(*words), figures(*words, "--no-plans")
-    assert (planned["plans"], sent_for["plans"]) == (True, False)
-    (row,), (other,) = planned["policies"], sent_for["policies"]
-    assert row["whole_run"]["planned_bytes"] > 0 == other["whole_run"]["planned_bytes"]
-    assert other["whole_run"]["plans_dropped"] == 0
-    assert row["seconds"] != other["seconds"]
+def test_what_went_by_schedules_is_told() -> None:
+    rows = figures(VIT, "--oversubscription", "2", "--iterations", "3", "--compare")["policies"]
+    by_schedule = {row["policy"]: row["whole_run"]["scheduled_bytes"] > 0 for row in rows}
+    assert by_schedule == {row["policy"]: not row["policy"].startswith("naive") for row in rows}
 
 
 def test_an_operation_that_the_gpu_cannot_hold_is_named() -> None:

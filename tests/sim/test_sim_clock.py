@@ -10,7 +10,8 @@ from study.studied_policies import by_name, simulate
 
 from pump.model.bounds import BLOCK_BYTES
 from pump.model.client import ClientModel
-from pump.policy.window import Window
+from pump.policy.demand import Demand
+from pump.policy.scheduled import Window
 from pump.sim import program as form
 from pump.sim.program import Builder, ProgramError
 from pump.sim.report import Case, compared, floor, unlimited
@@ -206,7 +207,7 @@ def test_the_discards_of_several_streams_go_on_in_their_order_when_queues_are_fu
     assert found.counters["fault_blocks"] == 400 * 2 * 4, "each use finds its memory discarded"
 
 
-class Ahead(Window):
+class Ahead(Demand):
     """Notes how many steps the program is ahead of the GPU, at each step."""
 
     def __init__(self) -> None:

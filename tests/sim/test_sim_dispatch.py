@@ -9,17 +9,16 @@ from itertools import product
 import numpy as np
 import pytest
 from sim_programs import DATA, MS, cyclic, machine, made, whole
-from study.dispatch import FixedOrder, Iterations, Queue, Rehearsal, Transfer
+from study.dispatch import FixedOrder, Iterations, Queue, Transfer, order_of
 from study.studied_policies import by_name, simulate
 
 from pump import profiles
-from pump.model.bounds import SLICE_BLOCKS_MOST
 from pump.model.view import Decision, View
-from pump.policy.window import Window
+from pump.policy.scheduled import Window
 from pump.sim import program as form
 from pump.sim import tensors
 from pump.sim.program import Builder, Program, ProgramError
-from pump.sim.simulation import Daemon, Jitter, Machine, run
+from pump.sim.simulation import Daemon, Jitter, Machine, Outcome, run
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +63,7 @@ class Listening(FixedOrder):
     """Notes what it sends."""
 
     def __init__(self, program: Program, order: list[Transfer]) -> None:
-        super().__init__(Window(), program, order, "fixed-each-way")
+        super().__init__(program, order, predicts=False, dispatch="fixed-each-way")
         self.sent: dict[bool, list[int]] = {True: [], False: []}
 
     def decide(self, view: View) -> Decision:
@@ -75,15 +74,19 @@ class Listening(FixedOrder):
         return decision
 
 
+@pytest.fixture(scope="module")
+def rehearsal(transformer: Program, gpu: Machine) -> Outcome:
+    return run(transformer, replace(gpu, transfers_most=1 << 20), Window())
+
+
 def test_transfers_go_in_the_rehearsals_order_whatever_the_times(
-    transformer: Program, gpu: Machine
+    transformer: Program, gpu: Machine, rehearsal: Outcome
 ) -> None:
-    rehearsal = Rehearsal(Window(), transformer)
-    run(transformer, gpu, rehearsal)
-    fixed = Listening(transformer, rehearsal.order)
+    order = order_of(transformer, rehearsal.transfers, predicts=False)
+    fixed = Listening(transformer, order)
     run(transformer, replace(gpu, jitter=Jitter(0.25, 1)), fixed)
     for way in (True, False):
-        planned = [transfer.block for transfer in rehearsal.order if transfer.to_gpu == way]
+        planned = [transfer.block for transfer in order if transfer.to_gpu == way]
         assert len(planned) > 1000
         turns = iter(planned * 3)
         passed = 0  # each that was sent stands behind the one before it
@@ -114,7 +117,7 @@ def test_event_driven_dispatch_is_as_fast_as_a_fixed_order(
     fixed = simulate(window, transformer, rough, dispatch=dispatch)
     calm = simulate(window, transformer, gpu).steady
     assert fixed.policy == f"window+discard {dispatch}"
-    assert event.seconds <= fixed.steady.seconds / 0.99
+    assert event.seconds <= fixed.steady.seconds
     assert event.seconds == pytest.approx(calm.seconds, rel=0.05)
     assert fixed.steady.h2d_bytes == pytest.approx(event.h2d_bytes, rel=0.1)
 
@@ -122,14 +125,14 @@ def test_event_driven_dispatch_is_as_fast_as_a_fixed_order(
 def test_where_moving_takes_time_of_the_processor_it_is_faster_in_the_mean(
     transformer: Program, gpu: Machine
 ) -> None:
-    """With each seed and each time of a tick, at least nearly as fast."""
+    """With each seed and each time of a tick, at least as fast."""
     window, ratios = by_name("window+discard"), []
     for seed, tick_us in product(range(5), (26, 30, 34)):
         rough = replace(gpu, jitter=Jitter(0.25, seed), daemon=Daemon(tick_us=tick_us))
         fixed = simulate(window, transformer, rough, dispatch="fixed").steady.seconds
         ratios.append(fixed / simulate(window, transformer, rough).steady.seconds)
-    assert np.mean(ratios) > 1.0
-    assert min(ratios) >= 0.985
+    assert np.mean(ratios) > 1.02
+    assert min(ratios) >= 1.0
 
 
 def queue(order: list[Transfer], count: int = 3) -> Callable[..., list[int]]:
@@ -184,35 +187,43 @@ def test_a_queue_knows_what_stands_in_it() -> None:
     assert not departures.stands_before(1, 4) and departures.stands_before(2, 2)
 
 
-class Counting(Rehearsal):
-    """Counts what its decisions send."""
-
-    sent_to_gpu = sent_inside = again = 0
-
-    def decide(self, view: View) -> Decision:
-        decision = super().decide(view)
-        there_already = set(view.oldest.tolist()) - set(view.missing.tolist())
-        self.sent_to_gpu += len(decision.to_gpu)
-        begin = self.iterations.begin(self.iterations.count - 2)
-        if begin <= self.run < begin + self.iterations.steps:
-            self.sent_inside += len(decision.to_gpu) + len(decision.to_host)
-            self.again += len(there_already.intersection(decision.to_gpu.tolist()))
-        return decision
+def test_all_that_executors_move_is_kept_as_far_as_wanted(
+    transformer: Program, gpu: Machine, rehearsal: Outcome
+) -> None:
+    found = rehearsal.transfers
+    for way, name in enumerate(("prefetch_in_blocks", "prefetch_out_blocks")):
+        assert found["blocks"][found["way"] == way].sum() == rehearsal.whole.counters[name] > 1000
+    assert np.all(np.diff(found["issued"].astype(np.int64)) >= 0)
+    assert np.all(found["run"] <= found["issued"])
+    begun = run(transformer, replace(gpu, transfers_most=10), Window())
+    assert begun.transfers.tolist() == found[:10].tolist()
+    assert begun.whole == rehearsal.whole
 
 
-def test_the_rehearsal_writes_down_all_that_is_sent(transformer: Program, gpu: Machine) -> None:
-    rehearsal = Counting(Window(), transformer)
-    found = run(transformer, gpu, rehearsal)
-    assert len(rehearsal.order) == rehearsal.sent_inside - rehearsal.again > 0
-    # Decisions alone send; what comes late is not carried out.
-    lost = rehearsal.sent_to_gpu - found.whole.counters["prefetch_in_blocks"]
-    assert 0 <= lost <= found.refused["late"] * SLICE_BLOCKS_MOST
+def test_the_order_is_what_moved_in_the_iteration_before_the_last(
+    transformer: Program, rehearsal: Outcome
+) -> None:
+    iterations = Iterations.of(transformer)
+    found, begin = rehearsal.transfers, iterations.begin(2)
+    inside = found[(found["run"] >= begin) & (found["run"] < begin + iterations.steps)]
+    order = order_of(transformer, found, predicts=False)
+    assert len(order) == inside["blocks"].sum() > 1000
+    assert [one.place for one in order] == list(range(len(order)))
+    arrivals = [one for one in order if one.to_gpu]
+    assert all(one.after == one.need for one in arrivals)
+    needed = [one.need for one in arrivals if one.need >= 0]
+    assert len(needed) > 0.9 * len(arrivals)
+    predicted = order_of(transformer, found, predicts=True)
+    assert all(one.after < iterations.steps for one in predicted)
+    # What comes back behind its own departure waits for that.
+    left = {one.place: one.block for one in order if not one.to_gpu}
+    assert all(left[one.left] == one.block for one in arrivals if one.left >= 0)
 
 
 def test_what_leaves_may_have_to_wait_until_it_was_issued_why(transformer: Program) -> None:
     leaves = Transfer(False, 5, after=3, seen=100)
     for dispatch, goes in (("fixed", True), ("fixed-as-issued", False)):
-        fixed = FixedOrder(Window(), transformer, [leaves], dispatch)
+        fixed = FixedOrder(transformer, [leaves], predicts=False, dispatch=dispatch)
         begin = fixed.iterations.begin(1)
         fixed.run, fixed.issued = begin + 4, begin + 99
         assert fixed.may(leaves, 1) == goes

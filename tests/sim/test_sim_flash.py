@@ -8,7 +8,7 @@ import pytest
 from sim_programs import MS, cyclic, machine
 
 from pump.model.bounds import BLOCK_BYTES
-from pump.policy.window import Window
+from pump.policy.scheduled import Window
 from pump.sim.program import ProgramError
 from pump.sim.simulation import Host, Outcome, run
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 from study import sim_kinds
 from study.sim_kinds import PROGRAMS, dissolving, lengths
 
 from pump import profiles
-from pump.model.client import ClientModel
 from pump.policy.base import Policy
-from pump.policy.planned import Planned
-from pump.policy.window import Window
+from pump.policy.scheduled import Planned, Window
 from pump.sim.program import Program
 from pump.sim.simulation import Daemon, Foresight, Machine, run
 
@@ -19,24 +20,12 @@ STEADY = 16
 """Steps from there on are steady: each kind of step has come several times."""
 
 
-class Watched(Planned):
-    """Notes what the model says at the end: how sure it is of what comes, and in how much."""
-
-    def __init__(self) -> None:
-        self.confidence: list[float] = []
-        """At each decision."""
-        self.predicted = 0.0
-        """Share of the operations that were expected with the blocks that they used."""
-
-    def at(self, step: int, ran: int, model: ClientModel) -> None:
-        totals = model.totals()
-        self.confidence.append(totals.confidence)
-        self.predicted = totals.predicted / max(1, totals.operations)
+def small(program: Program, ratio: float, queue: int) -> Machine:
+    return Machine(profiles.load("a100-pcie4"), int(program.peak_bytes / ratio), queue)
 
 
 def seconds(program: Program, policy: Policy | None, ratio: float, queue: int) -> list[float]:
-    small = Machine(profiles.load("a100-pcie4"), int(program.peak_bytes / ratio), queue)
-    return [one.seconds for one in run(program, small, policy).stretches]
+    return [one.seconds for one in run(program, small(program, ratio, queue), policy).stretches]
 
 
 def named(make: object) -> str:
@@ -49,19 +38,20 @@ def test_it_is_never_slower_than_the_window_and_knows_what_comes(
     make: sim_kinds.Make, ratio: float, queue: int
 ) -> None:
     program = make(STEPS)
-    watched = Watched()
-    planned, window, demand = (
-        seconds(program, policy, ratio, queue) for policy in (watched, Window(), None)
-    )
+    learned = run(program, small(program, ratio, queue), Planned())
+    planned = [one.seconds for one in learned.stretches]
+    window, demand = (seconds(program, policy, ratio, queue) for policy in (Window(), None))
     assert sum(planned) <= sum(window) / 0.98
     steady = sum(window[STEADY:]) / sum(planned[STEADY:])
     assert steady >= 0.98
     if queue < 100:  # a third of a step
         assert steady >= 1.03, "what the window does not see is worth so much"
     assert all(mine <= 1.05 * theirs for mine, theirs in zip(planned, demand, strict=True))
-    assert watched.confidence[-1] >= 0.95
+    assert learned.predicted is not None
+    assert learned.predicted.confidence >= 0.95
     # Where tensors never lie as they did, operations are expected that use other blocks.
-    assert watched.predicted >= (0.3 if make is sim_kinds.wandering else 0.75)
+    share = learned.predicted.operations / learned.operations
+    assert share >= (0.3 if make is sim_kinds.wandering else 0.75)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -82,13 +72,11 @@ def test_in_the_end_it_is_as_fast_as_with_the_true_future(make: sim_kinds.Make) 
     true = Foresight(6 * sim_kinds.LAYERS, expects=True)
 
     for tick_us in (26, 30, 34):
-        # No plans in the client: they are made of what is learned, not of the true future.
-        plain = Daemon(plans=False, tick_us=tick_us)
-        small = Machine(profiles.load("a100-pcie4"), int(program.peak_bytes / 2.5), 50, plain)
+        gpu = replace(small(program, 2.5, 50), daemon=Daemon(tick_us=tick_us))
         planned, oracle = (
             sum(
                 one.seconds
-                for one in run(program, small, Planned(), foresight=known).stretches[STEADY:]
+                for one in run(program, gpu, Planned(), foresight=known).stretches[STEADY:]
             )
             for known in (None, true)
         )
@@ -107,9 +95,18 @@ def test_a_launch_each_few_steps_costs_the_steps_between_nothing() -> None:
 
 def test_what_is_not_true_any_more_is_forgotten() -> None:
     program = dissolving(STEPS)
-    watched = Watched()
-    planned, window = (seconds(program, policy, 2.0, 50) for policy in (watched, Window()))
-    assert max(watched.confidence) >= 0.95
-    assert watched.confidence[-1] < 0.05
+    before, after = (
+        run(part, small(part, 2.0, 50), Planned()).predicted
+        for part in (begun(program, STEPS // 3), program)
+    )
+    assert before is not None and before.confidence >= 0.95
+    assert after is not None and after.confidence < 0.05
+    planned, window = (seconds(program, policy, 2.0, 50) for policy in (Planned(), Window()))
     over = STEPS // 3 + 1
     assert sum(planned[over:]) <= sum(window[over:]) / 0.98
+
+
+def begun(program: Program, count: int) -> Program:
+    """The first steps of a training: up to so many marks."""
+    end = int(np.flatnonzero(program.steps["mark"])[count - 1]) + 1
+    return replace(program, steps=program.steps[:end])

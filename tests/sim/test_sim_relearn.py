@@ -11,8 +11,7 @@ from sim_programs import DATA
 
 from pump import profiles
 from pump.policy.base import Policy
-from pump.policy.planned import Planned
-from pump.policy.window import Window
+from pump.policy.scheduled import Planned, Window
 from pump.sim import tensors
 from pump.sim.program import Program
 from pump.sim.simulation import Machine, run

@@ -27,7 +27,7 @@ def build(folder: Path) -> Path:
     command = [os.environ.get("CC", "cc"), "-std=gnu11", "-O1", "-g", "-D_GNU_SOURCE"]
     command += ["-DPUMP_CORE_EXPORT", "-fvisibility=hidden", "-fno-strict-aliasing", "-fPIC"]
     command += ["-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Werror"]
-    command += ["-shared", "-Wl,--wrap=model_rehearse", f"-I{ROOT / 'shim/include'}"]
+    command += ["-shared", "-Wl,--wrap=schedule_make", f"-I{ROOT / 'shim/include'}"]
     command += [f"-I{ROOT}", *map(str, sources), str(HERE / "rehearsals.c")]
     command += ["-lm", "-o", str(folder / "libpump_core.so")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -13,7 +13,7 @@ import pytest
 from sim_programs import MS, cyclic, machine
 from suites.latency import PERCENTS, Recorded, as_toml
 
-from pump.policy.window import Window
+from pump.policy.scheduled import Window
 from pump.sim import wakeups
 from pump.sim.library import ffi, lib
 from pump.sim.simulation import Daemon, Outcome, raw_delays, run

@@ -1,6 +1,6 @@
 """The schedule of a device, block by block: the definition of the rule of docs/schedule.md.
 
-model_plan.c makes the same schedule by runs of blocks; tests/sim/test_sim_schedule_rule.py
+schedule.c makes the same schedule by runs of blocks; tests/sim/test_sim_schedule_rule.py
 holds them equal.
 """
 

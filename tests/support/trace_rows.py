@@ -50,7 +50,8 @@ class RowMaker:
                 row |= {"kind": form.SYNC, "seq": record.seq, "stream": record.stream}
                 row |= {"signature": record.begin_ns, "time_ns": record.end_ns}
             case rec.Progress():
-                row |= {"kind": form.PROGRESS, **record._asdict()}
+                row |= {"kind": form.PROGRESS, "seq": record.seq, "stream": record.stream}
+                row |= {"signature": record.before_ns, "time_ns": record.time_ns}
             case rec.Graph():
                 row |= {"kind": form.GRAPH, "seq": record.seq}
                 row |= {"function": record.executable, "signature": record.operations}
@@ -99,7 +100,7 @@ def random_record(dice: random.Random) -> rec.Record:
         form.ALLOC: lambda: rec.RangeRow(*range_words),
         form.FREE: lambda: rec.RangeRow(*range_words),
         form.SYNC: lambda: rec.Sync(number(64), stream, number(64), number(64)),
-        form.PROGRESS: lambda: rec.Progress(stream, number(64), number(64)),
+        form.PROGRESS: lambda: rec.Progress(stream, number(64), number(64), number(64)),
         form.GRAPH: lambda: rec.Graph(number(64), number(64), number(64)),
         form.NAME: lambda: rec.Name(
             number(64), "".join(dice.choices("_Zaä√", k=dice.randrange(40)))

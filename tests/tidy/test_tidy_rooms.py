@@ -43,7 +43,10 @@ BELOW: dict[str, set[str]] = {
     "daemon/core/model": {
         *("shim/include", "daemon/core", "daemon/core/extents", "daemon/core/predict"),
     },
-    "daemon/core/worker": {"shim/include", "daemon/core", "daemon/core/model"},
+    "daemon/core/schedule": {"shim/include", "daemon/core/model"},
+    "daemon/core/worker": {
+        *("shim/include", "daemon/core", "daemon/core/model", "daemon/core/schedule"),
+    },
     "virtual/gpu": {"pump/profiles"},
     "virtual/driver": {"shim/include", "shim/base", "shim/driver", "virtual/gpu"},
     **{

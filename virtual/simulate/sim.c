@@ -114,13 +114,14 @@ static bool make_tables(struct pump_sim *sim) {
   sim->range_of_slot = calloc(PUMP_MAX_RANGES, sizeof *sim->range_of_slot);
   sim->marks = calloc(sim->marks_most + 1, sizeof *sim->marks);
   sim->syncs_ns = calloc(sim->syncs_most + 1, sizeof *sim->syncs_ns);
+  sim->transfers = calloc(sim->settings.transfers_most + 1, sizeof *sim->transfers);
   sim->batch = calloc(1, sizeof *sim->batch);
   sim->fresh = calloc(program->use_count + 1, 1);
   sim->discards.of_block = calloc(program->blocks, sizeof *sim->discards.of_block);
   sim->shm = calloc(1, sizeof *sim->shm);
   return sim->streams && sim->scratch_uses && sim->marker_behind && sim->last_use_seq &&
          sim->live && sim->populate && sim->range_of_slot && sim->marks && sim->syncs_ns &&
-         sim->batch && sim->fresh && sim->discards.of_block && sim->shm;
+         sim->transfers && sim->batch && sim->fresh && sim->discards.of_block && sim->shm;
 }
 
 struct pump_sim *pump_sim_new(const struct pump_sim_program *program,
@@ -153,7 +154,8 @@ void pump_sim_delete(struct pump_sim *sim) {
                          sim->range_of_slot, sim->marks,
                          sim->syncs_ns,      sim->batch,
                          sim->fresh,         sim->engine_memory,
-                         sim->shm,           sim->discards.of_block};
+                         sim->shm,           sim->discards.of_block,
+                         sim->transfers};
   for (size_t i = 0; i < sizeof owned / sizeof owned[0]; i++) free(owned[i]);
   free(sim);
 }
@@ -196,7 +198,7 @@ int pump_sim_run(struct pump_sim *sim) {
     if (sim->model != NULL && sim_worker_due_ns(sim, sim->tick_ns) <= sim->now_ns &&
         sim->waits != SIM_ENDED) {
       sim_worker_tick(sim);
-      if (!pump_model_holds(sim->model, 0)) return PUMP_SIM_DECIDE;
+      if (!sim->model->schedules.on) return PUMP_SIM_DECIDE;
     }
   }
   return sim->failure;
@@ -207,7 +209,7 @@ int pump_sim_run(struct pump_sim *sim) {
 void pump_sim_result(const struct pump_sim *sim, struct pump_sim_result *out) {
   *out = sim->result;
   out->now_ns = sim->now_ns;
-  out->plans = sim->plan_version;
+  out->schedules = sim->schedule_version;
   for (uint32_t i = 0; i < PUMP_DIRECTIONS; i++)
     out->movers[i] = sim->directions[i].adapt.threads;
 }
@@ -223,6 +225,12 @@ uint32_t pump_sim_step_now(const struct pump_sim *sim) {
 
 uint32_t pump_sim_step_run(const struct pump_sim *sim) {
   return sim->run_step;
+}
+
+const struct pump_sim_transfer *pump_sim_transfers(const struct pump_sim *sim,
+                                                   uint64_t *count) {
+  *count = sim->transfer_count;
+  return sim->transfers;
 }
 
 uint32_t pump_sim_syncs(const struct pump_sim *sim, uint64_t *times_ns, uint32_t max) {

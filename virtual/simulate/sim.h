@@ -115,6 +115,7 @@ struct pump_sim_settings {
   struct pump_sim_delays worker_wake; /* until a worker that sleeps begins its tick */
   struct pump_sim_delays mover_wake;  /* until a mover that sleeps takes a command */
   uint64_t wake_seed;                 /* of both */
+  uint64_t transfers_most;            /* kept for pump_sim_transfers() */
 };
 
 /* Of all that happened so far; times in ns. */
@@ -133,9 +134,20 @@ struct pump_sim_result {
   uint32_t movers[2];   /* that work now */
   uint32_t failed_step;
   uint32_t reserved;
-  uint64_t planned_bytes; /* of those moved: not yet sent for by a decision */
-  uint64_t plans_dropped; /* in force when something else was issued */
-  uint64_t plans;         /* that were put in force */
+  uint64_t scheduled_bytes;   /* of those moved: not yet sent for by a decision */
+  uint64_t schedules_dropped; /* in force when something else was issued */
+  uint64_t schedules;         /* that were put in force */
+};
+
+/* A slice that a mover submitted, and the program's steps then. */
+struct pump_sim_transfer {
+  uint64_t needed_by_seq; /* the operation it serves; 0: none */
+  uint32_t first_block;
+  uint32_t blocks;
+  uint32_t way;    /* PUMP_TO_GPU, PUMP_TO_HOST */
+  uint32_t issued; /* as pump_sim_step_now() */
+  uint32_t run;    /* as pump_sim_step_run() */
+  uint32_t reserved;
 };
 
 struct pump_sim_mark {
@@ -172,6 +184,10 @@ uint32_t pump_sim_syncs(const struct pump_sim *sim, uint64_t *times_ns, uint32_t
 /* One wake-up's delay, drawn by inverse distribution, linear between quantiles; `*random`
  * begins as the seed. */
 uint64_t pump_sim_delay_ns(const struct pump_sim_delays *delays, uint64_t *random);
+/* The transfers in the order in which they began, at most `transfers_most`; `*count`: how
+ * many there were. They stay the simulator's. */
+const struct pump_sim_transfer *pump_sim_transfers(const struct pump_sim *sim,
+                                                   uint64_t *count);
 
 /* cffi: end */
 #ifdef PUMP_CORE_EXPORT

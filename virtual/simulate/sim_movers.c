@@ -8,7 +8,7 @@
 
 #define IN_FLIGHT_BYTES (128u << 20)
 #define OUT_FLIGHT_BYTES (64u << 20)
-#define PLANNED_BYTES (16u << 20)
+#define PREDICTED_BYTES (16u << 20)
 #define SLICE_BYTES (32u << 20)
 
 static const struct pump_adapt_bounds bounds[PUMP_DIRECTIONS] = {
@@ -149,10 +149,10 @@ static uint32_t validate(const struct pump_sim *sim, uint32_t way, uint32_t inde
 
 static void report(struct pump_sim *sim, uint32_t way, const struct sim_command *job,
                    uint32_t result, uint64_t called_ns) {
-  if (!job->planned && job->sent == NULL) return;
+  if (!job->scheduled && job->sent == NULL) return;
   bool moved = result == PUMP_RESULT_MOVED;
   if (way == PUMP_TO_HOST && moved)
-    sim->shm->plans[0].left_bytes += job->command.length_bytes;
+    sim->shm->schedules[0].left_bytes += job->command.length_bytes;
   sim->result.refused[result] += result != PUMP_RESULT_MOVED;
   if (result == PUMP_RESULT_MOVED) {
     if (way == PUMP_TO_GPU)
@@ -161,9 +161,9 @@ static void report(struct pump_sim *sim, uint32_t way, const struct sim_command 
       sim->result.moved_to_host_bytes += job->command.length_bytes;
   }
   uint32_t duration_us = (uint32_t)((sim->now_ns - called_ns) / 1000);
-  if (job->planned) {
-    if (moved) sim->result.planned_bytes += job->command.length_bytes;
-    pump_plan_finish(sim->shm, job->command.ticket, result, duration_us);
+  if (job->scheduled) {
+    if (moved) sim->result.scheduled_bytes += job->command.length_bytes;
+    pump_schedule_finish(sim->shm, job->command.ticket, result, duration_us);
   } else {
     pump_command_finish(job->sent, result, duration_us);
   }
@@ -213,17 +213,31 @@ static void record_event(struct pump_sim *sim, struct sim_mover *mover) {
   mover->free_ns = free_ns;
 }
 
-static bool has_waited(const struct pump_sim *sim, const struct pump_planned *entry) {
-  return sim->shm->plans[0].left_bytes >= entry->left_bytes &&
+static bool has_waited(const struct pump_sim *sim, const struct pump_entry *entry) {
+  return sim->shm->schedules[0].left_bytes >= entry->left_bytes &&
          (entry->after_seq == 0 ||
           *sim_executed_seq(sim, entry->after_stream - 1) >= entry->after_seq);
 }
 
 /* Whether the next entry of the schedule waits for a mover alone. */
 static bool is_ready_behind(const struct pump_sim *sim, uint32_t way) {
-  struct pump_planned entry;
+  struct pump_entry entry;
   uint64_t turn;
-  return pump_plan_peek(sim->shm, 0, way, &entry, &turn) && has_waited(sim, &entry);
+  return pump_schedule_peek(sim->shm, 0, way, &entry, &turn) && has_waited(sim, &entry);
+}
+
+static void note(struct pump_sim *sim, uint32_t way, const struct sim_command *job,
+                 const struct gpu_prefetch_call *call) {
+  if (!job->scheduled && job->sent == NULL) return;
+  uint64_t at = sim->transfer_count++;
+  if (at < sim->settings.transfers_most)
+    sim->transfers[at] =
+        (struct pump_sim_transfer){.needed_by_seq = job->command.needed_by_seq,
+                                   .first_block = call->first_block,
+                                   .blocks = call->block_count,
+                                   .way = way,
+                                   .issued = sim->step,
+                                   .run = sim->run_step};
 }
 
 static void submit(struct pump_sim *sim, uint32_t way, struct sim_mover *mover,
@@ -252,6 +266,7 @@ static void submit(struct pump_sim *sim, uint32_t way, struct sim_mover *mover,
     sim->result.failed_step = sim->step;
     return;
   }
+  note(sim, way, job, &call);
   mover->in_flight++;
   direction->flight_slices++;
   direction->flight_bytes += (uint32_t)command->length_bytes;
@@ -259,8 +274,7 @@ static void submit(struct pump_sim *sim, uint32_t way, struct sim_mover *mover,
   mover->records = way == PUMP_TO_GPU;
   sim->result.mover_ns[way] += mover->free_ns - sim->now_ns;
   lane->job = *job;
-  lane->waiting =
-      waiting(sim, way) + (sim->model->plans.alone && is_ready_behind(sim, way));
+  lane->waiting = waiting(sim, way) + is_ready_behind(sim, way);
   lane->in_flight = direction->flight_slices;
   lane->called_ns = sim->now_ns;
   lane->returned_ns = mover->free_ns;
@@ -273,39 +287,40 @@ void sim_movers_arrived(struct pump_sim *sim, uint64_t place) {
       gpu_now_ns(sim->engine);
 }
 
-/* ---- what is planned (execute/plan.c) ------------------------------------------------ */
+/* ---- what is scheduled (execute/schedule.c)
+ * ------------------------------------------------ */
 
 static bool may_go(const struct pump_sim *sim, uint32_t way,
-                   const struct pump_planned *entry) {
-  bool issued =
-      sim->model->plans.alone && entry->command.needed_by_seq < sim->shm->header.next_seq;
-  uint64_t ahead = issued ? IN_FLIGHT_BYTES : PLANNED_BYTES;
+                   const struct pump_entry *entry) {
+  bool issued = entry->command.needed_by_seq < sim->shm->header.next_seq;
+  uint64_t ahead = issued ? IN_FLIGHT_BYTES : PREDICTED_BYTES;
   uint64_t bound = way == PUMP_TO_GPU ? ahead : OUT_FLIGHT_BYTES;
   return has_room(sim, &sim->directions[way], entry->command.length_bytes, bound) &&
          has_waited(sim, entry);
 }
 
-/* Finds out when a mover takes the next entry of the plan: one that sleeps wakes first. */
+/* Finds out when a mover takes the next entry of the schedule: one that sleeps wakes first.
+ */
 static void date_planned(struct pump_sim *sim, uint32_t way) {
   struct sim_direction *direction = &sim->directions[way];
-  struct pump_planned entry;
+  struct pump_entry entry;
   uint64_t turn;
-  if (!pump_plan_peek(sim->shm, 0, way, &entry, &turn) || !may_go(sim, way, &entry)) {
+  if (!pump_schedule_peek(sim->shm, 0, way, &entry, &turn) || !may_go(sim, way, &entry)) {
     direction->planned_ns = GPU_NEVER;
   } else if (direction->planned_ns == GPU_NEVER) {
-    direction->planned_ns = seen_ns(sim, way, sim_most(sim->now_ns, sim->plan_ns));
+    direction->planned_ns = seen_ns(sim, way, sim_most(sim->now_ns, sim->schedule_ns));
   }
 }
 
 static bool take_planned(struct pump_sim *sim, uint32_t way, struct sim_command *job) {
-  struct pump_planned entry;
+  struct pump_entry entry;
   uint64_t turn;
   date_planned(sim, way);
   if (sim->directions[way].planned_ns > sim->now_ns ||
-      !pump_plan_peek(sim->shm, 0, way, &entry, &turn))
+      !pump_schedule_peek(sim->shm, 0, way, &entry, &turn))
     return false;
-  pump_plan_claim(&sim->shm->plans[0], way, turn);
-  *job = (struct sim_command){.command = entry.command, .planned = true};
+  pump_schedule_claim(&sim->shm->schedules[0], way, turn);
+  *job = (struct sim_command){.command = entry.command, .scheduled = true};
   sim->directions[way].planned_ns = GPU_NEVER;
   return true;
 }

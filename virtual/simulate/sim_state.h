@@ -46,7 +46,7 @@ struct sim_wait {
 struct sim_command {
   struct pump_command command;
   struct pump_command *sent; /* where it ends in the ring; NULL: it was not sent */
-  bool planned;              /* taken from the plan; neither: populates, not reported */
+  bool scheduled;            /* taken from the schedule; neither: populates, not reported */
 };
 
 struct sim_lane {
@@ -74,7 +74,7 @@ struct sim_direction {
   uint64_t idle_since_ns;
   struct sim_wait wait; /* of one mover, the first to go on */
   uint64_t
-      planned_ns; /* when a mover takes what is planned; GPU_NEVER: it may not go yet */
+      planned_ns; /* when a mover takes what is scheduled; GPU_NEVER: it may not go yet */
 };
 
 /* Of the events behind slices: plus the place among all lanes. */
@@ -128,8 +128,8 @@ struct pump_sim {
   /* worker */
   struct pump_shm *shm;
   uint64_t cursors[PUMP_DIRECTIONS * PUMP_MAX_DEVICES]; /* pump_worker_follow's */
-  uint64_t plan_ns;      /* when the one in force can be seen */
-  uint32_t plan_version; /* and which one that is */
+  uint64_t schedule_ns;      /* when the one in force can be seen */
+  uint32_t schedule_version; /* and which one that is */
   struct pump_batch *batch;
   bool active;
   uint32_t active_from, written, expected; /* steps */
@@ -148,6 +148,8 @@ struct pump_sim {
 
   struct pump_sim_mark *marks;
   uint32_t mark_count, marks_most;
+  struct pump_sim_transfer *transfers;
+  uint64_t transfer_count;
   uint64_t *syncs_ns;
   uint32_t sync_count, syncs_most;
 };

@@ -56,7 +56,7 @@ static uint32_t read_rows(struct pump_sim *sim, uint32_t until) {
   int read;
   do {
     sim_events_write(sim, until);
-    read = pump_worker_serve(sim->shm, sim->model, sim->batch);
+    read = pump_worker_read(sim->shm, sim->model, sim->batch);
     if (read > 0) rows += (uint32_t)read;
   } while (read > 0);
   return rows;
@@ -145,9 +145,9 @@ static void expect(struct pump_sim *sim) {
 
 void sim_worker_show(struct pump_sim *sim) {
   sim_movers_show(sim, sim->busy_until_ns);
-  if (sim->plan_version == sim->model->plans.all[0].version) return;
-  sim->plan_version = sim->model->plans.all[0].version;
-  sim->plan_ns = sim->busy_until_ns;
+  if (sim->schedule_version == sim->model->schedules.all[0].version) return;
+  sim->schedule_version = sim->model->schedules.all[0].version;
+  sim->schedule_ns = sim->busy_until_ns;
 }
 
 void sim_worker_tick(struct pump_sim *sim) {
@@ -163,16 +163,15 @@ void sim_worker_tick(struct pump_sim *sim) {
   sim->tick_ns = sim->busy_until_ns + SLEEP_NS;
 }
 
-/* ---- plans ----------------------------------------------------------------------- */
+/* ---- schedules ----------------------------------------------------------------------- */
 
 void sim_worker_compare(struct pump_sim *sim, const struct pump_sim_step *step) {
   struct pump_header *header = &sim->shm->header;
   header->next_seq = step->seq + 1;
   if (header->armed == 0) return;
-  if (sim->model->plans.alone && step->seq > sim->model->expected.sent_seq) return;
   uint64_t word = pump_prediction_word(step->seq, step->stream + 1,
                                        sim_event_kind(step->kind), step->signature);
   if (pump_prediction_at(sim->shm, step->seq)->signature == word) return;
-  header->armed = 0;
-  sim->result.plans_dropped += sim->model->plans.all[0].in_force;
+  if (pump_schedule_deviate(sim->shm, step->seq))
+    sim->result.schedules_dropped += sim->model->schedules.all[0].in_force;
 }

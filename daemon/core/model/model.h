@@ -51,8 +51,8 @@ struct pump_model_bounds {
   uint32_t slice_us;         /* microseconds */
   uint32_t in_flight;        /* on their way in one direction, at most */
   uint32_t in_flight_share;  /* and never more than the budget over this */
-  uint32_t in_flight_urgent; /* to the GPU, for what operations lack that run: instead */
   uint32_t doubts_per_fault; /* blocks that become maybe evicted for each fault */
+  uint32_t spare_percent;    /* of the budget, kept free where not everything fits */
 };
 
 /* What the shim wrote about a device; sizes in blocks. */
@@ -70,7 +70,6 @@ struct pump_model_tally {
   uint64_t no_room; /* came by fault while the policy found no victim */
   uint64_t overshoot; /* peak of blocks above the budget since the last switch */
   uint64_t refused;   /* transfers that the executors did not carry out */
-  uint64_t refreshed; /* resident blocks that were prefetched again */
 };
 
 struct pump_model_totals {
@@ -86,6 +85,7 @@ struct pump_model_totals {
   uint32_t expected;  /* operations behind the window */
   uint64_t predicted; /* operations that were expected, with the blocks that they used */
   uint64_t predictions_lost; /* times that what was expected was dropped */
+  uint64_t schedules;        /* put in force */
   double confidence; /* of the learner, lately: share of operations, 0 without one */
 };
 
@@ -96,42 +96,47 @@ struct pump_view {
   int64_t budget, resident, arriving, leaving;
   int64_t to_gpu_credit, to_host_credit; /* blocks that may be sent now */
   int64_t faults; /* blocks that came by fault since the last view of the device */
-  int64_t live;   /* all that there are, wherever */
   uint32_t missing_count;
   uint32_t arrivals_count; /* missing ones that take room: the rest is maybe evicted */
   uint32_t missing_more;   /* beyond these, no less if more than there are places for */
   uint32_t candidates_count;
   uint32_t candidates_maybe_evicted; /* how many of them are maybe evicted */
   uint32_t oldest_count;
-  uint32_t shortfalls_count;
-  /* eviction candidates that have to be away at some time before they are needed, whichever
-   * others may leave until then; counted among those that are needed as late as the first
-   */
-  uint32_t surplus;
   uint32_t expected; /* operations behind the window */
-  uint32_t streams;  /* that have operations which have not executed */
-  /* Where nothing is short and there is no surplus: how many of `missing` may set out
-   * before that changes. 0: not known. */
-  uint32_t headroom;
-  /* Blocks that may leave for as many missing ones although room will come by itself,
-   * within `to_host_credit`; each view that offers some uses them up. */
-  uint32_t exchange;
+  uint32_t reserved;
   /* needed, and not surely there or on their way: nearest to their stream's head first */
   int64_t missing[128];
   int64_t missing_need[128];
   int64_t missing_room[128];  /* that they take up to and including each: one maybe evicted
                                  takes none, its room is counted already */
   int64_t arrivals_need[128]; /* missing_need of those that take room */
-  /* room that will be short soon, block by block: the operation for which. Soon: before as
-   * many blocks of room are taken as may be in flight. What is discarded on the way counts;
-   * what is on its way out is gone. */
-  int64_t shortfalls_need[64];
   /* may leave: needed last first; of those that nothing needs, the longest unused first */
   int64_t eviction_candidates[64];
   int64_t candidates_next_use[64];
   /* the driver's own order: migrated longest ago first */
   int64_t oldest[64];
   int64_t oldest_next_use[64];
+};
+
+/* Slices of schedules that have ended, as columns, for a recorder; it sets `count` to 0
+ * once it has read them. Times in us: struct pump_entry_end; what the client wrote is as it
+ * is. */
+struct pump_slices {
+  uint32_t count;
+  uint32_t lost; /* ends for which there was no place */
+  uint64_t ended_ns[4096];
+  uint64_t offset_bytes[4096]; /* from the range's base */
+  uint64_t bytes[4096];
+  uint32_t slot[4096];
+  uint32_t generation[4096];
+  uint32_t waited_us[4096];
+  uint32_t called_us[4096];
+  uint32_t driver_us[4096];
+  uint32_t link_us[4096];
+  uint32_t seen_us[4096]; /* from its end until the worker read it */
+  uint8_t device[4096];
+  uint8_t direction[4096];
+  uint8_t result[4096];
 };
 
 /* For reports. */
@@ -202,12 +207,10 @@ int pump_model_expect(struct pump_model *model, uint32_t stream,
                       const struct pump_model_extent *extents, uint32_t count);
 void pump_model_expect_nothing(struct pump_model *model);
 
-/* Learns what the client repeats (learner.h), or forgets it: `wanted` is 0, 1, or
- * PUMP_LEARN_ONLY, with which no plan is put in force. -ENOMEM: not now. */
-#define PUMP_LEARN_ONLY 2
+/* Learns what the client repeats (learner.h), or forgets it. -ENOMEM: not now. */
 int pump_model_learn(struct pump_model *model, uint32_t wanted);
-/* Whether plans are all that is sent, of issued operations too, and no policy is asked. */
-void pump_model_schedule(struct pump_model *model, uint32_t alone);
+/* Whether the worker makes schedules; otherwise a policy says what moves. */
+void pump_model_schedule(struct pump_model *model, uint32_t wanted);
 /* Expects what was learned, as far as it goes, at most `most` operations more. Nothing
  * as long as an operation of the program uses much that its record does not name. Returns
  * how many. */
@@ -222,7 +225,7 @@ uint32_t pump_model_start(struct pump_model *model, uint32_t device, uint32_t di
                           const int64_t *blocks, uint32_t count,
                           struct pump_command *commands, uint32_t max);
 
-/* Takes the ends of commands; unknown tickets, and those of plans, are passed over. */
+/* Takes the ends of commands; unknown tickets, and those of schedules, are passed over. */
 void pump_model_finish(struct pump_model *model, const struct pump_outcome *outcomes,
                        uint32_t count);
 
@@ -230,40 +233,16 @@ void pump_model_finish(struct pump_model *model, const struct pump_outcome *outc
 void pump_model_take_back(struct pump_model *model, const struct pump_command *commands,
                           uint32_t count);
 
-/* ---- views and decisions ---- */
+/* ---- views ---- */
 
 /* To be called in each tick, behind all that it reads and before anything is sent. Where it
  * is the turn of an operation that is larger than the budget, what is there of it will come
  * again, with what it lacks. */
 void pump_model_turn(struct pump_model *model, uint32_t device);
-/* Fills the view, for which faults are counted anew, and what may be exchanged less. */
+/* Fills the view, for which faults are counted anew. */
 void pump_model_view(struct pump_model *model, uint32_t device, struct pump_view *view);
 
-/* How many of a view's `eviction_candidates`, needed last first, may leave for room that
- * will be short soon: each for a shortage of its own that begins before it is needed
- * itself. */
-uint32_t pump_view_outlast(const int64_t *shortfalls_need, uint32_t shortfalls,
-                           const int64_t *candidates_next_use,
-                           uint32_t eviction_candidates);
-
-/* What a policy decided beside its choice. `is_short`: 1 if it left out something needed
- * because nothing may leave for it. `allowance`: blocks of free room that what is missing
- * may take without a decision, soonest first: of operations issued from now on, and, if the
- * decision is `settled`, as transfers to the device end. `hold`: it need not decide again
- * before so many blocks may come or go at once, or something happens that was not
- * predicted. `settled`: 1 if the same blocks leave as long as nothing else happens than
- * that. */
-void pump_model_decided(struct pump_model *model, uint32_t device, uint32_t is_short,
-                        uint32_t allowance, uint32_t hold, uint32_t settled);
-/* Beside a settled decision: blocks that leave next, in this order, as transfers end; at
- * most PUMP_VIEW_CANDIDATES. */
-void pump_model_later(struct pump_model *model, uint32_t device, const int64_t *blocks,
-                      uint32_t count);
-
-/* 1 while the last decision holds: see `hold`. */
-int pump_model_holds(const struct pump_model *model, uint32_t device);
-
-/* The policy or a budget has changed: what the earlier one allowed or lacked is void, and
+/* The policy or a budget has changed: what the earlier one lacked is void, and
  * the overshoot counts from here on. Blocks that are above the budget now count only once
  * they have been gone and others have come. */
 void pump_model_switched(struct pump_model *model);
@@ -283,38 +262,32 @@ void pump_model_counts(const struct pump_model *model, uint32_t device, int64_t 
 
 /* ---- a worker's steps over mapping and model (worker_step.c) ---- */
 
-/* Waits as pump_core_wait does. Where a policy has left an allowance, events that come are
- * served at once (pump_worker_serve). Returns 0 or 1 as pump_core_wait, PUMP_WORKER_READ
- * when events were read, -EPROTO as pump_core_drain. */
-#define PUMP_WORKER_READ 2
-int pump_worker_wait(struct pump_shm *shm, struct pump_model *model,
-                     struct pump_batch *batch, uint64_t seen_activity, uint64_t spin_ns,
-                     uint64_t timeout_ns);
+/* Waits as pump_core_wait does; returns 1 soon where it has to be guessed how far a graph
+ * has executed. */
+int pump_worker_wait(struct pump_shm *shm, const struct pump_model *model,
+                     uint64_t seen_activity, uint64_t spin_ns, uint64_t timeout_ns);
 
 /* Drains the ring into `batch` and applies it, several times in a flood. Returns the
  * number of rows, or -EPROTO as pump_core_drain does. */
 int pump_worker_read(struct pump_shm *shm, struct pump_model *model,
                      struct pump_batch *batch);
 
-/* The same; then sends for what operations miss that came with them, as far as policies
- * have left an allowance: a launch after a pause need not wait for a decision. */
-int pump_worker_serve(struct pump_shm *shm, struct pump_model *model,
-                      struct pump_batch *batch);
-
-/* Takes over progress, and the ends of commands of every known device. `cursors`: two
- * words a device, 0 at first. */
+/* Takes over progress, and the ends of commands and entries of every known device; then
+ * renews the schedules that need it. `cursors`: two words a device, 0 at first. */
 void pump_worker_follow(struct pump_shm *shm, struct pump_model *model, uint64_t *cursors);
 
-/* Starts the transfers of a decision and hands their commands to the executors; what finds
- * no room in the ring is as if never started. Then plans what comes next, where it is
- * known (pump_abi.h). */
+/* Sends for what a policy has decided: makes commands of the blocks and hands them to the
+ * executors; what finds no room in the ring is as if never started. */
 void pump_worker_carry_out(struct pump_shm *shm, struct pump_model *model, uint32_t device,
                            const int64_t *to_host, uint32_t to_host_count,
                            const int64_t *to_gpu, uint32_t to_gpu_count);
 
-/* Puts a plan in force for what the device will send next, in place of the one before. */
-void pump_worker_plan(struct pump_shm *shm, struct pump_model *model, uint32_t device);
-/* Ends all plans that are in force. */
+/* Puts a schedule in force for the device, in place of the one before. */
+void pump_worker_schedule(struct pump_shm *shm, struct pump_model *model, uint32_t device);
+/* From now on the ends of slices are kept there, which stays the caller's; NULL: nowhere.
+ */
+void pump_worker_record(struct pump_model *model, struct pump_slices *slices);
+/* Ends all schedules that are in force. */
 void pump_worker_withdraw(struct pump_shm *shm, struct pump_model *model);
 
 /* Keeps of these blocks those that are neither there nor on their way; returns how many. */

@@ -229,7 +229,7 @@ EXPORT void pump_model_delete(struct pump_model *m) {
 static bool sensible(const struct pump_model_bounds *bounds) {
   return bounds->capacity > 0 && bounds->capacity <= 1u << 24 && bounds->slice_least > 0 &&
          bounds->slice_most >= bounds->slice_least && bounds->in_flight > 0 &&
-         bounds->in_flight_share > 0 && bounds->in_flight_urgent >= bounds->in_flight;
+         bounds->in_flight_share > 0;
 }
 
 EXPORT struct pump_model *pump_model_new(const struct pump_model_bounds *bounds) {
@@ -288,7 +288,7 @@ EXPORT void pump_model_totals(const struct pump_model *m,
                               struct pump_model_totals *totals) {
   *totals = m->totals;
   totals->expected = (uint32_t)(m->window.op_head - m->window.op_issued);
-  totals->under_way = PUMP_MAX_UNDER_WAY - m->transfers.unused_count - m->plans.places;
+  totals->under_way = PUMP_MAX_UNDER_WAY - m->transfers.unused_count - m->schedules.places;
   totals->confidence = model_confidence(m);
 }
 

@@ -39,7 +39,7 @@ struct block {
   bool used : 1;        /* by an operation that has executed, since it was allocated */
   bool discard_pending
       : 1;        /* it will be, once what was issued has executed: it does not leave */
-  bool comes : 1; /* an entry of the plan in force brings it, */
+  bool comes : 1; /* an entry of the schedule in force brings it, */
   bool goes : 1;  /* or another one takes it away */
 };
 _Static_assert(sizeof(struct block) == 64, "one cache line");

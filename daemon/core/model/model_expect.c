@@ -97,7 +97,6 @@ static void drop_expected(struct pump_model *m, int32_t use) {
 EXPORT void pump_model_expect_nothing(struct pump_model *m) {
   m->totals.predictions_lost += m->window.op_head > m->window.op_issued;
   if (m->window.op_head > m->window.op_issued) model_deviate(m);
-  m->plans.invalid = true;
   m->expected.sent_seq = 0;
   for (int64_t at = m->window.op_head - 1; at >= m->window.op_issued; at--) {
     struct op *op = &m->window.ops[op_index(at)];

@@ -202,7 +202,6 @@ static void params_row(struct pump_model *m, const struct pump_batch *batch, uin
 }
 
 EXPORT void pump_model_ingest(struct pump_model *m, struct pump_batch *batch) {
-  if (batch->rows > 0) model_decision_invalidate(m);
   for (uint32_t row = 0; row < batch->rows; row++) {
     switch (batch->kind[row]) {
     case PUMP_EVENT_KERNEL:
@@ -235,11 +234,11 @@ EXPORT void pump_model_ingest(struct pump_model *m, struct pump_batch *batch) {
       break;
     case PUMP_EVENT_FREED:
       if (batch->seq[row] == 0)
-        m->plans.deviations++; /* no use was taken for fresh by it */
+        m->schedules.deviations++; /* no use was taken for fresh by it */
       /* fall through */
     case PUMP_EVENT_DISCARDED:
-      /* predicted; if not, there is more room than was planned with */
-      model_decisions_drop(m);
+      /* predicted; if not, there is more room than was scheduled with */
+      m->schedules.changes++;
       blocks_row(m, batch, row);
       break;
     case PUMP_EVENT_POPULATED:
@@ -266,44 +265,7 @@ EXPORT void pump_model_switched(struct pump_model *m) {
   for (uint32_t i = 0; i < PUMP_MAX_DEVICES; i++) {
     struct device *device = &m->devices[i];
     device->short_of_room = false;
-    device->allowance = 0;
     device->tally.overshoot = 0;
     device->left_over = model_occupied(device);
   }
-}
-
-EXPORT void pump_model_decided(struct pump_model *m, uint32_t index, uint32_t is_short,
-                               uint32_t allowance, uint32_t hold, uint32_t settled) {
-  struct device *device = &m->devices[index & (PUMP_MAX_DEVICES - 1)];
-  device->short_of_room = is_short != 0;
-  device->allowance = allowance;
-  device->hold = hold;
-  device->settled = settled != 0;
-  device->later_at = device->later_count = 0;
-}
-
-EXPORT void pump_model_later(struct pump_model *m, uint32_t index, const int64_t *blocks,
-                             uint32_t count) {
-  struct device *device = &m->devices[index & (PUMP_MAX_DEVICES - 1)];
-  if (count > PUMP_VIEW_CANDIDATES) count = PUMP_VIEW_CANDIDATES;
-  for (uint32_t i = 0; i < count && blocks[i] >= 0 && blocks[i] < m->ranges.block_end;
-       i++) {
-    int64_t next_use = m->blocks.all[blocks[i]].next_use;
-    if (next_use < device->latest_need) device->latest_need = next_use;
-    device->later[device->later_count++] = blocks[i];
-  }
-}
-
-/* Room and credits grow as transfers end; operations that come behind those in the window
- * change nothing as long as nothing may move. While something is leaving, its end is sure
- * to raise the question again. */
-EXPORT int pump_model_holds(const struct pump_model *m, uint32_t index) {
-  const struct device *device = &m->devices[index & (PUMP_MAX_DEVICES - 1)];
-  if (m->plans.alone) return 1;
-  if (device->hold == 0 || device->faults != 0) return 0;
-  if (device->settled && model_under_way(device)) return 1;
-  if (device->counts[PUMP_BLOCK_LEAVING] == 0) return 0;
-  if (model_credit(m, device, PUMP_TO_HOST) >= device->hold) return 0;
-  return device->facts.budget - model_occupied(device) < device->hold ||
-         model_credit(m, device, PUMP_TO_GPU) < device->hold;
 }

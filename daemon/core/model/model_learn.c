@@ -14,7 +14,6 @@
 #define FRESH_SHIFT 8 /* above PUMP_ACCESS_* in the `access` that the learner gets */
 
 EXPORT int pump_model_learn(struct pump_model *m, uint32_t wanted) {
-  m->plans.off = wanted == PUMP_LEARN_ONLY;
   if ((wanted != 0) == (m->expected.learner != NULL)) return 0;
   pump_model_expect_nothing(m);
   pump_learner_delete(m->expected.learner);
@@ -27,8 +26,9 @@ EXPORT int pump_model_learn(struct pump_model *m, uint32_t wanted) {
   return 0;
 }
 
-EXPORT void pump_model_schedule(struct pump_model *m, uint32_t alone) {
-  m->plans.alone = alone != 0;
+EXPORT void pump_model_schedule(struct pump_model *m, uint32_t wanted) {
+  m->schedules.on = wanted != 0;
+  model_deviate(m);
 }
 
 /* ---- for the learner --------------------------------------------------------------- */

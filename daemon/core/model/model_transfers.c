@@ -129,8 +129,6 @@ EXPORT uint32_t pump_model_start(struct pump_model *m, uint32_t device, uint32_t
                                   .expected = is_expected(m, blocks[i])};
     fill_command(m, transfer, &commands[made++]);
     if (direction == PUMP_TO_HOST) m->devices[device].leaving_bytes += transfer->bytes;
-    if (direction == PUMP_TO_GPU && m->blocks.all[blocks[i]].state == PUMP_BLOCK_RESIDENT)
-      m->devices[device].tally.refreshed += length;
     for (int32_t b = transfer->first_block; b < transfer->first_block + transfer->blocks;
          b++)
       model_set_state(m, b,
@@ -138,84 +136,8 @@ EXPORT uint32_t pump_model_start(struct pump_model *m, uint32_t device, uint32_t
     m->devices[device].in_flight[direction] += length;
     i += length;
   }
-  m->plans.changes += made;
+  m->schedules.changes += made;
   return made;
-}
-
-/* How many of what is missing, soonest first; the view holds more of them than `hold`. */
-static uint32_t may_come(struct pump_model *m, uint32_t index, int64_t credit,
-                         int64_t room) {
-  struct pump_view *view = &m->scratch;
-  int64_t most = (credit > 0 ? credit : 0) + m->devices[index].hold + 1;
-  if (most > PUMP_VIEW_MISSING) most = PUMP_VIEW_MISSING;
-  model_missing(m, index, view, (uint32_t)most);
-  uint32_t count = view->missing_count;
-  if (credit < (int64_t)count) count = credit > 0 ? (uint32_t)credit : 0;
-  while (count > 0 && view->missing_room[count - 1] > room) count--;
-  return count;
-}
-
-uint32_t model_use_allowance(struct pump_model *m, uint32_t index,
-                             struct pump_command *commands, uint32_t max) {
-  struct device *device = &m->devices[index];
-  struct pump_view *view = &m->scratch;
-  if (device->allowance <= 0) return 0;
-  int64_t credit = model_credit(m, device, PUMP_TO_GPU);
-  int64_t room = device->facts.budget - model_occupied(device);
-  if (room > device->allowance) room = device->allowance;
-  uint32_t count = may_come(m, index, credit, room);
-  if (count == 0 || (count < view->missing_count && count < device->hold)) return 0;
-  device->allowance -= view->missing_room[count - 1];
-  return pump_model_start(m, index, PUMP_TO_GPU, view->missing, count, commands, max);
-}
-
-bool model_may_go_on(const struct pump_model *m, uint32_t index) {
-  const struct device *device = &m->devices[index];
-  if (!device->settled || device->hold == 0 || device->faults != 0) return false;
-  if (!model_under_way(device)) return false;
-  if (device->later_count > 0 && model_credit(m, device, PUMP_TO_HOST) >= device->hold)
-    return true;
-  return model_credit(m, device, PUMP_TO_GPU) >= device->hold &&
-         device->facts.budget - model_occupied(device) >= device->hold;
-}
-
-static uint32_t go_on_leaving(struct pump_model *m, uint32_t index,
-                              struct pump_command *commands, uint32_t max) {
-  struct device *device = &m->devices[index];
-  uint32_t left = device->later_count - device->later_at;
-  int64_t credit = model_credit(m, device, PUMP_TO_HOST);
-  if (device->later_count == 0 || credit < device->hold) return 0;
-  if (left < credit) {
-    device->settled = false;
-    return 0;
-  }
-  const int64_t *blocks = &device->later[device->later_at];
-  device->later_at += (uint32_t)credit;
-  return pump_model_start(m, index, PUMP_TO_HOST, blocks, (uint32_t)credit, commands, max);
-}
-
-static uint32_t go_on_arriving(struct pump_model *m, uint32_t index,
-                               struct pump_command *commands, uint32_t max) {
-  struct device *device = &m->devices[index];
-  struct pump_view *view = &m->scratch;
-  int64_t credit = model_credit(m, device, PUMP_TO_GPU);
-  int64_t room = device->facts.budget - model_occupied(device);
-  if (credit < device->hold || room < device->hold) return 0;
-  uint32_t count = may_come(m, index, credit, room);
-  if (count == 0 || view->missing_room[count - 1] > device->allowance ||
-      view->missing_count - count < device->hold) {
-    device->settled = false;
-    return 0;
-  }
-  device->allowance -= view->missing_room[count - 1];
-  return pump_model_start(m, index, PUMP_TO_GPU, view->missing, count, commands, max);
-}
-
-uint32_t model_go_on(struct pump_model *m, uint32_t index, uint32_t way,
-                     struct pump_command *commands, uint32_t max) {
-  if (!model_may_go_on(m, index)) return 0;
-  return way == PUMP_TO_HOST ? go_on_leaving(m, index, commands, max)
-                             : go_on_arriving(m, index, commands, max);
 }
 
 /* ---- ending ---------------------------------------------------------------------- */
@@ -230,8 +152,8 @@ static void finish(struct pump_model *m, struct transfer *transfer, uint32_t res
   struct device *device = &m->devices[transfer->device];
   const struct range *range = &m->ranges.all[transfer->slot];
   bool to_gpu = transfer->direction == PUMP_TO_GPU;
-  if (!transfer->planned) device->in_flight[transfer->direction] -= transfer->blocks;
-  m->plans.changes++;
+  if (!transfer->scheduled) device->in_flight[transfer->direction] -= transfer->blocks;
+  m->schedules.changes++;
   if (!to_gpu) device->leaving_bytes -= transfer->bytes;
   if (!to_gpu && result == PUMP_RESULT_MOVED) device->left_bytes += transfer->bytes;
   if (was_refused(result)) {
@@ -240,8 +162,6 @@ static void finish(struct pump_model *m, struct transfer *transfer, uint32_t res
     if (transfer->observed_seq > *held) *held = transfer->observed_seq;
     device->tally.refused++;
   }
-  if (result != PUMP_RESULT_MOVED) model_decision_drop(device);
-  if (!to_gpu && device->later_count == 0) device->settled = false;
   if (result == PUMP_RESULT_MOVED)
     learn_duration(device, transfer->direction, transfer->blocks, duration_us);
   transfer->ticket = 0;
@@ -260,25 +180,23 @@ static void finish(struct pump_model *m, struct transfer *transfer, uint32_t res
        b++) {
     if (m->blocks.all[b].state != before) continue;
     model_set_state(m, b, after);
-    /* It might leave before those that the policy saw. */
-    if (to_gpu && m->blocks.all[b].next_use >= device->latest_need) device->settled = false;
   }
 }
 
-/* The client reports the ends of commands, and may report anything: a ticket of a plan does
- * not count there, because that one's place is given back by the executor that follows the
- * plan. */
+/* The client reports the ends of commands, and may report anything: a ticket of a schedule
+ * does not count there, because that one's place is given back by the executor that follows
+ * the schedule. */
 EXPORT void pump_model_finish(struct pump_model *m, const struct pump_outcome *outcomes,
                               uint32_t count) {
   for (uint32_t i = 0; i < count; i++) {
     struct transfer *transfer = by_ticket(m, outcomes[i].ticket);
-    if (transfer != NULL && !transfer->planned)
+    if (transfer != NULL && !transfer->scheduled)
       finish(m, transfer, outcomes[i].result, outcomes[i].duration_us);
   }
 }
 
-void model_plan_ended(struct pump_model *m, uint32_t place, uint32_t result,
-                      uint32_t duration_us) {
+void model_transfer_ended(struct pump_model *m, uint32_t place, uint32_t result,
+                          uint32_t duration_us) {
   finish(m, &m->transfers.all[place], result, duration_us);
 }
 

@@ -130,7 +130,6 @@ void model_drop_chain(struct pump_model *m, int32_t block) {
 
 struct op *model_op_begin(struct pump_model *m, uint64_t seq, uint32_t stream) {
   uint32_t index = op_index(m->window.op_head++);
-  model_decision_invalidate(m);
   struct op *op = &m->window.ops[index];
   *op = (struct op){.seq = seq,
                     .first_use = use_index(m->window.use_head),
@@ -246,7 +245,7 @@ static bool add_part(struct pump_model *m, struct filling *filling,
     int32_t use = take_slot(m, filling);
     if (use == NONE) return false;
     bool fresh = b->discarded;
-    if (filling->issued && b->goes && m->plans.alone) m->plans.deviations++;
+    if (filling->issued && b->goes) m->schedules.deviations++;
     if (!filling->issued) {
       uint32_t what = PUMP_FRESH;
       if (i == 0) what = PUMP_FRESH_FIRST;

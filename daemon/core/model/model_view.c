@@ -189,91 +189,6 @@ void model_missing(struct pump_model *m, uint32_t device, struct pump_view *view
   }
 }
 
-/* ---- room that will be needed ---------------------------------------------------- */
-
-/* Walks over what is known, in order, with the room that is taken and given back. Of
- * operations only these few figures are read: there may be thousands, at each view. It ends
- * where the view has no place for more eviction candidates. True when all that is known
- * fits.
- *
- * `surplus`. At an operation that comes before the first candidate is needed, `level -
- * room` blocks more than fit have to be away. Those that operations used before it and that
- * are needed behind the candidate (`others`) would be better ones to go, once they have
- * been used. What is left without one has to be a candidate: it may as well go now.
- *
- * `headroom`. If the first `n` of what is missing set out, room and level fall by n behind
- * them, but room alone before them. So wherever fewer come than n, n blocks have to be free
- * (`level - came` is what else takes room); and what is short further on comes n nearer. */
-static bool measure_room(const struct pump_model *m, uint32_t device,
-                         struct pump_view *view) {
-  int64_t level = 0, taken = 0, others = 0, surplus = 0;
-  int64_t room = view->budget - view->resident - view->arriving;
-  int64_t first = view->candidates_count > 0 ? view->candidates_next_use[0] : 0;
-  int32_t use =
-      view->candidates_count > 0 ? m->blocks.all[view->eviction_candidates[0]].first : NONE;
-  uint32_t until = use == NONE ? OPS : m->window.uses[use].op, short_of = 0;
-  bool before = view->candidates_count > 0, ends = true, fits = true;
-  int64_t came = 0, headroom = m->streams.busy_count > 1 ? 0 : PUMP_VIEW_MISSING;
-  view->shortfalls_count = view->surplus = view->headroom = 0;
-  for (int64_t at = m->window.op_tail; at < m->window.op_head; at++) {
-    uint32_t i = op_index(at);
-    before &= i != until && surplus < view->candidates_count;
-    if (!before && !fits && taken > m->bounds.in_flight) {
-      ends = false;
-      break;
-    }
-    if (m->window.op_device[i] != device) continue;
-    int64_t takes = m->window.away[i] + m->window.allocates_blocks[i];
-    level += takes;
-    if (came < headroom) {
-      came += m->window.away[i];
-      int64_t most = came + (level < room ? room - level : 0);
-      if (most < headroom) headroom = most;
-    }
-    fits &= level <= room;
-    if (level > room && taken - m->bounds.in_flight - 1 < headroom)
-      headroom = taken - m->bounds.in_flight - 1;
-    if (taken <= m->bounds.in_flight)
-      while (short_of < PUMP_VIEW_CANDIDATES && level > room + short_of)
-        view->shortfalls_need[short_of++] = (int64_t)m->window.ops[i].seq;
-    taken += takes;
-    if (before && level - room - others > surplus) surplus = level - room - others;
-    if (before && m->window.again_seq[i] > first) others += m->window.again[i];
-    level -= m->window.frees_blocks[i];
-  }
-  view->shortfalls_count = short_of;
-  if (!ends && came < headroom) headroom = came;
-  if (!ends && taken - m->bounds.in_flight - 1 < headroom)
-    headroom = taken - m->bounds.in_flight - 1;
-  if (short_of == 0 && surplus == 0 && headroom > 0) view->headroom = (uint32_t)headroom;
-  while (view->surplus < view->candidates_count && view->surplus < surplus &&
-         view->candidates_next_use[view->surplus] == first)
-    view->surplus++;
-  return fits;
-}
-
-/* True when the first `count` eviction candidates are needed behind a shortage each: the
- * one that is needed first of them behind the first. */
-static bool outlast(const int64_t *needs, const int64_t *uses, uint32_t count) {
-  for (uint32_t i = 0; i < count; i++)
-    if (uses[count - 1 - i] <= needs[i]) return false;
-  return true;
-}
-
-EXPORT uint32_t pump_view_outlast(const int64_t *needs, uint32_t short_of,
-                                  const int64_t *uses, uint32_t eviction_candidates) {
-  uint32_t low = 0, high = short_of < eviction_candidates ? short_of : eviction_candidates;
-  if (outlast(needs, uses, high)) return high;
-  while (low < high) {
-    uint32_t count = (low + high + 1) / 2;
-    if (outlast(needs, uses, count))
-      low = count;
-    else
-      high = count - 1;
-  }
-  return low;
-}
-
 /* ---- eviction candidates ----------------------------------------------------------- */
 
 static bool add_candidate(const struct pump_model *m, int32_t block,
@@ -326,64 +241,16 @@ EXPORT uint32_t pump_model_away(const struct pump_model *m, int64_t *blocks,
 
 /* ---- the view -------------------------------------------------------------------- */
 
-static int64_t flight_share(const struct pump_model *m, const struct device *device,
-                            uint32_t most) {
-  int64_t share = device->facts.budget / m->bounds.in_flight_share;
-  if (share < m->bounds.slice_least) share = m->bounds.slice_least;
-  return share < most ? share : most;
-}
-
 int64_t model_flight_most(const struct pump_model *m, const struct device *device) {
-  return flight_share(m, device, m->bounds.in_flight);
-}
-
-/* Blocks that the operations lack which run now, or as soon as they are there. */
-static int64_t urgent(const struct pump_model *m, const struct device *device) {
-  int64_t lack = 0;
-  for (uint32_t i = 0; i < m->streams.busy_count; i++) {
-    int32_t head = m->streams.all[m->streams.busy[i]].head;
-    if (head == NONE || &m->devices[m->window.op_device[head]] != device) continue;
-    lack += m->window.ops[head].due[DUE_AWAY] + m->window.ops[head].due[DUE_MAYBE_EVICTED];
-  }
-  return lack;
+  int64_t most = device->facts.budget / m->bounds.in_flight_share;
+  if (most < m->bounds.slice_least) return m->bounds.slice_least;
+  return most < m->bounds.in_flight ? most : m->bounds.in_flight;
 }
 
 int64_t model_credit(const struct pump_model *m, const struct device *device, int way) {
   if (device->held_at[way] >= (int64_t)m->totals.observed_seq) return 0;
   int64_t left = model_flight_most(m, device) - device->in_flight[way];
-  if (way == PUMP_TO_GPU) {
-    int64_t most = flight_share(m, device, m->bounds.in_flight_urgent);
-    int64_t more = most - device->in_flight[way], lack = urgent(m, device);
-    if (more > lack) more = lack;
-    if (more > left) left = more;
-  }
   return left > 0 ? left : 0;
-}
-
-/* Room that comes back in time may come back so late that the link is idle first and the
- * GPU waits afterwards. That depends on durations, which the model does not know, but a
- * wait can be seen. After it blocks may be exchanged while the link is idle, many times as
- * many as the wait was for: blocks needed last leave for those that are missing first. The
- * bounds were measured (docs/decisions/0025-waits.md). */
-#define EXCHANGED_PER_MISSED 8
-#define EXCHANGED_MOST 2048
-
-void model_allow_exchange(struct pump_model *m, struct device *device) {
-  if (!device->held_back) return;
-  device->exchange += EXCHANGED_PER_MISSED * urgent(m, device);
-  if (device->exchange > EXCHANGED_MOST) device->exchange = EXCHANGED_MOST;
-}
-
-static uint32_t offer_exchange(struct device *device, const struct pump_view *view) {
-  int64_t free = view->budget - view->resident - view->arriving - view->leaving;
-  device->held_back = view->expected > 0 && view->arrivals_count > 0 && free <= 0 &&
-                      view->arriving + view->leaving == 0 && view->shortfalls_count == 0 &&
-                      view->surplus == 0;
-  if (!device->held_back) return 0;
-  int64_t offered = view->to_host_credit;
-  if (offered > device->exchange) offered = device->exchange;
-  device->exchange -= offered;
-  return (uint32_t)offered;
 }
 
 /* What an operation larger than the budget lacks comes by faults while it runs, and for
@@ -397,7 +264,7 @@ EXPORT void pump_model_turn(struct pump_model *m, uint32_t index) {
   if (at == m->window.op_head || !op->larger || op->in_order) return;
   if (m->window.op_device[op_index(at)] != index) return;
   op->in_order = true;
-  model_decision_drop(&m->devices[index]);
+  m->schedules.changes++;
   int64_t end = (int64_t)op->first_use + op->uses, use = op->first_use;
   for (; (use = model_next_due(m, DUE_SURE, use, end)) < end; use++) {
     int32_t block = m->window.uses[use_index(use)].block;
@@ -417,18 +284,9 @@ EXPORT void pump_model_view(struct pump_model *m, uint32_t index, struct pump_vi
   view->to_host_credit = model_credit(m, device, PUMP_TO_HOST);
   view->faults = device->faults;
   device->faults = 0;
-  view->live = 0;
-  for (int state = PUMP_BLOCK_FREE + 1; state < PUMP_BLOCK_STATES; state++)
-    view->live += counts[state];
   view->candidates_maybe_evicted = view->candidates_count = view->oldest_count = 0;
   view->expected = (uint32_t)(m->window.op_head - m->window.op_issued);
-  view->streams = m->streams.busy_count;
   model_missing(m, index, view, PUMP_VIEW_MISSING);
   list_candidates(m, index, view);
-  bool fits = measure_room(m, index, view);
-  view->exchange = offer_exchange(device, view);
-  /* An arrival that would be the first to leave may have to. */
-  device->latest_need = view->candidates_count > 0 ? view->candidates_next_use[0] : -1;
-  if (fits) device->latest_need = PUMP_NOT_NEEDED; /* only what nothing needs leaves */
   list_oldest(m, index, view);
 }

@@ -58,7 +58,7 @@ static void fetch_ahead(const struct pump_model *m, const struct op *op, uint32_
 /* Faults brought in more than fits, so the driver has evicted: the blocks that migrated
  * longest ago count as gone. */
 static void push_out(struct pump_model *m, struct device *device) {
-  if (!device->known || m->plans.settling) return;
+  if (!device->known || m->schedules.settling) return;
   int64_t excess = model_occupied(device) - device->facts.capacity;
   struct list *const oldest[] = {&device->maybe_evicted, &device->sure};
   for (int i = 0; i < 2 && excess > 0; i++) {
@@ -75,7 +75,6 @@ static void retire_op(struct pump_model *m, uint32_t index) {
   struct op *op = &m->window.ops[index];
   bool hit = true;
   op->executed = true;
-  model_decision_invalidate(m);
   m->window.again_seq[index] = m->window.again[index] =
       0; /* they are eviction candidates now, or away */
   for (uint32_t i = 0; i < op->uses; i++) {
@@ -149,7 +148,7 @@ static void mark_maybe_evicted(struct pump_model *m, struct device *device,
 
 static void after_retiring(struct pump_model *m) {
   reclaim(m);
-  if (m->plans.settling) return;
+  if (m->schedules.settling) return;
   for (uint32_t i = 0; i < PUMP_MAX_DEVICES; i++) {
     struct device *device = &m->devices[i];
     uint64_t missed = device->missed;
@@ -159,7 +158,6 @@ static void after_retiring(struct pump_model *m) {
     model_give_up_pending_discards(m, device);
     note_overshoot(device);
     push_out(m, device);
-    model_allow_exchange(m, device);
     uint64_t evicted = missed * m->bounds.doubts_per_fault;
     if (device->args_truncated) evicted = UINT64_MAX;
     device->args_truncated = false;
@@ -262,7 +260,7 @@ void model_op_add(struct pump_model *m, uint64_t seq, uint32_t stream,
     bool right = next->access_hash == access_hash, same = right;
     if (!same && predicted && next->stream == stream && next->seq == seq) {
       same = model_op_replace(m, runs, count);
-      m->plans.deviations++;
+      m->schedules.deviations++;
     }
     if (same && next->seq == seq) {
       next->access_hash = access_hash;

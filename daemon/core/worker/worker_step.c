@@ -27,18 +27,10 @@ EXPORT int pump_worker_read(struct pump_shm *shm, struct pump_model *model,
   return rows;
 }
 
-EXPORT int pump_worker_serve(struct pump_shm *shm, struct pump_model *model,
-                             struct pump_batch *batch) {
-  int rows = pump_worker_read(shm, model, batch);
-  for (uint32_t i = 0; rows > 0 && i < PUMP_MAX_DEVICES; i++)
-    worker_allowance(shm, model, i);
-  return rows;
-}
-
 EXPORT void pump_worker_follow(struct pump_shm *shm, struct pump_model *model,
                                uint64_t *cursors) {
   struct pump_outcome outcomes[REAP_AT_ONCE];
-  worker_plan_arrived(shm, model);
+  worker_schedule_arrived(shm, model);
   pump_model_progress(model, &shm->progress[0].executed_seq,
                       sizeof shm->progress[0] / sizeof(uint64_t));
   if (model->graphs.count != 0)
@@ -55,10 +47,26 @@ EXPORT void pump_worker_follow(struct pump_shm *shm, struct pump_model *model,
       } while (ended == REAP_AT_ONCE);
     }
   }
-  worker_plan_left(shm, model);
-  if (pump_model_predict(model, PREDICT_AT_ONCE) > 0) worker_plan_predict(shm, model);
-  for (uint32_t device = 0; device < PUMP_MAX_DEVICES; device++)
-    worker_go_on(shm, model, device);
+  worker_schedule_left(shm, model);
+  if (pump_model_predict(model, PREDICT_AT_ONCE) > 0) worker_schedule_predict(shm, model);
+  for (uint32_t device = 0; device < PUMP_MAX_DEVICES; device++) {
+    pump_model_turn(model, device);
+    worker_schedule_renew(shm, model, device);
+  }
+}
+
+/* ---- what a policy has decided ------------------------------------------------------- */
+
+static void send(struct pump_shm *shm, struct pump_model *model, uint32_t device,
+                 uint32_t way, const int64_t *blocks, uint32_t count) {
+  struct pump_command commands[PUMP_COMMAND_SLOTS];
+  if (count == 0) return;
+  uint32_t made =
+      pump_model_start(model, device, way, blocks, count, commands, PUMP_COMMAND_SLOTS);
+  if (made == 0) return;
+  int given = pump_core_submit(shm, device, way, commands, made);
+  uint32_t sent = given < 0 ? 0 : (uint32_t)given;
+  pump_model_take_back(model, &commands[sent], made - sent);
 }
 
 EXPORT void pump_worker_carry_out(struct pump_shm *shm, struct pump_model *model,
@@ -66,29 +74,13 @@ EXPORT void pump_worker_carry_out(struct pump_shm *shm, struct pump_model *model
                                   uint32_t to_host_count, const int64_t *to_gpu,
                                   uint32_t to_gpu_count) {
   if (device >= PUMP_MAX_DEVICES) return;
-  const struct worker_moves moves = {.to_host = to_host,
-                                     .to_gpu = to_gpu,
-                                     .to_host_count = to_host_count,
-                                     .to_gpu_count = to_gpu_count};
-  worker_decision(shm, model, device, &moves);
+  send(shm, model, device, PUMP_TO_HOST, to_host, to_host_count);
+  send(shm, model, device, PUMP_TO_GPU, to_gpu, to_gpu_count);
 }
 
-/* ---- before Python wakes --------------------------------------------------------- */
-
-static bool anything_allowed(const struct pump_model *model) {
-  for (uint32_t i = 0; i < PUMP_MAX_DEVICES; i++)
-    if (model->devices[i].allowance > 0) return true;
-  return false;
-}
-
-EXPORT int pump_worker_wait(struct pump_shm *shm, struct pump_model *model,
-                            struct pump_batch *batch, uint64_t seen_activity,
-                            uint64_t spin_ns, uint64_t timeout_ns) {
+EXPORT int pump_worker_wait(struct pump_shm *shm, const struct pump_model *model,
+                            uint64_t seen_activity, uint64_t spin_ns, uint64_t timeout_ns) {
   bool guessing = model->graphs.count != 0;
   if (guessing && timeout_ns > GUESS_NS) timeout_ns = GUESS_NS;
-  if (pump_core_wait(shm, seen_activity, spin_ns, timeout_ns) == 0) return guessing;
-  if (!anything_allowed(model) || pump_core_backlog(shm) == 0) return 1;
-  int rows = pump_worker_serve(shm, model, batch);
-  if (rows <= 0) return rows == 0 ? 1 : rows;
-  return PUMP_WORKER_READ;
+  return pump_core_wait(shm, seen_activity, spin_ns, timeout_ns) != 0 || guessing;
 }

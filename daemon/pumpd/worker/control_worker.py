@@ -253,5 +253,4 @@ class ControlWorker:
             blocks_unseen=tally.unseen,
             blocks_no_room=tally.no_room,
             transfers_refused=tally.refused,
-            blocks_refreshed=tally.refreshed,
         )

@@ -39,6 +39,8 @@ from pump.wire.abi import ffi, lib
 from pump.wire.mapping import Batch, Ranges
 from pumpd.common import threads
 from pumpd.common.settings import WorkerSettings
+from pumpd.worker.hops import Hops
+from pumpd.worker.run_delay import RunDelay
 
 log = logging.getLogger("pumpd.recorder")
 
@@ -185,6 +187,8 @@ class Recorder:
             os.close(self._folder)
             raise
         self._block = _Block()
+        self.hops = Hops()
+        """Where the worker notes what slices and events lose."""
         self._spare: queue.SimpleQueue[_Block] = queue.SimpleQueue()  # what the thread gives back
         self._since_ns = 0
         self._devices: dict[int, tuple[int, ...]] = {}
@@ -214,6 +218,7 @@ class Recorder:
         """Take the rows of one drain, after the model has worked out what they reach."""
         block = self._block
         if len(batch) and not self.error:
+            self.hops.read(batch.raw.time_ns[0])
             if block.rows == 0:
                 self._since_ns = time.monotonic_ns()
             block.take(batch)
@@ -230,6 +235,8 @@ class Recorder:
         """Hand over what has waited long enough. The worker calls it once a tick."""
         if self._block.rows and time.monotonic_ns() - self._since_ns > HAND_OVER_NS:
             self._hand_over()
+        if self.hops.due():
+            self._hand_over_hops()
 
     def ranges(self, ranges: Ranges, newest_seq: int) -> None:
         """The range table was read: this is all that is live."""
@@ -288,6 +295,10 @@ class Recorder:
 
         self._put(write, len(samples) * SAMPLE_BYTES)
 
+    def threads(self, delays: RunDelay) -> None:
+        """What the client's threads have done by now."""
+        self._put(lambda writer: writer.threads(delays.look()), 0)
+
     def policy(self, name: str) -> None:
         """The worker decides by this policy from here on."""
         self._hand_over()
@@ -297,6 +308,7 @@ class Recorder:
     def close(self) -> None:
         """Write what is left and say that it is all. Waits for the disk, CLOSE_S at most."""
         self._hand_over()
+        self._hand_over_hops()
         self._work.put(None)
         if not self._over.wait(CLOSE_S):
             self._fail(OSError(errno.ETIMEDOUT, "the disk does not answer"))
@@ -312,17 +324,32 @@ class Recorder:
 
     # ---- inside ----
 
+    def _hand_over_hops(self) -> None:
+        ends, reads, lost = self.hops.take()
+        self._lost_rows += lost
+        count, size = len(ends["time_ns"]), sum(column.nbytes for column in ends.values())
+        if count and self._has_room(count, size):
+            self._put(lambda writer: writer.transfers(ends), size)
+        if reads:
+            self._put(lambda writer: writer.reads(reads), 0)
+
+    def _has_room(self, rows: int, size: int) -> bool:
+        """Whether so much may wait for the thread; else these rows are lost."""
+        if self._waiting_bytes - self._done_bytes + size > QUEUE_BYTES:
+            self._lost_rows += rows
+            return False
+        if self._lost_rows:
+            count, now_ns, self._lost_rows = self._lost_rows, time.monotonic_ns(), 0
+            self._put(lambda writer: writer.lost(now_ns, form.LOST_RECORDER, count), 0)
+        return True
+
     def _hand_over(self) -> None:
         block = self._block
         if block.rows == 0:
             return
-        if self._waiting_bytes - self._done_bytes + block.nbytes > QUEUE_BYTES:
-            self._lost_rows += block.rows
+        if not self._has_room(block.rows, block.nbytes):
             block.clear()
             return
-        if self._lost_rows:
-            count, now_ns, self._lost_rows = self._lost_rows, time.monotonic_ns(), 0
-            self._put(lambda writer: writer.lost(now_ns, form.LOST_RECORDER, count), 0)
         try:
             self._block = self._spare.get_nowait()
         except queue.Empty:

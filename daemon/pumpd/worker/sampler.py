@@ -1,4 +1,5 @@
-"""Samples of the devices' memory for a recording, as the worker believes it.
+"""Samples for a recording: the devices' memory, as the worker believes it, and the client's
+threads.
 
 As long as nothing changes nothing is written; with the first change the last moment of the
 old figures is, so that lines drawn between samples show what was.
@@ -22,6 +23,7 @@ from pump.model.client import (
 from pump.trace.records import Sample
 from pump.wire.mapping import Mapping
 from pumpd.worker.recorder import Recorder
+from pumpd.worker.run_delay import RunDelay
 
 SAMPLE_NS: Final = 50_000_000
 """Least time between two samples, while the worker is awake."""
@@ -30,8 +32,12 @@ SAMPLE_NS: Final = 50_000_000
 class Sampler:
     """Samples of one client for its recording."""
 
-    def __init__(self, recorder: Recorder, mapping: Mapping, model: ClientModel) -> None:
+    def __init__(
+        self, recorder: Recorder, mapping: Mapping, model: ClientModel, client_pid: int = 0
+    ) -> None:
+        """client_pid: 0 where its threads cannot be seen."""
         self._recorder = recorder
+        self._delays = RunDelay(client_pid)
         self._shm = mapping.shm
         self._model = model
         self._written: list[tuple[int, ...]] = []
@@ -48,6 +54,7 @@ class Sampler:
         """Write the figures of this moment, if they are new."""
         self._taken_ns = now_ns
         figures = [self._device(index) for index in self._model.devices]
+        self._recorder.threads(self._delays)
         if figures == self._written:
             self._same_ns = now_ns
             return

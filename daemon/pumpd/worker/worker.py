@@ -18,10 +18,10 @@ from typing import Any, Final
 from pump.model.bounds import BLOCK_BYTES
 from pump.model.client import ClientModel, DeviceFacts
 from pump.policy import by_name
-from pump.policy.base import Policy
+from pump.policy.base import Deciding, Policy
 from pump.policy.step import decide
 from pump.trace import format as trace
-from pump.wire.abi import lib
+from pump.wire.abi import ffi, lib
 from pump.wire.mapping import Mapping, ProtocolError
 from pumpd.common.settings import WorkerSettings
 from pumpd.worker import recorder as recording
@@ -56,26 +56,36 @@ LAST_READS: Final = 4
 """Ticks' worth of reading at the end of a recorded client: more than its ring can hold."""
 
 
-TALLIES: Final = ("blocks", "hit", "late", "unseen", "no_room", "overshoot", "refreshed")
+LAST_ENDS_NS: Final = 200_000_000
+"""Longest wait for slices that a recorded client's executors still have in the driver."""
+
+
+TALLIES: Final = ("blocks", "hit", "late", "unseen", "no_room", "overshoot")
 
 
 class Worker:
     """One client's mapping, model and policy."""
 
-    def __init__(self, mapping: Mapping, policy: Policy, recorder: Recorder | None = None) -> None:
+    def __init__(
+        self,
+        mapping: Mapping,
+        policy: Policy,
+        recorder: Recorder | None = None,
+        client_pid: int = 0,
+    ) -> None:
+        """client_pid: 0 where the client cannot be seen."""
         self.mapping = mapping
         self.model = ClientModel()
-        self.policy = policy
-        self._learn()
+        self._take(policy)
         self.recorder = recorder
+        if recorder:
+            lib.pump_worker_record(self.model.raw, recorder.hops.slices)
         self.counters = mapping.shm.worker_counters
         self._dropped = 0
         self._stale = True
         """The ranges have to be read from the table: at the start, and after a loss."""
         self._seen: dict[int, tuple[int, ...]] = {}
         """Per device: what its record said last."""
-        self._served = False
-        """Events were read while waiting."""
         self._unready_ns = 0
         """Since when the next record has been reserved without being filled; 0: it is not."""
         self._spin_ns = 0
@@ -84,21 +94,21 @@ class Worker:
         self._seen_misses = 0, 0
         """What the model's tallies of the first two were then."""
         self._ticks = self._resyncs = self._catch_ups = 0
-        self._sampler = Sampler(recorder, mapping, self.model) if recorder else None
+        self._sampler = Sampler(recorder, mapping, self.model, client_pid) if recorder else None
 
     # ---- one tick ----------------------------------------------------------------------
 
     def tick(self) -> None:
         """Drain, understand, decide, act."""
         waiting = self.mapping.backlog()
-        if waiting or self._served or self._ticks % DEVICES_EVERY == 0:
+        if waiting or self._ticks % DEVICES_EVERY == 0:
             self.read_devices()
             self._read_events(waiting)
-            self._served = False
         self.mapping.follow(self.model.raw)
-        for device, facts in self.model.devices.items():
-            if facts.active and not self.model.holds(device):
-                decide(self.policy, self.model, device, self.mapping.carry_out)
+        if self._deciding:
+            for device, facts in self.model.devices.items():
+                if facts.active:
+                    decide(self._deciding, self.model, device, self.mapping.carry_out)
         if self.recorder:
             self.recorder.tick()
         self._ticks += 1
@@ -123,16 +133,7 @@ class Worker:
         self._wait(seen_activity, 0, SLEEP_NS)
 
     def _wait(self, seen_activity: int, spin_ns: int, timeout_ns: int) -> bool:
-        """Wait once; what a policy has allowed is sent for before Python goes on."""
-        if self.recorder:  # it wants to see every batch
-            return self.mapping.wait(seen_activity, spin_ns, timeout_ns)
-        try:
-            served = self.mapping.wait_serving(self.model.raw, seen_activity, spin_ns, timeout_ns)
-        except ProtocolError:
-            self._lose()
-            return True
-        self._served |= served == lib.PUMP_WORKER_READ
-        return served != 0
+        return self.mapping.wait(self.model.raw, seen_activity, spin_ns, timeout_ns)
 
     def read_devices(self) -> None:
         """Take over what the shim wrote about its devices."""
@@ -245,12 +246,25 @@ class Worker:
         for _ in range(LAST_READS):
             if waiting := self.mapping.backlog():
                 self._read_events(waiting)
+        self._follow_last()
         if self._sampler:
             self._sampler.take(lib.pump_core_now_ns())
+        lib.pump_worker_record(self.model.raw, ffi.NULL)
         self.recorder.close()
         self.counters.recording_error = self.recorder.error
         self.counters.recording_ended = 1
         self.recorder = self._sampler = None
+
+    def _follow_last(self) -> None:
+        """Schedule nothing more, and wait for what executors have taken, LAST_ENDS_NS at most."""
+        self.model.schedule(False)
+        until_ns = lib.pump_core_now_ns() + LAST_ENDS_NS
+        while True:
+            seen = self.mapping.activity()
+            self.mapping.follow(self.model.raw)
+            if not self.model.totals().under_way or lib.pump_core_now_ns() >= until_ns:
+                return
+            self._wait(seen, 0, QUIET_NS)
 
     def _read_ranges(self) -> None:
         """Read the state instead of the events that led to it. Events that still wait may
@@ -265,21 +279,23 @@ class Worker:
         log.info("read the range table: %d ranges", ranges.count)
 
     def switch(self, policy: Policy) -> None:
-        """Decide by this policy from now on, and count the overshoot anew.
+        """Go by this policy from now on, and count the overshoot anew.
 
-        What has been sent for arrives; what the earlier policy allowed is void.
+        What has been sent for arrives; the earlier policy's schedule is void.
         """
         self.publish()  # misses so far are the earlier one's
         if policy.name != self.policy.name and self.recorder:
             self.recorder.policy(policy.name)
-        self.policy = policy
-        self._learn()
+        self._take(policy)
         lib.pump_model_switched(self.model.raw)
         self.publish()
 
-    def _learn(self) -> None:
+    def _take(self, policy: Policy) -> None:
         """Learn what the client repeats where the policy wants that; without memory for it
         the policy has to do with the window."""
+        self.policy = policy
+        self._deciding = policy if isinstance(policy, Deciding) else None
+        self.model.schedule(self._deciding is None)
         try:
             self.model.learn(self.policy.predicts)
         except MemoryError as error:
@@ -306,7 +322,7 @@ class Worker:
                 sums[name] += getattr(tally, name)
         counters.blocks_used, counters.blocks_hit = sums["blocks"], sums["hit"]
         counters.miss_late = sums["late"]
-        counters.refreshes = sums["refreshed"]
+        counters.schedules = totals.schedules
         self._blame(sums["unseen"], sums["no_room"])
         counters.overshoot_bytes_peak = sums["overshoot"] * BLOCK_BYTES
 
@@ -389,7 +405,8 @@ def run(
     mapping = Mapping(fd_memfd)
     os.close(fd_memfd)
     mapping.shm.header.worker_pid = os.getpid()
-    worker = Worker(mapping, policy, recording.start(settings, mapping.shm.worker_counters))
+    recorder = recording.start(settings, mapping.shm.worker_counters)
+    worker = Worker(mapping, policy, recorder, settings.client_pid)
     liveness = Liveness(connection, settings.client_pid)
     steering = ControlWorker(worker, lifeline, connection, settings.client_pid)
     steering.start()

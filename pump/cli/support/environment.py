@@ -80,7 +80,6 @@ def for_job(config: JobConfig, parts: Parts, environ: Mapping[str, str]) -> dict
         _set_or_drop(job, "PUMP_NAME", config.name)
         job["PUMP_KEEP_DEVICE"] = ",".join(config.keep_device)
         job["PUMP_GRANULARITY"] = config.granularity
-        _set_or_drop(job, "PUMP_PLANS", "" if config.plans else "0")
         job.update(_frameworks(config, environ).settings)
         job.setdefault(CONNECTIONS, CONNECTIONS_MOST)
         job["PUMP_LOG_LEVEL"] = config.log_level

@@ -166,13 +166,6 @@ def _parser() -> OneLineParser:
         "native: leave allocators alone; tensor: make frameworks allocate each tensor in "
         f"stream order; auto: where nothing known is against it (default: {DEFAULT_GRANULARITY})",
     )
-    add(
-        "--no-plans",
-        action="store_false",
-        dest="plans",
-        default=None,
-        help="let nothing move that was not sent for (policy planned), to compare",
-    )
     value(
         "--keep-device RULE",
         keep.parse,

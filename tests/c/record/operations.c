@@ -254,15 +254,16 @@ static void each_part_of_a_batch_is_a_hint(void) {
 
 static void progress_is_told_to_a_recorder_and_to_nobody_else(void) {
   pump_shm->progress[7].device = 2;
-  pump_event_progress(7, 33, 99);
+  pump_event_progress(7, 33, 99, 98);
   CHECK(!next_event());
   pump_recording = true;
-  pump_event_progress(7, 33, 99);
+  pump_event_progress(7, 33, 99, 98);
   CHECK(next_event() && head.kind == PUMP_EVENT_PROGRESS && head.stream == 7);
   CHECK(head.seq == 33 && head.time_ns == 99 && head.device == 2);
+  CHECK(head.signature == 98); /* when it was looked for in vain */
   CHECK(pump_shm->header.next_seq == 1);
   pump_active = 0;
-  pump_event_progress(7, 34, 99);
+  pump_event_progress(7, 34, 99, 0);
   CHECK(!next_event());
 }
 

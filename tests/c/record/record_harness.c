@@ -79,11 +79,11 @@ void pump_progress_chained(uint32_t index) {
   CHECK(index != 0);
   told.chained++;
 }
-void pump_plan_compare(const struct pump_issued *issued) {
+void pump_schedule_compare(const struct pump_issued *issued) {
   told.compared++;
   told.issued = *issued;
 }
-const struct pump_upcalls pump_upcalls = {.operation_issued = pump_plan_compare};
+const struct pump_upcalls pump_upcalls = {.operation_issued = pump_schedule_compare};
 enum pump_rule pump_rule_for(size_t bytes) {
   CHECK(bytes == SIZE_MAX);
   return driver.library ? PUMP_RULE_LIBRARY : PUMP_RULE_NONE;

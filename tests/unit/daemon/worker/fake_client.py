@@ -40,8 +40,9 @@ class FakeClient:
             device.emulated = emulated
         self._next_base = 1 << 40
         self._next_slot = 0
-        self._leaving: dict[int, int] = {}
-        """Commands to the host that were taken, by ticket: of which device."""
+        self._taken: dict[int, tuple[int, int, Any]] = {}
+        """By ticket, what has not ended: device, direction, and its place in a command ring, or
+        None where it was planned."""
 
     def close(self) -> None:
         del self.shm
@@ -71,6 +72,7 @@ class FakeClient:
             event.kind = lib.PUMP_EVENT_MORE if i else kind
             event.seq, event.stream, event.extent_count = seq, stream, len(extents)
             event.function, event.device = function, device
+            event.signature = function if kind == lib.PUMP_EVENT_KERNEL else 0
             for j, (slot, offset, length) in enumerate(extents[3 * i : 3 * i + 3]):
                 event.extents[j].slot = slot
                 event.extents[j].generation = self.shm.ranges[slot].generation
@@ -100,10 +102,21 @@ class FakeClient:
         self.shm.ranges[slot].generation += 1
 
     def launch(self, slots: list[int], stream: int = 1, function: int = 0) -> int:
-        """Issue a kernel that touches whole ranges; returns its seq."""
-        seq = int(self.shm.header.next_seq)
-        self.shm.header.next_seq = (seq + 1) & MASK
+        """Issue a kernel that touches whole ranges; returns its seq.
+
+        It is compared with what was predicted. Its signature is the function.
+        """
+        header = self.shm.header
+        seq = int(header.next_seq)
+        header.next_seq = (seq + 1) & MASK
         extents = [(slot, 0, int(self.shm.ranges[slot].length_bytes)) for slot in slots]
+        for slot in slots:
+            for eighth in range(8):
+                self.shm.ranges[slot].last_use_seq[eighth] = seq
+        if header.armed:
+            found = self.shm.predicted[seq % lib.PUMP_PREDICTIONS].signature
+            if found != prediction_word(seq, stream, lib.PUMP_EVENT_KERNEL, function):
+                header.valid_seq = min(header.valid_seq, seq - 1)
         self.push(lib.PUMP_EVENT_KERNEL, seq, extents, stream, function=function)
         return seq
 
@@ -112,23 +125,22 @@ class FakeClient:
         self.shm.progress[stream].executed_seq = seq
         self.shm.header.activity += 1
 
-    def commands(self, direction: int, device: int = 0) -> list[Any]:
-        """Take what the worker has submitted."""
+    def sent(self, direction: int, device: int = 0) -> list[Any]:
+        """Take what the worker has sent; returns copies."""
         ring, taken = self.shm.commands[device][direction], []
         while ring.head != ring.tail:
             command = ring.commands[ring.head % lib.PUMP_COMMAND_SLOTS]
             assert command.state == lib.PUMP_COMMAND_READY
             command.state = lib.PUMP_COMMAND_TAKEN
             ring.head += 1
-            taken.append(command)
-            if direction == lib.PUMP_TO_HOST:
-                self._leaving[command.ticket] = device
+            taken.append(_copy(command))
+            self._taken[command.ticket] = device, direction, command
         return taken
 
     def planned(self, direction: int, device: int = 0) -> list[Any]:
-        """Take what may go now of the plan in force: copies of its commands."""
-        plan, taken = self.shm.plans[device], []
-        while self.shm.header.armed and plan.turn >> 32:
+        """Take what may go now of the schedule in force; returns copies of its commands."""
+        plan, valid_seq, taken = self.shm.schedules[device], self.shm.header.valid_seq, []
+        while plan.turn >> 32:
             at = plan.turn >> 16 * direction & 0xFFFF
             if at >= plan.count[direction]:
                 break
@@ -136,27 +148,47 @@ class FakeClient:
             executed = self.shm.progress[entry.after_stream].executed_seq
             if executed < entry.after_seq or plan.left_bytes < entry.left_bytes:
                 break
+            if direction == lib.PUMP_TO_GPU and entry.command.needed_by_seq > valid_seq:
+                break
             plan.turn += 1 << 16 * direction
-            taken.append(ffi.new("struct pump_command *", entry.command)[0])
+            command = _copy(entry.command)
+            command.observed_seq = min(command.observed_seq, valid_seq)
+            taken.append(command)
+            self._taken[command.ticket] = device, direction, None
         return taken
 
-    def end(
-        self, command: Any, direction: int, result: int = lib.PUMP_RESULT_MOVED, device: int = 0
-    ) -> None:
-        """Report the end of a planned command."""
-        if result == lib.PUMP_RESULT_MOVED and direction == lib.PUMP_TO_HOST:
-            self.shm.plans[device].left_bytes += command.length_bytes
-        end = self.shm.plan_ends[command.ticket % lib.PUMP_PLAN_TICKETS]
-        end.result, end.duration_us, end.ticket = result, 100, command.ticket
-        self.shm.header.activity += 1
+    def commands(self, direction: int, device: int = 0) -> list[Any]:
+        """Take all that executors would take now, as copies."""
+        return self.sent(direction, device) + self.planned(direction, device)
+
+    def result_of(self, command: Any) -> int:
+        """Return PUMP_RESULT_STALE for what may not leave, or PUMP_RESULT_MOVED."""
+        _, direction, _ = self._taken[command.ticket]
+        used = max(self.shm.ranges[command.slot].last_use_seq)
+        stale = direction == lib.PUMP_TO_HOST and used > command.observed_seq
+        return int(lib.PUMP_RESULT_STALE if stale else lib.PUMP_RESULT_MOVED)
 
     def finish(self, command: Any, result: int = lib.PUMP_RESULT_MOVED) -> None:
-        device = self._leaving.pop(command.ticket, None)
-        if result == lib.PUMP_RESULT_MOVED and device is not None:
-            self.shm.plans[device].left_bytes += command.length_bytes
-        command.result = result
-        command.state = lib.PUMP_COMMAND_DONE
+        """Report the end of what was taken."""
+        device, direction, place = self._taken.pop(command.ticket)
+        if result == lib.PUMP_RESULT_MOVED and direction == lib.PUMP_TO_HOST:
+            self.shm.schedules[device].left_bytes += command.length_bytes
+        if place is None:
+            end = self.shm.entry_ends[command.ticket % lib.PUMP_SCHEDULE_TICKETS]
+            end.result, end.duration_us, end.ticket = result, 100, command.ticket
+        else:
+            place.result, place.state = result, lib.PUMP_COMMAND_DONE
         self.shm.header.activity += 1
+
+
+def _copy(command: Any) -> Any:
+    return ffi.new("struct pump_command *", command)[0]
+
+
+def prediction_word(seq: int, stream: int, kind: int, what: int) -> int:
+    """pump_prediction_word of shim/include/pump_ring.h."""
+    place = (stream << 8 | kind) * 0x9E3779B97F4A7C15
+    return (what ^ place ^ (seq + 1) * 0xC2B2AE3D27D4EB4F) & MASK
 
 
 __all__ = ["BLOCK", "FakeClient", "ffi", "lib"]

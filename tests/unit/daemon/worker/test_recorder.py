@@ -43,8 +43,9 @@ def settings(path: Path, **more: Any) -> WorkerSettings:
 
 
 def read(path: Path) -> tuple[Reader, list[rec.Record]]:
+    """And its records, but for how long events had waited."""
     reader = Reader(io.BytesIO(path.read_bytes()))
-    return reader, list(reader.records())
+    return reader, [r for r in reader.records() if not isinstance(r, rec.Read)]
 
 
 def draft(path: Path) -> Path:

@@ -1,4 +1,4 @@
-"""A worker that is late, records that are late, and what is sent between two ticks."""
+"""A worker that is late, records that are late, and launches after a pause."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from fake_client import BLOCK, MakeClient, Serve, carry_out, lib, states
 from model_states import set_states
 
-from pump.model.client import ARRIVING, HOST
+from pump.model.client import HOST, RESIDENT
 from pump.policy import by_name
 from pumpd.worker.worker import Worker
 
@@ -85,51 +85,51 @@ def test_a_record_that_is_filled_late_is_read_when_it_is(serve: Serve) -> None:
     assert worker.model.totals().window_depth == 1
 
 
-def test_a_launch_after_a_pause_is_sent_for_before_the_next_tick(serve: Serve) -> None:
+def test_the_first_launch_after_a_pause_is_served_by_the_next_tick(serve: Serve) -> None:
     client, worker = serve(40)
     worker.tick()
     slot, other = client.alloc(6), client.alloc(8)
     worker.tick()
     for gone in (slot, other):
         set_states(worker.model, worker.model.blocks_of(gone), HOST)
-    worker.tick()  # nothing is missing: what is free may be taken without asking
-    seen = client.mapping.activity()
-    seq = client.launch([slot])
-    worker.wait(seen)
-    taken = client.commands(lib.PUMP_TO_GPU)
-    assert sum(c.length_bytes // BLOCK for c in taken) == 5, "as far as the in-flight bound goes"
-    assert {c.needed_by_seq for c in taken} == {seq}
-    assert set(states(worker, worker.model.blocks_of(slot))) == {ARRIVING, HOST}
-    for command in taken:
-        client.finish(command)
     worker.tick()
-    (rest,) = client.commands(lib.PUMP_TO_GPU)
-    assert rest.length_bytes == BLOCK
+    for wanted, blocks in ((slot, 6), (other, 8)):
+        seq = client.launch([wanted])
+        worker.tick()
+        taken = client.commands(lib.PUMP_TO_GPU)
+        assert sum(c.length_bytes // BLOCK for c in taken) == blocks
+        assert {c.needed_by_seq for c in taken} == {seq}
+        for command in taken:
+            client.finish(command)
+        worker.tick()
+        assert states(worker, worker.model.blocks_of(wanted)) == [RESIDENT] * blocks
+        worker.tick()
 
 
-def test_what_needs_a_victim_is_never_sent_for_without_asking(serve: Serve) -> None:
-    client, worker = serve(16)
+def test_one_more_operation_is_served_while_the_schedule_waits_for_others(serve: Serve) -> None:
+    """There is room for it, and nothing else has happened."""
+    client, worker = serve(40)
     worker.tick()
-    full, extra = client.alloc(15), client.alloc(8)
+    used, wanted = client.alloc(6), client.alloc(4)
     worker.tick()
-    client.launch([full])
+    set_states(worker.model, worker.model.blocks_of(wanted), HOST)
+    client.launch([used])
     worker.tick()
-    seen = client.mapping.activity()
-    client.launch([extra])
-    worker.wait(seen)
-    taken = client.commands(lib.PUMP_TO_GPU)
-    assert sum(c.length_bytes // BLOCK for c in taken) <= 1
-    assert worker.model.occupied(0) <= 16
+    assert client.commands(lib.PUMP_TO_GPU) == []
+    client.launch([used])
+    worker.tick()
+    seq = client.launch([wanted])
+    worker.tick()
+    assert {c.needed_by_seq for c in client.commands(lib.PUMP_TO_GPU)} == {seq}
 
 
-def test_demand_sends_for_nothing_while_waiting(make_client: MakeClient) -> None:
+def test_demand_brings_nothing(make_client: MakeClient) -> None:
     client = make_client(40)
     worker = Worker(client.mapping, by_name("demand"))
     worker.tick()
     slot = client.alloc(6)
     worker.tick()
     set_states(worker.model, range(6), HOST)
-    seen = client.mapping.activity()
     client.launch([slot])
-    worker.wait(seen)
+    worker.tick()
     assert client.commands(lib.PUMP_TO_GPU) == []

@@ -95,7 +95,11 @@ def test_the_state_tells_the_figures_of_both_sides(stage: Stage) -> None:
     slots = [stage.client.alloc(8) for _ in range(3)]
     stage.client.shm.shim_counters.markers = 5
     stage.worker.tick()
+    blocks = stage.worker.model.blocks_of(slots[0])
+    set_states(stage.worker.model, blocks, lib.PUMP_BLOCK_HOST)
     stage.client.launch(slots)
+    stage.worker.tick()
+    assert stage.client.commands(lib.PUMP_TO_GPU)
     stage.worker.tick()
     stage.ask(Request("state"))
     state = stage.answer()
@@ -167,15 +171,16 @@ def test_a_budget_for_all_devices_stands_for_those_that_come_later(stage: Stage)
     assert stage.device.asked_budget_bytes == 20 * BLOCK
 
 
-def test_a_policy_that_does_not_prefetch_ends_what_the_earlier_one_allowed(stage: Stage) -> None:
+def test_a_policy_that_does_not_prefetch_withdraws_the_schedule_of_the_earlier_one(
+    stage: Stage,
+) -> None:
     stage.worker.tick()
     slots = [stage.alloc_away(4) for _ in range(4)]
-    stage.worker.tick()  # the window allows what comes next to take free room unasked
+    stage.client.launch(slots)
+    stage.worker.tick()
+    assert stage.client.shm.schedules[0].turn != 0
     stage.ask(Request("set", policy="demand"))
     assert stage.answer() is not None
-    stage.client.launch(slots)
-    stage.worker._wait(stage.worker.mapping.activity() - 1, 0, 0)
-    stage.worker.tick()
     assert stage.client.commands(lib.PUMP_TO_GPU) == []
     stage.ask(Request("set", policy="window"))
     assert stage.answer() is not None

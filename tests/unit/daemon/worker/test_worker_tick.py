@@ -11,7 +11,7 @@ from fake_client import BLOCK, FakeClient, MakeClient, Serve, carry_out, lib, st
 from model_states import set_states
 
 from pump.model.client import ABSENT, ARRIVING, HOST, LEAVING, MAYBE_EVICTED, RESIDENT
-from pump.model.view import NOT_NEEDED, Decision, View
+from pump.model.view import NOT_NEEDED
 from pump.policy import by_name
 from pumpd.worker.worker import Worker
 
@@ -84,52 +84,6 @@ def test_the_moves_of_a_window_that_sees_everything_are_near_the_least(
     uses = [layer * blocks + i for layer in order for i in range(blocks)]
     least = belady_fetches(uses, budget)
     assert moved <= 2 * least * 1.15 + budget
-
-
-@pytest.mark.parametrize("budget", [2000, 304])
-@pytest.mark.parametrize("policy", ["window", "planned"])
-def test_slice_follows_slice_without_a_decision_for_each(
-    make_client: MakeClient, policy: str, budget: int
-) -> None:
-    """300 blocks come, 32 at once, into free room or in place of as many that nothing needs:
-    the same commands at the same ticks as if asked each time."""
-
-    def sent(holds: bool) -> tuple[list[list[tuple[int, int, int, int]]], int]:
-        client = make_client(budget)
-        chosen = by_name(policy)
-        decide, times = chosen.decide, 0
-
-        def counted(view: View) -> Decision:
-            nonlocal times
-            times += 1
-            decision = decide(view)
-            return decision if holds else decision.for_once()
-
-        chosen.decide = counted  # type: ignore[method-assign]
-        worker = Worker(client.mapping, chosen)
-        worker.tick()
-        slots = [client.alloc(50) for _ in range(12)]
-        worker.tick()
-        for first, state in ((0, RESIDENT if budget < 600 else HOST), (300, HOST)):
-            set_states(worker.model, range(first, first + 300), state)
-        for slot in slots[6:]:
-            client.launch([slot])
-        ticks, waiting = [], []
-        for _ in range(200):
-            worker.tick()
-            ways = {way: client.commands(way) for way in (lib.PUMP_TO_HOST, lib.PUMP_TO_GPU)}
-            new = [(way, c) for way, commands in ways.items() for c in commands]
-            ticks.append([(way, c.slot, c.offset_bytes, c.length_bytes) for way, c in new])
-            waiting += [c for _, c in new]
-            if waiting:
-                client.finish(waiting.pop(0))
-        assert states(worker, range(300, 600)) == [RESIDENT] * 300
-        return ticks, times
-
-    (held, few), (asked, many) = sent(True), sent(False)
-    assert held == asked
-    assert len([tick for tick in held if tick]) > 50
-    assert few < many - 50
 
 
 def belady_fetches(uses: list[int], room: int) -> int:
@@ -361,22 +315,3 @@ def test_an_operation_larger_than_the_budget_fills_it_and_moves_nothing_in_circl
     assert worker.counters.ops_larger == 1
     assert worker.counters.miss_no_room == 60
     assert worker.model.occupied(0) == 40
-
-
-def test_unpredicted_faults_refresh_blocks_that_are_hot_and_old(serve: Serve) -> None:
-    client, worker = serve(40)
-    worker.tick()
-    hot, idle, late = client.alloc(20), client.alloc(16), client.alloc(8)
-    worker.tick()
-    set_states(worker.model, worker.model.blocks_of(late), HOST)
-    client.launch([hot], stream=2)
-    worker.tick()
-    client.execute(client.launch([late]))  # ran before it could be decided on
-    refreshed = carry_out(client, worker, 20)
-    again = [c for c in refreshed if c.slot == hot]
-    # The driver took four for want of room, eight are in doubt; the next oldest are hot.
-    assert sum(c.length_bytes // BLOCK for c in again) == 4 + 8 + 4
-    worker.publish()
-    assert worker.counters.refreshes == 4
-    assert set(states(worker, worker.model.blocks_of(hot))) == {RESIDENT}
-    assert set(states(worker, worker.model.blocks_of(idle))) >= {RESIDENT}

@@ -35,7 +35,6 @@ limit = "1.5x"
 report = "limit"
 policy = "demand"
 granularity = "tensor"
-plans = false
 keep_device = ["none", "below=8MiB"]
 devices = [0, "GPU-1a"]
 record = "run.pump"
@@ -52,7 +51,6 @@ log_file = "~/pump.log"
         "report": "limit",
         "policy": "demand",
         "granularity": "tensor",
-        "plans": False,
         "keep_device": ["below=8388608"],
         "devices": ["0", "GPU-1a"],
         "record": str(Path("run.pump").absolute()),

@@ -83,7 +83,6 @@ def test_every_setting_has_its_variable(sources: Sources) -> None:
         "report": ("limit", "limit"),
         "policy": ("demand", "demand"),
         "granularity": ("auto", "auto"),
-        "plans": ("0", False),
         "keep_device": ("none,below=4MiB", ["below=4194304"]),
         "devices": ("0,1", ["0", "1"]),
         "record": ("/r", "/r"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 from model_states import set_states
 
 from pump.model.client import ClientModel, DeviceFacts
@@ -23,6 +25,7 @@ class Script:
         self.executed = ffi.new("uint64_t[]", lib.PUMP_MAX_STREAMS)
         self.generation: dict[int, int] = {}
         self.seq = 0
+        self._shm: Any = None
 
     def send(
         self,
@@ -93,6 +96,22 @@ class Script:
         outcome = ffi.new("struct pump_outcome[1]", [(ticket, result, us)])
         self.model.finish(outcome, 1)
 
+    def schedule(self, device: int = 0) -> tuple[list[Entry], list[Entry]]:
+        """Put a schedule in force in a mapping of its own; returns what leaves, and what comes.
+
+        Nothing of it is taken, and the next one is put in its place.
+        """
+        if self._shm is None:
+            self._shm = ffi.new("struct pump_shm *")
+        self._shm.header.next_seq = self.seq + 1  # all that was issued has been read
+        lib.pump_worker_schedule(self._shm, self.model.raw, device)
+        plan = self._shm.schedules[device]
+        out, come = (
+            [Entry.of(self, e) for e in plan.entries[way][0 : plan.count[way] * (plan.turn > 0)]]
+            for way in (lib.PUMP_TO_HOST, lib.PUMP_TO_GPU)
+        )
+        return out, come
+
     def resync(self, ranges: dict[int, tuple[int, int]], newest_seq: int = 0) -> None:
         """`ranges`: slot -> (generation, blocks)."""
         slots = ffi.new("uint32_t[]", sorted(ranges))
@@ -102,6 +121,35 @@ class Script:
             record.range_kind, record.length_bytes = lib.PUMP_RANGE_CONVERTED, blocks * BLOCK
             record.base = BASE + (slot << 30)
         self.model.resync(Ranges(len(ranges), slots, records), newest_seq)
+
+
+class Entry(NamedTuple):
+    """An entry of a schedule."""
+
+    blocks: tuple[int, ...]
+    need: int = 0
+    """The operation that it comes for; 0: it leaves."""
+    after_seq: int = 0
+    left: int = 0
+    """Blocks that have to have left before."""
+
+    @classmethod
+    def of(cls, script: Script, planned: Any) -> Entry:
+        command = planned.command
+        blocks = script.model.blocks_of(command.slot)
+        assert blocks is not None
+        first = command.offset_bytes // BLOCK
+        return cls(
+            tuple(blocks[first : first + command.length_bytes // BLOCK]),
+            command.needed_by_seq,
+            planned.after_seq,
+            planned.left_bytes // BLOCK,
+        )
+
+
+def blocks_of(entries: list[Entry]) -> list[int]:
+    """In the order in which they go."""
+    return [block for entry in entries for block in entry.blocks]
 
 
 class Command:

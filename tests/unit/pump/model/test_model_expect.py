@@ -9,8 +9,7 @@ import pytest
 from model_batch import BLOCK, Script, ffi, lib
 from test_model_random import interleaved
 
-from pump.model.bounds import IN_FLIGHT_BLOCKS
-from pump.model.client import ABSENT, ARRIVING, DISCARDING, HOST, MAYBE_EVICTED, RESIDENT
+from pump.model.client import ABSENT, DISCARDING, HOST, MAYBE_EVICTED, RESIDENT
 from pump.model.view import NOT_NEEDED
 
 Run = tuple[int, int, int]
@@ -47,7 +46,7 @@ class Repeating:
         self.iteration: list[list[Run]] = [self.some_runs() for _ in range(12)]
         self.issued: list[tuple[int, list[int]]] = []
         self.expected: list[tuple[int, list[int]]] = []
-        self.position = self.seen = self.headrooms = 0
+        self.position = self.seen = 0
 
     def some_runs(self) -> list[Run]:
         runs = []
@@ -114,38 +113,6 @@ class Repeating:
             (uses[b] for b in state if state[b] in (RESIDENT, MAYBE_EVICTED)), reverse=True
         )
         assert view.candidates_next_use.tolist() == there[:64]
-        first = (there or [0])[0]
-        short, surplus = self.shortage(known, uses, state, first)
-        assert view.shortfalls_need.tolist() == short[:64]
-        assert view.surplus == min(surplus, there[:64].count(first))
-        coming = [block for block, _ in missing[: view.headroom]]
-        if not larger and all(state[block] != MAYBE_EVICTED for block in coming):
-            self.headrooms += len(coming) > 0
-            for block in coming:
-                state[block] = ARRIVING
-                assert self.shortage(known, uses, state, first) == ([], 0)
-
-    def shortage(
-        self,
-        known: list[tuple[int, list[int]]],
-        uses: dict[int, int],
-        state: dict[int, int],
-        first: int,
-    ) -> tuple[list[int], int]:
-        """What is short, and the surplus; `first`: when the first candidate is needed."""
-        room = 60 - sum(state[b] in (RESIDENT, MAYBE_EVICTED, ARRIVING) for b in state)
-        level, short = 0, []
-        others = surplus = 0
-        for i, (seq, used) in enumerate(known):
-            soon = level <= IN_FLIGHT_BLOCKS  # nothing is given back here
-            level += sum(uses[b] == seq and state[b] in (HOST, ABSENT) for b in used)
-            short += [seq] * (level - room - len(short)) if soon else []
-            if seq < first:
-                surplus = max(surplus, level - room - others)
-            again = [next((s for s, later in known[i + 1 :] if b in later), 0) for b in used]
-            last = max(again, default=0)
-            others += again.count(last) if last > first else 0
-        return short, surplus
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -154,14 +121,6 @@ def test_the_model_agrees_with_a_naive_one_on_what_is_expected(seed: int) -> Non
     for _ in range(300):
         program.step()
         program.check()
-
-
-def test_there_is_headroom_to_check_in_such_programs() -> None:
-    program = Repeating(6)
-    for _ in range(300):
-        program.step()
-        program.check()
-    assert program.headrooms > 0
 
 
 def test_an_operation_that_was_expected_takes_its_place_and_executes() -> None:
@@ -307,86 +266,6 @@ def test_a_discard_is_not_that_of_an_expected_use() -> None:
     assert script.model.view(0).missing.tolist() == list(blocks)
 
 
-def test_room_that_comes_back_by_itself_is_counted() -> None:
-    """Four blocks die behind the first operation, two come anew for the third."""
-    script = Script(budget=10)
-    dying = script.alloc(0, 4)
-    away = script.alloc(1, 6)
-    script.set_state(away, HOST)
-    script.copy([(0, 0, 4)])
-    expect(script, [(1, 0, 6)])
-    assert len(script.model.view(0).shortfalls_need) == 0, "6 are free, 6 are needed"
-    expect(script, [(0, 0, 2)], ALL_FRESH)
-    view = script.model.view(0)
-    assert len(view.shortfalls_need) == 0, "two died, two come"
-    script.alloc(2, 3)
-    script.set_state(script.model.blocks_of(2), HOST)
-    expect(script, [(2, 0, 3)])
-    view = script.model.view(0)
-    assert view.shortfalls_need.tolist() == [4, 4, 4]
-    discard(script, (0, 0, 4), 1)
-    assert script.model.view(0).shortfalls_need.tolist() == [4], "all four are known to die"
-    assert dying == script.model.blocks_of(0)
-
-
-def test_a_block_that_has_to_be_away_whichever_others_leave_is_surplus() -> None:
-    """Of 10 blocks 6 are needed last, and 4 more than fit are needed before."""
-    script = Script(budget=10)
-    script.alloc(0, 10)
-    script.alloc(1, 4)
-    script.set_state(script.model.blocks_of(1), HOST)
-    expect(script, [(0, 0, 4)])  # 1
-    expect(script, [(1, 0, 4)])  # 2
-    expect(script, [(0, 4, 6)])  # 3
-    view = script.model.view(0)
-    assert view.candidates_next_use.tolist() == [3] * 6 + [1] * 4
-    assert view.surplus == 4, "no need for the four of the first is known behind it"
-    expect(script, [(0, 0, 3)])  # 4: they are needed later: better ones to go, by then
-    assert script.model.view(0).surplus == 1
-    expect(script, [(0, 3, 1)])  # 5
-    view = script.model.view(0)
-    assert view.surplus == 3, "those that are needed last of the first operation's: one"
-
-
-def test_a_block_that_comes_back_dead_is_no_better_candidate() -> None:
-    script = Script(budget=10)
-    script.alloc(0, 10)
-    script.alloc(1, 6)
-    script.set_state(script.model.blocks_of(1), HOST)
-    expect(script, [(0, 0, 4)])  # 1: dies behind it
-    expect(script, [(1, 0, 6)])  # 2: two more than that makes room for
-    expect(script, [(0, 4, 6)])  # 3
-    expect(script, [(0, 0, 4)], ALL_FRESH)  # 4
-    assert script.model.view(0).surplus == 2
-
-
-def test_a_deviation_leaves_no_surplus() -> None:
-    script = Script(budget=10)
-    script.alloc(0, 10)
-    script.alloc(1, 4)
-    script.set_state(script.model.blocks_of(1), HOST)
-    expect(script, [(1, 0, 4)])
-    expect(script, [(0, 0, 10)])
-    assert script.model.view(0).surplus == 4
-    script.copy([(0, 0, 1)])
-    assert script.model.view(0).surplus == 0
-
-
-def test_issued_operations_alone_tell_which_blocks_have_to_leave() -> None:
-    script = Script(budget=10)
-    script.alloc(0, 10)
-    script.alloc(1, 12)
-    script.set_state(script.model.blocks_of(1), HOST)
-    script.copy([(0, 0, 2)])  # 1
-    script.copy([(1, 0, 3)])  # 2
-    script.copy([(0, 2, 1)])  # 3
-    view = script.model.view(0)
-    assert view.candidates_next_use.tolist() == [NOT_NEEDED] * 7 + [3] + [1] * 2
-    assert view.surplus == 3
-    script.copy([(1, 3, 9)])  # 4: five more than the seven that nothing needs
-    assert script.model.view(0).surplus == 7
-
-
 def test_an_operation_on_a_range_that_came_in_a_dead_ones_place_is_seen() -> None:
     """The new range has the numbers of the old one, so what was expected looks like it."""
     script = Script()
@@ -402,19 +281,6 @@ def test_an_operation_on_a_range_that_came_in_a_dead_ones_place_is_seen() -> Non
     script.execute(seq)
     script.execute(script.copy([(0, 0, 4)]))
     assert script.model.tally(0).hit == 4, "the first one used them"
-
-
-def test_room_is_predicted_for_each_device_by_itself() -> None:
-    script = Script(budget=20, devices=2)
-    script.set_state(script.alloc(0, 16, device=0), RESIDENT)
-    script.set_state(script.alloc(1, 24, device=1), HOST)
-    for first in range(0, 24, 4):
-        expect(script, [(1, first, 4)], stream=1)
-    assert script.model.view(1).shortfalls_need.tolist() == [6] * 4
-    view = script.model.view(0)
-    assert view.free == 4
-    assert view.shortfalls_need.tolist() == []
-    assert view.surplus == 0
 
 
 def test_late_for_an_operation_that_never_came_is_not_believed() -> None:
@@ -438,24 +304,3 @@ def test_late_for_an_operation_that_was_issued_tells_that_it_is_there() -> None:
     command = script.start(lib.PUMP_TO_GPU, list(blocks))[0]
     script.finish(command.ticket, lib.PUMP_RESULT_LATE)
     assert script.state(blocks) == [RESIDENT] * 4
-
-
-@pytest.mark.parametrize("way", ["executed", "freed"])
-def test_room_that_has_come_back_is_not_expected_again(way: str) -> None:
-    """An older operation keeps the one that gave in the ring."""
-    script = Script(budget=10)
-    script.alloc(0, 8)
-    script.alloc(1, 1)
-    wanted = script.alloc(2, 16)
-    script.set_state(wanted, HOST)
-    script.copy([(1, 0, 1)], stream=0)
-    seq = script.copy([(0, 0, 8)], stream=1)
-    discard(script, (0, 0, 8), seq)
-    if way == "executed":
-        script.execute(seq, stream=1)
-    else:
-        script.free(0)
-    expect(script, [(2, 0, 16)], stream=1)
-    view = script.model.view(0)
-    assert view.free + view.leaving == 9
-    assert len(view.shortfalls_need) == 16 - 9

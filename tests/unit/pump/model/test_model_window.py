@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from model_batch import BLOCK, Script, lib
 
-from pump.model.bounds import IN_FLIGHT_BLOCKS, IN_FLIGHT_URGENT_BLOCKS
 from pump.model.client import ABSENT, ARRIVING, HOST, LEAVING, MAYBE_EVICTED, RESIDENT
 from pump.model.view import NOT_NEEDED
 
@@ -185,27 +184,6 @@ def test_a_prefetch_of_a_resident_block_makes_it_the_youngest() -> None:
     assert command.needed_by_seq == 0
     script.finish(command.ticket)
     assert script.model.view(0).oldest.tolist() == [blocks[1], blocks[2], blocks[0]]
-
-
-def test_more_may_be_in_flight_for_what_runs_than_for_what_comes_later() -> None:
-    script = Script()
-    blocks = script.alloc(0, 200)
-    script.set_state(blocks, HOST)
-    first = script.copy([(0, 0, 40)])
-    script.copy([(0, 40, 160)])
-
-    def credit() -> tuple[int, int]:
-        view = script.model.view(0)
-        return view.to_gpu_credit, view.to_host_credit
-
-    few, more = IN_FLIGHT_BLOCKS, IN_FLIGHT_URGENT_BLOCKS
-    assert credit() == (40, few), "as much as the one that runs lacks"
-    script.start(TO_GPU, list(blocks[:30]))
-    assert credit() == (10, few), "and the rest of that"
-    script.start(TO_GPU, list(blocks[30:40]))
-    assert credit() == (0, few), "nothing yet for the one behind it"
-    script.execute(first)
-    assert credit() == (more - 40, few), "now it is the one that runs"
 
 
 def test_an_unknown_or_answered_ticket_changes_nothing() -> None:
@@ -392,3 +370,33 @@ def test_a_new_range_is_there_only_where_all_that_is_allocated_fits() -> None:
     first = script.alloc(3, 6)
     script.set_state(first, HOST)
     assert script.state(script.alloc(4, 6)) == [ABSENT] * 6, "the shim populates it no more"
+
+
+def test_the_turn_of_an_operation_is_one_for_its_own_device() -> None:
+    script = Script(budget=20, devices=2)
+    giant = script.alloc(0, 30, device=1)
+    script.set_state(giant, HOST)
+    script.set_state(giant[:4], RESIDENT)
+    script.copy([(0, 0, 30)])
+    lib.pump_model_turn(script.model.raw, 0)
+    assert not set(giant[:4]) & set(script.model.view(1).missing.tolist())
+    lib.pump_model_turn(script.model.raw, 1)
+    assert set(giant[:4]) <= set(script.model.view(1).missing.tolist())
+
+
+def test_blocks_that_are_not_discarded_are_given_up_whether_a_policy_looks_or_not() -> None:
+    """They go before others in the order in which that became known."""
+    orders = []
+    for looks in (False, True):
+        script = Script(budget=8)
+        blocks = script.alloc(3, 6)
+        script.execute(script.copy([(3, 0, 6)]))
+        blocks_event(script, lib.PUMP_EVENT_FREED, 5, 1)
+        for _ in range(300):
+            script.execute(script.copy([(3, 0, 1)]))
+            if looks:
+                script.model.view(0)
+        blocks_event(script, lib.PUMP_EVENT_DEAD, 4, 1)
+        orders.append(script.model.view(0).eviction_candidates.tolist())
+    assert orders[0] == orders[1]
+    assert orders[0][:2] == [blocks[4], blocks[5]]

@@ -8,6 +8,7 @@ import pytest
 
 from pump.report import svg
 from pump.report.advice import advise
+from pump.report.hops import Hops
 from pump.report.page import page
 from pump.report.text import text
 
@@ -30,7 +31,7 @@ def made(device: dict[str, int] | None = None, **changes: Any) -> dict[str, Any]
         **{"policy": "window", "seconds": 10.0, "operations": 5, "kernels": 5, "copies": 0},
         **{"memsets": 0, "waited_seconds": 1.0, "synchronisations": 2, "host_gap_seconds": 0.1},
         **{"lost": {}, "job": {}, "sampled": True, "kernel_list": [], "top_extents": []},
-        **{"moved_to_gpu_bytes": 1, "moved_to_host_bytes": 1},
+        **{"moved_to_gpu_bytes": 1, "moved_to_host_bytes": 1, "hops": Hops().result()},
         "operations_series": {"seconds": [0.0, 1.0], "executed": [0.0, 5.0]},
         "devices": [{**facts, **figures, "series": series}],
         **changes,

@@ -27,7 +27,7 @@ RECORDS = [
     rec.RangeRow(form.ALLOC, 900, 4, 9, 0x7F0000000000, 2 << 20, 0, 0, 0),
     rec.Operation(form.KERNEL, 1, 1000, 1, 0, 0x5000, 0xAB, (EXTENT,)),
     rec.Operation(form.KERNEL, 2, 1700, 1, 0, 0x5000, 0xCD, ()),
-    rec.Progress(1, 2, 2500),
+    rec.Progress(1, 2, 2500, 2440),
 ]
 
 

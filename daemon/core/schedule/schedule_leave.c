@@ -1,7 +1,7 @@
-/* model_plan_leave.c - which blocks may leave in a rehearsal, needed last first. */
+/* schedule_leave.c - which blocks may leave in a rehearsal, needed last first. */
 #include <string.h>
 
-#include "model_plan_walk.h"
+#include "schedule_walk.h"
 
 static inline bool is_there(const struct pump_model *m, int32_t use) {
   const uint64_t *words = m->window.due_uses[use >> 6];
@@ -121,8 +121,8 @@ struct run walk_take_spent(struct walk *w, int32_t block, uint32_t most) {
   return run;
 }
 
-void walk_ready_first(struct model_planned *entries, uint32_t count) {
-  static struct model_planned sorted[PUMP_PLAN_ENTRIES];
+void walk_ready_first(struct schedule_entry *entries, uint32_t count) {
+  static struct schedule_entry sorted[PUMP_SCHEDULE_ENTRIES];
   uint32_t ready = 0, made = 0;
   for (uint32_t i = 0; i < count; i++)
     if (entries[i].after_seq == 0) sorted[made++] = entries[i];

@@ -1,8 +1,8 @@
-/* model_plan_walk.h - the walk of a rehearsal; see the DESIGN of model_plan.c. */
-#ifndef PUMP_MODEL_PLAN_WALK_H
-#define PUMP_MODEL_PLAN_WALK_H
+/* schedule_walk.h - the walk of a rehearsal; see the DESIGN of schedule.c. */
+#ifndef PUMP_SCHEDULE_WALK_H
+#define PUMP_SCHEDULE_WALK_H
 
-#include "model_state.h"
+#include "schedule.h"
 
 #define ROOMS (OPS + 3)    /* one behind each operation, three at the beginning */
 #define WAITING_BLOCKS 128 /* listed to leave once an operation has executed */
@@ -11,7 +11,6 @@
  */
 struct awaited {
   uint64_t after_seq, left_bytes;
-  uint64_t step_bytes; /* of several blocks each but the last so much less than the next */
   uint32_t after_stream;
 };
 
@@ -37,7 +36,7 @@ struct run {
 /* What goes one way, in slices of at most so many blocks: the newest (at first one that
  * nothing continues), where the next one is written, and places that are left. */
 struct goes {
-  struct model_planned *newest, *next;
+  struct schedule_entry *newest, *next;
   uint32_t slice, slices_left, blocks_left;
 };
 
@@ -60,7 +59,7 @@ struct walk {
   int32_t there;            /* the next that may go at once, NONE: not searched yet */
   bool ended;               /* before operations did */
   bool full;                /* there is no place for more that leaves */
-  bool alone;               /* of the schedule: goes on for room where arrivals end */
+  bool short_of_room;       /* no block may leave for one that is needed */
   uint32_t waiting;         /* blocks among those that leave that wait for an operation */
 };
 
@@ -83,7 +82,7 @@ static inline int64_t walk_takes(const struct walk *w, int64_t at) {
              : 0;
 }
 
-/* ---- what may leave (model_plan_leave.c) ---- */
+/* ---- what may leave (schedule_leave.c) ---- */
 
 /* The operation from which blocks needed last are searched: none behind that position. */
 void walk_look_at_later(struct walk *w, int64_t from);
@@ -100,6 +99,6 @@ int32_t walk_look_spent(struct walk *w, int64_t need);
 struct run walk_take_spent(struct walk *w, int32_t block, uint32_t most);
 /* What may leave at once stands in front of what waits, and that in the order in which
  * operations execute: an executor takes from the front. Arrivals wait for amounts. */
-void walk_ready_first(struct model_planned *entries, uint32_t count);
+void walk_ready_first(struct schedule_entry *entries, uint32_t count);
 
 #endif

@@ -7,7 +7,7 @@ import pytest
 from c_build import SANITIZERS
 from executor_build import run
 
-TEXT = (Path(__file__).parent / "case_plan.c").read_text()
+TEXT = (Path(__file__).parent / "case_schedule.c").read_text()
 SCENARIOS = re.findall(r"^SCENARIO\((\w+)\)", TEXT, re.M)
 SCRIBBLES = "a_worker_that_scribbles_over_a_plan_does_no_harm"
 

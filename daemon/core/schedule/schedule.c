@@ -1,37 +1,35 @@
-/* model_plan.c - what will be sent next, and when: rehearsed over what is known.
+/* schedule.c - a device's schedule: what moves next, and what it waits for
+ * (docs/schedule.md).
  *
- * DESIGN. The walk goes over the operations in order, as measure_room does, with the room
- * that each takes and gives back. Room is handed out in the order in which it is known to
- * come: what is free, what is leaving already, what discards give back behind an operation
- * that has executed. Each block that an operation lacks takes one of these and has to wait
- * for what brings it. Where none is left, a block leaves: the one that is needed last,
+ * DESIGN. The walk goes over the operations in order, with the room that each takes and
+ * gives back. Room is handed out in the order in which it is known to come: what is free,
+ * what is leaving already, what discards give back behind an operation that has executed.
+ * Each block that an operation lacks takes one of these and has to wait for what brings it.
+ * Where none is left, a block leaves: the one that is needed last,
  *
  *   - of those that are there and not needed before, which may go at once, and
  *   - of those that operations of the walk use, which may go when these have executed;
  *
  * but for that no operation counts as executed which runs so late that what comes in would
- * not be on its way in time: so much room ahead as the list of arrivals holds; beside
- * decisions, as may be in flight. If no block can leave by it, the first used in the walk
- * that are needed late enough do.
+ * not be on its way in time: so much room ahead as the list of arrivals holds. If no block
+ * can leave by it, the first used in the walk that are needed late enough do.
  *
  * The walk ends where nothing may leave for what comes in, where a block is used that has
- * left in the course of it, at an operation that is too large for the budget, or after
- * REACH_BLOCKS. What is behind that is left to the next plan. There is none at all where
- * something is expected that will reach what does not exist yet: it is unknown what room
- * that will take, and plans would take it before.
+ * left in the course of it, and behind an operation that is too large for the budget. Where
+ * the list of arrivals is full it goes on for room alone. Predicted operations do not count
+ * where one of them will reach what does not exist yet: it is unknown what room that takes.
  *
  * What is discarded in the course of it and written anew later takes room as well: the
  * newest there is. It cannot come before its discard, so that is mostly its own, and what
  * comes sooner is left to others.
  *
- * A worker makes many plans, so it goes by runs: consecutive blocks
- * that are lacked by the same operation, or needed again by the same one, follow each other
- * in the tables, and what holds for a block here holds for all of a run. What comes out is
- * what would come out block by block (tests/support/schedule_by_blocks.py).
+ * A worker makes many schedules, so it goes by runs: consecutive blocks that are lacked by
+ * the same operation, or needed again by the same one, follow each other in the tables, and
+ * what holds for a block here holds for all of a run. What comes out is what would come out
+ * block by block (tests/support/schedule_by_blocks.py).
  */
-#include "model_plan_walk.h"
+#include "schedule_walk.h"
 
-#define SPARE_PERCENT 3  /* of the budget, where not everything fits */
 #define REACH_BLOCKS 512 /* in each direction: 1 GiB */
 
 /* ---- slices ------------------------------------------------------------------------ */
@@ -56,7 +54,7 @@ static inline void add(struct goes *goes, bool with, struct run *run, uint32_t c
   run->count -= count;
   goes->blocks_left -= count;
   if (!with) {
-    struct model_planned *slice = goes->newest = goes->next++;
+    struct schedule_entry *slice = goes->newest = goes->next++;
     goes->slices_left--;
     slice->first_block = lowest;
     slice->blocks = blocks;
@@ -64,13 +62,9 @@ static inline void add(struct goes *goes, bool with, struct run *run, uint32_t c
     slice->after_stream = awaited->after_stream;
     slice->after_seq = awaited->after_seq;
     slice->left_bytes = awaited->left_bytes;
-    slice->first = (struct model_wait){.after_seq = awaited->after_seq,
-                                       .left_bytes = awaited->left_bytes -
-                                                     awaited->step_bytes * (count - 1),
-                                       .after_stream = awaited->after_stream};
     return;
   }
-  struct model_planned *slice = goes->newest;
+  struct schedule_entry *slice = goes->newest;
   if (lowest < slice->first_block) slice->first_block = lowest;
   slice->blocks += blocks;
   if (awaited->after_seq > slice->after_seq) {
@@ -90,7 +84,7 @@ static void add_room(struct walk *w, struct room room) {
 /* Whether the run continues the slice that leaves just before. */
 static inline bool leaves_with(const struct goes *goes, const struct run *run,
                                const struct awaited *awaited) {
-  const struct model_planned *last = goes->newest;
+  const struct schedule_entry *last = goes->newest;
   bool near =
       run->block == last->first_block - 1 || run->block == last->first_block + last->blocks;
   return near && last->slot == run->slot && last->after_seq == awaited->after_seq &&
@@ -105,7 +99,7 @@ static uint32_t let_go(struct walk *w, struct run run, const struct awaited *awa
   const struct range *range = &w->m->ranges.all[run.slot];
   uint32_t gone = run.count;
   int32_t lowest = run.block;
-  if (w->alone && awaited->after_seq != 0) {
+  if (awaited->after_seq != 0) {
     if (run.count > WAITING_BLOCKS - w->waiting) run.count = WAITING_BLOCKS - w->waiting;
     w->waiting += run.count;
   }
@@ -139,7 +133,10 @@ static uint32_t leave(struct walk *w, int64_t need, uint32_t most) {
     walk_run_on(w);
     spent = walk_look_spent(w, need);
   }
-  if (there_next <= need && spent == NONE) return 0;
+  if (there_next <= need && spent == NONE) {
+    w->short_of_room = need > 0;
+    return 0;
+  }
   int64_t spent_next = spent == NONE ? 0 : w->spent[0].again_seq;
   int64_t next_use = there_next < spent_next ? spent_next : there_next;
   struct awaited awaited = {0};
@@ -172,15 +169,13 @@ static inline uint32_t take_room(struct walk *w, int64_t need, uint32_t most,
                                  struct awaited *awaited) {
   if (w->rooms_taken == w->rooms_made) {
     uint32_t gone = leave(w, need, most);
-    *awaited =
-        (struct awaited){.left_bytes = w->left_bytes, .step_bytes = PUMP_BLOCK_BYTES};
+    *awaited = (struct awaited){.left_bytes = w->left_bytes};
     return gone;
   }
   struct room *room = &w->rooms[w->rooms_taken];
   if (room->blocks < (int64_t)most) most = (uint32_t)room->blocks;
   room->awaited.left_bytes += room->step_bytes * most;
   *awaited = room->awaited;
-  awaited->step_bytes = room->step_bytes;
   use_up(w, room, most);
   return most;
 }
@@ -208,7 +203,7 @@ static bool bear(struct walk *w, const struct op *op, int32_t blocks) {
 /* Whether the run continues the slice that comes just before. */
 static inline bool comes_with(const struct goes *goes, const struct run *run,
                               int64_t need) {
-  const struct model_planned *last = goes->newest;
+  const struct schedule_entry *last = goes->newest;
   return run->block == last->first_block + last->blocks && last->need == need &&
          last->slot == run->slot && (uint32_t)last->blocks < goes->slice;
 }
@@ -232,7 +227,6 @@ static inline bool come(struct walk *w, struct run run, bool away, const struct 
       if (goes->slices_left == 0) count = 0;
     }
     if (count == 0) {
-      if (!w->alone) return false;
       run.block += (int32_t)room;
       run.count -= room;
       continue;
@@ -298,7 +292,7 @@ static bool step(struct walk *w, uint32_t i) {
   struct pump_model *m = w->m;
   const struct op *op = &m->window.ops[i];
   if (op->larger && !op->executed) {
-    if (w->alone) fill_up(w, op);
+    fill_up(w, op);
     return false;
   }
   if (op->due[DUE_AWAY] + op->due[DUE_MAYBE_EVICTED] > 0 && !bring(w, op, INT64_MAX))
@@ -318,13 +312,12 @@ static void push_out(struct walk *w, int64_t over) {
   }
 }
 
-/* Room at the beginning; false when there is too little of it to plan with. */
-static bool begin(struct walk *w) {
+/* Room at the beginning. */
+static void begin(struct walk *w) {
   const struct device *device = &w->m->devices[w->device];
   int64_t free = device->facts.budget - model_occupied(device);
   int64_t leaving = device->counts[PUMP_BLOCK_LEAVING];
   int64_t discarding = device->counts[PUMP_BLOCK_DISCARDING];
-  if (free + leaving < 0 && !w->alone) return false;
   w->left_bytes = device->left_bytes + device->leaving_bytes;
   push_out(w, -(free + leaving));
   add_room(w, (struct room){.blocks = free});
@@ -338,18 +331,16 @@ static bool begin(struct walk *w) {
   add_room(w, (struct room){.blocks = leaving - owed,
                             .awaited = owed_left,
                             .step_bytes = PUMP_BLOCK_BYTES});
-  return true;
 }
 
 /* Goes over what is known, up to that position. */
 static void walk_over(struct walk *w, int64_t end) {
   const struct pump_model *m = w->m;
-  int64_t ahead = w->alone ? REACH_BLOCKS : model_flight_most(m, &m->devices[w->device]);
   for (w->at = m->window.op_tail; w->at < end; w->at++) {
     uint32_t i = op_index(w->at);
     if ((int64_t)m->window.ops[i].seq >= w->horizon) return;
     w->behind += walk_takes(w, w->at);
-    while (w->ran < w->at && w->behind - w->takes >= ahead) walk_run_on(w);
+    while (w->ran < w->at && w->behind - w->takes >= REACH_BLOCKS) walk_run_on(w);
     if (m->window.op_device[i] == w->device && !step(w, i)) return;
   }
   w->ended = false;
@@ -358,7 +349,7 @@ static void walk_over(struct walk *w, int64_t end) {
 /* Room for what nothing has announced yet: blocks that no known operation needs leave. */
 static void keep_spare(struct walk *w) {
   const struct device *device = &w->m->devices[w->device];
-  int64_t wanted = device->facts.budget * SPARE_PERCENT / 100;
+  int64_t wanted = device->facts.budget * w->m->bounds.spare_percent / 100;
   int64_t above = -device->facts.budget;
   for (uint32_t state = PUMP_BLOCK_ABSENT; state < PUMP_BLOCK_STATES; state++)
     above += device->counts[state];
@@ -374,10 +365,10 @@ static void keep_spare(struct walk *w) {
   }
 }
 
-void model_rehearse(struct pump_model *m, uint32_t device, uint64_t until_seq,
-                    struct model_rehearsal *out) {
+void schedule_make(struct pump_model *m, uint32_t device, uint64_t until_seq,
+                   struct schedule_lists *out) {
   static struct walk walk; /* one thread at a time, and too large for a stack */
-  static struct model_planned nothing = {.blocks = INT32_MAX};
+  static struct schedule_entry nothing = {.blocks = INT32_MAX};
   struct walk *w = &walk;
   w->m = m;
   w->device = device;
@@ -385,7 +376,7 @@ void model_rehearse(struct pump_model *m, uint32_t device, uint64_t until_seq,
     w->goes[way] = (struct goes){.newest = &nothing,
                                  .next = out->entries[way],
                                  .slice = model_slice(m, &m->devices[device], way),
-                                 .slices_left = PUMP_PLAN_ENTRIES,
+                                 .slices_left = PUMP_SCHEDULE_ENTRIES,
                                  .blocks_left = REACH_BLOCKS};
   w->rooms_taken = w->rooms_made = w->spent_count = 0;
   w->at = w->ran = m->window.op_tail;
@@ -394,16 +385,18 @@ void model_rehearse(struct pump_model *m, uint32_t device, uint64_t until_seq,
   w->idle = m->devices[device].idle.head;
   w->there = NONE;
   w->full = false;
-  w->alone = m->plans.alone;
+  w->short_of_room = false;
   w->waiting = 0;
   w->ended = true;
   w->takes = walk_takes(w, w->ran);
   walk_look_at_later(w, m->window.op_head - 1);
   int64_t known = m->window.op_issued + (int64_t)(until_seq - m->window.added_seq);
-  if (begin(w)) walk_over(w, known < m->window.op_head ? known : m->window.op_head);
-  if (w->alone && !w->ended) keep_spare(w);
+  begin(w);
+  walk_over(w, known < m->window.op_head ? known : m->window.op_head);
+  if (!w->ended) keep_spare(w);
   for (int way = 0; way < PUMP_DIRECTIONS; way++)
-    out->count[way] = PUMP_PLAN_ENTRIES - w->goes[way].slices_left;
+    out->count[way] = PUMP_SCHEDULE_ENTRIES - w->goes[way].slices_left;
   out->short_of_ops = !w->ended;
-  if (w->alone) walk_ready_first(out->entries[PUMP_TO_HOST], out->count[PUMP_TO_HOST]);
+  out->short_of_room = w->short_of_room;
+  walk_ready_first(out->entries[PUMP_TO_HOST], out->count[PUMP_TO_HOST]);
 }

@@ -1,8 +1,8 @@
-/* fuzz_plan.c - plans over a mapping in which a client writes what it likes: turn, count,
- * left_bytes and entries of plans, plan_ends, armed, predicted, next_seq, progress, the
- * ends of commands (daemon/core/worker).
+/* fuzz_schedule.c - schedules over a mapping in which a client writes what it likes: turn,
+ * count, left_bytes and entries of schedules, entry_ends, armed, valid_seq, predicted,
+ * next_seq, progress, the ends of commands (daemon/core/worker).
  *
- * The client has repeated itself until a plan is in force on each of two devices. The
+ * The client has repeated itself until a schedule is in force on each of two devices. The
  * input: what client and worker do from then on, a byte each and what that byte takes.
  * Whatever it is, each transfer is in one place only, and what is counted is what there is.
  */
@@ -69,9 +69,13 @@ static void issue(uint32_t slot) {
                              .extent_count = 1};
   event.extents[0] = extent_of(slot);
   push(&event);
+  uint64_t word =
+      pump_prediction_word(seq, stream_of(slot % DEVICES), PUMP_EVENT_KERNEL, slot + 1);
+  if (shm.header.armed != 0 && pump_prediction_at(&shm, seq)->signature != word)
+    pump_schedule_deviate(&shm, seq);
 }
 
-/* The next operation of the program. */
+/* The next operation of the program, and the hook compares it. */
 static void issue_next(void) {
   uint32_t at = step++ % STEPS, layer = at / DEVICES;
   if (layer >= LAYERS) layer = 2 * LAYERS - 1 - layer;
@@ -82,27 +86,29 @@ static void execute(uint64_t seq) {
   for (uint32_t d = 0; d < DEVICES; d++) shm.progress[stream_of(d)].executed_seq = seq;
 }
 
-/* As executors do: what was sent for, then what the plan allows. */
+/* As executors do: what was sent for, then what the schedule allows. */
 static void carry_out(uint32_t device, uint32_t way, uint32_t most, uint32_t result) {
-  struct pump_plan *plan = &shm.plans[device];
+  struct pump_schedule *schedule = &shm.schedules[device];
   struct pump_command command;
-  struct pump_planned entry;
+  struct pump_entry entry;
   uint64_t turn;
   for (uint32_t i = 0; i < most; i++) {
     struct pump_command *slot = pump_command_take(&shm.commands[device][way], &command);
     if (slot == NULL) break;
     if (way == PUMP_TO_HOST && result == PUMP_RESULT_MOVED)
-      plan->left_bytes += command.length_bytes;
+      schedule->left_bytes += command.length_bytes;
     pump_command_finish(slot, result, 100);
   }
-  for (uint32_t i = 0; i < most && pump_plan_peek(&shm, device, way, &entry, &turn); i++) {
+  for (uint32_t i = 0; i < most && pump_schedule_peek(&shm, device, way, &entry, &turn);
+       i++) {
     if (shm.progress[entry.after_stream % PUMP_MAX_STREAMS].executed_seq <
             entry.after_seq ||
-        plan->left_bytes < entry.left_bytes || !pump_plan_claim(plan, way, turn))
+        schedule->left_bytes < entry.left_bytes ||
+        !pump_schedule_claim(schedule, way, turn))
       break;
     if (way == PUMP_TO_HOST && result == PUMP_RESULT_MOVED)
-      plan->left_bytes += entry.command.length_bytes;
-    pump_plan_finish(&shm, entry.command.ticket, result, 100);
+      schedule->left_bytes += entry.command.length_bytes;
+    pump_schedule_finish(&shm, entry.command.ticket, result, 100);
   }
 }
 
@@ -116,27 +122,24 @@ static void carry_out_all(void) {
 
 /* ---- the worker -------------------------------------------------------------------- */
 
-/* A tick without Python: a decision without a policy. */
+/* A policy that decides itself, as far as there is credit: what is needed last leaves, and
+ * what is missing comes. */
 static void decide(uint32_t device) {
   pump_model_view(model, device, &view);
   int64_t room = view.budget - view.resident - view.arriving - view.leaving;
-  int64_t coming = view.missing_count, leaving = view.surplus;
+  int64_t coming = view.missing_count, leaving = view.candidates_count;
   while (coming > 0 &&
          (view.missing_room[coming - 1] > room || coming > view.to_gpu_credit))
     coming--;
-  if (leaving < view.shortfalls_count) leaving = view.shortfalls_count;
-  if (leaving > view.candidates_count) leaving = view.candidates_count;
-  if (leaving > view.to_host_credit)
-    leaving = view.to_host_credit > 0 ? view.to_host_credit : 0;
-  pump_model_decided(model, device, 0, (uint32_t)(room > 0 ? room : 0), 1, 1);
+  if (leaving > view.to_host_credit) leaving = view.to_host_credit;
   pump_worker_carry_out(&shm, model, device, view.eviction_candidates, (uint32_t)leaving,
                         view.missing, (uint32_t)coming);
 }
 
+/* Without Python. */
 static void tick(void) {
   must(pump_worker_read(&shm, model, &batch) >= 0);
   pump_worker_follow(&shm, model, cursors);
-  for (uint32_t d = 0; d < DEVICES; d++) decide(d);
 }
 
 /* ---- what must hold ------------------------------------------------------------------ */
@@ -151,19 +154,20 @@ static void check_transfers(void) {
     must(place < PUMP_MAX_UNDER_WAY && !seen[place]++ &&
          model->transfers.all[place].ticket == 0);
   }
-  must(model->plans.running_count <= PUMP_MAX_UNDER_WAY);
-  for (uint32_t i = 0; i < model->plans.running_count; i++) {
-    const struct transfer *transfer = &model->transfers.all[model->plans.running[i]];
-    must(!seen[model->plans.running[i]]++ && transfer->ticket != 0 && transfer->planned);
+  must(model->schedules.running_count <= PUMP_MAX_UNDER_WAY);
+  for (uint32_t i = 0; i < model->schedules.running_count; i++) {
+    const struct transfer *transfer = &model->transfers.all[model->schedules.running[i]];
+    must(!seen[model->schedules.running[i]]++ && transfer->ticket != 0 &&
+         transfer->scheduled);
   }
   for (uint32_t d = 0; d < PUMP_MAX_DEVICES; d++) {
-    const struct plan *plan = &model->plans.all[d];
-    for (uint32_t way = 0; plan->in_force && way < PUMP_DIRECTIONS; way++)
-      for (uint32_t i = plan->taken[way]; i < plan->count[way]; i++, waiting++)
-        must(!seen[plan->places[way][i]]++ &&
-             model->transfers.all[plan->places[way][i]].ticket != 0);
+    const struct schedule *schedule = &model->schedules.all[d];
+    for (uint32_t way = 0; schedule->in_force && way < PUMP_DIRECTIONS; way++)
+      for (uint32_t i = schedule->taken[way]; i < schedule->count[way]; i++, waiting++)
+        must(!seen[schedule->places[way][i]]++ &&
+             model->transfers.all[schedule->places[way][i]].ticket != 0);
   }
-  must(waiting == model->plans.places);
+  must(waiting == model->schedules.places);
 }
 
 static void check_counts(void) {
@@ -172,14 +176,14 @@ static void check_counts(void) {
   static bool waits[PUMP_MAX_UNDER_WAY];
   memset(waits, 0, sizeof waits);
   for (uint32_t d = 0; d < PUMP_MAX_DEVICES; d++)
-    for (uint32_t way = 0; model->plans.all[d].in_force && way < PUMP_DIRECTIONS; way++)
-      for (uint32_t i = model->plans.all[d].taken[way]; i < model->plans.all[d].count[way];
-           i++)
-        waits[model->plans.all[d].places[way][i]] = true;
+    for (uint32_t way = 0; model->schedules.all[d].in_force && way < PUMP_DIRECTIONS; way++)
+      for (uint32_t i = model->schedules.all[d].taken[way];
+           i < model->schedules.all[d].count[way]; i++)
+        waits[model->schedules.all[d].places[way][i]] = true;
   for (uint32_t i = 0; i < PUMP_MAX_UNDER_WAY; i++) {
     const struct transfer *transfer = &model->transfers.all[i];
     if (transfer->ticket == 0 || waits[i]) continue;
-    if (!transfer->planned)
+    if (!transfer->scheduled)
       commands[transfer->device][transfer->direction] += transfer->blocks;
     if (transfer->direction == PUMP_TO_HOST)
       leaving_bytes[transfer->device] += transfer->bytes;
@@ -206,7 +210,7 @@ static uint64_t word(struct input *input) {
   uint8_t what[3];
   uint64_t any;
   take(input, what, sizeof what);
-  const struct pump_plan *plan = &shm.plans[what[1] % DEVICES];
+  const struct pump_schedule *schedule = &shm.schedules[what[1] % DEVICES];
   uint32_t way = what[1] / DEVICES % PUMP_DIRECTIONS;
   uint64_t taken = 1ull << 16 * way;
   switch (what[0] % 12) {
@@ -215,19 +219,19 @@ static uint64_t word(struct input *input) {
   case 1:
     return UINT64_MAX - what[1];
   case 2:
-    return plan->turn + taken * what[2];
+    return schedule->turn + taken * what[2];
   case 3:
-    return plan->turn - taken * what[2];
+    return schedule->turn - taken * what[2];
   case 4:
-    return plan->turn + (1ull << 32);
+    return schedule->turn + (1ull << 32);
   case 5:
-    return plan->entries[way][what[2]].command.ticket;
+    return schedule->entries[way][what[2]].command.ticket;
   case 6:
     return model->transfers.all[(what[1] % 4u) << 8 | what[2]].ticket;
   case 7:
     return shm.header.next_seq + what[1] - what[2];
   case 8:
-    return plan->left_bytes + ((uint64_t)what[2] << 20);
+    return schedule->left_bytes + ((uint64_t)what[2] << 20);
   case 9:
     return shm.commands[what[1] % DEVICES][way].commands[what[2]].ticket;
   case 10:
@@ -242,29 +246,29 @@ static uint32_t device_of(uint8_t what) {
   return what % 8 == 7 ? what / 8 % PUMP_MAX_DEVICES : what % DEVICES;
 }
 
-/* Over a plan, or over the end of one of its commands. */
+/* Over a schedule, or over the end of one of its commands. */
 static void scribble_plan(struct input *input, uint32_t kind, uint8_t where) {
-  struct pump_plan *plan = &shm.plans[device_of(where)];
+  struct pump_schedule *schedule = &shm.schedules[device_of(where)];
   uint64_t value = word(input);
   uint8_t at;
   take(input, &at, 1);
   uint32_t way = where / 16 % PUMP_DIRECTIONS;
-  uint64_t *entry = (uint64_t *)&plan->entries[way][at];
+  uint64_t *entry = (uint64_t *)&schedule->entries[way][at];
   switch (kind) {
   case 0:
-    plan->turn = value;
+    schedule->turn = value;
     break;
   case 1:
-    plan->left_bytes = value;
+    schedule->left_bytes = value;
     break;
   case 2:
-    plan->count[way] = (uint32_t)value;
+    schedule->count[way] = (uint32_t)value;
     break;
   case 3:
     entry[where / 32] = value;
     break;
   default:
-    pump_plan_finish(&shm, value, at & 15, where);
+    pump_schedule_finish(&shm, value, at & 15, where);
     break;
   }
 }
@@ -273,7 +277,10 @@ static void scribble_header(struct input *input, uint32_t kind, uint8_t where) {
   uint64_t value = word(input);
   switch (kind) {
   case 0:
-    shm.header.armed = (uint32_t)value;
+    if (where % 2 == 0)
+      shm.header.armed = (uint32_t)value;
+    else
+      shm.header.valid_seq = value;
     break;
   case 1:
     shm.header.next_seq = value;
@@ -290,7 +297,7 @@ static void scribble_header(struct input *input, uint32_t kind, uint8_t where) {
   }
 }
 
-/* A command that is done, by decision or by plan. */
+/* A command that is done, by decision or by schedule. */
 static void scribble_command(struct input *input, uint8_t where) {
   struct pump_command_ring *ring =
       &shm.commands[where % DEVICES][where / DEVICES % PUMP_DIRECTIONS];
@@ -353,7 +360,7 @@ static void worker(uint8_t what, uint8_t where) {
     decide(where % DEVICES);
     break;
   case 3:
-    pump_worker_plan(&shm, model, where % DEVICES);
+    pump_worker_schedule(&shm, model, where % DEVICES);
     break;
   case 4:
     pump_worker_withdraw(&shm, model);
@@ -362,12 +369,13 @@ static void worker(uint8_t what, uint8_t where) {
     pump_model_predict(model, where);
     break;
   case 6:
-    must(pump_worker_wait(&shm, model, &batch, 0, 0, 0) >= 0);
+    (void)pump_worker_wait(&shm, model, 0, 0, 0);
     break;
   default:
     if (where == 0) pump_model_forget_window(model);
     if (where == 1) pump_model_switched(model);
     if (where == 2) must(pump_model_learn(model, model->expected.learner == NULL) == 0);
+    if (where == 4) pump_model_schedule(model, !model->schedules.on);
     if (where == 3) pump_model_resync(model, 0, NULL, NULL, shm.header.next_seq - 1);
     tick();
     break;
@@ -390,7 +398,6 @@ static void begin(void) {
                                            .slice_us = 1000,
                                            .in_flight = 8,
                                            .in_flight_share = 2,
-                                           .in_flight_urgent = 16,
                                            .doubts_per_fault = 1};
   const struct pump_model_device facts = {.budget = BUDGET, .capacity = BUDGET};
   forget_mapping();
@@ -402,13 +409,14 @@ static void begin(void) {
   must(model != NULL);
   for (uint32_t d = 0; d < DEVICES; d++) pump_model_device(model, d, &facts);
   must(pump_model_learn(model, 1) == 0);
+  pump_model_schedule(model, 1);
   for (uint32_t slot = 0; slot < LAYERS * DEVICES; slot++)
     alloc_or_free(slot, PUMP_EVENT_ALLOC);
 }
 
 static bool in_force(void) {
   for (uint32_t d = 0; d < DEVICES; d++)
-    if (!model->plans.all[d].in_force) return false;
+    if (!model->schedules.all[d].in_force) return false;
   return true;
 }
 

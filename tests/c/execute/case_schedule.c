@@ -1,8 +1,11 @@
-/* case_plan.c - scenarios of plans: what executors do without being asked. */
+/* case_schedule.c - scenarios of schedules: what executors take, and what is valid of it.
+ */
 #include <pthread.h>
 #include <string.h>
 
 #include "executor_harness.h"
+
+#define BLOCKS_EACH 4 /* 8 MiB */
 
 static void begin(void) {
   CUcontext context = fake_context_create(0);
@@ -13,52 +16,52 @@ static void begin(void) {
 
 /* ---- the worker's side of it ------------------------------------------------------- */
 
-static struct pump_plan *plan(void) {
-  return &worker_shm->plans[0];
+static struct pump_schedule *schedule(void) {
+  return &worker_shm->schedules[0];
 }
 
-static void add(uint32_t direction, uint64_t ticket, struct pump_planned entry) {
+static void add(uint32_t direction, uint64_t ticket, struct pump_entry entry) {
   entry.command.ticket = ticket;
-  uint64_t *to = (uint64_t *)&plan()->entries[direction][plan()->count[direction]];
+  uint64_t *to = (uint64_t *)&schedule()->entries[direction][schedule()->count[direction]];
   uint64_t from[sizeof entry / 8];
   memcpy(from, &entry, sizeof entry);
   for (size_t i = 0; i < sizeof entry / 8; i++) PUMP_STORE(&to[i], from[i]);
-  PUMP_STORE(&plan()->count[direction], plan()->count[direction] + 1);
+  PUMP_STORE(&schedule()->count[direction], schedule()->count[direction] + 1);
 }
 
 static void clear(void) {
-  PUMP_STORE(&plan()->count[PUMP_TO_GPU], 0);
-  PUMP_STORE(&plan()->count[PUMP_TO_HOST], 0);
+  PUMP_STORE(&schedule()->count[PUMP_TO_GPU], 0);
+  PUMP_STORE(&schedule()->count[PUMP_TO_HOST], 0);
 }
 
 static void put_in_force(uint64_t version) {
-  PUMP_STORE(&worker_shm->header.armed, 1);
-  PUMP_STORE_RELEASE(&plan()->turn, version << 32);
+  PUMP_STORE_RELEASE(&worker_shm->header.valid_seq, PUMP_ALL_VALID);
+  PUMP_STORE_RELEASE(&schedule()->turn, version << 32);
   for (int way = 0; way < PUMP_DIRECTIONS; way++)
     pump_wake(&worker_shm->commands[0][way].executors_asleep,
               &worker_shm->commands[0][way].wakes);
 }
 
 static bool ended(uint64_t ticket) {
-  return PUMP_LOAD_ACQUIRE(&worker_shm->plan_ends[ticket % PUMP_PLAN_TICKETS].ticket) ==
-         ticket;
+  return PUMP_LOAD_ACQUIRE(
+             &worker_shm->entry_ends[ticket % PUMP_SCHEDULE_TICKETS].ticket) == ticket;
 }
 
 static uint32_t end_of(uint64_t ticket) {
   EVENTUALLY(ended(ticket));
-  return PUMP_LOAD(&worker_shm->plan_ends[ticket % PUMP_PLAN_TICKETS].result);
+  return PUMP_LOAD(&worker_shm->entry_ends[ticket % PUMP_SCHEDULE_TICKETS].result);
 }
 
 static uint32_t taken(uint32_t direction) {
-  return pump_plan_taken(PUMP_LOAD_ACQUIRE(&plan()->turn), direction);
+  return pump_schedule_taken(PUMP_LOAD_ACQUIRE(&schedule()->turn), direction);
 }
 
-static struct pump_planned slice(uint32_t slot, uint64_t block, uint64_t blocks) {
-  return (struct pump_planned){.command = harness_slice(slot, block, blocks)};
+static struct pump_entry slice(uint32_t slot, uint64_t block, uint64_t blocks) {
+  return (struct pump_entry){.command = harness_slice(slot, block, blocks)};
 }
 
-static struct pump_planned arrival(uint32_t slot, uint64_t block, uint64_t blocks) {
-  struct pump_planned entry = slice(slot, block, blocks);
+static struct pump_entry arrival(uint32_t slot, uint64_t block, uint64_t blocks) {
+  struct pump_entry entry = slice(slot, block, blocks);
   entry.command.observed_seq = 0;
   return entry;
 }
@@ -79,8 +82,8 @@ SCENARIO(what_is_planned_goes_in_order_and_is_told) {
     CHECK(end_of(11 + i) == PUMP_RESULT_MOVED);
   }
   CHECK(taken(PUMP_TO_HOST) == 4 && taken(PUMP_TO_GPU) == 4);
-  CHECK(PUMP_LOAD(&plan()->left_bytes) == 4 * PUMP_BLOCK_BYTES);
-  CHECK(PUMP_LOAD(&pump_shm->shim_counters.planned_bytes) == 8 * PUMP_BLOCK_BYTES);
+  CHECK(PUMP_LOAD(&schedule()->left_bytes) == 4 * PUMP_BLOCK_BYTES);
+  CHECK(PUMP_LOAD(&pump_shm->shim_counters.scheduled_bytes) == 8 * PUMP_BLOCK_BYTES);
   CHECK(PUMP_LOAD(&pump_shm->shim_counters.moved_to_gpu_bytes) == 4 * PUMP_BLOCK_BYTES);
   CHECK(PUMP_LOAD(&fake.not_relaxed) == 0);
 }
@@ -88,7 +91,7 @@ SCENARIO(what_is_planned_goes_in_order_and_is_told) {
 SCENARIO(an_entry_waits_until_its_readers_have_executed) {
   begin();
   uint32_t slot = harness_allocate(0, 16);
-  struct pump_planned first = slice(slot, 0, 1), second = slice(slot, 1, 1);
+  struct pump_entry first = slice(slot, 0, 1), second = slice(slot, 1, 1);
   first.after_stream = second.after_stream = 5;
   first.after_seq = 7;
   second.after_seq = 9;
@@ -110,11 +113,11 @@ SCENARIO(an_entry_waits_until_its_readers_have_executed) {
 SCENARIO(an_arrival_waits_for_the_room_that_departures_make) {
   begin();
   uint32_t slot = harness_allocate(0, 16);
-  struct pump_planned entry = arrival(slot, 8, 2);
+  struct pump_entry entry = arrival(slot, 8, 2);
   entry.left_bytes = 3 * PUMP_BLOCK_BYTES;
   add(PUMP_TO_GPU, 1, entry);
   put_in_force(1);
-  /* Whether planned or not. */
+  /* Whether scheduled or not. */
   CHECK(worker_submit(0, PUMP_TO_HOST, harness_slice(slot, 0, 2)));
   CHECK(worker_reap(0, PUMP_TO_HOST) == PUMP_RESULT_MOVED);
   struct pump_command stale = harness_slice(slot, 4, 2);
@@ -148,12 +151,14 @@ static void predict(struct pump_issued is, bool by_shape) {
 }
 
 static bool holds_after(struct pump_issued is) {
-  PUMP_STORE(&worker_shm->header.armed, 1);
-  pump_plan_compare(&is);
-  return PUMP_LOAD(&pump_shm->header.armed) == 1;
+  PUMP_STORE(&worker_shm->header.valid_seq, PUMP_ALL_VALID);
+  pump_schedule_compare(&is);
+  uint64_t valid_seq = PUMP_LOAD(&pump_shm->header.valid_seq);
+  CHECK(valid_seq == PUMP_ALL_VALID || valid_seq == is.seq - 1);
+  return valid_seq == PUMP_ALL_VALID;
 }
 
-SCENARIO(what_is_issued_is_compared_with_what_was_foreseen) {
+SCENARIO(what_is_issued_is_compared_with_what_was_predicted) {
   begin();
   predict(launch(40, 123), true);
   predict(launch(41, 124), false);
@@ -173,36 +178,94 @@ SCENARIO(what_is_issued_is_compared_with_what_was_foreseen) {
   other = launch(40, 999);
   other.function = 78;
   CHECK(!holds_after(other));
-  CHECK(PUMP_LOAD(&pump_shm->shim_counters.plans_dropped) == 0); /* none was in force */
+  CHECK(PUMP_LOAD(&pump_shm->shim_counters.schedules_dropped) == 0); /* none was in force */
 }
 
-SCENARIO(the_first_other_operation_ends_a_plan) {
+static void wake(void) {
+  pump_executors_wake(pump_executors_of(0));
+}
+
+SCENARIO(behind_a_deviation_nothing_arrives_and_up_to_it_all_does) {
   begin();
   uint32_t slot = harness_allocate(0, 16);
   predict(launch(40, 123), true);
-  struct pump_planned entry = slice(slot, 0, 1);
-  entry.after_stream = 5;
-  entry.after_seq = 40;
-  add(PUMP_TO_HOST, 1, entry);
+  for (uint64_t i = 0; i < 3; i++) {
+    struct pump_entry entry = arrival(slot, i, 1);
+    entry.command.needed_by_seq = 40 + i;
+    entry.command.stream = 5;
+    entry.after_stream = 6; /* not before all is compared */
+    entry.after_seq = 1;
+    add(PUMP_TO_GPU, 1 + i, entry);
+  }
   put_in_force(1);
   struct pump_issued right = launch(40, 123), wrong = launch(41, 123);
-  pump_plan_compare(&right);
-  CHECK(PUMP_LOAD(&pump_shm->header.armed) == 1);
-  pump_plan_compare(&wrong);
-  CHECK(PUMP_LOAD(&pump_shm->shim_counters.plans_dropped) == 1);
-  pump_progress_advance(5, 40);
-  pump_executors_wake(pump_executors_of(0));
+  struct pump_issued behind = launch(42, 123);
+  pump_schedule_compare(&right);
+  CHECK(PUMP_LOAD(&pump_shm->header.valid_seq) == PUMP_ALL_VALID);
+  pump_schedule_compare(&wrong);
+  pump_schedule_compare(&behind);
+  CHECK(PUMP_LOAD(&pump_shm->header.valid_seq) == 40);
+  CHECK(PUMP_LOAD(&pump_shm->shim_counters.schedules_dropped) == 1);
+  pump_progress_advance(6, 1);
+  CHECK(end_of(1) == PUMP_RESULT_MOVED);
+  wake();
   harness_sleep_us(20000);
-  CHECK(taken(PUMP_TO_HOST) == 0);
-  CHECK(worker_submit(0, PUMP_TO_HOST, harness_slice(slot, 1, 1))); /* commands go on */
-  CHECK(worker_reap(0, PUMP_TO_HOST) == PUMP_RESULT_MOVED);
-  CHECK(pump_plan_withdraw(plan()) == 1ull << 32);
+  CHECK(taken(PUMP_TO_GPU) == 1);
+  CHECK(worker_submit(0, PUMP_TO_GPU, arrival(slot, 9, 1).command)); /* commands go on */
+  CHECK(worker_reap(0, PUMP_TO_GPU) == PUMP_RESULT_MOVED);
+  PUMP_STORE_RELEASE(&worker_shm->header.valid_seq, PUMP_ALL_VALID);
+  wake();
+  CHECK(end_of(2) == PUMP_RESULT_MOVED && end_of(3) == PUMP_RESULT_MOVED);
+}
+
+SCENARIO(behind_a_deviation_departs_what_no_operation_behind_it_uses) {
+  begin();
+  uint32_t slot = harness_allocate(0, 16);
+  for (uint64_t i = 0; i < 2; i++) {
+    struct pump_entry entry = slice(slot, 8 * i, 2);
+    entry.command.observed_seq = 100; /* predicted so far */
+    entry.after_stream = 6;
+    entry.after_seq = 1;
+    add(PUMP_TO_HOST, 1 + i, entry);
+  }
+  put_in_force(1);
+  struct pump_issued wrong = launch(50, 123);
+  PUMP_STORE(&pump_shm->ranges[slot].last_use_seq[0], 50);
+  PUMP_STORE(&pump_shm->ranges[slot].last_use_seq[4], 49);
+  pump_schedule_compare(&wrong);
+  pump_progress_advance(6, 1);
+  CHECK(end_of(1) == PUMP_RESULT_STALE);
+  CHECK(end_of(2) == PUMP_RESULT_MOVED);
+}
+
+static void *deviate(void *first) {
+  for (uint64_t i = 0; i < 50; i++) {
+    struct pump_issued wrong = launch(1000 + *(uint64_t *)first + 4 * (49 - i), 123);
+    pump_schedule_compare(&wrong);
+  }
+  return NULL;
+}
+
+SCENARIO(of_the_deviations_of_several_threads_the_first_operation_counts) {
+  begin();
+  for (uint64_t version = 1; version <= 20; version++) {
+    pthread_t threads[4];
+    uint64_t first[4];
+    put_in_force(version);
+    for (uint64_t i = 0; i < 4; i++) {
+      first[i] = i;
+      CHECK(pthread_create(&threads[i], NULL, deviate, &first[i]) == 0);
+    }
+    for (int i = 0; i < 4; i++) CHECK(pthread_join(threads[i], NULL) == 0);
+    CHECK(PUMP_LOAD(&pump_shm->header.valid_seq) == 999);
+    CHECK(PUMP_LOAD(&pump_shm->shim_counters.schedules_dropped) == version);
+  }
 }
 
 SCENARIO(planned_entries_are_judged_as_commands_are) {
   begin();
   uint32_t slot = harness_allocate(0, 16), gone = harness_allocate(0, 4);
-  struct pump_planned bad[6];
+  struct pump_entry bad[6];
   for (int i = 0; i < 6; i++) bad[i] = arrival(slot, 0, 1);
   bad[0].command.slot = PUMP_MAX_RANGES;
   bad[1].command.length_bytes = 0;
@@ -215,7 +278,7 @@ SCENARIO(planned_entries_are_judged_as_commands_are) {
   pump_progress_advance(5, 7);
   harness_free(gone);
   for (uint64_t i = 0; i < 6; i++) add(PUMP_TO_GPU, 1 + i, bad[i]);
-  struct pump_planned stale = slice(slot, 4, 2);
+  struct pump_entry stale = slice(slot, 4, 2);
   PUMP_STORE(&pump_shm->ranges[slot].last_use_seq[2], 100);
   stale.command.observed_seq = 99;
   add(PUMP_TO_HOST, 21, stale);
@@ -225,8 +288,8 @@ SCENARIO(planned_entries_are_judged_as_commands_are) {
   CHECK(end_of(6) == PUMP_RESULT_LATE);
   CHECK(end_of(21) == PUMP_RESULT_STALE);
   CHECK(PUMP_LOAD(&fake.prefetches) == 0);
-  CHECK(PUMP_LOAD(&pump_shm->shim_counters.planned_bytes) == 0);
-  CHECK(PUMP_LOAD(&plan()->left_bytes) == 0);
+  CHECK(PUMP_LOAD(&pump_shm->shim_counters.scheduled_bytes) == 0);
+  CHECK(PUMP_LOAD(&schedule()->left_bytes) == 0);
 }
 
 SCENARIO(commands_go_before_what_is_planned) {
@@ -245,23 +308,77 @@ SCENARIO(commands_go_before_what_is_planned) {
   CHECK(end_of(1) == PUMP_RESULT_MOVED);
 }
 
-SCENARIO(what_is_planned_keeps_to_the_bytes_in_flight) {
+/* Arrivals for that operation, of 8 MiB each, while none ends: bytes that are taken. */
+static uint64_t taken_at_once(uint64_t needed_by_seq) {
   begin();
   uint32_t slot = harness_allocate(0, 160);
   PUMP_STORE(&pump_shm->devices[0].budget_bytes, 1ull << 40);
+  PUMP_STORE(&pump_executors_of(0)->directions[PUMP_TO_GPU].slices, PUMP_IN_LANES);
+  PUMP_STORE(&pump_executors_of(0)->directions[PUMP_TO_GPU].adapting, 1);
   PUMP_STORE(&fake.late, 1);
-  for (uint64_t i = 0; i < 10; i++) add(PUMP_TO_GPU, 1 + i, arrival(slot, 16 * i, 16));
+  for (uint64_t i = 0; i < 10; i++) {
+    struct pump_entry entry = arrival(slot, 16 * i, BLOCKS_EACH);
+    entry.command.needed_by_seq = needed_by_seq;
+    entry.command.stream = 5;
+    add(PUMP_TO_GPU, 1 + i, entry);
+  }
+  PUMP_STORE(&pump_shm->header.next_seq, 50);
   put_in_force(1);
   EVENTUALLY(taken(PUMP_TO_GPU) >= 1);
   harness_sleep_us(50000);
-  CHECK(taken(PUMP_TO_GPU) == 1); /* what does not fit is not held */
+  uint64_t bytes = taken(PUMP_TO_GPU) * BLOCKS_EACH * PUMP_BLOCK_BYTES;
   PUMP_STORE(&fake.late, 0);
   for (uint64_t i = 0; i < 10; i++) CHECK(end_of(1 + i) == PUMP_RESULT_MOVED);
-  CHECK(PUMP_LOAD(&fake.flight_bytes_peak[PUMP_TO_GPU]) <= PUMP_SLICE_BYTES);
+  return bytes;
 }
 
-/* Puts plans in force and withdraws them while executors take. Each entry that counts as
- * taken ends exactly once, with the ticket of its own plan; no other one ever ends. */
+SCENARIO(entries_for_predicted_operations_keep_to_a_small_part_of_the_bytes_in_flight) {
+  CHECK(taken_at_once(50) == PUMP_PREDICTED_BYTES);
+  CHECK(PUMP_LOAD(&fake.flight_bytes_peak[PUMP_TO_GPU]) <= PUMP_PREDICTED_BYTES);
+}
+
+SCENARIO(entries_for_issued_operations_may_be_all_the_bytes_in_flight) {
+  CHECK(taken_at_once(49) > PUMP_PREDICTED_BYTES);
+  CHECK(PUMP_LOAD(&fake.flight_bytes_peak[PUMP_TO_GPU]) <= PUMP_IN_FLIGHT_BYTES);
+}
+
+SCENARIO(departures_for_predicted_operations_may_be_all_the_bytes_in_flight) {
+  begin();
+  uint32_t slot = harness_allocate(0, 160);
+  PUMP_STORE(&pump_shm->devices[0].budget_bytes, 1ull << 40);
+  PUMP_STORE(&fake.hold, 1);
+  for (uint64_t i = 0; i < 3; i++) {
+    struct pump_entry entry = slice(slot, 16 * i, BLOCKS_EACH);
+    entry.command.observed_seq = 100;
+    add(PUMP_TO_HOST, 1 + i, entry);
+  }
+  put_in_force(1);
+  EVENTUALLY(taken(PUMP_TO_HOST) == 3); /* by three threads */
+  PUMP_STORE(&fake.hold, 0);
+  for (uint64_t i = 0; i < 3; i++) CHECK(end_of(1 + i) == PUMP_RESULT_MOVED);
+}
+
+SCENARIO(threads_come_for_what_is_planned_as_for_commands) {
+  begin();
+  uint32_t slot = harness_allocate(0, 64);
+  struct pump_direction *out = &pump_executors_of(0)->directions[PUMP_TO_HOST];
+  EVENTUALLY(PUMP_LOAD(&out->wanted) == 3);
+  PUMP_STORE(&fake.prefetch_us, 200); /* no link: each thread brings its share */
+  uint64_t until_ns = pump_now_ns() + 20000000000u;
+  for (uint64_t version = 1; PUMP_LOAD(&out->wanted) < 4; version++) {
+    CHECK(pump_now_ns() < until_ns);
+    clear();
+    for (uint64_t i = 0; i < 64; i++)
+      add(PUMP_TO_HOST, 64 * version + i, slice(slot, i, 1));
+    put_in_force(version);
+    for (uint64_t i = 0; i < 64; i++) CHECK(end_of(64 * version + i) == PUMP_RESULT_MOVED);
+    pump_schedule_withdraw(schedule());
+  }
+}
+
+/* Puts schedules in force and withdraws them while executors take. Each entry that counts
+ * as taken ends exactly once, with the ticket of its own schedule; no other one ever ends.
+ */
 SCENARIO(a_plan_that_is_replaced_is_taken_up_to_one_point) {
   begin();
   uint32_t slot = harness_allocate(0, 16);
@@ -275,10 +392,10 @@ SCENARIO(a_plan_that_is_replaced_is_taken_up_to_one_point) {
     next += 12;
     put_in_force(version);
     harness_sleep_us(harness_random() % 300);
-    uint64_t turn = pump_plan_withdraw(plan());
+    uint64_t turn = pump_schedule_withdraw(schedule());
     CHECK(turn >> 32 == version);
     for (uint32_t way = 0; way < PUMP_DIRECTIONS; way++) {
-      uint32_t count = pump_plan_taken(turn, way);
+      uint32_t count = pump_schedule_taken(turn, way);
       CHECK(count <= 6);
       all += count;
       for (uint32_t i = 0; i < 6; i++) {
@@ -291,20 +408,21 @@ SCENARIO(a_plan_that_is_replaced_is_taken_up_to_one_point) {
     }
   }
   CHECK(all > 0);
-  CHECK(PUMP_LOAD(&pump_shm->shim_counters.planned_bytes) == all * PUMP_BLOCK_BYTES);
+  CHECK(PUMP_LOAD(&pump_shm->shim_counters.scheduled_bytes) == all * PUMP_BLOCK_BYTES);
 }
 
 SCENARIO(a_worker_that_scribbles_over_a_plan_does_no_harm) {
   begin();
   uint32_t slot = harness_allocate(0, 16);
   for (int round = 0; round < 300; round++) {
-    uint32_t *words = (uint32_t *)(void *)plan();
-    for (size_t i = 0; i < sizeof *plan() / 4; i += 1 + harness_random() % 9)
+    uint32_t *words = (uint32_t *)(void *)schedule();
+    for (size_t i = 0; i < sizeof *schedule() / 4; i += 1 + harness_random() % 9)
       PUMP_STORE(&words[i],
                  harness_random() % 3 == 0 ? harness_random() : harness_random() % 4);
     PUMP_STORE(&worker_shm->header.armed, harness_random());
+    PUMP_STORE(&worker_shm->header.valid_seq, harness_random());
     struct pump_issued is = launch(harness_random(), 1);
-    pump_plan_compare(&is);
+    pump_schedule_compare(&is);
     pump_executors_wake(pump_executors_of(0));
     pump_progress_advance(harness_random() % PUMP_MAX_STREAMS, harness_random());
     harness_sleep_us(100);

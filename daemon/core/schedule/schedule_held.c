@@ -1,0 +1,98 @@
+/* schedule_held.c - transfers of a schedule that is in force: held, given back, taken; and
+ * how long the schedule holds.
+ */
+#include "schedule.h"
+
+#define LEAST_BLOCKS 64 /* 128 MiB */
+#define RING_PLACES 256 /* transfers that are left for commands */
+
+static void mark(struct pump_model *m, const struct transfer *transfer, bool scheduled) {
+  for (int32_t i = 0; i < transfer->blocks; i++) {
+    struct block *b = &m->blocks.all[transfer->first_block + i];
+    if (transfer->direction == PUMP_TO_GPU)
+      b->comes = scheduled;
+    else
+      b->goes = scheduled;
+  }
+}
+
+uint32_t schedule_hold(struct pump_model *m, uint32_t device, uint32_t way,
+                       const struct schedule_entry *scheduled, uint32_t count,
+                       uint16_t *places) {
+  uint32_t held = 0;
+  for (; held < count && m->transfers.unused_count > RING_PLACES; held++, scheduled++) {
+    const struct range *range = &m->ranges.all[scheduled->slot];
+    uint32_t place = m->transfers.unused[--m->transfers.unused_count];
+    struct model_span span = model_span(range, scheduled->first_block, scheduled->blocks);
+    m->transfers.all[place] =
+        (struct transfer){.ticket = model_ticket(m, place),
+                          .first_block = scheduled->first_block,
+                          .blocks = scheduled->blocks,
+                          .slot = scheduled->slot,
+                          .generation = range->generation,
+                          .offset_bytes = span.offset_bytes,
+                          .bytes = span.length_bytes,
+                          .device = (uint8_t)device,
+                          .direction = (uint8_t)way,
+                          .expected = scheduled->need > (int64_t)m->window.added_seq,
+                          .scheduled = true};
+    mark(m, &m->transfers.all[place], true);
+    places[held] = (uint16_t)place;
+  }
+  m->schedules.places += held;
+  return held;
+}
+
+void schedule_give_back(struct pump_model *m, uint32_t place) {
+  mark(m, &m->transfers.all[place], false);
+  m->transfers.all[place].ticket = 0;
+  m->transfers.unused[m->transfers.unused_count++] = place;
+  m->schedules.places--;
+}
+
+void schedule_taken(struct pump_model *m, uint32_t place) {
+  struct transfer *transfer = &m->transfers.all[place];
+  const struct range *range = &m->ranges.all[transfer->slot];
+  struct device *device = &m->devices[transfer->device];
+  bool to_gpu = transfer->direction == PUMP_TO_GPU;
+  m->schedules.places--;
+  mark(m, transfer, false);
+  /* Should it be refused, for a use that was not predicted, that is one behind these. */
+  int64_t observed = (int64_t)m->totals.observed_seq;
+  if (transfer->observed_seq > observed) transfer->observed_seq = observed;
+  if (!to_gpu) device->leaving_bytes += transfer->bytes;
+  if (range->first_block == NONE || range->generation != transfer->generation) return;
+  for (int32_t b = transfer->first_block; b < transfer->first_block + transfer->blocks;
+       b++) {
+    uint8_t state = m->blocks.all[b].state;
+    bool there = state == PUMP_BLOCK_RESIDENT || state == PUMP_BLOCK_MAYBE_EVICTED;
+    bool away = state == PUMP_BLOCK_HOST || state == PUMP_BLOCK_ABSENT;
+    if (there || (to_gpu && away))
+      model_set_state(m, b, to_gpu ? PUMP_BLOCK_ARRIVING : PUMP_BLOCK_LEAVING);
+  }
+}
+
+/* What is left is enough: nine tenths of it, and LEAST_BLOCKS; or no entry is taken. */
+static bool is_enough(const struct schedule *schedule, uint32_t way) {
+  int64_t enough = schedule->blocks[way] * 9 / 10;
+  if (enough < LEAST_BLOCKS) enough = LEAST_BLOCKS;
+  return schedule->left[way] == schedule->blocks[way] || schedule->left[way] >= enough;
+}
+
+bool schedule_has_grown(const struct pump_model *m, uint32_t index) {
+  const struct schedule *schedule = &m->schedules.all[index];
+  int64_t grown = m->window.op_head - schedule->op_head;
+  return grown >= HEAD_AGAIN || (grown > 0 && grown * HEAD_AGAIN >= schedule->known);
+}
+
+bool schedule_holds(const struct pump_model *m, uint32_t index) {
+  const struct schedule *schedule = &m->schedules.all[index];
+  if (!schedule->in_force || schedule->deviations != m->schedules.deviations ||
+      m->devices[index].faults != 0)
+    return false;
+  int64_t grown = m->window.op_head - schedule->op_head;
+  if (schedule_has_grown(m, index) &&
+      (schedule->short_of_ops || 2 * grown >= schedule->known))
+    return false;
+  return is_enough(schedule, PUMP_TO_HOST) && is_enough(schedule, PUMP_TO_GPU);
+}

@@ -1,0 +1,279 @@
+/* worker_schedule.c - schedules between model and mapping: put in force, withdrawn,
+ * followed.
+ *
+ * A device's schedule is made from what the model is. It is made anew when a tenth of it is
+ * used up, or when something has happened that it did not predict. Before that it is
+ * withdrawn: from then on no executor takes of it, and what was taken is known. In between
+ * the executors have none, for some microseconds.
+ */
+#include "pump_ring.h"
+#include "worker.h"
+
+/* ---- what is predicted ----------------------------------------------------------- */
+
+/* Writes the words of operations that have become expected since the last time; returns
+ * the newest operation that has one. */
+static uint64_t write_predictions(struct pump_shm *shm, struct pump_model *m) {
+  uint64_t newest =
+      m->window.added_seq + (uint64_t)(m->window.op_head - m->window.op_issued);
+  uint64_t most = m->window.added_seq + PUMP_PREDICTIONS / 2;
+  if (newest > most) newest = most;
+  if (m->expected.sent_seq == 0) pump_worker_withdraw(shm, m); /* made by earlier words */
+  uint64_t from = m->expected.sent_seq > m->window.added_seq ? m->expected.sent_seq
+                                                             : m->window.added_seq;
+  for (uint64_t seq = from + 1; seq <= newest; seq++) {
+    int64_t at = m->window.op_issued + (int64_t)(seq - m->window.added_seq) - 1;
+    const struct pump_prediction *word = &m->expected.predictions[op_index(at)];
+    PUMP_STORE(&pump_prediction_at(shm, seq)->signature, word->signature);
+    PUMP_STORE(&pump_prediction_at(shm, seq)->shape, word->shape);
+  }
+  if (newest > m->expected.sent_seq) m->expected.sent_seq = newest;
+  return newest;
+}
+
+void worker_schedule_predict(struct pump_shm *shm, struct pump_model *m) {
+  bool any = false;
+  for (uint32_t device = 0; device < PUMP_MAX_DEVICES; device++)
+    any |= m->schedules.all[device].in_force;
+  if (any) write_predictions(shm, m);
+}
+
+/* No schedule is in force, or none that what has differed concerns. */
+static void validate(struct pump_shm *shm, struct pump_model *m, bool compares) {
+  if (PUMP_LOAD(&shm->header.valid_seq) != PUMP_ALL_VALID) {
+    pump_worker_withdraw(shm, m);
+    PUMP_STORE_RELEASE(&shm->header.valid_seq, PUMP_ALL_VALID);
+    m->expected.compared_seq = UINT64_MAX;
+  }
+  PUMP_STORE_RELEASE(&shm->header.armed, compares);
+  if (!compares) m->expected.compared_seq = UINT64_MAX;
+  if (!compares || m->expected.compared_seq != UINT64_MAX) return;
+  __atomic_thread_fence(__ATOMIC_SEQ_CST); /* before the look: an operation that is
+                                              numbered later sees it */
+  m->expected.compared_seq = PUMP_LOAD(&shm->header.next_seq);
+}
+
+/* All that was issued behind what we have read. */
+static bool has_compared(const struct pump_model *m) {
+  return m->window.added_seq + 1 >= m->expected.compared_seq;
+}
+
+/* Up to which operation a schedule may go by: those that were predicted count once all that
+ * was issued behind what we have read is compared. */
+static uint64_t known_until(struct pump_shm *shm, struct pump_model *m) {
+  bool predicts = m->window.op_issued < m->window.op_head && m->expected.partial == 0;
+  uint64_t until_seq = predicts ? write_predictions(shm, m) : m->window.added_seq;
+  validate(shm, m, predicts);
+  return predicts && has_compared(m) ? until_seq : m->window.added_seq;
+}
+
+/* ---- taken and ended ------------------------------------------------------------- */
+
+static void adopt(struct pump_model *m, uint32_t device, uint32_t way, uint64_t turn) {
+  struct schedule *schedule = &m->schedules.all[device];
+  uint32_t taken = pump_schedule_taken(turn, way);
+  if (turn >> 32 != schedule->version || taken > schedule->count[way])
+    return; /* not ours */
+  for (; schedule->taken[way] < taken; schedule->taken[way]++) {
+    uint32_t place = schedule->places[way][schedule->taken[way]];
+    schedule->left[way] -= m->transfers.all[place].blocks;
+    schedule_taken(m, place);
+    m->schedules.running[m->schedules.running_count++] = (uint16_t)place;
+    m->schedules.changes++;
+  }
+}
+
+static uint32_t us_between(uint64_t from_ns, uint64_t to_ns) {
+  uint64_t us = to_ns > from_ns ? (to_ns - from_ns) / 1000 : 0;
+  return us < UINT32_MAX ? (uint32_t)us : UINT32_MAX;
+}
+
+static void record_end(struct pump_slices *to, const struct transfer *transfer,
+                       const struct pump_entry_end *end, uint64_t now_ns) {
+  if (to->count >= sizeof to->bytes / sizeof to->bytes[0]) {
+    to->lost++;
+    return;
+  }
+  uint32_t at = to->count++, result = PUMP_LOAD(&end->result);
+  to->ended_ns[at] = PUMP_LOAD(&end->ended_ns);
+  to->offset_bytes[at] = transfer->offset_bytes;
+  to->bytes[at] = transfer->bytes;
+  to->slot[at] = transfer->slot;
+  to->generation[at] = transfer->generation;
+  to->waited_us[at] = PUMP_LOAD(&end->waited_us);
+  to->called_us[at] = PUMP_LOAD(&end->called_us);
+  to->driver_us[at] = PUMP_LOAD(&end->driver_us);
+  to->link_us[at] = PUMP_LOAD(&end->link_us);
+  to->seen_us[at] = us_between(to->ended_ns[at], now_ns);
+  to->device[at] = transfer->device;
+  to->direction[at] = transfer->direction;
+  to->result[at] = result < UINT8_MAX ? (uint8_t)result : UINT8_MAX;
+}
+
+EXPORT void pump_worker_record(struct pump_model *m, struct pump_slices *slices) {
+  m->schedules.recorded = slices;
+}
+
+static void take_ends(struct pump_shm *shm, struct pump_model *m, uint32_t way) {
+  uint64_t now_ns = m->schedules.recorded != NULL ? pump_core_now_ns() : 0;
+  uint32_t kept = 0;
+  for (uint32_t i = 0; i < m->schedules.running_count; i++) {
+    uint32_t place = m->schedules.running[i];
+    const struct transfer *transfer = &m->transfers.all[place];
+    const struct pump_entry_end *end = &shm->entry_ends[place];
+    if (transfer->direction != way || PUMP_LOAD_ACQUIRE(&end->ticket) != transfer->ticket) {
+      m->schedules.running[kept++] = (uint16_t)place;
+      continue;
+    }
+    if (m->schedules.recorded != NULL)
+      record_end(m->schedules.recorded, transfer, end, now_ns);
+    model_transfer_ended(m, place, PUMP_LOAD(&end->result), PUMP_LOAD(&end->duration_us));
+  }
+  m->schedules.running_count = kept;
+}
+
+static void follow(struct pump_shm *shm, struct pump_model *m, uint32_t way) {
+  for (uint32_t device = 0; device < PUMP_MAX_DEVICES; device++)
+    if (m->schedules.all[device].in_force)
+      adopt(m, device, way, PUMP_LOAD_ACQUIRE(&shm->schedules[device].turn));
+  if (m->schedules.running_count > 0) take_ends(shm, m, way);
+}
+
+void worker_schedule_arrived(struct pump_shm *shm, struct pump_model *m) {
+  follow(shm, m, PUMP_TO_GPU);
+  m->schedules.settling = m->schedules.places + m->schedules.running_count > 0;
+}
+
+void worker_schedule_left(struct pump_shm *shm, struct pump_model *m) {
+  follow(shm, m, PUMP_TO_HOST);
+  if (m->schedules.settling) {
+    m->schedules.settling = false;
+    model_retired(m);
+  }
+}
+
+/* ---- in force -------------------------------------------------------------------- */
+
+static void withdraw(struct pump_shm *shm, struct pump_model *m, uint32_t device) {
+  struct schedule *schedule = &m->schedules.all[device];
+  if (!schedule->in_force) return;
+  uint64_t turn = pump_schedule_withdraw(&shm->schedules[device]);
+  schedule->in_force = false;
+  for (uint32_t way = 0; way < PUMP_DIRECTIONS; way++) {
+    adopt(m, device, way, turn);
+    while (schedule->count[way] > schedule->taken[way])
+      schedule_give_back(m, schedule->places[way][--schedule->count[way]]);
+  }
+}
+
+EXPORT void pump_worker_withdraw(struct pump_shm *shm, struct pump_model *m) {
+  for (uint32_t device = 0; device < PUMP_MAX_DEVICES; device++) withdraw(shm, m, device);
+}
+
+/* observed_seq: uses up to that operation are predicted. What is not read of an entry is
+ * left as it is. */
+static void write_entry(struct pump_entry *to, const struct pump_model *m,
+                        const struct transfer *transfer,
+                        const struct schedule_entry *scheduled, uint64_t observed_seq) {
+  struct pump_command *command = &to->command;
+  struct model_span span = model_span(&m->ranges.all[scheduled->slot],
+                                      scheduled->first_block, scheduled->blocks);
+  bool to_host = transfer->direction == PUMP_TO_HOST;
+  PUMP_STORE(&command->ticket, transfer->ticket);
+  PUMP_STORE(&command->slot, transfer->slot);
+  PUMP_STORE(&command->generation, transfer->generation);
+  PUMP_STORE(&command->offset_bytes, span.offset_bytes);
+  PUMP_STORE(&command->length_bytes, span.length_bytes);
+  PUMP_STORE(&command->observed_seq, to_host ? observed_seq : 0); /* or no function */
+  PUMP_STORE(&command->needed_by_seq, (uint64_t)scheduled->need);
+  PUMP_STORE(&command->stream, scheduled->need_stream);
+  PUMP_STORE(&to->after_seq, scheduled->after_seq);
+  PUMP_STORE(&to->left_bytes, scheduled->left_bytes);
+  PUMP_STORE(&to->after_stream, scheduled->after_stream);
+}
+
+/* Whether the entry could go now, so that it is worth waking an executor. */
+static bool may_go(const struct pump_shm *shm, uint32_t device,
+                   const struct schedule_entry *entry) {
+  return PUMP_LOAD(&shm->schedules[device].left_bytes) >= entry->left_bytes &&
+         (entry->after_seq == 0 ||
+          PUMP_LOAD(&shm->progress[entry->after_stream].executed_seq) >= entry->after_seq);
+}
+
+static void put_in_force(struct pump_shm *shm, struct pump_model *m, uint32_t device,
+                         const struct schedule_lists *found, uint64_t until_seq) {
+  struct schedule *schedule = &m->schedules.all[device];
+  struct pump_schedule *shared = &shm->schedules[device];
+  for (uint32_t way = 0; way < PUMP_DIRECTIONS; way++) {
+    const struct schedule_entry *scheduled = found->entries[way];
+    uint32_t count =
+        schedule_hold(m, device, way, scheduled, found->count[way], schedule->places[way]);
+    schedule->blocks[way] = 0;
+    for (uint32_t i = 0; i < count; i++) {
+      struct transfer *transfer = &m->transfers.all[schedule->places[way][i]];
+      transfer->observed_seq = (int64_t)until_seq;
+      write_entry(&shared->entries[way][i], m, transfer, &scheduled[i], until_seq);
+      schedule->blocks[way] += scheduled[i].blocks;
+    }
+    schedule->taken[way] = 0;
+    schedule->count[way] = count;
+    schedule->left[way] = schedule->blocks[way];
+    PUMP_STORE(&shared->count[way], schedule->count[way]);
+  }
+  if (++schedule->version == 0) schedule->version = 1;
+  schedule->in_force = true;
+  m->totals.schedules++;
+  if (m->schedules.recorded != NULL) PUMP_STORE(&shared->made_ns, pump_core_now_ns());
+  PUMP_STORE_RELEASE(&shared->turn, (uint64_t)schedule->version << 32);
+  for (uint32_t way = 0; way < PUMP_DIRECTIONS; way++) {
+    struct pump_command_ring *ring = &shm->commands[device][way];
+    if (schedule->count[way] > 0 && may_go(shm, device, &found->entries[way][0]))
+      pump_wake(&ring->executors_asleep, &ring->wakes);
+  }
+}
+
+/* One was refused, and until more has been read the next schedule would only repeat it. */
+static bool is_held_back(const struct pump_model *m, const struct device *device) {
+  int64_t observed = (int64_t)m->totals.observed_seq;
+  return device->held_at[PUMP_TO_GPU] >= observed ||
+         device->held_at[PUMP_TO_HOST] >= observed;
+}
+
+/* None holds, and another one could be made by now. */
+static bool is_due(const struct pump_shm *shm, const struct pump_model *m,
+                   uint32_t device) {
+  const struct schedule *schedule = &m->schedules.all[device];
+  if (!m->devices[device].known || is_held_back(m, &m->devices[device])) return false;
+  if (schedule->incomplete && has_compared(m)) return true;
+  bool valid = PUMP_LOAD(&shm->header.valid_seq) == PUMP_ALL_VALID;
+  if (valid && schedule_holds(m, device)) return false;
+  return schedule->in_force || schedule->stamp != m->schedules.changes ||
+         schedule_has_grown(m, device) || schedule->executed != m->totals.operations;
+}
+
+EXPORT void pump_worker_schedule(struct pump_shm *shm, struct pump_model *m,
+                                 uint32_t device) {
+  static struct schedule_lists found; /* one thread at a time */
+  struct schedule *schedule = &m->schedules.all[device];
+  withdraw(shm, m, device);
+  schedule->stamp = m->schedules.changes;
+  schedule->deviations = m->schedules.deviations;
+  schedule->op_head = m->window.op_head;
+  schedule->known = m->window.op_head - m->window.op_tail;
+  schedule->executed = m->totals.operations;
+  m->devices[device].faults = 0;
+  uint64_t until_seq = known_until(shm, m);
+  schedule_make(m, device, until_seq, &found);
+  schedule->short_of_ops = found.short_of_ops;
+  schedule->incomplete =
+      until_seq == m->window.added_seq && m->window.op_issued < m->window.op_head;
+  m->devices[device].short_of_room = found.short_of_room;
+  if (found.count[0] + found.count[1] > 0) put_in_force(shm, m, device, &found, until_seq);
+}
+
+void worker_schedule_renew(struct pump_shm *shm, struct pump_model *m, uint32_t device) {
+  if (!m->schedules.on)
+    withdraw(shm, m, device);
+  else if (is_due(shm, m, device))
+    pump_worker_schedule(shm, m, device);
+}

@@ -1,0 +1,128 @@
+"""How long a client's threads ran, and were runnable without a processor, for a recording.
+
+/proc/PID/task/TID/schedstat tells both of a thread (time run, run delay, in ns), where the kernel
+keeps them and the reader may see them; what cannot be read is left out. Both only grow: a thread
+that has ended counts with what it had when it was last seen.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import threading
+import time
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from pump.trace import format as form
+from pump.trace.records import Threads
+
+SHARE: Final = 200
+"""Looking takes at most one part in so many of the time, however many threads there are."""
+
+_GROUPS: Final = {
+    "in": form.THREADS_TO_GPU,
+    "out": form.THREADS_TO_HOST,
+    "mark": form.THREADS_MARKERS,
+    "link": form.THREADS_LINK,
+}
+_NAME: Final = re.compile(r"pump-(in|out|mark|link)(-\d+)?")
+_NAMED_AFTER: Final = 2
+"""Looks after which a thread has its name: its parent gives it that just after its start."""
+
+
+@dataclass(slots=True)
+class _Thread:
+    looks: int = 0
+    group: int = form.THREADS_PROGRAM
+    ran_ns: int = 0
+    delay_ns: int = 0
+
+
+class RunDelay:
+    """Of the threads of one client, and of the thread that makes this."""
+
+    def __init__(self, client_pid: int) -> None:
+        """client_pid: 0 where the client cannot be seen; then of the calling thread alone."""
+        self._tasks = f"/proc/{client_pid}/task" if client_pid else ""
+        self._own = f"/proc/self/task/{threading.get_native_id()}/schedstat"
+        self._live: dict[str, _Thread] = {}
+        self._ended: dict[int, list[int]] = defaultdict(lambda: [0, 0])
+        self._said: dict[int, tuple[int, int]] = {}
+        self._next_ns = 0
+
+    def look(self) -> list[Threads]:
+        """The groups of threads of which something has changed; none too soon after the last."""
+        began_ns = time.monotonic_ns()
+        if began_ns < self._next_ns:
+            return []
+        sums = self._sums()
+        ended_ns = time.monotonic_ns()
+        self._next_ns = ended_ns + SHARE * (ended_ns - began_ns)
+        found = {group: (ran_ns, delay_ns) for group, (ran_ns, delay_ns) in sums.items()}
+        new = [
+            Threads(ended_ns, group, *times)
+            for group, times in sorted(found.items())
+            if self._said.get(group) != times
+        ]
+        self._said = found
+        return new
+
+    def _sums(self) -> dict[int, list[int]]:
+        names: list[str] = []
+        if self._tasks:
+            with contextlib.suppress(OSError):
+                names = [task.name for task in Path(self._tasks).iterdir()]
+        for name in [name for name in self._live if name not in names]:
+            self._end(self._live.pop(name))
+        for name in names:
+            with contextlib.suppress(OSError, ValueError):
+                self._read(name)
+        sums: dict[int, list[int]] = defaultdict(lambda: [0, 0])
+        for group, (ran_ns, delay_ns) in self._ended.items():
+            _add(sums[group], ran_ns, delay_ns)
+        for thread in self._live.values():
+            _add(sums[thread.group], thread.ran_ns, thread.delay_ns)
+        with contextlib.suppress(OSError, ValueError):
+            _add(sums[form.THREADS_WORKER], *_times(self._own))
+        return sums
+
+    def _read(self, name: str) -> None:
+        folder = f"{self._tasks}/{name}"
+        ran_ns, delay_ns = _times(f"{folder}/schedstat")
+        thread = self._live.get(name)
+        if thread is None or ran_ns < thread.ran_ns:  # or another one has its number now
+            if thread is not None:
+                self._end(thread)
+            thread = self._live[name] = _Thread()
+        if thread.looks < _NAMED_AFTER:
+            thread.looks += 1
+            match = _NAME.fullmatch(_text(f"{folder}/comm").strip())
+            thread.group = _GROUPS[match[1]] if match else form.THREADS_PROGRAM
+        thread.ran_ns, thread.delay_ns = ran_ns, delay_ns
+
+    def _end(self, thread: _Thread) -> None:
+        _add(self._ended[thread.group], thread.ran_ns, thread.delay_ns)
+
+
+def _add(to: list[int], ran_ns: int, delay_ns: int) -> None:
+    to[0] += ran_ns
+    to[1] += delay_ns
+
+
+def _times(path: str) -> tuple[int, int]:
+    """Of one thread. Raises OSError once it has ended, ValueError where a kernel says other
+    things."""
+    ran_ns, delay_ns, *_ = _text(path).split()
+    return int(ran_ns), int(delay_ns)
+
+
+def _text(path: str) -> str:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(fd, 128).decode("ascii", "replace")
+    finally:
+        os.close(fd)

@@ -1,0 +1,187 @@
+"""Where moved slices waited: sums and percentiles of a recording's hops, and what they say.
+
+A slice of a schedule passes hops: the marker thread sees that an operation has executed, an
+executor wakes up, checks the slice and calls the driver, the link carries it, the worker reads
+that it has ended; and what the program issues waits in the event ring until the worker reads it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pump.report.words import seconds, size
+from pump.trace import format as form
+from pump.trace.format import Columns, signed
+
+MOST: Final = 4_000_000
+"""Slices, markers and reads each; later ones are left out."""
+
+DIRECTIONS: Final = ("to_gpu", "to_host")
+WORDS: Final = {
+    "waited": "wake-up of an executor",
+    "called": "executor, until it calls the driver",
+    "driver": "in the driver's call",
+    "link": "link, until its completion is seen",
+    "seen": "worker, until it has read the end",
+    "marker": "marker, until it is polled (at most)",
+    "ring": "event, until the worker reads it",
+}
+"""Hops by their keys; the first five are each slice's own."""
+SLICE: Final = ("waited", "called", "driver", "link", "seen")
+NOT_PUMPS: Final = ("driver", "link")
+THREADS: Final = {
+    form.THREADS_TO_GPU: "executors to the GPU",
+    form.THREADS_TO_HOST: "executors to the host",
+    form.THREADS_MARKERS: "markers' thread",
+    form.THREADS_LINK: "connection's thread",
+    form.THREADS_PROGRAM: "the program's threads",
+    form.THREADS_WORKER: "worker",
+}
+_TO: Final = {"to_gpu": "to the GPU", "to_host": "to the host"}
+_US: Final = 1e-6
+
+Values = NDArray[Any]
+Found = dict[str, Any]
+
+
+class Hops:
+    """Gathers the hops of one recording, chunk by chunk."""
+
+    def __init__(self) -> None:
+        self._slices: dict[str, list[Columns]] = {way: [] for way in DIRECTIONS}
+        self._refused = dict.fromkeys(DIRECTIONS, 0)
+        self._others: dict[str, list[Values]] = {"marker": [], "ring": []}
+        self._counts: dict[str, int] = dict.fromkeys((*DIRECTIONS, *self._others), 0)
+        self._threads: dict[int, tuple[int, int]] = {}
+
+    def add(self, columns: Columns) -> None:
+        """Take the rows of the next chunk."""
+        for number, way in enumerate(DIRECTIONS):
+            mine = columns["transfer_direction"] == number
+            moved = mine & (columns["transfer_result"] == 0)
+            self._refused[way] += int(np.count_nonzero(mine & ~moved))
+            if self._has_place(way, int(np.count_nonzero(moved))):
+                names = ("bytes", *(f"{hop}_us" for hop in SLICE))
+                self._slices[way].append({n: columns[f"transfer_{n}"][moved] for n in names})
+        before, seen = columns["progress_before_ns"], columns["progress_time_ns"]
+        polled = (before > 0) & (before <= seen)
+        self._add("marker", (seen[polled] - before[polled]) / 1e3)
+        self._add("ring", columns["read_waited_us"])
+        for group in np.unique(columns["threads_group"]).tolist():
+            last = np.flatnonzero(columns["threads_group"] == group)[-1]
+            ran, delay = signed(columns["threads_ran_ns"]), signed(columns["threads_delay_ns"])
+            self._threads[group] = int(ran[last]), int(delay[last])
+
+    def _add(self, hop: str, values: Values) -> None:
+        if self._has_place(hop, len(values)):
+            self._others[hop].append(values)
+
+    def _has_place(self, what: str, count: int) -> bool:
+        self._counts[what] += count
+        return count > 0 and self._counts[what] <= MOST
+
+    def result(self) -> Found:
+        """What a report has under `hops`; docs/slow.md says what it means."""
+        found: Found = {way: self._way(way) for way in DIRECTIONS}
+        for hop, parts in self._others.items():
+            found[hop] = _figures(np.concatenate(parts)) if parts else None
+        found["threads"] = [
+            {"threads": name, "ran_seconds": ran / 1e9, "delay_seconds": delay / 1e9}
+            for group, name in THREADS.items()
+            for ran, delay in [self._threads.get(group, (0, 0))]
+            if group in self._threads
+        ]
+        return found
+
+    def _way(self, way: str) -> Found | None:
+        parts = self._slices[way]
+        if not parts:
+            return None
+        columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        return {
+            "slices": len(columns["bytes"]),
+            "bytes": int(columns["bytes"].sum(dtype=np.float64)),
+            "refused": self._refused[way],
+            **{hop: _figures(columns[f"{hop}_us"]) for hop in SLICE},
+        }
+
+
+def _figures(us: Values) -> Found:
+    """Of times in us, shape [n], n > 0."""
+    median, most = np.percentile(us, (50, 99)).tolist()
+    return {
+        "count": len(us),
+        "median_seconds": median * _US,
+        "p99_seconds": most * _US,
+        "sum_seconds": float(us.sum(dtype=np.float64)) * _US,
+    }
+
+
+class Row(NamedTuple):
+    """A hop as text: its times, and what it is."""
+
+    median: str
+    p99: str
+    sum: str
+    hop: str
+
+
+class Part(NamedTuple):
+    """Slices of one direction, or what all of them wait for: a heading and its hops."""
+
+    heading: str
+    rows: list[Row]
+
+
+def parts(found: Found) -> list[Part]:
+    """The tables of `Hops.result` as text; none where the recording has no such rows."""
+    tables = []
+    for way in DIRECTIONS:
+        if found[way]:
+            refused = f", {found[way]['refused']:,} refused" if found[way]["refused"] else ""
+            heading = f"{found[way]['slices']:,} slices {_TO[way]}, {size(found[way]['bytes'])}"
+            rows = [_row(hop, found[way][hop]) for hop in SLICE]
+            tables.append(Part(heading + refused, rows))
+    others = [_row(hop, found[hop]) for hop in ("marker", "ring") if found[hop]]
+    if tables and others:
+        tables.append(Part("what schedules wait for", others))
+    return tables
+
+
+def _row(hop: str, figures: Found) -> Row:
+    names = ("median", "p99", "sum")
+    median, p99, whole = (seconds(figures[f"{name}_seconds"], 3) for name in names)
+    return Row(median, p99, whole, WORDS[hop])
+
+
+def delays(found: Found) -> list[tuple[str, str, str]]:
+    """Groups of threads: how long they ran, and were runnable without a processor."""
+    return [
+        (seconds(group["ran_seconds"]), seconds(group["delay_seconds"]), group["threads"])
+        for group in found["threads"]
+    ]
+
+
+def largest(found: Found) -> str:
+    """The hop beyond driver and link in which a slice loses most on the average, in a sentence;
+    "" without slices. A marker is polled half of its longest time too late on the average."""
+    means: list[tuple[float, str]] = []
+    for way in DIRECTIONS:
+        for hop in SLICE if found[way] else ():
+            if hop not in NOT_PUMPS:
+                means.append((_mean(found[way][hop]), f"{WORDS[hop]}, {_TO[way]}"))
+    if not means:
+        return ""
+    if found["marker"]:
+        means.append((_mean(found["marker"]) / 2, "marker, until it is polled"))
+    if found["ring"]:
+        means.append((_mean(found["ring"]), WORDS["ring"]))
+    mean, words = max(means)
+    return f"Beyond driver and link the largest hop is: {words}, {seconds(mean, 3)} on the average."
+
+
+def _mean(figures: Found) -> float:
+    return float(figures["sum_seconds"] / figures["count"])

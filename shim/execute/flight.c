@@ -1,0 +1,42 @@
+/* flight.c - what a device's executors have in the driver, bounded in bytes.
+ *
+ * A thread reserves before it validates and submits, and gives back once the slice has
+ * ended. A slice that is larger than the whole bound goes when it is alone.
+ */
+#include "executors.h"
+
+uint32_t pump_flight_bound(uint32_t device, uint32_t direction) {
+  uint64_t half = PUMP_LOAD(&pump_shm->devices[device].budget_bytes) / 2;
+  uint64_t most = pump_direction_bounds(direction)->flight_bytes;
+  return (uint32_t)(half < most ? half : most);
+}
+
+static bool fits(uint64_t held, uint64_t bytes, uint32_t bound) {
+  return held == 0 || (held < bound && bytes <= bound - held);
+}
+
+bool pump_flight_has_room(uint32_t device, uint32_t direction, uint64_t bytes,
+                          uint32_t most_bytes) {
+  struct pump_direction *way = &pump_executors_of(device)->directions[direction];
+  uint32_t bound = pump_flight_bound(device, direction);
+  if (bound > most_bytes) bound = most_bytes;
+  bool has_room = fits(PUMP_LOAD(&way->flight_bytes), bytes, bound);
+  if (pump_recording && !has_room) PUMP_STORE(&way->lacked_ns, pump_now_ns());
+  return has_room;
+}
+
+bool pump_flight_reserve(struct pump_direction *direction, uint32_t bytes, uint32_t bound) {
+  uint32_t held = PUMP_LOAD(&direction->flight_bytes);
+  do {
+    if (!fits(held, bytes, bound)) return false;
+  } while (!__atomic_compare_exchange_n(&direction->flight_bytes, &held, held + bytes, true,
+                                        __ATOMIC_SEQ_CST, __ATOMIC_RELAXED));
+  return true;
+}
+
+void pump_flight_release(struct pump_direction *direction, uint32_t bytes) {
+  __atomic_fetch_sub(&direction->flight_bytes, bytes, __ATOMIC_SEQ_CST);
+  if (pump_recording) PUMP_STORE(&direction->released_ns, pump_now_ns());
+  if (__atomic_load_n(&direction->flight_waiters, __ATOMIC_SEQ_CST) != 0)
+    pump_futex_wake(&direction->flight_bytes);
+}

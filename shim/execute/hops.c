@@ -1,0 +1,51 @@
+/* hops.c - where a slice of a schedule lost time, for recorders (struct pump_entry_end).
+ *
+ * DESIGN. A slice waits for many things, and most of them are no loss: its readers, bytes
+ * that leave, slices in front of it. What an executor loses is the time from the last of
+ * these to its taking the slice. So whatever brings a condition about notes when, and the
+ * executor that takes an entry looks the moments up. All of it is a hint; times of a job
+ * that is not recorded are not read.
+ */
+#include "executors.h"
+#include "shim/base/moments.h"
+
+static struct pump_moments left[PUMP_MAX_DEVICES]; /* of pump_schedule.left_bytes */
+
+static uint64_t later(uint64_t a, uint64_t b) {
+  return a > b ? a : b;
+}
+
+static uint32_t us_between(uint64_t from_ns, uint64_t to_ns) {
+  uint64_t us = to_ns > from_ns ? (to_ns - from_ns) / 1000 : 0;
+  return us < UINT32_MAX ? (uint32_t)us : UINT32_MAX;
+}
+
+void pump_hops_left(uint32_t device) {
+  pump_moments_add(&left[device], PUMP_LOAD(&pump_shm->schedules[device].left_bytes),
+                   pump_now_ns());
+}
+
+uint64_t pump_hops_ready(struct pump_device_executors *set, uint32_t direction,
+                         const struct pump_entry *entry, uint64_t made_ns) {
+  struct pump_direction *way = &set->directions[direction];
+  uint64_t ready_ns = made_ns;
+  if (entry->after_seq != 0)
+    ready_ns = later(ready_ns, pump_progress_moment(entry->after_stream, entry->after_seq));
+  if (entry->left_bytes != 0)
+    ready_ns = later(ready_ns, pump_moments_of(&left[set->device], entry->left_bytes));
+  uint64_t lacked_ns = __atomic_exchange_n(&way->lacked_ns, 0, __ATOMIC_RELAXED);
+  if (lacked_ns != 0)
+    ready_ns = later(ready_ns, later(lacked_ns, PUMP_LOAD(&way->released_ns)));
+  return ready_ns;
+}
+
+void pump_hops_write(uint64_t ticket, const struct pump_slice_times *times) {
+  struct pump_entry_end *end = &pump_shm->entry_ends[ticket & (PUMP_SCHEDULE_TICKETS - 1)];
+  uint64_t now_ns = pump_now_ns();
+  uint64_t called_ns = times->called_ns != 0 ? times->called_ns : now_ns;
+  PUMP_STORE(&end->ended_ns, now_ns);
+  PUMP_STORE(&end->waited_us, us_between(times->free_ns, times->taken_ns));
+  PUMP_STORE(&end->called_us, us_between(times->taken_ns, called_ns));
+  PUMP_STORE(&end->driver_us, us_between(called_ns, times->returned_ns));
+  PUMP_STORE(&end->link_us, us_between(times->returned_ns, times->done_ns));
+}

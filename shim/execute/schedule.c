@@ -1,0 +1,112 @@
+/* schedule.c - schedules: what executors do next without a command, and what is valid of
+ * it.
+ *
+ * The worker puts a device's schedule in force (pump_abi.h); executors take of it what may
+ * go now whenever their command ring has nothing for them, under the same validation and
+ * the same bound of bytes in flight as commands. So executors go on while a worker is late,
+ * or gone, until the schedule is used up.
+ *
+ * DESIGN. A schedule may serve operations that the worker predicted. While it does, each
+ * operation that the program issues is compared with the word that stands under its number;
+ * the first that differs lowers `valid_seq`, which every executor looks at before it takes.
+ * What serves operations up to there stays. Numbers that the worker has not written yet
+ * differ too: no executor runs ahead of what is known. Only the worker raises `valid_seq`
+ * again, with the next schedule.
+ *
+ * What an entry waits for comes from the program's side (operations have executed) or from
+ * the executors' own (bytes have left), so the executor that brings it about looks whether
+ * another may go on now, and wakes it (pump_schedule_wake).
+ */
+#include "executors.h"
+
+#define LOOK_AHEAD 8 /* operations: the worker wrote their words last, on another core */
+
+/* ---- what is issued ------------------------------------------------------------- */
+
+static bool any_in_force(void) {
+  for (uint32_t d = 0; d < PUMP_MAX_DEVICES; d++)
+    if (PUMP_LOAD(&pump_shm->schedules[d].turn) >> 32 != 0) return true;
+  return false;
+}
+
+static bool same_shape(const struct pump_issued *issued, uint64_t expected) {
+  if (issued->grid == NULL) return false;
+  uint64_t shape = pump_shape(issued->function, issued->grid, issued->block);
+  return pump_prediction_word(issued->seq, issued->stream, issued->kind, shape) == expected;
+}
+
+void pump_schedule_compare(const struct pump_issued *issued) {
+  const struct pump_prediction *predicted = pump_prediction_at(pump_shm, issued->seq);
+  __builtin_prefetch(pump_prediction_at(pump_shm, issued->seq + LOOK_AHEAD));
+  uint64_t word =
+      pump_prediction_word(issued->seq, issued->stream, issued->kind, issued->signature);
+  if (PUMP_LIKELY(PUMP_LOAD(&predicted->signature) == word)) return;
+  if (same_shape(issued, PUMP_LOAD(&predicted->shape))) return;
+  if (pump_schedule_deviate(pump_shm, issued->seq) && any_in_force())
+    PUMP_ADD(&pump_shm->shim_counters.schedules_dropped, 1);
+}
+
+/* ---- what may go ------------------------------------------------------------------ */
+
+static bool has_executed(uint32_t stream, uint64_t seq) {
+  return seq == 0 || (stream < PUMP_MAX_STREAMS && pump_progress_executed(stream) >= seq);
+}
+
+/* For operations that may never come less is in the driver: a free of that memory waits for
+ * it, and so do faults of others. */
+static uint32_t bound_of(uint32_t direction, const struct pump_entry *entry) {
+  bool issued = entry->command.needed_by_seq < PUMP_LOAD(&pump_shm->header.next_seq);
+  return direction == PUMP_TO_HOST || issued ? UINT32_MAX : PUMP_PREDICTED_BYTES;
+}
+
+static bool has_waited(uint32_t device, const struct pump_entry *entry) {
+  return has_executed(entry->after_stream, entry->after_seq) &&
+         PUMP_LOAD(&pump_shm->schedules[device].left_bytes) >= entry->left_bytes;
+}
+
+static bool may_go(uint32_t device, uint32_t direction, const struct pump_entry *entry) {
+  return has_waited(device, entry) &&
+         pump_flight_has_room(device, direction, entry->command.length_bytes,
+                              bound_of(direction, entry));
+}
+
+bool pump_schedule_ready(uint32_t device, uint32_t direction) {
+  struct pump_entry entry;
+  uint64_t turn;
+  return pump_schedule_peek(pump_shm, device, direction, &entry, &turn) &&
+         has_waited(device, &entry);
+}
+
+bool pump_schedule_waits(uint32_t device, uint32_t direction) {
+  struct pump_entry entry;
+  uint64_t turn;
+  return pump_schedule_peek(pump_shm, device, direction, &entry, &turn) &&
+         may_go(device, direction, &entry);
+}
+
+bool pump_schedule_take(uint32_t device, uint32_t direction, struct pump_entry *entry,
+                        uint64_t *made_ns) {
+  struct pump_schedule *schedule = &pump_shm->schedules[device];
+  uint64_t turn;
+  while (pump_schedule_peek(pump_shm, device, direction, entry, &turn)) {
+    *made_ns = PUMP_LOAD(&schedule->made_ns);
+    if (!may_go(device, direction, entry)) return false;
+    if (pump_schedule_claim(schedule, direction, turn)) return true;
+  }
+  return false;
+}
+
+void pump_schedule_left(uint32_t device, uint64_t bytes) {
+  __atomic_fetch_add(&pump_shm->schedules[device].left_bytes, bytes, __ATOMIC_SEQ_CST);
+}
+
+void pump_schedule_wake(void) {
+  for (uint32_t d = 0; d < PUMP_MAX_DEVICES; d++) {
+    if (PUMP_LOAD(&pump_shm->schedules[d].turn) == 0) continue;
+    for (uint32_t way = 0; way < PUMP_DIRECTIONS; way++) {
+      struct pump_command_ring *ring = &pump_shm->commands[d][way];
+      if (PUMP_LOAD(&ring->executors_asleep) != 0 && pump_schedule_waits(d, way))
+        pump_wake(&ring->executors_asleep, &ring->wakes);
+    }
+  }
+}
