@@ -203,7 +203,7 @@ static bool take(struct feeder *f, uint32_t direction, struct pump_command *comm
   uint64_t turn;
   if (!pump_schedule_peek(f->shm, 0, direction, &entry, &turn) ||
       entry.after_seq > f->executed || entry.left_bytes > schedule->left_bytes ||
-      !pump_schedule_claim(plan, direction, turn))
+      !pump_schedule_claim(schedule, direction, turn))
     return false;
   *command = entry.command;
   return true;

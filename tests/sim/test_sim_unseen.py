@@ -42,7 +42,7 @@ def test_planned_is_as_fast_as_the_window_behind_a_giant(
 def test_what_a_giant_reaches_late_does_not_leave_before_that() -> None:
     """It evicts while it runs, in the order of migration: see that its blocks came in its own."""
     for outcome in both(3, 2.0):
-        assert outcome.stretches[2].counters["fault_blocks"] < 4200
+        assert outcome.stretches[2].counters["fault_blocks"] < 4700
 
 
 def test_what_operands_that_were_not_told_have_displaced_is_not_believed_to_be_there() -> None:

@@ -11,7 +11,7 @@ static CUfunction mix;
 
 #define NODES 24
 
-struct schedule {
+struct plan {
   struct set *set;
   CUgraph graph;
   CUgraphNode nodes[NODES];
@@ -28,11 +28,11 @@ static uint64_t sample(unsigned word_bits) {
   return (uint64_t)word_bits << 32 | word_bits;
 }
 
-static void apply(struct schedule *schedule) {
-  for (unsigned n = 0; n < schedule->count; n++) {
-    const struct step *step = &schedule->steps[n];
-    uint64_t *target = schedule->set->model[step->target];
-    const uint64_t *source = schedule->set->model[step->source];
+static void apply(struct plan *plan) {
+  for (unsigned n = 0; n < plan->count; n++) {
+    const struct step *step = &plan->steps[n];
+    uint64_t *target = plan->set->model[step->target];
+    const uint64_t *source = plan->set->model[step->source];
     if (step->off) continue;
     for (size_t i = 0; i < SAMPLES; i++) {
       if (step->kind == MIX)
@@ -50,11 +50,10 @@ struct mix_params {
   CUDA_KERNEL_NODE_PARAMS_v2 params;
 };
 
-static const CUDA_KERNEL_NODE_PARAMS_v2 *mix_params(struct mix_params *out,
-                                                    const struct schedule *schedule,
-                                                    const struct step *step) {
-  *out = (struct mix_params){.target = schedule->set->buffers[step->target],
-                             .source = schedule->set->buffers[step->source],
+static const CUDA_KERNEL_NODE_PARAMS_v2 *
+mix_params(struct mix_params *out, const struct plan *plan, const struct step *step) {
+  *out = (struct mix_params){.target = plan->set->buffers[step->target],
+                             .source = plan->set->buffers[step->source],
                              .words = WORDS,
                              .seed = step->number};
   void *pointers[] = {&out->target, &out->source, &out->words, &out->seed};
@@ -70,27 +69,27 @@ static const CUDA_KERNEL_NODE_PARAMS_v2 *mix_params(struct mix_params *out,
   return &out->params;
 }
 
-static CUDA_MEMCPY3D copy_params(const struct schedule *schedule, const struct step *step) {
+static CUDA_MEMCPY3D copy_params(const struct plan *plan, const struct step *step) {
   return (CUDA_MEMCPY3D){.srcMemoryType = CU_MEMORYTYPE_DEVICE,
-                         .srcDevice = schedule->set->buffers[step->source],
+                         .srcDevice = plan->set->buffers[step->source],
                          .dstMemoryType = CU_MEMORYTYPE_DEVICE,
-                         .dstDevice = schedule->set->buffers[step->target],
+                         .dstDevice = plan->set->buffers[step->target],
                          .WidthInBytes = BUFFER_BYTES,
                          .Height = 1,
                          .Depth = 1};
 }
 
 /* Adds one random step behind the one before, as a node of its own. */
-static void add(struct schedule *schedule, int kind) {
-  struct set *set = schedule->set;
-  unsigned n = schedule->count++;
-  struct step *step = &schedule->steps[n];
+static void add(struct plan *plan, int kind) {
+  struct set *set = plan->set;
+  unsigned n = plan->count++;
+  struct step *step = &plan->steps[n];
   *step = (struct step){.kind = kind,
                         .target = set_random(set, set->count),
                         .source = set_random(set, set->count),
                         .number = set_random(set, 1u << 20)};
-  const CUgraphNode *on = n == 0 ? NULL : &schedule->nodes[n - 1];
-  CUgraphNode *out = &schedule->nodes[n];
+  const CUgraphNode *on = n == 0 ? NULL : &plan->nodes[n - 1];
+  CUgraphNode *out = &plan->nodes[n];
   struct mix_params params;
   CUDA_MEMCPY3D copy = copy_params(plan, step);
   CUDA_MEMSET_NODE_PARAMS_v1 fill = {.dst = set->buffers[step->target],
@@ -99,16 +98,16 @@ static void add(struct schedule *schedule, int kind) {
                                      .width = BUFFER_BYTES / 4,
                                      .height = 1};
   if (kind == MIX)
-    MUST(cu.GraphAddKernelNode(out, schedule->graph, on, n != 0,
+    MUST(cu.GraphAddKernelNode(out, plan->graph, on, n != 0,
                                mix_params(&params, plan, step)));
   else if (kind == COPY)
-    MUST(cu.GraphAddMemcpyNode(out, schedule->graph, on, n != 0, &copy, context));
+    MUST(cu.GraphAddMemcpyNode(out, plan->graph, on, n != 0, &copy, context));
   else
-    MUST(cu.GraphAddMemsetNode(out, schedule->graph, on, n != 0, &fill, context));
+    MUST(cu.GraphAddMemsetNode(out, plan->graph, on, n != 0, &fill, context));
 }
 
-static struct schedule begin(struct set *set) {
-  struct schedule plan = {.set = set};
+static struct plan begin(struct set *set) {
+  struct plan plan = {.set = set};
   MUST(cu.GraphCreate(&plan.graph, 0));
   return plan;
 }
@@ -119,8 +118,7 @@ static CUgraphExec instance(CUgraph graph) {
   return exec;
 }
 
-static void replay(CUgraphExec exec, struct schedule *schedule, CUstream stream,
-                   int times) {
+static void replay(CUgraphExec exec, struct plan *plan, CUstream stream, int times) {
   for (int i = 0; i < times; i++) {
     MUST(cu.GraphLaunch(exec, stream));
     apply(plan);
@@ -132,7 +130,7 @@ static void replay(CUgraphExec exec, struct schedule *schedule, CUstream stream,
 /* Nodes of every kind, a clone, a child; the graphs are gone when they are launched. */
 static void nodes(void) {
   struct set *set = set_make(24, 3);
-  struct schedule plan = begin(set), inner = begin(set);
+  struct plan plan = begin(set), inner = begin(set);
   for (int i = 0; i < NODES; i++) add(&plan, i % 8 == 3 ? COPY : i % 8 == 7 ? FILL : MIX);
   for (int i = 0; i < 6; i++) add(&inner, i == 4 ? COPY : MIX);
   CUgraph clone, outer;
@@ -158,22 +156,22 @@ static void nodes(void) {
 }
 
 /* Another step of the same kind in an executable graph that stands already. */
-static void change(struct schedule *schedule, CUgraphExec exec, unsigned n) {
-  struct step *step = &schedule->steps[n];
-  step->target = set_random(schedule->set, schedule->set->count);
-  step->source = set_random(schedule->set, schedule->set->count);
+static void change(struct plan *plan, CUgraphExec exec, unsigned n) {
+  struct step *step = &plan->steps[n];
+  step->target = set_random(plan->set, plan->set->count);
+  step->source = set_random(plan->set, plan->set->count);
   struct mix_params params;
   CUDA_MEMCPY3D copy = copy_params(plan, step);
   if (step->kind == MIX)
-    MUST(cu.GraphExecKernelNodeSetParams(exec, schedule->nodes[n],
+    MUST(cu.GraphExecKernelNodeSetParams(exec, plan->nodes[n],
                                          mix_params(&params, plan, step)));
   else
-    MUST(cu.GraphExecMemcpyNodeSetParams(exec, schedule->nodes[n], &copy, context));
+    MUST(cu.GraphExecMemcpyNodeSetParams(exec, plan->nodes[n], &copy, context));
 }
 
 static void changes(void) {
   struct set *set = set_make(24, 4);
-  struct schedule plan = begin(set);
+  struct plan plan = begin(set);
   for (int i = 0; i < NODES; i++) add(&plan, i % 5 == 1 ? COPY : MIX);
   CUgraphExec exec = instance(plan.graph);
   for (int round = 0; round < 8; round++) {
@@ -193,7 +191,7 @@ static void updates(void) {
   struct set *set = set_make(24, 5);
   CUgraphExec exec = NULL;
   for (int round = 0; round < 8; round++) {
-    struct schedule plan = begin(set);
+    struct plan plan = begin(set);
     CUgraphExecUpdateResultInfo info;
     for (int i = 0; i < NODES; i++) add(&plan, i % 7 == 1 ? COPY : i % 7 == 2 ? FILL : MIX);
     if (exec == NULL)
@@ -257,7 +255,7 @@ static void iteration(void) {
 static void reused(void) {
   struct set *set = set_make(24, 7);
   for (int round = 0; round < 6; round++) {
-    struct schedule plan = begin(set);
+    struct plan plan = begin(set);
     for (int i = 0; i < NODES; i++) add(&plan, i % 6 == 5 ? COPY : MIX);
     CUgraphExec exec = instance(plan.graph);
     MUST(cu.GraphDestroy(plan.graph));
@@ -291,7 +289,7 @@ static void *one_of_many(void *number) {
   struct set *set = set_make(6, (uint32_t)(uintptr_t)number + 1);
   pthread_barrier_wait(&all_have_allocated);
   for (int round = 0; round < 12; round++) {
-    struct schedule plan = begin(set);
+    struct plan plan = begin(set);
     for (int i = 0; i < NODES; i++) add(&plan, i % 6 == 5 ? COPY : MIX);
     CUgraphExec exec = instance(plan.graph);
     replay(exec, &plan, stream, 1);

@@ -34,7 +34,7 @@ def target(data: bytes) -> None:
 
 
 def seeds() -> list[bytes]:
-    device = control.DeviceState(0, "ab" * 16, *range(3), False, True, *range(15))
+    device = control.DeviceState(0, "ab" * 16, *range(3), False, True, *range(14))
     client = control.ClientState(7, None, "window", (device,), {"operations": 1}, {"ticks": 2})
     return [
         b"\0" + control.encode_request(control.Request("state")),

@@ -180,7 +180,7 @@ def held(pid: int, budget_mib: int = 500) -> ClientState:
     """A client that has a device, as its worker tells."""
     sizes = (1000 * MIB, 1000 * MIB, budget_mib * MIB)
     moves = (700 * MIB, 0, budget_mib * MIB, 0, 0, 0, 200 * MIB, 0)
-    device = DeviceState(0, "aa" * 16, *sizes, True, True, *moves, *(0,) * 7)
+    device = DeviceState(0, "aa" * 16, *sizes, True, True, *moves, *(0,) * 6)
     return ClientState(pid, devices=(device,))
 
 
